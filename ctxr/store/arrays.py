@@ -1,8 +1,8 @@
-"""Embeddings on disk: a memory-mapped float32 matrix of unit vectors and the fingerprint of what made them."""
+"""Embeddings on disk, as memory-mapped float32 matrices of unit vectors, and distances between them."""
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,21 +20,19 @@ def save_vectors(path: Path, vectors: Vectors) -> None:
 
 
 def load_array(path: Path, what: str) -> npt.NDArray[Any]:
-    """An array, memory-mapped and read-only. Raises DataError for a file that is missing, or does not hold `what` it should."""
+    """An array, memory-mapped and read-only. Raises DataError for a file that is missing, or is not `what` it should be."""
     try:
         if path.stat().st_size == 0:
             raise ValueError("empty file")
-        array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return cast("npt.NDArray[Any]", np.load(path, mmap_mode="r", allow_pickle=False))
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing", hint="run the command that makes this artifact again") from error
-    # NumPy reads a damaged header with Python's tokenizer, and lets out whatever that raises
-    except Exception as error:
+    except Exception as error:  # NumPy reads a damaged header with Python's tokenizer, which raises errors of its own
         raise DataError(f"{path} is not {what}: {error}") from error
-    return array
 
 
 def load_vectors(path: Path) -> Vectors:
-    """Vectors [N, D] float32, memory-mapped and read-only. Raises DataError for anything else than that."""
+    """Vectors [N, D] float32, memory-mapped and read-only. Raises DataError for anything else."""
     vectors: Vectors = load_array(path, "a matrix of embeddings")
     if vectors.ndim != 2 or vectors.dtype != np.float32:
         raise DataError(f"{path} holds {vectors.dtype} of shape {vectors.shape}, not float32 [N, D]")
@@ -48,7 +46,7 @@ def stack_vectors(rows: Iterable[Vectors], width: int) -> Vectors:
 
 
 def pairwise_distances(vectors: Vectors) -> npt.NDArray[np.float64]:
-    """Euclidean distances [N, N] between rows, accumulated in float64 from differences: equal rows have distance 0.
+    """Euclidean distances [N, N] between rows, in float64 from differences: equal rows have distance 0.
 
     >>> pairwise_distances(np.array([[1, 0], [0, 1]], np.float32)).round(4).tolist()
     [[0.0, 1.4142], [1.4142, 0.0]]
@@ -58,14 +56,21 @@ def pairwise_distances(vectors: Vectors) -> npt.NDArray[np.float64]:
     return distances
 
 
-def set_distances(vectors: Vectors) -> tuple[float, float]:
-    """(closest, mean) distance of two rows, to six decimals."""
+class SetDistances(NamedTuple):
+    """The smallest and the mean distance of two images of a set."""
+
+    closest: float
+    mean: float
+
+
+def set_distances(vectors: Vectors) -> SetDistances:
+    """Distances of the rows of a set, to six decimals."""
     above = pairwise_distances(vectors)[np.triu_indices(len(vectors), 1)]
-    return round(float(above.min()), 6), round(float(above.mean()), 6)
+    return SetDistances(round(float(above.min()), 6), round(float(above.mean()), 6))
 
 
 class VectorLog:
-    """Vectors that arrive in batches, kept on disk: memory does not grow with the length of a video."""
+    """Vectors that arrive in batches, on disk, so that memory does not grow with the length of a video."""
 
     def __init__(self, path: Path) -> None:
         with disk_errors(path):

@@ -11,7 +11,7 @@ from pathlib import Path
 from ctxr.errors import CtxrError
 
 HALF_WRITTEN = ".*.[0-9]*-[0-9a-f]*.part"
-"""Pattern of partial files: being written now, or left by a killed process."""
+"""Pattern of partial files: those being written, and those of killed processes."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -22,18 +22,15 @@ def disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        sentence, hint = f"{path} cannot be written: {error.strerror}", "choose another folder"
         if error.errno in _FULL:
-            raise CtxrError(
-                f"the disk is full: {path} could not be written",
-                hint="free some space and run the same command again; finished sources are kept",
-            ) from error
-        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
-            raise CtxrError(
-                f"no permission to write {path}", hint="make the folder writable, or choose another one"
-            ) from error
-        if error.errno in {errno.ENOTDIR, errno.EEXIST}:
-            raise CtxrError(f"{path} cannot be made: a file stands in its way", hint="choose another folder") from error
-        raise CtxrError(f"{path} cannot be written: {error.strerror}", hint="choose another folder") from error
+            sentence = f"the disk is full: {path} could not be written"
+            hint = "free some space and run the same command again; finished sources are kept"
+        elif error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            sentence, hint = f"no permission to write {path}", "make the folder writable, or choose another one"
+        elif error.errno in {errno.ENOTDIR, errno.EEXIST}:
+            sentence = f"{path} cannot be made: a file stands in its way"
+        raise CtxrError(sentence, hint=hint) from error
 
 
 def write_bytes(path: Path, content: bytes, durable: bool = True) -> None:
@@ -69,10 +66,7 @@ def replace_folder(folder: Path, final: Path) -> None:
 
 
 def link_or_copy(original: Path, copy: Path) -> None:
-    """Make `copy` the same file as `original`: a hard link where the file system can, else a copy.
-
-    A symlink is resolved first: `copy` does not depend on it. An existing `copy` is replaced in one step.
-    """
+    """Make `copy` a hard link to `original`, symlinks resolved, or a copy where there are no links; replaced in one step."""
     with disk_errors(copy):
         if copy.exists() and copy.samefile(original):
             return
@@ -89,5 +83,5 @@ def link_or_copy(original: Path, copy: Path) -> None:
 
 
 def _passing(path: Path) -> Path:
-    """A name beside `path` that no other writer has, as `HALF_WRITTEN` has them."""
+    """A partial file (`HALF_WRITTEN`) beside `path` that no other writer uses."""
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")

@@ -1,4 +1,4 @@
-"""Content hashes: what a thing is, whatever it is called."""
+"""Hashes of content."""
 
 import hashlib
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def sha256_if_readable(path: Path) -> str | None:
 
 
 def sha256_file(path: Path, passed: Callable[[int], None] | None = None) -> str:
-    """SHA-256 of a file's bytes, 64 hex digits; reads in constant memory. `passed` hears of every block's bytes."""
+    """SHA-256 of a file's bytes, 64 hex digits, in constant memory; `passed` hears of every block's bytes."""
     with path.open("rb") as stream:
         if passed is None:
             return hashlib.file_digest(stream, "sha256").hexdigest()

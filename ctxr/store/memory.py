@@ -1,4 +1,4 @@
-"""Facts about files, kept until one of the files changes: beside the artifacts, where they may be deleted at any time."""
+"""Facts about files, kept beside the artifacts until one of the files changes; they can be deleted at any time."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -14,25 +14,25 @@ from ctxr.store.tables import UNREADABLE
 
 
 class FileFact(msgspec.Struct, frozen=True):
-    """A fact, and size, time and number of each file or folder that it was found in, zeros for one that did not exist."""
+    """A fact, and size, time and number of each file or folder that it depends on, zeros for one that does not exist."""
 
     value: str
     files: dict[str, tuple[int, int, int]]
 
 
 Watch = Callable[[Iterable[Path]], None]
-"""Takes the files and folders that a fact is found in, before they are read."""
+"""Called with the files and folders that a fact depends on, before they are read."""
 
 
 def remembered(workdir: Path, what: object, find: Callable[[Watch], str]) -> str:
-    """What `find` gave for the same `what`, while the files that it watched are the same; kept unless one changed meanwhile."""
+    """What `find` gave for `what`, kept while the files that it watched are the same."""
     note = workdir / CACHE / "facts" / f"{sha256_of(what)}.json"
     with suppress(OSError, *UNREADABLE):
         fact = msgspec.json.decode(note.read_bytes(), type=FileFact)
         if _stamps(fact.files) == fact.files:
             return fact.value
     stamps: dict[str, tuple[int, int, int]] = {}
-    # a link by its own name: it may be led elsewhere
+    # a link by its own name: it may change its target
     value = find(lambda files: stamps.update(_stamps(str(file.absolute()) for file in files)))
     if _stamps(stamps) == stamps:
         with suppress(CtxrError):  # without room or permission for the note, it is found again next time

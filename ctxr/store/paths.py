@@ -1,6 +1,7 @@
-"""Paths of sources on this machine, by content. Kept beside the artifacts, not in them: an artifact is the same wherever it was made.
+"""Paths: of sources on this machine, by content; of folders as seen from others; and names that are safe.
 
-Each content has a small file of its own, so concurrent runs do not overwrite each other's entries.
+Paths of sources are kept beside the artifacts, which are the same wherever they were made: a file for each content, so that
+concurrent runs do not overwrite each other's.
 """
 
 import os
@@ -13,7 +14,7 @@ from ctxr.errors import DataError
 from ctxr.store.atomic import write_bytes
 
 CACHE = ".ctxr-cache"
-"""Folder beside the artifacts for what may be deleted at any time."""
+"""Folder beside the artifacts that can be deleted at any time."""
 
 NamesT = TypeVar("NamesT")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -28,7 +29,7 @@ def remember_paths(artifact: Path, paths: Mapping[str, Path]) -> None:
 
 
 def last_path(artifact: Path, sha256: str) -> Path | None:
-    """The last known path of the content, or None. The file may no longer exist."""
+    """The last known path of the content, which may no longer exist, or None."""
     if not _SHA256.fullmatch(sha256):
         return None
     try:
@@ -49,14 +50,14 @@ def relative(folder: Path, start: Path) -> str:
 
 
 def reached(start: Path, relative_path: str) -> Path:
-    """The folder to which the path of `relative` leads, called as `start` is where that leaves no step up in its name."""
+    """The folder to which a path from `relative` leads, absolute if it cannot be named from `start` without a step up."""
     folder = (start / relative_path).resolve()
     called = Path(os.path.normpath(start / relative_path))
     return called if ".." not in called.parts and called.resolve() == folder else folder
 
 
 def portable(names: NamesT, project: Path) -> NamesT:
-    """Names, by key or one alone, with each path from the root that one is or ends in as seen from the project folder, behind `./`."""
+    """A name, or a dict of them, in which an absolute path, alone or behind a colon, becomes `./` and the way from the project."""
     if isinstance(names, dict):
         return cast("NamesT", {key: portable(name, project) for key, name in names.items()})
     head, colon, path = names.rpartition(":") if isinstance(names, str) else ("", "", "")
@@ -64,7 +65,7 @@ def portable(names: NamesT, project: Path) -> NamesT:
 
 
 def rooted(names: NamesT, project: Path) -> NamesT:
-    """What `portable` was given, where the project folder is now."""
+    """Inverse of `portable`, for the present folder of the project."""
     if isinstance(names, dict):
         return cast("NamesT", {key: rooted(name, project) for key, name in names.items()})
     head, colon, path = names.rpartition(":") if isinstance(names, str) else ("", "", "")
@@ -72,32 +73,27 @@ def rooted(names: NamesT, project: Path) -> NamesT:
 
 
 def without_folder(name: str) -> str:
-    """A name of `portable`, or one with a path from the root, with the last part of its path alone."""
+    """A name with the last part of its path alone, where that is absolute or from `portable`."""
     head, colon, path = name.rpartition(":")
     return f"{head}{colon}{Path(path).name}" if path.startswith("./") or Path(path).is_absolute() else name
 
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-"""Names of files and folders that need no escape and lead nowhere else."""
+"""Names of files and folders that need no escape and do not leave their folder."""
 
 
 def folder_name(name: str, what: str) -> str:
-    """`name`, if it can be a folder's name and leads nowhere else. Raises DataError otherwise."""
+    """`name`, if a folder can have it. Raises DataError otherwise."""
     if not PLAIN_NAME.fullmatch(name) or len(name) > 200:
-        raise DataError(
-            f"{what} {name!r} cannot be the name of a folder",
-            hint="names hold letters, digits, . _ - and do not begin with a dot",
-        )
+        hint = "names hold letters, digits, . _ - and do not begin with a dot"
+        raise DataError(f"{what} {name!r} cannot be the name of a folder", hint=hint)
     return name
-
-
-_SIGNS = frozenset("\\:\0")
 
 
 def stays_inside(path: str) -> bool:
     """Whether a path in a table is relative, with `/`, and does not leave its folder."""
     parts = PurePosixPath(path).parts
-    return bool(parts) and not path.startswith("/") and ".." not in parts and _SIGNS.isdisjoint(path)
+    return bool(parts) and not path.startswith("/") and ".." not in parts and not set("\\:\0") & set(path)
 
 
 def safe_name(text: str) -> str:

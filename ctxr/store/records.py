@@ -1,7 +1,6 @@
-"""The nouns of ctxr as frozen records, one JSON object a line on disk.
+"""The records of ctxr, one JSON object a line on disk, fields in the order below.
 
-A record's fields are written in the order they stand here; `KEY` names the fields that identify a row, by which a table is
-sorted and in which no two rows may agree. Times are exact `Fraction` seconds and travel as "numerator/denominator".
+`KEY` names the fields that identify a row, by which a table is sorted. Times are exact `Fraction` seconds.
 """
 
 from fractions import Fraction
@@ -17,7 +16,7 @@ SplitName = Literal["train", "valid", "test"]
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One row of a table. Equal values make equal rows; nothing changes after construction."""
+    """A row of a table."""
 
     KEY: ClassVar[tuple[str, ...]] = ("id",)
 
@@ -31,12 +30,10 @@ class Image(Record, frozen=True):
 
     Attributes:
         id: `source/imgN` for frame N of a video, `album/name` for a photo.
-        path: file, relative to the artifact folder, POSIX separators.
-        sha256: of the file's bytes, hex.
-        group: what the image must not be parted from across splits: its video, its album.
-        width: upright pixels. height: upright pixels.
-        index: frame number in its video, from 0; None for photos.
-        time: exact presentation time in its video, seconds; None for photos.
+        path: file, relative to the artifact folder, with `/`. sha256: of its bytes, hex.
+        group: its video or album, whose images are all in one split.
+        width, height: upright pixels.
+        index: frame number in its video, from 0. time: presentation time in its video. None for photos.
     """
 
     id: str
@@ -59,12 +56,10 @@ class ImageSet(Record, frozen=True):
 
     Attributes:
         kind: of `SET_KINDS`.
-        images: ids in temporal order (video), by growing distance from the anchor, which is first (photos), or in reading order.
-        source: the video's name, or the album of the anchor photo.
-        group: see `Image.group`; sets of one group never cross splits.
+        images: ids in the order of time (video), by growing distance from the anchor, which is first (photos), or in reading order.
+        source: the video's name, or the album of the anchor photo. group: see `Image.group`.
         shot: number of the shot in its video, from 0; None for photos.
-        closest: smallest pairwise distance of the set, Euclidean between unit vectors, 0..2.
-        mean_distance: mean pairwise distance, same scale; smaller is harder.
+        closest, mean_distance: of pairs, Euclidean between unit vectors, 0..2; smaller is harder.
     """
 
     id: str
@@ -89,12 +84,10 @@ class Source(Record, frozen=True):
     """One input: a video, or an album of photos.
 
     Attributes:
-        kind: of its image sets.
-        file: name of the file, or of the album's folder; its path on this machine is not part of it (`store.paths`).
+        kind: of its image sets. file: name of the file, or of the album's folder, without its path (`store.paths`).
         sha256: of the bytes of a video; of the sorted (name, sha256) lines of an album.
-        frames: decoded frames of a video, photos of an album.
-        considered: frames with a ledger row. shots: shots found; None for an album.
-        damage: what could not be decoded, in words; None if all could.
+        frames: decoded frames of a video, photos of an album. considered: those with a ledger row.
+        shots: None for an album. damage: what could not be decoded, in words; None if all could.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("name",)
@@ -133,34 +126,31 @@ class Shot(Record, frozen=True):
 
 
 BETWEEN: Final = "between_samples"
-"""Reason of a frame that lay between two samples, and that the search did not need: it was held, not considered."""
-
+"""Reason of a frame between two samples that was held and never embedded, because the search did not need it."""
 
 LedgerReason = Literal[
     "between_samples", "near_still", "too_close", "low_quality", "too_much_text", "too_small", "set_incomplete", "duplicate",
     "unreadable", "unmeasurable", "not_sampled", "too_few_neighbours",
 ]  # fmt: skip
-"""Why a considered frame or photo is in no set; `between_samples`: it was held, and not embedded."""
+"""Why a considered frame or photo is in no set."""
 
 
 class LedgerRow(Record, frozen=True):
     """What became of one considered frame or photo, and why.
 
     Attributes:
-        index: frame number in the video; position in the sorted album for a photo.
-        name: file name of a photo; None for a frame.
-        row: row of the embedding in the source's `embeddings.npy`; None when the frame was never embedded.
-        exact_row: row in `exact.npy` where the decision was taken again in fp32; None otherwise.
+        index: frame number in the video, or position in the sorted album. name: file name of a photo.
+        row: of its embedding in `embeddings.npy`; None if it was not embedded.
+        exact_row: of its embedding in `exact.npy`, where the decision was taken again in fp32.
         gate: mean absolute luma difference (0..255) to the last embedded frame of the shot; None for the first.
         thumbnail: short hash of the luma thumbnail, by which a frame decoded again is recognised.
-        image_set: the set that the frame is in; None if it is in none.
-        reason: None if kept.
+        image_set: the set that it is in. reason: None if kept.
         value: the figure behind the reason: gate difference, BRISQUE/100, text share, pixels, members of the set.
         nearest: index of the nearest chosen frame when it was considered, of the nearest photo in its album, or of the photo that
-            it is a copy of; distance: to that, 0..2.
-        phash: perceptual hashes of what was embedded (`media.images.perceptual_hash`), "" of a flat picture; None where nothing was
-            embedded, or only by the search.
-        held: whether it lay between two samples, where it is embedded only if the search asks for it.
+            it is a copy of. distance: to that, 0..2.
+        phash: perceptual hashes (`media.images.perceptual_hash`), "" of a flat picture; None where it was not embedded, or only by
+            the search.
+        held: whether it lay between two samples, where only the search embeds it.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("source", "index")
@@ -187,9 +177,9 @@ class SharedFootage(Record, frozen=True):
     """Two sources that share pictures.
 
     Attributes:
-        first: name of a source. second: of another, after `first` in order.
+        first, second: names of the sources, in order.
         shared: embedded frames or photos of `second` that are copies of one of `first`. of: all of `second` that are not flat.
-        example: image ids of the closest such pair, of `first` and of `second`. distance: of that pair, 0..2.
+        example: image ids of the closest pair. distance: of that pair, 0..2.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("first", "second")
@@ -203,10 +193,10 @@ class SharedFootage(Record, frozen=True):
 
 
 class Facts(Record, frozen=True):
-    """What was measured on one image as it is saved; None = not measured.
+    """What was measured on one saved image; None = not measured.
 
     Attributes:
-        path: the measured file, relative to the artifact folder.
+        path: of the image, relative to the artifact folder.
         brisque: BRISQUE / 100; higher is worse. text_share: area of recognised words, 0..1.
         text_words: recognised words. text_confidence: their mean confidence, 0..100.
     """
@@ -247,7 +237,7 @@ class Split(Record, frozen=True):
 
 
 class Text(Record, frozen=True):
-    """A string somebody wrote: author is a pseudonym, order its place in its source."""
+    """A text: `author` is a pseudonym, `order` its position in its source."""
 
     id: str
     text: str
@@ -256,7 +246,7 @@ class Text(Record, frozen=True):
 
 
 class Query(Record, frozen=True):
-    """Texts asked against an image set; candidates are the set's images unless the query carries labels."""
+    """Texts about an image set; candidates are its images, unless there are labels."""
 
     id: str
     image_set: str
@@ -265,7 +255,7 @@ class Query(Record, frozen=True):
 
 
 class Judgment(Record, frozen=True):
-    """A person's (or rule's) value for a candidate. No row = not judged; 0 = judged, and rejected."""
+    """The value that a person or rule gave a candidate. No row = not judged; 0 = judged negative."""
 
     KEY: ClassVar[tuple[str, ...]] = ("query", "candidate", "worker", "round")
 
@@ -279,7 +269,7 @@ class Judgment(Record, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One message of a dialogue; `share` with an empty text is the moment the photo is shared (PhotoChat, section 3)."""
+    """A message of a dialogue; `share` with an empty text is the moment the photo is shared (PhotoChat, section 3)."""
 
     user: int
     text: str
@@ -291,9 +281,9 @@ class Dialogue(Record, frozen=True):
     """A dialogue of two workers, one of whom shared a photo that only they could see.
 
     Attributes:
-        id: of the query that its turns before the share ask. unit: its task. photo: image id.
+        id: of the query with its turns before the share. unit: its task. photo: image id.
         workers: pseudonyms; the first saw the photo.
-        turns: messages in order. shared_at: index of the share among them; None if it was never shared.
+        shared_at: index of the share among the turns; None if the photo was never shared.
     """
 
     id: str

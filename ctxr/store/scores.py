@@ -1,7 +1,7 @@
-"""Files of scores, the form in which any model hands in what it thinks: a line for each query and candidate.
+"""Files of scores of any model: a line for each query and candidate, in any order.
 
-A line is `{"query": …, "candidate": …, "value": …}`, higher is better; `"scorer"` may name who says so, and one file may hold
-several. Lines may come in any order. Whatever is wrong is told with its line.
+A line is `{"query": …, "candidate": …, "value": …}`, higher is better; `"scorer"` may name one of several models of a file.
+Errors name the line.
 """
 
 import math
@@ -25,10 +25,10 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass
 class ScoresFile:
-    """What one scorer says in one file.
+    """The scores of one scorer in one file.
 
     Attributes:
-        values: by query, by candidate. lines: the first line about each query, from 1.
+        values: by query, by candidate. lines: the first line of each query, from 1.
     """
 
     path: Path
@@ -36,7 +36,7 @@ class ScoresFile:
     lines: dict[str, int] = field(default_factory=dict)
 
     def locate(self, query: str, candidate: str | None = None) -> str:
-        """`file:line` of a query's first row, or of its row for a candidate (a search: ask only when something is wrong)."""
+        """`file:line` of a query's first row, or of its row for a candidate, which reads the file again."""
         if candidate is not None:
             for number, line in _lines(self.path):
                 if line.query == query and line.candidate == candidate:
@@ -47,7 +47,7 @@ class ScoresFile:
 def read_scores(path: Path) -> dict[str, ScoresFile]:
     """The scores of a file by scorer, "" where none is named, in the order of their first lines.
 
-    Raises DataError naming file:line for a row that is none, a value that is no number, and a row that stands twice.
+    Raises DataError naming file:line for an invalid row, a value that is not a number, and a row that occurs twice.
     """
     files: dict[str, ScoresFile] = {}
     for number, line in _lines(path):
@@ -56,10 +56,8 @@ def read_scores(path: Path) -> dict[str, ScoresFile]:
         file.lines.setdefault(line.query, number)
         if line.candidate in values:
             first = file.locate(line.query, line.candidate).rpartition(":")[2]
-            raise DataError(
-                f"{path}:{number}: query {line.query!r} and candidate {line.candidate!r} stand in line {first} already",
-                hint="keep one of the two lines",
-            )
+            pair = f"query {line.query!r} and candidate {line.candidate!r}"
+            raise DataError(f"{path}:{number}: {pair} stand in line {first} already", hint="keep one of the two lines")
         values[line.candidate] = line.value
     if not files:
         raise DataError(f"{path} holds no score", hint='write a line {"query": …, "candidate": …, "value": …} for each')
@@ -67,8 +65,7 @@ def read_scores(path: Path) -> dict[str, ScoresFile]:
 
 
 def write_scores(path: Path, scores: Iterable[Score]) -> int:
-    """Write scores as a table, sorted by query, candidate and scorer; returns how many. Raises DataError for one that is no
-    number, and as `write_table` does."""
+    """Write scores as a table; returns how many. Raises DataError for one that is not a number, and as `write_table` does."""
     rows = list(scores)
     for row in rows:
         if not math.isfinite(row.value):
@@ -83,9 +80,7 @@ def _lines(path: Path) -> Iterable[tuple[int, _Line]]:
             try:
                 yield number, decoder.decode(text)
             except UNREADABLE as error:
-                raise DataError(
-                    f"{path}:{number}: {str(error).rstrip('.')}",
-                    hint='a line is {"query": …, "candidate": …, "value": 0.5}, and may name its "scorer"',
-                ) from error
+                hint = 'a line is {"query": …, "candidate": …, "value": 0.5}, and may name its "scorer"'
+                raise DataError(f"{path}:{number}: {str(error).rstrip('.')}", hint=hint) from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}", hint="name a file of scores") from error

@@ -1,7 +1,6 @@
-"""Tables of records as JSON Lines: strict to read, canonical to write; and logs, which grow by a line at a time.
+"""Tables of records as JSON Lines, and logs, which grow by a line at a time; errors name file:line.
 
-Two equal tables are byte-equal: rows sorted by key, fields in their declared order, shortest float notation, one final
-newline. An error names file:line.
+Equal tables are byte-equal: rows sorted by key, fields in their declared order, the shortest notation of numbers.
 """
 
 import os
@@ -19,8 +18,6 @@ from ctxr.store.atomic import disk_errors, write_bytes
 from ctxr.store.records import Dialogue, Record
 
 R = TypeVar("R", bound=Record)
-
-
 Owner = Literal["query", "image", "image_set"]
 
 
@@ -29,8 +26,8 @@ class PayloadTable:
     """A table beside those of every dataset, which an artifact has only where it has rows.
 
     Attributes:
-        record: what its rows are. of: what each belongs to. owner: the field that names that.
-        answers: whether a row tells which image is right.
+        of: what each row belongs to. owner: the field that names that.
+        answers: whether a row reveals which image is right.
     """
 
     record: type[Record]
@@ -44,14 +41,14 @@ class PayloadTable:
 
 
 PAYLOADS: dict[str, PayloadTable] = {"dialogues": PayloadTable(Dialogue, of="query", answers=True)}
-"""Payload tables by the names of their files, without `.jsonl`: whatever reads, copies or writes a dataset keeps them."""
+"""Payload tables by name, which is that of the file without `.jsonl`: all that reads, copies or writes a dataset keeps them."""
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for what is no JSON of its type; the last where JSON is nested thousands of levels deep."""
+"""Errors of msgspec for JSON of another type; the last for JSON that is nested thousands of levels deep."""
 
 
 def encode_other(value: object) -> object:
-    """JSON form of the types JSON has not: an exact time becomes "numerator/denominator"."""
+    """The JSON form of a `Fraction`: "numerator/denominator"."""
     if isinstance(value, Fraction):
         return f"{value.numerator}/{value.denominator}"
     raise TypeError(f"{type(value).__name__} has no JSON form")
@@ -69,9 +66,6 @@ def decode_other(kind: type, value: object) -> object:
     raise ValueError(f"expected {kind.__name__}, got {value!r}")
 
 
-_ENCODER = msgspec.json.Encoder(enc_hook=encode_other)
-
-
 def pretty_json(value: object) -> bytes:
     """A value as indented JSON that ends with a line break."""
     return msgspec.json.format(msgspec.json.encode(value, enc_hook=encode_other), indent=1) + b"\n"
@@ -79,7 +73,7 @@ def pretty_json(value: object) -> bytes:
 
 def encode_row(row: object) -> bytes:
     """One record as one JSON line, newline included."""
-    return _ENCODER.encode(row) + b"\n"
+    return msgspec.json.encode(row, enc_hook=encode_other) + b"\n"
 
 
 def write_table(path: Path, rows: Iterable[R]) -> int:
@@ -98,7 +92,7 @@ def write_tables(folder: Path, tables: Mapping[str, Iterable[Record]]) -> dict[s
 
 
 def iterate_table(path: Path, record: type[R]) -> Iterator[R]:
-    """Rows in file order. Raises DataError naming file:line for anything that is not a row of this kind."""
+    """Rows in the order of the file. Raises DataError naming file:line for anything that is not a row of this kind."""
     decoder = msgspec.json.Decoder(record, dec_hook=decode_other)
     try:
         for number, text in numbered_lines(path):
@@ -116,7 +110,7 @@ def iterate_table(path: Path, record: type[R]) -> Iterator[R]:
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Lines that hold something, with their numbers from 1; a byte order mark is forgiven."""
+    """Lines that are not blank, without a byte order mark, with their numbers from 1."""
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
@@ -138,11 +132,10 @@ def read_table(path: Path, record: type[R]) -> list[R]:
 
 
 def append(path: Path, row: Record) -> None:
-    """Write a row below the last whole line of a log, whatever a killed process left; on the medium before this returns."""
+    """Write a row below the last whole line of a log, on the medium before this returns; a killed process may have left half a line."""
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        with os.fdopen(descriptor, "r+b") as stream:
+        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as stream:
             end = stream.seek(0, os.SEEK_END)
             stream.seek(max(0, end - 1))
             if stream.read(1) not in (b"", b"\n"):
@@ -154,9 +147,9 @@ def append(path: Path, row: Record) -> None:
 
 
 def read_appended(path: Path, record: type[R]) -> list[R]:
-    """Rows of a log in the order they were written; empty without a file. A last line without its end was never acknowledged.
+    """Rows of a log in their order, without a half-written last line; empty without a file.
 
-    Raises DataError naming file:line for a line that is no row.
+    Raises DataError naming file:line for an invalid line.
     """
     if not path.is_file():
         return []
@@ -179,12 +172,13 @@ def read_payloads(folder: Path, files: Collection[str]) -> dict[str, tuple[Recor
 def payload_rows(
     payloads: Mapping[str, Iterable[Record]], kept: Mapping[str, Collection[str]]
 ) -> dict[str, tuple[Record, ...]]:
-    """The rows that belong to what is kept, ids by `PayloadTable.of`; without the tables that are left empty."""
-    rows_of = {
-        name: tuple(row for row in rows if PAYLOADS[name].owner_of(row) in kept[PAYLOADS[name].of])
-        for name, rows in payloads.items()
-    }
-    return {name: rows for name, rows in rows_of.items() if rows}
+    """The rows of owners that are `kept`, ids by `PayloadTable.of`; without tables that become empty."""
+    tables = {}
+    for name, rows in payloads.items():
+        table = PAYLOADS[name]
+        if left := tuple(row for row in rows if table.owner_of(row) in kept[table.of]):
+            tables[name] = left
+    return tables
 
 
 def _spell(names: tuple[str, ...], values: tuple[str | int, ...]) -> str:
