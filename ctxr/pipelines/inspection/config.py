@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 from ctxr.engine.options import DEVICE, Choices, Options, Range, Seed
 from ctxr.engine.report import Table, VerbReport
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stats(Options):
-    """Options of `ctxr stats`; a field's text is its help."""
+    """Options of `ctxr stats`."""
 
-    COMMAND: ClassVar[str] = "stats"
+    COMMAND = "stats"
 
     dataset: Path | None = None
     """Artifact, published release (folder or file), COCO captions or documents; default: the latest finished one in the workdir."""
@@ -44,12 +44,10 @@ class Stats(Options):
 
 @dataclass(frozen=True)
 class StatsReport(VerbReport):
-    """The statistics of a dataset.
+    """The statistics of a dataset. `missing` says of each table that cannot be computed why; `notes` are remarks of the reader.
 
     Attributes:
         tokenizer: what counted the words; "" where there are no descriptions.
-        tables: by name. missing: tables that cannot be computed and why, one sentence each.
-        notes: remarks of the reader.
     """
 
     dataset: str
@@ -61,9 +59,9 @@ class StatsReport(VerbReport):
 
 @dataclass(frozen=True)
 class Audit(Options):
-    """Options of `ctxr audit`; a field's text is its help."""
+    """Options of `ctxr audit`."""
 
-    COMMAND: ClassVar[str] = "audit"
+    COMMAND = "audit"
 
     dataset: Path | None = None
     """Artifact, published release (folder or file) or COCO captions; default: the latest finished one in the workdir."""
@@ -77,12 +75,10 @@ class Audit(Options):
 
 @dataclass(frozen=True)
 class AuditReport(VerbReport):
-    """The accuracy of each shortcut.
+    """The accuracy of each shortcut, by rule and part of the queries; all verdicts share one correction.
 
     Attributes:
-        verdicts: by rule and part of the queries; all of them share one correction.
-        missing: rules that could not be tested and why, one sentence each.
-        learnt: the data from which the most frequent position was learnt.
+        missing: rules that could not be tested and why. learnt: the data from which the most frequent position was learnt.
     """
 
     dataset: str
@@ -106,9 +102,9 @@ class AuditReport(VerbReport):
 
 @dataclass(frozen=True)
 class Report(Options):
-    """Options of `ctxr report`; a field's text is its help."""
+    """Options of `ctxr report`."""
 
-    COMMAND: ClassVar[str] = "report"
+    COMMAND = "report"
 
     input: Path | None = None
     """Artifact, or published release (folder or file), to report on; default: the last finished image sets of the workdir with
@@ -137,9 +133,9 @@ class Report(Options):
 
 @dataclass(frozen=True)
 class Doctor(Options):
-    """Options of `ctxr doctor`; a field's text is its help."""
+    """Options of `ctxr doctor`."""
 
-    COMMAND: ClassVar[str] = "doctor"
+    COMMAND = "doctor"
 
     artifact: Path | None = None
     """Artifact folder to check up to its sources, a project folder with several, or a published release; default: check
@@ -163,12 +159,7 @@ class Doctor(Options):
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check.
-
-    Attributes:
-        state: `ok`, `note` (works, with a remark) or `problem`.
-        cure: one command or one edit; empty if no action is needed.
-    """
+    """The result of one check: its state is `ok`, `note` (works, with a remark) or `problem`; its cure one command or edit."""
 
     name: str
     state: str
@@ -195,8 +186,7 @@ class ReportPage(VerbReport):
     """The outcome of `ctxr report`.
 
     Attributes:
-        chain: folders of what is shown, oldest first. folder: pictures beside the page; None if they are inside.
-        missing: images that could not be shown. notes: remarks for the reader.
+        chain: folders of what is shown, oldest first. folder: of pictures; None if the page holds them. missing: pictures.
     """
 
     page: Path

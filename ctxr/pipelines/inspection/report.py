@@ -6,8 +6,9 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from urllib.parse import quote
@@ -21,7 +22,7 @@ from ctxr.errors import UsageError, and_more
 from ctxr.pipelines.inspection.config import Report, ReportPage
 from ctxr.pipelines.inspection.pages import distributions, results, revision, sets, summary
 from ctxr.pipelines.inspection.pages.chain import ALONE, load_chain
-from ctxr.pipelines.inspection.pages.edition import SIDE, Edition, Section, Thumbnails
+from ctxr.pipelines.inspection.pages.edition import SIDE, Edition, Thumbnails
 from ctxr.problems.view import View
 from ctxr.store.artifacts import MARKER
 from ctxr.store.atomic import disk_errors, replace_folder, write_bytes
@@ -32,6 +33,22 @@ PAGES = "ctxr.pipelines.inspection.pages"
 """Package with the templates, styles and scripts of the page."""
 
 VIEWS = "views"
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the page.
+
+    Attributes:
+        id: anchor; its template is `<id>.html`, its script `<id>.js`, if there is one.
+        title: heading, and name in the navigation.
+        make: what the template is given; None leaves the part out.
+    """
+
+    id: str
+    title: str
+    make: Callable[[Edition], Mapping[str, object] | None]
+
 
 SECTIONS: tuple[Section, ...] = (
     Section("summary", "Overview", summary.make_summary),
@@ -70,8 +87,8 @@ def run(config: Report, progress: Progress = SILENT) -> ReportPage:
             raise UsageError(f"{page} lies inside the artifact {stage.path}", hint="choose another --out")
     for note in chain.notes:
         progress.warn(note)
-    if leak := summary.leak_of(chain):
-        progress.alert(leak)
+    if chain.leak:
+        progress.alert(chain.leak)
 
     paths = {image.path for unit in chain.units for image in unit.images}
     paths |= {facts.path for unit in chain.units for facts in unit.facts}

@@ -1,9 +1,11 @@
 """`ctxr stats`: the tables that describe a benchmark, ours or published (ImageCoDe, section 4)."""
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,7 +18,7 @@ from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import Table
 from ctxr.errors import UsageError, plural
 from ctxr.metrics.language import Parsed, language, mention_share
-from ctxr.metrics.phenomena import PhenomenonShare, shares
+from ctxr.metrics.phenomena import shares
 from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.proportions import LEAST_EXPECTED, even_spread
 from ctxr.models.dataset_vectors import picture_vectors_of
@@ -28,12 +30,8 @@ from ctxr.problems.figures import PARTS
 from ctxr.problems.registry import question_about
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import SET_KINDS
-from ctxr.store.records import ImageSet, Query
+from ctxr.store.records import ImageSet
 from ctxr.store.tables import PAYLOADS, UNREADABLE
-
-Row = tuple[str, float | None, float, int, bool]
-"""Figure, value here (None: cannot be computed), published value, digits after the point, whether all that it was counted on
-is here."""
 
 DESCRIPTIONS = 21_202
 _SETS = {"train": 7317, "valid": 1039, "test": 1046}
@@ -55,6 +53,11 @@ _PHENOMENA = {
 _LOOKED = {name: 1002 if name in ("context", "negation", "visibility", "nuances") else 200 for name in _PHENOMENA}
 _WRITERS = {"train_worker": 502, "unseen_worker": 1800}
 _SHARED_VIDEOS = 174
+_MENTIONS = {"body_parts": {"video": 72.1, "photos": 30.2}, "colours": {"video": 33.6, "photos": 61.4}}
+
+MOST_ROWS = 15
+"""Sources that are named; the rest is summed up."""
+
 LEXICONS = ("body_parts", "colours")
 """Word lists that ship with ctxr: one entry a line, its forms separated by spaces, `#` before a comment."""
 
@@ -71,146 +74,259 @@ def mention_percent(parsed: Sequence[Parsed], lexicon: list[list[str]]) -> float
     return None if share is None else 100 * share
 
 
-def published_table(
-    dataset: Dataset, parsed: Mapping[str, Parsed], distances: Mapping[str, tuple[float, float]]
-) -> Table | None:
-    """Each published figure beside the one here; None for a dataset that is not (a part of) the release."""
-    if not is_release(dataset):
-        return None
-    rows: list[tuple[str, float | None, float, str]] = []
-    for name, here, published, digits, whole in _figures(dataset, parsed, distances):
-        if here is None:
-            rows.append((name, None, published, "not here"))
-            continue
-        same = abs(round(here, digits) - published) < 1e-9
-        verdict = "same" if same else "differs" if whole else "a part is here"
-        rows.append((name, round(here, digits) if digits else int(here), published, verdict))
-    equal, count = sum(row[3] == "same" for row in rows), len(image_queries(dataset))
-    note = f"{count} of the {DESCRIPTIONS} published descriptions are here; {equal} of {len(rows)} figures are the published ones"
-    heads = ("figure", "here", "published", "")
-    return Table("Beside the published figures of ImageCoDe", heads, tuple(rows), note, digits=1)
+class PublishedFigure(NamedTuple):
+    """A published figure beside the one here; `whole` where all that it was counted on is here."""
+
+    name: str
+    here: float | None
+    published: float
+    digits: int
+    whole: bool
 
 
-def _figures(
-    dataset: Dataset, parsed: Mapping[str, Parsed], distances: Mapping[str, tuple[float, float]]
-) -> Iterator[Row]:
-    yield from _counts(dataset)
-    whole = len(parsed) == DESCRIPTIONS
-    everything = language(list(parsed.values()))
-    for name, attribute, scale, published_value, digits in (
-        ("mean length", "mean_length", 1, 23.3, 1),
-        ("word types", "word_types", 1, 6916, 0),
-        ("mean tree depth", "mean_depth", 1, 5.1, 1),
-        ("mean sentences", "mean_sentences", 1, 1.6, 1),
-        ("3 or more sentences %", "three_or_more", 100, 11.8, 1),
-    ):
-        value = getattr(everything, attribute, None)
-        yield name, None if value is None else scale * value, published_value, digits, whole
-    parts = parts_of(dataset, parsed)
-    for lexicon, said_of in zip(
-        LEXICONS, ({"video": 72.1, "photos": 30.2}, {"video": 33.6, "photos": 61.4}), strict=True
-    ):
-        for part, published_value in said_of.items():
-            percent = mention_percent(parts[part], load_lexicon(lexicon))
-            yield f"{lexicon.replace('_', ' ')}, {part} %", percent, published_value, 1, whole
-    yield "photo sets over video sets, mean distance", mean_distances(dataset, distances)[1], 1.13, 2, whole
-    phenomena = {one.phenomenon: one for one in phenomena_shares(dataset)}
-    for name, published in _PHENOMENA.items():
-        share = phenomena.get(name)
-        all_judged = share is not None and share.judged["all"] == _LOOKED[name]
-        for part, published_value in zip(PARTS, published, strict=True):
-            yield f"{name}, {part} %", None if share is None else share.percent(part), published_value, 1, all_judged
-    sizes: Counter[str | None] = Counter(dataset.split_of(image_set) for image_set in dataset.sets)
-    complete = {split: sizes[split] == _SETS[split] for split in _SETS}
-    authors = Counter(dataset.texts[query.texts[0]].author for query in image_queries(dataset))
-    for writer, published_value in _WRITERS.items():
-        yield f"valid by {writer}", authors[writer] or None, published_value, 0, complete["valid"]
-    videos = {(dataset.split_of(one), one.source) for one in dataset.sets if one.kind == "video"}
-    valid, test = ({source for split, source in videos if split == side} for side in ("valid", "test"))
-    both = len(valid & test) if valid and test else None
-    yield "videos in valid and test", both, _SHARED_VIDEOS, 0, complete["valid"] and complete["test"]
+class Statistics:
+    """The tables of a dataset. A sentence in place of a table says why there is none, "" that it has no meaning here.
 
-
-def _counts(dataset: Dataset) -> Iterator[Row]:
-    texts_of = Counter(query.image_set for query in image_queries(dataset))
-    for split in _SETS:
-        sets = [image_set for image_set in dataset.sets if dataset.split_of(image_set) == split]
-        static = [image_set for image_set in sets if image_set.kind == "photos"]
-        whole = len(sets) == _SETS[split]
-        by_number = Counter(texts_of[image_set.id] for image_set in sets)
-        for name, here, published in (
-            ("sets", len(sets), _SETS[split]),
-            ("descriptions", sum(texts_of[one.id] for one in sets), _TEXTS[split]),
-            ("sets of photos", len(static), _STATIC_SETS[split]),
-            ("of photos", sum(texts_of[one.id] for one in static), _STATIC_TEXTS[split]),
-            *((f"sets with {number}", by_number[number], _PER_SET[split][3 - number]) for number in (3, 2, 1)),
-        ):
-            yield f"{split}: {name}", here if sets else None, published, 0, whole
-    texts: Counter[str] = Counter()
-    for image_set in dataset.sets:
-        texts[collection_of(image_set)] += texts_of[image_set.id]
-    for name, published in _COLLECTIONS.items():
-        yield f"descriptions of {name}", texts[name], published, 0, sum(texts.values()) == DESCRIPTIONS
-
-
-def mean_distances(
-    dataset: Dataset, distances: Mapping[str, tuple[float, float]]
-) -> tuple[dict[str, tuple[int, float, float]], float | None]:
-    """By kind, the number of sets and the means of their mean and closest distance; and the ratio of photo sets to video sets.
-
-    `distances` is (mean, closest) by set id.
+    Args:
+        parsed: descriptions by query. distances: mean and closest one by set id.
     """
-    means = {}
-    for kind in SET_KINDS:
-        pairs = [distances[one.id] for one in dataset.sets if one.kind == kind and one.id in distances]
-        if pairs:
-            mean, closest = (math.fsum(values) / len(pairs) for values in zip(*pairs, strict=True))
-            means[kind] = len(pairs), mean, closest
-    ratio = (
-        means["photos"][1] / means["video"][1]
-        if {"photos", "video"} <= means.keys() and means["video"][1] > 0
-        else None
-    )
-    return means, ratio
 
+    def __init__(
+        self, dataset: Dataset, parsed: Mapping[str, Parsed], distances: Mapping[str, tuple[float, float]]
+    ) -> None:
+        self.dataset, self.parsed = dataset, parsed
+        kinds = {image_set.id: image_set.kind for image_set in dataset.sets}
+        self.queries = [query for query in dataset.queries.values() if query.labels is None and query.texts]
+        self.texts_of = Counter(query.image_set for query in self.queries)
+        self.authors = Counter(dataset.texts[query.texts[0]].author for query in self.queries)
+        self.parts: dict[str, list[Parsed]] = {part: [] for part in PARTS}
+        for name, text in parsed.items():
+            self.parts["all"].append(text)
+            self.parts[kinds[dataset.queries[name].image_set]].append(text)
+        # by kind: sets, and the means of their mean and closest distance
+        self.distances: dict[str, tuple[int, float, float]] = {}
+        for kind in SET_KINDS:
+            pairs = [distances[name] for name, its_kind in kinds.items() if its_kind == kind and name in distances]
+            if pairs:
+                mean, closest = (math.fsum(values) / len(pairs) for values in zip(*pairs, strict=True))
+                self.distances[kind] = len(pairs), mean, closest
+        video = self.distances.get("video", (0, 0.0, 0.0))[1]
+        self.distance_ratio = self.distances["photos"][1] / video if "photos" in self.distances and video else None
+        self.phenomena_shares = shares(PHENOMENA, dataset.queries.values(), dataset.judgments, kinds)
 
-MOST_ROWS = 15
-"""Sources that are named; the rest is summed up."""
+    def published(self) -> Table | str:
+        """Each published figure beside the one here, for (a part of) the release."""
+        if not is_release(self.dataset):
+            return ""
+        rows: list[tuple[str, float | None, float, str]] = []
+        for name, here, published, digits, whole in (*self._published_counts(), *self._published_means()):
+            if here is None:
+                rows.append((name, None, published, "not here"))
+                continue
+            same = abs(round(here, digits) - published) < 1e-9
+            verdict = "same" if same else "differs" if whole else "a part is here"
+            rows.append((name, round(here, digits) if digits else int(here), published, verdict))
+        equal = sum(row[3] == "same" for row in rows)
+        described = f"{len(self.queries)} of the {DESCRIPTIONS} published descriptions are here"
+        note = f"{described}; {equal} of {len(rows)} figures are the published ones"
+        heads = ("figure", "here", "published", "")
+        return Table("Beside the published figures of ImageCoDe", heads, tuple(rows), note, digits=1)
 
+    def _published_counts(self) -> Iterator[PublishedFigure]:
+        texts_of = self.texts_of
+        for split in _SETS:
+            sets = [image_set for image_set in self.dataset.sets if self.dataset.split_of(image_set) == split]
+            photos = [image_set for image_set in sets if image_set.kind == "photos"]
+            by_number = Counter(texts_of[image_set.id] for image_set in sets)
+            for name, here, published in (
+                ("sets", len(sets), _SETS[split]),
+                ("descriptions", sum(texts_of[image_set.id] for image_set in sets), _TEXTS[split]),
+                ("sets of photos", len(photos), _STATIC_SETS[split]),
+                ("of photos", sum(texts_of[image_set.id] for image_set in photos), _STATIC_TEXTS[split]),
+                *((f"sets with {number}", by_number[number], _PER_SET[split][3 - number]) for number in (3, 2, 1)),
+            ):
+                yield PublishedFigure(
+                    f"{split}: {name}", here if sets else None, published, 0, len(sets) == _SETS[split]
+                )
+        texts: Counter[str] = Counter()
+        for image_set in self.dataset.sets:
+            texts[collection_of(image_set)] += texts_of[image_set.id]
+        for name, published in _COLLECTIONS.items():
+            yield PublishedFigure(f"descriptions of {name}", texts[name], published, 0, texts.total() == DESCRIPTIONS)
 
-def image_queries(dataset: Dataset) -> list[Query]:
-    """Queries that ask for an image, not for a label, and have a text; in the order of their ids."""
-    return [query for _, query in sorted(dataset.queries.items()) if query.labels is None and query.texts]
+    def _published_means(self) -> Iterator[PublishedFigure]:
+        dataset, whole = self.dataset, len(self.parsed) == DESCRIPTIONS
+        figures = language(list(self.parsed.values()))
+        for name, attribute, scale, published, digits in (
+            ("mean length", "mean_length", 1, 23.3, 1),
+            ("word types", "word_types", 1, 6916, 0),
+            ("mean tree depth", "mean_depth", 1, 5.1, 1),
+            ("mean sentences", "mean_sentences", 1, 1.6, 1),
+            ("3 or more sentences %", "three_or_more", 100, 11.8, 1),
+        ):
+            value = getattr(figures, attribute, None)
+            yield PublishedFigure(name, None if value is None else scale * value, published, digits, whole)
+        for lexicon, shares_of in _MENTIONS.items():
+            for part, published in shares_of.items():
+                percent = mention_percent(self.parts[part], load_lexicon(lexicon))
+                yield PublishedFigure(f"{lexicon.replace('_', ' ')}, {part} %", percent, published, 1, whole)
+        yield PublishedFigure("photo sets over video sets, mean distance", self.distance_ratio, 1.13, 2, whole)
+        judged = {share.phenomenon: share for share in self.phenomena_shares}
+        for name, percents in _PHENOMENA.items():
+            share = judged.get(name)
+            all_judged = share is not None and share.judged["all"] == _LOOKED[name]
+            for part, published in zip(PARTS, percents, strict=True):
+                yield PublishedFigure(
+                    f"{name}, {part} %", None if share is None else share.percent(part), published, 1, all_judged
+                )
+        sizes = Counter[str | None](dataset.split_of(image_set) for image_set in dataset.sets)
+        complete = {split: sizes[split] == _SETS[split] for split in _SETS}
+        for writer, published in _WRITERS.items():
+            yield PublishedFigure(f"valid by {writer}", self.authors[writer] or None, published, 0, complete["valid"])
+        videos: dict[str | None, set[str]] = defaultdict(set)
+        for image_set in dataset.sets:
+            if image_set.kind == "video":
+                videos[dataset.split_of(image_set)].add(image_set.source)
+        both = len(videos["valid"] & videos["test"]) if videos["valid"] and videos["test"] else None
+        yield PublishedFigure(
+            "videos in valid and test", both, _SHARED_VIDEOS, 0, complete["valid"] and complete["test"]
+        )
 
+    def splits(self) -> Table | str:
+        """Sets, images and descriptions of each side."""
+        dataset, texts_of = self.dataset, self.texts_of
+        if not dataset.sets:
+            return "there is no image set: nothing to count"
+        aimed = Counter(query.image_set for query in {query.id: query for query, _, _ in dataset.targets()}.values())
+        splits: dict[str, list[ImageSet]] = {name: [] for name in (*SPLITS, "no split")}
+        for image_set in dataset.sets:
+            splits[dataset.split_of(image_set) or "no split"].append(image_set)
+        rows = []
+        for name, sets in [*((name, sets) for name, sets in splits.items() if sets), ("all", list(dataset.sets))]:
+            photos = [image_set for image_set in sets if image_set.kind == "photos"]
+            images = len({image for image_set in sets for image in image_set.images})
+            counted = ((sets, texts_of), (photos, texts_of), (sets, aimed))
+            texts = (sum(counts[image_set.id] for image_set in part) for part, counts in counted)
+            rows.append((name, len(sets), len(photos), images, *texts))
+        heads = ("split", "sets", "of photos", "images", "descriptions", "of photos", "with target")
+        return Table("Sets and descriptions by split", heads, tuple(rows))
 
-def parts_of(dataset: Dataset, parsed: Mapping[str, Parsed]) -> dict[str, list[Parsed]]:
-    """Descriptions by kind of their set, and all of them."""
-    kinds = {image_set.id: image_set.kind for image_set in dataset.sets}
-    parts: dict[str, list[Parsed]] = {part: [] for part in PARTS}
-    for name, one in parsed.items():
-        parts["all"].append(one)
-        parts[kinds[dataset.queries[name].image_set]].append(one)
-    return parts
+    def sources(self) -> Table | str:
+        """Sets and descriptions of each corpus, video or album; the smaller ones summed up."""
+        counts: dict[tuple[str, ...], tuple[int, ...]] = {}
+        for image_set in self.dataset.sets:
+            key = (collection_of(image_set), image_set.kind)
+            sets, texts = counts.get(key, (0, 0))
+            counts[key] = sets + 1, texts + self.texts_of[image_set.id]
+        heads = ("source", "kind", "sets", "descriptions")
+        return Table("Sets and descriptions by source", heads, _largest(counts)) if counts else ""
 
+    def per_set(self) -> Table | str:
+        """How many sets have one, two, three descriptions."""
+        numbers = sorted(set(self.texts_of.values()))
+        if not numbers or len(numbers) > MOST_ROWS:
+            return ""
+        rows = []
+        for split in (*SPLITS, None):
+            sets = [image_set for image_set in self.dataset.sets if self.dataset.split_of(image_set) == split]
+            if counts := [self.texts_of[image_set.id] for image_set in sets if self.texts_of[image_set.id]]:
+                means = sum(counts) / len(counts)
+                rows.append((split or "no split", *(counts.count(number) for number in numbers), means))
+        heads = ("split", *(f"{number} each" for number in numbers), "mean")
+        return Table("Sets by number of descriptions", heads, tuple(rows), digits=2)
 
-def split_sizes(dataset: Dataset) -> Table | str:
-    """Sets, images and descriptions of each side."""
-    if not dataset.sets:
-        return "there is no image set: nothing to count"
-    texts_of = Counter(query.image_set for query in image_queries(dataset))
-    aimed = Counter(query.image_set for query in {query.id: query for query, _, _ in dataset.targets()}.values())
-    splits: dict[str, list[ImageSet]] = {name: [] for name in (*SPLITS, "no split")}
-    for image_set in dataset.sets:
-        splits[dataset.split_of(image_set) or "no split"].append(image_set)
-    rows = []
-    for name, sets in [*((name, sets) for name, sets in splits.items() if sets), ("all", list(dataset.sets))]:
-        photos = [one for one in sets if one.kind == "photos"]
-        rows.append((
-            name, len(sets), len(photos), len({image for one in sets for image in one.images}),
-            sum(texts_of[one.id] for one in sets), sum(texts_of[photo.id] for photo in photos), sum(aimed[one.id] for one in sets),
-        ))  # fmt: skip
-    heads = ("split", "sets", "of photos", "images", "descriptions", "of photos", "with target")
-    return Table("Sets and descriptions by split", heads, tuple(rows))
+    def language(self, tokenizer: str) -> Table | str:
+        """Table 4 of the paper: length, word types, tree depth, sentences."""
+        if not self.parsed:
+            return "there are no descriptions: no figures on language, body parts, colours and positions"
+        figures = {part: language(texts) for part, texts in self.parts.items() if texts}
+        names = {
+            "descriptions": "descriptions",
+            "mean_length": "mean length (tokens)",
+            "median_length": "median length",
+            "longest": "longest",
+            "word_types": "word types",
+            "mean_sentences": "mean sentences",
+            "three_or_more": "share with 3 or more sentences",
+            "mean_depth": "mean tree depth",
+        }
+        rows = [(text, *(getattr(figure, name) for figure in figures.values())) for name, text in names.items()]
+        known = tuple(row for row in rows if set(row[1:]) != {None})
+        note = f"tokens by {tokenizer}; lower-cased, punctuation counted, white space not"
+        return Table("Language", ("", *figures), known, note, digits=2)
+
+    def mentions(self) -> Table | str:
+        """In how many percent of the descriptions body parts and colours are named."""
+        if not self.parsed:
+            return ""
+        lexicons = {name.replace("_", " "): load_lexicon(name) for name in LEXICONS}
+        parts = {part: texts for part, texts in self.parts.items() if texts}
+        rows = tuple(
+            (name, *(mention_percent(texts, lexicon) for texts in parts.values())) for name, lexicon in lexicons.items()
+        )
+        sizes = (f"{len(lexicon)} {name} ({len(set().union(*lexicon))} forms)" for name, lexicon in lexicons.items())
+        note = f"ctxr's own lists: {', '.join(sizes)}"
+        return Table("Descriptions that name … (%)", ("", *parts), rows, note, digits=1)
+
+    def writers(self) -> Table | str:
+        """Descriptions by who wrote them, where that is known."""
+        if not set(self.authors) - {UNKNOWN}:
+            return ""
+        rows = _largest({(name,): (count,) for name, count in self.authors.items()})
+        return Table("Descriptions by writer", ("writer", "descriptions"), rows)
+
+    def positions(self) -> Table | str:
+        """Number of targets at each position."""
+        aimed = list(self.dataset.targets())
+        if not aimed:
+            return "no target is known: no positions" if self.dataset.queries else ""
+        sizes = Counter(len(image_set.images) for _, image_set, _ in aimed)
+        size = sizes.most_common(1)[0][0]
+        if size > MOST_POSITIONS:
+            return f"positions are left out: a gallery of {size} images has no order"
+        rows = []
+        for part in PARTS:
+            tally = Counter(at for _, one, at in aimed if len(one.images) == size and part in ("all", one.kind))
+            if tally:
+                counts = [tally[position] for position in range(size)]
+                p = even_spread(counts)[1] if sum(counts) >= LEAST_EXPECTED * size else None
+                rows.append((part, *counts, p))
+        others = plural(len(aimed) - sizes[size], "target in a set", "targets in sets")
+        left = "" if len(sizes) == 1 else f"; left out: {others} of another size"
+        note = f"p: chance of so uneven a spread if every position is equally likely; – below {LEAST_EXPECTED} expected each{left}"
+        return Table("Targets by position", ("", *map(str, range(size)), "p"), tuple(rows), note)
+
+    def distance_table(self) -> Table | str:
+        """Mean pairwise and closest distance of sets, by kind."""
+        if not self.distances:
+            return "no distances: the dataset has no embeddings (use --encoder NAME)"
+        ratio, alike = self.distance_ratio, "above 1, the images of a video set are more alike"
+        note = "" if ratio is None else f"photo sets over video sets: {ratio:.2f} ({alike})"
+        heads = ("kind", "sets", "mean distance", "mean of the closest pair")
+        return Table("Distances within sets", heads, tuple((kind, *row) for kind, row in self.distances.items()), note)
+
+    def phenomena(self) -> Table | str:
+        """Table 2 of the paper: in how many percent of the annotated descriptions each phenomenon was found."""
+        if not self.phenomena_shares:
+            return "phenomena are not annotated" if self.dataset.queries else ""
+        rows = tuple(
+            (share.phenomenon, *(share.percent(part) for part in PARTS), share.judged["all"])
+            for share in self.phenomena_shares
+        )
+        return Table("Phenomena (% of the annotated descriptions)", ("", *PARTS, "annotated"), rows, digits=1)
+
+    def payloads(self) -> Table | str:
+        """Rows of each payload table, and what they belong to."""
+        rows = [
+            (name, len(table), PAYLOADS[name].of.replace("_", " "), len(set(map(PAYLOADS[name].owner_of, table))))
+            for name, table in self.dataset.payloads.items()
+        ]
+        return Table("Payload tables", ("table", "rows", "each about a", "distinct"), tuple(rows)) if rows else ""
+
+    def licences(self) -> Table | str:
+        """Images by licence, where the publisher names it."""
+        rows = sorted(Counter(self.dataset.licences.values()).items(), key=lambda row: (-row[1], row[0]))
+        return Table("Images by licence", ("licence", "images"), tuple(rows)) if rows else ""
 
 
 def _largest(counts: Mapping[tuple[str, ...], tuple[int, ...]]) -> tuple[tuple[str | int, ...], ...]:
@@ -221,141 +337,6 @@ def _largest(counts: Mapping[tuple[str, ...], tuple[int, ...]]) -> tuple[tuple[s
         sums = map(sum, zip(*(values for _, values in others), strict=True))
         rows.append((f"{len(others)} others", *[""] * (len(others[0][0]) - 1), *sums))
     return tuple(rows)
-
-
-def by_source(dataset: Dataset) -> Table | str:
-    """Sets and descriptions of each corpus, video or album; the smaller ones summed up."""
-    texts_of = Counter(query.image_set for query in image_queries(dataset))
-    counts: dict[tuple[str, ...], tuple[int, ...]] = {}
-    for image_set in dataset.sets:
-        key = (collection_of(image_set), image_set.kind)
-        sets, texts = counts.get(key, (0, 0))
-        counts[key] = sets + 1, texts + texts_of[image_set.id]
-    heads = ("source", "kind", "sets", "descriptions")
-    return Table("Sets and descriptions by source", heads, _largest(counts)) if counts else ""
-
-
-def per_set(dataset: Dataset) -> Table | str:
-    """How many sets have one, two, three descriptions."""
-    texts_of = Counter(query.image_set for query in image_queries(dataset))
-    if not texts_of or len(set(texts_of.values())) > MOST_ROWS:
-        return ""
-    numbers = sorted(set(texts_of.values()))
-    rows = []
-    for split in (*SPLITS, None):
-        sets = [image_set for image_set in dataset.sets if dataset.split_of(image_set) == split]
-        if counts := [texts_of[image_set.id] for image_set in sets if texts_of[image_set.id]]:
-            rows.append((split or "no split", *(counts.count(number) for number in numbers), sum(counts) / len(counts)))
-    heads = ("split", *(f"{number} each" for number in numbers), "mean")
-    return Table("Sets by number of descriptions", heads, tuple(rows), digits=2)
-
-
-def language_table(dataset: Dataset, parsed: Mapping[str, Parsed], tokenizer: str) -> Table | str:
-    """Table 4 of the paper: length, word types, tree depth, sentences."""
-    if not parsed:
-        return "there are no descriptions: no figures on language, body parts, colours and positions"
-    figures = {part: language(texts) for part, texts in parts_of(dataset, parsed).items() if texts}
-    names = {
-        "descriptions": "descriptions",
-        "mean_length": "mean length (tokens)",
-        "median_length": "median length",
-        "longest": "longest",
-        "word_types": "word types",
-        "mean_sentences": "mean sentences",
-        "three_or_more": "share with 3 or more sentences",
-        "mean_depth": "mean tree depth",
-    }
-    rows = [
-        (text, *(getattr(figure, name) for figure in figures.values()))
-        for name, text in names.items()
-        if any(getattr(figure, name) is not None for figure in figures.values())
-    ]
-    note = f"tokens by {tokenizer}; lower-cased, punctuation counted, white space not"
-    return Table("Language", ("", *figures), tuple(rows), note, digits=2)
-
-
-def mentions(dataset: Dataset, parsed: Mapping[str, Parsed]) -> Table | str:
-    """In how many percent of the descriptions body parts and colours are named."""
-    if not parsed:
-        return ""
-    lexicons = {name.replace("_", " "): load_lexicon(name) for name in LEXICONS}
-    parts = {part: texts for part, texts in parts_of(dataset, parsed).items() if texts}
-    rows = tuple(
-        (name, *(mention_percent(texts, lexicon) for texts in parts.values())) for name, lexicon in lexicons.items()
-    )
-    sizes = (f"{len(lexicon)} {name} ({len(set().union(*lexicon))} forms)" for name, lexicon in lexicons.items())
-    return Table("Descriptions that name … (%)", ("", *parts), rows, f"ctxr's own lists: {', '.join(sizes)}", digits=1)
-
-
-def writers(dataset: Dataset) -> Table | str:
-    """Descriptions by who wrote them, where that is known."""
-    written = Counter(dataset.texts[query.texts[0]].author for query in image_queries(dataset))
-    if not set(written) - {UNKNOWN}:
-        return ""
-    rows = _largest({(name,): (count,) for name, count in written.items()})
-    return Table("Descriptions by writer", ("writer", "descriptions"), rows)
-
-
-def positions(dataset: Dataset) -> Table | str:
-    """Number of targets at each position."""
-    aimed = list(dataset.targets())
-    if not aimed:
-        return "no target is known: no positions" if dataset.queries else ""
-    sizes = Counter(len(image_set.images) for _, image_set, _ in aimed)
-    size = sizes.most_common(1)[0][0]
-    if size > MOST_POSITIONS:
-        return f"positions are left out: a gallery of {size} images has no order"
-    rows = []
-    for part in PARTS:
-        tally = Counter(position for _, one, position in aimed if len(one.images) == size and part in ("all", one.kind))
-        if tally:
-            counts = [tally[position] for position in range(size)]
-            rows.append((part, *counts, even_spread(counts)[1] if sum(counts) >= LEAST_EXPECTED * size else None))
-    others = plural(len(aimed) - sizes[size], "target in a set", "targets in sets")
-    left = "" if len(sizes) == 1 else f"; left out: {others} of another size"
-    note = f"p: chance of so uneven a spread if every position is equally likely; – below {LEAST_EXPECTED} expected each{left}"
-    return Table("Targets by position", ("", *map(str, range(size)), "p"), tuple(rows), note)
-
-
-def distance_table(dataset: Dataset, distances: Mapping[str, tuple[float, float]]) -> Table | str:
-    """Mean pairwise and closest distance of sets, by kind; `distances` is (mean, closest) by set id."""
-    means, ratio = mean_distances(dataset, distances)
-    if not means:
-        return "no distances: the dataset has no embeddings (use --encoder NAME)"
-    alike = "above 1, the images of a video set are more alike"
-    note = "" if ratio is None else f"photo sets over video sets: {ratio:.2f} ({alike})"
-    heads = ("kind", "sets", "mean distance", "mean of the closest pair")
-    return Table("Distances within sets", heads, tuple((kind, *row) for kind, row in means.items()), note)
-
-
-def phenomena_shares(dataset: Dataset) -> list[PhenomenonShare]:
-    """Phenomena by kind of set."""
-    kinds = {image_set.id: image_set.kind for image_set in dataset.sets}
-    return shares(PHENOMENA, dataset.queries.values(), dataset.judgments, kinds)
-
-
-def phenomena_table(dataset: Dataset) -> Table | str:
-    """Table 2 of the paper: in how many percent of the annotated descriptions each phenomenon was found."""
-    rows_of = phenomena_shares(dataset)
-    if not rows_of:
-        return "phenomena are not annotated" if dataset.queries else ""
-    rows = tuple((row.phenomenon, *(row.percent(part) for part in PARTS), row.judged["all"]) for row in rows_of)
-    return Table("Phenomena (% of the annotated descriptions)", ("", *PARTS, "annotated"), rows, digits=1)
-
-
-def payload_tables(dataset: Dataset) -> Table | str:
-    """Rows of each payload table, and what they belong to."""
-    rows = [
-        (name, len(table), PAYLOADS[name].of.replace("_", " "), len(set(map(PAYLOADS[name].owner_of, table))))
-        for name, table in dataset.payloads.items()
-    ]
-    return Table("Payload tables", ("table", "rows", "each about a", "distinct"), tuple(rows)) if rows else ""
-
-
-def licences(dataset: Dataset) -> Table | str:
-    """Images by licence, where the publisher names it."""
-    rows = sorted(Counter(dataset.licences.values()).items(), key=lambda row: (-row[1], row[0]))
-    return Table("Images by licence", ("licence", "images"), tuple(rows)) if rows else ""
 
 
 def run(config: Stats, progress: Progress = SILENT) -> StatsReport:
@@ -372,50 +353,50 @@ def run(config: Stats, progress: Progress = SILENT) -> StatsReport:
         leaks = leakage_table(Nearness(None, config.near_embedding), dataset, None, progress)
         shown = {**own} | ({"leakage": leaks} if isinstance(leaks, Table) else {})
         return _write(config, StatsReport(dataset.name, "", shown, (), dataset.notes))
-    asked = image_queries(dataset)
-    described = {query.id: " ".join(dataset.texts[name].text for name in query.texts) for query in asked}
+    queries = sorted(dataset.queries.values(), key=lambda query: query.id)
+    described = {
+        query.id: " ".join(dataset.texts[name].text for name in query.texts)
+        for query in queries
+        if query.labels is None and query.texts
+    }
     if described and config.tokenizer == "auto" and tokenizer.name.startswith("regex"):
-        progress.warn("spaCy is not installed: words are counted by a plain rule, unlike the published figures "
-                  "(pip install spacy)")  # fmt: skip
+        rule = "words are counted by a plain rule, unlike the published figures"
+        progress.warn(f"spaCy is not installed: {rule} (pip install spacy)")
     parsed = dict(zip(described, tokenizer.parse(described), strict=True)) if described else {}
     vectors = picture_vectors_of(dataset, config.encoder, config.device, progress)
-    distances = distances_of(dataset, vectors if config.encoder else None)
+    statistics = Statistics(dataset, parsed, distances_of(dataset, vectors if config.encoder else None))
     near = Nearness(None if config.skip_pictures else config.near, config.near_embedding)
     results = {
-        "splits": split_sizes(dataset),
-        "sources": by_source(dataset),
-        "per_set": per_set(dataset),
-        "language": language_table(dataset, parsed, tokenizer.name),
-        "mentions": mentions(dataset, parsed),
-        "writers": writers(dataset),
-        "positions": positions(dataset),
-        "distances": distance_table(dataset, distances),
-        "phenomena": phenomena_table(dataset),
-        "payload_tables": payload_tables(dataset),
-        "licences": licences(dataset),
+        "splits": statistics.splits(),
+        "sources": statistics.sources(),
+        "per_set": statistics.per_set(),
+        "language": statistics.language(tokenizer.name),
+        "mentions": statistics.mentions(),
+        "writers": statistics.writers(),
+        "positions": statistics.positions(),
+        "distances": statistics.distance_table(),
+        "phenomena": statistics.phenomena(),
+        "payload_tables": statistics.payloads(),
+        "licences": statistics.licences(),
         "leakage": leakage_table(near, dataset, vectors, progress),
+        "published": statistics.published(),
     }
+    tables = {name: result for name, result in results.items() if isinstance(result, Table)}
     missing = [*results.values(), tokenizer.why_no_depth if parsed else ""]
-    results["published"] = published_table(dataset, parsed, distances) or ""
-    tables = {name: one for name, one in results.items() if isinstance(one, Table)}
-    sentences = tuple(one for one in missing if one and isinstance(one, str))
+    sentences = tuple(result for result in missing if result and isinstance(result, str))
     return _write(config, StatsReport(dataset.name, tokenizer.name if parsed else "", tables, sentences, dataset.notes))
 
 
 def _write(config: Stats, report: StatsReport) -> StatsReport:
-    """The report, which `--out` gets a copy of."""
-    if (out := config.out) is not None:
-        if out.exists() and not _is_ours(out):
+    """The report, which `--out` gets a copy of. Raises UsageError for a file that `--out` did not write."""
+    if (out := config.out) is None:
+        return report
+    if out.exists():
+        content = None
+        with suppress(OSError, *UNREADABLE):
+            content = msgspec.json.decode(out.read_bytes())
+        if not isinstance(content, dict) or set(content) != set(StatsReport.__dataclass_fields__):
             hint = "choose another --out, such as stats.json"
             raise UsageError(f"{out} is not a statistics file written by ctxr", hint=hint)
-        write_bytes(out, msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+    write_bytes(out, msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
     return report
-
-
-def _is_ours(out: Path) -> bool:
-    """Whether a file holds what `--out` wrote, and may be written again."""
-    try:
-        content = msgspec.json.decode(out.read_bytes())
-    except (OSError, *UNREADABLE):
-        return False
-    return isinstance(content, dict) and set(content) == set(StatsReport.__dataclass_fields__)

@@ -7,16 +7,7 @@ from math import inf
 from pathlib import Path
 from typing import Annotated
 
-from ctxr.engine.options import (
-    Choices,
-    Device,
-    EndpointOptions,
-    FreeText,
-    NotDecisive,
-    Options,
-    Range,
-    Switch,
-)
+from ctxr.engine.options import Choices, Device, EndpointOptions, FreeText, NotDecisive, Options, Range, Switch
 from ctxr.engine.report import Table, VerbReport
 from ctxr.errors import PartialError
 from ctxr.problems.options import SPLITS, EvalOptions, Name, TrainOptions, invalid_name
@@ -59,10 +50,7 @@ class TrainReport(VerbReport):
     """The result of `train`.
 
     Attributes:
-        run: its name. variant, encoder: of its scorers. dataset: what it learned from.
-        queries: of each split. seeds: one result each.
-        valid, test: means over the seeds; None where no target is known.
-        up_to_date: whether it was finished before. regions: features that the encoder reads, "" for pixels.
+        valid, test: means over the seeds; None where no target is known. regions: features that the encoder reads, "" for pixels.
         judged_on: the split that chose the epoch, "valid" or "test"; "" where none did.
         unit: what is counted in each split. measure: what the results are a share of; note: how.
     """
@@ -93,12 +81,7 @@ class Eval(EvalOptions):
 
 @dataclass(frozen=True)
 class EvalReport(VerbReport):
-    """The result of `eval`.
-
-    Attributes:
-        results: the artifact. runs: their names. tables: by name `<side>/<table>`, and `people`.
-        notes: caveats of the figures.
-    """
+    """The result of `eval`, an artifact; tables by name `<side>/<table>`, and `people`."""
 
     results: Path
     dataset: str
@@ -152,12 +135,10 @@ class ListenReport(VerbReport):
     """The result of `listen`.
 
     Attributes:
-        run: the artifact. queries: of the sample. requests: in all. answered: of them, so far.
-        complete: whether every request was answered. up_to_date: whether it was finished before.
+        queries: of the sample. answered: requests with a reply, so far.
         outcomes: how many replies were chosen, out_of_range, ambiguous, unreadable, refused.
         tokens_in, tokens_out: of all replies; in a dry run, about how many there would be.
-        cost: at the given prices. uncounted: replies whose tokens the host did not report: they are estimated.
-        tables: accuracy by shift, and by position. notes: caveats of the figures.
+        uncounted: replies whose tokens the host did not report: they are estimated.
     """
 
     run: Path
@@ -228,12 +209,10 @@ class RegionsConfig(Options):
 
 @dataclass(frozen=True)
 class RegionsReport(VerbReport):
-    """The result of `regions`.
+    """The result of `regions`, an artifact.
 
     Attributes:
-        regions: the artifact. by: the extractor, with its resolved name. pictures: that have regions.
-        most: R, the largest number of regions of a picture with the whole of it. features: F.
-        left_out: an image id for each picture that has none. up_to_date: whether it was finished before.
+        pictures: that have regions; left_out: the ids of the others. most: R, of a picture with the whole of it. features: F.
     """
 
     regions: Path

@@ -41,35 +41,36 @@ from ctxr.store.records import Score
 from ctxr.store.scores import write_scores
 from ctxr.store.tables import read_appended, read_table, write_table
 
+JOURNAL = "journal.jsonl"
+"""Every reply that was ever paid for, in the order of arrival; no part of the artifact, and never removed."""
+
+REPLIES = "replies.jsonl"
+
+PARTIAL = "partial.jsonl"
+
 
 @dataclass(frozen=True)
 class ListenJob:
     """All requests of a run.
 
     Attributes:
-        place: where. of_side: queries of the side, asked or not. requests: in the order of queries.
+        split_size: queries of the split, of which `queries` are the sample. requests: in the order of queries.
     """
 
     config: Listen
-    place: EndpointAddress
+    address: EndpointAddress
     dataset: Dataset
-    of_side: int
-    asked: tuple[EvalQuery, ...]
+    split_size: int
+    queries: tuple[EvalQuery, ...]
     files: Mapping[str, Path]
     requests: tuple[Request, ...]
 
-    @property
-    def out(self) -> Path:
-        """The run's folder."""
-        return self.config.folder()
-
-    def purse(self, replies: Sequence[Reply] = ()) -> Budget:
+    def budget(self, replies: Iterable[Reply] = ()) -> Budget:
         """What was spent on replies, with what may still be."""
-        config, estimates = self.config, {request.identity: request.tokens for request in self.requests}
-        purse = Budget(config)
+        estimates, budget = {request.identity: request.tokens for request in self.requests}, Budget(self.config)
         for reply in replies:
-            purse.pay(reply.prompt_tokens, reply.completion_tokens, estimates.get(reply.asked, 0))
-        return purse
+            budget.pay(reply.prompt_tokens, reply.completion_tokens, estimates.get(reply.asked, 0))
+        return budget
 
 
 def job_of(config: Listen, progress: Progress) -> ListenJob:
@@ -79,8 +80,8 @@ def job_of(config: Listen, progress: Progress) -> ListenJob:
     pool = [query for query in queries_of(dataset) if (query.split or "none") == config.split]
     if not pool:
         raise DataError(f"{dataset.name} has no query on the side {config.split}", hint="name another --split")
-    sample = sorted(pool, key=lambda one: sha256_of(one.query))[: config.limit or None]
-    queries = tuple(sorted(sample, key=lambda one: one.query))
+    sample = sorted(pool, key=lambda query: sha256_of(query.query))[: config.limit or None]
+    queries = tuple(sorted(sample, key=lambda query: query.query))
     files = pictures_of(dataset, queries)
     contents = contents_of(dataset, files)
     model = {"endpoint": address.url, "model": config.model, "side": config.side, "max_tokens": config.max_tokens}
@@ -92,151 +93,148 @@ def job_of(config: Listen, progress: Progress) -> ListenJob:
     return ListenJob(config, address, dataset, len(pool), queries, files, requests)
 
 
-def heard_of(job: ListenJob, replies: Sequence[Reply]) -> dict[str, list[Reply]]:
-    """Replies to the requests of a job by query, for queries with a reply to every shift."""
-    answered = {reply.asked: reply for reply in replies}
-    by_query = groupby(job.requests, lambda request: request.asked.query)
-    heard = {query: [answered.get(request.identity) for request in requests] for query, requests in by_query}
-    return {query: [one for one in several if one] for query, several in heard.items() if all(several)}
+class Answers:
+    """The replies to the requests of a job.
 
+    Attributes:
+        replies: in the order of the requests. by_query: of queries with a reply to every shift. queries: these.
+        waiting: requests without a reply.
+    """
 
-Heard = Mapping[str, Sequence[Reply]]
-"""Replies by query, all shifts of it."""
+    def __init__(self, job: ListenJob, replies: Iterable[Reply]) -> None:
+        self.job = job
+        known = {reply.asked: reply for reply in replies}
+        self.replies = [known[request.identity] for request in job.requests if request.identity in known]
+        self.waiting = [request for request in job.requests if request.identity not in known]
+        unanswered = {request.asked.query for request in self.waiting}
+        by_query = groupby(self.replies, lambda reply: reply.query)
+        self.by_query = {query: list(replies) for query, replies in by_query if query not in unanswered}
+        self.queries = [query for query in job.queries if query.query in self.by_query]
 
+    @property
+    def complete(self) -> bool:
+        """Whether every request has a reply."""
+        return not self.waiting
 
-def scores(queries: Iterable[EvalQuery], heard: Heard, scorer: str) -> list[Score]:
-    """For each candidate the share of shifts that chose it; a shift that chose none counts evenly for all: 0..1."""
-    rows = []
-    for query in queries:
-        images, asked = dict.fromkeys(query.images), len(heard[query.query])
-        # equal counts must give equal scores, whatever the order of addition
-        chosen = Counter(reply.candidate for reply in heard[query.query] if reply.candidate is not None)
-        guess = (asked - chosen.total()) / len(images)
-        rows += [Score(query.query, image, scorer, (chosen[image] + guess) / asked) for image in images]
-    return rows
+    def scores(self, scorer: str) -> list[Score]:
+        """For each candidate the share of shifts that chose it; a shift that chose none counts evenly for all: 0..1."""
+        rows = []
+        for query in self.queries:
+            images, replies = dict.fromkeys(query.images), self.by_query[query.query]
+            # equal counts must give equal scores, whatever the order of addition
+            chosen = Counter(reply.candidate for reply in replies if reply.candidate is not None)
+            guess = (len(replies) - chosen.total()) / len(images)
+            rows += [Score(query.query, image, scorer, (chosen[image] + guess) / len(replies)) for image in images]
+        return rows
 
+    def accuracy(self) -> float | None:
+        """Expected share of targets that score highest, ties in expectation; None where no target is known."""
+        values = {query: [row.value for row in rows] for query, rows in groupby(self.scores(""), lambda row: row.query)}
+        hits = []
+        for query in self.queries:
+            if query.targets:
+                scores = values[query.query]
+                best = {index for index, score in enumerate(scores) if score == max(scores)}
+                hits.append(len({*query.targets} & best) / len(best))
+        return sum(hits) / len(hits) if hits else None
 
-def listener_accuracy(queries: Iterable[EvalQuery], heard: Heard) -> float | None:
-    """Expected share of targets that score highest, ties in expectation; None where no target is known."""
-    labelled = [query for query in queries if query.targets]
-    hits = 0.0
-    for question in labelled:
-        values = [row.value for row in scores([question], heard, "")]
-        best = [index for index, value in enumerate(values) if value == max(values)]
-        hits += len({*question.targets} & {*best}) / len(best)
-    return hits / len(labelled) if labelled else None
+    def by_shift(self) -> Table:
+        """Accuracy of each shift by itself: what no choice says counts as a guess."""
+        rows = []
+        for shift in sorted({reply.shift for replies in self.by_query.values() for reply in replies}):
+            replies = [
+                (query, reply) for query in self.queries for reply in self.by_query[query.query] if reply.shift == shift
+            ]
+            hits = [
+                len(query.targets) / len(query.images)
+                if reply.candidate is None
+                else reply.candidate in {query.images[target] for target in query.targets}
+                for query, reply in replies
+                if query.targets
+            ]
+            chosen = sum(reply.outcome == "chosen" for _, reply in replies)
+            rows.append((shift, len(replies), chosen, sum(hits) / len(hits) if hits else None))
+        note = "a shift says which picture of the set was number 1, from 0; without a choice, a guess"
+        return Table("accuracy by shift", ("shift", "asked", "chosen", "accuracy"), tuple(rows), note)
 
+    def by_position(self) -> Table:
+        """Choices of each position, compared with those of a model without position bias."""
+        chosen, targets, hits = Counter[int](), Counter[int](), Counter[int]()
+        expected = defaultdict[int, float](float)
+        for query in self.queries:
+            for reply in self.by_query[query.query]:
+                if reply.number is None:
+                    continue
+                chosen[reply.number] += 1
+                for number in range(1, len(query.images) + 1):
+                    expected[number] += 1 / len(query.images)
+                for target in query.targets:
+                    position = rotate_images(query.images, reply.shift).index(query.images[target]) + 1
+                    targets[position] += 1
+                    hits[position] += reply.number == position
+        rows = []
+        for number in sorted(expected):
+            share = hits[number] / targets[number] if targets[number] else None
+            rows.append((number, chosen[number], expected[number], targets[number] if targets else None, share))
+        heads = ("place", "chosen", "expected", "targets there", "accuracy there")
+        note = "expected: as often as any other place of the set; compare it where every shift was asked, or with the targets there"
+        return Table("choices by place", heads, tuple(rows), note)
 
-def by_shift(queries: Sequence[EvalQuery], heard: Heard) -> Table:
-    """Accuracy of each shift by itself: what no choice says counts as a guess."""
-    rows = []
-    for shift in sorted({reply.shift for replies in heard.values() for reply in replies}):
-        replies = [(query, reply) for query in queries for reply in heard[query.query] if reply.shift == shift]
-        judged = [(one, reply.candidate) for one, reply in replies if one.targets]
-        hits = sum(
-            len(one.targets) / len(one.images) if pick is None else pick in {one.images[place] for place in one.targets}
-            for one, pick in judged
+    def report(self, dry_run: bool = False) -> ListenReport:
+        """What was answered so far; with `dry_run`, what the rest would take."""
+        job, budget = self.job, self.job.budget(self.replies)
+        sent = sum(reply.prompt_tokens or 0 for reply in self.replies)
+        received = sum(reply.completion_tokens or 0 for reply in self.replies)
+        if dry_run:
+            sent = sum(request.tokens for request in self.waiting)
+            received = len(self.waiting) * job.config.max_tokens
+            budget.spent = budget.cost(sent, received)
+        uncounted = sum(None in (reply.prompt_tokens, reply.completion_tokens) for reply in self.replies)
+        return ListenReport(
+            run=job.config.folder(),
+            dataset=job.dataset.name,
+            model=job.config.model,
+            queries=len(job.queries),
+            requests=len(job.requests),
+            answered=len(self.replies),
+            complete=self.complete,
+            dry_run=dry_run,
+            up_to_date=False,
+            outcomes=dict(sorted(Counter(str(reply.outcome) for reply in self.replies).items())),
+            tokens_in=sent,
+            tokens_out=received,
+            cost=round(budget.spent, 6),
+            uncounted=uncounted,
+            accuracy=self.accuracy(),
+            tables=(self.by_shift(), self.by_position()) if self.by_query and not dry_run else (),
+            notes=tuple(self._notes(uncounted, dry_run)),
         )
-        chosen = sum(reply.outcome == "chosen" for _, reply in replies)
-        rows.append((shift, len(replies), chosen, hits / len(judged) if judged else None))
-    return Table(
-        "accuracy by shift",
-        ("shift", "asked", "chosen", "accuracy"),
-        tuple(rows),
-        "a shift says which picture of the set was number 1, from 0; without a choice, a guess",
-    )
 
-
-def by_position(queries: Sequence[EvalQuery], heard: Heard) -> Table:
-    """Choices of each position, compared with those of a model without position bias."""
-    chosen, stood, hits = Counter[int](), Counter[int](), Counter[int]()
-    expected = defaultdict[int, float](float)
-    for query in queries:
-        for reply in heard[query.query]:
-            if reply.number is None:
-                continue
-            chosen[reply.number] += 1
-            for number in range(1, len(query.images) + 1):
-                expected[number] += 1 / len(query.images)
-            for target in query.targets:
-                position = rotate_images(query.images, reply.shift).index(query.images[target]) + 1
-                stood[position] += 1
-                hits[position] += reply.number == position
-    rows = []
-    for number in sorted(expected):
-        share = hits[number] / stood[number] if stood[number] else None
-        rows.append((number, chosen[number], expected[number], stood[number] if stood else None, share))
-    return Table(
-        "choices by place",
-        ("place", "chosen", "expected", "targets there", "accuracy there"),
-        tuple(rows),
-        "expected: as often as any other place of the set; compare it where every shift was asked, or with the targets there",
-    )
-
-
-def agreement(heard: Heard) -> float | None:
-    """Share of queries where all shifts chose the same picture; None with one shift."""
-    several = [replies for replies in heard.values() if len(replies) > 1]
-    same = [len({reply.candidate for reply in one}) == 1 and one[0].candidate is not None for one in several]
-    return sum(same) / len(same) if same else None
-
-
-REPLIES = "replies.jsonl"
-
-
-def report_on(job: ListenJob, replies: Sequence[Reply], dry_run: bool = False) -> ListenReport:
-    """What was heard so far; with `dry_run`, what the rest would take."""
-    heard = heard_of(job, replies)
-    queries = [one for one in job.asked if one.query in heard]
-    by_identity = {reply.asked: reply for reply in replies}
-    used = [by_identity[request.identity] for request in job.requests if request.identity in by_identity]
-    todo = [request for request in job.requests if request.identity not in by_identity]
-    outcomes: dict[str, int] = dict(sorted(Counter(str(reply.outcome) for reply in used).items()))
-    untold = [reply for reply in used if None in (reply.prompt_tokens, reply.completion_tokens)]
-    sent = sum(reply.prompt_tokens or 0 for reply in used)
-    received = sum(reply.completion_tokens or 0 for reply in used)
-    purse = job.purse(used)
-    if dry_run:
-        sent, received = sum(one.tokens for one in todo), len(todo) * job.config.max_tokens
-        purse.spent = purse.cost(sent, received)
-    names = job.out, job.dataset.name, job.config.model
-    counts = len(job.asked), len(job.requests), len(used)
-    tables = (by_shift(queries, heard), by_position(queries, heard)) if heard and not dry_run else ()
-    notes = tuple(_notes(job, heard, used, len(untold), dry_run))
-    return ListenReport(
-        *names, *counts, len(heard) == len(job.asked), dry_run, False, outcomes, sent, received, round(purse.spent, 6),
-        len(untold), listener_accuracy(queries, heard), tables, notes,
-    )  # fmt: skip
-
-
-def _notes(job: ListenJob, heard: Heard, used: Sequence[Reply], untold: int, dry_run: bool) -> Iterator[str]:
-    config, name = job.config, job.out.name
-    if dry_run:
-        yield "tokens of pictures are estimated, rather too many; answers count with all of --max-tokens"
-        return
-    if len(heard) < len(job.asked):
-        yield f"this is a partial run: {len(heard)} of {len(job.asked)} queries were answered in full"
-    elif len(job.asked) < job.of_side:
-        yield f"{len(job.asked)} of {job.of_side} queries of {config.split} were asked: ctxr eval {name} --partial"
-    if lost := sum(reply.outcome != "chosen" for reply in used):
-        yield f"{lost} of {len(used)} replies chose no picture, and count as guesses; {REPLIES} holds each"
-    if 2 * sum(reply.outcome == "unreadable" for reply in used) > len(used):
-        yield "most replies were unreadable: a reasoning model needs a larger --max-tokens"
-    if untold:
-        yield f"the endpoint did not report the tokens of {untold} replies: their cost is estimated"
-    if config.shifts == 1:
-        yield "each query was asked in one order, so the figures contain position bias: --shifts 10 averages it out"
-    elif (same := agreement(heard)) is not None:
-        yield f"all shifts chose the same picture in {same:.1%} of queries"
-    if len(models := sorted({reply.model for reply in used if reply.model})) > 1:
-        yield f"the endpoint answered as {', '.join(models)}"
-    yield f"the training data of {config.model} is unknown and may include these sets"
-
-
-JOURNAL = "journal.jsonl"
-"""Every reply that was ever paid for, in the order of arrival; no part of the artifact, and never removed."""
-
-PARTIAL = "partial.jsonl"
+    def _notes(self, uncounted: int, dry_run: bool) -> Iterator[str]:
+        job, config, replies = self.job, self.job.config, self.replies
+        if dry_run:
+            yield "tokens of pictures are estimated, rather too many; answers count with all of --max-tokens"
+            return
+        if not self.complete:
+            yield f"this is a partial run: {len(self.queries)} of {len(job.queries)} queries were answered in full"
+        elif len(job.queries) < job.split_size:
+            partial = f"ctxr eval {config.folder().name} --partial"
+            yield f"{len(job.queries)} of {job.split_size} queries of {config.split} were asked: {partial}"
+        if lost := sum(reply.outcome != "chosen" for reply in replies):
+            yield f"{lost} of {len(replies)} replies chose no picture, and count as guesses; {REPLIES} holds each"
+        if 2 * sum(reply.outcome == "unreadable" for reply in replies) > len(replies):
+            yield "most replies were unreadable: a reasoning model needs a larger --max-tokens"
+        if uncounted:
+            yield f"the endpoint did not report the tokens of {uncounted} replies: their cost is estimated"
+        several = [{reply.candidate for reply in replies} for replies in self.by_query.values() if len(replies) > 1]
+        if config.shifts == 1:
+            yield "each query was asked in one order, so the figures contain position bias: --shifts 10 averages it out"
+        elif several:
+            same = sum(len(candidates) == 1 and None not in candidates for candidates in several)
+            yield f"all shifts chose the same picture in {same / len(several):.1%} of queries"
+        if len(models := sorted({reply.model for reply in replies if reply.model})) > 1:
+            yield f"the endpoint answered as {', '.join(models)}"
+        yield f"the training data of {config.model} is unknown and may include these sets"
 
 
 @dataclass(frozen=True)
@@ -270,23 +268,36 @@ class ListenStage(Stage[ListenInputs]):
         return ListenInputs(parents, {"endpoint": address.url, "wording": VERSION} | options.key(), path)
 
     def write(self, inputs: ListenInputs, out: Path, progress: Progress) -> Content | None:
-        """Send the requests without a reply; scores, where all have one."""
+        """Send the requests without a reply; scores and replies, where all have one."""
         job = job_of(replace(self.options, dataset=inputs.path), progress)
-        key_of(job.config.key_from, job.place)
+        key_of(job.config.key_from, job.address)
         (out / PARTIAL).unlink(missing_ok=True)
         try:
-            _ask(job, _replies(out), progress, self._pause)
+            _ask(Answers(job, replies := _replies(out)), replies, progress, self._pause)
         finally:
-            replies = _replies(out)
-            heard = heard_of(job, replies)
-            queries = [one for one in job.asked if one.query in heard]
-            complete = len(queries) == len(job.asked)
-            if heard and not complete:  # under a name that says so
-                write_scores(out / PARTIAL, scores(queries, heard, f"{out.name}-partial"))
+            answers = Answers(job, _replies(out))
+            if answers.by_query and not answers.complete:  # under a name that says so
+                write_scores(out / PARTIAL, answers.scores(f"{out.name}-partial"))
         # an endpoint that fails leaves the earlier result
         take_manifest(out)
         (out / SCORES).unlink(missing_ok=True)
-        return _finished(job, replies) if complete else None
+        if not answers.complete:
+            return None
+        write_scores(out / SCORES, answers.scores(out.name))
+        write_table(out / REPLIES, answers.replies)
+        config, report = job.config, asdict(answers.report())
+        del report["run"]
+        counts = {
+            **{name: report[name] for name in ("queries", "requests", "outcomes", "tokens_in", "tokens_out")},
+            "tokens_not_told": report["uncounted"],
+            "price_in": config.price_in,
+            "price_out": config.price_out,
+            "cost": report["cost"],
+            config.split: report["accuracy"],
+            "report": report,
+        }
+        models = {"name": config.model, "answered_as": sorted({reply.model for reply in answers.replies})}
+        return Content([SCORES, REPLIES], counts, {"listener": models})
 
 
 def _refuse_others(out: Path) -> None:
@@ -306,39 +317,20 @@ def _replies(out: Path) -> list[Reply]:
     return list({reply.asked: reply for reply in [*kept, *read_appended(out / JOURNAL, Reply)]}.values())
 
 
-def _ask(job: ListenJob, replies: list[Reply], progress: Progress, pause: Pause | None) -> None:
-    """Send the requests without a reply, as far as the budget allows."""
-    answered, side = {reply.asked for reply in replies}, job.config.side
-    todo = [request for request in job.requests if request.identity not in answered]
+def _ask(answers: Answers, replies: Sequence[Reply], progress: Progress, pause: Pause | None) -> None:
+    """Send the requests without a reply, as far as the budget allows; `replies` were paid for before."""
+    job = answers.job
     trusted = any(reply.outcome == "chosen" for reply in replies)
-    client = ChatClient(job.place, job.config, job.out / JOURNAL, job.purse(replies), trusted, pause=pause)
+    journal = job.config.folder() / JOURNAL
+    client = ChatClient(job.address, job.config, journal, job.budget(replies), trusted, pause=pause)
 
     def ask(request: Request) -> Reply:
-        asked = messages(request.asked, request.shift, job.files, side)
-        return client.ask(request, asked, reply_from, schema(len(request.asked.images)))
+        prompt = messages(request.asked, request.shift, job.files, job.config.side)
+        return client.ask(request, prompt, reply_from, schema(len(request.asked.images)))
 
     with progress.task("asking", len(job.requests)) as task:
-        task.advance(len(job.requests) - len(todo))
-        client.ask_all(todo, ask, task)
-
-
-def _finished(job: ListenJob, replies: Sequence[Reply]) -> Content:
-    """Scores and replies, written."""
-    heard, report = heard_of(job, replies), report_on(job, replies)
-    used = [reply for one in heard.values() for reply in one]
-    write_scores(job.out / SCORES, scores(job.asked, heard, job.out.name))
-    write_table(job.out / REPLIES, used)
-    counts = {
-        **{name: getattr(report, name) for name in ("queries", "requests", "outcomes", "tokens_in", "tokens_out")},
-        "tokens_not_told": report.uncounted,
-        "price_in": job.config.price_in,
-        "price_out": job.config.price_out,
-        "cost": report.cost,
-        job.config.split: report.accuracy,
-        "report": {name: value for name, value in asdict(report).items() if name != "run"},
-    }
-    models = {"listener": {"name": job.config.model, "answered_as": sorted({reply.model for reply in used})}}
-    return Content([SCORES, REPLIES], counts, models)
+        task.advance(len(answers.replies))
+        client.ask_all(answers.waiting, ask, task)
 
 
 def run(config: Listen, progress: Progress = SILENT, pause: Pause | None = None) -> ListenReport:
@@ -353,11 +345,11 @@ def run(config: Listen, progress: Progress = SILENT, pause: Pause | None = None)
     if config.dry_run:
         _refuse_others(out)
         content_of(chosen(config.dataset, config.workdir, CHAIN, SILENT))  # which refuses edited tables
-        return report_on(job_of(config, progress), _replies(out), dry_run=True)
+        return Answers(job_of(config, progress), _replies(out)).report(dry_run=True)
     result = execute(ListenStage(config, pause), progress)
     if result.artifact is None:
-        return report_on(job_of(config, progress), _replies(out))
+        return Answers(job_of(config, progress), _replies(out)).report()
     remember_dataset(out, config.dataset)
-    told = result.artifact.manifest.counts["report"]
-    tables, notes = tuple(convert(table, Table) for table in told["tables"]), tuple(told["notes"])
-    return ListenReport(out, **{**told, "tables": tables, "notes": notes, "up_to_date": result.up_to_date})
+    report = result.artifact.manifest.counts["report"]
+    tables, notes = tuple(convert(table, Table) for table in report["tables"]), tuple(report["notes"])
+    return ListenReport(out, **{**report, "tables": tables, "notes": notes, "up_to_date": result.up_to_date})

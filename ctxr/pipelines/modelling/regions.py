@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import cast
 
 from msgspec import structs
 
@@ -66,10 +67,9 @@ class RegionsStage(Stage[RegionsInputs]):
 
     def write(self, inputs: RegionsInputs, out: Path, progress: Progress) -> Content:
         """The shards, and the table of pictures."""
-        dataset = open_dataset(inputs.path, self.options.workdir, progress)
         write_regions = resolve_name("ctxr.pipelines.modelling.region_shards:write_regions")
-        content: Content = write_regions(out, replace(self.options, by=inputs.by), dataset, progress)
-        return content
+        dataset = open_dataset(inputs.path, self.options.workdir, progress)
+        return cast(Content, write_regions(out, replace(self.options, by=inputs.by), dataset, progress))
 
 
 def run(config: RegionsConfig, progress: Progress = SILENT) -> RegionsReport:
@@ -81,13 +81,6 @@ def run(config: RegionsConfig, progress: Progress = SILENT) -> RegionsReport:
     result = execute(RegionsStage(config), progress)
     out = config.folder()
     regions, manifest = read_regions(out), open_artifact(out, REGION_FEATURES).manifest
-    return RegionsReport(
-        out,
-        str(manifest.counts["dataset"]),
-        str(manifest.config["by"]),
-        len(regions.rows),
-        regions.most,
-        regions.features,
-        tuple(manifest.counts["left_out"]),
-        result.up_to_date,
-    )
+    dataset, left_out = str(manifest.counts["dataset"]), tuple(manifest.counts["left_out"])
+    sizes = len(regions.rows), regions.most, regions.features
+    return RegionsReport(out, dataset, str(manifest.config["by"]), *sizes, left_out, result.up_to_date)

@@ -1,7 +1,8 @@
 """`ctxr train`: a recipe and a dataset become a run: trained models, their history, and their scores."""
 
 import shutil
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from ctxr.problems.training import TrainJob
 
 HISTORY = "history.jsonl"
+
+JUDGED = ("valid", "test")
 
 FEW = 50
 """Queries of a split below which the figures of a run mean nothing."""
@@ -124,16 +127,14 @@ class Training(Stage[TrainInputs]):
         self._remove_damaged(inputs, out, progress)
         count = range(job.seeds)
         for seed in count:
-            try:
-                made = job.checkpoint(out / f"seed{seed}").made_by == job.seed_key(seed)
-            except DataError:
-                made = False
-            if not made:
-                trained = job.train_seed(seed, self.options.tensorboard)
-                take_manifest(out)
-                shutil.rmtree(out / f"seed{seed}", ignore_errors=True)
-                write_history(out, {*count} - {seed}, seed, trained.epochs)
-                trained.save(out / f"seed{seed}")
+            with suppress(DataError):
+                if job.checkpoint(out / f"seed{seed}").made_by == job.seed_key(seed):
+                    continue
+            trained = job.train_seed(seed, self.options.tensorboard)
+            take_manifest(out)
+            shutil.rmtree(out / f"seed{seed}", ignore_errors=True)
+            write_history(out, {*count} - {seed}, seed, trained.epochs)
+            trained.save(out / f"seed{seed}")
         take_manifest(out)
         seeds = [f"seed{seed}" for seed in count]
         for extra in out.glob("seed*"):
@@ -150,9 +151,9 @@ class Training(Stage[TrainInputs]):
         this = finished(out, self.KIND, self.options.COMMAND, inputs.key, inputs.parents)
         if this is None:
             return
-        damaged = this.changed_files()
+        damaged = {Path(name).parts[0] for name in this.changed_files() if "/" in name}
         take_manifest(out)
-        for seed in sorted({Path(name).parts[0] for name in damaged if "/" in name}):
+        for seed in sorted(damaged):
             progress.warn(f"{out / seed} was changed or damaged since it was written, so this seed is trained again")
             shutil.rmtree(out / seed, ignore_errors=True)
 
@@ -161,15 +162,16 @@ def _named(kind: str, name: str, workdir: Path) -> Iterator[Parent]:
     """What a recipe names, by content. A missing thing has no content: opening it raises the error."""
     if kind == MODEL:
         yield Parent(Path(name).name, MODEL, model_identity(name, workdir))
-    elif kind in (RUN, REGION_FEATURES):
+        return
+    if kind in (RUN, REGION_FEATURES):
         folder = workdir / (RUNS if kind == RUN else REGIONS) / name
         if (folder / MANIFEST).is_file():
             yield Parent(name, kind, open_artifact(folder, kind).sha256)
-    else:
-        file = Path(name.rpartition(":")[2])
-        yield from (
-            Parent(one.name, kind, sha256_file(one)) for one in (file, file.with_suffix(".json")) if one.is_file()
-        )
+        return
+    file = Path(name.rpartition(":")[2])
+    for path in (file, file.with_suffix(".json")):
+        if path.is_file():
+            yield Parent(path.name, kind, sha256_file(path))
 
 
 def _counts(job: "TrainJob", out: Path) -> dict[str, object]:
@@ -180,38 +182,28 @@ def _counts(job: "TrainJob", out: Path) -> dict[str, object]:
         epoch = job.checkpoint(out / f"seed{seed}").epoch
         valid, test = (accuracies.get(epoch), None) if results is None else results[seed]
         seeds.append(SeedResult(seed, epoch, len(accuracies), valid, test))
-    named = ("encoder", "dataset", "queries", "regions", "judged_on")
-    report = portable({name: getattr(job, name) for name in named}, out.parents[1]) | {
-        "unit": job.UNIT,
-        "measure": job.MEASURE,
-        "note": job.NOTE,
-    }
-    report["results"] = [asdict(seed) for seed in seeds]
-    means = _mean([seed.valid for seed in seeds]), _mean([seed.test for seed in seeds])
-    return job.counts(*means) | report
+    known = {split: [share for seed in seeds if (share := getattr(seed, split)) is not None] for split in JUDGED}
+    facts = {name: getattr(job, name) for name in ("encoder", "dataset", "queries", "regions", "judged_on")}
+    words = {"unit": job.UNIT, "measure": job.MEASURE, "note": job.NOTE, "results": [asdict(seed) for seed in seeds]}
+    means = (mean(known[split]) if known[split] else None for split in JUDGED)
+    return job.counts(*means) | portable(facts, out.parents[1]) | words
 
 
 def report_on(folder: Path, up_to_date: bool) -> TrainReport:
     """A finished run, as its manifest says."""
     manifest: Manifest = open_artifact(folder).manifest
     counts = manifest.counts
-    named = ("encoder", "dataset", "queries", "regions", "judged_on", "unit", "measure", "note")
+    facts = ("encoder", "dataset", "queries", "regions", "judged_on", "unit", "measure", "note")
     return TrainReport(
         run=folder.resolve().name,
         folder=folder,
         variant=manifest.config["variant"],
         seeds=tuple(SeedResult(**one) for one in counts["results"]),
+        up_to_date=up_to_date,
         valid=counts.get("valid"),
         test=counts.get("test"),
-        up_to_date=up_to_date,
-        **{name: counts[name] for name in named},
+        **{name: counts[name] for name in facts},
     )
-
-
-def _mean(shares: Iterable[float | None]) -> float | None:
-    """The mean of those that are known."""
-    defined = [share for share in shares if share is not None]
-    return mean(defined) if defined else None
 
 
 class HistoryRow(Record, frozen=True):

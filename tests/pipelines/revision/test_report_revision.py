@@ -12,7 +12,7 @@ from ctxr.datasets.rounds import AuditVerdict, folder_of, read_audit, read_figur
 from ctxr.engine.report import Table
 from ctxr.errors import DataError
 from ctxr.pipelines.inspection.config import Report
-from ctxr.pipelines.inspection.pages.revision import find_revised, round_verdict, strata_of
+from ctxr.pipelines.inspection.pages.revision import fates_of, find_revised, round_verdict
 from ctxr.pipelines.inspection.report import run as report
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
@@ -68,13 +68,13 @@ def test_a_round_of_which_less_than_half_is_right_is_warned_of_and_the_strata_en
     (made,) = read_rounds(workdir / "revised")
     rows = read_figures(workdir / "revised" / folder_of(1))["bands"]
     unanswered = {"stratum": "unsure, p unknown, rank above 10", "pairs": 3, "probability": None}
-    (doubts,) = strata_of([unanswered], made, None)
+    (doubts,) = fates_of([unanswered], made, None)
     assert (doubts.done, doubts.rows[0].name) == ("unsure", "no answer, rank above 10")
     between = [{"stratum": f"{done}, p 0.1 to 0.5, rank above 10", "pairs": 1, "probability": 0.3} for done in DONE]
-    names = {one.done: one.rows[0].name for one in strata_of(between, replace(made, unsure_below=0.2), None)}
+    names = {one.done: one.rows[0].name for one in fates_of(between, replace(made, unsure_below=0.2), None)}
     assert names["unsure"].startswith("0.2 to 0.3, ")
     assert names["rejected"].startswith("0.1 to 0.2, ")
-    groups = {one.done: [row.name for row in one.rows] for one in strata_of(rows, made, None)}
+    groups = {one.done: [row.name for row in one.rows] for one in fates_of(rows, made, None)}
     assert groups["added"][-1].startswith("0.3 to 0.5, rank ")
     assert groups["rejected"][0].startswith("0.1 to 0.3, rank ")
     assert sum(map(len, groups.values())) == len(rows)

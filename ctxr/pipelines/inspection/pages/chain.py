@@ -13,6 +13,7 @@ from ctxr.datasets.changes import changed
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import origin_of, read_dataset
 from ctxr.datasets.readers.artifact import KINDS, dataset_of
+from ctxr.datasets.splits import leak_sentence, leakage_of
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import DATASETS, DOCUMENTS, SETS, latest
 from ctxr.errors import DataError
@@ -88,50 +89,51 @@ class ChainStage:
             return "as published" if self.kind == RELEASE else "evaluations only"
         return f"ctxr {self.manifest.verb}"
 
-    def setting(self, name: str) -> object:
-        """A value of the configuration; None if there is none."""
-        return self.manifest.config.get(name) if self.manifest else None
-
-    def model(self, *path: str) -> object:
-        """A value below `models`; None if there is none."""
-        value: object = self.manifest.models if self.manifest else None
-        for name in path:
-            value = value.get(name) if isinstance(value, dict) else None
-        return value
-
-
-def number(value: object) -> float | None:
-    """`value` if it is a number, else None: manifests may have been edited."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def find_stages(workdir: Path, named: Path | None) -> tuple[list[ChainStage], list[str]]:
-    """The stages to report on, oldest first, and what is worth knowing about the choice, in words without places.
-
-    Without a name they end in the last finished image sets of the project, whose making is known; else in its dataset; else
-    they are its results alone. Raises UnfinishedError when there is none of them, DataError for a damaged manifest or table.
-    """
-    path, notes = named, list[str]()
-    if path is None:
-        finished = (
-            names
-            for names in (SETS, DATASETS, (DOCUMENTS,))
-            if any((workdir / one / MANIFEST).is_file() for one in names)
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How many frames and photos are in no set, by reason; counts of a manifest may have been edited."""
+        counts = self.counts.get("reasons")
+        return (
+            {name: count for name, count in counts.items() if isinstance(count, int)}
+            if isinstance(counts, dict)
+            else {}
         )
-        names = next(finished, None)
+
+    def number(self, *path: str) -> float | None:
+        """A number below `config`, `models` or `counts`; None where there is none: manifests may have been edited."""
+        value: object = {"counts": self.counts}
+        if self.manifest:
+            value = {"config": self.manifest.config, "models": self.manifest.models, "counts": self.counts}
+        for name in path:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def find_stages(workdir: Path, named: Path | None, notes: list[str]) -> list[ChainStage]:
+    """The stages to report on, oldest first; what is worth knowing about the choice is added to `notes`.
+
+    Without a name they end in the last finished image sets of the project, else in its dataset, else they are its results alone.
+    Raises UnfinishedError when there is none of them, DataError for a damaged manifest or table.
+    """
+    path = named
+    if path is None:
+        kinds = (SETS, DATASETS, (DOCUMENTS,))
+        names = next((kind for kind in kinds if any((workdir / one / MANIFEST).is_file() for one in kind)), None)
         # without anything finished, the latest image sets say what is missing
         if names is not None or not any((workdir / RESULTS).glob(f"*/{MANIFEST}")):
-            path, notes = latest(workdir, names or SETS)
+            path, more = latest(workdir, names or SETS)
+            notes += more
     if path is None:
         name = workdir.resolve().name
         note = f"{name} holds results and no dataset, so queries are shown without their pictures: --input DATASET adds them"
         if all(artifact.manifest.kind != EVALUATION for artifact in artifacts_in(workdir / RESULTS)):
             note = f"{name} holds tables of results and nothing else, so the page is about them alone"
-        return [ChainStage(workdir, name, ALONE)], [note]
+        notes.append(note)
+        return [ChainStage(workdir, name, ALONE)]
     published = path.exists() and not (path / MANIFEST).is_file() and path.name != MANIFEST
     artifact = None if published else open_artifact(path, maker="ctxr build-sets videos/")
     if artifact is None or artifact.manifest.kind not in KINDS:
-        return [ChainStage(path, path.resolve().name, RELEASE)], notes
+        return [ChainStage(path, path.resolve().name, RELEASE)]
     chain = [artifact]
     while parent := next((one.sha256 for one in chain[0].manifest.parents if one.kind in KINDS), ""):
         siblings = artifacts_in(chain[0].path.resolve().parent, damaged=False)
@@ -142,7 +144,7 @@ def find_stages(workdir: Path, named: Path | None) -> tuple[list[ChainStage], li
                 notes.append(f"the image sets {parent[:12]}… that {name} was made from are not beside it (any more)")
             break
         chain.insert(0, earlier)
-    return [_stage(one) for one in chain], notes
+    return [_stage(one) for one in chain]
 
 
 def artifacts_in(folder: Path, damaged: bool = True) -> Iterator[Artifact]:
@@ -163,20 +165,20 @@ def runs_as_evaluated(project: Path, parents: Iterable[Parent]) -> Iterator[Arti
             yield open_artifact(folder)
 
 
-def _stage(artifact: Artifact) -> ChainStage:
-    """The stage of an artifact; pictures of sets that are missing are told where they are wanted."""
-    path, manifest = artifact.path, artifact.manifest
-    listed = manifest.kind == IMAGE_SETS or "failures.jsonl" in manifest.files
-    failures = tuple(read_table(path / "failures.jsonl", Failure)) if listed else ()
-    edited = [*changed(artifact)] if manifest.kind == IMAGE_SETS else artifact.changed_files()
-    if manifest.kind == IMAGE_SETS:
-        edited = [name for name in edited if not name.startswith(PICTURES) or (path / name).exists()]
-    name, counts = path.resolve().name, manifest.counts
-    return ChainStage(path, name, manifest.kind, artifact.sha256, manifest, counts, failures, tuple(edited))
-
-
 PICTURES = ("images/", "dropped/")
 """Folders of pictures in an artifact."""
+
+
+def _stage(artifact: Artifact) -> ChainStage:
+    """The stage of an artifact. Pictures of sets that are missing do not count as changed: the page names them where they stand."""
+    path, manifest = artifact.path, artifact.manifest
+    edited, listed = artifact.changed_files(), "failures.jsonl" in manifest.files
+    if manifest.kind == IMAGE_SETS:
+        edited = [name for name in changed(artifact) if not name.startswith(PICTURES) or (path / name).exists()]
+        listed = True
+    failures = tuple(read_table(path / "failures.jsonl", Failure)) if listed else ()
+    name, counts = path.resolve().name, manifest.counts
+    return ChainStage(path, name, manifest.kind, artifact.sha256, manifest, counts, failures, tuple(edited))
 
 
 Distances = npt.NDArray[np.float64]
@@ -224,19 +226,32 @@ class Chain:
         """Images of all sets, by id."""
         return {image.id: image for unit in self.units for image in unit.images}
 
+    @cached_property
+    def leak(self) -> str:
+        """What leaks between splits, in words; "" if nothing does."""
+        return leak_sentence(self.last.counts) if self.dataset is None else leakage_of(self.dataset).sentence()
+
     def limit(self, name: str) -> float | None:
         """The current limit by its option name: that of the last artifact that records one."""
-        values = (number(stage.setting(name)) for stage in reversed(self.stages))
+        values = (stage.number("config", name) for stage in reversed(self.stages))
         return next((value for value in values if value is not None), None)
 
     @property
     def threshold(self) -> float | None:
         """The distance that two frames of a set exceed."""
-        return number(self.last.model("selection", "threshold"))
+        return self.last.number("models", "selection", "threshold")
 
     def distances(self) -> Iterator[tuple[ImageSet, Distances | None]]:
         """Each set with the distances of its pairs, in the order of `np.triu_indices`; None if an embedding is missing."""
-        vectors = {name: vector for unit in self.units for name, vector in _vectors(unit).items()}
+        vectors: dict[str, Vectors] = {}
+        for unit in self.units:
+            rows = sorted(unit.ledger, key=lambda row: row.index)
+            names = [f"img{row.index}" for row in rows]
+            if unit.source.kind != "video":
+                names = photo_names([Path(row.name or "") for row in rows])
+            for name, row in zip(names, rows, strict=True):
+                if row.row is not None and 0 <= row.row < len(unit.vectors):
+                    vectors[f"{unit.source.name}/{name}"] = unit.vectors[row.row]
         for unit in self.units:
             for image_set in unit.sets:
                 embeddings = [vectors[name] for name in image_set.images if name in vectors]
@@ -246,27 +261,14 @@ class Chain:
                 yield image_set, pairs if np.isfinite(pairs).all() else None
 
 
-def _vectors(unit: SourceUnit) -> dict[str, Vectors]:
-    """The embedding of each image of a unit, by image id."""
-    ordered = sorted(unit.ledger, key=lambda row: row.index)
-    if unit.source.kind == "video":
-        names = [f"img{row.index}" for row in ordered]
-    else:
-        names = photo_names([Path(row.name or "") for row in ordered])
-    return {
-        f"{unit.source.name}/{name}": unit.vectors[row.row]
-        for name, row in zip(names, ordered, strict=True)
-        if row.row is not None and 0 <= row.row < len(unit.vectors)
-    }
-
-
 def load_chain(workdir: Path, named: Path | None, progress: Progress) -> Chain:
     """Everything a report shows: of `named`, else of the project.
 
     Raises what `find_stages` and `read_dataset` raise; DataError naming file and line for a damaged table.
     """
     with progress.task("reading", None) as task:
-        stages, notes = find_stages(workdir, named)
+        notes: list[str] = []
+        stages = find_stages(workdir, named, notes)
         last = stages[-1]
         dataset = read_dataset(last.path, task.advance) if last.kind not in (IMAGE_SETS, ALONE) else None
         units = _units_of_sets(last, notes) if last.kind == IMAGE_SETS else units_of(dataset) if dataset else ()
@@ -298,7 +300,7 @@ def _units_of_sets(last: ChainStage, notes: list[str]) -> tuple[SourceUnit, ...]
     finished = (read_unit(last.path, name) for name in sorted(present) if unit_folder(last.path, name).is_dir())
     # frames that were only held would fill the page
     units = tuple(replace(unit, ledger=[row for row in unit.ledger if row.reason != BETWEEN]) for unit in finished)
-    if not units and number(last.counts.get("sets")):
+    if not units and last.number("counts", "sets"):
         units = units_of(dataset_of(open_artifact(last.path)))
         notes.append(
             f"{last.name} holds no ledger and no embeddings, as {last.command} writes it: "

@@ -1,7 +1,7 @@
 """Sections on timelines of videos, and on how distances, quality and yield are distributed."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import isfinite
 
@@ -10,7 +10,7 @@ import numpy as np
 from ctxr.datasets.image_sets import yield_curve
 from ctxr.errors import plural
 from ctxr.metrics.votes import Doubles
-from ctxr.pipelines.inspection.pages.chain import Distances, number
+from ctxr.pipelines.inspection.pages.chain import Distances
 from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, time_code
 from ctxr.pipelines.inspection.pages.plots import BOX, Plot, axis_number, curve, histogram, ticks
 from ctxr.store.kinds import IMAGE_SETS
@@ -37,19 +37,17 @@ def make_timelines(edition: Edition) -> Mapping[str, object] | None:
 
 
 def _line(edition: Edition, unit: SourceUnit, opened: bool) -> dict[str, object]:
-    """One video's line: times in seconds, positions in percent of the line, lanes in a box `WIDE` wide and 10 high."""
+    """One video's line: times in seconds, positions in percent of the line."""
+    source = unit.source
     rows = sorted((row for row in unit.ledger if row.time is not None), key=lambda row: row.index)
-    times = {f"{unit.source.name}/img{row.index}": row.time or Fraction(0) for row in rows}
+    times = {f"{source.name}/img{row.index}": row.time or Fraction(0) for row in rows}
     start = min([*(shot.start_time for shot in unit.shots), *times.values()], default=Fraction(0))
     end = max([*(shot.end_time for shot in unit.shots), *times.values()], default=start)
     length = float(end - start) or 1.0
 
-    def percent(time: Fraction) -> float:
-        return round(100 * float(time - start) / length, 3)
-
     def span(first: Fraction, last: Fraction, name: str, title: str) -> dict[str, object]:
-        width = round(percent(last) - percent(first), 3)
-        return {"start": percent(first), "width": width, "name": name, "title": title}
+        left, right = (round(100 * float(time - start) / length, 3) for time in (first, last))
+        return {"start": left, "width": round(right - left, 3), "name": name, "title": title}
 
     shots, sets = [], []
     for shot in unit.shots:
@@ -58,58 +56,9 @@ def _line(edition: Edition, unit: SourceUnit, opened: bool) -> dict[str, object]
         shots.append(span(shot.start_time, shot.end_time, str(shot.shot), title))
     for image_set in unit.sets:
         if shown := [times[name] for name in image_set.images if name in times]:
-            first, last = min(shown), max(shown)
-            between = f"{time_code(first)} to {time_code(last)}, mean distance {image_set.mean_distance:.3f}"
-            sets.append(span(first, last, image_set.id, f"{image_set.id}: {between}"))
-    seconds = ticks(float(start), float(end), 8)
-    step = seconds[1] - seconds[0] if len(seconds) > 1 else length
-    marks = []
-    for at in seconds:
-        whole, left = divmod(at, 60)
-        label = (
-            axis_number(at)
-            if at < 120
-            else f"{int(whole)}:{left:04.1f}"
-            if step < 1
-            else f"{int(whole)}:{int(left):02}"
-        )
-        marks.append((round(100 * (at - float(start)) / length, 3), label))
-    return {
-        "source": edition.source_numbers[unit.source.name],
-        "name": unit.source.name,
-        "facts": _facts(unit),
-        "open": opened,
-        "shots": shots,
-        "cuts": [shot["start"] for shot in shots[1:]],
-        "sets": sets,
-        "lanes": _lanes(edition, rows, lambda time: round(WIDE * float(time - start) / length)),
-        "marks": marks,
-        "start": round(float(start), 6),
-        "length": round(length, 6),
-        "damage": unit.source.damage,
-    }
-
-
-def _lanes(edition: Edition, rows: Sequence[LedgerRow], x_of: Callable[[Fraction], int]) -> list[dict[str, object]]:
-    """Ticks of the frames of each fate; `path` draws them."""
-    by_fate: dict[LedgerReason | None, list[int]] = {}
-    for row in rows:
-        by_fate.setdefault(row.reason, []).append(x_of(row.time or Fraction(0)))
-    return [
-        {
-            "key": fate or "kept",
-            "name": REASONS[fate][0] if fate else "in a set",
-            "count": len(by_fate[fate]),
-            # several frames on one spot are one tick
-            "path": "".join(f"M{at} 0V10" for at in sorted(set(by_fate[fate]))),
-        }
-        for fate in (None, *REASONS)
-        if fate in by_fate
-    ]
-
-
-def _facts(unit: SourceUnit) -> str:
-    source = unit.source
+            between = f"{time_code(min(shown))} to {time_code(max(shown))}"
+            title = f"{image_set.id}: {between}, mean distance {image_set.mean_distance:.3f}"
+            sets.append(span(min(shown), max(shown), image_set.id, title))
     facts = [
         time_code(source.duration) if source.duration is not None else "",
         f"{source.width} × {source.height}" if source.width and source.height else "",
@@ -118,7 +67,51 @@ def _facts(unit: SourceUnit) -> str:
         f"{source.considered} of {source.frames} frames considered",
         plural(len(unit.sets), "set"),
     ]
-    return " · ".join(filter(None, facts))
+    return {
+        "source": edition.source_numbers[source.name],
+        "name": source.name,
+        "facts": " · ".join(filter(None, facts)),
+        "open": opened,
+        "shots": shots,
+        "cuts": [shot["start"] for shot in shots[1:]],
+        "sets": sets,
+        "lanes": _lanes(rows, start, length),
+        "marks": _time_marks(float(start), float(end), length),
+        "start": round(float(start), 6),
+        "length": round(length, 6),
+        "damage": source.damage,
+    }
+
+
+def _lanes(rows: Sequence[LedgerRow], start: Fraction, length: float) -> list[dict[str, object]]:
+    """Ticks of the frames of each fate; `path` draws them in a box `WIDE` wide and 10 high, several on one spot as one."""
+    by_fate: dict[LedgerReason | None, list[int]] = {}
+    for row in rows:
+        by_fate.setdefault(row.reason, []).append(round(WIDE * float((row.time or 0) - start) / length))
+    return [
+        {
+            "key": fate or "kept",
+            "name": REASONS[fate][0] if fate else "in a set",
+            "count": len(by_fate[fate]),
+            "path": "".join(f"M{at} 0V10" for at in sorted(set(by_fate[fate]))),
+        }
+        for fate in (None, *REASONS)
+        if fate in by_fate
+    ]
+
+
+def _time_marks(start: float, end: float, length: float) -> list[tuple[float, str]]:
+    """Round times from `start` to `end`: their positions in percent, and their labels."""
+    seconds = ticks(start, end, 8)
+    fine = len(seconds) > 1 and seconds[1] - seconds[0] < 1
+    marks = []
+    for at in seconds:
+        label = axis_number(at)
+        if at >= 120:
+            minutes, left = divmod(at, 60)
+            label = f"{int(minutes)}:{left:04.1f}" if fine else f"{int(minutes)}:{int(left):02}"
+        marks.append((round(100 * (at - start) / length, 3), label))
+    return marks
 
 
 def make_distributions(edition: Edition) -> Mapping[str, object] | None:
@@ -129,7 +122,7 @@ def make_distributions(edition: Edition) -> Mapping[str, object] | None:
     chain, missing = edition.chain, list[str]()
     plots = list(_distances(edition, missing))
     videos = [unit for unit in chain.units if unit.source.kind == "video" and len(unit.vectors)]
-    if chain.threshold and number(chain.last.model("selection", "set_size")) and videos:
+    if chain.threshold and chain.last.number("models", "selection", "set_size") and videos:
         points = [(float(threshold), float(sets)) for threshold, sets in yield_curve(chain.root, videos).items()]
         now = (chain.threshold, f"threshold {chain.threshold:g}")
         labels = "threshold (log scale)", "video sets, without limits of quality"
@@ -139,19 +132,30 @@ def make_distributions(edition: Edition) -> Mapping[str, object] | None:
         ("brisque", "Blur", "BRISQUE / 100 (higher is worse)", [row.brisque for row in facts]),
         ("max_text", "Text", "share of the area covered by words, %", [row.text_share for row in facts]),
     ):
-        measured = np.array([value for value in values if value is not None])
-        if len(measured):
-            plots.append(_measured(title, label, measured, chain.limit(name), name == "max_text"))
-        else:
-            option = "--brisque 0.65" if name == "brisque" else "--max-text 0.02"
+        measured, limit, is_text = (
+            [value for value in values if value is not None],
+            chain.limit(name),
+            name == "max_text",
+        )
+        if not measured:
+            option = "--max-text 0.02" if is_text else "--brisque 0.65"
             missing.append(f"{title}: not measured (ctxr filter {option}).")
-    gates = [row.gate for unit in chain.units for row in unit.ledger if row.gate is not None]
-    if gates:
+            continue
+        shown = [value for value in measured if value > 0] if is_text else measured
+        without = f"{len(measured) - len(shown)} of {len(measured)} measured images"
+        note = f"{without} have no recognised word and are not drawn." if is_text else ""
+        line = None
+        if limit is not None:
+            line = limit, f"limit {axis_number(limit * 100)} %" if is_text else f"limit {limit:g}"
+        series = _series(shown, limit, "within the limit", "above it, dropped", keep_above=False)
+        title = f"{title} of measured images"
+        plots.append(histogram(title, label, "images", series, line, percent=is_text, note=note))
+    if gates := [row.gate for unit in chain.units for row in unit.ledger if row.gate is not None]:
         limit = chain.limit("gate")
-        shown = _parted(np.array(gates), limit, "embedded", "near-still, skipped", keep_above=True)
+        series = _series(gates, limit, "embedded", "near-still, skipped", keep_above=True)
         line = (limit, f"gate {limit:g}") if limit else None
         labels = "mean luma difference, 0..255", "frames"
-        plots.append(histogram("Change since the last embedded frame", *labels, shown, line))
+        plots.append(histogram("Change since the last embedded frame", *labels, series, line))
     if chain.last.kind != IMAGE_SETS:
         missing = []
     return {"plots": plots, "missing": missing, "plot_box": BOX} if plots or missing else None
@@ -179,19 +183,12 @@ def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
     yield histogram("How hard the sets are", "mean distance in a set (smaller is harder)", "sets", shown)
 
 
-def _measured(title: str, label: str, measured: Doubles, limit: float | None, text: bool) -> Plot:
-    shown = measured[measured > 0] if text else measured
-    without = f"{len(measured) - len(shown)} of {len(measured)} measured images"
-    note = f"{without} have no recognised word and are not drawn." if text else ""
-    line = None if limit is None else (limit, f"limit {axis_number(limit * 100)} %" if text else f"limit {limit:g}")
-    values = _parted(shown, limit, "within the limit", "above it, dropped", keep_above=False)
-    return histogram(f"{title} of measured images", label, "images", values, line, percent=text, note=note)
-
-
-def _parted(
-    values: Doubles, limit: float | None, kept: str, dropped: str, keep_above: bool
+def _series(
+    values: Sequence[float], limit: float | None, kept: str, dropped: str, keep_above: bool
 ) -> list[tuple[str, str, Doubles]]:
+    """The values that a limit keeps and those it drops, as two series of a histogram; one without a limit."""
+    numbers = np.array(values, np.float64)
     if limit is None:
-        return [("kept", "measured", values)]
-    inside = values >= limit if keep_above else values <= limit
-    return [("kept", kept, values[inside]), ("dropped", dropped, values[~inside])]
+        return [("kept", "measured", numbers)]
+    inside = numbers >= limit if keep_above else numbers <= limit
+    return [("kept", kept, numbers[inside]), ("dropped", dropped, numbers[~inside])]

@@ -1,7 +1,7 @@
 """What the sections of a page share: the chain, thumbnails, ledger rows, times and reasons in words."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -104,21 +104,6 @@ class LedgerLine(NamedTuple):
     distance: float | None
     picture: int
     name: str | None
-
-
-@dataclass(frozen=True)
-class Section:
-    """One part of the page.
-
-    Attributes:
-        id: anchor; its template is `<id>.html`, its script `<id>.js`, if there is one.
-        title: heading, and name in the navigation.
-        make: what the template is given; None leaves the part out.
-    """
-
-    id: str
-    title: str
-    make: Callable[["Edition"], Mapping[str, object] | None]
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Plots as inline SVG: bars and lines on labelled axes, with the current limit as a line."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,21 @@ BOX = {
 
 
 @dataclass(frozen=True)
+class Axis:
+    """A linear axis in SVG units, `low` at `start` and `high` at `end`, with round `values` to mark."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    values: Sequence[float]
+
+    def at(self, value: float) -> float:
+        """The position of a value."""
+        return float(round(self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start), 2))
+
+
+@dataclass(frozen=True)
 class Bar:
     """A bar in SVG units; `series` decides its colour, `title` is shown when it is pointed at."""
 
@@ -32,7 +47,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Plot:
-    """Everything the template draws, in SVG units. Ticks are (position, label); `limit` is (position, label, whether the label goes left).
+    """Everything the template draws, in SVG units. Ticks and the limit are (position, label).
 
     Attributes:
         line: (x, y, title) of its dots.
@@ -46,7 +61,7 @@ class Plot:
     says: str
     x_ticks: list[tuple[float, str]]
     y_ticks: list[tuple[float, str]]
-    limit: tuple[float, str, bool] | None
+    limit: tuple[float, str] | None
     bars: Sequence[Bar] = ()
     line: Sequence[tuple[float, float, str]] = ()
     series: Sequence[tuple[str, str]] = ()
@@ -105,18 +120,15 @@ def histogram(
     edges = np.linspace(start, end, round((end - start) / step) * per_step + 1)
     # rounding may put the last edge a hair below the largest value
     counts = [np.histogram(np.clip(numbers, edges[0], edges[-1]), edges)[0] for _, _, numbers in filled]
-    y_values, up = _upright(int(np.sum(counts, axis=0).max()) if counts else 1)
-
-    def across(value: float) -> float:
-        return float(round(LEFT + (value - start) / (end - start) * (WIDTH - LEFT - RIGHT), 2))
-
+    x_axis = Axis(start, end, LEFT, WIDTH - RIGHT, ticks(start, end, 6))
+    y_axis = _count_axis(int(np.sum(counts, axis=0).max()) if counts else 1)
     scale = 100 if percent else 1
     bars = []
     below = np.zeros(len(edges) - 1)
     for (name, meaning, _), heights in zip(filled, counts, strict=True):
         for at in np.flatnonzero(heights).tolist():
-            left, right = across(edges[at]), across(edges[at + 1])
-            y, foot = up(float(below[at] + heights[at])), up(float(below[at]))
+            left, right = x_axis.at(edges[at]), x_axis.at(edges[at + 1])
+            y, foot = y_axis.at(below[at] + heights[at]), y_axis.at(below[at])
             interval = f"{axis_number(round(edges[at] * scale, 6))} to {axis_number(round(edges[at + 1] * scale, 6))}"
             count = f"{interval}{' %' if percent else ''}: {axis_number(float(heights[at]))} {meaning}"
             bars.append(Bar(left + 0.5, y, round(max(right - left - 1, 0.5), 2), round(foot - y, 2), name, count))
@@ -124,10 +136,10 @@ def histogram(
     says = f"{title}: {len(everything)} values"
     if len(everything):
         says += f"; half of them are below {axis_number(round(float(np.median(everything)) * scale, 4))}"
-    x_ticks = [(across(value), axis_number(value * scale)) for value in ticks(start, end, 6)]
-    y_ticks = [(up(value), axis_number(value)) for value in y_values]
+    x_ticks = [(x_axis.at(value), axis_number(value * scale)) for value in x_axis.values]
+    y_ticks = [(y_axis.at(value), axis_number(value)) for value in y_axis.values]
     series = [(name, meaning) for name, meaning, _ in filled]
-    line = _limit(across, limit)
+    line = limit and (x_axis.at(limit[0]), limit[1])
     return Plot(title, x_label, y_label, f"{says}.", x_ticks, y_ticks, line, bars, series=series, note=note)
 
 
@@ -137,29 +149,20 @@ def curve(
     """A line through `points`, on a logarithmic x axis, with a dot at each."""
     xs, ys = [x for x, _ in points], [y for _, y in points]
     low, high = math.log2(min(xs)), math.log2(max(xs))
-    y_values, up = _upright(max(ys))
-
-    def across(value: float) -> float:
-        return round(LEFT + (math.log2(value) - low) / ((high - low) or 1) * (WIDTH - LEFT - RIGHT), 2)
-
+    x_axis = Axis(low, high if high > low else low + 1, LEFT, WIDTH - RIGHT, xs[:: max(1, (len(xs) - 1) // 4)])
+    y_axis = _count_axis(max(ys))
     says = f"{title}: from {axis_number(ys[0])} at {xs[0]:.2g} to {axis_number(ys[-1])} at {xs[-1]:.2g}."
-    x_ticks = [(across(x), f"{x:.2g}") for x in xs[:: max(1, (len(xs) - 1) // 4)]]
-    y_ticks = [(up(value), axis_number(value)) for value in y_values]
-    line = [(across(x), up(y), f"{x:.4g}: {axis_number(y)} sets") for x, y in points]
-    return Plot(title, x_label, y_label, says, x_ticks, y_ticks, _limit(across, limit), line=line)
+    x_ticks = [(x_axis.at(math.log2(x)), f"{x:.2g}") for x in x_axis.values]
+    y_ticks = [(y_axis.at(value), axis_number(value)) for value in y_axis.values]
+    line = [(x_axis.at(math.log2(x)), y_axis.at(y), f"{x:.4g}: {axis_number(y)} sets") for x, y in points]
+    mark = limit and (x_axis.at(math.log2(limit[0])), limit[1])
+    return Plot(title, x_label, y_label, says, x_ticks, y_ticks, mark, line=line)
 
 
-def _upright(most: float) -> tuple[list[float], Callable[[float], float]]:
-    """Integer ticks for an axis of counts up to `most`, ending at the last tick, and the position of a count on it."""
+def _count_axis(most: float) -> Axis:
+    """An upright axis of counts up to `most`, with integer ticks, that ends at the last of them."""
     values = [value for value in ticks(0, max(most, 1), 5) if value == int(value)]
     step = values[1] - values[0]
     while values[-1] < most:
         values.append(values[-1] + step)
-    return values, lambda value: round(HEIGHT - BOTTOM - value / values[-1] * (HEIGHT - TOP - BOTTOM), 2)
-
-
-def _limit(across: Callable[[float], float], limit: tuple[float, str] | None) -> tuple[float, str, bool] | None:
-    if limit is None:
-        return None
-    at = across(limit[0])
-    return at, limit[1], at > (LEFT + WIDTH - RIGHT) / 2
+    return Axis(0, values[-1], HEIGHT - BOTTOM, TOP, values)

@@ -1,7 +1,7 @@
 """The section on runs: accuracy with intervals, errors, attention."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ctxr.datasets.dataset import Dataset
@@ -9,10 +9,10 @@ from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
 from ctxr.errors import CtxrError, plural
-from ctxr.metrics.compare import LEAST_CLUSTERS, Interval
+from ctxr.metrics.compare import LEAST_CLUSTERS
 from ctxr.pipelines.inspection.pages.chain import ALONE, artifacts_in, runs_as_evaluated
 from ctxr.pipelines.inspection.pages.edition import Edition
-from ctxr.pipelines.inspection.pages.plots import ticks
+from ctxr.pipelines.inspection.pages.plots import Axis, ticks
 from ctxr.problems.figures import PARTS, Figure, RunDifference
 from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.registry import find_question, open_run, problem_of
@@ -24,7 +24,7 @@ from ctxr.store.kinds import EVALUATION
 from ctxr.store.tables import read_table
 
 
-@dataclass
+@dataclass(frozen=True)
 class EvaluationRows:
     """The evaluations of one problem on one dataset, each run once.
 
@@ -36,15 +36,15 @@ class EvaluationRows:
 
     problem: str
     dataset: str
-    notes: list[str] = field(default_factory=list)
-    artifacts: list[Artifact] = field(default_factory=list)
-    runs: list[str] = field(default_factory=list)
-    rows: list[QueryResult] = field(default_factory=list)
-    figures: list[Figure] = field(default_factory=list)
-    differences: list[RunDifference] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
-    people: Table | None = None
-    origins: dict[str, Parent] = field(default_factory=dict)
+    notes: list[str]
+    artifacts: list[Artifact]
+    runs: list[str]
+    rows: list[QueryResult]
+    figures: list[Figure]
+    differences: list[RunDifference]
+    tables: list[Table]
+    people: Table | None
+    origins: dict[str, Parent]
 
     @property
     def scorers(self) -> list[str]:
@@ -52,23 +52,31 @@ class EvaluationRows:
         names = dict.fromkeys(row.run for row in self.rows)
         return [name for run in self.runs for name in names if _is_of(name, run)]
 
-    def add(self, evaluation: Artifact) -> None:
-        """Add the runs of an evaluation that are not there yet. Raises DataError for a damaged file."""
+
+def _is_of(scorer: str, run: str) -> bool:
+    """Whether a scorer is a run, or one of its seeds."""
+    return scorer == run or scorer.rpartition("/")[0] == run
+
+
+def _evaluation_rows(problem: str, dataset: str, evaluations: Iterable[Artifact]) -> EvaluationRows:
+    """What the evaluations found, of each run what the first of them found. Raises DataError for a damaged file."""
+    scored = EvaluationRows(problem, dataset, [], [], [], [], [], [], [], None, {})
+    people, origins = None, dict[str, Parent]()
+    for evaluation in evaluations:
         if edited := evaluation.changed_files():
-            self.notes.append(f"{RESULTS}/{evaluation.path.name}/{edited[0]} was changed since it was written")
+            scored.notes.append(f"{RESULTS}/{evaluation.path.name}/{edited[0]} was changed since it was written")
         findings = read_findings(evaluation.path)
-        new = list(dict.fromkeys(row.run for row in findings.figures if row.run not in self.runs))
-        people = findings.tables.pop("people", None)
-        self.people = self.people or people
-        self.origins = {origin.name: origin for origin in evaluation.manifest.parents} | self.origins
-        if new:
-            self.artifacts.append(evaluation)
-            self.tables += findings.tables.values()
-            self.runs += new
-            self.figures += [row for row in findings.figures if row.run in new]
-            self.differences += [row for row in findings.differences if row.run in new]
+        people = people or findings.tables.get("people")
+        origins = {origin.name: origin for origin in evaluation.manifest.parents} | origins
+        if new := list(dict.fromkeys(row.run for row in findings.figures if row.run not in scored.runs)):
+            scored.artifacts.append(evaluation)
+            scored.tables.extend(table for name, table in findings.tables.items() if name != "people")
+            scored.runs.extend(new)
+            scored.figures.extend(row for row in findings.figures if row.run in new)
+            scored.differences.extend(row for row in findings.differences if row.run in new)
             rows = read_table(evaluation.path / PER_QUERY, QueryResult)
-            self.rows += [row for row in rows if any(_is_of(row.run, run) for run in new)]
+            scored.rows.extend(row for row in rows if any(_is_of(row.run, run) for run in new))
+    return replace(scored, people=people, origins=origins)
 
 
 def find_scored(project: Path, about: str | None = "") -> list[EvaluationRows]:
@@ -86,60 +94,54 @@ def find_scored(project: Path, about: str | None = "") -> list[EvaluationRows]:
     if not by_dataset:
         return []
     here = {artifact.sha256 for artifact in artifacts_in(project)}
-    rows = {
-        sha256: sum(evaluation.manifest.counts["rows"] for evaluation in evaluations)
-        for sha256, evaluations in by_dataset.items()
-    }
-    chosen = max(by_dataset, key=lambda sha256: (sha256 == about, sha256 in here, rows[sha256], sha256))
+    sizes = {sha256: sum(one.manifest.counts["rows"] for one in group) for sha256, group in by_dataset.items()}
+    chosen = max(by_dataset, key=lambda sha256: (sha256 == about, sha256 in here, sizes[sha256], sha256))
+    by_problem: dict[str, list[Artifact]] = {}
+    for one in sorted(by_dataset[chosen], key=lambda one: (-len(one.manifest.config["runs"]), one.path.name)):
+        by_problem.setdefault(str(one.manifest.counts.get("problem")), []).append(one)
+    scored = [_evaluation_rows(problem, chosen, evaluations) for problem, evaluations in by_problem.items()]
     notes = []
-    if len(by_dataset) > 1:
-        others = sum(len(evaluations) for sha256, evaluations in by_dataset.items() if sha256 != chosen)
+    if others := sum(map(len, by_dataset.values())) - len(by_dataset[chosen]):
         notes.append(f"{others} evaluations on other datasets are in {RESULTS}/ and are not shown")
     if about and chosen != about:
         before = "or of what it was before it was changed"
         notes.append(f"these results are of another dataset than the sets above, {before}")
     elif about is not None and chosen not in {about, *here}:
         notes.append("the evaluated dataset is not in this project, or was rebuilt since")
-    scored: dict[str, EvaluationRows] = {}
-    for one in sorted(by_dataset[chosen], key=lambda one: (-len(one.manifest.config["runs"]), one.path.name)):
-        problem = str(one.manifest.counts.get("problem"))
-        scored.setdefault(problem, EvaluationRows(problem, chosen, [] if scored else notes)).add(one)
-    return [*scored.values()]
+    scored[0].notes[:0] = notes
+    return scored
 
 
-def _is_of(scorer: str, run: str) -> bool:
-    """Whether a scorer is a run, or one of its seeds."""
-    return scorer == run or scorer.rpartition("/")[0] == run
-
-
-Attended = dict[tuple[str, str], list[list[int]]]
+Attention = dict[tuple[str, str], list[list[int]]]
 """By scorer and query: percent 0..100 that each candidate looks at each, rows and columns in the order of the set."""
 
 
-def attended(
+def attention_of(
     project: Path, scored: EvaluationRows, shown: Collection[str], progress: Progress, current: Dataset | None = None
-) -> tuple[Attended, list[str]]:
-    """Attention of the last layer, averaged over heads, of every evaluated trained head; and notes on what is missing.
+) -> Attention:
+    """Attention of the last layer, averaged over heads, of every evaluated trained head; what is missing is added to the notes of
+    `scored`.
 
     Runs that are files of scores or have no head, and runs that are gone or were trained again since, have none.
     Vectors and shares are kept in the project's cache. `shown` are ids of queries; `current` is the dataset that was evaluated,
     where it is given, else it is searched for in the project.
     """
-    shares, notes = Attended(), list[str]()
+    shares = Attention()
     origins = runs_as_evaluated(project, [scored.origins[run] for run in scored.runs if run in scored.origins])
     runs = [run for run in origins if problem_of(run.manifest.config).explains(run.manifest.config)]
     if not runs or not shown:
-        return shares, notes
+        return shares
     folder = next((artifact.path for artifact in artifacts_in(project) if artifact.sha256 == scored.dataset), None)
     dataset = read_dataset(folder) if current is None and folder is not None else current
     if dataset is None:
-        return shares, ["attention is not shown: the dataset that was evaluated is not in this project"]
+        scored.notes.append("attention is not shown: the dataset that was evaluated is not in this project")
+        return shares
     for run in runs:
         try:
             shares |= open_run(run.path, ScoringOptions(project), progress).explain((dataset, shown))
         except CtxrError as error:
-            notes.append(f"attention of {run.path.name} is not shown: {error.message}")
-    return shares, notes
+            scored.notes.append(f"attention of {run.path.name} is not shown: {error.message}")
+    return shares
 
 
 MOST_QUERIES = 3000
@@ -164,7 +166,7 @@ class Whisker:
 
 @dataclass(frozen=True)
 class Panel:
-    """One side of the benchmark: the plot, in SVG units, and its table, as cells of text.
+    """One side of the benchmark: the plot, in SVG units, and its table, of text.
 
     Attributes:
         names: (height, run) of each group of whiskers. x_ticks: (position, label). chance: position of the dashed line and what it is.
@@ -179,8 +181,7 @@ class Panel:
     x_ticks: Sequence[tuple[float, str]]
     chance: tuple[float, str] | None
     parts: Sequence[tuple[str, str]]
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    table: Table
     says: str
     notes: Sequence[str]
 
@@ -204,7 +205,7 @@ def make_results(edition: Edition) -> Mapping[str, object] | None:
             edition.evaluated = edition.evaluated or view.counted
         else:
             browsed = browsed or one
-    context = {"asked": 0} if browsed is None else _browser(edition, browsed)
+    context = {"queries": 0} if browsed is None else _browser(edition, browsed)
     return {
         "panels": panels,
         "people": next((one.people for one in every if one.people), None),
@@ -227,19 +228,49 @@ def _browser(edition: Edition, scored: EvaluationRows) -> dict[str, object]:
     }
     ranked = {name: by_query[name] for name in sorted(by_query, key=ease.__getitem__)[:MOST_QUERIES]}
     dataset = chain.dataset if scored.dataset == chain.evaluated else None
-    shares, unseen = attended(chain.project, scored, list(ranked), edition.progress, dataset)
-    scored.notes += unseen
-    edition.data["results"] = _data(edition, scored, ranked, shares)
-    asked = len(by_query)
-    edition.evaluated = edition.evaluated or plural(asked, "query", "queries", ",")
+    shares = attention_of(chain.project, scored, list(ranked), edition.progress, dataset)
+    edition.data["results"] = _browser_data(edition, scored.scorers, ranked, shares)
+    edition.evaluated = edition.evaluated or plural(len(by_query), "query", "queries", ",")
     return {
         "runs": scored.scorers,
-        "asked": asked,
+        "queries": len(by_query),
         "shown": len(ranked),
         "sides": list(dict.fromkeys(row.side for row in scored.figures)),
         "kinds": sorted({row.kind for row in scored.rows}),
         "tags": sorted({tag for row in scored.rows for tag in row.tags}),
     }
+
+
+def _browser_data(
+    edition: Edition, scorers: Sequence[str], ranked: Mapping[str, Mapping[str, QueryResult]], shares: Attention
+) -> dict[str, object]:
+    """What the script is given: queries with the images of their sets, and scores and attention of every run."""
+    sets: dict[str, list[list[object]]] = {}
+    queries: list[dict[str, object]] = []
+    for name, rows in ranked.items():
+        first = next(iter(rows.values()))
+        if first.image_set not in sets:
+            sets[first.image_set] = pictures = []
+            for candidate in first.candidates:  # one that the chain does not have has no picture
+                image = edition.chain.images.get(candidate)
+                short = candidate.rpartition("/")[2] if image is None or image.index is None else f"#{image.index}"
+                size = (0, 0) if image is None else (image.width, image.height)
+                pictures.append([short, None if image is None else edition.pictures.number(image.path), *size])
+        position = {image: at for at, image in enumerate(first.candidates)}
+        runs: list[dict[str, object] | None] = []
+        for run in scorers:
+            if (row := rows.get(run)) is None:
+                runs.append(None)
+                continue
+            scores = [float(f"{value:.{DIGITS}g}") for value in row.scores]
+            picks = [position[image] for image in row.picks if image in position]
+            shown = {"accuracy": round(row.accuracy, 4), "above": row.above, "picks": picks, "scores": scores}
+            runs.append(shown | ({"attention": shares[run, name]} if (run, name) in shares else {}))
+        queries.append({
+            "id": name, "set": first.image_set, "kind": first.kind, "side": first.side, "text": first.text,
+            "tags": first.tags, "targets": [position[image] for image in first.targets if image in position], "runs": runs,
+        })  # fmt: skip
+    return {"runs": scorers, "sets": sets, "queries": queries}
 
 
 def _panel(scored: EvaluationRows, split: str) -> Panel:
@@ -259,19 +290,16 @@ def _panel(scored: EvaluationRows, split: str) -> Panel:
     most = max(min(1.0, max(top or 0.0 for top in tops) + 0.03), 0.2)
 
     left = min(MOST_LEFT, 20 + LETTER * max(map(len, called.values())))
-
-    def across(value: float) -> float:
-        return round(float(left + value / most * (WIDTH - left - RIGHT)), 1)
-
+    axis = Axis(0, most, left, WIDTH - RIGHT, ticks(0, most, 8))
     names, whiskers, y = [], [], float(TOP + ROW / 2)
     for run in runs:
         names.append((round(y + (len(parts) - 1) * ROW / 2, 1), called[run]))
         for row in (figures[run, part, "accuracy"] for part in parts if (run, part, "accuracy") in figures):
-            one = row.interval
-            low, high = (None if value is None else across(value) for value in (one.low, one.high))
-            title = f"{row.run}, {STATIC.get(row.part, row.part)}: {percent(one)} % of {plural(row.queries, 'query', 'queries', ',')}"
-            title += f" in {plural(one.clusters, 'cluster', 'clusters', ',')}"
-            whiskers.append(Whisker(y, across(one.value or 0.0), low, high, row.part, title))
+            share = row.interval
+            low, high = (None if value is None else axis.at(value) for value in (share.low, share.high))
+            of = f"of {plural(row.queries, 'query', 'queries', ',')} in {plural(share.clusters, 'cluster', form=',')}"
+            title = f"{row.run}, {STATIC.get(row.part, row.part)}: {percent(share)} % {of}"
+            whiskers.append(Whisker(y, axis.at(share.value or 0.0), low, high, row.part, title))
             y += ROW
         y += GAP
     blind = figures.get((runs[0], "all", "chance"))
@@ -279,7 +307,6 @@ def _panel(scored: EvaluationRows, split: str) -> Panel:
     whole = [run for run in runs if sizes[run] == total]
     best = max(whole, key=lambda run: figures[run, "all", "accuracy"].interval.value or 0.0)
     top = percent(figures[best, "all", "accuracy"].interval)
-    heads, rows = _table(scored, split, figures, sizes, parts)
     counts = {part: plural(figures[runs[0], part, "accuracy"].queries, "query", "queries", ",") for part in parts}
     return Panel(
         side=split,
@@ -287,11 +314,10 @@ def _panel(scored: EvaluationRows, split: str) -> Panel:
         height=round(y - GAP - ROW / 2) + BOTTOM,
         names=names,
         whiskers=whiskers,
-        x_ticks=[(across(value), f"{100 * value:.0f}") for value in ticks(0, most, 8)],
-        chance=None if chance is None else (across(chance), f"chance {100 * chance:.3g} %"),
+        x_ticks=[(axis.at(value), f"{100 * value:.0f}") for value in axis.values],
+        chance=None if chance is None else (axis.at(chance), f"chance {100 * chance:.3g} %"),
         parts=[(part, f"{STATIC.get(part, part)}, {count}") for part, count in counts.items()],
-        heads=heads,
-        rows=rows,
+        table=_table(scored, split, figures, sizes, parts),
         says=f"Accuracy of {plural(len(whole), 'run', 'runs', ',')} on {split}: the best is {best} with {top} %.",
         notes=_notes(called, len(whole), total, ends),
     )
@@ -316,69 +342,26 @@ def _table(
     figures: Mapping[tuple[str, str, str], Figure],
     sizes: Mapping[str, int],
     parts: Sequence[str],
-) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows of the table below the plot, a row for each run with its number of queries; differences where they were tested."""
+) -> Table:
+    """A row for each run with its number of queries; differences where they were tested."""
     own = [row for row in scored.differences if row.side == split and row.part == "all"]
     tested = {row.run: row for row in own if row.against == own[0].against}
     runs = sorted(sizes, key=lambda run: sizes[run] < max(sizes.values()))
-
-    def cells(part: str, measure: str, shown: Callable[[Interval], str]) -> list[str]:
-        rows = [figures.get((run, part, measure)) for run in runs]
-        return ["–" if row is None else shown(row.interval) for row in rows]
-
-    columns = [("run", runs)]
+    columns = {"run": runs}
     if len(set(sizes.values())) > 1:
-        columns.append(("queries", [f"{sizes[run]:,}" for run in runs]))
-    columns += [(STATIC.get(part, part), cells(part, "accuracy", percent)) for part in parts]
+        columns["queries"] = [f"{sizes[run]:,}" for run in runs]
+    for part in parts:
+        rows = [figures.get((run, part, "accuracy")) for run in runs]
+        columns[STATIC.get(part, part)] = ["–" if row is None else percent(row.interval) for row in rows]
     if any((run, "all", "mrr") in figures for run in runs):
-        columns.append(("MRR", cells("all", "mrr", lambda one: f"{one.value:.3f}")))
+        rows = [figures.get((run, "all", "mrr")) for run in runs]
+        columns["MRR"] = ["–" if row is None else f"{row.interval.value:.3f}" for row in rows]
     if tested:
         differences = [tested.get(run) for run in runs]
         shares = ["–" if row is None else percent(row.interval, signed=True) for row in differences]
-        columns.append((f"against {own[0].against}", shares))
-        columns.append(("p, Holm", ["–" if row is None else p_value(row.corrected) for row in differences]))
-    return [head for head, _ in columns], [list(row) for row in zip(*(column for _, column in columns), strict=True)]
-
-
-def _data(
-    edition: Edition, scored: EvaluationRows, ranked: Mapping[str, Mapping[str, QueryResult]], shares: Attended
-) -> dict[str, object]:
-    """What the error browser shows: queries with the images of their sets, and scores and attention of every run."""
-    sets: dict[str, list[list[object]]] = {}
-    queries, scorers = [], scored.scorers
-    for name, rows in ranked.items():
-        row = next(iter(rows.values()))
-        if row.image_set not in sets:
-            sets[row.image_set] = list(_pictures(edition, row))
-        position = {image: at for at, image in enumerate(row.candidates)}
-        queries.append({
-            "id": name, "set": row.image_set, "kind": row.kind, "side": row.side, "text": row.text, "tags": row.tags,
-            "targets": [position[image] for image in row.targets if image in position],
-            "runs": [
-                _scores(rows[run], position, shares.get((run, name))) if run in rows else None for run in scorers
-            ],
-        })  # fmt: skip
-    return {"runs": scorers, "sets": sets, "queries": queries}
-
-
-def _pictures(edition: Edition, row: QueryResult) -> Iterator[list[object]]:
-    """(name, picture, width, height) of each candidate; a picture that the chain does not have is None."""
-    for name in row.candidates:
-        image = edition.chain.images.get(name)
-        index = None if image is None else image.index
-        short = f"#{index}" if index is not None else name.rpartition("/")[2]
-        picture = (None, 0, 0) if image is None else (edition.pictures.number(image.path), image.width, image.height)
-        yield [short, *picture]
-
-
-def _scores(row: QueryResult, position: Mapping[str, int], attention: list[list[int]] | None) -> dict[str, object]:
-    return {
-        "accuracy": round(row.accuracy, 4),
-        "above": row.above,
-        "picks": [position[image] for image in row.picks if image in position],
-        "scores": [float(f"{value:.{DIGITS}g}") for value in row.scores],
-        **({} if attention is None else {"attention": attention}),
-    }
+        columns[f"against {own[0].against}"] = shares
+        columns["p, Holm"] = ["–" if row is None else p_value(row.corrected) for row in differences]
+    return Table(split, tuple(columns), tuple(zip(*columns.values(), strict=True)))
 
 
 def make_views(edition: Edition) -> None:

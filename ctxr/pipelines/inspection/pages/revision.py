@@ -80,20 +80,18 @@ def make_revision(edition: Edition) -> Mapping[str, object] | None:
         for row, cells in zip(at, entail, strict=True):
             cells.append("unknown" if row["leaked"] is None else f"{100 * row['leaked']:.0f} %")
     dataset = read_dataset(folder)
-    overruled, others = _examples(dataset, edition.chain.project, links, verdicts)
     return {
         "judges": figures["judges"],
         "rounds": rounds,
         "shown": shown,
         "evaluated": " of valid and test" if dataset.splits else "",
         "chosen_by": CHOSEN_BY[shown.threshold_from],
-        "groups": strata_of(figures["bands"], shown, audited),
+        "groups": fates_of(figures["bands"], shown, audited),
         "audited": None if audited is None else _audited(audited, shown),
         "entail_heads": [*heads.values(), *["leaked"] * leaking],
         "entail": entail,
-        "overruled": overruled,
-        "others": others,
-        "columns_of": columns_of,
+        **_examples(dataset, edition.chain.project, links, verdicts),
+        "cards_per_row": cards_per_row,
         "edited": open_artifact(folder).changed_files()[:1],
     }
 
@@ -134,7 +132,7 @@ class Fate:
     rows: Sequence[CandidateBand]
 
 
-def strata_of(bands: Iterable[Mapping[str, Any]], shown: Round, audited: Mapping[str, Any] | None) -> list[Fate]:
+def fates_of(bands: Iterable[Mapping[str, Any]], shown: Round, audited: Mapping[str, Any] | None) -> list[Fate]:
     """The outcome of the candidates, by decreasing probability.
 
     A band that a threshold of a single judge lies in is cut there."""
@@ -194,10 +192,10 @@ def round_verdict(precision: Mapping[str, float | None], wanted: float) -> str:
     return "bad" if precision["value"] < 1 / 2 else "good" if (precision["low"] or 0) >= wanted else "half"
 
 
-def columns_of(count: int) -> int:
+def cards_per_row(count: int) -> int:
     """Columns in which so many cards leave no single one in the last row, where that can be: 4, else 3.
 
-    >>> [columns_of(count) for count in (1, 2, 3, 4, 5, 6, 8, 9, 12)]
+    >>> [cards_per_row(count) for count in (1, 2, 3, 4, 5, 6, 8, 9, 12)]
     [4, 4, 3, 4, 3, 3, 4, 3, 4]
     """
     return 3 if count > 2 and (count % 4 == 1 or (count % 4 and not count % 3)) else 4
@@ -209,9 +207,9 @@ def _chance(link: CandidateRow) -> float:
 
 def _examples(
     dataset: Dataset, project: Path, links: Sequence[CandidateRow], verdicts: Iterable[AuditVerdict]
-) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+) -> dict[str, list[dict[str, object]]]:
     """Pictures with their own captions, what was `added`, what is `unsure`, and what came closest to it (`near`): (text, probability),
-    surest first; before them those on which people overruled the judge, with `wrong` and `missed` captions.
+    surest first. `overruled` are those on which people overruled the judge, with `wrong` and `missed` captions; and `others`.
 
     `more` counts further additions; `picture` is a data address, "" where it cannot be shown."""
     people = {(row.image, row.caption): row.entailed for row in verdicts if row.decision != "unsure"}
@@ -253,4 +251,4 @@ def _examples(
             "leaked": any(row.leaked for row in by_image[name]),
         }
 
-    return [example(name) for name in overruled], [example(name) for name in names]
+    return {"overruled": [example(name) for name in overruled], "others": [example(name) for name in names]}

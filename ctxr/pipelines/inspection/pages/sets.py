@@ -12,7 +12,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.documents import GOLD
 from ctxr.datasets.readers.imagecode import collection_of
 from ctxr.datasets.splits import SPLITS
-from ctxr.pipelines.inspection.pages.chain import ALONE, Distances, number
+from ctxr.pipelines.inspection.pages.chain import ALONE, Distances
 from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, time_code
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.records import Failure, Image, ImageSet, LedgerReason
@@ -103,7 +103,13 @@ def _image_row(edition: Edition, image: Image) -> list[object]:
 def _row(edition: Edition, numbers: Mapping[str, int], image_set: ImageSet, distances: Distances | None) -> SetRow:
     values = (image_set.closest, image_set.mean_distance)
     closest, mean = (value if isfinite(value) and edition.subject.similar else None for value in values)
-    row = SetRow(
+    nearest, packed = None, None
+    if distances is not None and len(distances):
+        nearest = np.transpose(np.triu_indices(len(image_set.images), 1))[distances.argmin()].tolist()
+        if len(image_set.images) <= MOST_IN_MATRIX:
+            steps = np.rint(np.minimum(distances, 2) / STEP).astype("<u2")
+            packed = base64.b64encode(steps.tobytes()).decode()
+    return SetRow(
         id=image_set.id,
         kind=image_set.kind,
         source=image_set.source,
@@ -113,15 +119,9 @@ def _row(edition: Edition, numbers: Mapping[str, int], image_set: ImageSet, dist
         closest=closest,
         mean=mean,
         images=[numbers.get(name, -1) for name in image_set.images],
+        nearest=nearest,
+        distances=packed,
     )
-    if distances is None or not len(distances):
-        return row
-    pairs = np.transpose(np.triu_indices(len(image_set.images), 1))
-    row = replace(row, nearest=pairs[distances.argmin()].tolist())
-    if len(image_set.images) > MOST_IN_MATRIX:
-        return row
-    steps = np.rint(np.minimum(distances, 2) / STEP).astype("<u2")
-    return replace(row, distances=base64.b64encode(steps.tobytes()).decode())
 
 
 def _texts(dataset: Dataset | None) -> dict[str, list[tuple[list[int] | None, str]]]:
@@ -141,15 +141,14 @@ def _texts(dataset: Dataset | None) -> dict[str, list[tuple[list[int] | None, st
 
 def _why_none(edition: Edition) -> str:
     """What an empty list of sets comes from."""
-    counts = edition.chain.last.counts.get("reasons")
     if edition.chain.dataset is not None:
         return "The dataset is empty."
     if not edition.chain.units:
         return "No source gave anything; the failures below say why."
-    reasons = {name: count for name, count in counts.items() if number(count)} if isinstance(counts, dict) else {}
-    if not reasons:
+    reasons = edition.chain.last.reasons
+    most = max(reasons, key=lambda name: reasons[name], default="")
+    if not reasons.get(most):
         return "Nothing was considered."
-    most = max(reasons, key=lambda name: reasons[name])
     return f"Most of what was considered fell out as {most.replace('_', ' ')} ({reasons[most]}); see below."
 
 
@@ -166,21 +165,15 @@ def make_dropped(edition: Edition) -> Mapping[str, object] | None:
         "too_small": edition.chain.limit("min_size"),
     }
     reasons = [
-        {
-            "number": edition.reason_numbers[reason],
-            "key": reason,
-            "name": name,
-            "means": meaning,
-            "count": counts[reason],
-            "limit": limits.get(reason),
-        }
+        {"number": edition.reason_numbers[reason], "key": reason, "name": name, "means": meaning}
+        | {"count": counts[reason], "limit": limits.get(reason)}
         for reason, (name, meaning, _) in REASONS.items()
         if counts[reason]
     ]
     edition.data["ledger"] = edition.ledger
     shown = {row.fate for rows in edition.ledger for row in rows if row.picture >= 0}
-    first = next((one["number"] for one in reasons if one["number"] in shown), reasons[0]["number"] if reasons else 0)
-    edition.data["limits"] = {one["number"]: one["limit"] for one in reasons}
+    first = next((row["number"] for row in reasons if row["number"] in shown), reasons[0]["number"] if reasons else 0)
+    edition.data["limits"] = {row["number"]: row["limit"] for row in reasons}
     considered = any(unit.ledger for unit in edition.chain.units)
     return {"considered": considered, "reasons": reasons, "first": first, "total": sum(counts.values())}
 
@@ -202,8 +195,8 @@ def make_failures(edition: Edition) -> Mapping[str, object] | None:
                 REASONS[row.reason][0] if row.reason else "in a set of another source" for row in unit.ledger
             )
             most = ", ".join(f"{name} {number}" for name, number in counts.most_common(3))
-            facts = {"name": unit.source.name, "considered": len(unit.ledger), "told": most or "nothing was considered"}
-            barren.append(facts)
+            fates = most or "nothing was considered"
+            barren.append({"name": unit.source.name, "considered": len(unit.ledger), "fates": fates})
     damaged = [unit.source for unit in edition.chain.units if unit.source.damage]
     if edition.chain.last.kind != IMAGE_SETS and not (failures or barren or damaged):
         return None

@@ -1,14 +1,14 @@
 """Sections on what came out at each step, and on where everything comes from."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.splits import SPLITS, leak_sentence, leakage_of
+from ctxr.datasets.splits import SPLITS
 from ctxr.errors import plural
 from ctxr.media.sources import VIDEO_SUFFIXES
-from ctxr.pipelines.inspection.pages.chain import ALONE, Chain, runs_as_evaluated
+from ctxr.pipelines.inspection.pages.chain import ALONE, runs_as_evaluated
 from ctxr.pipelines.inspection.pages.edition import REASONS, Edition
 from ctxr.pipelines.inspection.pages.plots import axis_number
 from ctxr.problems.results import RESULTS
@@ -49,7 +49,7 @@ def make_summary(edition: Edition) -> Mapping[str, object]:
     if chain.last.kind != IMAGE_SETS:
         tables = (*names, "texts", "queries", "judgments")
         names = [name for name in tables if any(name in stage.counts for stage in chain.stages)]
-    lost = [counts if isinstance(counts := stage.counts.get("reasons"), dict) else {} for stage in chain.stages]
+    lost = [stage.reasons for stage in chain.stages]
     return {
         "sets": sets,
         "total": sum(len(unit.sets) for unit in chain.units),
@@ -68,13 +68,8 @@ def make_summary(edition: Edition) -> Mapping[str, object]:
             for reason, (name, _, _) in REASONS.items()
             if any(reason in counts for counts in lost)
         ],
-        "leak": leak_of(chain),
+        "leak": chain.leak,
     }
-
-
-def leak_of(chain: Chain) -> str:
-    """What leaks between splits, in words; empty if nothing does."""
-    return leak_sentence(chain.last.counts) if chain.dataset is None else leakage_of(chain.dataset).sentence()
 
 
 def _photos(units: Sequence[SourceUnit], dataset: Dataset | None) -> str:
@@ -148,8 +143,10 @@ def make_provenance(edition: Edition) -> Mapping[str, object] | None:
     artifacts += [(RUNS, run) for run in runs_as_evaluated(edition.chain.project, parents.values())]
     for folder, one in artifacts:
         origins.append((f"{folder}/{one.path.name}", f"ctxr {one.manifest.verb}", one.sha256, one.manifest))
-    heads = ("name", "made_by", "fingerprint", "groups")
-    rows = [dict(zip(heads, (*row, _groups(manifest)), strict=True)) for *row, manifest in origins]
+    rows = [
+        {"name": name, "made_by": command, "fingerprint": fingerprint, "groups": _groups(manifest)}
+        for name, command, fingerprint, manifest in origins
+    ]
     return {"origins": rows} if rows else None
 
 
@@ -157,15 +154,15 @@ def _groups(manifest: Manifest | None) -> list[tuple[str, list[tuple[str, str]]]
     """Named lists of names and values; none of a release."""
     if manifest is None:
         return []
-    packages = [(name, version or "not installed") for name, version in manifest.packages.items()]
     models: list[tuple[str, list[tuple[str, str]]]] = []
     for name, value in manifest.models.items():
         if name == "quality" and isinstance(value, dict):
-            models += [(f"Quality: {one}", list(_flat(facts))) for one, facts in value.items()]
+            models += [(f"Quality: {one}", _flat(facts)) for one, facts in value.items()]
         else:
-            models.append((name.capitalize(), list(_flat(value if isinstance(value, dict) else {name: value}))))
+            models.append((name.capitalize(), _flat(value if isinstance(value, dict) else {name: value})))
+    packages = [(name, version or "not installed") for name, version in manifest.packages.items()]
     groups = [
-        ("Settings", list(_flat(manifest.config))),
+        ("Settings", _flat(manifest.config)),
         *models,
         ("Packages", [("ctxr", manifest.ctxr), *packages]),
         ("Made from", [(f"{parent.name} ({parent.kind})", parent.sha256) for parent in manifest.parents]),
@@ -174,17 +171,15 @@ def _groups(manifest: Manifest | None) -> list[tuple[str, list[tuple[str, str]]]
     return [group for group in groups if group[1]]
 
 
-def _flat(values: Mapping[str, object], before: str = "") -> Iterator[tuple[str, str]]:
+def _flat(values: Mapping[str, object], before: str = "") -> list[tuple[str, str]]:
     """Nested settings as dotted names with values in words; what was not set is left out."""
+    rows: list[tuple[str, str]] = []
     for name, value in values.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{before}{name}.")
+            rows += _flat(value, f"{before}{name}.")
+        elif isinstance(value, bool):
+            rows.append((f"{before}{name}", "yes" if value else "no"))
         elif value is not None:
-            told = (
-                ("no", "yes")[value]
-                if isinstance(value, bool)
-                else axis_number(value)
-                if isinstance(value, float)
-                else value
-            )
-            yield f"{before}{name}", ", ".join(map(str, told)) if isinstance(told, list) else str(told)
+            words = value if isinstance(value, list) else [axis_number(value) if isinstance(value, float) else value]
+            rows.append((f"{before}{name}", ", ".join(map(str, words))))
+    return rows
