@@ -30,7 +30,7 @@ from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import entail
-from ctxr.annotation.web.signing import CrowdSigner
+from ctxr.annotation.web.signing import CrowdSigner, LeaseLink
 from ctxr.store.records import Image, ImageSet
 from scripts.postgres_server import programs, server
 from scripts.task_artifact import write_tasks
@@ -250,7 +250,7 @@ def _judge(work: Path, database: str, people: list[Worker], seconds: float, kill
     for person in people:
         name = pseudonym(key, "local", f"team/worker {person.number + 1}")
         for sealed in person.acknowledged:
-            link = signer.read_link(sealed)
+            link = signer.read(LeaseLink, sealed)
             lease = journal.find(link.lease) if link else None
             missing += lease is None or (lease.unit.id, name) not in stored
     journal.close()

@@ -1,14 +1,13 @@
 """Answers from the journal, a file or a platform, validated one by one and merged into judgments."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from ctxr.annotation.artifacts import (
     Answered,
@@ -25,13 +24,14 @@ from ctxr.annotation.launch import addresses, private_folder, read_study
 from ctxr.annotation.platforms import label_studio, prolific
 from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Refusal
 from ctxr.annotation.project_journal import blocked_workers, has_journal, project_journal
-from ctxr.annotation.protocol import Protocol, shown_order
+from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import read_key
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.task_batch import merge_roots
-from ctxr.annotation.tasks import counts, places, task_of
+from ctxr.annotation.tasks import counts, most_answers, problems_of, task_of
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import derive_units
+from ctxr.annotation.wording import Problem
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UnfinishedError, UsageError
@@ -43,21 +43,7 @@ from ctxr.store.records import ImageSet, Record
 from ctxr.store.tables import read_table, write_table
 
 JOURNAL = Path("journal")
-"""How rows of our own server are named in refusals; the answers were validated when they came, and are validated again."""
-
-
-@dataclass(frozen=True)
-class Exported:
-    """What was exported to a platform; an import accepts only answers to it.
-
-    Attributes:
-        tasks: the artifacts. units: by id. addresses: of the pictures, as they were exported.
-    """
-
-    tasks: tuple[Tasks, ...]
-    units: Mapping[str, Unit]
-    addresses: Mapping[str, str]
-    protocol: Protocol
+"""How rows of our own server are named in refusals."""
 
 
 def answered_tasks(config: ImportAnswers, tasks: Sequence[Artifact]) -> list[Artifact]:
@@ -84,14 +70,6 @@ def answered_tasks(config: ImportAnswers, tasks: Sequence[Artifact]) -> list[Art
     return chosen
 
 
-def exported_in(tasks: Sequence[Tasks]) -> Exported:
-    """What these tasks ask, under one protocol."""
-    pictures = [addresses(one.config.get("image_base", ""), one.images) for one in tasks]
-    where = {name: address for part in pictures for name, address in part.items()}
-    units = {unit.id: unit for one in tasks for unit in one.units}
-    return Exported(tuple(tasks), units, where, tasks[0].protocol)
-
-
 def fetch(config: ImportAnswers, tasks: Sequence[Artifact]) -> Path | None:
     """The file of answers that `config` names, or the submissions that Prolific lists now, kept in the private folder; None for our
     own server.
@@ -111,19 +89,23 @@ def fetch(config: ImportAnswers, tasks: Sequence[Artifact]) -> Path | None:
     return path
 
 
-def arrive(config: ImportAnswers, file: Path | None, exported: Exported, progress: Progress) -> Arrivals:
-    """The answers in `file`, or in the journal. Raises DataError naming file:row."""
+def arrivals_of(config: ImportAnswers, file: Path | None, tasks: Sequence[Tasks], progress: Progress) -> Arrivals:
+    """The answers to `tasks` in `file`, or in the journal. Raises DataError naming file:row."""
     private = private_folder(config.workdir)
     key = read_key(private)
     if file is not None and config.platform_of == "label-studio":
-        return label_studio.answers(file, exported.units, exported.addresses, exported.protocol, key)
+        units = {unit.id: unit for one in tasks for unit in one.units}
+        pictures: dict[str, str] = {}
+        for one in tasks:
+            pictures |= addresses(one.config.get("image_base", ""), one.images)
+        return label_studio.read_export(file, units, pictures, tasks[0].protocol, key)
     with project_journal(config.workdir, config.database) as journal:
         stored = journal.answers()
     if file is not None:
-        studies = [study for tasks in exported.tasks if (study := read_study(tasks.path)) is not None]
-        return prolific.answers(file, stored, read_visits(private), studies, key)
+        studies = [study for one in tasks if (study := read_study(one.path)) is not None]
+        return prolific.confirmed_answers(file, stored, read_visits(private), studies, key)
     arrivals = Arrivals(JOURNAL)
-    for answer in sorted(stored, key=lambda answer: answer.key()):
+    for answer in sorted(stored, key=Answer.key):
         if answer.backend != prolific.PLATFORM:  # these count once Prolific confirms the submission
             arrivals.take(f"{answer.unit}/{answer.worker}", answer)
     if waiting := len(stored) - len(arrivals.rows):
@@ -136,7 +118,6 @@ def arrive(config: ImportAnswers, file: Path | None, exported: Exported, progres
 REJECTED_SINCE = "rejected_since"
 """Code of a refusal whose answer was taken before, and counts."""
 
-
 _Moment = tuple[str, str, str]
 
 
@@ -145,9 +126,9 @@ def _moment(answer: Answer) -> _Moment:
 
 
 @dataclass(frozen=True)
-class AnsweredUnit:
-    """A unit that somebody may have answered, with its set and the protocol under which it was asked; None where its tasks
-    are gone: then earlier answers stay, and no new ones are taken.
+class AnswerableUnit:
+    """A unit with its set and the protocol under which it is asked; None where its tasks are gone: then its earlier answers
+    stay, and no new ones are taken.
     """
 
     unit: Unit
@@ -155,170 +136,144 @@ class AnsweredUnit:
     protocol: Protocol | None
 
 
-@dataclass
-class Taken:
-    """What is known after an import.
+class AnswerMerge:
+    """Answers merged one by one, in the order of their times, under the same rules as those of our own pages.
 
     Attributes:
-        answers: all, by unit and worker; votes: how many by unit, without those of `replaced` workers, which others may replace.
-        questions: all that may be answered, follow-ups included.
-        new: taken now. again: there already, with the same values. refused: in the order of the rows.
-        accepted: where the rows stand that were taken or were there already.
-        by_worker, by_set: descriptions with the moments of their answers, to detect texts that were sent twice or copied.
+        units: all that may be answered, follow-ups included, by id.
+        replaced: workers whose votes do not count here, because others may replace them.
+        answers, outcomes: by unit and worker.
+        new: answers taken now. again: those that were there already, with the same values. accepted: where both stand.
+        refused: in the order of the rows.
     """
 
-    answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
-    votes: Counter[str] = field(default_factory=Counter)
-    questions: dict[str, AnsweredUnit] = field(default_factory=dict)
-    new: int = 0
-    again: int = 0
-    refused: list[Refusal] = field(default_factory=list)
-    accepted: set[str] = field(default_factory=set)
-    replaced: Collection[str] = ()
-    by_worker: dict[str, list[tuple[_Moment, str]]] = field(default_factory=lambda: defaultdict(list))
-    by_set: dict[str, list[tuple[_Moment, str, str]]] = field(default_factory=lambda: defaultdict(list))
+    def __init__(self, units: Mapping[str, AnswerableUnit], replaced: Collection[str] = ()) -> None:
+        self.units, self.replaced = dict(units), replaced
+        self.answers: dict[tuple[str, str], Answer] = {}
+        self.outcomes: dict[tuple[str, str], Outcome] = {}
+        self.new = self.again = 0
+        self.accepted: set[str] = set()
+        self.refused: list[Refusal] = []
+        self._votes: Counter[str] = Counter()
+        # descriptions, to detect texts that were sent twice or copied
+        self._by_worker: dict[str, list[tuple[_Moment, str]]] = defaultdict(list)
+        self._by_set: dict[str, list[tuple[_Moment, str, str]]] = defaultdict(list)
 
-    def exposure(self, unit: Unit, answer: Answer) -> Exposure:
-        """The texts written before this answer; a copy is always the later of two texts."""
-        now, others = _moment(answer), self.by_set[unit.image_set]
-        return Exposure(
-            own=tuple(text for then, text in self.by_worker[answer.worker] if then < now),
+    def add(self, row: Arrival) -> None:
+        """Take the answer of a row, or refuse it."""
+        answer = row.answer
+        earlier = self.answers.get((answer.unit, answer.worker))
+        if problem := self._problem(answer, earlier):
+            self.refused.append(Refusal(row.where, answer.unit, answer.worker, problem.code, problem.sentence))
+            return
+        self.accepted.add(row.where)
+        if earlier is None:
+            self.store(answer)
+            self.new += 1
+        else:
+            self.again += 1
+
+    def _problem(self, answer: Answer, earlier: Answer | None) -> Problem | None:
+        if answer.unit not in self.units:
+            return Problem("no_question", "The question follows from an answer that was not imported.")
+        unit, protocol = self.units[answer.unit].unit, self.units[answer.unit].protocol
+        if earlier is not None and earlier.has_values(answer.values):
+            return None
+        if earlier is not None:
+            return Problem("answered_before", "The same worker gave the same unit another answer before.")
+        if protocol is None:
+            return Problem("no_question", "The tasks of this question no longer exist.")
+        # what was written before this answer: a copy is always the later of two texts
+        now, others = _moment(answer), self._by_set[unit.image_set]
+        exposure = Exposure(
+            own=tuple(text for then, text in self._by_worker[answer.worker] if then < now),
             others=tuple(text for then, worker, text in others if worker != answer.worker and then < now),
         )
+        if wrong := problems_of(unit, answer, exposure, protocol.seed):
+            return Problem(wrong[0].code, " ".join(problem.sentence for problem in wrong))
+        if self._votes[unit.id] >= most_answers(unit):
+            return Problem("enough", "The question already has all answers it needs.")
+        return None
 
-    def answered(self) -> dict[str, Unit]:
-        """Units with an answer, by id."""
-        return {name: self.questions[name].unit for name in sorted({unit for unit, _ in self.answers})}
+    def store(self, answer: Answer) -> None:
+        """Take an answer as it is, with the units that follow from it. Raises DataError for one that cannot be scored."""
+        question, key = self.units[answer.unit], (answer.unit, answer.worker)
+        try:
+            outcome = task_of(question.unit).score(question.unit, answer)
+        except (KeyError, IndexError, ValueError) as error:
+            raise DataError(
+                f"the answer of {answer.worker} to {answer.unit} cannot be scored: {error}",
+                hint="restore the judgments from a backup, and import the answers again",
+            ) from error
+        self.answers[key], self.outcomes[key] = answer, outcome
+        self._votes[answer.unit] += counts(answer, self.replaced)
+        for text in outcome.texts if question.unit.task == "describe" else ():
+            self._by_worker[answer.worker].append((_moment(answer), text.text))
+            self._by_set[question.unit.image_set].append((_moment(answer), answer.worker, text.text))
+        if question.protocol is None:
+            return
+        for unit in derive_units(question.unit, answer, question.image_set, question.protocol):
+            if self.units.setdefault(unit.id, replace(question, unit=unit)).unit != unit:
+                raise DataError(
+                    f"the unit {unit.id!r} was exported with other votes or another seed than its description",
+                    hint="export both tasks with the same options, or one of them into another --workdir",
+                )
+
+    def known(self, rows: list[Arrival]) -> Iterator[Arrival]:
+        """Take those rows out of the list whose unit is known, as long as their answers make more units known."""
+        before = -1
+        while len(rows) != before:
+            before, later = len(rows), []
+            for row in rows:
+                if row.answer.unit in self.units:
+                    yield row
+                else:
+                    later.append(row)
+            rows[:] = later
+
+    def tables(self) -> dict[str, Any]:
+        """The rows that all answers are worth together, by table. Raises DataError where two answers make different rows of one
+        key."""
+        tables: dict[str, dict[tuple[str | int, ...], Record]] = {
+            "texts": {}, "queries": {}, "judgments": {}, "dialogues": {},
+        }  # fmt: skip
+        for (unit, _), outcome in self.outcomes.items():
+            for name, rows in tables.items():
+                for row in getattr(outcome, name):
+                    if rows.setdefault(row.key(), row) != row:
+                        raise DataError(f"two answers make different {name} {row.key()}, one of them to {unit}")
+        return {name: tuple(rows[key] for key in sorted(rows)) for name, rows in tables.items()}
 
 
-def take(
+def merge_answers(
     before: Iterable[Answer],
     arrivals: Arrivals,
-    questions: Mapping[str, AnsweredUnit],
-    past: Mapping[str, AnsweredUnit],
+    units: Mapping[str, AnswerableUnit],
+    past: Mapping[str, AnswerableUnit],
     replaced: Collection[str] = (),
-) -> Taken:
-    """The answers that were there and those that arrived and fit, in the order of their times.
+) -> AnswerMerge:
+    """The answers that were there `before`, and those that arrived and fit, which may be to follow-ups of each other.
 
-    An answer may be to a follow-up of another that arrives with it. `past` are questions of earlier imports, for those whose
-    tasks are gone.
+    `past` are units of earlier imports, for those whose tasks are gone.
     """
-    taken = Taken(questions=dict(questions), replaced=replaced)
+    merge = AnswerMerge(units, replaced)
     stored = [Arrival("", answer) for answer in sorted(before, key=_moment)]
     while stored:
-        stored = _rounds(taken, stored, _store)
-        taken.questions |= {row.answer.unit: past[row.answer.unit] for row in stored}
+        for row in merge.known(stored):
+            merge.store(row.answer)
+        merge.units |= {row.answer.unit: past[row.answer.unit] for row in stored}
     for refusal in arrivals.refused:
-        if refusal.code == "submission" and (refusal.unit, refusal.worker) in taken.answers:
+        if refusal.code == "submission" and (refusal.unit, refusal.worker) in merge.answers:
             advice = f"it was rejected later: ctxr workers --block {refusal.worker}, or keep it."
             sentence = f"{refusal.sentence} It was answered before and counts; {advice}"
-            refusal = replace(refusal, code=REJECTED_SINCE, sentence=sentence)
-        taken.refused.append(refusal)
+            refusal = msgspec.structs.replace(refusal, code=REJECTED_SINCE, sentence=sentence)
+        merge.refused.append(refusal)
     rows = sorted(arrivals.rows, key=lambda row: _moment(row.answer))
-    for row in _rounds(taken, rows, _consider):
-        _refuse(taken, row, "no_question", "The question follows from an answer that was not imported.")
-    return taken
-
-
-def _rounds(taken: Taken, rows: list[Arrival], act: Callable[[Taken, Arrival], None]) -> list[Arrival]:
-    """Act on the rows whose question is known, as long as that makes other questions known; the remaining rows."""
-    while True:
-        later = []
-        for row in rows:
-            if row.answer.unit in taken.questions:
-                act(taken, row)
-            else:
-                later.append(row)
-        if len(later) == len(rows):
-            return rows
-        rows = later
-
-
-def _consider(taken: Taken, row: Arrival) -> None:
-    earlier = taken.answers.get((row.answer.unit, row.answer.worker))
-    if problem := _problem(taken, row.answer, earlier):
-        _refuse(taken, row, *problem)
-        return
-    taken.accepted.add(row.where)
-    taken.again += earlier is not None
-    if earlier is None:
-        _store(taken, row)
-        taken.new += 1
-
-
-def _problem(taken: Taken, answer: Answer, earlier: Answer | None) -> tuple[str, str] | None:
-    """Why an answer is not taken, as a code and a sentence; None where it is, or was before."""
-    question = taken.questions[answer.unit]
-    unit, task = question.unit, task_of(question.unit)
-    if not answer.worker:
-        return "nobody", "The answer names no worker."
-    if earlier is not None:
-        other = "answered_before", "The same worker gave the same unit another answer before."
-        return None if _filled(earlier) == _filled(answer) else other
-    if question.protocol is None:
-        return "no_question", "The tasks of this question no longer exist."
-    if answer.worker in unit.authors:
-        return "own_work", "Workers may not judge their own work."
-    if answer.order != shown_order(unit.images, unit.ordered, unit.id, answer.slot, question.protocol.seed):
-        return "other_order", "The images were not shown in the order of its slot."
-    if problems := task.validate(unit, answer.values, taken.exposure(unit, answer)):
-        return problems[0].code, " ".join(problem.sentence for problem in problems)
-    if taken.votes[unit.id] >= places(unit):
-        return "enough", "The question already has all answers it needs."
-    return None
-
-
-def _filled(answer: Answer) -> dict[str, tuple[str, ...]]:
-    return {name: tuple(values) for name, values in answer.values.items() if values}
-
-
-def _refuse(taken: Taken, row: Arrival, code: str, sentence: str) -> None:
-    taken.refused.append(Refusal(row.where, row.answer.unit, row.answer.worker, code, sentence))
-
-
-def _store(taken: Taken, row: Arrival) -> None:
-    answer, question = row.answer, taken.questions[row.answer.unit]
-    taken.answers[answer.unit, answer.worker] = answer
-    taken.votes[answer.unit] += counts(answer, taken.replaced)
-    outcome = score(question.unit, answer)
-    for text in outcome.texts if question.unit.task == "describe" else ():
-        taken.by_worker[answer.worker].append((_moment(answer), text.text))
-        taken.by_set[question.unit.image_set].append((_moment(answer), answer.worker, text.text))
-    if question.protocol is None:
-        return
-    for unit in derive_units(question.unit, answer, question.image_set, question.protocol):
-        derived = taken.questions.setdefault(unit.id, AnsweredUnit(unit, question.image_set, question.protocol))
-        if derived.unit != unit:
-            raise DataError(
-                f"the unit {unit.id!r} was exported with other votes or another seed than its description",
-                hint="export both tasks with the same options, or one of them into another --workdir",
-            )
-
-
-def score(unit: Unit, answer: Answer) -> Outcome:
-    """The outcome of an answer. Raises DataError for one that cannot be scored; valid answers always can."""
-    try:
-        return task_of(unit).score(unit, answer)
-    except (KeyError, IndexError, ValueError) as error:
-        raise DataError(
-            f"the answer of {answer.worker} to {unit.id} cannot be scored: {error}",
-            hint="restore the judgments from a backup, and import the answers again",
-        ) from error
-
-
-def merged(taken: Taken) -> dict[str, Any]:
-    """The rows that all answers are worth together, by table. Raises DataError where two answers make different rows of one
-    key."""
-    tables: dict[str, dict[tuple[str | int, ...], Record]] = {
-        "texts": {}, "queries": {}, "judgments": {}, "dialogues": {},
-    }  # fmt: skip
-    for answer in taken.answers.values():
-        outcome = score(taken.questions[answer.unit].unit, answer)
-        for name, rows in tables.items():
-            for row in getattr(outcome, name):
-                if rows.setdefault(row.key(), row) != row:
-                    raise DataError(f"two answers make different {name} {row.key()}, one of them to {answer.unit}")
-    return {name: tuple(rows[key] for key in sorted(rows)) for name, rows in tables.items()}
+    for row in merge.known(rows):
+        merge.add(row)
+    for row in rows:
+        merge.add(row)
+    return merge
 
 
 REFUSED = "refused.jsonl"
@@ -380,17 +335,22 @@ class JudgmentStage(Stage[ImportInputs]):
         without answers."""
         config, place = self.options, self.out()
         every = read_all_tasks(config.workdir)
-        exported = exported_in([tasks for tasks in every if tasks.name in inputs.tasks])
+        tasks = [one for one in every if one.name in inputs.tasks]
         before = read_judgments(place) if (place / MANIFEST).is_file() else None
         earlier = read_table(place / REFUSED, Refusal) if before and (place / REFUSED).is_file() else []
-        arrivals = arrive(config, self.file, exported, progress)
+        arrivals = arrivals_of(config, self.file, tasks, progress)
         if config.file is not None and not arrivals.rows and not arrivals.refused:
             raise UnfinishedError(f"{config.file} holds no answers", hint="export it again once people have answered")
-        taken = _taken(before, arrivals, every, inputs.replaced)
-        answered = _answered(taken, before, every)
+        past = (
+            {unit.id: AnswerableUnit(unit, before.sets[unit.image_set], None) for unit in before.units.values()}
+            if before
+            else {}
+        )
+        merge = merge_answers(before.answers if before else (), arrivals, _units_of(every), past, inputs.replaced)
+        answered = _answered(merge, before, every)
         # refusals of other files, but for those of answers that were taken from this one
-        accepted = {(row.answer.unit, row.answer.worker) for row in arrivals.rows if row.where in taken.accepted}
-        refused = taken.refused + [
+        accepted = {(row.answer.unit, row.answer.worker) for row in arrivals.rows if row.where in merge.accepted}
+        refused = merge.refused + [
             row
             for row in earlier
             if not row.where.startswith(f"{arrivals.path.name}:")
@@ -398,19 +358,19 @@ class JudgmentStage(Stage[ImportInputs]):
         ]
         write_table(out / REFUSED, sorted(refused, key=Refusal.key))
         content = write_judgment_tables(out, answered, place)
-        units = exported.units.items()
+        exported = {unit.id for one in tasks for unit in one.units if unit.purpose == "work"}
         found = {
-            "new": taken.new,
-            "again": taken.again,
-            "refused": dict(sorted(Counter(refusal.code for refusal in taken.refused).items())),
-            "unanswered": sum(unit.purpose == "work" and name not in answered.units for name, unit in units),
+            "new": merge.new,
+            "again": merge.again,
+            "refused": dict(sorted(Counter(refusal.code for refusal in merge.refused).items())),
+            "unanswered": len(exported - answered.units.keys()),
         }
         # store who is behind the pseudonyms of the workers
         private = private_folder(config.workdir)
-        if arrivals.people:
+        if arrivals.identities:
             with closing(Identities(private, read_key(private))) as identities:
-                for platform, identity in arrivals.people.values():
-                    identities.worker(platform, identity)
+                for identity in arrivals.identities.values():
+                    identities.worker(arrivals.platform, identity)
         return Content([*content.files, REFUSED], content.counts | found, {})
 
 
@@ -442,32 +402,31 @@ def run(config: ImportAnswers, progress: Progress = SILENT) -> ImportAnswersRepo
     )
 
 
-def _taken(before: Answered | None, arrivals: Arrivals, every: list[Tasks], replaced: Collection[str]) -> Taken:
-    questions: dict[str, AnsweredUnit] = {}
+def _units_of(every: Iterable[Tasks]) -> dict[str, AnswerableUnit]:
+    """All exported units, by id. Raises DataError for two different ones of one id."""
+    units: dict[str, AnswerableUnit] = {}
     for tasks in every:
         for unit in tasks.units:
-            question = AnsweredUnit(unit, tasks.sets[unit.image_set], tasks.protocol)
-            if questions.setdefault(unit.id, question).unit != unit:
+            exported = AnswerableUnit(unit, tasks.sets[unit.image_set], tasks.protocol)
+            if units.setdefault(unit.id, exported).unit != unit:
                 raise DataError(
                     f"the unit {unit.id!r} is in {tasks.path} and elsewhere, and not the same",
                     hint="export one of them again, with the options of the other",
                 )
-    if before is None:
-        return take((), arrivals, questions, {}, replaced)
-    past = {name: AnsweredUnit(unit, before.sets[unit.image_set], None) for name, unit in before.units.items()}
-    return take(before.answers, arrivals, questions, past, replaced)
+    return units
 
 
-def _answered(taken: Taken, before: Answered | None, every: list[Tasks]) -> Answered:
-    units = taken.answered()
+def _answered(merge: AnswerMerge, before: Answered | None, every: list[Tasks]) -> Answered:
+    """All answers with the units, sets and pictures that they are about."""
+    units = {name: merge.units[name].unit for name in sorted({unit for unit, _ in merge.answers})}
     shown = {name for unit in units.values() for name in unit.images}
     parts = [(before.root, list(before.images.values()))] if before else []
     pictures = ((tasks.root, [image for name, image in tasks.images.items() if name in shown]) for tasks in every)
     parts += [(root, images) for root, images in pictures if images]
     root, images = merge_roots(parts or [(tasks.root, ()) for tasks in every])
     images = {name: image for name, image in images.items() if name in shown}
-    sets = {unit.image_set: taken.questions[unit.id].image_set for unit in units.values()}
-    return Answered(root, units, sets, images, tuple(taken.answers.values()), **merged(taken))
+    sets = {unit.image_set: merge.units[unit.id].image_set for unit in units.values()}
+    return Answered(root, units, sets, images, tuple(merge.answers.values()), **merge.tables())
 
 
 def merge_journal(workdir: Path, progress: Progress, database: str = "") -> Path:

@@ -14,6 +14,7 @@ import msgspec
 from ctxr.annotation.records import PUBLISHED, AnswerLimits
 from ctxr.annotation.tasks.dialogue import SENDER
 from ctxr.annotation.tasks.values import ODD_CHARACTERS, clean, odd
+from ctxr.annotation.wording import Problem
 from ctxr.errors import DataError
 from ctxr.store.records import Turn
 
@@ -68,41 +69,52 @@ class TalkState:
         return self.finished or bool(self.left)
 
 
-def refusal(talk: TalkState, seat: int, kind: Kind, text: str = "") -> tuple[str, str] | None:
-    """Why something may not happen now, as a code and a kind sentence; None if it may.
+def refusal(talk: TalkState, seat: int, kind: Kind, text: str = "") -> Problem | None:
+    """Why something may not happen now; None if it may.
 
-    >>> refusal(TalkState(present=frozenset((0, 1))), SENDER, "share")[0]
+    >>> refusal(TalkState(present=frozenset((0, 1))), SENDER, "share").code
     'too_early'
     """
-    if kind == "join":
-        return ("taken", "This seat is taken.") if seat in talk.present or talk.closed else None
     if kind == "alone":
         return None
+    if kind == "join":
+        return Problem("taken", "This seat is taken.") if seat in talk.present or talk.closed else None
     if seat not in talk.present or talk.closed:
-        return "closed", "This conversation is over."
+        return Problem("closed", "This conversation is over.")
     if kind in ("say", "share") and len(talk.present) < 2:
-        return "alone", "Your partner is not here yet. Please wait a moment."
+        return Problem("alone", "Your partner is not here yet. Please wait a moment.")
     if kind in ("say", "share") and seat in talk.done:
-        return "closed", "You have finished this conversation."
+        return Problem("closed", "You have finished this conversation.")
     if kind == "say":
-        if not clean(text):
-            return "empty", "Please write something before you send it."
-        if len(text) > MOST_CHARACTERS:
-            return "too_long", f"Please stay within {MOST_CHARACTERS} characters; that is {len(text)}."
-        if odd(text):
-            return ODD_CHARACTERS.code, ODD_CHARACTERS.sentence
-        return None
+        return _message_problem(text)
     if kind == "share":
-        return _unshared(talk, seat)
+        return _share_problem(talk, seat)
     if kind == "finish" and not talk.shared:
-        return "too_early", "Please go on until the photo has been shared, or leave the conversation."
+        return Problem("too_early", "Please go on until the photo has been shared, or leave the conversation.")
     return None
 
 
-def happened(talk: TalkState, event: Event) -> TalkState:
+def _message_problem(text: str) -> Problem | None:
+    if not clean(text):
+        return Problem("empty", "Please write something before you send it.")
+    if len(text) > MOST_CHARACTERS:
+        return Problem("too_long", f"Please stay within {MOST_CHARACTERS} characters; that is {len(text)}.")
+    return ODD_CHARACTERS if odd(text) else None
+
+
+def _share_problem(talk: TalkState, seat: int) -> Problem | None:
+    if seat != SENDER:
+        return Problem("not_yours", "Only the person who sees the photo can share it.")
+    if talk.shared:
+        return Problem("already_shared", "The photo has been shared.")
+    least = talk.limits.turns_before_share
+    too_early = len(talk.turns) < least
+    return Problem("too_early", f"The photo can be shared after {least} messages.") if too_early else None
+
+
+def after_event(talk: TalkState, event: Event) -> TalkState:
     """The talk after an event. Raises DataError for one that may not happen then: the log was edited."""
-    wrong = refusal(talk, event.seat, event.kind, event.text)
-    if wrong is not None or event.seat not in (0, 1):
+    if refusal(talk, event.seat, event.kind, event.text) is not None or event.seat not in (0, 1):
         raise DataError(
             f"event {event.number} of room {event.room!r} ({event.kind} by seat {event.seat}) cannot have happened",
             hint="restore the journal from a backup",
@@ -122,15 +134,4 @@ def happened(talk: TalkState, event: Event) -> TalkState:
 
 def replay(events: Iterable[Event], limits: AnswerLimits = PUBLISHED) -> TalkState:
     """The state of a room from its events, oldest first. Raises DataError for a log that cannot be."""
-    return reduce(happened, events, TalkState(limits=limits))
-
-
-def _unshared(talk: TalkState, seat: int) -> tuple[str, str] | None:
-    if seat != SENDER:
-        return "not_yours", "Only the person who sees the photo can share it."
-    if talk.shared:
-        return "already_shared", "The photo has been shared."
-    least = talk.limits.turns_before_share
-    if len(talk.turns) < least:
-        return "too_early", f"The photo can be shared after {least} messages."
-    return None
+    return reduce(after_event, events, TalkState(limits=limits))

@@ -1,7 +1,6 @@
-"""What a worker sees and fills in, said without saying how: a backend turns it into a page or a labelling project.
+"""What a worker sees and fills in; a backend turns it into a page or a labelling project.
 
-A form is a title, an instruction, things to read, pictures to look at, and fields. It holds image ids, never paths, addresses
-or the right answer.
+A form holds image ids, never paths, addresses or the right answer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,7 +70,7 @@ class Choice(msgspec.Struct, frozen=True, tag=True):
 
 
 class Write(msgspec.Struct, frozen=True, tag=True):
-    """Write a text. `checked`: problems with the wording are told while it is typed."""
+    """Write a text. `checked`: the page shows problems with the wording while it is typed."""
 
     name: str
     legend: str
@@ -93,12 +92,6 @@ class Talk(msgspec.Struct, frozen=True, tag=True):
     turns_before_share: int
 
 
-def without_blanks(form: "Form", values: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Values without those of optional texts that were left empty."""
-    optional = {field.name for field in form.fields if isinstance(field, Write) and field.optional}
-    return {name: texts for name, texts in values.items() if name not in optional or any(map(str.strip, texts))}
-
-
 Field = Pick | Choice | Write | Talk
 
 
@@ -111,3 +104,13 @@ class Form(msgspec.Struct, frozen=True):
     gallery: PictureGallery | None
     passages: tuple[Passage, ...]
     fields: tuple[Field, ...]
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """The pictures shown; none without a gallery."""
+        return self.gallery.pictures if self.gallery else ()
+
+    def without_blanks(self, values: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        """Values without those of optional texts that were left empty."""
+        optional = {field.name for field in self.fields if isinstance(field, Write) and field.optional}
+        return {name: texts for name, texts in values.items() if name not in optional or any(map(str.strip, texts))}

@@ -1,5 +1,6 @@
 """Tasks written for a platform and sent to it; a repeated command sends nothing twice."""
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,8 @@ from ctxr.annotation.artifacts import CROWD, TaskBatch
 from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.cost import Offer, answered_work, median_seconds
 from ctxr.annotation.platforms import label_studio, prolific
-from ctxr.annotation.platforms.sheets import sheet
 from ctxr.annotation.pseudonyms import PRIVATE, read_key
+from ctxr.annotation.tasks import task_of
 from ctxr.store.atomic import write_bytes
 from ctxr.store.records import Image
 from ctxr.store.tables import encode_row
@@ -33,12 +34,12 @@ def backend_files(config: ExportTasks, batch: TaskBatch) -> dict[str, bytes]:
     where = addresses(config.image_base, batch.images)
     files: dict[str, bytes] = {}
     if config.backend == "label-studio":
-        files = label_studio.export(batch.units, where, config)
+        files = label_studio.project_files(batch.units, where, config)
     elif config.backend == "prolific":
         parts = prolific.bundles(batch.units, config, read_key(private_folder(config.workdir)))
         measured, _ = median_seconds(config.task, answered_work(config.workdir))
-        timed = replace(config, seconds=config.seconds or measured or 0.0)
-        body = prolific.payload(parts, timed.check(), sheet(batch.units[0], 0, config.seed).form)
+        timed, first = replace(config, seconds=config.seconds or measured or 0.0), batch.units[0]
+        body = prolific.study_body(parts, timed.check(), task_of(first).render(first, first.images))
         files = {
             "study.json": msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n",
             "bundles.jsonl": b"".join(map(encode_row, parts)),
@@ -71,7 +72,8 @@ def codes_of(private: Path, task: str, make: bool = True) -> dict[str, str]:
     """Completion codes of a task's study, kept in the private folder; `make` them where there are none."""
     path = private / f"prolific-{task}.json"
     if make and not path.is_file():
-        write_bytes(path, msgspec.json.encode(prolific.new_codes()) + b"\n")
+        codes = {kind: secrets.token_hex(8).upper() for kind in prolific.CODE_TYPES}
+        write_bytes(path, msgspec.json.encode(codes) + b"\n")
         path.chmod(0o600)
     return msgspec.json.decode(path.read_bytes(), type=dict[str, str]) if path.is_file() else {}
 

@@ -109,6 +109,11 @@ def wanted(unit: Unit, right: int, wrong: int, unknown: int = 0) -> int:
     return min(unit.most, votes + unit.needed - right)
 
 
+def raters_of(unit: Unit, protocol: Protocol) -> int:
+    """Raters of a unit on platforms that cannot stop early; checks of the worker get as many as an evaluation unit."""
+    return unit.most if unit.purpose == "work" else protocol.eval_most
+
+
 def shown_order(images: Sequence[str], ordered: bool, unit: str, slot: int, seed: int) -> tuple[str, ...]:
     """The images of a unit as the worker in `slot` sees them; of an ordered set, as they are.
 

@@ -4,6 +4,7 @@ A unit is one piece of work on any platform; several workers may do the same uni
 depend on its backend or its page.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -105,6 +106,11 @@ class Answer(Record, frozen=True):
     at: str
     seconds: float | None
     backend: str
+
+    def has_values(self, values: Mapping[str, Sequence[str]]) -> bool:
+        """Whether the answer has these values; a field without any is as one that is left out."""
+        given, other = ({name: tuple(texts) for name, texts in one.items() if texts} for one in (self.values, values))
+        return given == other
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,23 @@
 """The units of one task with the sets and pictures they show, under one root."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from ctxr.annotation import unit_factory as factory
 from ctxr.annotation.artifacts import TaskBatch, read_judgments
 from ctxr.annotation.config import ExportTasks
-from ctxr.annotation.platforms.arrivals import read_lines
 from ctxr.annotation.project_journal import blocked_workers
 from ctxr.annotation.protocol import Protocol, digest
 from ctxr.annotation.records import Purpose, Unit
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import content_of
 from ctxr.datasets.open import read_dataset
+from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.datasets.rounds import sample_of
 from ctxr.datasets.splits import leakage_of
 from ctxr.engine.progress import Progress
@@ -26,6 +27,9 @@ from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import JUDGMENTS
 from ctxr.store.records import Image, Text
+from ctxr.store.tables import UNREADABLE
+
+T = TypeVar("T")
 
 
 def merge_roots(parts: Iterable[tuple[Path, Iterable[Image]]]) -> tuple[Path, dict[str, Image]]:
@@ -168,7 +172,7 @@ def _units_about(config: ExportTasks, sources: TaskSources) -> TaskBatch:
     if config.task == "describe":
         return replace(source, units=factory.describe_units(dataset, config))
     if config.task == "dialogue":
-        objects = _objects(config.objects, dataset) if config.objects else {}
+        objects = _objects(config.objects, dataset)
         return replace(source, units=factory.dialogue_units(dataset, config, objects))
     if config.task == "tag":
         return replace(source, units=factory.tag_units(dataset, config.phenomena(), config.raters or 1))
@@ -194,12 +198,25 @@ def _units_after(config: ExportTasks, sources: TaskSources) -> TaskBatch:
     return TaskBatch(units, answered.sets, answered.images, answered.root)
 
 
+def _read_lines(path: Path, record: type[T], option: str, example: str) -> Iterator[tuple[int, T]]:
+    """Records of the JSONL file that an option names, with their lines, from 1.
+
+    Raises UsageError without a file, DataError naming file:line for a line that is no record.
+    """
+    for number, line in enumerate(read_utf8(path, f"{option} names a JSONL file").split("\n"), 1):
+        if line.strip():
+            try:
+                yield number, msgspec.json.decode(line, type=record)
+            except UNREADABLE as error:
+                raise DataError(f"{path}:{number}: {error}", hint=f"such as {example}") from error
+
+
 def _entailments(config: ExportTasks, sources: TaskSources, dataset: Dataset) -> list[Unit]:
     table = sources.candidates or Path()
     home = {name: image_set for image_set in reversed(dataset.sets) for name in image_set.images}
-    example = 'such as {"image": "a/1", "statement": "s1", "text": "A dog runs."}'
+    example = '{"image": "a/1", "statement": "s1", "text": "A dog runs."}'
     units: dict[tuple[str, str], Unit] = {}
-    for number, row in read_lines(table, StatementRow, example, "--candidates names a JSONL file"):
+    for number, row in _read_lines(table, StatementRow, "--candidates", example):
         if row.image not in home:
             raise DataError(
                 f"{table}:{number}: no set of {dataset.name} has the image {row.image!r}",
@@ -216,10 +233,10 @@ def _entailments(config: ExportTasks, sources: TaskSources, dataset: Dataset) ->
     return list(units.values())
 
 
-def _objects(path: Path, dataset: Dataset) -> dict[str, tuple[str, ...]]:
+def _objects(path: Path | None, dataset: Dataset) -> dict[str, tuple[str, ...]]:
     labels: dict[str, tuple[str, ...]] = {}
-    example = 'such as {"image": "a/1", "labels": ["Dog", "Bread"]}'
-    for number, row in read_lines(path, Objects, example, "--objects names a JSONL file"):
+    example = '{"image": "a/1", "labels": ["Dog", "Bread"]}'
+    for number, row in _read_lines(path, Objects, "--objects", example) if path else ():
         if row.image not in dataset.images:
             raise DataError(
                 f"{path}:{number}: {dataset.name} has no image {row.image!r}",

@@ -98,7 +98,7 @@ class Transaction:
 
     def last(self, column: sql.Column[int]) -> int:
         """The greatest number in a column; -1 in an empty table."""
-        greatest = self.connection.scalar(_greatest(column))
+        greatest = self.connection.scalar(sql.select(sql.func.max(column)))
         return -1 if greatest is None else int(greatest)
 
 
@@ -114,11 +114,6 @@ def _find(table: sql.Table, *names: str) -> sql.Executable:
 @cache
 def _update(table: sql.Table, *names: str) -> sql.Update:
     return sql.update(table).where(*(table.c[name] == sql.bindparam(f"key_{name}") for name in names))
-
-
-@cache
-def _greatest(column: sql.Column[int]) -> sql.Executable:
-    return sql.select(sql.func.max(column))
 
 
 def micros(moment: datetime) -> int:
@@ -159,7 +154,7 @@ class Database:
         address = _address(url)
         self.sqlite = address.get_backend_name() == "sqlite"
         self.name = str(address.database) if self.sqlite else address.render_as_string(hide_password=True)
-        self._turns = Turns()
+        self._guard, self._queue = threading.Lock(), deque[threading.Event]()
         if not self.sqlite:
             self._engine = _server_engine(address)
         elif read_only:
@@ -177,10 +172,26 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """A transaction alone among writers, on the disk when the block ends; undone if it raises."""
         # threads queue here, in order: SQLite's own waiting is by sleeping, and whoever sleeps longest waits longest
-        with self._turns, self.errors(), self._writer.begin() as connection:
+        with self._turn(), self.errors(), self._writer.begin() as connection:
             if not self.sqlite:
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
             yield connection
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """A fair lock: threads get it in the order in which they asked. With `threading.Lock` waiting threads could starve."""
+        turn = threading.Event()
+        with self._guard:
+            self._queue.append(turn)
+            self._queue[0].set()
+        try:
+            turn.wait()
+            yield
+        finally:  # also where the wait was interrupted: the turn must go to the next thread
+            with self._guard:
+                self._queue.remove(turn)
+                if self._queue:
+                    self._queue[0].set()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -190,49 +201,20 @@ class Database:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Turn what the database refuses into one sentence."""
+        """Raise what the database refuses as a CtxrError with a hint."""
         try:
             yield
         except (DBAPIError, sqlite3.Error) as error:
-            if isinstance(error, sqlite3.Error):  # while a connection is made, SQLAlchemy wraps nothing
-                sentence = _sqlite_sentence(error, self.name)
-            else:
-                sentence = (_sqlite_sentence if self.sqlite else _server_sentence)(error, self.name)
-            if sentence is None:
+            # while a connection is made, SQLAlchemy wraps no error of SQLite
+            in_file = self.sqlite or isinstance(error, sqlite3.Error)
+            refusal = (_sqlite_error if in_file else _server_error)(error, self.name)
+            if refusal is None:
                 raise
-            raise sentence from error
+            raise refusal from error
 
     def close(self) -> None:
         """Let go of every connection."""
         self._engine.dispose()
-
-
-class Turns:
-    """A fair lock: threads get it in the order in which they asked. With `threading.Lock` waiting threads could starve."""
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._queue: deque[threading.Event] = deque()
-
-    def __enter__(self) -> None:
-        turn = threading.Event()
-        with self._guard:
-            self._queue.append(turn)
-            self._queue[0].set()
-        try:
-            turn.wait()
-        except BaseException:  # interrupted while waiting: the turn must not come to nobody
-            self._leave(turn)
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self._leave(self._queue[0])
-
-    def _leave(self, turn: threading.Event) -> None:
-        with self._guard:
-            self._queue.remove(turn)
-            if self._queue:
-                self._queue[0].set()
 
 
 def _address(url: str | Path) -> URL:
@@ -279,7 +261,7 @@ def _sqlite_engine(address: URL, busy_seconds: float) -> Engine:
 
 
 def _file_reader(path: Path, busy_seconds: float) -> Engine:
-    """The engine of a file that is there, which makes no file beside it."""
+    """The engine that reads an existing file and writes none."""
     # without a log nobody has the file open to write, and SQLite needs neither log nor locks to read it
     mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
     address = f"{path.absolute().as_uri()}?{mode}"
@@ -322,7 +304,7 @@ def _code(error: BaseException | None) -> int:
     return int(getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
-def _sqlite_sentence(error: DBAPIError | sqlite3.Error, name: str) -> CtxrError | None:
+def _sqlite_error(error: DBAPIError | sqlite3.Error, name: str) -> CtxrError | None:
     kind, sentence, hint = _FILE.get(_code(getattr(error, "orig", error)), (CtxrError, "", ""))
     return kind(sentence.format(name), hint=hint) if sentence else None
 
@@ -354,7 +336,7 @@ _SERVER = (
 """What a SQLSTATE begins with, what that means, and what to do."""
 
 
-def _server_sentence(error: DBAPIError, name: str) -> CtxrError | None:
+def _server_error(error: Any, name: str) -> CtxrError | None:
     # the SQLSTATE, however a driver tells it; empty where there is none
     code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
     if code is None and error.orig is not None and error.orig.args and isinstance(error.orig.args[0], dict):

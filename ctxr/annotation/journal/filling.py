@@ -22,35 +22,34 @@ R = TypeVar("R", Unit, ImageSet)
 _CHUNK = 400
 
 WITHDRAWN = "withdrawn"
-"""Purpose, in the table of units, of those that are served for nothing any more."""
+"""Purpose, in the table of units, of those that are no longer served."""
 
 MAKES_WORK = ("describe", "dialogue")
 """Tasks whose answers give others work, for which the image set must be known."""
 
 
-def add_sets(tx: Transaction, image_sets: Iterable[ImageSet]) -> int:
-    """Add image sets and return the number of new ones. Raises DataError for a known id with different images."""
-    count = 0
+def add_sets(tx: Transaction, image_sets: Iterable[ImageSet]) -> None:
+    """Add image sets. Raises DataError for a known id with different images."""
     for chunk in _chunks(image_sets):
-        if new := _unknown(tx, tables.image_set, "image set", chunk):
-            _insert(tx, tables.image_set, [_payload(image_set) for image_set in new])
-        count += len(new)
-    return count
+        _insert(tx, tables.image_set, [_payload(one) for one in _unknown(tx, tables.image_set, "image set", chunk)])
 
 
-def add_units(tx: Transaction, units: Iterable[Unit]) -> int:
-    """Add units and return the number of new ones. Raises DataError for a known id with different content, or a missing set."""
-    number = before = tx.last(tables.unit.c.number)
+def add_units(tx: Transaction, units: Iterable[Unit]) -> None:
+    """Add units. Raises DataError for a known id with different content, or a missing set."""
+    number, seed = tx.last(tables.unit.c.number) + 1, tx.rules.protocol.seed
     for chunk in _chunks(units):
-        if new := _unknown(tx, tables.unit, "unit", chunk):
-            _check_sets(tx, new)
-            seed = tx.rules.protocol.seed
-            _insert(tx, tables.unit, [_row(unit, index, seed) for index, unit in enumerate(new, number + 1)])
-            number += len(new)
-            authors = [{"unit": unit.id, "worker": name} for unit in new for name in sorted(set(unit.authors))]
-            if authors:
-                _insert(tx, tables.author, authors)
-    return number - before
+        new = _unknown(tx, tables.unit, "unit", chunk)
+        needed = {unit.image_set: unit.id for unit in new if unit.task in MAKES_WORK}
+        stored = tx.column(select(tables.image_set.c.id).where(tables.image_set.c.id.in_(list(needed))))
+        if missing := sorted(set(needed) - set(stored)):
+            raise DataError(
+                f"unit {needed[missing[0]]!r} is about image set {missing[0]!r}, which was not given",
+                hint="give the sets with the units",
+            )
+        _insert(tx, tables.unit, [_row(unit, index, seed) for index, unit in enumerate(new, number)])
+        number += len(new)
+        authors = ((unit.id, name) for unit in new for name in sorted(set(unit.authors)))
+        _insert(tx, tables.author, [{"unit": name, "worker": worker} for name, worker in authors])
 
 
 def pool_of(unit: Unit) -> str:
@@ -68,7 +67,6 @@ def _row(unit: Unit, number: int, seed: int) -> dict[str, object]:
         "task": unit.task,
         "purpose": unit.purpose,
         "image_set": unit.image_set,
-        "target": unit.target,
         "side": pool_of(unit),
         # an attention check names the image itself: having seen the set is no help
         "fresh": int(task.FRESH and unit.purpose != "attention"),
@@ -80,6 +78,8 @@ def _row(unit: Unit, number: int, seed: int) -> dict[str, object]:
 
 
 def _insert(tx: Transaction, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
+    if not rows:
+        return
     if tx.connection.dialect.name == "sqlite" or len(rows) == 1:
         tx.connection.execute(insert(table), rows)
         return
@@ -124,16 +124,6 @@ def _unknown(tx: Transaction, table: Table, noun: str, records: Sequence[R]) -> 
     return new
 
 
-def _check_sets(tx: Transaction, units: Sequence[Unit]) -> None:
-    needed = {unit.image_set: unit.id for unit in units if unit.task in MAKES_WORK}
-    stored = tx.column(select(tables.image_set.c.id).where(tables.image_set.c.id.in_(list(needed))))
-    if missing := sorted(set(needed) - set(stored)):
-        raise DataError(
-            f"unit {needed[missing[0]]!r} is about image set {missing[0]!r}, which was not given",
-            hint="give the sets with the units",
-        )
-
-
 def check_questions(tx: Transaction) -> None:
     """Raises UsageError where the protocol asks for more qualification questions than there are."""
     needed = tx.rules.protocol.qualification
@@ -168,7 +158,7 @@ def withdraw(tx: Transaction, exported: Collection[str]) -> None:
 
 
 def _followed(tx: Transaction) -> set[str]:
-    """Ids of what the answers gave others to do."""
+    """Ids of the units that follow from answers."""
     unit, answer, image_set = leasing.unit, tables.answer.c, tables.image_set.c
     rows = tx.connection.execute(
         select(unit.payload, answer.payload, image_set.payload)

@@ -86,18 +86,16 @@ class Identities:
     def worker(self, platform: str, identity: str) -> str:
         """The pseudonym of a person on a platform, remembered from now on."""
         name = pseudonym(self._key, platform, identity)
-        if self.who(name) is None:
+        if not self.knows(name):
             with self._database.writing() as connection:
                 if connection.execute(select(_identity).where(_identity.c.worker == name)).first() is None:
                     connection.execute(insert(_identity).values(worker=name, platform=platform, identity=identity))
         return name
 
-    def who(self, worker: str) -> tuple[str, str] | None:
-        """Platform and platform id behind a pseudonym; None for one that is not known here."""
-        wanted = select(_identity.c.platform, _identity.c.identity).where(_identity.c.worker == worker)
+    def knows(self, worker: str) -> bool:
+        """Whether the person behind a pseudonym is recorded."""
         with self._database.reading() as connection:
-            row = connection.execute(wanted).first()
-        return None if row is None else (str(row[0]), str(row[1]))
+            return connection.execute(select(_identity).where(_identity.c.worker == worker)).first() is not None
 
     def come(self, visit: Visit, lasts: timedelta, instead_of: str = "") -> Visit:
         """The visit as it was recorded first, on the disk from now on.

@@ -166,12 +166,12 @@ class Journal:
         with self._reading() as tx:
             return leasing.read(tx, token)
 
-    def give_back(self, token: str, now: datetime, reason: str) -> None:
+    def give_back(self, token: str, now: datetime) -> None:
         """Free the place of a live lease; anything else is left as it is."""
         with self._writing(now) as tx:
             row = leasing.by_token(tx, token)
             if row is not None and row["state"] == "live":
-                free(tx, row, "returned", reason)
+                free(tx, row, "returned")
 
     def submit(self, token: str, worker: str, values: Values, now: datetime, backend: str = "local") -> Answer:
         """Store an answer with the units that follow from it, and return it; of the same answer twice, the first.
@@ -274,7 +274,7 @@ class Journal:
         with self._in_room(now) as tx:
             row = rooms.active_lease(tx, token, worker)
             if step == "leave":
-                free(tx, row, "returned", "left")
+                free(tx, row, "returned")
             else:
                 rooms.act(tx, row, step, text)
             return rooms.view(tx, row)
@@ -384,9 +384,18 @@ class Journal:
         """The state as it is now; who is blocked holds no lease."""
         row, lease = worker_state.require(tx, worker), tx.find(tables.lease, worker=worker, state="live")
         if row["state"] == "blocked" and lease is not None:
-            free(tx, lease, "returned", "blocked")
+            free(tx, lease, "returned")
             leasing.recount(tx, worker)  # the end of a talk may have made a vote of it
         return worker_state.state_of(row)
+
+
+_STOPPED = {
+    "blocked": NoWork("blocked", "We have no more work for you. Your answers are stored and will be reviewed."),
+    "screened_out": NoWork(
+        "screened_out", "Thank you for trying. These tasks turned out not to be a good match for you."
+    ),
+}
+"""Why workers get no work, by their state."""
 
 
 def lease_next(tx: Transaction, worker: str, tasks: Collection[str] | None) -> str | NoWork:
@@ -398,16 +407,16 @@ def lease_next(tx: Transaction, worker: str, tasks: Collection[str] | None) -> s
         # a check of the worker belongs to every task
         if tasks is None or work["task"] in tasks or work["purpose"] != "work":
             return str(lease["token"])
-        free(tx, lease, "returned", "other tasks")
+        free(tx, lease, "returned")
     row = worker_state.require(tx, worker)
-    if stopped := _stopped(row):
-        return stopped
+    if row["state"] in _STOPPED:
+        return _STOPPED[row["state"]]
     best = next_unit(tx, row, tasks)
     if best is None and not examined(row):
         # fewer questions than planned suit this worker: those that were answered decide
         row = worker_state.end_qualification(tx, row)
-        if stopped := _stopped(row):
-            return stopped
+        if row["state"] in _STOPPED:
+            return _STOPPED[row["state"]]
         best = next_unit(tx, row, tasks)
     if examined(row) and (token := rooms.join(tx, row, tasks)) is not None:
         return token
@@ -443,17 +452,14 @@ def due(tx: Transaction, worker: str) -> list[Purpose]:
         return []
     done: dict[str, int] = dict(tx.connection.execute(_RETRIEVALS, {"asker": worker}).all())
     every: dict[Purpose, int] = {"gold": protocol.gold_every, "attention": protocol.attention_every}
-    return [
-        purpose
-        for purpose, block in every.items()
-        if block and sum(done.values()) >= check_index(protocol.seed, worker, purpose, done.get(purpose, 0), block)
-    ]
-
-
-def check_index(seed: int, worker: str, purpose: str, number: int, block: int) -> int:
-    """Before which retrieval, from 0, a worker's check of that number comes."""
-    chance = int.from_bytes(digest(seed, "check", worker, purpose, str(number))[:8])
-    return number * block + chance % block
+    found: list[Purpose] = []
+    for purpose, block in every.items():
+        if block:
+            number = done.get(purpose, 0)
+            chance = int.from_bytes(digest(protocol.seed, "check", worker, purpose, str(number))[:8])
+            if sum(done.values()) >= number * block + chance % block:
+                found.append(purpose)
+    return found
 
 
 def nothing(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> NoWork:
@@ -466,25 +472,17 @@ def nothing(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> 
     return NoWork("nothing_left", "There are no tasks left for you. Thank you for your work.")
 
 
-def _stopped(row: RowMapping) -> NoWork | None:
-    if row["state"] == "blocked":
-        return NoWork("blocked", "We have no more work for you. Your answers are stored and will be reviewed.")
-    if row["state"] == "screened_out":
-        return NoWork("screened_out", "Thank you for trying. These tasks turned out not to be a good match for you.")
-    return None
-
-
 def reclaim(tx: Transaction) -> None:
     """Free the places of leases that have expired."""
     # one at a time: the end of one seat of a talk may end the other, or keep it
     while row := tx.row(_EXPIRED, now=tx.now):
-        free(tx, row, "expired", "abandoned")
+        free(tx, row, "expired")
 
 
-def free(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
+def free(tx: Transaction, row: RowMapping, state: str) -> None:
     """End a live lease without an answer, and with it its part in a talk."""
     if row["room"] is not None:
-        rooms.leave_room(tx, row, state, reason)
+        rooms.leave_room(tx, row, state)
         return
-    leasing.end(tx, row, state, reason)
+    tx.update(tables.lease, {"token": row["token"]}, state=state)
     leasing.count_live(tx, row["unit"], -1)

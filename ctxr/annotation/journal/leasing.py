@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Collection
 
 import msgspec
-from sqlalchemy import RowMapping, and_, bindparam, delete, exists, not_, or_, select, update
+from sqlalchemy import RowMapping, and_, bindparam, exists, not_, or_, select, update
 from sqlalchemy import func as sql
 
 from ctxr.annotation.journal import tables
@@ -75,11 +75,6 @@ _TAKEN = and_(lease.unit == bindparam("name"), lease.state.in_(HOLDS))
 _COUNT_SLOTS = select(sql.count(lease.slot.distinct()), sql.max(lease.slot)).where(_TAKEN)
 _SLOTS = select(lease.slot).where(_TAKEN)
 _TAKE = update(tables.unit).where(unit.id == bindparam("name")).values(live=unit.live + bindparam("change"))
-_WITH_UNIT = (
-    select(tables.lease, unit.payload)
-    .join_from(tables.lease, tables.unit, unit.id == lease.unit)
-    .where(lease.token == bindparam("token"))
-)
 _OF_WORKER = select(answer.unit).where(answer.worker == bindparam("name")).order_by(answer.unit)
 _OF_UNIT = (
     select(answer.payload, tables.worker.c.state)
@@ -125,18 +120,17 @@ def add_lease(
         worker=worker,
         slot=slot,
         seat=seat,
-        shown=shown(tx, row, slot),
+        shown=shown_images(tx, row, slot),
         began=tx.now,
         expires=expires,
         state="live",
         room=room,
     )
-    log(tx, "lease", unit=row["id"], worker=worker)
     return token
 
 
-def shown(tx: Transaction, row: RowMapping, slot: int) -> str:
-    """The order of the images as JSON."""
+def shown_images(tx: Transaction, row: RowMapping, slot: int) -> str:
+    """The images of a unit in the order of a slot, as JSON."""
     work = unit_of(row)
     return msgspec.json.encode(shown_order(work.images, work.ordered, work.id, slot, tx.rules.protocol.seed)).decode()
 
@@ -155,42 +149,27 @@ def count_live(tx: Transaction, name: str, change: int = 1) -> None:
     tx.run(_TAKE, name=name, change=change)
 
 
-def end(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
-    """End a lease without an answer. Its place in the unit is the caller's business."""
-    tx.update(tables.lease, {"token": row["token"]}, state=state)
-    log(tx, state, unit=row["unit"], worker=row["worker"], text=reason)
-
-
 def expose(tx: Transaction, worker: str, row: RowMapping) -> None:
     """Remember that a worker has seen the image set of a unit."""
     key = {"worker": worker, "image_set": row["image_set"], "unit": row["id"]}
     if tx.find(tables.exposure, **key) is None:
-        tx.insert(tables.exposure, target=row["target"], **key)
-
-
-def log(tx: Transaction, kind: str, text: str = "", **columns: str | int | None) -> None:
-    """Append an event of a unit and a worker, or of a seat in a room."""
-    tx.insert(tables.event, kind=kind, at=tx.now, text=text, **{"room": None, "seat": None, **columns})
+        tx.insert(tables.exposure, **key)
 
 
 def by_token(tx: Transaction, token: str) -> RowMapping | None:
-    """The lease of a token, in whatever state; None for a token that is none."""
-    return tx.find(tables.lease, token=token) if may_be_token(token) else None
+    """The lease of a token, in whatever state; None for a token that never was."""
+    # no database can be asked for surrogates or zeros
+    return tx.find(tables.lease, token=token) if token.isascii() and token.isprintable() else None
 
 
 def read(tx: Transaction, token: str) -> Lease | None:
     """The lease of a token with its unit; None for a token that never was."""
-    row = tx.row(_WITH_UNIT, token=token) if may_be_token(token) else None
+    row = by_token(tx, token)
     if row is None:
         return None
     same = {name: row[name] for name in ("worker", "slot", "seat", "token", "state")}
-    order = msgspec.json.decode(row["shown"], type=tuple[str, ...])
-    return Lease(unit=unit_of(row), order=order, began=moment(row["began"]), expires=moment(row["expires"]), **same)
-
-
-def may_be_token(token: str) -> bool:
-    """Whether a database can be asked for it at all: surrogates and zeros never were in a token."""
-    return token.isascii() and token.isprintable()
+    work, order = unit_of(tx.get(tables.unit, id=row["unit"])), msgspec.json.decode(row["shown"], type=tuple[str, ...])
+    return Lease(unit=work, order=order, began=moment(row["began"]), expires=moment(row["expires"]), **same)
 
 
 def unit_of(row: RowMapping) -> Unit:
@@ -200,9 +179,9 @@ def unit_of(row: RowMapping) -> Unit:
 
 def count_vote(tx: Transaction, row: RowMapping, work: Unit, correct: bool | None) -> None:
     """Count one more vote, whose place was leased, and stop the unit where it has enough."""
-    votes = (correct is True, correct is False, correct is None)
-    counts = (row["right_votes"] + votes[0], row["wrong_votes"] + votes[1], row["unknown_votes"] + votes[2])
-    _set_counts(tx, row, work, counts, row["live"] - 1, decision=row["decided"] or stop(work, *counts))
+    right, wrong = row["right_votes"] + (correct is True), row["wrong_votes"] + (correct is False)
+    unknown = row["unknown_votes"] + (correct is None)
+    _set_counts(tx, work, row["live"] - 1, right=right, wrong=wrong, unknown=unknown, decided=row["decided"])
 
 
 def recount(tx: Transaction, worker: str) -> None:
@@ -218,31 +197,29 @@ def recount(tx: Transaction, worker: str) -> None:
             if state == "blocked":
                 blocked.add(vote.worker)
         marks = [task_of(work).score(work, vote).right for vote in slots.values() if counts(vote, blocked)]
-        votes = marks.count(True), marks.count(False), marks.count(None)
-        _set_counts(tx, row, work, votes, row["live"], decision=stop(work, *votes))
-
-
-def stop(work: Unit, right: int, wrong: int, unknown: int) -> str | None:
-    """The decision that ends a unit: `accepted`, `dropped`, or `complete` where no truth is known; None while it is open."""
-    missing = right + wrong + unknown < work.most
-    if missing and (work.full or not work.truth):
-        return None
-    decision = verdict(right, wrong, work.needed, work.most) if work.truth else "complete"
-    return decision if decision != "open" else None if missing else "dropped"
+        right, wrong = marks.count(True), marks.count(False)
+        _set_counts(tx, work, row["live"], right=right, wrong=wrong, unknown=marks.count(None))
 
 
 def _set_counts(
-    tx: Transaction, row: RowMapping, work: Unit, counts: tuple[int, int, int], live: int, *, decision: str | None
+    tx: Transaction, work: Unit, live: int, *, right: int, wrong: int, unknown: int, decided: str | None = None
 ) -> None:
-    votes = sum(counts)
-    marks = dict(zip(("right_votes", "wrong_votes", "unknown_votes"), counts, strict=True))
-    most = max(work.most, live + votes)
-    totals = {"live": live, "answers": votes, "wanted": wanted(work, *counts), "most": most, "decided": decision}
-    tx.update(tables.unit, {"id": work.id}, **totals, **marks)
-    if decision == row["decided"]:
-        return
-    column = tables.decision.c
-    tx.run(delete(tables.decision).where(column.unit == work.id))
-    if decision is not None:
-        number, spared = tx.last(column.number) + 1, max(0, work.most - votes - live)
-        tx.insert(tables.decision, unit=work.id, number=number, verdict=decision, spared=spared, at=tx.now, **marks)
+    """Store the votes of a unit, and what they decide where it is not `decided`: `accepted`, `dropped`, or `complete` where no
+    truth is known."""
+    votes = right + wrong + unknown
+    missing = votes < work.most
+    if decided is None and not (missing and (work.full or not work.truth)):
+        outcome = verdict(right, wrong, work.needed, work.most) if work.truth else "complete"
+        decided = outcome if outcome != "open" else None if missing else "dropped"
+    tx.update(
+        tables.unit,
+        {"id": work.id},
+        live=live,
+        answers=votes,
+        wanted=wanted(work, right, wrong, unknown),
+        most=max(work.most, live + votes),
+        decided=decided,
+        right_votes=right,
+        wrong_votes=wrong,
+        unknown_votes=unknown,
+    )

@@ -62,12 +62,12 @@ class Refused(CtxrError):
 
 @dataclass(frozen=True)
 class WorkerState:
-    """What the journal knows of a worker.
+    """A worker in the journal.
 
     Attributes:
         platform: where they came from; their id there is nowhere in the journal.
         pool: side of the benchmark that they work on.
-        state: whether they get work. reason: why it is so; empty at first.
+        state: whether they get work.
         qualified: whether the qualification round is behind them, or there is none.
         right: answers to questions with a known answer that were right. wrong: those that were not.
         answers: all they gave. allowed: a person vouched for them, so no rule stops them.
@@ -77,7 +77,6 @@ class WorkerState:
     platform: str
     pool: Pool
     state: WorkerStatus
-    reason: str
     qualified: bool
     right: int
     wrong: int

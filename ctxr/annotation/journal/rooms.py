@@ -45,7 +45,8 @@ def open_room(tx: Transaction, unit: RowMapping, worker: str) -> str:
     slot = leasing.free_slot(tx, unit["id"])
     name = _new_room(tx, unit["id"], slot)
     leasing.count_live(tx, unit["id"])
-    token = _sit(tx, unit, worker, name, slot, seat=SENDER)
+    token = leasing.add_lease(tx, unit, worker, slot, SENDER, expires=tx.after(tx.rules.patience), room=name)
+    _enter(tx, unit, token, "join")
     _invite(tx, name)
     return token
 
@@ -55,16 +56,17 @@ def join(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None) -> 
     waiting = _waiting(tx, worker, tasks)
     if waiting is None:
         return None
-    partner = _seats(tx, waiting["id"])[0]
-    _pair(tx, waiting["id"], partner)
-    unit = tx.get(tables.unit, id=waiting["unit"])
-    return _sit(tx, unit, worker["id"], waiting["id"], waiting["slot"], seat=1 - partner["seat"])
+    unit, seat = tx.get(tables.unit, id=waiting["unit"]), 1 - _pair(tx, waiting)
+    expires = tx.after(tx.rules.patience)
+    token = leasing.add_lease(tx, unit, worker["id"], waiting["slot"], seat, expires=expires, room=waiting["id"])
+    _enter(tx, unit, token, "join")
+    return token
 
 
 def act(tx: Transaction, row: RowMapping, kind: Kind, text: str) -> None:
     """Say, share, finish. Raises Refused with the reason and sentence of `dialogues.refusal`."""
     if problem := dialogues.refusal(_talk(tx, row["room"]), row["seat"], kind, text):
-        raise Refused(*problem)
+        raise Refused(problem.code, problem.sentence)
     _event(tx, row, kind, text)
     for partner in _seats(tx, row["room"]):
         _extend(tx, partner["token"])
@@ -138,14 +140,14 @@ def _talk(tx: Transaction, name: str) -> TalkState:
     return dialogues.replay(log_of(tx, name), unit.limits)
 
 
-def leave_room(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
+def leave_room(tx: Transaction, row: RowMapping, state: str) -> None:
     """One partner leaves. After the photo was shared the dialogue is complete; before, the other gets a new partner."""
     talk = _talk(tx, row["room"])
     _event(tx, row, "leave", "")
     if talk.shared:
         _finish(tx, row["room"])
         return
-    leasing.end(tx, row, state, reason)
+    tx.update(tables.lease, {"token": row["token"]}, state=state)
     partners = _seats(tx, row["room"])
     tx.update(tables.room, {"id": row["room"]}, state="closed")
     if partners:
@@ -164,9 +166,9 @@ def _find_partner(tx: Transaction, row: RowMapping) -> None:
     if waiting is not None:
         _join(tx, row, waiting)
         return
-    unit, name = tx.get(tables.unit, id=row["unit"]), _new_room(tx, row["unit"], row["slot"])
-    _move(tx, row, unit, name, row["slot"], seat=row["seat"])
-    _enter(tx, unit, row["token"], "alone")
+    name = _new_room(tx, row["unit"], row["slot"])
+    tx.update(tables.lease, {"token": row["token"]}, room=name)
+    _enter(tx, tx.get(tables.unit, id=row["unit"]), row["token"], "alone")
     if present:
         _extend(tx, row["token"])
         _invite(tx, name)
@@ -174,11 +176,11 @@ def _find_partner(tx: Transaction, row: RowMapping) -> None:
 
 def _join(tx: Transaction, row: RowMapping, waiting: RowMapping) -> None:
     """Move a worker without a partner to a room where one waits."""
-    partner, unit = _seats(tx, waiting["id"])[0], tx.get(tables.unit, id=waiting["unit"])
+    unit, seat = tx.get(tables.unit, id=waiting["unit"]), 1 - _pair(tx, waiting)
     leasing.count_live(tx, row["unit"], -1)
-    _move(tx, row, unit, waiting["id"], waiting["slot"], seat=1 - partner["seat"])
-    _pair(tx, waiting["id"], partner)
-    _extend(tx, row["token"])
+    place = {"room": waiting["id"], "unit": unit["id"], "slot": waiting["slot"], "seat": seat}
+    shown = leasing.shown_images(tx, unit, waiting["slot"])
+    tx.update(tables.lease, {"token": row["token"]}, shown=shown, expires=tx.after(tx.rules.patience), **place)
     _enter(tx, unit, row["token"], "join")
 
 
@@ -199,10 +201,10 @@ def _finish(tx: Transaction, name: str) -> None:
         dialogue.FIELD: (msgspec.json.encode(_talk(tx, name).turns).decode(),),
         dialogue.PAIR: tuple(str(row["worker"]) for row in partners),
     }
-    require = worker_state.require
-    answers = [(row, answer_of(tx, row, filled, require(tx, row["worker"])["platform"])) for row in partners]
+    platforms = [worker_state.require(tx, row["worker"])["platform"] for row in partners]
+    answers = [answer_of(tx, row, filled, platform) for row, platform in zip(partners, platforms, strict=True)]
     unit = tx.get(tables.unit, id=partners[0]["unit"])
-    record(tx, unit, leasing.unit_of(unit), answers)
+    record(tx, unit, leasing.unit_of(unit), list(zip(partners, answers, strict=True)))
     tx.update(tables.room, {"id": name}, state="finished")
 
 
@@ -217,12 +219,6 @@ def _seats(tx: Transaction, name: str) -> list[RowMapping]:
     return tx.rows(select(tables.lease).where(lease.room == name, lease.state == "live").order_by(lease.seat))
 
 
-def _sit(tx: Transaction, unit: RowMapping, worker: str, name: str, slot: int, *, seat: int) -> str:
-    token = leasing.add_lease(tx, unit, worker, slot, seat, expires=tx.after(tx.rules.patience), room=name)
-    _enter(tx, unit, token, "join")
-    return token
-
-
 def _enter(tx: Transaction, unit: RowMapping, token: str, kind: Kind) -> None:
     row = tx.get(tables.lease, token=token)
     _event(tx, row, kind, "")
@@ -230,14 +226,12 @@ def _enter(tx: Transaction, unit: RowMapping, token: str, kind: Kind) -> None:
         leasing.expose(tx, row["worker"], unit)
 
 
-def _move(tx: Transaction, row: RowMapping, unit: RowMapping, name: str, slot: int, *, seat: int) -> None:
-    values = {"room": name, "unit": unit["id"], "slot": slot, "seat": seat, "shown": leasing.shown(tx, unit, slot)}
-    tx.update(tables.lease, {"token": row["token"]}, **values)
-
-
-def _pair(tx: Transaction, name: str, partner: RowMapping) -> None:
-    tx.update(tables.room, {"id": name}, state="talking")
+def _pair(tx: Transaction, room: RowMapping) -> int:
+    """The seat of the worker who waits in a room, which waits no longer."""
+    (partner,) = _seats(tx, room["id"])
+    tx.update(tables.room, {"id": room["id"]}, state="talking")
     _extend(tx, partner["token"])
+    return int(partner["seat"])
 
 
 def _new_room(tx: Transaction, unit: str, slot: int) -> str:
@@ -252,4 +246,4 @@ def _extend(tx: Transaction, token: str, latest: int | None = None) -> None:
 
 
 def _event(tx: Transaction, row: RowMapping, kind: Kind, text: str) -> None:
-    leasing.log(tx, kind, text, **{name: row[name] for name in ("unit", "worker", "room", "seat")})
+    tx.insert(tables.event, kind=kind, room=row["room"], seat=row["seat"], text=text, at=tx.now)

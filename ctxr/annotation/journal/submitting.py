@@ -9,7 +9,7 @@ from ctxr.annotation.journal import filling, leasing, tables, worker_state
 from ctxr.annotation.journal.database import Transaction, stamp
 from ctxr.annotation.journal.results import Refused
 from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.tasks import describe, task_of
+from ctxr.annotation.tasks import describe, problems_of, task_of
 from ctxr.annotation.tasks.values import Exposure, Values
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.store.records import ImageSet
@@ -33,7 +33,7 @@ def submit(tx: Transaction, token: str, worker: str, values: Values, backend: st
                 "expired", "This task was open for too long and went to somebody else. Please take a new one."
             )
         answer = stored_answer(earlier["payload"])
-        if dict(answer.values) != filled:
+        if not answer.has_values(filled):
             raise Refused("already_answered", "You have answered this one already, and your first answer is kept.")
         return answer
     unit_row = tx.get(tables.unit, id=row["unit"])
@@ -41,9 +41,9 @@ def submit(tx: Transaction, token: str, worker: str, values: Values, backend: st
     if unit_row["seats"] > 1:
         raise Refused("talk", "Please finish the conversation itself.")
     encoded(filled)
-    if wrong := task_of(unit).validate(unit, filled, exposure(tx, unit, worker)):
-        raise Refused("invalid", wrong[0].sentence, tuple(wrong))
     answer = answer_of(tx, row, filled, backend)
+    if wrong := problems_of(unit, answer, exposure(tx, unit, worker), tx.rules.protocol.seed):
+        raise Refused("invalid", wrong[0].sentence, tuple(wrong))
     record(tx, unit_row, unit, [(row, answer)])
     return answer
 
@@ -104,7 +104,6 @@ def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tu
         tx.insert(tables.answer, unit=unit.id, worker=answer.worker, number=number, task=unit.task, payload=payload)
         tx.update(tables.lease, {"token": row["token"]}, state="answered", draft=None)
         tx.run(_COUNT_ANSWER, name=answer.worker)
-        leasing.log(tx, "answered", unit=unit.id, worker=answer.worker)
     first = votes[0][1]
     correct = task_of(unit).score(unit, first).right
     leasing.count_vote(tx, unit_row, unit, correct)
@@ -112,4 +111,4 @@ def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tu
         image_set = msgspec.json.decode(tx.get(tables.image_set, id=unit.image_set)["payload"], type=ImageSet)
         filling.add_units(tx, derive_units(unit, first, image_set, tx.rules.protocol))
     elif unit.purpose != "work" and correct is not None:
-        worker_state.learn(tx, worker_state.require(tx, first.worker), correct)
+        worker_state.count_known(tx, worker_state.require(tx, first.worker), correct)

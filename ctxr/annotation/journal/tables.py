@@ -8,7 +8,7 @@ import sqlalchemy as sql
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Integer, MetaData, Table, Text, text
 from sqlalchemy.schema import SchemaItem
 
-SCHEMA = 1
+SCHEMA = 2
 """Grows with every change of the tables."""
 
 metadata = MetaData()
@@ -51,7 +51,6 @@ unit = _table(
     _text("task"),
     _text("purpose"),
     _text("image_set"),
-    _text("target", nullable=True),
     _text("side"),
     _flag("fresh"),
     Column("seats", Integer, nullable=False),
@@ -84,7 +83,6 @@ worker = _table(
     _text("platform"),
     _text("pool"),
     _text("state"),
-    _text("reason"),
     _flag("qualified"),
     _flag("allowed"),
     _count("known_right"),
@@ -153,7 +151,6 @@ exposure = _table(
     _text("worker", ForeignKey(worker.c.id), primary_key=True),
     _text("image_set", primary_key=True),
     _text("unit", primary_key=True),
-    _text("target", nullable=True),
 )
 """Sets that a worker has seen, and through which unit."""
 
@@ -161,27 +158,13 @@ event = _table(
     "event",
     Column("number", _LONG, primary_key=True),
     _text("kind"),
-    _text("unit", nullable=True),
-    _text("worker", nullable=True),
-    _text("room", nullable=True),
-    Column("seat", Integer, nullable=True),
+    _text("room", ForeignKey(room.c.id)),
+    Column("seat", Integer, nullable=False),
     _text("text"),
     Column("at", _LONG, nullable=False),
-    _partial("event_room", "room", "number", where="room IS NOT NULL"),
+    Index("crowd_event_room", "room", "number"),
 )
-"""Appended to, never changed: what happened to leases and in rooms."""
-
-decision = _table(
-    "decision",
-    _text("unit", ForeignKey(unit.c.id), primary_key=True),
-    Column("number", Integer, nullable=False, unique=True),
-    _text("verdict"),
-    Column("right_votes", Integer, nullable=False),
-    Column("wrong_votes", Integer, nullable=False),
-    Column("unknown_votes", Integer, nullable=False),
-    Column("spared", Integer, nullable=False),
-    Column("at", _LONG, nullable=False),
-)
+"""What happened in rooms: appended to, never changed."""
 
 waited = _table(
     "waited",

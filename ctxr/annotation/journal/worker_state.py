@@ -28,7 +28,7 @@ def enrol(tx: Transaction, worker: str, platform: str) -> WorkerState:
         sizes: dict[str, int] = dict(tx.connection.execute(select(pool, func.count()).group_by(pool)).all())
         dealt = _next_pool(pool_shares(tx.rules.protocol, work), sizes)
         qualified = int(tx.rules.protocol.qualification == 0)
-        columns = {"pool": dealt, "state": "active", "reason": "", "qualified": qualified, "enrolled": tx.now}
+        columns = {"pool": dealt, "state": "active", "qualified": qualified, "enrolled": tx.now}
         tx.insert(tables.worker, id=worker, platform=platform, **columns)
     return state_of(require(tx, worker))
 
@@ -43,7 +43,7 @@ def require(tx: Transaction, worker: str) -> RowMapping:
 
 def state_of(row: RowMapping) -> WorkerState:
     """The state in a worker's row."""
-    fields: dict[str, Any] = {name: row[name] for name in ("platform", "pool", "state", "reason", "answers")}
+    fields: dict[str, Any] = {name: row[name] for name in ("platform", "pool", "state", "answers")}
     fields |= {name: bool(row[name]) for name in ("qualified", "allowed")}
     return WorkerState(row["id"], right=row["known_right"], wrong=row["known_wrong"], **fields)
 
@@ -99,7 +99,7 @@ def people_needed(units: Iterable[Unit], protocol: Protocol) -> dict[str, int]:
     return dict(sorted((+needed).items())) | {"all": sizes.total()}
 
 
-def learn(tx: Transaction, row: RowMapping, correct: bool) -> None:
+def count_known(tx: Transaction, row: RowMapping, correct: bool) -> None:
     """Count an answer to a question with a known answer, and stop the worker where the rules say so."""
     rights, wrongs = row["known_right"] + correct, row["known_wrong"] + (not correct)
     tx.update(tables.worker, {"id": row["id"]}, known_right=rights, known_wrong=wrongs)
@@ -154,8 +154,6 @@ def change(tx: Transaction, row: RowMapping, after: str, reason: str, by: str, *
     columns = {"before": before, "after": after, "reason": reason, "by": by, "at": tx.now, "undone": undone}
     tx.insert(tables.change, worker=row["id"], **columns)
     allowed = after == "allowed"
-    tx.update(
-        tables.worker, {"id": row["id"]}, state="active" if allowed else after, allowed=int(allowed), reason=reason
-    )
+    tx.update(tables.worker, {"id": row["id"]}, state="active" if allowed else after, allowed=int(allowed))
     if "blocked" in (before, after):
         leasing.recount(tx, row["id"])

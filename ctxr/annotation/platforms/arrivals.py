@@ -1,17 +1,16 @@
-"""Answers read from a platform, with the file and line of each, and the JSON lists that platforms export."""
+"""Answers read from a platform, each with its file and row, and the JSON lists that platforms export."""
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
 import msgspec
 
-from ctxr.annotation.journal.database import micros, stamp
 from ctxr.annotation.pseudonyms import pseudonym
-from ctxr.annotation.records import Answer, Unit
+from ctxr.annotation.records import Answer
 from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.errors import DataError
 from ctxr.store.records import Record
@@ -22,7 +21,7 @@ class Refusal(Record, frozen=True):
     """An answer that was refused.
 
     Attributes:
-        where: file:line on which it begins; of a JSON list file:row; of the journal journal:unit/worker.
+        where: file:row; of the journal journal:unit/worker.
         code: of the problem. sentence: the message.
     """
 
@@ -37,7 +36,7 @@ class Refusal(Record, frozen=True):
 
 @dataclass(frozen=True)
 class Arrival:
-    """One answer, and the file and line it was read from."""
+    """One answer, and the file and row it was read from."""
 
     where: str
     answer: Answer
@@ -51,7 +50,7 @@ class Arrivals:
         path: its name begins each `where`; a later import of the same file replaces its refusals.
         platform, key: what the pseudonyms of workers are made from.
         rows: in the order of the file. refused: rows that the backend rejected.
-        people: platform and platform id of each pseudonym; goes to the private folder and nowhere else.
+        identities: platform id of each pseudonym; goes to the private folder and nowhere else.
     """
 
     path: Path
@@ -59,25 +58,15 @@ class Arrivals:
     key: bytes = b""
     rows: list[Arrival] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
-    people: dict[str, tuple[str, str]] = field(default_factory=dict)
+    identities: dict[str, str] = field(default_factory=dict)
 
-    def named(self, identity: str) -> str:
+    def pseudonym_of(self, identity: str) -> str:
         """The pseudonym of a platform's id; empty for an empty id, which would merge all such workers into one."""
         if not (identity := identity.strip()):
             return ""
         name = pseudonym(self.key, self.platform, identity)
-        self.people[name] = (self.platform, identity)
+        self.identities[name] = identity
         return name
-
-    def unit(self, units: Mapping[str, Unit], name: object, number: int) -> Unit:
-        """The exported unit of row `number`. Raises DataError for one that was not exported."""
-        unit = units.get(str(name))
-        if unit is None:
-            raise DataError(
-                f"{self.path}:{number}: the unit {name!r} is in no export of this project",
-                hint="import it into the project that it was exported from",
-            )
-        return unit
 
     def take(self, position: object, answer: Answer) -> None:
         """Add an answer."""
@@ -88,31 +77,10 @@ class Arrivals:
         self.refused.append(Refusal(f"{self.path.name}:{position}", unit, worker, code, sentence))
 
 
-def stored_moment(text: str, where: str) -> str:
-    """A moment of a platform, ISO 8601, as it is stored; UTC without a zone. Raises DataError naming `where` else."""
-    try:
-        read = datetime.fromisoformat(text)
-        return stamp(micros(read if read.tzinfo else read.replace(tzinfo=UTC)))
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(
-            f"{where}: {text!r} is not a time", hint="import the file as the platform exported it"
-        ) from error
-
-
 T = TypeVar("T")
 
 
-def read_lines(path: Path, record: type[T], hint: str, missing: str = "") -> Iterator[tuple[int, T]]:
-    """Records of a JSONL file with their lines, from 1; `missing` is the hint for a file that is not there.
-
-    Raises UsageError without a file, DataError naming file:line for a line that is no record.
-    """
-    for number, line in enumerate(read_utf8(path, missing or hint).split("\n"), 1):
-        if line.strip():
-            try:
-                yield number, msgspec.json.decode(line, type=record)
-            except UNREADABLE as error:
-                raise DataError(f"{path}:{number}: {error}", hint=hint) from error
+_BETWEEN_ROWS = re.compile(r"[ \t\r\n,]*")
 
 
 class _Page(msgspec.Struct, frozen=True):
@@ -145,14 +113,10 @@ def read_list(path: Path, record: type[T], hint: str) -> list[T]:
 
 def _whole_rows(text: str) -> int:
     """Rows that are whole before a list breaks off."""
-    decoder = json.JSONDecoder()
-    position, count = text.find("[") + 1, 0
-    while position:
-        while position < len(text) and text[position] in " \t\r\n,":
-            position += 1
-        try:
+    decoder, position, count = json.JSONDecoder(), text.find("[") + 1, 0
+    with suppress(ValueError, RecursionError):
+        while position:
+            position += len(_BETWEEN_ROWS.match(text, position)[0])  # type: ignore[index]
             _, position = decoder.raw_decode(text, position)
-        except (ValueError, RecursionError):
-            break
-        count += 1
+            count += 1
     return count

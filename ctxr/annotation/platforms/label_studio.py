@@ -1,22 +1,25 @@
 """Label Studio: a project for each rater's slot, because its free edition gives a task to one annotator only.
 
-A project is a labelling configuration and a list of tasks; both say nothing that a rater must not see. What is on a task's
-page travels in its data, so an export tells whether it was changed.
+A project is a labelling configuration and a list of tasks. What is on a task's page travels in its data, so an export shows
+whether it was changed.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
-from ctxr.annotation.forms import Choice, Field, Pick, Write, without_blanks
-from ctxr.annotation.platforms.arrivals import Arrivals, read_list, stored_moment
-from ctxr.annotation.platforms.sheets import Sheet, passage_text, raters, sheet
-from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.forms import Choice, Field, Form, Passage, Pick, Write
+from ctxr.annotation.journal.database import micros, stamp
+from ctxr.annotation.platforms.arrivals import Arrivals, read_list
+from ctxr.annotation.protocol import Protocol, raters_of, shown_order
 from ctxr.annotation.records import Answer, Unit
+from ctxr.annotation.tasks import task_of
 from ctxr.errors import DataError
 from ctxr.store.tables import UNREADABLE
 
@@ -27,61 +30,96 @@ _HINT = "export the project from Label Studio again, in the format JSON"
 _STYLE = ".ctxr-grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(16rem,1fr));gap:8px}"
 
 
-def export(units: Iterable[Unit], addresses: Mapping[str, str], protocol: Protocol) -> dict[str, bytes]:
+@dataclass(frozen=True)
+class Sheet:
+    """One unit for one rater. `order` are its images as they are shown; `marked` is the position of the target, from 1."""
+
+    unit: Unit
+    slot: int
+    order: tuple[str, ...]
+    form: Form
+    marked: int | None
+
+    def data(self, addresses: Mapping[str, str]) -> dict[str, Any]:
+        """What a task carries: unit, slot, order, texts, addresses of the pictures; never the right answer."""
+        content: dict[str, Any] = {"ctxr_unit": self.unit.id, "ctxr_slot": self.slot, "ctxr_order": list(self.order)}
+        content |= {f"text_{number}": _text_of(passage) for number, passage in enumerate(self.form.passages, 1)}
+        content |= {f"image_{picture.place}": addresses[picture.image] for picture in self.form.pictures}
+        if self.marked:
+            content |= {"marked": addresses[self.order[self.marked - 1]], "ctxr_marked": self.marked}
+        return content
+
+
+def sheet_of(unit: Unit, slot: int, seed: int) -> Sheet:
+    """The unit as the rater in `slot` sees it."""
+    order = shown_order(unit.images, unit.ordered, unit.id, slot, seed)
+    form = task_of(unit).render(unit, order)
+    return Sheet(unit, slot, order, form, next((picture.place for picture in form.pictures if picture.marked), None))
+
+
+def _text_of(passage: Passage) -> str:
+    """The lines of a passage as one text: who says what, and where the photo was shared."""
+    lines = []
+    for line in passage.lines:
+        said = line.text if line.speaker is None else f"{'AB'[line.speaker]}: {line.text}"
+        lines.append("[the photo is shared]" if line.share else said)
+    return "\n".join(lines)
+
+
+def project_files(units: Iterable[Unit], addresses: Mapping[str, str], protocol: Protocol) -> dict[str, bytes]:
     """`rater-1/config.xml` and `rater-1/tasks.json`, and so on for each slot (and each shape of form, where there are more)."""
     projects: dict[tuple[int, tuple[object, ...]], list[Sheet]] = defaultdict(list)
     for unit in units:
-        for slot in range(raters(unit, protocol)):
-            page = sheet(unit, slot, protocol.seed)
-            projects[slot, page.shape].append(page)
+        for slot in range(raters_of(unit, protocol)):
+            sheet = sheet_of(unit, slot, protocol.seed)
+            form = sheet.form
+            # what sheets must share to be filled into one configuration: everything but pictures, texts and the mark
+            titles = tuple(passage.title for passage in form.passages)
+            shape: tuple[object, ...] = (
+                form.title,
+                form.instruction,
+                len(form.pictures),
+                sheet.marked is not None,
+                titles,
+                form.fields,
+            )
+            projects[slot, shape].append(sheet)
     shapes = list(dict.fromkeys(shape for _, shape in projects))
     files: dict[str, bytes] = {}
     for (slot, shape), sheets in projects.items():
         folder = f"rater-{slot + 1}" + (f"-{shapes.index(shape) + 1}" if len(shapes) > 1 else "")
-        files[f"{folder}/config.xml"] = config(sheets[0]).encode()
-        tasks = [{"data": data(page, addresses)} for page in sheets]
+        files[f"{folder}/config.xml"] = _labelling_config(sheets[0]).encode()
+        tasks = [{"data": sheet.data(addresses)} for sheet in sheets]
         files[f"{folder}/tasks.json"] = msgspec.json.format(msgspec.json.encode(tasks), indent=1) + b"\n"
     return files
 
 
-def config(page: Sheet) -> str:
+def _labelling_config(sheet: Sheet) -> str:
     """The labelling configuration of all sheets of this one's shape."""
-    view = Element("View")
+    form, view = sheet.form, Element("View")
     SubElement(view, "Style").text = _STYLE
-    SubElement(view, "Header", value=page.form.title)
-    for sentence in page.form.instruction:
+    SubElement(view, "Header", value=form.title)
+    for sentence in form.instruction:
         SubElement(view, "Header", value=sentence, size="5")
-    objects = [f"text_{number}" for number in range(1, len(page.form.passages) + 1)]
-    for name, passage in zip(objects, page.form.passages, strict=True):
+    shown = [f"text_{number}" for number in range(1, len(form.passages) + 1)]
+    for name, passage in zip(shown, form.passages, strict=True):
         SubElement(view, "Header", value=passage.title, size="4")
         SubElement(view, "Text", name=name, value=f"${name}")
-    if page.marked:
+    zoom = {"zoom": "true", "zoomControl": "true"}
+    if sheet.marked:
         SubElement(view, "Header", value="The marked image", size="4")
-        objects.append(_image(view, "marked"))
+        SubElement(view, "Image", {"name": "marked", "value": "$marked", **zoom})
+        shown.append("marked")
     grid = SubElement(view, "View", className="ctxr-grid")
-    for picture in page.pictures:
-        cell = SubElement(grid, "View")
+    for picture in form.pictures:
+        cell, name = SubElement(grid, "View"), f"image_{picture.place}"
         SubElement(cell, "Header", value=f"Image {picture.place}", size="5")
-        objects.append(_image(cell, f"image_{picture.place}"))
-    for field in page.form.fields:
-        _control(view, field, objects[0], len(page.order))
+        SubElement(cell, "Image", {"name": name, "value": f"${name}", **zoom})
+        shown.append(name)
+    for field in form.fields:
+        _add_control(view, field, shown[0], len(sheet.order))
     indent(view)
     return tostring(view, encoding="unicode") + "\n"
-
-
-def _image(parent: Element, name: str) -> str:
-    SubElement(parent, "Image", name=name, value=f"${name}", zoom="true", zoomControl="true")
-    return name
-
-
-def data(page: Sheet, addresses: Mapping[str, str]) -> dict[str, Any]:
-    """What a task carries: unit, slot, order, texts, addresses of the pictures; never the right answer."""
-    content: dict[str, Any] = {"ctxr_unit": page.unit.id, "ctxr_slot": page.slot, "ctxr_order": list(page.order)}
-    content |= {f"text_{number}": passage_text(passage) for number, passage in enumerate(page.form.passages, 1)}
-    content |= {f"image_{picture.place}": addresses[picture.image] for picture in page.pictures}
-    if page.marked:
-        content |= {"marked": addresses[page.order[page.marked - 1]], "ctxr_marked": page.marked}
-    return content
 
 
 class RegionValue(msgspec.Struct, frozen=True):
@@ -92,14 +130,14 @@ class RegionValue(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """One region of an annotation; what else it holds is left alone."""
+    """One region of an annotation; its other fields are ignored."""
 
     from_name: str = ""
     value: RegionValue = RegionValue()
 
 
 class Annotation(msgspec.Struct, frozen=True):
-    """What one person did with one task; `result` is theirs to send, and so read by itself: a list of `Result`."""
+    """What one person did with one task; `result`, a list of `Result`, is read by itself: one that cannot be read is refused alone."""
 
     id: int | str
     created_at: str
@@ -116,7 +154,7 @@ class LabelledTask(msgspec.Struct, frozen=True):
     annotations: list[Annotation]
 
 
-def answers(
+def read_export(
     path: Path, units: Mapping[str, Unit], addresses: Mapping[str, str], protocol: Protocol, key: bytes
 ) -> Arrivals:
     """An export in the format JSON; cancelled annotations are left out.
@@ -132,12 +170,17 @@ def answers(
                 f"{where}: there is no ctxr_unit in its data, so it is not a task of ctxr",
                 hint="export the project that tasks.json of ours was imported into, in the format JSON",
             )
-        unit = arrivals.unit(units, task.data["ctxr_unit"], number)
+        unit = units.get(str(task.data["ctxr_unit"]))
+        if unit is None:
+            raise DataError(
+                f"{where}: the unit {task.data['ctxr_unit']!r} is in no export of this project",
+                hint="import it into the project that it was exported from",
+            )
         slot = task.data.get("ctxr_slot")
-        if type(slot) is not int or not 0 <= slot < raters(unit, protocol):
+        if type(slot) is not int or not 0 <= slot < raters_of(unit, protocol):
             raise DataError(f"{where}: ctxr_slot is {slot!r}, and unit {unit.id!r} has no such slot")
-        page = sheet(unit, slot, protocol.seed)
-        for name, value in data(page, addresses).items():
+        sheet = sheet_of(unit, slot, protocol.seed)
+        for name, value in sheet.data(addresses).items():
             if task.data.get(name) != value:
                 raise DataError(
                     f"{where}: {name} is {str(task.data.get(name))[:80]!r}, which is not what was exported",
@@ -145,41 +188,43 @@ def answers(
                 )
         for annotation in task.annotations:
             if not annotation.was_cancelled:
-                _take(arrivals, f"{number}:{annotation.id}", page, annotation)
+                _take(arrivals, f"{number}:{annotation.id}", sheet, annotation)
     return arrivals
 
 
-def _take(arrivals: Arrivals, position: str, page: Sheet, annotation: Annotation) -> None:
-    who = annotation.completed_by
+def _take(arrivals: Arrivals, position: str, sheet: Sheet, annotation: Annotation) -> None:
+    unit, who = sheet.unit, annotation.completed_by
     identity = who.get("id", who.get("email")) if isinstance(who, dict) else who
     if identity is None:
-        arrivals.refuse(position, page.unit.id, "", "nobody", "The annotation does not say whose it is.")
+        arrivals.refuse(position, unit.id, "", "nobody", "The annotation does not say whose it is.")
         return
-    worker = arrivals.named(str(identity))
+    worker = arrivals.pseudonym_of(str(identity))
     try:
         results = msgspec.json.decode(annotation.result, type=list[Result])
     except UNREADABLE:
-        arrivals.refuse(position, page.unit.id, worker, "unreadable", "The annotation cannot be read.")
+        arrivals.refuse(position, unit.id, worker, "unreadable", "The annotation cannot be read.")
         return
     regions = {row.from_name: row.value for row in reversed(results)}
-    values = {
-        field.name: _values(field, regions.get(field.name, RegionValue()), page.order) for field in page.form.fields
-    }
-    at, filled = (
-        stored_moment(annotation.created_at, f"{arrivals.path.name}:{position}"),
-        without_blanks(page.form, values),
-    )
-    answer = Answer(page.unit.id, worker, filled, page.order, page.slot, at, annotation.lead_time, PLATFORM)
-    arrivals.take(position, answer)
+    filled = {field.name: _values(field, regions.get(field.name, RegionValue()), sheet) for field in sheet.form.fields}
+    try:
+        made = datetime.fromisoformat(annotation.created_at)
+        at = stamp(micros(made if made.tzinfo else made.replace(tzinfo=UTC)))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(
+            f"{arrivals.path.name}:{position}: {annotation.created_at!r} is not a time",
+            hint="import the file as the platform exported it",
+        ) from error
+    values, seconds = sheet.form.without_blanks(filled), annotation.lead_time
+    arrivals.take(position, Answer(unit.id, worker, values, sheet.order, sheet.slot, at, seconds, PLATFORM))
 
 
-def _values(field: Field, region: RegionValue, order: tuple[str, ...]) -> tuple[str, ...]:
-    """Values of a field: a text; options by what is stored or read; a picture by its position, which `order` turns into its id."""
+def _values(field: Field, region: RegionValue, sheet: Sheet) -> tuple[str, ...]:
+    """Values of a field: a text; options by what is stored or read; a picture by its position, which stands for its id."""
     if isinstance(field, Write):
         return (region.text if isinstance(region.text, str) else "\n".join(region.text),)
     chosen = tuple(region.choices)
     if isinstance(field, Pick):
-        images = {str(position): image for position, image in enumerate(order, 1)}
+        images = {str(position): image for position, image in enumerate(sheet.order, 1)}
         return tuple(images.get(choice, choice) for choice in chosen)
     if isinstance(field, Choice):
         stored = {option.label: option.value for option in field.options}
@@ -189,7 +234,7 @@ def _values(field: Field, region: RegionValue, order: tuple[str, ...]) -> tuple[
     return chosen
 
 
-def _control(view: Element, field: Field, on: str, pictures: int) -> None:
+def _add_control(view: Element, field: Field, on: str, pictures: int) -> None:
     SubElement(view, "Header", value=field.legend, size="4")
     needed = {} if getattr(field, "optional", False) else {"required": "true", "requiredMessage": field.legend}
     shared = {"name": field.name, "toName": on}

@@ -8,7 +8,6 @@ import hashlib
 import hmac
 import json
 import os
-import secrets
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from ctxr.annotation.cost import bundle_counts
 from ctxr.annotation.forms import Form
 from ctxr.annotation.journal.identities import Visit
 from ctxr.annotation.platforms.arrivals import Arrivals, read_list
-from ctxr.annotation.platforms.sheets import raters
+from ctxr.annotation.protocol import raters_of
 from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import CtxrError, DataError
 from ctxr.store.records import Record
@@ -101,9 +100,9 @@ class ProlificClient:
                         return json.loads(answer.content or b"{}")
                     except (ValueError, RecursionError) as error:
                         raise DataError(f"Prolific answered to {path} with something that is not JSON") from error
-                # too many requests: it was refused before anything was done
+                # 429, too many requests: Prolific refused before it did anything
                 if last or not (answer.status_code == 429 or (answer.status_code >= 500 and retry)):
-                    raise _refused(answer)
+                    raise _refusal_of(answer)
                 after = answer.headers.get("Retry-After", "")
                 wait = float(after) if after.isdigit() else pause
             self._sleep(min(LONGEST, wait))
@@ -111,7 +110,7 @@ class ProlificClient:
 
 
 def client_of(token: str, address: str, transport: httpx.BaseTransport | None = None) -> httpx.Client:
-    """The connection to an address, with the token of the account, which goes to no other: redirects are not followed."""
+    """The connection to an address, with the token of the account; redirects are not followed, so no other address gets it."""
     headers = {"Authorization": f"Token {token}"}
     return httpx.Client(base_url=address, headers=headers, timeout=30, follow_redirects=False, transport=transport)
 
@@ -124,7 +123,7 @@ def connect(address: str = ADDRESS) -> ProlificClient:
     return ProlificClient(client_of(token, address))
 
 
-def _refused(answer: httpx.Response) -> CtxrError:
+def _refusal_of(answer: httpx.Response) -> CtxrError:
     try:
         detail = answer.json().get("error", {}).get("detail", answer.text)
     except (ValueError, AttributeError):
@@ -158,7 +157,7 @@ class Bundle(Record, frozen=True):
 
 
 class Submission(msgspec.Struct, frozen=True):
-    """What Prolific says of a submission, whose participant and study have two names each; other fields are left alone."""
+    """What Prolific says of a submission; its participant and its study have two names each."""
 
     id: str
     status: str
@@ -172,18 +171,17 @@ def bundles(units: Sequence[Unit], config: ExportTasks, key: bytes) -> list[Bund
     """Units in bundles: those of one bundle want equally many votes and, where they can, show different sets."""
     by_votes: dict[int, list[str]] = defaultdict(list)
     for unit in sorted(units, key=lambda unit: (unit.image_set, unit.id)):
-        by_votes[raters(unit, config)].append(unit.id)
+        by_votes[raters_of(unit, config)].append(unit.id)
     parts = []
-    for votes, count in bundle_counts((raters(unit, config) for unit in units), config.bundle).items():
+    for votes, count in bundle_counts((raters_of(unit, config) for unit in units), config.bundle).items():
         for names in (by_votes[votes][number::count] for number in range(count)):
             name = hmac.new(key, "\0".join(("bundle", *names)).encode(), hashlib.sha256).hexdigest()[:24]
             parts.append(Bundle(f"b-{name}", tuple(names), votes))
     return sorted(parts, key=lambda bundle: bundle.id)
 
 
-def payload(parts: Sequence[Bundle], config: ExportTasks, form: Form) -> dict[str, Any]:
-    """The body of the request that makes the study, with countries by name, and without the completion codes, which stay in
-    the private folder."""
+def study_body(parts: Sequence[Bundle], config: ExportTasks, form: Form) -> dict[str, Any]:
+    """The body of the request that makes the study, with countries by name and without the private completion codes."""
     server, task = config.server.rstrip("/"), config.folder().name
     offer = config.offer(part.raters for part in parts for _ in part.units)
     addresses = {part.id: f"{server}/p/{quote(task)}?bundle={part.id}&{PLACEHOLDERS}" for part in parts}
@@ -223,24 +221,18 @@ def filters(config: ExportTasks, ids: Mapping[str, str] | None = None) -> list[d
 
 
 def internal_name(key: bytes, task: str) -> str:
-    """The name by which a study is found on Prolific again; it tells nobody which project it is from."""
+    """The name by which a study is found on Prolific again; it does not reveal the project."""
     return f"ctxr-{hmac.new(key, b'project', hashlib.sha256).hexdigest()[:12]}-{task}"
 
 
 def with_codes(body: Mapping[str, Any], codes: Mapping[str, str], internal_name: str) -> dict[str, Any]:
-    """The body as it is sent."""
-    listed = [
-        {"code": codes[kind], "code_type": kind, "actions": [{"action": "MANUALLY_REVIEW"}]} for kind in CODE_TYPES
-    ]
-    return {**body, "internal_name": internal_name, "completion_codes": listed}
+    """The body as it is sent, with a completion code for each of `CODE_TYPES`."""
+    actions = [{"action": "MANUALLY_REVIEW"}]
+    completion = [{"code": codes[kind], "code_type": kind, "actions": actions} for kind in CODE_TYPES]
+    return {**body, "internal_name": internal_name, "completion_codes": completion}
 
 
-def new_codes() -> dict[str, str]:
-    """A random completion code for each ending, to be kept in the private folder."""
-    return {kind: secrets.token_hex(8).upper() for kind in CODE_TYPES}
-
-
-def answers(
+def confirmed_answers(
     path: Path, stored: Iterable[Answer], visits: Iterable[Visit], studies: Iterable[str], key: bytes
 ) -> Arrivals:
     """The journal's answers of workers whose submission Prolific lists. `studies`: ids of this project's, empty if unknown.
@@ -262,12 +254,14 @@ def answers(
     arrivals = Arrivals(path, PLATFORM, key)
     visits_of: dict[str, list[Visit]] = defaultdict(list)
     for visit in sorted(visits, key=lambda visit: visit.submission):
-        visits_of[arrivals.named(visit.participant)].append(visit)
+        visits_of[arrivals.pseudonym_of(visit.participant)].append(visit)
     for answer in sorted(stored, key=lambda answer: answer.key()):
         if answer.worker not in visits_of and answer.backend != PLATFORM:
             continue
         position = f"{answer.unit}/{answer.worker}"
-        problems = [_problem(visit, submissions.get(visit.submission)) for visit in visits_of.get(answer.worker, ())]
+        problems = [
+            _submission_problem(visit, submissions.get(visit.submission)) for visit in visits_of.get(answer.worker, ())
+        ]
         if "" in problems:
             arrivals.take(position, answer)
         else:
@@ -276,7 +270,7 @@ def answers(
     return arrivals
 
 
-def _problem(visit: Visit, submission: Submission | None) -> str:
+def _submission_problem(visit: Visit, submission: Submission | None) -> str:
     """Why the answers of a visit are not taken; empty where they are."""
     if submission is None:
         return "Prolific does not list the submission."

@@ -1,54 +1,47 @@
-"""The tasks of the crowd. A task is data (a `Unit`) and three pure functions: render, validate, score.
-
-It never knows which backend serves it: `render` says what is on the page as a `Form`, `validate` says what is wrong with
-the values that came back, `score` turns them into rows. Nothing here reads a clock, a file or a random number.
-"""
+"""The tasks of the crowd: what a `Unit` asks, as a form, and what an answer to it is worth."""
 
 from collections.abc import Collection, Mapping
-from typing import Protocol
 
-from ctxr.annotation.forms import Form
-from ctxr.annotation.records import Answer, Outcome, TaskName, Unit
+from ctxr.annotation.protocol import shown_order
+from ctxr.annotation.records import Answer, TaskName, Unit
 from ctxr.annotation.tasks import describe, dialogue, entail, retrieve, tag, verify
-from ctxr.annotation.tasks.values import Exposure, Values
+from ctxr.annotation.tasks.base import Task
+from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.wording import Problem
 from ctxr.errors import DataError
 
-
-class Task(Protocol):
-    """What a module of this package offers. `SEATS` workers do one unit together; `FRESH`: only who has not seen its set."""
-
-    SEATS: int
-    FRESH: bool
-
-    def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
-        """The form with the pictures in `order`."""
-
-    def validate(self, unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
-        """What is wrong with the values, as kind sentences; empty where the answer can be taken."""
-
-    def score(self, unit: Unit, answer: Answer) -> Outcome:
-        """Rows that a valid answer is worth, and whether it is right."""
-
-
 _TASKS: Mapping[str, Task] = {
-    "describe": describe,
-    "retrieve": retrieve,
-    "dialogue": dialogue,
-    "verify": verify,
-    "tag": tag,
-    "entail": entail,
+    "describe": describe.DescribeTask(),
+    "retrieve": retrieve.RetrieveTask(),
+    "dialogue": dialogue.DialogueTask(),
+    "verify": verify.VerifyTask(),
+    "tag": tag.TagTask(),
+    "entail": entail.EntailTask(),
 }
 
 NAMES: tuple[TaskName, ...] = ("describe", "retrieve", "dialogue", "verify", "tag", "entail", "audit")
 
 
 def task_of(unit: Unit) -> Task:
-    """The functions for a unit; an audit is the task that it looks at again. Raises DataError for an audit of nothing."""
+    """The task of a unit; of an audit, the task that it repeats. Raises DataError for an audit of nothing."""
     name = unit.like if unit.task == "audit" else unit.task
     if name is None or name == "audit":
         raise DataError(f"unit {unit.id!r} is an audit that does not say of what task")
     return _TASKS[name]
+
+
+def problems_of(unit: Unit, answer: Answer, exposure: Exposure, seed: int) -> list[Problem]:
+    """Why an answer is not taken, whether it comes from our own pages or from a platform; empty where it is.
+
+    `seed` is the protocol's, which decides the order of the pictures.
+    """
+    if not answer.worker:
+        return [Problem("nobody", "The answer names no worker.")]
+    if answer.worker in unit.authors:
+        return [Problem("own_work", "Workers may not judge their own work.")]
+    if answer.order != shown_order(unit.images, unit.ordered, unit.id, answer.slot, seed):
+        return [Problem("other_order", "The images were not shown in the order of its slot.")]
+    return task_of(unit).validate(unit, answer.values, exposure)
 
 
 def counts(answer: Answer, blocked: Collection[str]) -> bool:
@@ -56,6 +49,6 @@ def counts(answer: Answer, blocked: Collection[str]) -> bool:
     return {answer.worker, *answer.values.get(dialogue.PAIR, ())}.isdisjoint(blocked)
 
 
-def places(unit: Unit) -> int:
-    """How many answers a unit takes at most; those of workers who are or were blocked take no place, as others replace them."""
+def most_answers(unit: Unit) -> int:
+    """How many answers a unit takes at most, without those of workers who are or were blocked, whom others replace."""
     return unit.most * task_of(unit).SEATS

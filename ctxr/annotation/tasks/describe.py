@@ -2,58 +2,57 @@
 
 from ctxr.annotation.forms import Form, Write, gallery_of
 from ctxr.annotation.records import Answer, Outcome, Unit
-from ctxr.annotation.tasks.values import Exposure, Values, clean, misfits, query_of
+from ctxr.annotation.tasks.base import Task
+from ctxr.annotation.tasks.values import Exposure, Values, clean, query_of
 from ctxr.annotation.wording import Problem, wording_problems
 from ctxr.store.records import Judgment, Query, Text
-
-SEATS = 1
-FRESH = False  # one worker may describe several targets of a set
 
 FIELD = "description"
 REASON = "reason"
 """Field in which a worker says why the wording check is wrong; reviewers see it."""
 
 
-def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
-    """The set with its target marked, and a field for the description."""
-    return Form(
-        task="describe",
-        title="Describe the marked image",
-        instruction=(
-            "Someone else will see these images without the mark. Write what they need to find the marked one.",
-            "Say enough to tell it from the others, not everything that differs.",
-            "Do not mention the other images: the reader does not know which ones you compared, nor their order.",
-        ),
-        gallery=gallery_of(order, unit.target, unit.ordered),
-        passages=(),
-        fields=(
-            Write(FIELD, "Your description", "One to three sentences in plain English.", 1000, checked=True),
-            Write(
-                REASON,
-                "Should the description stand although it breaks a rule?",
-                "Give your reason; reviewers will read it.",
-                300,
-                optional=True,
+class DescribeTask(Task):
+    """A description of the target; one worker may describe several targets of a set."""
+
+    def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
+        """The set with its target marked, and a field for the description."""
+        return Form(
+            task="describe",
+            title="Describe the marked image",
+            instruction=(
+                "Someone else will see these images without the mark. Write what they need to find the marked one.",
+                "Say enough to tell it from the others, not everything that differs.",
+                "Do not mention the other images: the reader does not know which ones you compared, nor their order.",
             ),
-        ),
-    )
+            gallery=gallery_of(order, unit.target, unit.ordered),
+            passages=(),
+            fields=(
+                Write(FIELD, "Your description", "One to three sentences in plain English.", 1000, checked=True),
+                Write(
+                    REASON,
+                    "Should the description stand although it breaks a rule?",
+                    "Give your reason; reviewers will read it.",
+                    300,
+                    optional=True,
+                ),
+            ),
+        )
 
+    def validate(self, unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
+        """What is wrong with the description (`wording_problems`); a reason overrules all but an empty text."""
+        if wrong := super().validate(unit, values, exposure):
+            return wrong
+        overruled = bool("".join(values.get(REASON, ())).strip())
+        complaints = wording_problems(values[FIELD][0], exposure.own, exposure.others, unit.limits)
+        return [problem for problem in complaints if problem.code == "empty" or not overruled]
 
-def validate(unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
-    """What is wrong with the description (`wording.problems`); a reason overrules all but an empty text."""
-    if wrong := misfits(render(unit, unit.images), values):
-        return wrong
-    overruled = bool("".join(values.get(REASON, ())).strip())
-    complaints = wording_problems(values[FIELD][0], exposure.own, exposure.others, unit.limits)
-    return [problem for problem in complaints if problem.code == "empty" or not overruled]
-
-
-def score(unit: Unit, answer: Answer) -> Outcome:
-    """The text, the query that asks it against the set, and the target as judgment of worker `gold`."""
-    query = query_of(unit.id, answer.worker)
-    target = unit.target or ""
-    return Outcome(
-        texts=(Text(query, clean(answer.values[FIELD][0]), answer.worker),),
-        queries=(Query(query, unit.image_set, (query,)),),
-        judgments=(Judgment(query, target, "gold", 1.0),),
-    )
+    def score(self, unit: Unit, answer: Answer) -> Outcome:
+        """The text, the query that asks it against the set, and the target as judgment of worker `gold`."""
+        query = query_of(unit.id, answer.worker)
+        target = unit.target or ""
+        return Outcome(
+            texts=(Text(query, clean(answer.values[FIELD][0]), answer.worker),),
+            queries=(Query(query, unit.image_set, (query,)),),
+            judgments=(Judgment(query, target, "gold", 1.0),),
+        )

@@ -8,13 +8,11 @@ import msgspec
 
 from ctxr.annotation.forms import Form, Line, Passage, Talk, gallery_of
 from ctxr.annotation.records import Answer, Outcome, Unit
-from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, misfits, odd, stable_id
+from ctxr.annotation.tasks.base import Task
+from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, odd, stable_id
 from ctxr.annotation.wording import Problem
 from ctxr.store.records import Dialogue, Judgment, Query, Text, Turn
 from ctxr.store.tables import UNREADABLE
-
-SEATS = 2
-FRESH = False
 
 FIELD = "turns"
 """The answer of each seat: the turns as JSON, oldest first."""
@@ -26,67 +24,72 @@ SENDER = 0
 """The seat that sees the photo."""
 
 
-def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
-    """For the sender the photo and what is in it, for the other only the talk."""
-    sees = seat == SENDER
-    objects = (Passage("In the photo", (Line(", ".join(unit.labels)),)),) if sees and unit.labels else ()
-    return Form(
-        task="dialogue",
-        title="Talk with another person",
-        instruction=(
-            "You have this photo on your phone. Chat as with a friend, and share it when it fits the talk."
-            if sees
-            else "Chat as with a friend. The other person has a photo that they may share with you.",
-            f"The photo can be shared after {unit.limits.turns_before_share} messages. Then both of you see it and may go on.",
-        ),
-        gallery=gallery_of(order) if sees else None,
-        passages=objects,
-        fields=(Talk(FIELD, "Your conversation", unit.limits.turns_before_share),),
-    )
-
-
 def turns_of(values: Values) -> tuple[Turn, ...]:
     """The turns in an answer. Raises msgspec.ValidationError for anything else than a list of turns."""
     return msgspec.json.decode(values[FIELD][0], type=tuple[Turn, ...])
 
 
-def validate(unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
-    """Whether it is a talk in which the photo was shared, by who saw it, and not too early."""
-    wrong = misfits(render(unit, unit.images), {name: value for name, value in values.items() if name != PAIR})
-    if wrong:
-        return wrong
-    if not values.get(FIELD):
-        return [Problem("no_talk", "The conversation is missing.")]
-    try:
-        turns = turns_of(values)
-    except UNREADABLE:
-        return [Problem("no_talk", "The conversation cannot be read.")]
-    shares = [index for index, turn in enumerate(turns) if turn.share]
-    if any(turn.user not in (0, 1) or (not turn.share and not turn.text.strip()) for turn in turns):
-        return [Problem("odd_turn", "A message is empty or has no sender.")]
-    if any(odd(turn.text) for turn in turns):
-        return [ODD_CHARACTERS]
-    if len(shares) != 1:
-        return [Problem("not_shared", "Please share the photo once before you finish.")]
-    if shares[0] < unit.limits.turns_before_share or turns[shares[0]].user != SENDER:
-        return [Problem("shared_early", f"The photo can be shared after {unit.limits.turns_before_share} messages.")]
-    return []
+class DialogueTask(Task):
+    """Two people at once."""
 
+    SEATS = 2
 
-def score(unit: Unit, answer: Answer) -> Outcome:
-    """From the sender's answer the dialogue, the query of the turns before the share, and the photo as gold."""
-    pair = tuple(answer.values.get(PAIR, ()))
-    turns = turns_of(answer.values)
-    shared_at = next((index for index, turn in enumerate(turns) if turn.share), None)
-    if answer.worker != pair[SENDER] or shared_at is None:
-        return Outcome()
-    name = stable_id("d", unit.id, *pair)
-    texts = tuple(
-        Text(f"{name}/{index:03d}", turn.text, pair[turn.user], index) for index, turn in enumerate(turns[:shared_at])
-    )
-    return Outcome(
-        texts=texts,
-        queries=(Query(name, unit.image_set, tuple(text.id for text in texts)),),
-        judgments=(Judgment(name, unit.target or unit.images[0], "gold", 1.0),),
-        dialogues=(Dialogue(name, unit.id, unit.target or unit.images[0], pair, turns, shared_at),),
-    )
+    def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
+        """For the sender the photo and what is in it, for the other only the talk."""
+        sees = seat == SENDER
+        objects = (Passage("In the photo", (Line(", ".join(unit.labels)),)),) if sees and unit.labels else ()
+        return Form(
+            task="dialogue",
+            title="Talk with another person",
+            instruction=(
+                "You have this photo on your phone. Chat as with a friend, and share it when it fits the talk."
+                if sees
+                else "Chat as with a friend. The other person has a photo that they may share with you.",
+                f"The photo can be shared after {unit.limits.turns_before_share} messages. Then both of you see it and may go on.",
+            ),
+            gallery=gallery_of(order) if sees else None,
+            passages=objects,
+            fields=(Talk(FIELD, "Your conversation", unit.limits.turns_before_share),),
+        )
+
+    def validate(self, unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
+        """Whether it is a talk in which the photo was shared, by who saw it, and not too early."""
+        if wrong := super().validate(unit, {name: value for name, value in values.items() if name != PAIR}, exposure):
+            return wrong
+        if not values.get(FIELD):
+            return [Problem("no_talk", "The conversation is missing.")]
+        try:
+            turns = turns_of(values)
+        except UNREADABLE:
+            return [Problem("no_talk", "The conversation cannot be read.")]
+        shares = [index for index, turn in enumerate(turns) if turn.share]
+        if any(turn.user not in (0, 1) or (not turn.share and not turn.text.strip()) for turn in turns):
+            return [Problem("odd_turn", "A message is empty or has no sender.")]
+        if any(odd(turn.text) for turn in turns):
+            return [ODD_CHARACTERS]
+        if len(shares) != 1:
+            return [Problem("not_shared", "Please share the photo once before you finish.")]
+        if shares[0] < unit.limits.turns_before_share or turns[shares[0]].user != SENDER:
+            return [
+                Problem("shared_early", f"The photo can be shared after {unit.limits.turns_before_share} messages.")
+            ]
+        return []
+
+    def score(self, unit: Unit, answer: Answer) -> Outcome:
+        """From the sender's answer the dialogue, the query of the turns before the share, and the photo as gold."""
+        pair = tuple(answer.values.get(PAIR, ()))
+        turns = turns_of(answer.values)
+        shared_at = next((index for index, turn in enumerate(turns) if turn.share), None)
+        if answer.worker != pair[SENDER] or shared_at is None:
+            return Outcome()
+        name = stable_id("d", unit.id, *pair)
+        texts = tuple(
+            Text(f"{name}/{index:03d}", turn.text, pair[turn.user], index)
+            for index, turn in enumerate(turns[:shared_at])
+        )
+        return Outcome(
+            texts=texts,
+            queries=(Query(name, unit.image_set, tuple(text.id for text in texts)),),
+            judgments=(Judgment(name, unit.target or unit.images[0], "gold", 1.0),),
+            dialogues=(Dialogue(name, unit.id, unit.target or unit.images[0], pair, turns, shared_at),),
+        )

@@ -1,12 +1,8 @@
 """Does an image with its captions entail a sentence? (Entailment label revision: the human check of mined links.)"""
 
 from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, gallery_of
-from ctxr.annotation.records import Answer, Outcome, Unit
-from ctxr.annotation.tasks.values import Exposure, Values, label_outcome, misfits
-from ctxr.annotation.wording import Problem
-
-SEATS = 1
-FRESH = False
+from ctxr.annotation.records import Unit
+from ctxr.annotation.tasks.base import LabelTask
 
 FIELD = "verdict"
 
@@ -14,31 +10,28 @@ ENTAILMENT, NEUTRAL, CONTRADICTION = "entailment", "neutral", "contradiction"
 LABELS = (ENTAILMENT, NEUTRAL, CONTRADICTION)
 
 
-def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
-    """Image and captions above, the sentence below, and three answers."""
-    options = (
-        Option(ENTAILMENT, "yes", "the image shows that it is true"),
-        Option(NEUTRAL, "cannot be told", "it may be true, but the image does not show it"),
-        Option(CONTRADICTION, "no", "the image shows that it is wrong"),
-    )
-    premise = (Passage("Captions of the image", tuple(Line(text) for text in unit.texts)),) if unit.texts else ()
-    return Form(
-        task="entail",
-        title="Is the sentence true of this image?",
-        instruction=("Look at the image, read its captions, and say whether the sentence must be true.",),
-        gallery=gallery_of(order),
-        passages=(*premise, Passage("Sentence", (Line(unit.statement or ""),))),
-        fields=(
-            Choice(FIELD, "Is the sentence true?", tuple(option for option in options if option.value in unit.labels)),
-        ),
-    )
+class EntailTask(LabelTask):
+    """One of three answers."""
 
+    FIELD = FIELD
 
-def validate(unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
-    """Whether exactly one answer was chosen."""
-    return misfits(render(unit, unit.images), values)
-
-
-def score(unit: Unit, answer: Answer) -> Outcome:
-    """A judgment for each label."""
-    return label_outcome(unit, answer, FIELD)
+    def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
+        """Image and captions above, the sentence below, and three answers."""
+        options = (
+            Option(ENTAILMENT, "yes", "the image shows that it is true"),
+            Option(NEUTRAL, "cannot be told", "it may be true, but the image does not show it"),
+            Option(CONTRADICTION, "no", "the image shows that it is wrong"),
+        )
+        premise = (Passage("Captions of the image", tuple(Line(text) for text in unit.texts)),) if unit.texts else ()
+        return Form(
+            task="entail",
+            title="Is the sentence true of this image?",
+            instruction=("Look at the image, read its captions, and say whether the sentence must be true.",),
+            gallery=gallery_of(order),
+            passages=(*premise, Passage("Sentence", (Line(unit.statement or ""),))),
+            fields=(
+                Choice(
+                    FIELD, "Is the sentence true?", tuple(option for option in options if option.value in unit.labels)
+                ),
+            ),
+        )

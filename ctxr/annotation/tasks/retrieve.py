@@ -2,38 +2,33 @@
 
 from ctxr.annotation.forms import Form, Line, Passage, Pick, gallery_of
 from ctxr.annotation.records import Answer, Outcome, Unit
-from ctxr.annotation.tasks.values import Exposure, Values, misfits
-from ctxr.annotation.wording import Problem
+from ctxr.annotation.tasks.base import Task
 from ctxr.store.records import Judgment
-
-SEATS = 1
-FRESH = True  # who has seen the set with another target has learned its images
 
 FIELD = "pick"
 
 
-def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
-    """The description and the images to choose from."""
-    return Form(
-        task="retrieve",
-        title="Find the described image",
-        instruction=("Read the description, look at every image, and choose the one that it describes best.",),
-        gallery=gallery_of(order, sequence=unit.ordered),
-        passages=(Passage("Description", tuple(Line(text) for text in unit.texts)),),
-        fields=(Pick(FIELD, "Which image is described?"),),
-    )
+class RetrieveTask(Task):
+    """One image of the set is chosen."""
 
+    FRESH = True  # who has seen the set with another target has learned its images
 
-def validate(unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
-    """Whether exactly one of the images was chosen."""
-    return misfits(render(unit, unit.images), values)
+    def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
+        """The description and the images to choose from."""
+        return Form(
+            task="retrieve",
+            title="Find the described image",
+            instruction=("Read the description, look at every image, and choose the one that it describes best.",),
+            gallery=gallery_of(order, sequence=unit.ordered),
+            passages=(Passage("Description", tuple(Line(text) for text in unit.texts)),),
+            fields=(Pick(FIELD, "Which image is described?"),),
+        )
 
-
-def score(unit: Unit, answer: Answer) -> Outcome:
-    """The image picked, as a judgment of the worker; checks of the worker make no rows."""
-    picked = answer.values[FIELD][0]
-    correct = picked in unit.truth if unit.truth else None
-    if unit.purpose != "work" or unit.query is None:
-        return Outcome(right=correct)
-    row = Judgment(unit.query, picked, answer.worker, 1.0, answer.at, answer.seconds, unit.round)
-    return Outcome(judgments=(row,), right=correct)
+    def score(self, unit: Unit, answer: Answer) -> Outcome:
+        """The image picked, as a judgment of the worker; checks of the worker make no rows."""
+        picked = answer.values[FIELD][0]
+        correct = picked in unit.truth if unit.truth else None
+        if unit.purpose != "work" or unit.query is None:
+            return Outcome(right=correct)
+        row = Judgment(unit.query, picked, answer.worker, 1.0, answer.at, answer.seconds, unit.round)
+        return Outcome(judgments=(row,), right=correct)

@@ -1,12 +1,9 @@
 """Which phenomena does a description use? Several at once (ImageCoDe, section 4.4 and appendix G)."""
 
 from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, gallery_of
-from ctxr.annotation.records import Answer, Outcome, Unit
-from ctxr.annotation.tasks.values import Exposure, Values, exclusive, label_outcome
+from ctxr.annotation.records import Unit
+from ctxr.annotation.tasks.base import LabelTask
 from ctxr.annotation.wording import Problem
-
-SEATS = 1
-FRESH = False  # tags are about the words: a worker may know the images
 
 FIELD = "tags"
 
@@ -27,32 +24,27 @@ NOTES = {
 }
 
 
-def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
-    """The description, its set with the target marked, and a box for each phenomenon."""
-    options = tuple(Option(label, label, NOTES.get(label, "")) for label in unit.labels)
-    return Form(
-        task="tag",
-        title="Which phenomena does the description use?",
-        instruction=("Read the description of the marked image and tick everything that it uses to pick it out.",),
-        gallery=gallery_of(order, unit.target, unit.ordered),
-        passages=(Passage("Description", tuple(Line(text) for text in unit.texts)),),
-        fields=(
-            Choice(
-                FIELD,
-                "The description uses …",
-                (*options, Option(NONE, "none of these", "I considered each of them")),
-                several=True,
+class TagTask(LabelTask):
+    """One or several phenomena, or none. Tags are about the words: a worker may know the images."""
+
+    FIELD, ALONE = FIELD, NONE
+    MIXED = Problem("none_and_some", "“None of these” cannot go with another tick. Please untick one of them.")
+
+    def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
+        """The description, its set with the target marked, and a box for each phenomenon."""
+        options = tuple(Option(label, label, NOTES.get(label, "")) for label in unit.labels)
+        return Form(
+            task="tag",
+            title="Which phenomena does the description use?",
+            instruction=("Read the description of the marked image and tick everything that it uses to pick it out.",),
+            gallery=gallery_of(order, unit.target, unit.ordered),
+            passages=(Passage("Description", tuple(Line(text) for text in unit.texts)),),
+            fields=(
+                Choice(
+                    FIELD,
+                    "The description uses …",
+                    (*options, Option(NONE, "none of these", "I considered each of them")),
+                    several=True,
+                ),
             ),
-        ),
-    )
-
-
-def validate(unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
-    """Whether something was ticked, and `none` alone."""
-    mixed = Problem("none_and_some", "“None of these” cannot go with another tick. Please untick one of them.")
-    return exclusive(render(unit, unit.images), values, FIELD, NONE, mixed)
-
-
-def score(unit: Unit, answer: Answer) -> Outcome:
-    """A judgment for each phenomenon."""
-    return label_outcome(unit, answer, FIELD)
+        )

@@ -1,12 +1,9 @@
 """Keep a dialogue, or say why not (PhotoChat, section 3: the third party's verification)."""
 
 from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, gallery_of
-from ctxr.annotation.records import Answer, Outcome, Unit
-from ctxr.annotation.tasks.values import Exposure, Values, exclusive, label_outcome
+from ctxr.annotation.records import Unit
+from ctxr.annotation.tasks.base import LabelTask
 from ctxr.annotation.wording import Problem
-
-SEATS = 1
-FRESH = False  # the photo is no secret to the third party; its authors are kept away by `Unit.authors`
 
 FIELD = "verdict"
 
@@ -24,30 +21,25 @@ CODES = {
 LABELS = (KEEP, *CODES)
 
 
-def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
-    """The dialogue with the photo, and a box for each reason against it."""
-    speakers = unit.speakers or (0,) * len(unit.texts)
-    lines = tuple(Line(text, speaker, share=not text) for text, speaker in zip(unit.texts, speakers, strict=True))
-    options = (
-        Option(KEEP, "keep", "it is natural, clean, and leads to the photo"),
-        *(Option(code, code.replace("_", " "), note) for code, note in CODES.items()),
-    )
-    return Form(
-        task="verify",
-        title="Is this a good conversation?",
-        instruction=("Two people talked, and one of them shared this photo. Keep the talk, or tick every fault.",),
-        gallery=gallery_of(order),
-        passages=(Passage("Conversation", lines),),
-        fields=(Choice(FIELD, "Your verdict", options, several=True),),
-    )
+class VerifyTask(LabelTask):
+    """`keep`, or one or several faults."""
 
+    FIELD, ALONE = FIELD, KEEP
+    MIXED = Problem("keep_and_fault", "A conversation with a fault is not kept. Please untick one of them.")
 
-def validate(unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
-    """Whether it is kept, or has faults, and not both."""
-    mixed = Problem("keep_and_fault", "A conversation with a fault is not kept. Please untick one of them.")
-    return exclusive(render(unit, unit.images), values, FIELD, KEEP, mixed)
-
-
-def score(unit: Unit, answer: Answer) -> Outcome:
-    """A judgment for `keep` and for each fault."""
-    return label_outcome(unit, answer, FIELD)
+    def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
+        """The dialogue with the photo, and a box for each reason against it."""
+        speakers = unit.speakers or (0,) * len(unit.texts)
+        lines = tuple(Line(text, speaker, share=not text) for text, speaker in zip(unit.texts, speakers, strict=True))
+        options = (
+            Option(KEEP, "keep", "it is natural, clean, and leads to the photo"),
+            *(Option(code, code.replace("_", " "), note) for code, note in CODES.items()),
+        )
+        return Form(
+            task="verify",
+            title="Is this a good conversation?",
+            instruction=("Two people talked, and one of them shared this photo. Keep the talk, or tick every fault.",),
+            gallery=gallery_of(order),
+            passages=(Passage("Conversation", lines),),
+            fields=(Choice(FIELD, "Your verdict", options, several=True),),
+        )

@@ -7,6 +7,7 @@ from math import ceil
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -15,12 +16,12 @@ from starlette.types import ASGIApp
 
 from ctxr.annotation.journal.results import Refused
 from ctxr.annotation.web.chat import Bell, Chat
-from ctxr.annotation.web.pages import Pages
+from ctxr.annotation.web.pages import Pages, Posted
 from ctxr.annotation.web.sign_in import Prolific, SignIn
 from ctxr.annotation.web.site import Site
 from ctxr.annotation.web.work import Work
 from ctxr.errors import CtxrError
-from ctxr.web.guard import Guard, RateLimited, TooLarge
+from ctxr.web.guard import Guard, RateLimited, TooLarge, read_form
 from ctxr.web.static import HttpProblem
 
 
@@ -30,30 +31,34 @@ def make_app(site: Site, bell: Bell | None = None) -> ASGIApp:
     sign_in, prolific = SignIn(pages), Prolific(pages)
     work = Work(pages, prolific)
     chat = Chat(pages, work, bell or Bell())
-    endpoints: dict[str, dict[str, Callable[[Request], Response | Awaitable[Response]]]] = {
-        "GET": {
-            "/": sign_in.home,
-            "/i/{token}": sign_in.invited,
-            "/p/{study}": prolific.come,
-            "/next": work.next,
-            "/w/{link}": work.show,
-            "/w/{link}/picture/{key}": work.picture,
-            "/w/{link}/talk": chat.show,
-            "/w/{link}/talk/events": chat.events,
-            "/static/{version}/{name}": pages.static.serve,
-        },
-        "POST": {
-            "/enter": sign_in.enter,
-            "/i/{token}": sign_in.accept,
-            "/check": work.check,
-            "/w/{link}": work.answer,
-            "/w/{link}/stop": work.stop,
-            "/w/{link}/talk/{step}": chat.act,
-        },
+    shown: dict[str, Callable[[Request], Response | Awaitable[Response]]] = {
+        "/": sign_in.home,
+        "/i/{token}": sign_in.invited,
+        "/p/{study}": prolific.come,
+        "/next": work.next,
+        "/w/{link}": work.show,
+        "/w/{link}/picture/{key}": work.picture,
+        "/w/{link}/talk": chat.show,
+        "/w/{link}/talk/events": chat.events,
+        "/static/{version}/{name}": pages.static.serve,
     }
-    routes = [Route(path, act, methods=[verb]) for verb, of in endpoints.items() for path, act in of.items()]
+    posted: dict[str, Callable[[Request, Posted], Response]] = {
+        "/enter": sign_in.enter,
+        "/i/{token}": sign_in.accept,
+        "/check": work.check,
+        "/w/{link}": work.answer,
+        "/w/{link}/stop": work.stop,
+        "/w/{link}/talk/{step}": chat.act,
+    }
+    routes = [Route(path, act, methods=["GET"]) for path, act in shown.items()]
+    routes += [Route(path, partial(_post, act), methods=["POST"]) for path, act in posted.items()]
     app = Starlette(routes=routes, exception_handlers=_handlers(pages))
     return Guard(app, site.addresses, partial(_too_many, pages), site.access.https)
+
+
+async def _post(act: Callable[[Request, Posted], Response], request: Request) -> Response:
+    """Read the posted form, and let `act` answer in a thread of its own, as all that touches the disk."""
+    return await run_in_threadpool(act, request, await read_form(request))
 
 
 def _too_many(pages: Pages, wait: float) -> Response:
@@ -70,7 +75,7 @@ def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Ex
     def explain(request: Request, error: Any) -> Response:
         if _wants_json(request):
             return JSONResponse({"problems": [" ".join((f"{error.title}.", *error.lines))]}, error.status)
-        kept = error.kept or getattr(request.state, "kept", ())  # texts of the posted form; see `received`
+        kept = error.kept or getattr(request.state, "kept", ())  # texts of the posted form; see `LeasedUnit.accept`
         return pages.message(error.title, error.lines, error.status, links=home, kept=kept)
 
     def sentence(request: Request, title: str, line: str, status: int) -> Response:

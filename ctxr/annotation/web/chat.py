@@ -11,8 +11,8 @@ from starlette.responses import JSONResponse, Response
 from ctxr.annotation.dialogues import MOST_CHARACTERS
 from ctxr.annotation.journal.journal import Step
 from ctxr.annotation.journal.results import ChatRoom, Refused
-from ctxr.annotation.web.pages import Pages
-from ctxr.annotation.web.work import LeasedUnit, Work, leased_unit, received
+from ctxr.annotation.web.pages import Pages, Posted
+from ctxr.annotation.web.work import LeasedUnit, Work, leased_unit
 from ctxr.errors import plural
 from ctxr.web.static import HttpProblem
 
@@ -67,9 +67,9 @@ class Chat:
     def __init__(self, pages: Pages, work: Work, bell: Bell) -> None:
         self.pages, self.site, self.work, self.bell = pages, pages.site, work, bell
 
-    async def show(self, request: Request) -> Response:
+    def show(self, request: Request) -> Response:
         """The room as it is now."""
-        return await run_in_threadpool(self._page, await leased_unit(self.pages, request))
+        return self._page(leased_unit(self.pages, request))
 
     def _page(self, unit: LeasedUnit, problems: tuple[str, ...] = (), typed: str = "") -> Response:
         if not unit.is_talk or unit.lease.state != "live":
@@ -124,7 +124,7 @@ class Chat:
 
     async def events(self, request: Request) -> Response:
         """The room once it has an event after number `after`, or when `HELD_SECONDS` are over."""
-        unit = await leased_unit(self.pages, request)
+        unit = await run_in_threadpool(leased_unit, self.pages, request)
         try:
             after = int(request.query_params.get("after", "0"))
         except ValueError:
@@ -145,24 +145,24 @@ class Chat:
     def _is_new(self, unit: LeasedUnit, after: int) -> bool:
         return unit.current().lease.state != "live" or bool(self.site.journal.events(unit.lease.token, after))
 
-    async def act(self, request: Request) -> Response:
+    def act(self, request: Request, posted: Posted) -> Response:
         """Take one of `STEPS`: say a text, share the photo, finish, or leave."""
         step = request.path_params["step"]
         if step not in STEPS:
             raise HttpProblem(404, "This page does not exist", "Please check the address.")
-        unit = await leased_unit(self.pages, request)
-        posted = await received(unit, request, f"/talk/{step}")
+        unit = leased_unit(self.pages, request)
+        unit.accept(request, posted, f"/talk/{step}")
         text = (posted.get("text") or [""])[0]
         plain = "application/json" in request.headers.get("accept", "")
         lease, message = unit.lease, text if step == "say" else ""
         try:
-            await run_in_threadpool(self.site.journal.act, step, lease.token, lease.worker, self.site.now(), message)
+            self.site.journal.act(step, lease.token, lease.worker, self.site.now(), message)
         except Refused as refused:
             if plain:
                 return JSONResponse({"problems": [refused.message]}, 409)
-            if (await run_in_threadpool(unit.current)).lease.state != "live":
+            if unit.current().lease.state != "live":
                 raise  # the room no longer exists
-            return await run_in_threadpool(self._page, unit, (refused.message,), text)
+            return self._page(unit, (refused.message,), text)
         self.bell.ring(unit.lease.unit.id)
         if plain:
             return JSONResponse({"problems": []})

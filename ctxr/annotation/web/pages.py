@@ -1,10 +1,10 @@
-"""Pages out of templates: a form as its template needs it, and who is asking for it.
+"""Pages from templates, and the session of whoever asks for them.
 
-What a page says about a picture is its position; its id would tell a frame's number, and so the order of a shuffled set.
+A page names a picture by its position; the id would reveal a frame's number, and so the order of a shuffled set.
 """
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -12,7 +12,7 @@ from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from ctxr.annotation.forms import Form, Pick, Talk, Write, without_blanks
+from ctxr.annotation.forms import Form
 from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.signing import Session
 from ctxr.annotation.web.site import Site
@@ -21,6 +21,9 @@ from ctxr.web.signing import SESSION_DAYS
 from ctxr.web.static import HttpProblem, StaticFiles, environment
 
 COOKIE = "ctxr"
+
+Posted = dict[str, list[str]]
+"""The fields of a posted form."""
 
 
 @dataclass(frozen=True)
@@ -59,33 +62,6 @@ class FormView:
         return len({round(picture.width / max(1, picture.height), 1) for picture in self.pictures}) > 1
 
 
-def view_of(form: Form, key: Callable[[str], str], sizes: Mapping[str, tuple[int, int]], values: Values) -> FormView:
-    """The view of a form whose pictures are called `key(image id)`; `sizes` are (width, height) by image id."""
-    pictures = tuple(
-        ShownPicture(key(picture.image), picture.place, picture.marked, *sizes.get(picture.image, (0, 0)))
-        for picture in (form.gallery.pictures if form.gallery else ())
-    )
-    kinds = {type(field) for field in form.fields}
-    layout = "talk" if Talk in kinds else "pick" if Pick in kinds else "read"
-    picks = {field.name for field in form.fields if isinstance(field, Pick)}
-    filled = {name: tuple(map(key, texts)) if name in picks else tuple(texts) for name, texts in values.items()}
-    return FormView(form, layout, pictures, filled)
-
-
-def values_of(form: Form, key: Callable[[str], str], posted: Values) -> dict[str, tuple[str, ...]]:
-    """What was posted, as the task understands it: pictures by their ids, line ends plain.
-
-    A name that is no picture of this page stays as it came, and the task refuses it.
-    """
-    images = {key(picture.image): picture.image for picture in (form.gallery.pictures if form.gallery else ())}
-    picks = {field.name for field in form.fields if isinstance(field, Pick)}
-    texts = {field.name for field in form.fields if isinstance(field, Write)}
-    values = {name: tuple(parts) for name, parts in posted.items()}
-    values |= {name: tuple(images.get(part, f"?{part}") for part in values[name]) for name in picks & values.keys()}
-    values |= {name: tuple(part.replace("\r\n", "\n") for part in values[name]) for name in texts & values.keys()}
-    return without_blanks(form, values)
-
-
 @cache
 def _templates() -> Environment:
     found = environment("ctxr.annotation.web")
@@ -121,14 +97,14 @@ class Pages:
 
     def session(self, request: Request) -> Session:
         """Who is asking; a new session where there is none."""
-        session = self.site.signer.read_session(request.cookies.get(COOKIE, ""))
+        session = self.site.signer.read(Session, request.cookies.get(COOKIE, ""))
         return session or Session(secrets.token_urlsafe(12))
 
     def remember(self, response: Response, session: Session) -> Response:
         """The response with the session's cookie."""
         response.set_cookie(
             COOKIE,
-            self.site.signer.session(session),
+            self.site.signer.sign(session),
             max_age=SESSION_DAYS * 24 * 60 * 60,
             path=self.at or "/",
             secure=self.site.access.https,
@@ -151,6 +127,6 @@ class Pages:
             raise HttpProblem(403, "This form has grown old", "Please load the page again and send it once more.")
 
     def slow_down(self, name: str, cost: float = 1.0) -> None:
-        """Raises TooMany where this worker asks too often."""
+        """Raises RateLimited where this worker asks too often."""
         if wait := self.site.workers.take(name, cost):
             raise RateLimited(wait)

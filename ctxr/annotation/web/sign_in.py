@@ -1,18 +1,18 @@
-"""Sign-in: a name, an invitation, a submission on Prolific, which is also left with the code by which it is paid."""
+"""Sign-in by a name, an invitation or a submission on Prolific, and the completion code by which that is paid."""
 
 import re
+from typing import NamedTuple
 from urllib.parse import urlencode
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ctxr.annotation.journal.identities import LEFT, Visit
 from ctxr.annotation.journal.results import Refused
-from ctxr.annotation.web.pages import Pages
-from ctxr.annotation.web.signing import Session
+from ctxr.annotation.web.pages import Pages, Posted
+from ctxr.annotation.web.signing import Invitation, Session
 from ctxr.errors import plural
-from ctxr.web.guard import RateLimited, read_form
+from ctxr.web.guard import RateLimited
 from ctxr.web.static import HttpProblem
 
 LONGEST_NAME = 60
@@ -33,17 +33,24 @@ _ENDINGS = {
 """Type of the completion code, and what is said, by how the work ended."""
 
 
+class Round(NamedTuple):
+    """How many answers of a round are given, and how many it has; a submission on Prolific is one round."""
+
+    done: int
+    size: int
+
+
 class SignIn:
     """The endpoints for signing in."""
 
     def __init__(self, pages: Pages) -> None:
         self.pages, self.site = pages, pages.site
 
-    async def home(self, request: Request) -> Response:
+    def home(self, request: Request) -> Response:
         """The start page."""
         session = self.pages.session(request)
         if session.worker:
-            done = await run_in_threadpool(self.site.journal.done_by, session.worker)
+            done = self.site.journal.done_by(session.worker)
             line = f"You have sent {plural(done, 'answer')} so far." if done else "Nothing sent yet."
             return self.pages.message("Welcome back", [line], links=[("Go on", f"{self.pages.at}/next")])
         if not self.site.access.anybody:
@@ -53,11 +60,10 @@ class SignIn:
             )
         return self._form(request)
 
-    async def enter(self, request: Request) -> Response:
+    def enter(self, request: Request, posted: Posted) -> Response:
         """Enrol with a name, on a server open to anyone."""
         if not self.site.access.anybody:
             raise HttpProblem(404, "This page does not exist")
-        posted = await read_form(request)
         self.pages.check_form(request, posted, self.pages.session(request).nonce, f"{self.pages.at}/enter")
         name = " ".join((posted.get("name") or [""])[0].split())
         if not name or len(name) > LONGEST_NAME or not name.isprintable():
@@ -65,11 +71,11 @@ class SignIn:
         if wait := self.site.newcomers.take(request.client.host if request.client else ""):
             raise RateLimited(wait)
         identity = f"open/{name.casefold()}"
-        if await run_in_threadpool(self.site.identities.who, self.site.pseudonym("local", identity)) is not None:
+        if self.site.identities.knows(self.site.pseudonym("local", identity)):
             problem = "This name is already taken. If it is yours, use your personal link; otherwise add a letter."
             return self._form(request, name, problem)
-        session = await run_in_threadpool(self.pages.admit, "local", identity)
-        personal = f"{self.site.access.base_url}/i/{self.site.signer.invitation(identity)}"
+        session = self.pages.admit("local", identity)
+        personal = f"{self.site.access.base_url}/i/{self.site.signer.sign(Invitation(identity))}"
         response = self.pages.message(
             f"Welcome, {name}",
             ["Keep this personal link to sign in from another browser or after a month. Do not share it."],
@@ -77,9 +83,9 @@ class SignIn:
         )
         return self.pages.remember(response, session)
 
-    async def invited(self, request: Request) -> Response:
+    def invited(self, request: Request) -> Response:
         """A personal link: a page with a button, because opening a link alone must not replace another session."""
-        identity, here, session = self._invitation(request)
+        identity, here, session = self._identity(request), self._here(request), self.pages.session(request)
         if session.worker == self.site.pseudonym("local", identity):
             return self.pages.go("/next")
         fields = [("csrf", self.site.signer.form_token(session.nonce, here))]
@@ -90,20 +96,23 @@ class SignIn:
         )
         return self.pages.remember(response, session)
 
-    async def accept(self, request: Request) -> Response:
+    def accept(self, request: Request, posted: Posted) -> Response:
         """Sign in by a personal link."""
-        identity, here, session = self._invitation(request)
-        self.pages.check_form(request, await read_form(request), session.nonce, here)
-        session = await run_in_threadpool(self.pages.admit, "local", identity)
-        return self.pages.remember(self.pages.go("/next"), session)
+        identity = self._identity(request)
+        self.pages.check_form(request, posted, self.pages.session(request).nonce, self._here(request))
+        return self.pages.remember(self.pages.go("/next"), self.pages.admit("local", identity))
 
-    def _invitation(self, request: Request) -> tuple[str, str, Session]:
-        identity = self.site.signer.read_invitation(token := request.path_params["token"])
-        if identity is None:
+    def _identity(self, request: Request) -> str:
+        """Who is invited by the link in the address. Raises HttpProblem for a link that was not made here."""
+        invitation = self.site.signer.read(Invitation, request.path_params["token"])
+        if invitation is None:
             raise HttpProblem(
                 403, "This link is incomplete", "Please copy all of it, to its last letter, and try again."
             )
-        return identity, f"{self.pages.at}/i/{token}", self.pages.session(request)
+        return invitation.name
+
+    def _here(self, request: Request) -> str:
+        return f"{self.pages.at}/i/{request.path_params['token']}"
 
     def _form(self, request: Request, name: str = "", problem: str = "") -> Response:
         session = self.pages.session(request)
@@ -124,7 +133,7 @@ class Prolific:
     def __init__(self, pages: Pages) -> None:
         self.pages, self.site = pages, pages.site
 
-    async def come(self, request: Request) -> Response:
+    def come(self, request: Request) -> Response:
         """A participant of a study."""
         name = request.path_params["study"]
         if name not in self.site.access.studies:
@@ -134,22 +143,20 @@ class Prolific:
             raise HttpProblem(
                 400, "Prolific did not say who you are", "Please open the study from Prolific’s own page once more."
             )
-        address = request.client.host if request.client else ""
-        session = await run_in_threadpool(self._come, name, ids, address, self.pages.session(request))
-        return self.pages.remember(self.pages.go("/next"), session)
-
-    def _come(self, name: str, ids: list[str], address: str, before: Session) -> Session:
-        """The session of a submission. Its id is what opens it: a participant's id alone is known to others."""
+        # the id of a submission is what opens it: a participant's id alone is known to others
         submission, participant, study = ids
+        address = request.client.host if request.client else ""
         if self.site.identities.visit(submission) is None and (wait := self.site.newcomers.take(address)):
             raise RateLimited(wait)
         worker = self.site.pseudonym(_PLATFORM, participant)
         visit = Visit(submission, participant, study, worker, name, self.site.journal.done_by(worker), self.site.now())
         try:
-            self.site.identities.come(visit, self.site.access.studies[name].lasts, before.submission)
+            earlier = self.pages.session(request).submission
+            self.site.identities.come(visit, self.site.access.studies[name].lasts, earlier)
         except Refused as refused:
             raise HttpProblem(403, "This submission cannot be opened", refused.message) from refused
-        return self.pages.admit(_PLATFORM, participant, submission)
+        session = self.pages.admit(_PLATFORM, participant, submission)
+        return self.pages.remember(self.pages.go("/next"), session)
 
     def visit(self, session: Session) -> Visit | None:
         """What this browser came with; None for who came another way. Raises HttpProblem where it counts no more."""
@@ -162,13 +169,13 @@ class Prolific:
             )
         return visit
 
-    def round(self, session: Session) -> tuple[int, int] | None:
-        """Answers for this submission, and how many it is paid for; None for who came another way."""
+    def round(self, session: Session) -> Round | None:
+        """The round of this submission; None for somebody who came another way."""
         visit = self.site.identities.visit(session.submission) if session.platform == _PLATFORM else None
         if visit is None or visit.door not in self.site.access.studies:
             return None
         bundle = self.site.access.studies[visit.door].bundle
-        return min(self.site.journal.done_by(visit.worker) - visit.answers, bundle), bundle
+        return Round(min(self.site.journal.done_by(visit.worker) - visit.answers, bundle), bundle)
 
     def ended(self, visit: Visit) -> Response | None:
         """The page with the completion code; None while there is work to do before it."""

@@ -1,20 +1,23 @@
 """Links, sessions and invitations of workers, signed."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ctxr.web.signing import Signer
 
 
 class LeaseLink(NamedTuple):
-    """One unit for one worker."""
+    """The part of an address that stands for one unit and one worker."""
 
     lease: str
     worker: str
 
 
 class Session(NamedTuple):
-    """Who is at the other end. `worker` is empty before somebody enrolled; `nonce` is what forms are bound to; `submission` is
-    what somebody from Prolific is paid for.
+    """The content of a browser's cookie.
+
+    Attributes:
+        nonce: what forms are bound to. worker: empty before somebody enrolled.
+        submission: what somebody from Prolific is paid for.
     """
 
     nonce: str
@@ -23,37 +26,31 @@ class Session(NamedTuple):
     submission: str = ""
 
 
+class Invitation(NamedTuple):
+    """A personal invitation for a member of a local team; its token is always the same for the same name."""
+
+    name: str
+
+
+_PURPOSES: dict[type, str] = {LeaseLink: "link", Session: "session", Invitation: "invitation"}
+
+T = TypeVar("T", LeaseLink, Session, Invitation)
+
+
 class CrowdSigner(Signer):
-    """Signs what workers are given. What opens as None was not made here."""
+    """Signs what workers are given."""
 
     def __init__(self, key: bytes) -> None:
         super().__init__(key, "ctxr crowd pages")
 
-    def link(self, link: LeaseLink) -> str:
-        """The part of an address that stands for one unit and one worker."""
-        return self.seal("link", link)
+    def sign(self, content: LeaseLink | Session | Invitation) -> str:
+        """The token that stands for the content."""
+        return self.seal(_PURPOSES[type(content)], content)
 
-    def read_link(self, text: str) -> LeaseLink | None:
-        """The link; None if it was not made here."""
-        return self.unseal(LeaseLink, "link", text)
-
-    def session(self, session: Session) -> str:
-        """The value of the session's cookie."""
-        return self.seal("session", session)
-
-    def read_session(self, text: str) -> Session | None:
-        """The session; None if it was not made here, or has ended."""
-        return self.unseal(Session, "session", text)
-
-    def invitation(self, name: str) -> str:
-        """A personal invitation for a member of a local team; always the same for the same name."""
-        return self.seal("invitation", [name])
-
-    def read_invitation(self, text: str) -> str | None:
-        """The invited name; None for an invalid invitation."""
-        names = self.unseal(tuple[str], "invitation", text)
-        return names[0] if names else None
+    def read(self, kind: type[T], token: str) -> T | None:
+        """The content of a token; None where it was not made here, for another purpose, or is a session that has ended."""
+        return self.unseal(kind, _PURPOSES[kind], token)
 
     def picture(self, lease: str, image: str) -> str:
-        """A picture's name on the pages of one lease: it tells neither the image nor its order."""
+        """The name of a picture on the pages of one lease; it reveals neither the image nor its position."""
         return self.digest("picture", lease, image)[:16]

@@ -3,18 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
-from ctxr.annotation.forms import Form, Talk, Write
+from ctxr.annotation.forms import Form, Pick, Talk, Write
 from ctxr.annotation.journal.results import Lease, NoWork, Refused
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Values
-from ctxr.annotation.web.pages import FormView, Pages, values_of, view_of
-from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific
+from ctxr.annotation.web.pages import FormView, Pages, Posted, ShownPicture
+from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific, Round
 from ctxr.annotation.web.signing import LeaseLink, Session
-from ctxr.web.guard import read_form
 from ctxr.web.static import HttpProblem
 
 
@@ -27,7 +25,6 @@ class LeasedUnit:
     """
 
     pages: Pages
-    link: LeaseLink
     lease: Lease
     session: Session
     here: str
@@ -56,9 +53,36 @@ class LeasedUnit:
         """What a picture is called on this lease's pages."""
         return self.pages.site.signer.picture(self.lease.token, image)
 
-    def view(self, filled: Mapping[str, Sequence[str]]) -> FormView:
+    def view(self, values: Mapping[str, Sequence[str]]) -> FormView:
         """The form as its template needs it."""
-        return view_of(self.form, self.key, self.pages.site.sizes, filled)
+        form, sizes = self.form, self.pages.site.sizes
+        pictures = tuple(
+            ShownPicture(self.key(picture.image), picture.place, picture.marked, *sizes.get(picture.image, (0, 0)))
+            for picture in form.pictures
+        )
+        kinds = {type(field) for field in form.fields}
+        layout = "talk" if Talk in kinds else "pick" if Pick in kinds else "read"
+        picks = {field.name for field in form.fields if isinstance(field, Pick)}
+        keys = {name: tuple(map(self.key, values[name])) for name in picks & values.keys()}
+        return FormView(form, layout, pictures, {**values, **keys})
+
+    def values(self, posted: Values) -> dict[str, tuple[str, ...]]:
+        """What was posted, as the task understands it: pictures by their ids, line ends plain.
+
+        A name that is no picture of this page is marked with "?", so the task refuses it.
+        """
+        form = self.form
+        images = {self.key(picture.image): picture.image for picture in form.pictures}
+        kinds = {field.name: type(field) for field in form.fields}
+        values: dict[str, tuple[str, ...]] = {}
+        for name, parts in posted.items():
+            if kinds.get(name) is Pick:
+                values[name] = tuple(images.get(part, f"?{part}") for part in parts)
+            elif kinds.get(name) is Write:
+                values[name] = tuple(part.replace("\r\n", "\n") for part in parts)
+            elif name != "csrf":
+                values[name] = tuple(parts)
+        return form.without_blanks(values)
 
     def form_token(self, step: str = "") -> str:
         """What a form that posts to `here + step` must bring back."""
@@ -69,21 +93,32 @@ class LeasedUnit:
         names = [field.name for field in self.form.fields if isinstance(field, Write)] + ["text"]
         return [text for name in names for text in posted.get(name, ()) if text.strip()]
 
-    def visible(self) -> dict[str, str]:
-        """Image ids by the names that this worker may ask for now; the photo of a talk only once it is theirs to see."""
-        shown = {picture.image for picture in self.form.gallery.pictures} if self.form.gallery else set()
-        if self.is_talk and not shown and self.pages.site.journal.room(self.lease.token).shared:
-            shown = set(self.lease.unit.images)
-        return {self.key(image): image for image in shown}
+    def accept(self, request: Request, posted: Mapping[str, Sequence[str]], step: str = "") -> None:
+        """Accept a form that was posted to `here + step`; its texts are shown again if anything fails after this.
+
+        Raises HttpProblem for a form that was not made here.
+        """
+        request.state.kept = self.texts(posted)
+        self.pages.check_form(request, posted, self.session.nonce, self.here + step)
+
+    def expired(self, texts: Mapping[str, Sequence[str]]) -> HttpProblem:
+        """What is said when the time is over, with what was typed."""
+        return HttpProblem(
+            410,
+            "Your time for this one is over",
+            "Somebody else has it now. What you sent before is stored, and there may be more to do.",
+            kept=self.texts(texts),
+        )
 
 
-async def leased_unit(pages: Pages, request: Request, text: str = "", cost: float = 1.0) -> LeasedUnit:
+def leased_unit(pages: Pages, request: Request, text: str = "", cost: float = 1.0) -> LeasedUnit:
     """The unit that the link in the address (or `text`) stands for.
 
-    Raises HttpProblem for a link that was not made here, another worker's, or a lease that is not there; TooMany for too many of them.
+    Raises HttpProblem for a link that was not made here, another worker's, or a lease that is not there; RateLimited for too
+    many of them.
     """
     text = text or request.path_params["link"]
-    link = pages.site.signer.read_link(text)
+    link = pages.site.signer.read(LeaseLink, text)
     if link is None:
         raise HttpProblem(403, "This link is incomplete", "Please go back and open the page again.")
     session = pages.session(request)
@@ -91,21 +126,10 @@ async def leased_unit(pages: Pages, request: Request, text: str = "", cost: floa
         reason = "It belongs to another person." if session.worker else "Your session has ended."
         raise HttpProblem(403, "This page is not open to you", reason, "Please sign in with your own link.")
     pages.slow_down(link.worker, cost)
-    lease = await run_in_threadpool(pages.site.journal.find, link.lease)
+    lease = pages.site.journal.find(link.lease)
     if lease is None or lease.worker != link.worker:
         raise HttpProblem(404, "This page no longer exists", "Please continue with the next one.")
-    return LeasedUnit(pages, link, lease, session, f"{pages.at}/w/{text}")
-
-
-async def received(unit: LeasedUnit, request: Request, step: str = "") -> dict[str, list[str]]:
-    """The fields of a form that was posted to `here + step`; typed texts are shown again if anything fails after this.
-
-    Raises HttpProblem for a form that was not made here, TooLarge for a long one.
-    """
-    posted = await read_form(request)
-    request.state.kept = unit.texts(posted)
-    unit.pages.check_form(request, posted, unit.session.nonce, unit.here + step)
-    return posted
+    return LeasedUnit(pages, lease, session, f"{pages.at}/w/{text}")
 
 
 _MEDIA = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".webp": "image/webp"}
@@ -124,18 +148,15 @@ class Work:
     def __init__(self, pages: Pages, prolific: Prolific) -> None:
         self.pages, self.site, self.prolific = pages, pages.site, prolific
 
-    async def next(self, request: Request) -> Response:
+    def next(self, request: Request) -> Response:
         """To the unit that this worker holds, or to a new one."""
         session = self.pages.session(request)
         if not session.worker:
             return self.pages.go("/")
         self.pages.slow_down(session.worker)
-        return await run_in_threadpool(self._next, session, "more" in request.query_params)
-
-    def _next(self, session: Session, more: bool) -> Response:
         visit = self.prolific.visit(session)
         done = self.site.journal.done_by(session.worker)
-        if visit is None and done and done % self.site.bundle == 0 and not more:
+        if visit is None and done and done % self.site.bundle == 0 and "more" not in request.query_params:
             return self.pages.message(
                 "Thank you, that was a round",
                 [f"You have sent {done} answers, and each of them helps. Rest a little, or go on."],
@@ -146,7 +167,7 @@ class Work:
         tasks = self.site.tasks if visit is None else self.site.access.studies[visit.door].tasks
         lease = self.site.journal.lease(session.worker, self.site.now(), tasks)
         if not isinstance(lease, NoWork):
-            return self.pages.go(f"/w/{self.site.signer.link(LeaseLink(lease.token, session.worker))}")
+            return self.pages.go(f"/w/{self.site.signer.sign(LeaseLink(lease.token, session.worker))}")
         # looking for work may have ended the qualification round
         if visit is not None and (ended := self.prolific.ended(visit)):
             return ended
@@ -158,17 +179,15 @@ class Work:
             again=WAIT_SECONDS if waits else 0,
         )
 
-    async def show(self, request: Request) -> Response:
+    def show(self, request: Request) -> Response:
         """The page of a unit."""
-        unit = await leased_unit(self.pages, request)
+        unit = leased_unit(self.pages, request)
         if unit.lease.state == "answered":
             return self.pages.go("/next")
-        draft = await run_in_threadpool(self.site.journal.draft, unit.lease.token)
+        draft = self.site.journal.draft(unit.lease.token)
         if unit.lease.state != "live":
-            raise _expired(unit, draft)
-        if unit.is_talk:
-            return self.pages.go(f"{unit.path}/talk")
-        return await run_in_threadpool(self._form, unit, draft)
+            raise unit.expired(draft)
+        return self.pages.go(f"{unit.path}/talk") if unit.is_talk else self._form(unit, draft)
 
     def _form(self, unit: LeasedUnit, filled: Values, problems: Sequence[str] = ()) -> Response:
         view = unit.view(filled)
@@ -190,76 +209,61 @@ class Work:
         """What stands at the top of a page of work: how far the round is, and a way out of it."""
         return {
             "round": self.prolific.round(unit.session)
-            or (self.site.journal.done_by(unit.lease.worker) % self.site.bundle, self.site.bundle),
+            or Round(self.site.journal.done_by(unit.lease.worker) % self.site.bundle, self.site.bundle),
             "stop": "" if unit.is_talk else f"{unit.here}/stop",
             "stop_csrf": unit.form_token("/stop"),
         }
 
-    async def answer(self, request: Request) -> Response:
+    def answer(self, request: Request, posted: Posted) -> Response:
         """Take an answer: it is on the disk before the worker is sent on. The same one twice is stored once."""
-        unit = await leased_unit(self.pages, request)
-        posted = await received(unit, request)
-        values = _values(unit, posted)
-        sender = unit.link.worker, values, self.site.now(), unit.session.platform
+        unit = leased_unit(self.pages, request)
+        unit.accept(request, posted)
+        values, lease = unit.values(posted), unit.lease
         try:
-            await run_in_threadpool(self.site.journal.submit, unit.lease.token, *sender)
+            self.site.journal.submit(lease.token, lease.worker, values, self.site.now(), unit.session.platform)
         except Refused as refused:
             if refused.reason == "invalid":
                 sentences = [problem.sentence for problem in refused.problems] or [refused.message]
-                return await run_in_threadpool(self._form, unit, values, sentences)
+                return self._form(unit, values, sentences)
             if refused.reason == "expired":
-                raise _expired(unit, posted) from refused
+                raise unit.expired(posted) from refused
             title = "This one is already sent" if refused.reason == "already_answered" else "This could not be taken"
             raise HttpProblem(409, title, refused.message) from refused
         return self.pages.go("/next")
 
-    async def stop(self, request: Request) -> Response:
+    def stop(self, request: Request, posted: Posted) -> Response:
         """Put the unit back for others."""
-        unit = await leased_unit(self.pages, request)
-        await received(unit, request, "/stop")
-        await run_in_threadpool(self.site.journal.give_back, unit.lease.token, self.site.now(), "break")
+        unit = leased_unit(self.pages, request)
+        unit.accept(request, posted, "/stop")
+        self.site.journal.give_back(unit.lease.token, self.site.now())
         return self.pages.message(
             "See you later",
             ["Everything you sent is stored. The page you had open goes to somebody else."],
             links=[("Go on after all", f"{self.pages.at}/next?more=1")],
         )
 
-    async def check(self, request: Request) -> Response:
+    def check(self, request: Request, posted: Posted) -> Response:
         """What is wrong with the wording so far; keeps the draft."""
-        posted = await read_form(request)
-        unit = await leased_unit(self.pages, request, (posted.pop("link", None) or [""])[0], cost=0.5)
+        unit = leased_unit(self.pages, request, (posted.pop("link", None) or [""])[0], cost=0.5)
         self.pages.check_form(request, posted, unit.session.nonce, unit.here)
-        values = _values(unit, posted)
-        return JSONResponse({"problems": await run_in_threadpool(self._problems, unit, values)})
-
-    def _problems(self, unit: LeasedUnit, values: Values) -> list[str]:
-        if unit.lease.state == "live":
-            self.site.journal.save_draft(unit.lease.token, unit.lease.worker, values, self.site.now())
+        values, lease, problems = unit.values(posted), unit.lease, list[str]()
+        if lease.state == "live":
+            self.site.journal.save_draft(lease.token, lease.worker, values, self.site.now())
         checked = [field.name for field in unit.form.fields if isinstance(field, Write) and field.checked]
-        if not any(text.strip() for name in checked for text in values.get(name, ())):
-            return []
-        exposure, work = self.site.journal.exposure(unit.lease), unit.lease.unit
-        return [problem.sentence for problem in task_of(work).validate(work, values, exposure)]
+        if any(text.strip() for name in checked for text in values.get(name, ())):
+            exposure = self.site.journal.exposure(lease)
+            problems = [one.sentence for one in task_of(lease.unit).validate(lease.unit, values, exposure)]
+        return JSONResponse({"problems": problems})
 
-    async def picture(self, request: Request) -> Response:
+    def picture(self, request: Request) -> Response:
         """A picture of the unit that this worker holds, by the name that it has on this lease's pages."""
-        unit = await leased_unit(self.pages, request, cost=0.1)
-        image = (await run_in_threadpool(unit.visible)).get(request.path_params["key"])
-        file = self.site.pictures.get(image or "")
+        unit = leased_unit(self.pages, request, cost=0.1)
+        images = [picture.image for picture in unit.form.pictures]
+        if unit.is_talk and not images and self.site.journal.room(unit.lease.token).shared:
+            images = list(unit.lease.unit.images)  # the photo of a talk, once it is theirs to see
+        image = next((image for image in images if unit.key(image) == request.path_params["key"]), "")
+        file = self.site.pictures.get(image)
         media = _MEDIA.get(file.suffix.lower()) if file else None
         if unit.lease.state != "live" or file is None or media is None or not file.is_file():
             raise HttpProblem(404, "This picture does not exist")
         return FileResponse(file, media_type=media, headers={"cache-control": "private, max-age=31536000, immutable"})
-
-
-def _values(unit: LeasedUnit, posted: Values) -> dict[str, tuple[str, ...]]:
-    return values_of(unit.form, unit.key, {name: values for name, values in posted.items() if name != "csrf"})
-
-
-def _expired(unit: LeasedUnit, texts: Mapping[str, Sequence[str]]) -> HttpProblem:
-    return HttpProblem(
-        410,
-        "Your time for this one is over",
-        "Somebody else has it now. What you sent before is stored, and there may be more to do.",
-        kept=unit.texts(texts),
-    )

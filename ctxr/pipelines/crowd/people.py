@@ -13,7 +13,7 @@ import numpy as np
 
 from ctxr.annotation.artifacts import Answered
 from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.tasks import counts, places, task_of
+from ctxr.annotation.tasks import counts, most_answers, task_of
 from ctxr.annotation.tasks.values import query_of
 from ctxr.engine.report import Table
 from ctxr.metrics.positions import errors_by_distance, neighbour_confusion, position_bias_by_worker
@@ -196,7 +196,7 @@ class Certificate(msgspec.Struct, frozen=True):
         queries: of each validation and test description whether its author also described for train, and how many of its
             retrievers worked on train.
         violations: each answer that should not be there: an author who judged their own, a worker who judged a set whose images
-            they had met, more answers than places (see `places`), a worker in both pools of a study declared wholly disjoint.
+            they had met, more answers than places (see `most_answers`), a worker in both pools of a study declared wholly disjoint.
             Shown orders are compared with the seeded ones when answers are imported.
     """
 
@@ -217,7 +217,7 @@ def certificate(answered: Answered, disjoint: str, replaced: Collection[str] = (
             pools["train" if unit.split == "train" else "eval"].add(answer.worker)
     shared = sorted(pools["train"] & pools["eval"])
     votes = Counter(unit.id for unit, answer in pairs if counts(answer, replaced))
-    most = {name: places(unit) for name, unit in answered.units.items()}
+    most = {name: most_answers(unit) for name, unit in answered.units.items()}
     violations = [
         *(f"{row.worker} judged their own work in {unit.id}" for unit, row in pairs if row.worker in unit.authors),
         *_known_sets(pairs),

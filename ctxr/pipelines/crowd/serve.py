@@ -20,7 +20,7 @@ from ctxr.annotation.project_journal import journal_of, remember
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import Bell
-from ctxr.annotation.web.signing import CrowdSigner
+from ctxr.annotation.web.signing import CrowdSigner, Invitation
 from ctxr.annotation.web.site import Access, Site, Study
 from ctxr.datasets.rounds import newest_sample
 from ctxr.engine.progress import SILENT, Progress
@@ -179,8 +179,9 @@ def _links(config: Serve, signer: CrowdSigner, access: Access) -> dict[str, str]
                 f"{config.workers_file} cannot be read{why}",
                 hint="--workers-file names a text file in UTF-8, one name a line",
             ) from error
-    links = {name: f"{access.base_url}/i/{signer.invitation(f'team/{name}')}" for name in names}
+    invited = names or ([] if access.anybody or access.studies else ["you"])
+    links = {name: f"{access.base_url}/i/{signer.sign(Invitation(f'team/{name}'))}" for name in invited}
     if access.anybody:
         links["anybody"] = f"{access.base_url}/"
     links |= {f"Prolific {name}": f"{access.base_url}/p/{name}?{PLACEHOLDERS}" for name in access.studies}
-    return links or {"you": f"{access.base_url}/i/{signer.invitation('team/you')}"}
+    return links

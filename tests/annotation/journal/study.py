@@ -157,19 +157,18 @@ def state_of(journal: Journal, worker: str) -> WorkerState:
 
 
 class Decision(NamedTuple):
-    """Why a unit stopped: its verdict after so many votes, and the votes at most that were not needed."""
+    """What stopped a unit, and the votes that count."""
 
     unit: str
     verdict: str
     right: int
     wrong: int
-    spared: int
-    at: int
 
 
 def decisions_of(journal: Journal) -> list[Decision]:
-    """Why each unit that stopped did so, in the order in which they stopped."""
-    row = tables.decision.c
-    columns = (row.unit, row.verdict, row.right_votes, row.wrong_votes, row.spared, row.at)
+    """The decision on each unit that stopped."""
+    row = tables.unit.c
+    columns = (row.id, row.decided, row.right_votes, row.wrong_votes)
+    stopped = select(*columns).where(row.decided.is_not(None)).order_by(row.number)
     with journal._reading() as tx:
-        return [Decision(*values) for values in tx.connection.execute(select(*columns).order_by(row.number))]
+        return [Decision(*values) for values in tx.connection.execute(stopped)]

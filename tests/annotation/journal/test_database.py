@@ -94,9 +94,9 @@ def test_a_journal_of_a_newer_schema_is_told(opener: Opener, address: str) -> No
     opener()
     database = Database(address)
     with database.writing() as connection:
-        connection.execute(sqlalchemy.update(metadata.tables["crowd_about"]).values(value="2"))
+        connection.execute(sqlalchemy.update(metadata.tables["crowd_about"]).values(value="3"))
     database.close()
-    with pytest.raises(DataError, match="has schema 2, this ctxr knows 1") as error:
+    with pytest.raises(DataError, match="has schema 3, this ctxr knows 2") as error:
         opener()
     told(error)
 

@@ -59,8 +59,8 @@ def test_two_of_three_asks_for_a_third_vote_only_where_two_disagree(opener: Open
             votes[lease.unit.id] += 1
             answer(journal, lease, right=lease.unit == agreed or worker != "w1")
     assert votes == {agreed.id: 2, split.id: 3}
-    told = {one.unit: (one.verdict, one.right, one.wrong, one.spared) for one in decisions_of(journal)}
-    assert told == {agreed.id: ("accepted", 2, 0, 1), split.id: ("accepted", 2, 1, 0)}
+    told = {one.unit: (one.verdict, one.right, one.wrong) for one in decisions_of(journal)}
+    assert told == {agreed.id: ("accepted", 2, 0), split.id: ("accepted", 2, 1)}
 
 
 def test_a_unit_of_the_random_share_gets_all_its_votes(opener: Opener) -> None:
@@ -71,7 +71,7 @@ def test_a_unit_of_the_random_share_gets_all_its_votes(opener: Opener) -> None:
         assert decisions_of(journal) == []
         answer(journal, leased(journal, worker))
     (decision,) = decisions_of(journal)
-    assert (decision.verdict, decision.right, decision.spared) == ("accepted", 3, 0)
+    assert (decision.verdict, decision.right, decision.wrong) == ("accepted", 3, 0)
 
 
 def test_an_abandoned_lease_goes_to_somebody_else_and_its_owner_is_told(opener: Opener) -> None:
@@ -90,8 +90,8 @@ def test_what_is_given_back_is_served_again_in_the_same_slot(opener: Opener) -> 
     (one,) = sets = image_sets(1)
     journal = opener([tagged(one, 2)], sets, workers="w1 w2 w3")
     first, second = leased(journal, "w1"), leased(journal, "w2")
-    journal.give_back(first.token, after(1), "too hard")
-    journal.give_back(first.token, after(1), "twice does no harm")
+    journal.give_back(first.token, after(1))
+    journal.give_back(first.token, after(1))
     assert (leased(journal, "w3").slot, second.slot) == (0, 1)
 
 

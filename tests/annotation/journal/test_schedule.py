@@ -94,7 +94,7 @@ class Schedule:
     def give_back(self, worker: str) -> None:
         lease = self.ask(worker)
         if lease is not None:
-            self.journal.give_back(lease.token, self.now, "drawn")
+            self.journal.give_back(lease.token, self.now)
             next(held for held in self.model.leases if held.token == lease.token).state = "returned"
 
     def pass_time(self, worker: str) -> None:

@@ -38,7 +38,7 @@ def told(answers: Sequence[Answer]) -> list[tuple[Any, ...]]:
 
 
 def test_an_export_of_a_labelling_project() -> None:
-    read = label_studio.answers(EXAMPLES / "label-studio.json", UNITS, ADDRESSES, PROTOCOL, KEY)
+    read = label_studio.read_export(EXAMPLES / "label-studio.json", UNITS, ADDRESSES, PROTOCOL, KEY)
     *others, (unit, values, *when) = told([row.answer for row in read.rows])
     assert others == [
         ("u-harbour", {"pick": ("harbour/img20",)}, "2026-11-20T09:01:00.000Z", 21.4),
@@ -58,7 +58,7 @@ def test_a_page_of_submissions() -> None:
     ]
     told = ("66b1f0c2a4d5e6f708192a3b", "5f2d6a8c1b3e4d5f6a7b8c9d", "66b1efffa4d5e6f708192a00")
     visits = [Visit(*told, worker, "find", 0, datetime(2026, 11, 20, tzinfo=UTC))]
-    read = prolific.answers(EXAMPLES / "submissions.json", stored, visits, ["66b1efffa4d5e6f708192a00"], KEY)
+    read = prolific.confirmed_answers(EXAMPLES / "submissions.json", stored, visits, ["66b1efffa4d5e6f708192a00"], KEY)
     assert [row.answer for row in read.rows] == stored
     with pytest.raises(DataError, match=r"submissions\.json:1: .* is of study '66b1efffa4d5e6f708192a00'"):
-        prolific.answers(EXAMPLES / "submissions.json", stored, visits, ["another"], KEY)
+        prolific.confirmed_answers(EXAMPLES / "submissions.json", stored, visits, ["another"], KEY)

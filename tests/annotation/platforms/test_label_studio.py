@@ -10,7 +10,6 @@ import pytest
 from defusedxml import ElementTree as SafeTree
 
 from ctxr.annotation.platforms import label_studio
-from ctxr.annotation.platforms.sheets import sheet
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Unit
 from ctxr.errors import DataError
@@ -34,12 +33,12 @@ TAGS = {
 
 
 def configs(*units: Unit) -> dict[str, Element]:
-    files = label_studio.export(units, ADDRESSES, PROTOCOL)
+    files = label_studio.project_files(units, ADDRESSES, PROTOCOL)
     return {name: SafeTree.fromstring(content.decode()) for name, content in files.items() if name.endswith(".xml")}
 
 
 def test_a_rater_has_a_project_of_their_own_and_sees_each_task_once() -> None:
-    files = label_studio.export([HARBOUR, KITCHEN], ADDRESSES, PROTOCOL)
+    files = label_studio.project_files([HARBOUR, KITCHEN], ADDRESSES, PROTOCOL)
     tasks = {name: json.loads(content) for name, content in files.items() if name.endswith("tasks.json")}
     assert sorted(files) == sorted(
         f"rater-{slot}-{shape}/{name}"
@@ -52,7 +51,7 @@ def test_a_rater_has_a_project_of_their_own_and_sees_each_task_once() -> None:
 
 @pytest.mark.parametrize("unit", [HARBOUR, KITCHEN, MARKET])
 def test_a_configuration_uses_documented_words_and_names_what_is_there(unit: Unit) -> None:
-    data = label_studio.data(sheet(unit, 0, PROTOCOL.seed), ADDRESSES)
+    data = label_studio.sheet_of(unit, 0, PROTOCOL.seed).data(ADDRESSES)
     for root in configs(unit).values():
         names = {tag.get("name") for tag in root.iter() if tag.tag in ("Text", "Image")}
         for tag in root.iter():
@@ -67,7 +66,7 @@ def test_the_truth_is_nowhere_in_a_project() -> None:
         "u-1", "retrieve", "s", "g", ("s/one", "s/two"), query="secret-query", texts=("A boat.",), truth=("s/two",),
         authors=("w-secret",), split="test",
     )  # fmt: skip
-    files = label_studio.export([unit], {"s/one": "https://x/1", "s/two": "https://x/2"}, PROTOCOL)
+    files = label_studio.project_files([unit], {"s/one": "https://x/1", "s/two": "https://x/2"}, PROTOCOL)
     for name, content in files.items():
         text = content.decode()
         assert not re.search("truth|secret|w-secret|gold", text), name
@@ -78,7 +77,7 @@ def test_the_truth_is_nowhere_in_a_project() -> None:
 def test_each_slot_has_the_order_that_the_seed_gives_it() -> None:
     unit = Unit("u-1", "retrieve", "s", "g", tuple("abcdefgh"), texts=("x",), most=3)
     where = {image: f"https://x/{image}" for image in unit.images}
-    orders = [label_studio.data(sheet(unit, slot, 4), where)["ctxr_order"] for slot in range(3)]
+    orders = [label_studio.sheet_of(unit, slot, 4).data(where)["ctxr_order"] for slot in range(3)]
     assert len({tuple(order) for order in orders}) == 3
     assert all(sorted(order) == list("abcdefgh") for order in orders)
 
@@ -114,7 +113,7 @@ def changed(tmp_path: Path, change: Any) -> Path:
 )
 def test_what_was_changed_is_refused_with_its_row(change: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=message):
-        label_studio.answers(changed(tmp_path, change), UNITS, ADDRESSES, PROTOCOL, KEY)
+        label_studio.read_export(changed(tmp_path, change), UNITS, ADDRESSES, PROTOCOL, KEY)
 
 
 @pytest.mark.parametrize("result", [5, [5], [{"from_name": 5}], [{"value": 5}]])
@@ -124,7 +123,7 @@ def test_a_result_that_is_none_is_refused_alone(result: Any, value: Any, tmp_pat
         rows[0]["annotations"][0]["result"][0]["value"] = value
         rows[1]["annotations"][0]["result"] = result
 
-    read = label_studio.answers(changed(tmp_path, change), UNITS, ADDRESSES, PROTOCOL, KEY)
+    read = label_studio.read_export(changed(tmp_path, change), UNITS, ADDRESSES, PROTOCOL, KEY)
     assert [refusal.where for refusal in read.refused if refusal.code == "unreadable"] == [
         "export.json:1:1001",
         "export.json:2:1003",
@@ -139,7 +138,7 @@ def test_an_export_that_breaks_off_names_the_row(tmp_path: Path) -> None:
     for end, row in ((10, 1), (third + 20, 3), (len(whole) - 3, 4)):
         path.write_text(whole[:end])
         with pytest.raises(DataError, match=rf"export\.json:{row}: "):
-            label_studio.answers(path, UNITS, ADDRESSES, PROTOCOL, KEY)
+            label_studio.read_export(path, UNITS, ADDRESSES, PROTOCOL, KEY)
 
 
 @pytest.mark.parametrize(
@@ -149,4 +148,4 @@ def test_a_row_that_cannot_be_read_is_named(old: str, new: str, tmp_path: Path) 
     path = tmp_path / "export.json"
     path.write_bytes((EXAMPLES / "label-studio.json").read_text().replace(old, new).encode("latin-1"))
     with pytest.raises(DataError, match=r"export\.json:(1: |13 is not UTF-8)"):
-        label_studio.answers(path, UNITS, ADDRESSES, PROTOCOL, KEY)
+        label_studio.read_export(path, UNITS, ADDRESSES, PROTOCOL, KEY)

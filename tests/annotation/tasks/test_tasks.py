@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ctxr.annotation.forms import Choice, Pick, Write
 from ctxr.annotation.records import Unit
-from ctxr.annotation.tasks import NAMES, dialogue, tag, task_of, verify
+from ctxr.annotation.tasks import NAMES, tag, task_of, verify
 from ctxr.annotation.tasks.entail import LABELS
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.errors import DataError
@@ -200,4 +200,4 @@ def test_only_the_sender_sees_the_photo_and_makes_the_rows() -> None:
     (progress,) = by_sender.dialogues
     assert (progress.shared_at, progress.workers, len(by_sender.texts)) == (5, ("w-anna", "w-ben"), 5)
     assert [text.author for text in by_sender.texts[:2]] == ["w-anna", "w-ben"]
-    assert dialogue.SEATS == 2
+    assert task_of(DIALOGUE).SEATS == 2

@@ -19,7 +19,7 @@ from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import entail, tag, verify
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import Bell
-from ctxr.annotation.web.signing import CrowdSigner
+from ctxr.annotation.web.signing import CrowdSigner, Invitation
 from ctxr.annotation.web.site import Access, Site
 from ctxr.store.records import Image, ImageSet
 from tests.annotation.web.reading import Reading, read
@@ -117,7 +117,7 @@ class Crowd:
     def invited(self, name: str) -> TestClient:
         """A browser that came in by its personal link."""
         visitor = self.visitor()
-        page = visitor.get(f"/i/{self.site.signer.invitation(name)}")
+        page = visitor.get(f"/i/{self.site.signer.sign(Invitation(name))}")
         form = read(page).form()
         visitor.post(form.action, data=form.fields, follow_redirects=False)
         return visitor

@@ -9,6 +9,7 @@ from axe_playwright_python.base import AXE_SCRIPT
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from ctxr.annotation.web.signing import Invitation
 from ctxr.annotation.web.site import Study
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import IMAGES, UNITS, Crowd, crowd
@@ -45,7 +46,7 @@ def show(headless: Browser) -> Iterator[Show]:
         tab = context.new_page()
         tab.on("console", lambda one: None if one.text.startswith(LOADING) else complaints.append(one.text))
         tab.on("pageerror", lambda error: complaints.append(str(error)))
-        tab.goto(f"{running.address}/i/{crowd.site.signer.invitation(name)}")
+        tab.goto(f"{running.address}/i/{crowd.site.signer.sign(Invitation(name))}")
         tab.get_by_role("button", name="Start").click()
         tab.wait_for_url("**/w/**")
         return tab
@@ -304,7 +305,7 @@ def test_the_other_pages_are_accessible_in_both_themes(make_crowd: MakeCrowd, sh
             "/next?more=1",
             "/",
             "/i/forged",
-            f"/i/{crowd.site.signer.invitation('ben')}",
+            f"/i/{crowd.site.signer.sign(Invitation('ben'))}",
             f"/p/pilot?{visit}",
             link.removeprefix(running.address),
         ):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ctxr.annotation.web.signing import CrowdSigner, LeaseLink, Session
+from ctxr.annotation.web.signing import CrowdSigner, Invitation, LeaseLink, Session
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import IMAGES, KEY, UNITS, Crowd, opened
 from tests.annotation.web.reading import read
@@ -26,8 +26,8 @@ def test_a_link_that_was_not_made_here_opens_nothing(make_crowd: MakeCrowd, chan
         # not its last sign, whose lowest bits are no part of the signature
         "x": f"{link[:-9]}{'A' if link[-9] != 'A' else 'B'}{link[-8:]}",
         "cut": link[:-4],
-        "other key": CrowdSigner(b"other" * 8).link(LeaseLink(lease.token, lease.worker)),
-        "other purpose": crowd.site.signer.invitation(lease.token),
+        "other key": CrowdSigner(b"other" * 8).sign(LeaseLink(lease.token, lease.worker)),
+        "other purpose": crowd.site.signer.sign(Invitation(lease.token)),
     }[change]
     assert visitor.get(f"/w/{forged}").status_code == 403
     assert visitor.post(f"/w/{forged}", data={"csrf": "x"}).status_code == 403
@@ -49,13 +49,13 @@ def test_a_link_signed_for_another_worker_does_not_lend_their_lease(make_crowd: 
     crowd = make_crowd(UNITS["describe"])
     crowd.opened()
     ben = crowd.invited("ben")
-    borrowed = crowd.site.signer.link(LeaseLink(lease_of(crowd).token, crowd.worker("ben")))
+    borrowed = crowd.site.signer.sign(LeaseLink(lease_of(crowd).token, crowd.worker("ben")))
     assert ben.get(f"/w/{borrowed}").status_code == 404
 
 
 def test_a_lease_that_never_was_is_not_there(make_crowd: MakeCrowd) -> None:
     crowd, visitor, _ = opened(make_crowd)
-    made = crowd.site.signer.link(LeaseLink("no such lease", crowd.worker("ada")))
+    made = crowd.site.signer.sign(LeaseLink("no such lease", crowd.worker("ada")))
     assert visitor.get(f"/w/{made}").status_code == 404
 
 
@@ -211,12 +211,12 @@ def test_the_cookie_is_out_of_reach_of_scripts_and_secure_over_https(make_crowd:
 def test_a_forged_or_old_session_is_nobody(make_crowd: MakeCrowd, monkeypatch: pytest.MonkeyPatch) -> None:
     crowd = make_crowd()
     visitor = crowd.visitor()
-    visitor.cookies.set("ctxr", CrowdSigner(b"other" * 8).session(Session("n", crowd.worker("ada"))))
+    visitor.cookies.set("ctxr", CrowdSigner(b"other" * 8).sign(Session("n", crowd.worker("ada"))))
     assert read(visitor.get("/next")).headline.endswith("personal link")
-    good = crowd.site.signer.session(Session("n", crowd.worker("ada")))
-    assert CrowdSigner(KEY).read_session(good) == Session("n", crowd.worker("ada"))
+    good = crowd.site.signer.sign(Session("n", crowd.worker("ada")))
+    assert CrowdSigner(KEY).read(Session, good) == Session("n", crowd.worker("ada"))
     monkeypatch.setattr("itsdangerous.timed.time.time", lambda: 4e9)
-    assert CrowdSigner(KEY).read_session(good) is None
+    assert CrowdSigner(KEY).read(Session, good) is None
 
 
 def test_who_asks_too_often_is_slowed_down_and_others_are_not(make_crowd: MakeCrowd) -> None:

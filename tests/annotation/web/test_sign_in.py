@@ -2,6 +2,7 @@
 
 import pytest
 
+from ctxr.annotation.web.signing import Invitation
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import UNITS
 from tests.annotation.web.reading import read
@@ -22,7 +23,7 @@ def test_anybody_may_come_in_with_a_name_where_the_door_is_open(make_crowd: Make
 
 def test_a_link_puts_nobody_into_the_place_of_another(make_crowd: MakeCrowd) -> None:
     crowd = make_crowd(UNITS["describe"])
-    invitation = f"/i/{crowd.site.signer.invitation('team/eve')}"
+    invitation = f"/i/{crowd.site.signer.sign(Invitation('team/eve'))}"
     visitor, stranger = crowd.visitor(), crowd.visitor()
     form = read(visitor.get(invitation)).form()
     assert crowd.site.journal.workers() == []

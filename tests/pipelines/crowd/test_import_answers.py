@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ctxr.annotation.answers import REFUSED, AnsweredUnit, Taken, merged, run, take
+from ctxr.annotation.answers import REFUSED, AnswerableUnit, AnswerMerge, merge_answers, run
 from ctxr.annotation.artifacts import read_judgments, read_tasks
 from ctxr.annotation.config import ImportAnswers
 from ctxr.annotation.journal.identities import Identities
@@ -30,7 +30,7 @@ SET = ImageSet("s", "photos", IMAGES, "s", "s", None, 0.1, 0.2)
 DESCRIBE = Unit("d", "describe", "s", "s", IMAGES, target="s/2", split="train")
 OTHER = Unit("e", "describe", "s", "s", IMAGES, target="s/3", split="train")
 PROTOCOL = Protocol()
-QUESTIONS = {unit.id: AnsweredUnit(unit, SET, PROTOCOL) for unit in (DESCRIBE, OTHER)}
+QUESTIONS = {unit.id: AnswerableUnit(unit, SET, PROTOCOL) for unit in (DESCRIBE, OTHER)}
 TEXT = "The red cup beside the door lacks its handle today."
 
 
@@ -44,17 +44,17 @@ def arrived(*answers: Answer) -> Arrivals:
     return Arrivals(Path("file"), rows=[Arrival(f"file:{number}", one) for number, one in enumerate(answers, 1)])
 
 
-def took(*answers: Answer, before: tuple[Answer, ...] = ()) -> Taken:
-    return take(before, arrived(*answers), QUESTIONS, {})
+def took(*answers: Answer, before: tuple[Answer, ...] = ()) -> AnswerMerge:
+    return merge_answers(before, arrived(*answers), QUESTIONS, {})
 
 
-def codes(taken: Taken) -> list[tuple[str, str]]:
+def codes(taken: AnswerMerge) -> list[tuple[str, str]]:
     return [(refusal.where, refusal.code) for refusal in taken.refused]
 
 
 def retrieval(describer: str = "w-a") -> Unit:
     taken = took(answer(DESCRIBE, describer, 1, description=TEXT))
-    (unit,) = [one.unit for one in taken.questions.values() if one.unit.task == "retrieve"]
+    (unit,) = [one.unit for one in taken.units.values() if one.unit.task == "retrieve"]
     return unit
 
 
@@ -114,7 +114,7 @@ def test_an_answer_is_taken_that_replaces_one_of_a_blocked_worker() -> None:
         answer(DESCRIBE, "w-a", 1, description="Some nice view and a pretty good look."),
         answer(DESCRIBE, "w-b", 2, description=TEXT),
     )
-    taken = take((), arrived(*rows), QUESTIONS, {}, ("w-a",))
+    taken = merge_answers((), arrived(*rows), QUESTIONS, {}, ("w-a",))
     assert (taken.new, codes(taken), list(taken.answers)) == (2, [], [("d", "w-a"), ("d", "w-b")])
 
 
@@ -145,7 +145,7 @@ def test_an_answer_to_a_description_that_arrives_with_it_is_taken_in_any_order_o
     # clocks differ: the description may even look later
     late = took(answer(unit, "w-b", 2, pick="s/2"), answer(DESCRIBE, "w-a", 3, description=TEXT))
     assert (late.new, codes(late)) == (2, [])
-    tables = merged(taken)
+    tables = taken.tables()
     assert [(row.worker, row.candidate) for row in tables["judgments"]] == [("gold", "s/2"), ("w-b", "s/2")]
     assert [text.text for text in tables["texts"]] == [TEXT]
 
@@ -171,13 +171,13 @@ def test_a_picture_that_was_not_shown_is_refused(pick: str) -> None:
 
 def test_answers_to_tasks_that_are_gone_stay_and_get_no_company() -> None:
     before = answer(DESCRIBE, "w-a", 1, description=TEXT)
-    past = {"d": AnsweredUnit(DESCRIBE, SET, None)}
-    taken = take(
+    past = {"d": AnswerableUnit(DESCRIBE, SET, None)}
+    taken = merge_answers(
         (before,), arrived(answer(DESCRIBE, "w-b", 2, description="Nothing but a green bottle stands there.")), {}, past
     )
     assert list(taken.answers.values()) == [before]
     assert codes(taken) == [("file:1", "no_question")]
-    assert taken.answered() == {"d": DESCRIBE}
+    assert taken.units["d"].unit == DESCRIBE
 
 
 @pytest.fixture
@@ -413,7 +413,7 @@ def test_a_talk_of_two_replaces_one_with_a_blocked_worker() -> None:
         rows = [answer(talk, worker, minute, slot, turns=said) for worker in pair]
         return [msgspec.structs.replace(row, values=row.values | {"pair": pair}) for row in rows]
 
-    questions = {"t": AnsweredUnit(talk, SET, PROTOCOL)}
+    questions = {"t": AnswerableUnit(talk, SET, PROTOCOL)}
     rows = (*both(1, 0, "w-a", "w-b"), *both(2, 1, "w-c", "w-d"), *both(3, 2, "w-e", "w-f"))
-    taken = take((), arrived(*rows), questions, {}, ("w-b",))
+    taken = merge_answers((), arrived(*rows), questions, {}, ("w-b",))
     assert (taken.new, codes(taken)) == (4, [("file:5", "enough"), ("file:6", "enough")])

@@ -1,0 +1,104 @@
+"""What a task is: a form, what is wrong with the values that come back, and the rows that an answer is worth."""
+
+from typing import ClassVar
+
+from ctxr.annotation.forms import Choice, Form, Pick, Talk, Write
+from ctxr.annotation.records import Answer, Outcome, Unit
+from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, odd
+from ctxr.annotation.wording import Problem
+from ctxr.store.records import Judgment, Query
+
+
+class Task:
+    """Pure functions of a unit: they read no clock, no file and no random number, and do not know which backend serves it.
+
+    Attributes:
+        SEATS: workers who do one unit together.
+        FRESH: whether it is only for workers who have not seen its image set.
+    """
+
+    SEATS: ClassVar[int] = 1
+    FRESH: ClassVar[bool] = False
+
+    def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
+        """The form with the pictures in `order`."""
+        raise NotImplementedError
+
+    def validate(self, unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
+        """What is wrong with the values, as sentences for the worker; empty where the answer can be taken.
+
+        Here: a field without an answer, an answer that was not offered, a text that is too long, an unknown field.
+        """
+        form = self.render(unit, unit.images)
+        problems: list[Problem] = []
+        for field in form.fields:
+            filled = list(values.get(field.name, ()))
+            if isinstance(field, Write):
+                problems += _text_problems(field, filled)
+            elif not isinstance(field, Talk):
+                problems += _choice_problems(form, field, filled)
+        if values.keys() - {field.name for field in form.fields}:
+            problems.append(Problem("not_asked", "The page sent unexpected data. Please load it again."))
+        return problems
+
+    def score(self, unit: Unit, answer: Answer) -> Outcome:
+        """The rows that a valid answer is worth, and whether it is right."""
+        raise NotImplementedError
+
+
+class LabelTask(Task):
+    """A task whose answer is one or several labels.
+
+    Attributes:
+        FIELD: name of the field with the labels.
+        ALONE: the label that excludes all others. MIXED: what is said where another one stands beside it.
+    """
+
+    FIELD: ClassVar[str]
+    ALONE: ClassVar[str | None] = None
+    MIXED: ClassVar[Problem]
+
+    def validate(self, unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
+        """As for every task; and `ALONE` stands alone."""
+        wrong = super().validate(unit, values, exposure)
+        if not wrong and self.ALONE in values[self.FIELD] and len(values[self.FIELD]) > 1:
+            return [self.MIXED]
+        return wrong
+
+    def score(self, unit: Unit, answer: Answer) -> Outcome:
+        """The query that asks for labels, and one judgment for each: 1 = chosen, 0 = seen but not chosen."""
+        chosen = set(answer.values.get(self.FIELD, ()))
+        correct = chosen == set(unit.truth) if unit.truth else None
+        if unit.purpose != "work" or unit.query is None:
+            return Outcome(right=correct)
+        rows = tuple(
+            Judgment(unit.query, label, answer.worker, float(label in chosen), answer.at, answer.seconds, unit.round)
+            for label in unit.labels
+        )
+        query = Query(unit.query, unit.image_set, unit.text_ids, unit.labels)
+        return Outcome(queries=(query,), judgments=rows, right=correct)
+
+
+def _choice_problems(form: Form, field: Pick | Choice, chosen: list[str]) -> list[Problem]:
+    if isinstance(field, Choice):
+        several, optional, offered = field.several, field.optional, {option.value for option in field.options}
+    else:
+        several, optional, offered = False, False, {picture.image for picture in form.pictures}
+    if not chosen and not optional:
+        return [Problem("nothing_chosen", f"Please answer: {field.legend}")]
+    if len(chosen) > 1 and not several:
+        return [Problem("too_many_chosen", f"Please choose only one: {field.legend}")]
+    if not offered.issuperset(chosen) or len(set(chosen)) < len(chosen):
+        return [Problem("not_offered", "That answer was not among those offered. Please choose again.")]
+    return []
+
+
+def _text_problems(field: Write, texts: list[str]) -> list[Problem]:
+    text = texts[0] if texts else ""
+    if len(texts) > 1:
+        return [Problem("too_many_chosen", "Please send one text.")]
+    if not text.strip():
+        return [] if field.optional else [Problem("empty", f"Please write something: {field.legend}")]
+    if len(text) > field.most_characters:
+        return [Problem("too_long", f"Please stay within {field.most_characters} characters; that is {len(text)}.")]
+    return [ODD_CHARACTERS] if odd(text) else []
