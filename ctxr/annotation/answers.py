@@ -423,10 +423,10 @@ def _answered(merge: AnswerMerge, before: Answered | None, every: list[Tasks]) -
     parts = [(before.root, list(before.images.values()))] if before else []
     pictures = ((tasks.root, [image for name, image in tasks.images.items() if name in shown]) for tasks in every)
     parts += [(root, images) for root, images in pictures if images]
-    root, images = merge_roots(parts or [(tasks.root, ()) for tasks in every])
-    images = {name: image for name, image in images.items() if name in shown}
+    merged = merge_roots(parts or [(tasks.root, ()) for tasks in every])
+    images = {name: image for name, image in merged.images.items() if name in shown}
     sets = {unit.image_set: merge.units[unit.id].image_set for unit in units.values()}
-    return Answered(root, units, sets, images, tuple(merge.answers.values()), **merge.tables())
+    return Answered(merged.root, units, sets, images, tuple(merge.answers.values()), **merge.tables())
 
 
 def merge_journal(workdir: Path, progress: Progress, database: str = "") -> Path:

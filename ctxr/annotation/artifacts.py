@@ -21,7 +21,7 @@ from ctxr.store.records import Dialogue, Image, ImageSet, Judgment, Query, Recor
 from ctxr.store.tables import UNREADABLE, pretty_json, read_table, write_table, write_tables
 
 CROWD = "crowd"
-"""Folder of the project where the server keeps its journal, and in `private/` the key and who is behind each pseudonym."""
+"""Folder of the project for the server's journal, and in `private/` for the key and the people behind the pseudonyms."""
 
 PICTURES = "pictures.json"
 """Where the pictures are."""
@@ -45,7 +45,7 @@ class TaskBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class Tasks(TaskBatch):
-    """What people are asked, read from a finished artifact of kind `tasks`, in the order of the units' ids.
+    """A finished artifact of kind `tasks`, with its units in the order of their ids.
 
     Attributes:
         name: of its folder: the task. backend: whom it was written for. config: of the manifest.
@@ -65,7 +65,7 @@ class Tasks(TaskBatch):
 
 @dataclass(frozen=True)
 class Answered:
-    """What people answered, read from or about to become an artifact of kind `judgments`.
+    """The content of an artifact of kind `judgments`.
 
     Attributes:
         root: folder that `Image.path` is relative to.
@@ -85,11 +85,8 @@ class Answered:
 
 
 def write_task_tables(path: Path, batch: TaskBatch, home: Path, files: Sequence[str] = ()) -> Content:
-    """Write the tables of an artifact of kind `tasks` into the folder `path`, which will be moved to `home`; `files` are those of the
-    backend, there already.
-
-    Sets and images that no unit shows are left out.
-    """
+    """Write the tables of an artifact of kind `tasks` into the folder `path`, which will be moved to `home`. `files` of the backend
+    are there already. Sets and images that no unit shows are left out."""
     shown = {image for unit in batch.units for image in unit.images}
     used = {unit.image_set for unit in batch.units}
     write_table(path / "units.jsonl", batch.units)
@@ -108,12 +105,12 @@ def tasks_key(protocol: Protocol, backend: str) -> dict[str, object]:
 
 
 def read_tasks(path: Path) -> Tasks:
-    """The finished artifact of tasks in the folder `path`.
+    """The tasks in the folder `path`.
 
-    Raises UnfinishedError without a manifest; DataError for another kind, a table that was changed, or a unit that shows what
-    does not exist.
+    Raises UnfinishedError without a manifest; DataError for another kind, a changed table, or a unit that shows a missing image.
     """
-    artifact = _whole(path, TASKS, "ctxr export-tasks describe")
+    artifact = open_artifact(path, TASKS, "ctxr export-tasks describe")
+    artifact.refuse_changed()
     sets, images = _by_id(path / "sets.jsonl", ImageSet), _by_id(path / "images.jsonl", Image)
     units = tuple(read_table(path / "units.jsonl", Unit))
     for unit in units:
@@ -184,7 +181,7 @@ def read_judgments(path: Path) -> Answered:
 
     Raises UnfinishedError without a manifest, DataError for another kind or a table that was changed.
     """
-    _whole(path, JUDGMENTS, "ctxr import-answers")
+    open_artifact(path, JUDGMENTS, "ctxr import-answers").refuse_changed()
     tables: dict[str, Any] = {name: _by_id(path / f"{name}.jsonl", kind) for name, kind in _BY_ID.items()}
     tables |= {name: tuple(read_table(path / f"{name}.jsonl", kind)) for name, kind in _LISTED.items()}
     return Answered(root_of(path), **tables)
@@ -195,12 +192,6 @@ _LISTED: dict[str, type[Record]] = {
     "answers": Answer, "texts": Text, "queries": Query, "judgments": Judgment, "dialogues": Dialogue,
 }  # fmt: skip
 """Records of the tables of `Answered`: those by id, and the others."""
-
-
-def _whole(path: Path, kind: str, maker: str) -> Artifact:
-    artifact = open_artifact(path, kind, maker)
-    artifact.refuse_changed()
-    return artifact
 
 
 def _by_id(path: Path, record: type[R]) -> dict[str, R]:

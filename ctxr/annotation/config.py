@@ -9,7 +9,6 @@ from typing import Annotated, ClassVar
 from ctxr.annotation.cost import ASSUMED_SECONDS, Offer, bundle_counts
 from ctxr.annotation.protocol import COUNT, POSITIVE, Protocol
 from ctxr.annotation.tasks import NAMES
-from ctxr.annotation.tasks.tag import NOTES
 from ctxr.engine.options import Choices, Options, Range, Switch
 from ctxr.engine.report import VerbReport
 from ctxr.errors import did_you_mean
@@ -152,14 +151,6 @@ class ExportTasks(Protocol):
                 f"--reward {self.hourly_pay(PROLIFIC_FLOOR)} or more",
             )
 
-    def phenomena(self) -> tuple[str, ...]:
-        """Labels of the task tag."""
-        return listed(self.labels) or tuple(NOTES)
-
-    def unit_seconds(self) -> float:
-        """Time that a unit takes."""
-        return self.seconds or ASSUMED_SECONDS.get(self.task, ASSUMED_SECONDS["retrieve"])
-
     def pay(self) -> int:
         """Cents for a unit; on Prolific minor units of `currency` for a bundle."""
         if self.reward is not None:
@@ -170,10 +161,11 @@ class ExportTasks(Protocol):
 
     def bundle_minutes(self) -> int:
         """Estimated minutes of a bundle, rounded up (prolific)."""
-        return max(1, math.ceil(round(self.bundle * self.unit_seconds() / 60, 9)))
+        seconds = self.seconds or ASSUMED_SECONDS.get(self.task, ASSUMED_SECONDS["retrieve"])
+        return max(1, math.ceil(round(self.bundle * seconds / 60, 9)))
 
     def hourly_pay(self, hourly: Mapping[str, int]) -> int:
-        """The least reward for a bundle that pays so much an hour, by currency."""
+        """The least reward for a bundle that pays an amount `hourly`, given by currency."""
         return -(-hourly.get(self.currency, 0) * self.bundle_minutes() // 60)
 
     def offer(self, votes: Iterable[int]) -> Offer:
@@ -182,7 +174,7 @@ class ExportTasks(Protocol):
         return Offer(submissions, self.bundle_minutes(), self.pay(), self.currency)
 
     def key(self) -> dict[str, object]:
-        """What decides the result, besides the protocol: it depends on the task and on the backend."""
+        """The options that decide the result, besides the protocol, for this task and backend."""
         names = {"tag": ("raters", "labels"), "entail": ("raters",), "audit": ("fraction",)}
         of_backend = {
             "label-studio": "image_base",

@@ -50,11 +50,7 @@ class Offer:
 
 
 def bundle_counts(votes: Iterable[int], size: int) -> dict[int, int]:
-    """Bundles of at most `size` units, by the votes that their units want; `votes` has one number per unit.
-
-    >>> bundle_counts([1, 3, 1, 1], 2)
-    {1: 2, 3: 1}
-    """
+    """Bundles of at most `size` units, by the votes that their units want; `votes` has one number per unit."""
     return {wanted: -(-count // size) for wanted, count in sorted(Counter(votes).items())}
 
 
@@ -93,9 +89,6 @@ def expected_votes(accuracy: float, needed: int, most: int, full: float = 0.0) -
     """Votes a description takes on average when each is right with probability `accuracy` and counting stops once it is decided.
 
     `full` is the share that gets all votes whatever they are.
-
-    >>> expected_votes(1.0, 2, 3), round(expected_votes(0.5, 2, 3), 3), expected_votes(1.0, 2, 3, full=0.5)
-    (2.0, 2.5, 2.5)
     """
 
     @cache
@@ -108,32 +101,15 @@ def expected_votes(accuracy: float, needed: int, most: int, full: float = 0.0) -
 
 
 def chance_kept(accuracy: float, needed: int, most: int) -> float:
-    """Probability that at least `needed` of `most` independent votes are right.
-
-    >>> round(chance_kept(0.5, 2, 3), 3)
-    0.5
-    """
+    """Probability that at least `needed` of `most` independent votes are right."""
     return sum(
         math.comb(most, hits) * accuracy**hits * (1 - accuracy) ** (most - hits) for hits in range(needed, most + 1)
     )
 
 
 def pay_per_hour(cents: float, seconds: float) -> float:
-    """Cents an hour for `cents` each `seconds`; infinite for work that takes no time.
-
-    >>> pay_per_hour(10, 45)
-    800.0
-    """
+    """Cents an hour for `cents` each `seconds`; infinite for work that takes no time."""
     return cents * 3600 / seconds if seconds > 0 else math.inf
-
-
-def least_reward(seconds: float, floor: int = FLOOR) -> int:
-    """The smallest reward in cents that pays `floor` cents an hour.
-
-    >>> least_reward(45), least_reward(46)
-    (10, 11)
-    """
-    return math.ceil(round(floor * seconds / 3600, 9))
 
 
 def platform_fee(platform: str, cents: int, percent: float | None = None) -> float:
@@ -159,16 +135,12 @@ def require_floor(task: str, reward: int, seconds: float, floor: int, option: st
         raise UsageError(
             f"{task}: {money(reward)} {currency} for {seconds:g} s is {money(pay_per_hour(reward, seconds))} an hour, "
             f"below the floor of {money(floor)}",
-            hint=f"{option} {least_reward(seconds, floor)}",
+            hint=f"{option} {math.ceil(round(floor * seconds / 3600, 9))}",
         )
 
 
 def money(cents: float) -> str:
-    """Cents as an amount.
-
-    >>> money(1234)
-    '12.34'
-    """
+    """Cents as an amount."""
     return f"{cents / 100:,.2f}"
 
 

@@ -19,8 +19,8 @@ from ctxr.store.records import ImageSet
 
 
 def require_unchanged(workdir: Path, out: Path, units: Iterable[Unit], settings: Mapping[str, Any]) -> None:
-    """Raises UsageError where tasks that were answered, leased or launched would change or go, or those for another backend
-    would be replaced. New ones may come."""
+    """Raises UsageError where tasks that were answered, leased or launched would change, or those for another backend would be
+    replaced. New ones may be added."""
     if not (out / MANIFEST).is_file():
         return
     old = read_tasks(out)
@@ -35,7 +35,9 @@ def require_unchanged(workdir: Path, out: Path, units: Iterable[Unit], settings:
         return
     new = {unit.id: unit for unit in units}
     hint = "--force replaces them all the same; --out names another folder for another question"
-    if differing := differences(_flat(old.config), _flat(settings)):
+    # the numbers of the protocol beside the other options
+    flat = [{**config, **config["protocol"], "protocol": None} for config in (old.config, settings)]
+    if differing := differences(*flat):
         name, before, now = differing[0]
         raise UsageError(
             f"{len(mine)} tasks of {out} were answered or handed out, with {name} {before} and not {now}", hint=hint
@@ -46,7 +48,7 @@ def require_unchanged(workdir: Path, out: Path, units: Iterable[Unit], settings:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Names under which two mappings differ, in order, with both values; None where there is none."""
+    """Names under which two mappings differ, in order, with both values, None for a missing one."""
     names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
     return [(name, old.get(name), new.get(name)) for name in names]
 
@@ -56,11 +58,6 @@ def options_of(other: Protocol, protocol: Protocol) -> str:
     return " ".join(
         f"--{name.replace('_', '-')} {value}" for name, value, _ in differences(asdict(other), asdict(protocol))
     )
-
-
-def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration with the numbers of its protocol beside the others."""
-    return {name: value for name, value in config.items() if name != "protocol"} | dict(config["protocol"])
 
 
 def with_seen(workdir: Path, out: Path, batch: TaskBatch) -> TaskBatch:

@@ -10,10 +10,11 @@ import msgspec
 
 from ctxr.annotation import unit_factory as factory
 from ctxr.annotation.artifacts import TaskBatch, read_judgments
-from ctxr.annotation.config import ExportTasks
+from ctxr.annotation.config import ExportTasks, listed
 from ctxr.annotation.project_journal import blocked_workers
 from ctxr.annotation.protocol import Protocol, digest
 from ctxr.annotation.records import Purpose, Unit
+from ctxr.annotation.tasks.tag import NOTES
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import content_of
 from ctxr.datasets.open import read_dataset
@@ -32,8 +33,8 @@ from ctxr.store.tables import UNREADABLE
 T = TypeVar("T")
 
 
-def merge_roots(parts: Iterable[tuple[Path, Iterable[Image]]]) -> tuple[Path, dict[str, Image]]:
-    """The lowest folder that holds all roots, and the images by id with paths relative to it.
+def merge_roots(parts: Iterable[tuple[Path, Iterable[Image]]]) -> TaskBatch:
+    """A batch without units: the lowest folder that holds all roots, and the images by id with paths relative to it.
 
     The first of several equal pictures counts. Raises DataError for two pictures of one id, or for no root at all.
     """
@@ -51,7 +52,7 @@ def merge_roots(parts: Iterable[tuple[Path, Iterable[Image]]]) -> tuple[Path, di
                     f"the image {image.id!r} is one picture in {merged[image.id].path} and another in {moved.path}",
                     hint="ask about one version of the sets only",
                 )
-    return common, merged
+    return TaskBatch((), {}, merged, common)
 
 
 class StatementRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,10 +74,10 @@ class Objects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def merge_batches(batches: Sequence[TaskBatch]) -> TaskBatch:
     """Units, sets and pictures of several batches under one root; the first of several equal ones counts."""
-    root, images = merge_roots((batch.root, batch.images.values()) for batch in batches)
+    merged = merge_roots((batch.root, batch.images.values()) for batch in batches)
     units = sorted((unit for batch in batches for unit in batch.units), key=lambda unit: unit.id)
     sets = {name: image_set for batch in reversed(batches) for name, image_set in batch.sets.items()}
-    return TaskBatch(tuple(units), sets, images, root)
+    return replace(merged, units=tuple(units), sets=sets)
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,8 @@ class TaskSources:
     """What the units of a task are made from.
 
     Attributes:
-        path: a dataset, or judgments. is_dataset: which of both. candidates: the table of pairs to judge. revised: whether it is a sample
-            of revised labels. blocked: workers whose descriptions nobody is asked about. parents: all of it, by content.
+        path: a dataset, or else judgments. candidates: the table of pairs to judge; `revised`: it samples revised labels.
+        blocked: workers whose descriptions are not asked about. parents: the content of all sources.
     """
 
     path: Path
@@ -166,17 +167,18 @@ _FIRST = {
 
 def _units_about(config: ExportTasks, sources: TaskSources) -> TaskBatch:
     """Units about a dataset."""
-    dataset, source = _dataset(sources.path, config.keep_leaks)
+    dataset = _dataset(sources.path, config.keep_leaks)
     if config.task == "entail":
-        return replace(source, units=_entailments(config, sources, dataset))
-    if config.task == "describe":
-        return replace(source, units=factory.describe_units(dataset, config))
-    if config.task == "dialogue":
-        objects = _objects(config.objects, dataset)
-        return replace(source, units=factory.dialogue_units(dataset, config, objects))
-    if config.task == "tag":
-        return replace(source, units=factory.tag_units(dataset, config.phenomena(), config.raters or 1))
-    return replace(source, units=factory.retrieve_units(dataset, config))
+        units = _entailments(config, sources, dataset)
+    elif config.task == "describe":
+        units = factory.describe_units(dataset, config)
+    elif config.task == "dialogue":
+        units = factory.dialogue_units(dataset, config, _objects(config.objects, dataset))
+    elif config.task == "tag":
+        units = factory.tag_units(dataset, listed(config.labels) or tuple(NOTES), config.raters or 1)
+    else:
+        units = factory.retrieve_units(dataset, config)
+    return _batch_of(dataset, sources.path, units)
 
 
 def _units_after(config: ExportTasks, sources: TaskSources) -> TaskBatch:
@@ -252,27 +254,26 @@ def _checks(config: ExportTasks, work: TaskBatch, progress: Progress) -> TaskBat
     """Attention checks, and questions with a known answer, for workers who retrieve."""
     served = config.backend in ("local", "prolific")
     checks: list[Unit] = []
-    none = TaskBatch((), {}, {}, work.root)
     sets = sorted({unit.image_set for unit in work.units})
     counts = check_counts(config, config.task, served, len(work.units), len(sets))
     if attentive := counts.pop("attention", 0):
-        checks += [factory.attention_unit(work.sets[name], 0, config) for name in sets[:attentive]]
+        checks += [factory.attention_unit(work.sets[name], config) for name in sets[:attentive]]
     if config.task == "retrieve" and config.qualification and not served:
         progress.warn(
             f"{config.backend} has no qualification round: questions go to the local server and Prolific only"
         )
     if not counts:
-        return replace(none, units=checks)
+        return TaskBatch(checks, {}, {}, work.root)
     if config.gold is None:
         raise UsageError(
             "the protocol asks for questions with a known answer, and there are none",
             hint="--gold DATASET: an artifact or a published release whose targets are known",
         )
-    dataset, gold = _dataset(config.gold, keep_leaks=True)
+    dataset = _dataset(config.gold, keep_leaks=True)
     for purpose, count in counts.items():
         units = factory.check_units(dataset, config, purpose)
         checks += sorted(units, key=lambda unit: digest(config.seed, "check", unit.id))[:count]
-    return replace(gold, units=checks)
+    return _batch_of(dataset, config.gold, checks)
 
 
 def check_counts(protocol: Protocol, task: str, served: bool, units: int, sets: int) -> dict[Purpose, int]:
@@ -295,8 +296,8 @@ def _sets(workdir: Path, progress: Progress) -> Path:
     return chosen(None, workdir, SETS, progress)
 
 
-def _dataset(path: Path, keep_leaks: bool) -> tuple[Dataset, TaskBatch]:
-    """A dataset, and what units about it show: a batch without units. Raises DataError where its splits leak, unless `keep_leaks`."""
+def _dataset(path: Path, keep_leaks: bool) -> Dataset:
+    """A dataset. Raises DataError where its splits leak, unless `keep_leaks`."""
     dataset = read_dataset(path).of_sets("ctxr export-tasks")
     if not keep_leaks and (leak := leakage_of(dataset).sentence()):
         raise DataError(
@@ -304,5 +305,9 @@ def _dataset(path: Path, keep_leaks: bool) -> tuple[Dataset, TaskBatch]:
         )
     if (path / MANIFEST).is_file():
         open_artifact(path).refuse_changed()
+    return dataset
+
+
+def _batch_of(dataset: Dataset, path: Path, units: Sequence[Unit]) -> TaskBatch:
     sets = {image_set.id: image_set for image_set in dataset.sets}
-    return dataset, TaskBatch((), sets, dataset.images, dataset.root or path.resolve())
+    return TaskBatch(units, sets, dataset.images, dataset.root or path.resolve())

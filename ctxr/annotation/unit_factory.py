@@ -24,28 +24,21 @@ def describe_units(
     dataset: Dataset, protocol: Protocol, task: Literal["describe", "dialogue"] = "describe"
 ) -> list[Unit]:
     """For each set, `protocol.targets` random targets to describe, or to talk about (ImageCoDe, section 3.2)."""
-    return [
-        _unit(
-            task,
-            stable_id(task, image_set.id, target),
-            image_set,
-            dataset.split_of(image_set),
-            target=target,
-            limits=protocol.limits(),
-        )
-        for image_set in dataset.sets
-        for target in _targets(image_set, protocol)
-    ]
+    units = []
+    for image_set in dataset.sets:
+        dealt = sorted(image_set.images, key=lambda image: digest(protocol.seed, "target", image_set.id, image))
+        split, limits = dataset.split_of(image_set), protocol.limits()
+        for target in sorted(dealt[: protocol.targets], key=image_set.images.index):
+            name = stable_id(task, image_set.id, target)
+            units.append(_unit(task, name, image_set, split, target=target, limits=limits))
+    return units
 
 
-def dialogue_units(
-    dataset: Dataset, protocol: Protocol, objects: Mapping[str, tuple[str, ...]] | None = None
-) -> list[Unit]:
+def dialogue_units(dataset: Dataset, protocol: Protocol, objects: Mapping[str, tuple[str, ...]]) -> list[Unit]:
     """A dialogue about each of `protocol.targets` random photos of a set; no other photo is shown.
 
     `objects` lists the objects in a photo, by image id, as a hint for the worker who sees it (PhotoChat, section 3).
     """
-    objects = objects or {}
     return [
         replace(unit, images=(unit.target,), ordered=True, labels=objects.get(unit.target or "", ()))
         for unit in describe_units(dataset, protocol, "dialogue")
@@ -205,16 +198,16 @@ def audit_units(units: Iterable[Unit], answers: Iterable[Answer], fraction: floa
     ]
 
 
-def attention_unit(image_set: ImageSet, number: int, protocol: Protocol) -> Unit:
+def attention_unit(image_set: ImageSet, protocol: Protocol) -> Unit:
     """An attention check: a retrieval whose text names the position of the image to pick.
 
     It is shown in the set's own order: the position means the same image for every worker.
     """
     count = min(len(image_set.images), len(_ORDINALS))
-    index = digest(protocol.seed, "attention", image_set.id, str(number))[0] % count
+    index = digest(protocol.seed, "attention", image_set.id, "0")[0] % count
     return _unit(
         "retrieve",
-        _check_id("attention", image_set.id, str(number)),
+        stable_id("retrieve", "attention", image_set.id, "0"),  # like that of any retrieval: who is checked sees it
         image_set,
         ordered=True,
         texts=(_ATTENTION.format(_ORDINALS[index]),),
@@ -239,18 +232,14 @@ def attention_index(text: str) -> int | None:
     return next((index for index, word in enumerate(_ORDINALS) if text == _ATTENTION.format(word)), None)
 
 
-def _check_id(purpose: Purpose, *parts: str) -> str:
-    # like that of any retrieval: pages and exports show it to who is checked
-    return stable_id("retrieve", purpose, *parts)
-
-
 def check_units(dataset: Dataset, protocol: Protocol, purpose: Purpose) -> list[Unit]:
     """Retrievals with a published answer, as hidden `gold` questions or as a `qualification` round.
 
     Raises DataError where the dataset names no target.
     """
+    changed = {"query": None, "purpose": purpose, "most": 10**6, "full": True}
     units = [
-        replace(unit, id=_check_id(purpose, unit.query or ""), query=None, purpose=purpose, most=10**6, full=True)
+        replace(unit, id=stable_id("retrieve", purpose, unit.query or ""), **changed)
         for unit in retrieve_units(dataset, protocol)
     ]
     if not units:
@@ -271,8 +260,3 @@ def derive_units(unit: Unit, answer: Answer, image_set: ImageSet, protocol: Prot
     if unit.task == "dialogue":
         return [verify_unit(unit, dialogue, protocol.verify_votes) for dialogue in outcome.dialogues]
     return []
-
-
-def _targets(image_set: ImageSet, protocol: Protocol) -> list[str]:
-    dealt = sorted(image_set.images, key=lambda image: digest(protocol.seed, "target", image_set.id, image))
-    return sorted(dealt[: protocol.targets], key=image_set.images.index)

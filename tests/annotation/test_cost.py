@@ -6,7 +6,6 @@ from ctxr.annotation.cost import (
     chance_kept,
     expected_votes,
     forecast,
-    least_reward,
     pay_per_hour,
     platform_fee,
     require_floor,
@@ -36,7 +35,6 @@ def test_a_share_with_all_votes_costs_the_votes_it_saves_elsewhere() -> None:
 
 def test_the_papers_pay_meets_the_floor_up_to_the_times_counted_by_hand() -> None:
     assert pay_per_hour(10, 45) == 800
-    assert (least_reward(45), least_reward(45.1), least_reward(112.5)) == (10, 11, 25)
     require_floor("retrieve", 10, 45, 800, "--reward")
     with pytest.raises(UsageError, match=r"7\.20") as caught:
         require_floor("retrieve", 10, 50, 800, "--reward")

@@ -60,7 +60,7 @@ def test_a_description_is_followed_by_its_retrieval() -> None:
 
 
 def test_a_talk_is_followed_by_its_verification_by_somebody_else() -> None:
-    one = dialogue_units(dataset(*SETS), Protocol())[0]
+    one = dialogue_units(dataset(*SETS), Protocol(), {})[0]
     (check,) = derive_units(one, answer(one, values=as_values(SHARED)), SETS[0], Protocol())
     assert (check.task, check.authors) == ("verify", ("w-anna", "w-ben"))
     assert derive_units(one, answer(one, "w-ben", values=as_values(SHARED)), SETS[0], Protocol()) == []
@@ -69,13 +69,13 @@ def test_a_talk_is_followed_by_its_verification_by_somebody_else() -> None:
 
 def test_units_carry_the_limits_of_the_protocol() -> None:
     protocol = Protocol(least_words=2, sameness=0.5, turns_before_share=7)
-    units = [*describe_units(dataset(*SETS), protocol), *dialogue_units(dataset(*SETS), protocol)]
+    units = [*describe_units(dataset(*SETS), protocol), *dialogue_units(dataset(*SETS), protocol, {})]
     assert {one.limits for one in units} == {AnswerLimits(least_words=2, sameness=0.5, turns_before_share=7)}
     assert {one.limits for one in describe_units(dataset(*SETS), Protocol())} == {PUBLISHED}
 
 
 def test_who_sees_the_photo_is_told_what_is_in_it_where_that_is_known() -> None:
-    one, other = dialogue_units(dataset(*SETS), Protocol())[:2]
+    one, other = dialogue_units(dataset(*SETS), Protocol(), {})[:2]
     units = dialogue_units(dataset(*SETS), Protocol(), {str(one.target): ("Dog", "Bread")})
     assert [unit.labels for unit in units[:2]] == [("Dog", "Bread"), ()]
     assert replace(units[0], labels=()) == one
@@ -83,7 +83,7 @@ def test_who_sees_the_photo_is_told_what_is_in_it_where_that_is_known() -> None:
 
 
 def test_as_many_verify_a_talk_as_the_protocol_says() -> None:
-    one = dialogue_units(dataset(*SETS), Protocol())[0]
+    one = dialogue_units(dataset(*SETS), Protocol(), {})[0]
     (check,) = derive_units(one, answer(one, values=as_values(SHARED)), SETS[0], Protocol(verify_votes=3))
     assert (check.needed, check.most) == (3, 3)
 
@@ -98,8 +98,8 @@ def test_an_audit_goes_to_nobody_who_has_voted() -> None:
 
 def test_an_attention_check_names_the_place_it_asks_for() -> None:
     words = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
-    for number in range(20):
-        one = attention_unit(SETS[0], number, Protocol())
+    for seed in range(20):
+        one = attention_unit(SETS[0], Protocol(seed=seed))
         assert words[one.images.index(one.truth[0])] in one.texts[0]
         assert one.ordered
         assert task_of(one).validate(one, {"pick": one.truth}, Exposure()) == []
@@ -118,7 +118,7 @@ def test_a_check_is_called_like_any_retrieval() -> None:
         *retrieve_units(asked, Protocol()),
         *check_units(asked, Protocol(), "gold"),
         *check_units(asked, Protocol(), "qualification"),
-        *(attention_unit(one, 0, Protocol()) for one in SETS),
+        *(attention_unit(one, Protocol()) for one in SETS),
     ]
     assert {one.id.partition("-")[0] for one in units} == {"retrieve"}
     assert len({one.id for one in units}) == len(units) == 4 * len(SETS)

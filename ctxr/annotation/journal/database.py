@@ -37,7 +37,8 @@ class Rules:
     """The rules of a journal.
 
     Attributes:
-        lease_for: time for an answer. patience: how long a partner in a dialogue may be inactive.
+        lease_for: time for an answer.
+        patience: how long a partner in a dialogue may be inactive.
         longest_wait: how long a worker waits for a partner.
     """
 
@@ -49,11 +50,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Transaction:
-    """One transaction of the journal.
-
-    Attributes:
-        now: microseconds since 1970, UTC; 0 where nothing goes by the time.
-    """
+    """One transaction of the journal. `now`: microseconds since 1970, UTC; 0 where nothing depends on the time."""
 
     connection: Connection
     rules: Rules
@@ -171,22 +168,17 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction alone among writers, on the disk when the block ends; undone if it raises."""
-        # threads queue here, in order: SQLite's own waiting is by sleeping, and whoever sleeps longest waits longest
-        with self._turn(), self.errors(), self._writer.begin() as connection:
-            if not self.sqlite:
-                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-            yield connection
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """A fair lock: threads get it in the order in which they asked. With `threading.Lock` waiting threads could starve."""
+        # threads get their turn in the order in which they asked: with SQLite's own waiting, or a plain lock, some could starve
         turn = threading.Event()
         with self._guard:
             self._queue.append(turn)
             self._queue[0].set()
         try:
             turn.wait()
-            yield
+            with self.errors(), self._writer.begin() as connection:
+                if not self.sqlite:
+                    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+                yield connection
         finally:  # also where the wait was interrupted: the turn must go to the next thread
             with self._guard:
                 self._queue.remove(turn)
@@ -201,7 +193,7 @@ class Database:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise what the database refuses as a CtxrError with a hint."""
+        """Raises CtxrError for what the database refuses."""
         try:
             yield
         except (DBAPIError, sqlite3.Error) as error:
@@ -280,7 +272,7 @@ def _write_ahead(engine: Engine, busy_seconds: float) -> None:
                 if connection.cursor().execute("PRAGMA journal_mode = WAL").fetchone()[0] == "wal":
                     return
             except sqlite3.OperationalError as error:
-                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
             time.sleep(0.01)
     finally:
@@ -299,13 +291,9 @@ def _server_engine(address: URL) -> Engine:
         ) from error
 
 
-def _code(error: BaseException | None) -> int:
-    """SQLite's primary result code."""
-    return int(getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-
-
 def _sqlite_error(error: DBAPIError | sqlite3.Error, name: str) -> CtxrError | None:
-    kind, sentence, hint = _FILE.get(_code(getattr(error, "orig", error)), (CtxrError, "", ""))
+    code = getattr(getattr(error, "orig", error), "sqlite_errorcode", None) or 0
+    kind, sentence, hint = _FILE.get(code & 0xFF, (CtxrError, "", ""))
     return kind(sentence.format(name), hint=hint) if sentence else None
 
 

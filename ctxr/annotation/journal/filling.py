@@ -14,7 +14,7 @@ from ctxr.annotation.protocol import digest, wanted
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.unit_factory import derive_units
-from ctxr.errors import DataError, UsageError, plural
+from ctxr.errors import DataError
 from ctxr.store.records import ImageSet
 
 R = TypeVar("R", Unit, ImageSet)
@@ -40,8 +40,8 @@ def add_units(tx: Transaction, units: Iterable[Unit]) -> None:
     for chunk in _chunks(units):
         new = _unknown(tx, tables.unit, "unit", chunk)
         needed = {unit.image_set: unit.id for unit in new if unit.task in MAKES_WORK}
-        stored = tx.column(select(tables.image_set.c.id).where(tables.image_set.c.id.in_(list(needed))))
-        if missing := sorted(set(needed) - set(stored)):
+        known = select(tables.image_set.c.id).where(tables.image_set.c.id.in_(list(needed)))
+        if missing := sorted(set(needed).difference(tx.column(known) if needed else ())):
             raise DataError(
                 f"unit {needed[missing[0]]!r} is about image set {missing[0]!r}, which was not given",
                 hint="give the sets with the units",
@@ -122,17 +122,6 @@ def _unknown(tx: Transaction, table: Table, noun: str, records: Sequence[R]) -> 
                 hint="export the tasks into a new folder with its own journal, or give the old ones",
             )
     return new
-
-
-def check_questions(tx: Transaction) -> None:
-    """Raises UsageError where the protocol asks for more qualification questions than there are."""
-    needed = tx.rules.protocol.qualification
-    questions = tx.connection.scalar(select(func.count()).where(leasing.unit.purpose == "qualification")) or 0
-    if questions < needed:
-        raise UsageError(
-            f"qualification needs {plural(needed, 'question')}, and the tasks contain {questions}",
-            hint="export more qualification units, or lower qualification",
-        )
 
 
 def withdraw(tx: Transaction, exported: Collection[str]) -> None:

@@ -7,31 +7,32 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from sqlalchemy import RowMapping, and_, bindparam, case, exists, func, insert, inspect, select
+from sqlalchemy import Connection, RowMapping, and_, bindparam, case, exists, func, insert, inspect, select
 
 from ctxr.annotation.dialogues import Event
 from ctxr.annotation.journal import filling, leasing, rooms, submitting, tables, worker_state
 from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, stamp
-from ctxr.annotation.journal.leasing import candidate, give, unit
+from ctxr.annotation.journal.leasing import candidate, unit
 from ctxr.annotation.journal.results import Change, ChatRoom, Lease, NoWork, Refused, TaskProgress, Waited, WorkerState
 from ctxr.annotation.protocol import Protocol, digest
 from ctxr.annotation.records import Answer, Purpose, Unit
+from ctxr.annotation.tasks import problems_of
 from ctxr.annotation.tasks.values import Exposure, Values
-from ctxr.errors import DataError
+from ctxr.errors import DataError, UsageError, plural
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import ImageSet
 
 Ending = Literal["complete", "stopped"]
-"""How paid work ended. `complete`: everything was given that could be. `stopped`: by a rule or a person."""
+"""How paid work ended: `complete`, or `stopped` by a rule or a person."""
 
 Step = Literal["say", "share", "finish", "leave"]
 """What somebody in a talk may do."""
 
 LEADS_TO = {"retrieve": "describe", "verify": "dialogue"}
-"""Tasks whose units come out of answers to another one."""
+"""The task from whose answers the units of another one follow."""
 
 CHECKED = "retrieve"
-"""The task among which hidden questions are mixed."""
+"""The task in which hidden questions are mixed."""
 
 _IN_HANDS = select(unit.id).where(unit.decided.is_(None), unit.live > 0, leasing.SUITS).limit(1)
 _WANTING = select(unit.id, unit.side, unit.seats).where(leasing.FREE, unit.purpose == "work", leasing.WELL_MADE)
@@ -68,33 +69,36 @@ def open_journal(
 
     Args:
         image_sets: the sets of the units; needed by describe and dialogue units.
-        protocol: the published one where None; its seed orders what is served and the pictures shown.
+        protocol: the published one where None.
         lease_for: time to answer.
         busy_seconds: how long to wait for another program that writes to a SQLite file.
         exported: ids of all exported units; others are withdrawn, unless they follow from an answer.
 
-    Raises CtxrError, with a hint, for a database that cannot be opened; DataError for a unit whose content differs
-    from the stored one, for an answered unit that is not in `exported`, and for another schema; UsageError for an invalid address.
+    Raises CtxrError for a database that cannot be opened; DataError for a unit whose content differs from the stored one, for an
+    answered unit that is not in `exported`, and for another schema; UsageError for an invalid address or too few qualification
+    questions.
     """
     rules = Rules((protocol or Protocol()).check(), lease_for)
     database = Database(url, busy_seconds)
-    about = tables.about.c
     try:
         with database.writing() as connection:
-            tables.metadata.create_all(connection, tables=[tables.about])
-            schema = connection.scalar(select(about.value).where(about.name == "schema"))
-            if schema is None:
+            if not inspect(connection).has_table(tables.about.name):
                 tables.metadata.create_all(connection)
                 connection.execute(insert(tables.about).values(name="schema", value=str(tables.SCHEMA)))
-            else:
-                _refuse_other_schema(database, schema)
+            _require_schema(database, connection)
         with database.writing() as connection:
             tx = Transaction(connection, rules)
             filling.add_sets(tx, image_sets)
             filling.add_units(tx, units)
             if exported is not None:
                 filling.withdraw(tx, exported)
-            filling.check_questions(tx)
+            needed = rules.protocol.qualification
+            questions = connection.scalar(select(func.count()).where(unit.purpose == "qualification")) or 0
+            if questions < needed:
+                raise UsageError(
+                    f"qualification needs {plural(needed, 'question')}, and the tasks contain {questions}",
+                    hint="export more qualification units, or lower qualification",
+                )
     except BaseException:
         database.close()
         raise
@@ -102,23 +106,24 @@ def open_journal(
 
 
 def read_journal(url: str | Path) -> "Journal":
-    """The journal at a path or URL, to be read alone: nothing is written, also no file beside it.
+    """The journal at a path or URL, to be read alone: nothing is written, not even a file beside it.
 
     Raises CtxrError for a database that cannot be opened, DataError for another schema.
     """
-    database, about = Database(url, read_only=True), tables.about.c
+    database = Database(url, read_only=True)
     try:
         with database.reading() as connection:
-            found = inspect(connection).has_table(tables.about.name)
-            schema = connection.scalar(select(about.value).where(about.name == "schema")) if found else None
-        _refuse_other_schema(database, schema)
+            _require_schema(database, connection)
     except BaseException:
         database.close()
         raise
     return Journal(database, Rules(Protocol()))
 
 
-def _refuse_other_schema(database: Database, schema: str | None) -> None:
+def _require_schema(database: Database, connection: Connection) -> None:
+    about, schema = tables.about.c, None
+    if inspect(connection).has_table(tables.about.name):
+        schema = connection.scalar(select(about.value).where(about.name == "schema"))
     if schema != str(tables.SCHEMA):
         raise DataError(
             f"the journal in {database.name} has schema {schema}, this ctxr knows {tables.SCHEMA}",
@@ -127,10 +132,10 @@ def _refuse_other_schema(database: Database, schema: str | None) -> None:
 
 
 class Journal:
-    """Units, leases, answers and talks of a study. Safe to share between threads, and between processes by opening it in each.
+    """Units, leases, answers and talks of a study; threads may share it, and each process opens its own.
 
-    Workers are pseudonyms. Times are aware datetimes. What a worker may not do raises Refused, what the database cannot do
-    CtxrError.
+    Workers are pseudonyms, times aware datetimes. Raises Refused for what a worker may not do, CtxrError for what the database
+    cannot do.
     """
 
     def __init__(self, database: Database, rules: Rules) -> None:
@@ -179,8 +184,30 @@ class Journal:
         An answer after the lease expired is accepted until its place is given to another worker. Raises Refused: `unknown`, `not_yours`,
         `expired`, `already_answered` (with other values), `invalid` (see `problems`), `talk`.
         """
+        filled = {name: tuple(value) for name, value in values.items()}
         with self._writing(now) as tx:
-            return submitting.submit(tx, token, worker, values, backend)
+            row = submitting.own_lease(tx, token, worker)
+            if row["state"] != "live":
+                earlier = tx.find(tables.answer, unit=row["unit"], worker=worker)
+                if earlier is None:
+                    late = "This task was open for too long and went to somebody else. Please take a new one."
+                    raise Refused("expired", late)
+                answer = submitting.stored_answer(earlier["payload"])
+                if not answer.has_values(filled):
+                    raise Refused(
+                        "already_answered", "You have answered this one already, and your first answer is kept."
+                    )
+                return answer
+            unit_row = tx.get(tables.unit, id=row["unit"])
+            work = leasing.unit_of(unit_row)
+            if unit_row["seats"] > 1:
+                raise Refused("talk", "Please finish the conversation itself.")
+            submitting.encoded(filled)
+            answer = submitting.answer_of(tx, row, filled, backend)
+            if wrong := problems_of(work, answer, submitting.exposure(tx, work, worker), self._rules.protocol.seed):
+                raise Refused("invalid", wrong[0].sentence, tuple(wrong))
+            submitting.record(tx, unit_row, work, [(row, answer)])
+            return answer
 
     def exposure(self, lease: Lease) -> Exposure:
         """What the worker described before, and what others wrote about the set of the lease."""
@@ -214,11 +241,10 @@ class Journal:
         *,
         tasks: Collection[str] | None = None,
     ) -> Ending | None:
-        """How the paid work that the worker `began` has ended: once a bundle is on the disk beside the answers they gave
-        `before`, or there is no more work of `tasks` for them; None until then.
+        """How the paid work that the worker `began` has ended; None while it has not.
 
-        Who gets no more work, because there is none or a rule stopped them, has an ending too: it is for people to decide on
-        pay, and for everybody to be paid for time they gave.
+        It ends with a bundle of answers beyond those given `before`, and also where there is no more work of `tasks` for the
+        worker, or a rule stopped them: everybody is paid for the time they gave.
         """
         with self._reading() as tx:
             row = tx.find(tables.worker, id=worker)
@@ -323,14 +349,13 @@ class Journal:
             return list(map(submitting.stored_answer, tx.column(select(answer.payload).order_by(answer.number))))
 
     def identity(self) -> str:
-        """What tells the journal from one with other answers or other changes of workers: a hash of the last of both, which are
-        only ever added to. Leases and events of talks do not count, nor do the bytes of the database."""
+        """A hash of the last answer and the last change of a worker's state: it changes with every new one, and with nothing else."""
         last = [select(table).order_by(table.c.number.desc()).limit(1) for table in (tables.answer, tables.change)]
         with self._reading() as tx:
             return sha256_of([dict(row) if (row := tx.row(query)) else None for query in last])
 
     def waited(self) -> list[Waited]:
-        """Who gave time to talks that could not be, oldest first."""
+        """The time that workers gave to talks that did not take place, oldest first."""
         row = tables.waited.c
         columns = (row.worker, row.unit, row.reason, row.microseconds, row.at)
         with self._reading() as tx:
@@ -338,13 +363,13 @@ class Journal:
             return [Waited(worker, unit, why, time / 1e6, stamp(at)) for worker, unit, why, time, at in rows]
 
     def workers(self) -> list[WorkerState]:
-        """Everybody who enrolled, in the order in which they did."""
+        """All workers, in the order in which they enrolled."""
         with self._reading() as tx:
             rows = tx.rows(select(tables.worker).order_by(tables.worker.c.enrolled, tables.worker.c.id))
             return list(map(worker_state.state_of, rows))
 
     def blocked(self, *, ever: bool = False) -> tuple[str, ...]:
-        """Everybody on the block list, sorted; `ever`: also who was on it once, whose units the server gave to others."""
+        """All blocked workers, sorted; `ever`: also those who were blocked once, whose units the server gave to others."""
         worker, change = tables.worker.c, tables.change.c
         query = select(worker.id).where(worker.state == "blocked")
         with self._reading() as tx:
@@ -373,7 +398,13 @@ class Journal:
     def undo(self, worker: str, reason: str, by: str, now: datetime) -> WorkerState:
         """Undo the last change of the worker's state, a rule's or a person's. Raises Refused where there is none."""
         with self._writing(now) as tx:
-            worker_state.undo(tx, worker_state.require(tx, worker), reason, by)
+            row, changes = worker_state.require(tx, worker), tables.change.c
+            undoable = select(tables.change).where(changes.worker == worker, changes.undone == 0)
+            last = tx.row(undoable.order_by(changes.number.desc()).limit(1))
+            if last is None:
+                raise Refused("nothing_to_undo", f"The standing of {worker} was never changed.")
+            tx.update(tables.change, {"number": last["number"]}, undone=1)
+            worker_state.change(tx, row, last["before"], reason, by, undone=1)
             return self._take_back(tx, worker)
 
     def close(self) -> None:
@@ -422,7 +453,12 @@ def lease_next(tx: Transaction, worker: str, tasks: Collection[str] | None) -> s
         return token
     if best is None:
         return nothing(tx, row, tasks)
-    return rooms.open_room(tx, best, worker) if best["seats"] > 1 else give(tx, best, worker)
+    if best["seats"] > 1:
+        return rooms.open_room(tx, best, worker)
+    slot, expires = leasing.free_slot(tx, best["id"]), tx.after(tx.rules.lease_for)
+    leasing.count_live(tx, best["id"])
+    leasing.expose(tx, worker, best)
+    return leasing.add_lease(tx, best, worker, slot, 0, expires=expires)
 
 
 def examined(row: RowMapping) -> bool:
@@ -431,35 +467,26 @@ def examined(row: RowMapping) -> bool:
 
 
 def next_unit(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> RowMapping | None:
-    """The unit for this worker, a hidden question where one is due; None where there is none."""
-    if not examined(row):
-        return candidate(tx, row, "qualification", None)
-    work = candidate(tx, row, "work", tasks)
-    if work is None or work["task"] != CHECKED:
-        return work
-    checks = (candidate(tx, row, purpose, None) for purpose in due(tx, row["id"]))
-    return next((check for check in checks if check is not None), work)
-
-
-def due(tx: Transaction, worker: str) -> list[Purpose]:
-    """The hidden questions that this worker's next retrieval should be.
+    """The unit for this worker, a hidden question where one is due; None where there is none.
 
     In each block of `gold_every` retrievals one place, drawn from the seed for this worker and block, is a gold question; so
     is one of `attention_every`. A question that found its place taken comes next.
     """
-    protocol = tx.rules.protocol
-    if not protocol.gold_every and not protocol.attention_every:
-        return []
-    done: dict[str, int] = dict(tx.connection.execute(_RETRIEVALS, {"asker": worker}).all())
+    if not examined(row):
+        return candidate(tx, row, "qualification", None)
+    work, protocol = candidate(tx, row, "work", tasks), tx.rules.protocol
     every: dict[Purpose, int] = {"gold": protocol.gold_every, "attention": protocol.attention_every}
-    found: list[Purpose] = []
+    if work is None or work["task"] != CHECKED or not any(every.values()):
+        return work
+    done: dict[str, int] = dict(tx.connection.execute(_RETRIEVALS, {"asker": row["id"]}).all())
     for purpose, block in every.items():
         if block:
             number = done.get(purpose, 0)
-            chance = int.from_bytes(digest(protocol.seed, "check", worker, purpose, str(number))[:8])
-            if sum(done.values()) >= number * block + chance % block:
-                found.append(purpose)
-    return found
+            chance = int.from_bytes(digest(protocol.seed, "check", row["id"], purpose, str(number))[:8])
+            is_due = sum(done.values()) >= number * block + chance % block
+            if is_due and (check := candidate(tx, row, purpose, None)) is not None:
+                return check
+    return work
 
 
 def nothing(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> NoWork:

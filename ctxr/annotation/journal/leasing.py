@@ -100,14 +100,6 @@ def candidate(
     return tx.row(_CANDIDATE, **suit_parameters(worker, purpose, tasks))
 
 
-def give(tx: Transaction, row: RowMapping, worker: str) -> str:
-    """The token of a new lease of a unit that one worker does alone."""
-    token = add_lease(tx, row, worker, free_slot(tx, row["id"]), 0, expires=tx.after(tx.rules.lease_for))
-    count_live(tx, row["id"])
-    expose(tx, worker, row)
-    return token
-
-
 def add_lease(
     tx: Transaction, row: RowMapping, worker: str, slot: int, seat: int, *, expires: int, room: str | None = None
 ) -> str:

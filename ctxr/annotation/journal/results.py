@@ -21,9 +21,8 @@ class Lease:
     Attributes:
         slot: which of the unit's votes, from 0. seat: which of the two people of a talk; 0 elsewhere.
         order: image ids as they are shown, left to right.
-        began: when it was handed out, UTC. expires: when others may get its place, UTC.
-        token: cannot be guessed; names the lease in a link.
-        state: `live` until it is answered, given back, or expired and reclaimed.
+        began, expires: when it was handed out, and when others may get its place, UTC.
+        token: its unguessable name in links.
     """
 
     unit: Unit

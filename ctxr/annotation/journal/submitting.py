@@ -1,4 +1,4 @@
-"""An answer on its way in: checked, stored, counted, followed up and, where it is enough, the unit stopped."""
+"""What storing an answer takes: whose lease it is, what was written before, and the units that follow from it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,8 +9,8 @@ from ctxr.annotation.journal import filling, leasing, tables, worker_state
 from ctxr.annotation.journal.database import Transaction, stamp
 from ctxr.annotation.journal.results import Refused
 from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.tasks import describe, problems_of, task_of
-from ctxr.annotation.tasks.values import Exposure, Values
+from ctxr.annotation.tasks import describe, task_of
+from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.store.records import ImageSet
 
@@ -20,32 +20,6 @@ Filled = dict[str, tuple[str, ...]]
 _COUNT_ANSWER = (
     update(tables.worker).where(tables.worker.c.id == bindparam("name")).values(answers=tables.worker.c.answers + 1)
 )
-
-
-def submit(tx: Transaction, token: str, worker: str, values: Values, backend: str) -> Answer:
-    """The stored answer. Raises Refused where it cannot be taken; see there for the reasons."""
-    row = own_lease(tx, token, worker)
-    filled: Filled = {name: tuple(value) for name, value in values.items()}
-    if row["state"] != "live":
-        earlier = tx.find(tables.answer, unit=row["unit"], worker=worker)
-        if earlier is None:
-            raise Refused(
-                "expired", "This task was open for too long and went to somebody else. Please take a new one."
-            )
-        answer = stored_answer(earlier["payload"])
-        if not answer.has_values(filled):
-            raise Refused("already_answered", "You have answered this one already, and your first answer is kept.")
-        return answer
-    unit_row = tx.get(tables.unit, id=row["unit"])
-    unit = leasing.unit_of(unit_row)
-    if unit_row["seats"] > 1:
-        raise Refused("talk", "Please finish the conversation itself.")
-    encoded(filled)
-    answer = answer_of(tx, row, filled, backend)
-    if wrong := problems_of(unit, answer, exposure(tx, unit, worker), tx.rules.protocol.seed):
-        raise Refused("invalid", wrong[0].sentence, tuple(wrong))
-    record(tx, unit_row, unit, [(row, answer)])
-    return answer
 
 
 def own_lease(tx: Transaction, token: str, worker: str) -> RowMapping:

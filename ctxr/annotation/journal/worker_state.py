@@ -137,17 +137,6 @@ def end_qualification(tx: Transaction, row: RowMapping) -> RowMapping:
     return require(tx, row["id"])
 
 
-def undo(tx: Transaction, row: RowMapping, reason: str, by: str) -> None:
-    """Undo the last change that was not undone, and record that as a change. Raises Refused where there is none."""
-    columns = tables.change.c
-    changes = select(tables.change).where(columns.worker == row["id"], columns.undone == 0)
-    last = tx.row(changes.order_by(columns.number.desc()).limit(1))
-    if last is None:
-        raise Refused("nothing_to_undo", f"The standing of {row['id']} was never changed.")
-    tx.update(tables.change, {"number": last["number"]}, undone=1)
-    change(tx, row, last["before"], reason, by, undone=1)
-
-
 def change(tx: Transaction, row: RowMapping, after: str, reason: str, by: str, *, undone: int = 0) -> None:
     """Change a worker's state (`active`, `allowed`, `blocked`, `screened_out`) and record who, why and when."""
     before = "allowed" if row["state"] == "active" and row["allowed"] else row["state"]

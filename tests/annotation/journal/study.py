@@ -13,7 +13,7 @@ from ctxr.annotation.journal.results import Lease, NoWork, WorkerState
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Purpose, TaskName, Unit
 from ctxr.annotation.tasks import verify
-from ctxr.annotation.unit_factory import attention_unit, retrieve_unit
+from ctxr.annotation.unit_factory import retrieve_unit
 from ctxr.store.records import ImageSet, Query, SplitName, Text
 
 START = datetime(2026, 11, 21, 9, tzinfo=UTC)
@@ -75,10 +75,6 @@ def known(image_set: ImageSet, purpose: Purpose, place: int = 0) -> Unit:
     """A retrieval whose answer is known, to check workers with."""
     more = {"truth": (image_set.images[place],), "most": 10**6, "full": True, "purpose": purpose}
     return _unit("retrieve", f"{purpose}-{image_set.id}-{place}", image_set, texts=("a known one",), **more)
-
-
-def attention(image_set: ImageSet, number: int = 0) -> Unit:
-    return attention_unit(image_set, number, PUBLISHED)
 
 
 def tagged(image_set: ImageSet, votes: int, split: SplitName | None = None) -> Unit:

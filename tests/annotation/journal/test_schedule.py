@@ -11,13 +11,13 @@ from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.journal.results import Lease, NoWork, Refused
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Unit
+from ctxr.annotation.unit_factory import attention_unit
 from ctxr.store.records import ImageSet
 from tests.annotation.journal.conftest import Opener
 from tests.annotation.journal.model import Model, side
 from tests.annotation.journal.study import (
     SPLITS,
     START,
-    attention,
     decisions_of,
     described,
     image_sets,
@@ -43,7 +43,7 @@ def study(protocol: Protocol, count: int) -> tuple[list[Unit], list[ImageSet]]:
     units += [tagged(one, 2, SPLITS[number % 3]) for number, one in enumerate(sets[:2])]
     units += [known(one, "qualification") for one in image_sets(3, "qualify")]
     units += [known(one, "gold", place) for one in image_sets(3, "gold") for place in (0, 1)]
-    units += [attention(one) for one in sets[:2]]
+    units += [attention_unit(one, protocol) for one in sets[:2]]
     return units, sets
 
 
