@@ -82,10 +82,7 @@ def open_journal(
     database = Database(url, busy_seconds)
     try:
         with database.writing() as connection:
-            if not inspect(connection).has_table(tables.about.name):
-                tables.metadata.create_all(connection)
-                connection.execute(insert(tables.about).values(name="schema", value=str(tables.SCHEMA)))
-            _require_schema(database, connection)
+            _require_schema(database, connection, create=True)
         with database.writing() as connection:
             tx = Transaction(connection, rules)
             filling.add_sets(tx, image_sets)
@@ -120,11 +117,14 @@ def read_journal(url: str | Path) -> "Journal":
     return Journal(database, Rules(Protocol()))
 
 
-def _require_schema(database: Database, connection: Connection) -> None:
+def _require_schema(database: Database, connection: Connection, *, create: bool = False) -> None:
     about, schema = tables.about.c, None
     if inspect(connection).has_table(tables.about.name):
         schema = connection.scalar(select(about.value).where(about.name == "schema"))
-    if schema != str(tables.SCHEMA):
+    if schema is None and create:
+        tables.metadata.create_all(connection)
+        connection.execute(insert(tables.about).values(name="schema", value=str(tables.SCHEMA)))
+    elif schema != str(tables.SCHEMA):
         raise DataError(
             f"the journal in {database.name} has schema {schema}, this ctxr knows {tables.SCHEMA}",
             hint="use the version of ctxr that made it",

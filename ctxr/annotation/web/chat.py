@@ -131,7 +131,11 @@ class Chat:
             after = 0
         deadline = asyncio.get_running_loop().time() + HELD_SECONDS
         await run_in_threadpool(self._sign_of_life, unit)
-        while not await run_in_threadpool(self._is_new, unit, after):
+
+        def is_new() -> bool:
+            return unit.current().lease.state != "live" or bool(self.site.journal.events(unit.lease.token, after))
+
+        while not await run_in_threadpool(is_new):
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0 or self.bell.silent or await request.is_disconnected():
                 break
@@ -141,9 +145,6 @@ class Chat:
     def _sign_of_life(self, unit: LeasedUnit) -> None:
         if unit.lease.state == "live":
             self.site.journal.here(unit.lease.token, unit.lease.worker, self.site.now())
-
-    def _is_new(self, unit: LeasedUnit, after: int) -> bool:
-        return unit.current().lease.state != "live" or bool(self.site.journal.events(unit.lease.token, after))
 
     def act(self, request: Request, posted: Posted) -> Response:
         """Take one of `STEPS`: say a text, share the photo, finish, or leave."""

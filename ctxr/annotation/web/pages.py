@@ -28,7 +28,7 @@ Posted = dict[str, list[str]]
 
 @dataclass(frozen=True)
 class ShownPicture:
-    """A picture on a page: `key` is its name there, `place` counts from 1, sides in pixels, 0 where they are not known."""
+    """A picture on a page: `key` is its name there, `place` counts from 1; sides in pixels, 0 where unknown."""
 
     key: str
     place: int
@@ -74,7 +74,7 @@ class Pages:
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        self.at = site.access.at
+        self.at = site.at
         self.static = StaticFiles("ctxr.annotation.web")
 
     def page(self, template: str, status: int = 200, **context: object) -> HTMLResponse:
@@ -83,10 +83,10 @@ class Pages:
         return HTMLResponse(_templates().get_template(template).render({**steady, **context}), status)
 
     def message(self, title: str, lines: Sequence[str] = (), status: int = 200, **parts: object) -> HTMLResponse:
-        """A page that only says something.
+        """A page of sentences.
 
-        Parts: `links` (text, address) to go on by; `code`, by which somebody is paid; `kept`, texts that could not be taken;
-        `form`, a button that posts; `again`, seconds until the page looks again by itself.
+        Parts: `links` (text, address); `code`, by which somebody is paid; `kept`, texts that could not be taken; `form`, a button
+        that posts; `again`, seconds until the page looks again by itself.
         """
         none = {"links": (), "code": "", "kept": (), "again": 0, "form": None}
         return self.page("message.html", status, **{"title": title, "lines": lines, **none, **parts})
@@ -107,7 +107,7 @@ class Pages:
             self.site.signer.sign(session),
             max_age=SESSION_DAYS * 24 * 60 * 60,
             path=self.at or "/",
-            secure=self.site.access.https,
+            secure=self.site.https,
             httponly=True,
             samesite="lax",
         )

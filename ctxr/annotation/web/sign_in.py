@@ -33,7 +33,7 @@ _ENDINGS = {
 """Type of the completion code, and what is said, by how the work ended."""
 
 
-class Round(NamedTuple):
+class WorkRound(NamedTuple):
     """How many answers of a round are given, and how many it has; a submission on Prolific is one round."""
 
     done: int
@@ -53,7 +53,7 @@ class SignIn:
             done = self.site.journal.done_by(session.worker)
             line = f"You have sent {plural(done, 'answer')} so far." if done else "Nothing sent yet."
             return self.pages.message("Welcome back", [line], links=[("Go on", f"{self.pages.at}/next")])
-        if not self.site.access.anybody:
+        if not self.site.anybody:
             return self.pages.message(
                 "You need a personal link",
                 ["The person who invited you can send you one.", "If you already have one, please open it again."],
@@ -62,7 +62,7 @@ class SignIn:
 
     def enter(self, request: Request, posted: Posted) -> Response:
         """Enrol with a name, on a server open to anyone."""
-        if not self.site.access.anybody:
+        if not self.site.anybody:
             raise HttpProblem(404, "This page does not exist")
         self.pages.check_form(request, posted, self.pages.session(request).nonce, f"{self.pages.at}/enter")
         name = " ".join((posted.get("name") or [""])[0].split())
@@ -75,7 +75,7 @@ class SignIn:
             problem = "This name is already taken. If it is yours, use your personal link; otherwise add a letter."
             return self._form(request, name, problem)
         session = self.pages.admit("local", identity)
-        personal = f"{self.site.access.base_url}/i/{self.site.signer.sign(Invitation(identity))}"
+        personal = f"{self.site.base_url}/i/{self.site.signer.sign(Invitation(identity))}"
         response = self.pages.message(
             f"Welcome, {name}",
             ["Keep this personal link to sign in from another browser or after a month. Do not share it."],
@@ -136,7 +136,7 @@ class Prolific:
     def come(self, request: Request) -> Response:
         """A participant of a study."""
         name = request.path_params["study"]
-        if name not in self.site.access.studies:
+        if name not in self.site.studies:
             raise HttpProblem(404, "This study does not exist", "Please return the submission on Prolific.")
         ids = [request.query_params.get(name, "") for name in ("SESSION_ID", "PROLIFIC_PID", "STUDY_ID")]
         if not all(map(_ID.fullmatch, ids)):
@@ -152,7 +152,7 @@ class Prolific:
         visit = Visit(submission, participant, study, worker, name, self.site.journal.done_by(worker), self.site.now())
         try:
             earlier = self.pages.session(request).submission
-            self.site.identities.come(visit, self.site.access.studies[name].lasts, earlier)
+            self.site.identities.come(visit, self.site.studies[name].lasts, earlier)
         except Refused as refused:
             raise HttpProblem(403, "This submission cannot be opened", refused.message) from refused
         session = self.pages.admit(_PLATFORM, participant, submission)
@@ -163,23 +163,23 @@ class Prolific:
         if session.platform != _PLATFORM:
             return None
         visit = self.site.identities.visit(session.submission)
-        if visit is None or visit.ending == LEFT or visit.door not in self.site.access.studies:
+        if visit is None or visit.ending == LEFT or visit.door not in self.site.studies:
             raise HttpProblem(
                 403, "This submission is over", "Please open the study from Prolific’s own page once more."
             )
         return visit
 
-    def round(self, session: Session) -> Round | None:
+    def round(self, session: Session) -> WorkRound | None:
         """The round of this submission; None for somebody who came another way."""
         visit = self.site.identities.visit(session.submission) if session.platform == _PLATFORM else None
-        if visit is None or visit.door not in self.site.access.studies:
+        if visit is None or visit.door not in self.site.studies:
             return None
-        bundle = self.site.access.studies[visit.door].bundle
-        return Round(min(self.site.journal.done_by(visit.worker) - visit.answers, bundle), bundle)
+        bundle = self.site.studies[visit.door].bundle
+        return WorkRound(min(self.site.journal.done_by(visit.worker) - visit.answers, bundle), bundle)
 
     def ended(self, visit: Visit) -> Response | None:
         """The page with the completion code; None while there is work to do before it."""
-        study = self.site.access.studies[visit.door]
+        study = self.site.studies[visit.door]
         ending = visit.ending or self.site.journal.ending(
             visit.worker, visit.began, self.site.now(), study.bundle, visit.answers, tasks=study.tasks
         )

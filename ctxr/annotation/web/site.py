@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import Journal
@@ -16,10 +17,10 @@ ADDRESS_SHARE = 20
 
 @dataclass(frozen=True)
 class Study:
-    """A Prolific study, as its people find it.
+    """A Prolific study.
 
     Attributes:
-        codes: its completion codes by type, asked for when one is shown: a study may be launched while the server runs.
+        codes: gives its completion codes by type; a study may be launched while the server runs.
         bundle: answers that a submission is paid for. tasks: what its people are given. lasts: how long a submission may take.
     """
 
@@ -30,37 +31,14 @@ class Study:
 
 
 @dataclass(frozen=True)
-class Access:
-    """Access to the site.
-
-    Attributes:
-        base_url: address for the workers' browsers, without a trailing slash.
-        anybody: anyone with the address may enrol with a name.
-        studies: Prolific studies by the name in their address.
-    """
-
-    base_url: str
-    anybody: bool = False
-    studies: Mapping[str, Study] = field(default_factory=dict)
-
-    @property
-    def https(self) -> bool:
-        """Whether workers come over an encrypted connection."""
-        return self.base_url.startswith("https://")
-
-    @property
-    def at(self) -> str:
-        """The path below which everything lies; "" where that is the root."""
-        return "/" + "/".join(self.base_url.split("/")[3:]) if self.base_url.count("/") > 2 else ""
-
-
-@dataclass(frozen=True)
 class Site:
     """Everything that a page needs.
 
     Attributes:
+        identities: who is behind a pseudonym; the only place that keeps platform ids. pseudonym: of a platform and an id there.
         pictures: files by image id. sizes: width and height by image id, pixels.
-        pseudonym: of a platform and a platform id. identities: who is behind it; the only place that keeps platform ids.
+        base_url: address for the workers' browsers, without a trailing slash.
+        anybody: anyone with the address may enrol with a name. studies: on Prolific, by the name in their address.
         tasks: what is served; None for everything in the journal. bundle: answers in a round.
         rate: requests a second of one worker; 0 = no limit.
     """
@@ -71,7 +49,9 @@ class Site:
     signer: CrowdSigner
     pictures: Mapping[str, Path]
     sizes: Mapping[str, tuple[int, int]]
-    access: Access
+    base_url: str
+    anybody: bool = False
+    studies: Mapping[str, Study] = field(default_factory=dict)
     tasks: tuple[str, ...] | None = None
     bundle: int = 20
     rate: float = 10.0
@@ -84,3 +64,13 @@ class Site:
         object.__setattr__(self, "workers", Buckets(self.rate, self.rate * 10))
         object.__setattr__(self, "addresses", Buckets(self.rate * ADDRESS_SHARE, self.rate * ADDRESS_SHARE * 5))
         object.__setattr__(self, "newcomers", Buckets(0.5 if self.rate > 0 else 0, 40))
+
+    @property
+    def https(self) -> bool:
+        """Whether workers come over an encrypted connection."""
+        return self.base_url.startswith("https://")
+
+    @property
+    def at(self) -> str:
+        """The path below which everything lies; "" where that is the root."""
+        return urlsplit(self.base_url).path

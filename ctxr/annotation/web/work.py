@@ -11,7 +11,7 @@ from ctxr.annotation.journal.results import Lease, NoWork, Refused
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.pages import FormView, Pages, Posted, ShownPicture
-from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific, Round
+from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific, WorkRound
 from ctxr.annotation.web.signing import LeaseLink, Session
 from ctxr.web.static import HttpProblem
 
@@ -164,7 +164,7 @@ class Work:
             )
         if visit is not None and (ended := self.prolific.ended(visit)):
             return ended
-        tasks = self.site.tasks if visit is None else self.site.access.studies[visit.door].tasks
+        tasks = self.site.tasks if visit is None else self.site.studies[visit.door].tasks
         lease = self.site.journal.lease(session.worker, self.site.now(), tasks)
         if not isinstance(lease, NoWork):
             return self.pages.go(f"/w/{self.site.signer.sign(LeaseLink(lease.token, session.worker))}")
@@ -209,7 +209,7 @@ class Work:
         """What stands at the top of a page of work: how far the round is, and a way out of it."""
         return {
             "round": self.prolific.round(unit.session)
-            or Round(self.site.journal.done_by(unit.lease.worker) % self.site.bundle, self.site.bundle),
+            or WorkRound(self.site.journal.done_by(unit.lease.worker) % self.site.bundle, self.site.bundle),
             "stop": "" if unit.is_talk else f"{unit.here}/stop",
             "stop_csrf": unit.form_token("/stop"),
         }

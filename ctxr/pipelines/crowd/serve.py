@@ -21,7 +21,7 @@ from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import Bell
 from ctxr.annotation.web.signing import CrowdSigner, Invitation
-from ctxr.annotation.web.site import Access, Site, Study
+from ctxr.annotation.web.site import Site, Study
 from ctxr.datasets.rounds import newest_sample
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.errors import DataError, UsageError
@@ -66,7 +66,7 @@ def run(config: Serve, progress: Progress = SILENT, opened: Callable[[Opened], N
         before = {task: one.answered for task, one in site.journal.progress().items()}
         bell = Bell()
         try:
-            opened(Opened(site.access.base_url, waiting, people, _links(config, site.signer, site.access)))
+            opened(Opened(site.base_url, waiting, people, _links(config, site)))
             answer_requests(
                 make_app(site, bell), listening, bell.close, progress.warn, behind_proxy=bool(config.base_url)
             )
@@ -116,7 +116,9 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> tuple[Site, d
         CrowdSigner(key),
         _pictures(everything),
         {name: (image.width, image.height) for tasks in everything for name, image in tasks.images.items()},
-        Access(base_url, config.open, studies_of(everything, private, listed(config.tasks))),
+        base_url,
+        config.open,
+        studies_of(everything, private, listed(config.tasks)),
         listed(config.tasks) or None,
         config.bundle,
         config.rate,
@@ -168,7 +170,7 @@ def _pictures(everything: Sequence[Tasks]) -> dict[str, Path]:
     return files
 
 
-def _links(config: Serve, signer: CrowdSigner, access: Access) -> dict[str, str]:
+def _links(config: Serve, site: Site) -> dict[str, str]:
     names = [f"worker {number}" for number in range(1, config.invite + 1)]
     if config.workers_file is not None:
         try:
@@ -179,9 +181,9 @@ def _links(config: Serve, signer: CrowdSigner, access: Access) -> dict[str, str]
                 f"{config.workers_file} cannot be read{why}",
                 hint="--workers-file names a text file in UTF-8, one name a line",
             ) from error
-    invited = names or ([] if access.anybody or access.studies else ["you"])
-    links = {name: f"{access.base_url}/i/{signer.sign(Invitation(f'team/{name}'))}" for name in invited}
-    if access.anybody:
-        links["anybody"] = f"{access.base_url}/"
-    links |= {f"Prolific {name}": f"{access.base_url}/p/{name}?{PLACEHOLDERS}" for name in access.studies}
+    invited = names or ([] if site.anybody or site.studies else ["you"])
+    links = {name: f"{site.base_url}/i/{site.signer.sign(Invitation(f'team/{name}'))}" for name in invited}
+    if site.anybody:
+        links["anybody"] = f"{site.base_url}/"
+    links |= {f"Prolific {name}": f"{site.base_url}/p/{name}?{PLACEHOLDERS}" for name in site.studies}
     return links

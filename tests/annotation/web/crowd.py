@@ -20,7 +20,7 @@ from ctxr.annotation.tasks import entail, tag, verify
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import Bell
 from ctxr.annotation.web.signing import CrowdSigner, Invitation
-from ctxr.annotation.web.site import Access, Site
+from ctxr.annotation.web.site import Site
 from ctxr.store.records import Image, ImageSet
 from tests.annotation.web.reading import Reading, read
 
@@ -141,7 +141,7 @@ class Crowd:
 def crowd(
     folder: Path, units: Sequence[Unit] | None = None, clock: Callable[[], datetime] | None = None, **settings: Any
 ) -> Crowd:
-    """A site over units (default: one of every task), its journal in `folder`; `settings` are those of Site, Access, Protocol."""
+    """A site over units (default: one of every task), its journal in `folder`; `settings` are those of Site and Protocol."""
     access = {name: settings.pop(name) for name in ("anybody", "studies", "base_url") if name in settings}
     chosen = tuple(UNITS.values()) if units is None else units
     protocol = Protocol(**({"disjoint": "none"} | settings.pop("protocol", {})))
@@ -154,7 +154,8 @@ def crowd(
         CrowdSigner(KEY),
         paint(folder / "images"),
         dict.fromkeys(IMAGES, SIZE),
-        Access(access.pop("base_url", BASE), **access),
+        access.pop("base_url", BASE),
+        **access,
         now=clock or given,
         **({"rate": 0} | settings),
     )

@@ -333,10 +333,9 @@ def test_who_is_who_stays_in_the_private_folder(workdir: Path, monkeypatch: pyte
         monkeypatch.setattr(name, pseudonym)
     run(config)
     identities = Identities(workdir / "crowd" / "private", study.KEY)
-    known = [identities.who(one.worker) for one in read_judgments(config.folder()).answers]
-    assert {who[0] for who in known if who is not None} == {"label-studio"}
-    assert {who[1] for who in known if who is not None} <= set(study.WORKERS)
-    assert None not in known
+    workers = {one.worker for one in read_judgments(config.folder()).answers}
+    assert workers <= {pseudonym(study.KEY, "label-studio", one) for one in study.WORKERS}
+    assert all(map(identities.knows, workers))
     for name, content in study.files_of(config.folder()).items():
         assert not any(worker.encode() in content for worker in study.WORKERS), name
 
