@@ -135,8 +135,8 @@ def test_a_study_is_let_in_as_it_was_exported_and_its_codes_are_read_when_they_a
         site, *_ = open_site(Serve(workdir=work, tasks=served), "http://here", Silent())
         site.journal.close()
         site.identities.close()
-        assert list(site.access.studies) == expected
-    found = site.access.studies["describe"]
+        assert list(site.studies) == expected
+    found = site.studies["describe"]
     assert (found.bundle, found.tasks, found.lasts) == (2, ("describe",), timedelta(minutes=45))
     assert found.codes() == {}
     made = codes_of(work / "crowd" / "private", "describe")
