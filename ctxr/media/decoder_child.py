@@ -1,12 +1,13 @@
 """The decoding child process, `python -m ctxr.media.decoder_child`: JSON lines on standard input, messages on standard output.
 
-It imports no torch, so it starts fast and stays small; a file that crashes or hangs a decoder takes down this process alone.
+It imports no torch, so it starts fast and stays small; a file that crashes or hangs a decoder ends this process alone.
 """
 
 import contextlib
 import itertools
 import os
 import queue
+import resource
 import threading
 import time
 from collections import deque
@@ -26,27 +27,22 @@ from ctxr.media.scan import ScanOptions
 from ctxr.media.shots import CutFinder, cut_finder
 from ctxr.media.video import KEEP_DAMAGED, Frame, Pixels, Video, VideoError
 
-# A sign of life, also while no frame is dispatched.
-_BEAT_SECONDS = 0.25
-# A few lost packets are common in recordings and harm nobody; more than this share of a video and it counts as damaged.
-TOLERATED_LOSS = 0.02
-# Frames held back for the detector may take this share of the memory limit.
-_HELD_SHARE = 0.25
-_HELD_BYTES_WITHOUT_LIMIT = 1 << 30
-# Frames kept for the search: those before one sample, and the share of the memory limit that all may take, at most.
-_SPAN_FRAMES = 32
-_SEARCH_SHARE = 0.08
+_BEAT_SECONDS = 0.25  # between signs of life
+TOLERATED_LOSS = 0.02  # share of lost packets above which a video counts as damaged; a few are common in recordings
+_HELD_SHARE = 0.25  # of the memory limit, for frames held back for the detector
+_SEARCH_SHARE = 0.08  # of the memory limit, for frames kept for the search
+_SPAN_FRAMES = 32  # kept for the search before one sample, at most
 
 
 class Questions:
-    """Lines of standard input, read by a thread: what the parent asks can come while a video is decoded."""
+    """Lines of standard input, read by a thread, as the parent also asks while a video is decoded."""
 
     def __init__(self) -> None:
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        # not through sys.stdin, whose lock a thread that waits there would keep while Python shuts down
+        # not through sys.stdin, whose lock a waiting thread would keep while Python shuts down
         begun = b""
         while content := os.read(0, 1 << 16):
             *lines, begun = (begun + content).split(b"\n")
@@ -67,13 +63,13 @@ class Questions:
 
 
 class Heartbeat:
-    """Sends the parent a sign of life when it is called, at most every quarter of a second."""
+    """Sends the parent a sign of life when it is called, at most every `_BEAT_SECONDS`."""
 
     def __init__(self, out: int) -> None:
         self._out, self._due = out, 0.0
 
     def __call__(self) -> None:
-        """Send it if it is due."""
+        """Send one if it is due."""
         now = time.monotonic()
         if now >= self._due:
             self._due = now + _BEAT_SECONDS
@@ -83,8 +79,8 @@ class Heartbeat:
 class ScanPass:
     """One pass over a video: every frame to the shot detector, sampled frames to the parent.
 
-    Frames are held back until the detector can no longer report a cut before them: each frame is sent with its final
-    shot. Where holding them would take too much memory the oldest goes out early; a cut found too late is put at the oldest frame held.
+    Frames are held until the detector can no longer report a cut before them, so that each is sent with its final shot. Where that
+    would take too much memory the oldest goes out early, and a cut found too late is put at the oldest frame held.
     """
 
     def __init__(
@@ -95,58 +91,51 @@ class ScanPass:
         out: int,
         questions: Questions | None = None,
     ) -> None:
-        self._out, self._questions = out, questions or Questions()
-        self._finder = finder
-        self._every_frame, self._gate = options.every_frame, options.still
-        self._search, self._moved = options.searches, False
+        self._out, self._questions, self._beat = out, questions or Questions(), Heartbeat(out)
+        self._options, self._finder = options, finder
         self._steps_per_second = Fraction(str(options.rate))
         self._frame_seconds = 1 / rate if rate else Fraction(0)
-        limit = options.memory_limit
-        self._largest_hold = int(limit * _HELD_SHARE * (1 << 30)) if limit else _HELD_BYTES_WITHOUT_LIMIT
-        self._most_kept = int((limit or 4.0) * _SEARCH_SHARE * (1 << 30))
-        self._span: deque[Frame] = deque()
-        self._kept: dict[int, Frame] = {}
-        self._held: deque[Frame] = deque()
-        self._held_bytes = 0
+        self._largest_hold, self._most_kept = (
+            int(options.memory_limit * share * (1 << 30)) for share in (_HELD_SHARE, _SEARCH_SHARE)
+        )
+        # frames for the search: those since the last sample that passed, and those that the parent has not released
+        self._span, self._kept = deque[Frame](), dict[int, Frame]()
+        self._held, self._held_bytes = deque[Frame](), 0
         self._cuts: set[int] = set()
         self._step: int | None = None
         self._reference: Pixels | None = None
-        self._beat = Heartbeat(out)
+        self._moved = False
         self.frames = 0
         self.late_cuts = 0
         self.starts: list[tuple[int, Fraction]] = []
         self.end = Fraction(0)
 
     def run(self, video: Video) -> None:
-        """Walk to the end."""
-        waiting, finder = self._held, self._finder
+        """Scan all frames."""
+        held, finder = self._held, self._finder
         lag_frames, lag_seconds = finder.lag_frames, Fraction(finder.lag_seconds)
-        frame: Frame | None = None
         for frame in video:
-            waiting.append(frame)
+            held.append(frame)
             self._held_bytes += frame.nbytes
             self.frames += 1
+            self.end = frame.time + self._frame_seconds
             for cut in finder.feed(frame):
-                self.late_cuts += cut < waiting[0].index
-                self._cuts.add(max(cut, waiting[0].index))
-            while waiting and (
-                (
-                    frame.index - waiting[0].index >= lag_frames
-                    and (not lag_seconds or frame.time - waiting[0].time >= lag_seconds)
-                )
-                or self._held_bytes > self._largest_hold
-            ):
+                self.late_cuts += cut < held[0].index
+                self._cuts.add(max(cut, held[0].index))
+            while held:
+                settled = frame.index - held[0].index >= lag_frames
+                settled = settled and (not lag_seconds or frame.time - held[0].time >= lag_seconds)
+                if not settled and self._held_bytes <= self._largest_hold:
+                    break
                 self._release()
             self._answer()
             self._beat()
-        while waiting:
+        while held:
             self._release()
         self._settle()
-        if frame is not None:
-            self.end = frame.time + self._frame_seconds
 
     def _release(self) -> None:
-        """Let the oldest held frame go: to the parent if it is sampled, with its pixels if it opens a shot or passes the gate."""
+        """Send the oldest held frame if it is sampled, with its pixels if it opens a shot or passes the gate."""
         frame = self._held.popleft()
         self._held_bytes -= frame.nbytes
         opens = not self.starts or frame.index in self._cuts
@@ -155,10 +144,10 @@ class ScanPass:
             self.starts.append((frame.index, frame.time))
             self._span.clear()
             self._moved = False
-        # A frame is sampled when its time lies in another interval of 1/rate than the frame before: exact, at any or no fixed frame rate.
+        # a frame is sampled when it is in another interval of 1/rate than the frame before: exact at any frame rate, also a variable one
         rate = self._steps_per_second
         step = frame.time.numerator * rate.numerator // (frame.time.denominator * rate.denominator)
-        sampled = opens or self._every_frame or step != self._step
+        sampled = opens or self._options.every_frame or step != self._step
         self._step = step
         if not sampled:
             self._keep(frame)
@@ -167,25 +156,32 @@ class ScanPass:
         difference = None
         if not opens and self._reference is not None:
             difference = float(cv2.norm(thumbnail, self._reference, cv2.NORM_L1)) / thumbnail.size
-        self._moved = self._search and (self._moved or (difference or 0) >= self._gate)
-        passes = difference is None or difference >= self._gate / (1 + self._moved)
-        held = [(one.index, one.time) for one in self._span] if passes else []
+        gate = self._options.still
+        self._moved = self._options.searches and (self._moved or (difference or 0) >= gate)
+        passes = difference is None or difference >= gate / (1 + self._moved)
+        between = list(self._span) if passes else []
         if passes:
             self._reference = thumbnail
-            self._kept |= {one.index: one for one in self._span}
+            self._kept |= {kept.index: kept for kept in between}
             self._span.clear()
         else:
             self._keep(frame)
-        thumbnail_hash = blake2b(thumbnail.tobytes(), digest_size=8).hexdigest()
-        place = frame.index, frame.time, len(self.starts) - 1
-        candidate = CandidateFrame(*place, difference, thumbnail_hash, None, held)
+        candidate = CandidateFrame(
+            frame.index,
+            frame.time,
+            len(self.starts) - 1,
+            difference,
+            blake2b(thumbnail.tobytes(), digest_size=8).hexdigest(),
+            None,
+            [(kept.index, kept.time) for kept in between],
+        )
         send(self._out, {"candidate": candidate}, frame.rgb() if passes else None)
-        if sum(one.nbytes for one in self._kept.values()) > self._most_kept:
+        if sum(kept.nbytes for kept in self._kept.values()) > self._most_kept:
             self._settle()
 
     def _keep(self, frame: Frame) -> None:
         """Keep a frame for the search before the next sample that passes."""
-        if self._search:
+        if self._options.searches:
             self._span.append(frame)
             while len(self._span) > min(_SPAN_FRAMES, self._most_kept // (2 * frame.nbytes)):
                 self._span.popleft()
@@ -197,13 +193,13 @@ class ScanPass:
             self._answer(wait=True)
 
     def _answer(self, wait: bool = False) -> None:
-        """Send the kept frames that the parent wants, and let go of those that it released."""
+        """Send the kept frames that the parent wants, and forget those that it released."""
         while self._kept and (question := self._questions.next(wait)):
             if "want" in question:
                 index = question["want"]
                 send(self._out, {"pixels": index}, self._kept[index].rgb())
             else:
-                self._kept = {index: one for index, one in self._kept.items() if index > question["release"]}
+                self._kept = {index: kept for index, kept in self._kept.items() if index > question["release"]}
 
     def shots(self) -> list[ShotSpan]:
         """All shots, after the last frame."""
@@ -211,80 +207,73 @@ class ScanPass:
         return [ShotSpan(number, *first, *after) for number, (first, after) in enumerate(spans)]
 
 
-def scan(path: Path, options: ScanOptions, out: int, questions: Questions) -> None:
-    """Answer one question: a header, beats and candidates, then an end; failures are raised."""
-    with open_video(path, options.decoder, options.threads) as video:
-        header = video.header
-        send(out, {"header": header})
-        detector = options.detector, options.detector_threshold, options.min_shot
-        finder = cut_finder(path, header, *detector, threads=options.threads, beat=Heartbeat(out))
-        walk = ScanPass(options, finder, header.rate, out, questions)
-        walk.run(video)
-        damage = video.damage
-    if damage and damage.share > TOLERATED_LOSS and not options.keep_damaged:
-        raise VideoError("truncated", damage.message, KEEP_DAMAGED, path)
-    message = damage.message if damage else None
-    send(out, {"end": ScanEnd(header, walk.frames, walk.shots(), message, options.decoder, walk.late_cuts)})
+class Decoder:
+    """Answers questions of the parent, and keeps a file open between two questions about its frames."""
 
-
-class Frames:
-    """Reads single frames, and keeps the file open between two questions about it."""
-
-    def __init__(self, questions: Questions) -> None:
-        self.questions = questions
+    def __init__(self, out: int) -> None:
+        self.questions, self._out = Questions(), out
         self._reader: FrameReader | None = None
         self._file: tuple[Path, str] | None = None
 
-    def send(self, path: Path, index: int, time: Fraction, options: ScanOptions, out: int) -> None:
-        """Answer with the pixels of a frame."""
+    def answer(self, question: dict[str, Any]) -> None:
+        """Answer one question, failures included; one that is not a failure of the file leaves the process unfit (`spent`)."""
+        path, limit = Path(question["path"]), question["options"]["memory_limit"]
+        try:
+            _limit_memory(limit)
+            options = read_as(ScanOptions, question["options"])
+            if options.keep_damaged:
+                options = replace(options, threads=1)  # several conceal the same damage in different ways
+            if "frame" in question:
+                index, time = question["frame"]
+                self._send_frame(path, index, Fraction(time), options)
+            else:
+                self._scan(path, options)
+        except VideoError as error:
+            self._fail(error.reason, error.problem, error.hint)
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            _limit_memory(0)
+            problem = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            if isinstance(error, MemoryError) or is_out_of_memory(problem):
+                problem = f"the decoder needs more than the {limit:g} GiB it may take"
+                self._fail("memory_limit", problem, "raise --memory-limit", spent=True)
+            else:
+                self._fail("decoder_failed", problem, "", spent=True)
+
+    def _fail(self, reason: str, problem: str, hint: str, spent: bool = False) -> None:
+        send(self._out, {"failed": {"reason": reason, "problem": problem, "hint": hint, "spent": spent}})
+
+    def _scan(self, path: Path, options: ScanOptions) -> None:
+        """Send a header, candidates, and an end."""
+        with open_video(path, options.decoder, options.threads) as video:
+            header = video.header
+            send(self._out, {"header": header})
+            finder = cut_finder(path, header, options, Heartbeat(self._out))
+            scan = ScanPass(options, finder, header.rate, self._out, self.questions)
+            scan.run(video)
+            damage = video.damage
+        if damage and damage.share > TOLERATED_LOSS and not options.keep_damaged:
+            raise VideoError("truncated", damage.message, KEEP_DAMAGED, path)
+        message = damage.message if damage else None
+        end = ScanEnd(header, scan.frames, scan.shots(), message, options.decoder, scan.late_cuts)
+        send(self._out, {"end": end})
+
+    def _send_frame(self, path: Path, index: int, time: Fraction, options: ScanOptions) -> None:
         if self._reader is None or self._file != (path, options.decoder):
             if self._reader is not None:
                 self._reader.close()
             self._file = (path, options.decoder)
-            self._reader = FrameReader(*self._file, options.threads, Heartbeat(out))
+            self._reader = FrameReader(*self._file, options.threads, Heartbeat(self._out))
         pixels = self._reader.read(index, time)
-        send(out, {"frame": {"index": index, "stream": self._reader.stream}}, pixels)
-
-
-def answer(question: dict[str, Any], out: int, frames: Frames) -> None:
-    """Answer one question, failures included. What is not a failure of the file but of the process leaves the process unfit (`spent`)."""
-    path, limit = Path(question["path"]), question["options"]["memory_limit"]
-    try:
-        _limit_memory(limit)
-        options = read_as(ScanOptions, question["options"])
-        if options.keep_damaged:
-            options = replace(options, threads=1)  # several conceal the same damage in different ways
-        if "frame" in question:
-            index, time = question["frame"]
-            frames.send(path, index, Fraction(time), options, out)
-        else:
-            scan(path, options, out, frames.questions)
-    except VideoError as error:
-        _fail(out, error.reason, error.problem, error.hint)
-    except BrokenPipeError:
-        raise
-    except Exception as error:
-        _limit_memory(0)
-        problem = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        if isinstance(error, MemoryError) or is_out_of_memory(problem):
-            problem = f"the decoder needs more than the {limit:g} GiB it may take"
-            _fail(out, "memory_limit", problem, "raise --memory-limit", spent=True)
-        else:
-            _fail(out, "decoder_failed", problem, "", spent=True)
-
-
-def _fail(out: int, reason: str, problem: str, hint: str, spent: bool = False) -> None:
-    send(out, {"failed": {"reason": reason, "problem": problem, "hint": hint, "spent": spent}})
+        send(self._out, {"frame": {"index": index, "stream": self._reader.stream}}, pixels)
 
 
 def _limit_memory(gibibytes: float) -> None:
-    """Bound the address space of this process; 0 takes the bound away. Where the system has no such bound, nothing happens."""
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
-
+    """Bound the address space of this process, where the system can; 0 removes the bound."""
+    with contextlib.suppress(ValueError, OSError):
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        soft = int(gibibytes * (1 << 30)) if gibibytes else hard
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_AS, (int(gibibytes * (1 << 30)) if gibibytes else hard, hard))
 
 
 def main() -> None:
@@ -292,14 +281,12 @@ def main() -> None:
     die_with_parent()()
     cv2.setNumThreads(1)
     out = os.dup(1)
-    # Whatever a library prints must not come between the messages.
-    os.dup2(2, 1)
-    questions = Questions()
-    frames = Frames(questions)
+    os.dup2(2, 1)  # what a library prints must not come between the messages
+    decoder = Decoder(out)
     with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
-        while question := questions.next():
+        while question := decoder.questions.next():
             if "path" in question:  # else it is about a scan that ended early
-                answer(question, out, frames)
+                decoder.answer(question)
 
 
 if __name__ == "__main__":

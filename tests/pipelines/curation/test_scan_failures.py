@@ -38,11 +38,11 @@ def _real_but(code: str) -> Sequence[str]:
     lines = [
         "import json, os, signal, sys, time",
         "from ctxr.media import decoder_child",
-        "answer = decoder_child.answer",
-        "def other(question, out, frames):",
+        "answer = decoder_child.Decoder.answer",
+        "def other(self, question):",
         f"    {code}",
-        "    answer(question, out, frames)",
-        "decoder_child.answer = other",
+        "    answer(self, question)",
+        "decoder_child.Decoder.answer = other",
         "decoder_child.main()",
     ]
     return _python("\n".join(lines))
@@ -196,11 +196,11 @@ def test_after_a_crash_on_the_way_a_second_header_starts_the_file_anew(clip: Pat
             "    release(self)",
             "    if self.crashes and len(self.starts) == 2: os.kill(os.getpid(), 11)",
             "decoder_child.ScanPass._release = crashing",
-            "answer = decoder_child.answer",
-            "def other(question, out, frames):",
+            "answer = decoder_child.Decoder.answer",
+            "def other(self, question):",
             "    decoder_child.ScanPass.crashes = question['options']['decoder'] == 'pyav'",
-            "    answer(question, out, frames)",
-            "decoder_child.answer = other",
+            "    answer(self, question)",
+            "decoder_child.Decoder.answer = other",
             "decoder_child.main()",
         ]
     )
