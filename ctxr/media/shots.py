@@ -1,10 +1,9 @@
-"""Shot boundaries: PySceneDetect's detectors fed frame by frame, and ffmpeg's scene filter, behind one interface.
+"""Shot boundaries: PySceneDetect's detectors frame by frame, and ffmpeg's scene filter, behind one interface.
 
-PySceneDetect calls its detector interface unstable, so this is the only file that knows it (versions 0.7.x).
+PySceneDetect calls its detector interface unstable; only this file uses it (versions 0.7.x).
 """
 
 import bisect
-import contextlib
 import math
 import subprocess
 import tempfile
@@ -12,19 +11,18 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import cv2
 
 from ctxr.engine.processes import die_with_parent
 from ctxr.media.opencv_video import open_video
-from ctxr.media.scan import THRESHOLDS
+from ctxr.media.scan import THRESHOLDS, ScanOptions
 from ctxr.media.video import Frame, Pixels, VideoError, VideoHeader
 
 _ADAPTIVE_WINDOW = 3
-# PySceneDetect's: no cut has a smaller content score, and a smaller mean score counts as none at all.
+# PySceneDetect's: a cut has at least this content score, and a smaller mean score counts as 0
 _LEAST_CONTENT, _STILL = 15.0, 1e-5
-_VIEW_WIDTH = 256
 _FALLBACK_RATE = Fraction(25)
 
 
@@ -32,7 +30,7 @@ class CutFinder(Protocol):
     """Finds the first frames of new shots, fed with every frame of a video in order.
 
     Attributes:
-        lag_frames: a cut is reported at most so many frames after the frame that it lies at ...
+        lag_frames: a cut is reported at most so many frames after its own ...
         lag_seconds: ... plus those that begin within so many seconds after it.
     """
 
@@ -40,51 +38,53 @@ class CutFinder(Protocol):
     lag_seconds: float
 
     def feed(self, frame: Frame) -> Sequence[int]:
-        """Indices of frames, this one or earlier ones, that have now been found to begin a shot."""
+        """Indices of frames, up to this one, that were now found to begin a shot."""
 
 
 def cut_finder(
-    path: Path,
-    header: VideoHeader,
-    detector: str = "adaptive",
-    threshold: float | None = None,
-    min_shot: float = 0.6,
-    *,
-    threads: int = 2,
-    beat: Callable[[], object] = lambda: None,
+    path: Path, header: VideoHeader, options: ScanOptions, beat: Callable[[], object] = lambda: None
 ) -> CutFinder:
-    """A finder for the frames of the video at `path` with `header`.
+    """A finder for the frames of the video at `path`.
 
-    "adaptive", "content", "histogram" and "hash" decide as frames come by; "threshold" puts a cut into the middle of a fade that may be
-    of any length and "ffmpeg" is another program: these two look at the whole file here, calling `beat` at every frame.
-
-    Args:
-        detector, threshold: see `THRESHOLDS`; None is the default.
-        min_shot: seconds; a cut that comes sooner after the previous one (or the first frame) is not taken. 0 takes all.
-        threads: as for `open_video`.
-
-    Raises VideoError as `open_video` where it looks at the whole file.
+    "threshold" puts a cut into the middle of a fade of any length, and "ffmpeg" is another program: these two read the whole file
+    here, call `beat` at every frame, and raise VideoError as `open_video` does. The others decide as frames come.
     """
-    limit = THRESHOLDS[detector] if threshold is None else threshold
-    shortest, rate = float(min_shot), header.rate or _FALLBACK_RATE
-    if detector == "ffmpeg":
-        return FixedCuts(_ffmpeg_cuts(path, limit, shortest, header.decoder, threads, beat=beat))
-    if detector == "threshold":
-        return FixedCuts(_fade_cuts(path, limit, shortest, rate, header.decoder, threads=threads, beat=beat))
-    if detector == "adaptive":
+    limit, shortest = options.detector_threshold, options.min_shot
+    limit = THRESHOLDS[options.detector] if limit is None else limit
+    rate = header.rate or _FALLBACK_RATE
+    if options.detector == "adaptive":
         return AdaptiveCuts(limit, shortest)
+    if options.detector == "ffmpeg":
+        times = list(_ffmpeg_cuts(path, limit, options.threads, beat))
+        # OpenCV counts from the first frame
+        return FixedCuts(spaced([time - times[0] for time in times] if header.decoder == "opencv" else times, shortest))
     from scenedetect import detectors
 
-    if detector == "content":
+    if options.detector == "content":
         content = type("Content", (_Scored, detectors.ContentDetector), {})
-        # Cuts that follow each other closely are merged; the last of them is reported once `min_shot` has passed without another.
+        # cuts that follow each other closely are merged; the last is reported once `min_shot` has passed without another
         return PySceneDetectCuts(content(threshold=limit, min_scene_len=shortest), rate, 1, shortest)
-    kind = detectors.HashDetector if detector == "hash" else detectors.HistogramDetector
-    return PySceneDetectCuts(kind(threshold=limit, min_scene_len=shortest), rate, 0, 0)
+    kinds = {
+        "hash": detectors.HashDetector,
+        "histogram": detectors.HistogramDetector,
+        "threshold": detectors.ThresholdDetector,
+    }
+    finder = PySceneDetectCuts(kinds[options.detector](threshold=limit, min_scene_len=shortest), rate, 0, 0)
+    if options.detector != "threshold":
+        return finder
+    start: Fraction | None = None
+    fades: list[Fraction] = []
+    with open_video(path, header.decoder, options.threads) as video:
+        for frame in video:
+            start = frame.time if start is None else start
+            # PySceneDetect names a frame number by the average rate, to which it rounds: hence half a frame earlier
+            fades += [start + (cut.frame_num - Fraction(1, 2)) / rate for cut in finder.cuts(frame)]
+            beat()
+    return FixedCuts(fades)
 
 
 class FixedCuts:
-    """A finder for cuts whose times (seconds, ascending) are known: a shot begins with the first frame at or after each."""
+    """A finder for known times of cuts, ascending: a shot begins with the first frame at or after each."""
 
     lag_frames = 0
     lag_seconds = 0.0
@@ -99,12 +99,12 @@ class FixedCuts:
 
 
 class _Views:
-    """Small views of frames, all of the size of the first: a stream may change its size, and detectors compare pixel by pixel."""
+    """Small views of frames at the size of the first: detectors compare pixels, and a stream may change its size."""
 
     _shape: tuple[int, ...] | None = None
 
     def _view(self, frame: Frame) -> Pixels:
-        view = frame.small_bgr(_VIEW_WIDTH)
+        view = frame.small_bgr()
         self._shape = self._shape or view.shape
         return view if view.shape == self._shape else cv2.resize(view, self._shape[1::-1])
 
@@ -116,7 +116,7 @@ class PySceneDetectCuts(_Views):
         from scenedetect.common import FrameTimecode, Timecode
 
         class FrameTime(FrameTimecode):  # type: ignore[misc]  # an untyped base
-            """A time that remembers its frame: detectors hand back the very objects that they were given."""
+            """A time that knows its frame: detectors return the objects that they were given."""
 
             def __init__(self, time: Timecode, rate: FrameTimecode, index: int) -> None:
                 super().__init__(time, rate)
@@ -133,12 +133,12 @@ class PySceneDetectCuts(_Views):
         return [cut.index for cut in self.cuts(frame)]
 
     def cuts(self, frame: Frame) -> Sequence[Any]:
-        """What PySceneDetect answers to the frame. Times are counted from the first frame, as negative ones are not allowed."""
+        """PySceneDetect's cuts at the frame. Times are counted from the first frame, as negative ones are not allowed."""
         time = frame.time
         if self._first is None:
             self._first = time
         if self._ticks % time.denominator:
-            # One time base for all: differences are then exact, and cheap.
+            # with one time base for all, differences are exact and cheap
             self._ticks = math.lcm(self._ticks, time.denominator, self._first.denominator)
             self._time_base = Fraction(1, self._ticks)
         ticks = time.numerator * (self._ticks // time.denominator)
@@ -149,7 +149,7 @@ class PySceneDetectCuts(_Views):
 
 
 def spaced(times: Sequence[Fraction], shortest: float) -> list[Fraction]:
-    """`times` without those less than `shortest` seconds after the one taken before; the first is the video's and not returned."""
+    """`times` without the first, the video's, and those less than `shortest` seconds after the one taken before."""
     taken = list(times[:1])
     for time in times[1:]:
         if time - taken[-1] >= shortest:
@@ -158,9 +158,9 @@ def spaced(times: Sequence[Fraction], shortest: float) -> list[Fraction]:
 
 
 class _Scored:
-    """PySceneDetect's content score (equal weights, no edges) in one fused call: mean absolute HSV difference to the frame before.
+    """PySceneDetect's content score (equal weights, no edges), the mean absolute HSV difference to the frame before, in one call.
 
-    The same sum as ContentDetector's own, which makes twelve temporary arrays for it and costs as much as the rest of the detector.
+    ContentDetector's own makes twelve temporary arrays for it, and costs as much as the rest of the detector.
     """
 
     _hsv: Any = None
@@ -171,8 +171,8 @@ class _Scored:
 
 
 class AdaptiveCuts(_Views, _Scored):
-    """The cuts of PySceneDetect's AdaptiveDetector without its time codes: a frame whose content score is at least `threshold` times
-    the mean score of its neighbours, and `shortest` seconds or more after the cut before (or the first frame)."""
+    """The cuts of PySceneDetect's AdaptiveDetector without its time codes: frames whose content score is at least `threshold` times
+    the mean of their neighbours, `shortest` seconds or more after the cut before (or the first frame)."""
 
     lag_frames = _ADAPTIVE_WINDOW
     lag_seconds = 0.0
@@ -199,66 +199,31 @@ class AdaptiveCuts(_Views, _Scored):
         return [index]
 
 
-def _fade_cuts(
-    path: Path,
-    threshold: float,
-    shortest: float,
-    rate: Fraction,
-    decoder: str,
-    *,
-    threads: int,
-    beat: Callable[[], object],
-) -> list[Fraction]:
-    """Times of the middles of fades. PySceneDetect names a frame number by the average rate; the frame nearest to it begins the shot."""
-    from scenedetect.detectors import ThresholdDetector
+def _ffmpeg_cuts(path: Path, threshold: float, threads: int, beat: Callable[[], object]) -> Iterator[Fraction]:
+    """The time of the first frame, and times at which ffmpeg's scene score exceeds `threshold`.
 
-    finder = PySceneDetectCuts(ThresholdDetector(threshold=threshold, min_scene_len=shortest), rate, 0, 0)
-    start: Fraction | None = None
-    cuts: list[Fraction] = []
-    with open_video(path, decoder, threads) as video:
-        for frame in video:
-            start = frame.time if start is None else start
-            # Half a frame early: rounding to a frame number moved it by up to that much.
-            cuts += [start + (cut.frame_num - Fraction(1, 2)) / rate for cut in finder.cuts(frame)]
-            beat()
-    return cuts
-
-
-def _ffmpeg_cuts(
-    path: Path, threshold: float, shortest: float, decoder: str, threads: int, *, beat: Callable[[], object]
-) -> list[Fraction]:
-    """Times at which ffmpeg's scene score exceeds `threshold`.
-
-    `metadata=print` names every frame's stamp and score: the stamps are in microseconds (`settb`) and rounded, so half a one is taken off.
+    `metadata=print` names every frame's stamp and score; stamps are rounded to microseconds (`settb`), so half a one is taken off.
     """
     filters = "settb=1/1000000,select='gte(scene,0)',metadata=print:key=lavfi.scene_score:file=-:direct=1"
     options = f"-nostdin -v error -threads {threads} -noautorotate -copyts -protocol_whitelist file,pipe"
     source = ("-i", f"file:{path.absolute()}", "-map", "0:V:0")
     command = ["ffmpeg", *options.split(), *source, "-vf", filters, "-f", "null", "-"]
-    times: list[Fraction] = []
-    stamp = Fraction(0)
-    with tempfile.TemporaryFile() as noise, _running(command, noise) as process:
-        for line in process.stdout or ():
-            if line.startswith(b"frame:"):
-                stamp = Fraction(2 * int(line.split(b"pts:", 1)[1].split()[0]) - 1, 2_000_000)
-                beat()
-            elif line.startswith(b"lavfi.scene_score=") and (not times or float(line.partition(b"=")[2]) > threshold):
-                times.append(stamp)
-        if process.wait() and not times:
-            noise.seek(0)
-            complaint = noise.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
-            raise VideoError("unreadable", f"ffmpeg cannot decode the file: {complaint}", file=path)
-    if decoder == "opencv" and times:
-        # OpenCV counts from the first frame.
-        times = [time - times[0] for time in times]
-    return spaced(times, shortest)
-
-
-@contextlib.contextmanager
-def _running(command: Sequence[str], noise: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that ends with the block, or with this process."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=noise, preexec_fn=die_with_parent()) as process:
+    stamp, first = Fraction(0), True
+    with (
+        tempfile.TemporaryFile() as noise,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=noise, preexec_fn=die_with_parent()) as process,
+    ):
         try:
-            yield process
+            for line in process.stdout or ():
+                if line.startswith(b"frame:"):
+                    stamp = Fraction(2 * int(line.split(b"pts:", 1)[1].split()[0]) - 1, 2_000_000)
+                    beat()
+                elif line.startswith(b"lavfi.scene_score=") and (first or float(line.partition(b"=")[2]) > threshold):
+                    first = False
+                    yield stamp
+            if process.wait() and first:
+                noise.seek(0)
+                complaint = noise.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+                raise VideoError("unreadable", f"ffmpeg cannot decode the file: {complaint}", file=path)
         finally:
             process.kill()

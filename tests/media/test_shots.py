@@ -50,12 +50,12 @@ class Picture(Frame):
 
 
 def _header(rate: int = RATE, decoder: str = "pyav") -> VideoHeader:
-    return VideoHeader(160, 96, 0, Fraction(rate), None, None, "h264", decoder)
+    return VideoHeader(160, 96, Fraction(rate), None, None, decoder)
 
 
 def _cuts(path: Path, detector: str = "adaptive", min_shot: float = 0.6, decoder: str = "pyav") -> list[int]:
     with open_video(path, decoder) as video:
-        finder = cut_finder(path, video.header, detector, min_shot=min_shot)
+        finder = cut_finder(path, video.header, ScanOptions(detector=detector, min_shot=min_shot))
         return [cut for frame in video for cut in finder.feed(frame)]
 
 
@@ -143,13 +143,13 @@ def test_cuts_are_those_of_pyscenedetects_own_classes(detector: str, seed: int, 
     for frame in frames:
         stamp = FrameTimecode(Timecode(frame.time.numerator, Fraction(1, frame.time.denominator)), Fraction(RATE))
         expected += [indices[cut.pts * cut.time_base] for cut in own.process_frame(stamp, frame.small_bgr())]
-    finder = cut_finder(Path("unused"), _header(), detector)
+    finder = cut_finder(Path("unused"), _header(), ScanOptions(detector=detector))
     assert [cut for frame in frames for cut in finder.feed(frame)] == expected
     assert expected
 
 
 def test_the_fused_score_is_pyscenedetects_score() -> None:
-    ours, own = cut_finder(Path("unused"), _header(), "content"), ContentDetector()
+    ours, own = cut_finder(Path("unused"), _header(), ScanOptions(detector="content")), ContentDetector()
     assert isinstance(ours, PySceneDetectCuts)
     for frame in _restless(9, 40):
         ours.feed(frame)
@@ -161,7 +161,7 @@ def test_the_fused_score_is_pyscenedetects_score() -> None:
 def test_no_cut_is_told_later_than_the_promised_lag(detector: str) -> None:
     latest = 0
     for seed in range(12):
-        finder = cut_finder(Path("unused"), _header(), detector)
+        finder = cut_finder(Path("unused"), _header(), ScanOptions(detector=detector))
         frames = _restless(seed)
         for frame in frames:
             for cut in finder.feed(frame):
@@ -177,7 +177,7 @@ def test_no_cut_is_told_later_than_the_promised_lag(detector: str) -> None:
 
 
 def test_a_picture_that_changes_its_size_is_compared_at_the_first_size() -> None:
-    finder = cut_finder(Path("unused"), _header())
+    finder = cut_finder(Path("unused"), _header(), ScanOptions())
     large = [Picture(index, Fraction(index, RATE), scene(1, 0, (64, 36))) for index in range(30)]
     small = [
         Picture(index, Fraction(index, RATE), cv2.resize(scene(1, 0, (64, 36)), (48, 26))) for index in range(30, 60)
@@ -186,7 +186,7 @@ def test_a_picture_that_changes_its_size_is_compared_at_the_first_size() -> None
 
 
 def test_time_before_zero_is_allowed() -> None:
-    finder = cut_finder(Path("unused"), _header())
+    finder = cut_finder(Path("unused"), _header(), ScanOptions())
     frames = [Picture(i, Fraction(i - 50, RATE), scene(1 + (i >= 40), i, (64, 36))) for i in range(80)]
     assert [cut for frame in frames for cut in finder.feed(frame)] == [40]
 
@@ -242,11 +242,11 @@ def test_what_ffmpeg_cannot_decode_is_a_failure_of_the_file(tmp_path: Path) -> N
     path = tmp_path / "text.mp4"
     path.write_text("no video\n" * 99)
     with pytest.raises(VideoError, match=r"ffmpeg .*: .*Invalid data"):
-        cut_finder(path, _header(), "ffmpeg")
+        cut_finder(path, _header(), ScanOptions(detector="ffmpeg"))
 
 
 def test_a_look_at_the_whole_file_gives_signs_of_life(tmp_path: Path) -> None:
     path = write_clip(tmp_path / "clip.mp4", pictures((1, 20)))
     beats: list[int] = []
-    cut_finder(path, _header(), "threshold", beat=lambda: beats.append(1))
+    cut_finder(path, _header(), ScanOptions(detector="threshold"), beat=lambda: beats.append(1))
     assert len(beats) == 20
