@@ -1,7 +1,6 @@
-"""Decoding with OpenCV, the second chance for a file on which PyAV fails, and the choice between the two.
+"""Decoding with OpenCV, for files on which PyAV fails, at about half the speed; and the choice between the two.
 
-OpenCV converts every frame to BGR, at about half the speed. `open_video` decodes once, from the first frame to the last;
-`FrameReader` fetches named frames again, bit for bit.
+`open_video` decodes from the first frame to the last; `FrameReader` reads given frames again, bit for bit.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,9 +22,9 @@ from ctxr.media.pyav_video import (
 )
 from ctxr.media.video import DECODERS, Closing, Damage, Frame, Pixels, Video, VideoError, VideoHeader, check_file
 
-# Times come as floating-point milliseconds; every time base in use (1/90000, 1/30000, 1/1000, ...) is exact below this denominator.
+# Times come as floating-point milliseconds; all common time bases (1/90000, 1/30000, 1/1000) are exact below this denominator.
 _LARGEST_DENOMINATOR = 1_000_000
-# OpenCV's durations are partly those of the sound, and partly estimates: less than a second is no loss.
+# OpenCV's durations may be estimates, or those of the sound: less than a second is no loss.
 _LEAST_GAP = Fraction(1, 2)
 
 
@@ -86,7 +85,7 @@ class OpencvVideo(Video):
 
     @property
     def damage(self) -> Damage | None:
-        """Damage if the video ends long before its stated end; OpenCV tells nothing of failed packets."""
+        """Damage if the video ends long before its stated end; OpenCV does not report failed packets."""
         return short_of(self.header.duration, self._end, max(self._gap, _LEAST_GAP))
 
     def close(self) -> None:
@@ -104,15 +103,12 @@ class OpencvVideo(Video):
         rate = self._capture.get(cv2.CAP_PROP_FPS)
         frames = self._capture.get(cv2.CAP_PROP_FRAME_COUNT)
         exact_rate = Fraction(rate).limit_denominator(1001) if 0 < rate < 1000 else None
-        code = int(self._capture.get(cv2.CAP_PROP_FOURCC))
         return VideoHeader(
             width=first.shape[1],
             height=first.shape[0],
-            rotation=int(self._capture.get(cv2.CAP_PROP_ORIENTATION_META)) % 360,
             rate=exact_rate,
             duration=Fraction(round(frames)) / exact_rate if exact_rate and 0 < frames < MOST_FRAMES else None,
             promised_frames=None,
-            codec=code.to_bytes(4, "little").decode("ascii", "replace").strip("\0 "),
             decoder="opencv",
         )
 
@@ -121,10 +117,10 @@ def open_video(path: Path, decoder: str = "pyav", threads: int = 2) -> Video:
     """Open a video file and decode its first frame.
 
     Args:
-        decoder: "pyav" (exact times, sees damage) or "opencv" (a second chance: times relative to the first frame, to the microsecond).
-        threads: decoding threads at work (PyAV keeps one more waiting), fixed because memory would depend on the machine.
+        decoder: "pyav" (exact times, reports damage) or "opencv" (times relative to the first frame, to the microsecond).
+        threads: decoding threads at work; PyAV keeps one more waiting.
 
-    Raises VideoError with a reason, if the file is not a video that this decoder can decode; UsageError for unknown decoder.
+    Raises VideoError for a file that this decoder cannot decode, UsageError for an unknown decoder.
     """
     if decoder not in DECODERS:
         raise UsageError(f"unknown decoder {decoder!r}", f"one of: {', '.join(DECODERS)}")
@@ -133,11 +129,10 @@ def open_video(path: Path, decoder: str = "pyav", threads: int = 2) -> Video:
 
 
 class FrameReader(Closing):
-    """Reads frames again by their (index, time): the same pixels as a full pass of the same decoder. A context manager.
+    """Reads frames again by (index, time), with the pixels of a full pass of the same decoder; fastest in ascending order.
 
-    PyAV jumps to the keyframe before a wanted time where the container lists its keyframes and the jump saves decoding, and falls back to
-    decoding from the start where the jump cannot be trusted. OpenCV always decodes from the start. Reading in ascending order is fastest.
-    Nothing is opened before the first read. `passed` is called for every frame that only had to be passed on the way.
+    PyAV jumps to the keyframe before a time where that saves decoding, and decodes from the start where the jump is not certain.
+    OpenCV always decodes from the start. The file is opened at the first read. `passed` is called for every frame on the way.
     """
 
     def __init__(
@@ -149,17 +144,14 @@ class FrameReader(Closing):
         self._position = -1
 
     def read(self, index: int, time: Fraction) -> Pixels:
-        """The frame as RGB uint8 [H, W, 3], upright.
-
-        Raises VideoError: "frame_not_found" if there is no such frame (the file is not the one that was scanned), or as `open_video`.
-        """
+        """The frame as RGB uint8 [H, W, 3], upright. Raises VideoError if there is no such frame, or as `open_video`."""
         if self._frames is None:
-            self._video = self._video or self._open()
+            self._video = self._video or open_video(self._path, self._decoder, self._threads)
             if (pixels := self._video.rgb_at(time)) is not None:
                 return pixels
         if self._frames is None or index <= self._position:
             self.close()
-            self._video = self._open()
+            self._video = open_video(self._path, self._decoder, self._threads)
             self._frames = iter(self._video)
         for frame in self._frames:
             self._position = frame.index
@@ -168,19 +160,13 @@ class FrameReader(Closing):
                     break
                 return frame.rgb()
             self._passed()
-        problem, hint = (
-            f"frame {index} at {float(time):.3f} s is not in the file",
-            "the file changed since it was scanned",
-        )
-        raise VideoError("frame_not_found", problem, f"{hint}: scan it again", self._path)
+        problem = f"frame {index} at {float(time):.3f} s is not in the file"
+        raise VideoError("frame_not_found", problem, "the file changed since it was scanned: scan it again", self._path)
 
     @property
     def stream(self) -> int | None:
-        """Number of the stream that was read last; None before the first read, and where the decoder does not tell."""
+        """Number of the stream; None before the first read, and with OpenCV."""
         return self._video.stream if self._video is not None else None
-
-    def _open(self) -> Video:
-        return open_video(self._path, self._decoder, self._threads)
 
     def close(self) -> None:
         """Release the decoder."""

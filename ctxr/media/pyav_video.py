@@ -1,7 +1,6 @@
-"""Decoding with PyAV: exact times, cheap views of planes, damage that is seen, jumps to keyframes.
+"""Decoding with PyAV: exact times, small views of planes, damage, jumps to keyframes.
 
-Colour conversion and scaling of whole frames cost as much as decoding, so the views needed of every frame are made from subsampled
-planes: the planes are reduced first and only the small picture is converted.
+Converting and scaling whole frames costs as much as decoding, so small views are made from reduced planes.
 """
 
 import bisect
@@ -24,21 +23,21 @@ from av.video.reformatter import VideoReformatter
 
 from ctxr.media.video import THUMBNAIL_SHAPE, Damage, Frame, Pixels, Video, VideoError, VideoHeader
 
-# No other file or address may be opened on behalf of a playlist that calls itself a video.
+# A playlist that calls itself a video must not open other files or addresses.
 _OPTIONS = {"protocol_whitelist": "file"}
-# A packet that fails costs itself and what refers to it. So many in a row, and the rest is taken for garbage.
+# After so many failed packets in a row, the rest is taken for garbage.
 _MAX_FAILURES_IN_A_ROW = 256
-# A jump throws away what the decoding threads have ahead: fewer frames than this are decoded rather than jumped over.
+# A jump discards what the decoding threads have ahead, so fewer frames than this are decoded.
 _FRAMES_WORTH_A_JUMP = 12
 _DEFAULT_RATE = Fraction(25)
-# More packets than this are not between a decoder's input and its output.
+# A decoder holds fewer packets than this.
 _TAIL = 512
-# A container without a frame count makes libraries compute absurd ones: no video has so many frames.
+# Without a frame count in the container, libraries compute absurd ones: no video has so many frames.
 MOST_FRAMES = 100_000_000
 # Containers under FFmpeg's names.
 MP4, MATROSKA, FLV, AVI, ASF = "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "flv", "avi", "asf"
 NO_FRAMES = "the file has a video stream, but not one frame of it could be decoded"
-# Planar YUV or grey, 8 bits or little-endian words: the planes can be viewed as arrays. Anything else is reformatted by FFmpeg.
+# Planar YUV or grey, 8 bits or little-endian words, can be viewed as arrays. FFmpeg reformats the others.
 _PLANAR = re.compile(r"(?:yuvj?4[0-4][0-4]p|gray)(?P<bits>9|10|12|14|16)?(?:le)?")
 _REDUCED = (THUMBNAIL_SHAPE[1] * 4, THUMBNAIL_SHAPE[0] * 4)
 _NEUTRAL_CHROMA = 128
@@ -52,74 +51,25 @@ class Upright(NamedTuple):
     reverse_rows: bool = False
     reverse_columns: bool = False
 
-    @property
-    def rotation(self) -> int:
-        """Degrees clockwise, 0, 90, 180 or 270; of a mirrored picture the turn without the mirroring."""
-        if self.transpose:
-            return 270 if self.reverse_rows else 90
-        return 180 if self.reverse_columns else 0
-
-    def apply(self, pixels: Pixels) -> Pixels:
-        """`pixels` [rows, columns, ...] turned upright, as a view."""
-        if self.transpose:
-            pixels = pixels.swapaxes(0, 1)
-        if self.reverse_rows:
-            pixels = pixels[::-1]
-        return pixels[:, ::-1] if self.reverse_columns else pixels
-
 
 def upright_of(frame: Any) -> Upright:
-    """The way up of a PyAV frame, from its display matrix.
+    """The way up of a PyAV frame, from its display matrix, turns rounded to 90 degrees.
 
     The matrix [a b u; c d v; x y w] maps a stored point (p, q) to (a p + c q, b p + d q): with b the larger of a and b,
-    columns become rows. Turns that are no multiple of 90 degrees are rounded to one.
-
-    Ask once for a video: looking at its side data ties a frame into a cycle of references, and its planes then wait for the
-    garbage collector.
+    columns become rows. Ask once for a video: side data tie a frame into a cycle of references, and its planes then wait for
+    the garbage collector.
     """
     for data in frame.side_data:
         if data.type.name == "DISPLAYMATRIX" and len(bytes(data)) == 36:
             a, b, _, c, d = struct.unpack("=5i", bytes(data)[:20])
-            if abs(b) > abs(a):
-                return Upright(True, b < 0, c < 0)
-            return Upright(False, d < 0, a < 0)
+            return Upright(True, b < 0, c < 0) if abs(b) > abs(a) else Upright(False, d < 0, a < 0)
     return Upright()
 
 
 def small_size(width: int, height: int, longest: int) -> tuple[int, int]:
-    """(width, height), both even and at least 2, of a view whose longer side is at most `longest`; never enlarged but to be even."""
+    """(width, height), both even and at least 2, of a view whose longer side has at most `longest` pixels; see `Frame.small_bgr`."""
     scale = min(1.0, longest / max(width, height))
     return max(2, round(width * scale / 2) * 2), max(2, round(height * scale / 2) * 2)
-
-
-def small_bgr(frame: Any, longest: int) -> Pixels:
-    """A small BGR view uint8 [h, w, 3] of a PyAV frame: planes reduced bilinearly, then converted (BT.601, limited range).
-
-    Detectors compare neighbouring frames of one video, so the colour matrix need not be the tagged one.
-    """
-    width, height = small_size(frame.width, frame.height, longest)
-    bits = _planar_bits(frame.format.name)
-    if bits is None:
-        return _packed(frame.reformat(width, height, "bgr24", threads=1), 3)
-    planes = frame.planes
-    i420 = np.empty(width * height * 3 // 2, np.uint8)
-    luma = width * height
-    _reduce(planes[0], bits, i420[:luma].reshape(height, width))
-    i420[luma:] = _NEUTRAL_CHROMA
-    for plane, chroma in zip(planes[1:3], i420[luma:].reshape(2, height // 2, width // 2), strict=False):
-        _reduce(plane, bits, chroma)
-    return np.asarray(cv2.cvtColor(i420.reshape(height * 3 // 2, width), cv2.COLOR_YUV2BGR_I420), np.uint8)
-
-
-def luma_thumbnail(frame: Any) -> Pixels:
-    """The luma thumbnail uint8 [36, 64] of a PyAV frame; see `Frame.luma_thumbnail`."""
-    bits = _planar_bits(frame.format.name)
-    if bits is None:
-        reduced = _packed(frame.reformat(*_REDUCED, "gray", threads=1), 1)
-    else:
-        reduced = np.empty(_REDUCED[::-1], np.uint8)
-        _reduce(frame.planes[0], bits, reduced)
-    return thumbnail_of(reduced)
 
 
 def thumbnail_of(luma: Pixels) -> Pixels:
@@ -130,23 +80,10 @@ def thumbnail_of(luma: Pixels) -> Pixels:
 
 
 def square_size(width: int, height: int, aspect: Fraction | float | None) -> tuple[int, int]:
-    """(width, height) in square pixels of a picture whose pixels are `aspect` times as wide as high, 0.1..10; no side becomes smaller."""
+    """(width, height) in square pixels of a picture whose pixels are `aspect` times as wide as high, 0.1..10; no side shrinks."""
     if not aspect or not 0.1 <= aspect <= 10:
         return width, height
     return (round(width * aspect), height) if aspect > 1 else (width, round(height / aspect))
-
-
-def rgb(frame: Any, upright: Upright, reformatter: VideoReformatter, aspect: Fraction | None = None) -> Pixels:
-    """A PyAV frame as upright RGB uint8 [H, W, 3], contiguous, with the frame's own colour matrix and range where it states them, in
-    square pixels where `aspect` is that of the stored ones."""
-    size = square_size(frame.width, frame.height, aspect)
-    try:
-        converted = reformatter.reformat(frame, *size, format="rgb24", threads=1)
-    except av.FFmpegError:
-        # Reserved colour tags are refused by the scaler; players ignore them, and so do we.
-        frame.colorspace = _UNSPECIFIED_COLORSPACE
-        converted = reformatter.reformat(frame, *size, format="rgb24", threads=1)
-    return np.ascontiguousarray(upright.apply(_packed(converted, 3)))
 
 
 @functools.cache
@@ -156,10 +93,10 @@ def _planar_bits(name: str) -> int | None:
 
 
 def _reduce(plane: Any, bits: int, into: Pixels) -> None:
-    """Scale a plane bilinearly into `into` [h, w], words brought down to 8 bits.
+    """Scale a plane bilinearly into `into` [h, w], words reduced to 8 bits.
 
-    With an odd whole ratio, such as 1280 to 256, a target pixel's centre falls on a source pixel: bilinear is then every fifth pixel,
-    which a strided view gives three times as fast.
+    With an odd whole ratio, such as 1280 to 256, the centre of a target pixel is a source pixel: bilinear is then every fifth
+    pixel, which a strided view gives three times as fast.
     """
     height, width = into.shape
     words: npt.NDArray[Any] = np.frombuffer(plane, np.uint8 if bits == 8 else "<u2")
@@ -177,29 +114,43 @@ def _reduce(plane: Any, bits: int, into: Pixels) -> None:
 
 
 def _packed(frame: Any, channels: int) -> Pixels:
-    """A view of a packed 8-bit frame: uint8 [H, W, channels], or [H, W] for one channel. The view keeps the frame alive."""
+    """A view of a packed 8-bit frame: uint8 [H, W, channels], or [H, W] for one channel."""
     plane = frame.planes[0]
     rows = np.frombuffer(plane, np.uint8).reshape(frame.height, -1)[:, : frame.width * channels]
     return rows.reshape(frame.height, frame.width, channels) if channels > 1 else rows
 
 
 class PyavFrame(Frame):
-    """A frame of PyAV, kept as the decoder's own"""
+    """A frame of PyAV. Its small views are made of the planes, reduced first."""
 
     __slots__ = ("_frame", "_video")
 
     def __init__(self, index: int, time: Fraction, nbytes: int, frame: Any, video: "PyavVideo") -> None:
         super().__init__(index, time, nbytes)
-        self._frame = frame
-        self._video = video
+        self._frame, self._video = frame, video
 
     def luma_thumbnail(self) -> Pixels:
         """See `Frame.luma_thumbnail`."""
-        return luma_thumbnail(self._frame)
+        bits = _planar_bits(self._frame.format.name)
+        if bits is None:
+            return thumbnail_of(_packed(self._frame.reformat(*_REDUCED, "gray", threads=1), 1))
+        reduced = np.empty(_REDUCED[::-1], np.uint8)
+        _reduce(self._frame.planes[0], bits, reduced)
+        return thumbnail_of(reduced)
 
     def small_bgr(self, width: int = 256) -> Pixels:
-        """See `Frame.small_bgr`."""
-        return small_bgr(self._frame, width)
+        """See `Frame.small_bgr`. BT.601 in limited range, whatever the tags: detectors compare frames of one video."""
+        frame = self._frame
+        width, height = small_size(frame.width, frame.height, width)
+        bits = _planar_bits(frame.format.name)
+        if bits is None:
+            return _packed(frame.reformat(width, height, "bgr24", threads=1), 3)
+        i420, luma = np.empty(width * height * 3 // 2, np.uint8), width * height
+        _reduce(frame.planes[0], bits, i420[:luma].reshape(height, width))
+        i420[luma:] = _NEUTRAL_CHROMA
+        for plane, chroma in zip(frame.planes[1:3], i420[luma:].reshape(2, height // 2, width // 2), strict=False):
+            _reduce(plane, bits, chroma)
+        return np.asarray(cv2.cvtColor(i420.reshape(height * 3 // 2, width), cv2.COLOR_YUV2BGR_I420), np.uint8)
 
     def rgb(self) -> Pixels:
         """See `Frame.rgb`."""
@@ -209,8 +160,8 @@ class PyavFrame(Frame):
 class PyavVideo(Video):
     """A video decoded by FFmpeg through PyAV.
 
-    After a packet that cannot be decoded, frames are left out until the next keyframe: they would be drawn on a reference that is not
-    there. So the same frames come out whatever the number of threads.
+    After a packet that cannot be decoded, frames are left out until the next keyframe, because their reference is missing. So the
+    same frames come out for any number of threads.
     """
 
     def __init__(self, path: Path, threads: int) -> None:
@@ -232,7 +183,7 @@ class PyavVideo(Video):
             self.stream = int(self._stream.index)
             context = self._stream.codec_context
             context.thread_type = "AUTO"
-            # one thread more: while a caller looks at a frame, the thread that decoded it waits to be given the next packet
+            # one thread more: while a caller looks at a frame, the thread that decoded it waits for the next packet
             context.thread_count = threads + (threads > 1)
             self._time_base = Fraction(self._stream.time_base or Fraction(1, 1_000_000))
             self._aspect, self._reformatter = self._stream.sample_aspect_ratio, VideoReformatter()
@@ -267,14 +218,14 @@ class PyavVideo(Video):
 
     @property
     def damage(self) -> Damage | None:
-        """Lost packets against the container's list; without such a list the worst of failed packets, an end long before the stated
-        one, and a file that ends inside a piece of its container.
+        """Lost packets of the container's list; without a list the worst of failed packets, an early end, and a file that ends
+        inside a piece of its container.
 
-        Fewer frames than promised are no loss where every packet was there and decoded: some streams put a frame into two packets.
-        More packets than promised: the list was that of the first fragment.
+        Fewer frames than promised are no loss where every packet was decoded: some streams put a frame into two packets. Where
+        there are more packets than promised, the list was that of the first fragment.
         """
         promised = self.header.promised_frames
-        # at the end of a file, some of what threads fail to decode goes missing without an error
+        # at the end of a file, threads lose some packets without an error
         step = 1 / (self.header.rate or _DEFAULT_RATE) / self._time_base
         after = sum(stamp > self._last_stamp + 0.75 * step for stamp in self._last_packets)
         lost = self._failures + self._left_out + max(0, after - self._failures_in_a_row)
@@ -282,7 +233,9 @@ class PyavVideo(Video):
             lost += promised - self._packets
             message = f"{self._count} of {promised} promised frames could be decoded"
             return Damage(message, lost / promised) if lost else None
-        form, seen = self._container.format.name, self._end - self._start()
+        # a stream's own duration is counted from its start, a container's from 0
+        start = (self._stream.start_time or 0) * self._time_base if self._stream.duration else 0
+        form, seen = self._container.format.name, self._end - start
         cut, length = _is_cut(self._path, form), self._promised_seconds(form)
         gap = self._gap * self._time_base * (not cut)
         short = short_of(length, seen, gap)
@@ -298,10 +251,10 @@ class PyavVideo(Video):
         return Damage(f"{failed} and {self._left_out} frames were left out", share)
 
     def _promised_seconds(self, form: str) -> Fraction | None:
-        """The length that the container states; None without one, and where FFmpeg computed it."""
+        """The length that the container states; None where FFmpeg computed it."""
         if form == AVI:
             return self._stream.frames * self._time_base if self._stream.frames < MOST_FRAMES else None
-        # one length for all streams; one that FFmpeg computed from the bit rate it gives to each stream
+        # FFmpeg gives a length that it computed from the bit rate to each stream
         of_all = form in (MATROSKA, FLV) and self._stream.duration is None
         return self.header.duration if of_all or form in (MP4, ASF) else None
 
@@ -315,8 +268,18 @@ class PyavVideo(Video):
         return end
 
     def rgb_of(self, frame: Any) -> Pixels:
-        """One of its PyAV frames as upright RGB."""
-        return rgb(frame, self._upright, self._reformatter, self._aspect)
+        """A PyAV frame as upright RGB uint8 [H, W, 3] in square pixels, by the colour matrix and range of its tags."""
+        size = square_size(frame.width, frame.height, self._aspect)
+        try:
+            converted = self._reformatter.reformat(frame, *size, format="rgb24", threads=1)
+        except av.FFmpegError:
+            # the scaler refuses reserved colour tags, which players ignore
+            frame.colorspace = _UNSPECIFIED_COLORSPACE
+            converted = self._reformatter.reformat(frame, *size, format="rgb24", threads=1)
+        pixels, (transpose, reverse_rows, reverse_columns) = _packed(converted, 3), self._upright
+        pixels = pixels.swapaxes(0, 1) if transpose else pixels
+        pixels = pixels[::-1] if reverse_rows else pixels
+        return np.ascontiguousarray(pixels[:, ::-1] if reverse_columns else pixels)
 
     def close(self) -> None:
         """See `Video.close`."""
@@ -325,22 +288,23 @@ class PyavVideo(Video):
     def rgb_at(self, time: Fraction) -> Pixels | None:
         """See `Video.rgb_at`: from the keyframe before `time`, if the container lists it."""
         if self._keys is None:
-            stamps = sorted(entry.timestamp for entry in self._stream.index_entries if entry.is_keyframe)
-            if len(stamps) < 2 and self._stream.start_time is not None:
-                # Matroska reads its list of cues at the first jump.
+            self._keys = self._listed_keys()
+            if len(self._keys) < 2 and self._stream.start_time is not None:
+                # Matroska reads its list of cues at the first jump
                 self._container.seek(self._stream.start_time, stream=self._stream, backward=True)
                 self._decoded, self._first = self._decode(), None
-                stamps = sorted(entry.timestamp for entry in self._stream.index_entries if entry.is_keyframe)
+                self._keys = self._listed_keys()
                 self._first = next(self._decoded, None)
-            self._keys = stamps
         stamp = time / self._time_base
         if stamp.denominator != 1:
             return None
         frame, key = self._first, bisect.bisect_right(self._keys, stamp) - 1
-        if key >= 0 and (
-            frame is None or frame.pts is None or frame.pts > stamp or self._worth_a_jump(frame, self._keys[key])
-        ):
-            frame = self._jump(self._keys[max(0, key - 2) : key + 1], stamp.numerator)
+        if key >= 0:
+            # a jump is faster where the keyframe is far ahead
+            per_frame = self._time_base * (self.header.rate or _DEFAULT_RATE)
+            behind = frame is None or frame.pts is None or frame.pts > stamp
+            if behind or (self._keys[key] - frame.pts) * per_frame >= _FRAMES_WORTH_A_JUMP:
+                frame = self._jump(self._keys[max(0, key - 2) : key + 1], stamp.numerator)
         while frame is not None and frame.pts is not None and frame.pts < stamp:
             frame = next(self._decoded, None)
         self._first = following = None
@@ -350,15 +314,14 @@ class PyavVideo(Video):
             return None
         return self.rgb_of(frame)
 
-    def _worth_a_jump(self, frame: Any, key: int) -> bool:
-        """Whether the keyframe lies so far ahead that jumping to it is faster than decoding up to it."""
-        return bool((key - frame.pts) * self._time_base * (self.header.rate or _DEFAULT_RATE) >= _FRAMES_WORTH_A_JUMP)
+    def _listed_keys(self) -> list[int]:
+        return sorted(entry.timestamp for entry in self._stream.index_entries if entry.is_keyframe)
 
     def _jump(self, keys: Sequence[int], stamp: int) -> Any | None:
-        """The first frame after a jump to the last of `keys` from which `stamp` can be reached exactly; None if there is none.
+        """The first frame after a jump to the last of `keys` from which `stamp` can be reached; None if there is none.
 
-        Exact means: the first frame that comes out is a keyframe, and not later than the wanted one. (The index may list decoding times,
-        and a picture before a keyframe in presentation order may need the pictures before it.)
+        The first frame must be a keyframe, and not later than the wanted one: the index may list decoding times, and a picture
+        before a keyframe in presentation order may need those before it.
         """
         for key in reversed(keys):
             self._container.seek(key, stream=self._stream, backward=True)
@@ -369,7 +332,7 @@ class PyavVideo(Video):
         return None
 
     def _decode(self) -> Iterator[Any]:
-        """PyAV's frames in presentation order, going on after failures a bounded number of times."""
+        """PyAV's frames in presentation order, also after failures, up to a number in a row."""
         self._failures_in_a_row = 0
         while self._failures_in_a_row < _MAX_FAILURES_IN_A_ROW:
             try:
@@ -418,25 +381,17 @@ class PyavVideo(Video):
         return VideoHeader(
             width=size[0],
             height=size[1],
-            rotation=self._upright.rotation,
             rate=Fraction(rate) if rate else None,
             duration=duration if duration > 0 else None,
-            # AVI counts frames that repeat the one before them and have no packet: that is no promise.
+            # AVI also counts frames without a packet, which repeat the one before
             promised_frames=None if self._container.format.name == AVI else stream.frames or None,
-            codec=stream.codec_context.name,
             decoder="pyav",
         )
 
-    def _start(self) -> Fraction:
-        """Where the stated duration begins: a stream's own is counted from its start, a container's from 0."""
-        if self._stream.duration and self._stream.start_time is not None:
-            return Fraction(self._stream.start_time * self._time_base)
-        return Fraction(0)
-
 
 def short_of(duration: Fraction | None, seen: Fraction, gap: Fraction) -> Damage | None:
-    """Damage if a video ends before its stated duration by more than twice its longest frame `gap`, since muxers count the last frame
-    in their own ways, and by more than a hundredth, since they round."""
+    """Damage if a video ends before its stated duration by more than a hundredth, since muxers round, and more than twice its
+    longest frame `gap`, since they count the last frame in different ways."""
     if not duration or duration - seen <= max(duration / 100, 2 * gap):
         return None
     message = f"{float(seen):.1f} of {float(duration):.1f} promised seconds could be decoded"
@@ -445,7 +400,7 @@ def short_of(duration: Fraction | None, seen: Fraction, gap: Fraction) -> Damage
 
 def _open_container(path: Path) -> Any:
     try:
-        # An absolute path cannot be read as a protocol ("concat:...") or an option.
+        # an absolute path cannot be read as a protocol ("concat:...") or an option
         return av.open(str(path.absolute()), options=dict(_OPTIONS), metadata_errors="replace")
     except av.InvalidDataError as error:
         with path.open("rb") as file:
@@ -466,7 +421,7 @@ def _open_container(path: Path) -> Any:
 
 def _is_cut(path: Path, container: str) -> bool:
     """Whether a file ends inside a box of MP4, a chunk of AVI or a packet of a transport stream, or before the size that ASF or
-    Matroska state. False for other containers, and for files that were written to a pipe: they state no size."""
+    Matroska state; False for other containers, and for files that were written to a pipe and state no size."""
     size = path.stat().st_size
     with path.open("rb") as file:
         head, at = file.read(4096), 0

@@ -1,8 +1,4 @@
-"""Videos as a stream of frames with exact times.
-
-Frames come out upright. What is wrong with a file is a `VideoError` whose `reason` can be counted. Nothing here loads a decoder:
-`ctxr.media.opencv_video.open_video` does.
-"""
+"""Videos as streams of upright frames with exact times. `ctxr.media.opencv_video.open_video` loads a decoder; nothing here does."""
 
 import os
 import stat
@@ -25,19 +21,18 @@ DECODERS: tuple[str, ...] = ("pyav", "opencv")
 THUMBNAIL_SHAPE = (36, 64)
 """Rows and columns of a luma thumbnail."""
 
-
 KEEP_DAMAGED = "the same command with --keep-damaged takes what can be decoded"
-"""Hint for a video that can be used in part."""
+"""The hint for a damaged video."""
 
 
 class VideoError(DataError):
-    """A file from which no frames, or not all frames, can be had.
+    """A file that gives no frames, or not all.
 
     Attributes:
-        reason: why, in snake_case: no_such_file, not_a_file, empty_file, unreadable, not_a_video, no_video_stream, no_decoder,
-            no_frames, truncated, frame_not_found; of the process that decodes decoder_crashed, decoder_failed, stalled, time_limit,
-            memory_limit, cancelled.
-        problem: the sentence that says what is wrong; the message puts `file` before it, if one is given.
+        reason: no_such_file, not_a_file, empty_file, unreadable, changed, not_a_video, no_video_stream, no_decoder, no_frames,
+            truncated, frame_not_found; of the decoding process decoder_crashed, decoder_failed, stalled, time_limit, memory_limit,
+            cancelled.
+        problem: the message without the file.
     """
 
     def __init__(self, reason: str, problem: str, hint: str = "", file: Path | None = None) -> None:
@@ -50,45 +45,36 @@ class VideoHeader:
     """What is known of a video once its first frame is decoded.
 
     Attributes:
-        width, height: pixels, upright; square ones.
-        rotation: degrees clockwise by which stored frames were turned: 0, 90, 180 or 270.
-        rate: average frames per second as the container says; None if it does not.
-        duration: seconds as the container says; None if it does not.
-        promised_frames: number of frames the container's own index lists; None if it has no such list.
-        codec: the codec's short name, such as "h264".
+        width, height: upright square pixels.
+        rate: average frames per second, as the container says.
+        duration: seconds, as the container says.
+        promised_frames: number of frames in the container's index; None without one.
         decoder: "pyav" or "opencv".
     """
 
     width: int
     height: int
-    rotation: int
     rate: Fraction | None
     duration: Fraction | None
     promised_frames: int | None
-    codec: str
     decoder: str
 
 
 @dataclass(frozen=True)
 class Damage:
-    """A part of a video that cannot be decoded.
-
-    Attributes:
-        message: the missing part, within a sentence.
-        share: lost part of the video, 0..1; higher is worse; 1 where the length is unknown.
-    """
+    """What cannot be decoded of a video, in words, and its share of the video, 0..1; 1 where the length is unknown."""
 
     message: str
     share: float
 
 
 class Frame(ABC):
-    """One decoded frame; pixels are converted only when asked for.
+    """One decoded frame, whose pixels are converted on demand.
 
     Attributes:
-        index: 0-based count of decoded frames in presentation order.
-        time: exact seconds, presentation timestamp times time base, starting where the stream says.
-        nbytes: bytes that the decoded picture occupies, for bounding how many are held.
+        index: number in presentation order, from 0.
+        time: exact seconds, presentation timestamp times time base.
+        nbytes: memory of the decoded picture.
     """
 
     __slots__ = ("index", "nbytes", "time")
@@ -100,25 +86,25 @@ class Frame(ABC):
 
     @abstractmethod
     def luma_thumbnail(self) -> Pixels:
-        """Luma as stored (not turned upright), uint8 [36, 64], 0..255: area means of a bilinear 256 x 144 reduction.
+        """Luma as stored (not turned upright), uint8 [36, 64]: area means of a bilinear reduction to 256 x 144.
 
-        The two steps cost a seventh of the area mean over the whole plane and average the same noise away, 16 samples to a pixel.
+        The two steps cost a seventh of area means over the whole plane, and remove the same noise.
         """
 
     @abstractmethod
     def small_bgr(self, width: int = 256) -> Pixels:
-        """A small view for shot detectors, uint8 [h, w, 3], blue first, as stored (not turned upright).
+        """A small view for shot detectors, BGR uint8 [h, w, 3], as stored (not turned upright).
 
-        The longer side is at most `width` pixels, both sides are even. Never enlarged beyond rounding to even.
+        The longer side has at most `width` pixels, both sides are even; it is enlarged to even sides alone.
         """
 
     @abstractmethod
     def rgb(self) -> Pixels:
-        """The whole picture, upright and in square pixels, uint8 [height, width, 3], contiguous."""
+        """The whole picture, upright and in square pixels, uint8 [H, W, 3], contiguous."""
 
 
 class Closing:
-    """What is closed at the end of a block."""
+    """A context manager that is closed at the end of the block."""
 
     def close(self) -> None:
         """Release what is held."""
@@ -131,10 +117,10 @@ class Closing:
 
 
 class Video(Closing, ABC):
-    """An open video: `header`, then its frames once, in presentation order. A context manager.
+    """An open video, whose frames can be read once.
 
     Attributes:
-        stream: number of the video stream in its container; None where the decoder does not tell.
+        stream: number of the video stream in its container; None with OpenCV.
     """
 
     header: VideoHeader
@@ -142,19 +128,19 @@ class Video(Closing, ABC):
 
     @abstractmethod
     def __iter__(self) -> Iterator[Frame]:
-        """The frames, once. What a damaged stretch cannot give is left out and shows in `damage`."""
+        """The frames in presentation order, without those that cannot be decoded."""
 
     @property
     @abstractmethod
     def damage(self) -> Damage | None:
-        """After the last frame: what was lost; None if nothing was."""
+        """After the last frame: what was lost, if anything."""
 
     @abstractmethod
     def close(self) -> None:
-        """Release the decoder. Frames that were handed out stay valid."""
+        """Release the decoder; its frames stay valid."""
 
     def rgb_at(self, time: Fraction) -> Pixels | None:
-        """The picture that a full pass yields at `time`, by jumping; None where that is not certain. Not to be mixed with iterating."""
+        """The picture of a full pass at `time`, by jumping; None where that is not certain. Do not mix with iterating."""
         return None
 
 

@@ -76,7 +76,7 @@ def test_what_is_no_message_is_nonsense(content: bytes) -> None:
 
 
 def test_fractions_and_headers_travel_exactly() -> None:
-    header = VideoHeader(640, 272, 90, Fraction(24000, 1001), None, 250, "h264", "pyav")
+    header = VideoHeader(640, 272, Fraction(24000, 1001), None, 250, "pyav")
     received = receive(io.BytesIO(_bytes(({"header": header}, None))))
     assert received is not None
     assert received.fields["rate"] == "24000/1001"
