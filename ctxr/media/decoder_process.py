@@ -1,7 +1,7 @@
-"""The child process that decodes videos, as the parent sees it: its messages, the process, scans of whole files, and single frames.
+"""The child process that decodes videos, from the parent's side: messages, the process, scans of files, and single frames.
 
-A file that crashes, hangs or swells a decoder costs only itself: the child is killed, the question raises `VideoError`, the next one
-starts a new child.
+A file that crashes, hangs or swells a decoder costs only itself: the child is killed, the question raises `VideoError`, and the
+next question starts a new child.
 """
 
 import collections
@@ -32,16 +32,14 @@ from ctxr.media.video import DECODERS, Closing, Pixels, VideoError, VideoHeader
 
 T = TypeVar("T")
 
-# -P: a numpy.py in the user's folder is not ours.
+# -P: a numpy.py in the user's folder is not imported
 CHILD = (sys.executable, "-P", "-m", f"{__package__}.decoder_child")
 """The command that starts the decoding child process."""
 
-# Magic, bytes of JSON, bytes of pixels.
-_PREFIX = struct.Struct("<4sIQ")
+_PREFIX = struct.Struct("<4sIQ")  # magic, bytes of JSON, bytes of pixels
 _MAGIC = b"ctxR"
-# A message that claims more is none: 64 MiB of JSON are a million shots, 4 GiB of pixels a frame of 37,000 x 37,000.
-_LARGEST_JSON = 64 << 20
-_LARGEST_PIXELS = 4 << 30
+_LARGEST_JSON = 64 << 20  # a million shots
+_LARGEST_PIXELS = 4 << 30  # a frame of 37,000 x 37,000
 
 _OUT_OF_MEMORY = re.compile(
     "memoryerror|bad_alloc|cannot allocate memory|insufficient memory|outofmemory|failed to map segment|can't start new thread",
@@ -54,14 +52,12 @@ class CandidateFrame:
     """A considered frame.
 
     Attributes:
-        index: 0-based count of decoded frames in presentation order.
-        time: exact seconds.
-        shot: number of its shot.
-        gate_difference: mean absolute difference 0..255 of the luma thumbnail to the last frame of the shot that went out with pixels;
-            None for the first frame of a shot.
+        index: number in presentation order, from 0. time: exact seconds. shot: number of its shot.
+        gate_difference: mean absolute difference 0..255 of the luma thumbnail to the last frame of the shot with pixels; None for
+            the first frame of a shot.
         thumbnail_hash: 16 hexadecimal digits of the luma thumbnail's BLAKE2b.
         rgb: the upright picture uint8 [H, W, 3]; None where the gate skipped the frame.
-        held: index and time of the frames before it that are kept, in order.
+        held: index and time of the frames before it that the child keeps, in order.
     """
 
     index: int
@@ -94,12 +90,10 @@ class ScanEnd:
     """The end of a scan that succeeded.
 
     Attributes:
-        header: what the container said.
         frames: number of frames decoded.
         shots: all shots in order; together they are all frames.
         damage: what could not be decoded, such as "28 of 50 promised frames could be decoded"; None if nothing is missing.
-        decoder: "pyav" or "opencv".
-        late_cuts: cuts that the detector told too late and that were put at the oldest frame still held.
+        late_cuts: cuts that were found too late and put at the oldest frame held.
     """
 
     header: VideoHeader
@@ -111,11 +105,11 @@ class ScanEnd:
 
 
 class NonsenseError(Exception):
-    """Bytes that are no message."""
+    """Bytes that are not a message."""
 
 
 class Message(NamedTuple):
-    """What the child says: a kind, such as "candidate", the fields of that kind, and pixels uint8 of the shape sent."""
+    """A message of the child: its kind, such as "candidate", the fields of that kind, and pixels uint8."""
 
     kind: str
     fields: Any
@@ -128,7 +122,7 @@ class Message(NamedTuple):
 
 
 def send(descriptor: int, fields: Mapping[str, Any], pixels: Pixels | None = None) -> None:
-    """Write one message, in full: JSON, dataclasses as objects. `pixels` is contiguous; its shape travels with it."""
+    """Write one message, in full: JSON, dataclasses as objects, and contiguous pixels with their shape."""
     if pixels is not None:
         fields = {**fields, "shape": pixels.shape}
     text = msgspec.json.encode(fields, enc_hook=str)
@@ -138,10 +132,7 @@ def send(descriptor: int, fields: Mapping[str, Any], pixels: Pixels | None = Non
 
 
 def receive(stream: IO[bytes]) -> Message | None:
-    """The next message; None at the end, also in the middle of a message.
-
-    Raises NonsenseError where what comes is not a message.
-    """
+    """The next message; None at the end, also in the middle of a message. Raises NonsenseError for anything else."""
     prefix = stream.read(_PREFIX.size)
     if len(prefix) < _PREFIX.size:
         if prefix and not _MAGIC.startswith(prefix[:4]):
@@ -164,24 +155,22 @@ def receive(stream: IO[bytes]) -> Message | None:
             raise NonsenseError(f"{pixel_bytes} bytes for pixels of shape {pixels.shape}")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NonsenseError(str(error)) from error
-    # The kernel copies straight into the array that is handed on.
-    view = pixels.data.cast("B")
-    filled = 0
-    while filled < pixel_bytes:
-        count = stream.readinto(view[filled:])  # type: ignore[attr-defined]  # both of the buffered and the raw readers have it
+    view = pixels.data.cast("B")  # the kernel copies straight into the array
+    while view:
+        count = stream.readinto(view)  # type: ignore[attr-defined]  # buffered and raw readers have it
         if not count:
             return None
-        filled += count
+        view = view[count:]
     return Message(kind, fields, pixels)
 
 
 def read_as(kind: type[T], fields: Any) -> T:
-    """A dataclass from the fields of a message. Fractions travel as text such as "1001/30000"."""
+    """A dataclass from the fields of a message, in which fractions are text such as "1001/30000"."""
     return msgspec.convert(fields, kind, dec_hook=lambda custom, text: custom(text))
 
 
 def is_out_of_memory(text: str) -> bool:
-    """Whether the text of an exception, or the last line of a process, means that memory ran out: Python, FFmpeg, OpenCV, the loader."""
+    """Whether the text of an exception, or the last line of a process, means that memory ran out."""
     return _OUT_OF_MEMORY.search(text) is not None
 
 
@@ -191,27 +180,20 @@ def _write(descriptor: int, content: bytes | memoryview) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-# Frames are read ahead up to here, so that decoding goes on while the consumer embeds a batch: the next 16 frames of 1280 x 720.
+# Read ahead, so that decoding goes on while a batch is embedded: the next 16 frames of 1280 x 720
 _AHEAD_BYTES = 44 << 20
 _PIPE_BYTES = 1 << 20
 _F_SETPIPE_SZ = 1031
 
 
-class _Ended(NamedTuple):
-    """Why no more messages come."""
-
-    reason: str
-    problem: str
-
-
 class ChildProcess:
-    """A running child: `ask` it something, then take `next` messages.
+    """A running child: `ask` it a question, then take the `next` messages.
 
     On Linux the child is killed when the thread that made this object ends; everywhere it ends when its standard input does.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
-        # What decoders print is kept from the user; its end explains a crash.
+        # decoders print here; the last line explains a crash
         self._noise = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `kill`
         self._process = subprocess.Popen(
             [*command],
@@ -219,20 +201,20 @@ class ChildProcess:
             stdout=subprocess.PIPE,
             stderr=self._noise,
             env=_environment(),
-            # Its own session: Ctrl-C reaches the parent alone, and ffmpeg below the child is killed with it.
+            # in its own session, Ctrl-C reaches the parent alone, and ffmpeg below the child is killed with it
             start_new_session=True,
         )
         self._stdin, self._stdout = (cast("IO[bytes]", pipe) for pipe in (self._process.stdin, self._process.stdout))
         self._waited = self._patience = self._limit = 0.0
         self._heard = time.monotonic()
-        self._ahead: collections.deque[Message | _Ended] = collections.deque()
+        self._ahead: collections.deque[Message | VideoError] = collections.deque()
         self._ahead_bytes = 0
         self._changed = threading.Condition()
         self._unwanted = False
         if sys.platform == "linux":
             import fcntl
 
-            # a frame then takes a few switches between the processes, not dozens
+            # a frame then takes a few switches between the processes instead of dozens
             with contextlib.suppress(OSError):
                 fcntl.fcntl(self._stdout.fileno(), _F_SETPIPE_SZ, _PIPE_BYTES)
         self._reader = threading.Thread(target=self._read, name="ctxr-scan-reader", daemon=True)
@@ -244,7 +226,7 @@ class ChildProcess:
         return self._process.poll() is None and self._reader.is_alive()
 
     def ask(self, path: Path, options: ScanOptions, **question: Any) -> None:
-        """Send a question about a file as one line of JSON. A child that is gone is noticed by `next`."""
+        """Send a question about a file as one line of JSON. `next` notices a child that has ended."""
         self._waited, self._patience, self._limit = 0.0, options.stall_seconds, options.time_limit
         self.tell({"path": str(path.absolute()), "options": options, **question})
 
@@ -255,8 +237,8 @@ class ChildProcess:
             self._stdin.flush()
 
     def next(self) -> Message:
-        """The next message. Raises VideoError where the child gave no sign of life for `stall_seconds` of waiting here, the waiting since
-        the question exceeds `time_limit`, or the process ended or sent something that is no message."""
+        """The next message. Raises VideoError after `stall_seconds` of waiting here without a sign of life, after `time_limit` of
+        waiting since the question, and where the process ended or sent something else."""
         patience, limit = self._patience, self._limit
         since = time.monotonic()
         with self._changed:
@@ -274,15 +256,15 @@ class ChildProcess:
             finally:
                 self._waited += time.monotonic() - since
             message = self._ahead[0]
-            if isinstance(message, _Ended):
-                raise VideoError(*message)
+            if isinstance(message, VideoError):
+                raise message
             self._ahead.popleft()
             self._ahead_bytes -= message.nbytes
             self._changed.notify_all()
             return message
 
     def kill(self) -> None:
-        """End the process, whatever it is doing, and what it started."""
+        """End the process and its children."""
         with self._changed:
             self._unwanted = True
             self._changed.notify_all()
@@ -294,50 +276,44 @@ class ChildProcess:
                 stream.close()
 
     def _read(self) -> None:
-        """The reader thread: move messages from the pipe to `_ahead`; wait when too much lies there."""
-        ended: _Ended | None = None
-        while ended is None:
-            try:
-                message = receive(self._stdout)
-            except (NonsenseError, OSError, ValueError, MemoryError) as error:
-                ended = self._crashed(f"the decoder process sent something that is not a message ({error})")
-                break
-            self._heard = time.monotonic()
-            if message is None:
-                status = self._process.wait()
-                how = f"ended with status {status}" if status else "ended without a result"
-                if status < 0:
-                    names = {number.value: number.name for number in signal.Signals}
-                    how = f"was killed by {names.get(-status, f'signal {-status}')}"
-                ended = self._crashed(f"the decoder process {how}")
-            elif message.kind != "beat":
+        """The reader thread: move messages from the pipe to `_ahead`, and wait while there are too many."""
+        try:
+            while message := receive(self._stdout):
+                self._heard = time.monotonic()
+                if message.kind == "beat":
+                    continue
                 with self._changed:
                     while self._ahead and self._ahead_bytes + message.nbytes > _AHEAD_BYTES and not self._unwanted:
                         self._changed.wait()
                     self._ahead.append(message)
                     self._ahead_bytes += message.nbytes
                     self._changed.notify_all()
-        with self._changed:
-            self._ahead.append(ended)
-            self._changed.notify_all()
-
-    def _crashed(self, how: str) -> _Ended:
+            self._heard = time.monotonic()
+            status = self._process.wait()
+            how = f"ended with status {status}" if status else "ended without a result"
+            if status < 0:
+                names = {number.value: number.name for number in signal.Signals}
+                how = f"was killed by {names.get(-status, f'signal {-status}')}"
+        except (NonsenseError, OSError, ValueError, MemoryError) as error:
+            how = f"sent something that is not a message ({error})"
         noise = self._last_noise()
-        reason = "memory_limit" if is_out_of_memory(noise) else "decoder_crashed"
-        return _Ended(reason, f"{how} ({noise})" if noise else how)
+        problem = f"the decoder process {how} ({noise})" if noise else f"the decoder process {how}"
+        with self._changed:
+            self._ahead.append(VideoError("memory_limit" if is_out_of_memory(noise) else "decoder_crashed", problem))
+            self._changed.notify_all()
 
     def _last_noise(self) -> str:
         if self._noise.closed:
             return ""
-        # A descriptor shared with the child shares its position too: read without moving it.
+        # the descriptor shares its position with the child: read without moving it
         size = os.fstat(self._noise.fileno()).st_size
-        tail = os.pread(self._noise.fileno(), 4096, max(0, size - 4096)) if hasattr(os, "pread") else b""
+        tail = os.pread(self._noise.fileno(), 4096, max(0, size - 4096))
         lines = [line.strip() for line in tail.decode("utf-8", "replace").splitlines() if line.strip()]
         return lines[-1][:200] if lines else ""
 
 
 def _environment() -> dict[str, str]:
-    """The parent's environment, with this very package first, one thread for small arithmetic, and OpenCV quiet and bound to files."""
+    """The parent's environment, with this package first, one thread for small arithmetic, and OpenCV quiet and limited to files."""
     home = str(Path(ctxr.__file__).resolve().parent.parent)
     return {
         **os.environ,
@@ -347,31 +323,24 @@ def _environment() -> dict[str, str]:
         "OPENCV_LOG_LEVEL": "SILENT",
         "OPENCV_FFMPEG_LOGLEVEL": "-8",
         "OPENCV_FFMPEG_CAPTURE_OPTIONS": "protocol_whitelist;file",
-        # Each thread's own heap counts against the memory limit whether it is used or not.
+        # the heap of each thread counts against the memory limit, used or not
         "MALLOC_ARENA_MAX": "2",
     }
 
 
 _SECOND_CHANCE = ("decoder_crashed", "decoder_failed", "stalled", "no_decoder", "no_frames")
-"""Reasons after which another decoder is tried: not those of a file that is no video at all, nor those of its size."""
-
-_LAST = ("end", "frame")
-"""Kinds of messages that end an answer."""
+"""Reasons after which another decoder is tried."""
 
 Event = VideoHeader | CandidateFrame | Settle | ScanEnd
 _EVENTS: dict[str, type[Event]] = {"header": VideoHeader, "candidate": CandidateFrame, "settle": Settle, "end": ScanEnd}
 
 
 class FrameGone(VideoError):
-    """A frame that the running scan kept cannot be had any more; the scan goes on to say why, or begins again."""
+    """A frame that the running scan kept is lost; the scan then raises the reason, or begins again."""
 
 
 class DecoderClient(Closing):
-    """Asks one decoding child process, which is started when it is needed. A context manager, to be used from one thread.
-
-    Args:
-        command: what to start instead of the real child; for tests.
-    """
+    """Asks one decoding child process, which it starts on demand; for use from one thread. `command` replaces the child in tests."""
 
     def __init__(self, command: Sequence[str] = CHILD) -> None:
         self._command = command
@@ -381,7 +350,7 @@ class DecoderClient(Closing):
     def messages(self, path: Path, options: ScanOptions, **question: Any) -> Iterator[Message]:
         """The child's messages about the file at `path`, up to the last. The child is kept only if it came to its end.
 
-        Raises VideoError for what the child says of the file, and for what ends the child.
+        Raises VideoError for a failure of the file, and for one that ends the child.
         """
         if self._child is None or not self._child.alive:
             self.close()
@@ -391,10 +360,9 @@ class DecoderClient(Closing):
         try:
             child.ask(path, options, **question)
             while not fit:
-                waiting = self._waiting
-                message = waiting.popleft() if waiting else child.next()
+                message = self._waiting.popleft() if self._waiting else child.next()
                 kind, fields, _ = message
-                fit = kind in _LAST or (kind == "failed" and not fields["spent"])
+                fit = kind in ("end", "frame") or (kind == "failed" and not fields["spent"])
                 if kind == "failed":
                     raise VideoError(fields["reason"], fields["problem"], fields["hint"])
                 yield message
@@ -412,19 +380,18 @@ class DecoderClient(Closing):
 
 
 class Scanner(DecoderClient):
-    """Scans files one after the other in one reusable child process."""
+    """Scans files one after the other in one child process."""
 
     def __init__(self, command: Sequence[str] = CHILD) -> None:
         super().__init__(command)
         self._cancelled = False
 
     def scan(self, path: Path, options: ScanOptions) -> Generator[Event, None, None]:
-        """Events of one file: its VideoHeader, Candidates in order of time, and last one ScanEnd; in a search also Settle, after which
+        """Events of one file: a VideoHeader, candidates in order of time, and a ScanEnd; in a search also Settle, after which
         `release` must be called for the last candidate.
 
-        A second VideoHeader means that another decoder began the file again from its first frame: forget what came before.
-
-        Raises VideoError where the file gave nothing, or is damaged and `keep_damaged` is off.
+        A second VideoHeader means that another decoder begins the file again: forget what came before.
+        Raises VideoError where the file gives no frames, or is damaged and `keep_damaged` is off.
         """
         decoders = DECODERS if options.decoder == "auto" else (options.decoder,)
         failures: list[tuple[str, VideoError]] = []
@@ -461,7 +428,7 @@ class Scanner(DecoderClient):
         raise FrameGone("decoder_failed", f"frame {index} is gone")
 
     def release(self, index: int) -> None:
-        """Tell the running scan that frames up to `index` are needed no more."""
+        """Tell the running scan that frames up to `index` are no longer needed."""
         if self._child is not None:
             self._child.tell({"release": index})
 
@@ -472,23 +439,18 @@ class Scanner(DecoderClient):
 
 
 class ChildFrameReader(DecoderClient):
-    """`ctxr.media.opencv_video.FrameReader` behind a process boundary.
+    """`ctxr.media.opencv_video.FrameReader` in a child process.
 
     Args:
         decoder: the one that scanned the file.
-        options: whose `threads`, `stall_seconds`, `time_limit` (of one frame) and `memory_limit` hold.
-        command: what to start instead of the real child; for tests.
+        options: `threads`, `stall_seconds`, `time_limit` (of one frame) and `memory_limit` count.
 
     Attributes:
-        stream: number of the stream that the last frame is from; None where the decoder does not tell.
+        stream: number of the stream of the last frame; None with OpenCV.
     """
 
     def __init__(
-        self,
-        path: Path,
-        decoder: str = "pyav",
-        options: ScanOptions | None = None,
-        command: Sequence[str] = CHILD,
+        self, path: Path, decoder: str = "pyav", options: ScanOptions | None = None, command: Sequence[str] = CHILD
     ) -> None:
         super().__init__(command)
         self._path, self._options = path, replace(options or ScanOptions(), decoder=decoder)
@@ -497,8 +459,7 @@ class ChildFrameReader(DecoderClient):
     def read(self, index: int, time: Fraction) -> Pixels:
         """The frame as RGB uint8 [H, W, 3], upright.
 
-        Raises VideoError where there is no such frame, the file cannot be read, or the child crashed, fell silent or grew too
-        large.
+        Raises VideoError where there is no such frame, the file cannot be read, or the child crashed, stalled or grew too large.
         """
         kind, fields, pixels = next(self.messages(self._path, self._options, frame=[index, time]))
         if kind != "frame" or pixels is None:
