@@ -247,10 +247,10 @@ def gate_rows(count: int) -> list[Row]:
         for left, top, wide, high in whole_words(written, place):
             covered[top : top + high, left : left + wide] = True
         known.append(float(covered.mean()))
-        passes.append(bool(reader.places(working_size(written))))
+        passes.append(bool(reader.regions(working_size(written))))
         shares.append(reader.measure(written).area_share)
-    spared = float(np.mean([not reader.places(working_size(picture)) for picture in textless]))
-    seconds = median_seconds(lambda: [reader.places(working_size(picture)) for picture in textless], 1) / len(textless)
+    spared = float(np.mean([not reader.regions(working_size(picture)) for picture in textless]))
+    seconds = median_seconds(lambda: [reader.regions(working_size(picture)) for picture in textless], 1) / len(textless)
     rows = []
     for limit in (0.0, 0.005, 0.01, 0.02, 0.05):
         above = [at for at, share in enumerate(known) if share > limit]

@@ -1,11 +1,10 @@
-"""How much of a picture is text: a small gate decides whether OCR is needed. ImageCoDe drops frames with much text (section 3.1).
+"""How much of a picture is text, by Tesseract, and a gate before it. ImageCoDe drops frames with much text (section 3.1).
 
-Five convolutions (17,000 weights) say for every 8x8 pixels, a cell, how much they look like text. They were trained on drawn
-words over the photographs of scikit-image by `scripts/train_text_gate.py`. A picture with few such cells is spared: words that
-cover less than about half a percent of it may be missed (`python -m bench.quality gate`; docs/experiments.md has the table).
+The gate, of five convolutions (17,000 weights), was trained on drawn words over the photographs of scikit-image by
+`scripts/train_text_gate.py`. It rates cells of 8x8 pixels, and spares pictures with few cells of text: words that cover less than
+about half a percent of a picture may be missed (`python -m bench.quality gate`; docs/experiments.md has the table).
 
-Tesseract reads the whole of what passes and, where it finds no word there, each place that looks like text by itself. Positions
-and confidences of words are kept, never the words.
+Tesseract reads the whole of what passes and, where it finds no word, each region that looks like text. Words are not kept.
 """
 
 import os
@@ -15,7 +14,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
@@ -29,23 +28,22 @@ from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.media.brisque import check_picture
 from ctxr.store.hashing import sha256_file
 
+Picture = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 Box = tuple[int, int, int, int]  # left, top, width, height in pixels
 
 WEIGHTS = Path(__file__).parent / "weights" / "text-gate" / "model.safetensors"
 WINDOW = 33  # pixels, over which contrast is evened out
 NOISE = 6.0  # grey levels that count as no contrast
-FLAT = (
-    8.0  # in a picture whose grey levels spread less, fewer count as no contrast: Tesseract reads faint letters there
-)
-LEAST_SPREAD = 0.5  # below it, what there is to see is what a codec left
+FLAT = 8.0  # spread of grey levels below which fewer levels count as none: Tesseract reads faint letters there
+LEAST_SPREAD = 0.5  # a smaller spread is an artefact of the codec
 CELL = 8  # pixels
 HOT = 0.0  # logit from which on a cell looks like text
-LEAST_SHARE = 0.006  # of the cells of a picture that is read; boxes of words are lower than the cells they touch
+LEAST_SHARE = 0.006  # of cells with text in a picture that is read; boxes of words are lower than the cells they touch
 
 
 class Layer(NamedTuple):
-    """A convolution of 3x3 or 5x5 inputs that lie `dilation` apart, at every `stride`-th place; its edges are filled with zeros."""
+    """A convolution of `size` x `size` inputs, `dilation` apart, at every `stride`-th pixel, padded with zeros."""
 
     channels: int
     size: int
@@ -53,26 +51,21 @@ class Layer(NamedTuple):
     dilation: int
 
 
+# from [1, H, W] to [1, H / 8, W / 8], with ReLU between them
 LAYERS = (
-    Layer(10, 5, 2, 1),
-    Layer(20, 3, 2, 1),
-    Layer(32, 3, 2, 1),
-    Layer(32, 3, 1, 2),
-    Layer(32, 3, 1, 4),
-    Layer(1, 1, 1, 1),
-)
-"""From [1, H, W] to [1, H / 8, W / 8], with negative values cut between them."""
+    Layer(10, 5, 2, 1), Layer(20, 3, 2, 1), Layer(32, 3, 2, 1), Layer(32, 3, 1, 2), Layer(32, 3, 1, 4), Layer(1, 1, 1, 1)
+)  # fmt: skip
 
 
 class TextGate:
-    """Says where a picture is worth reading; its weights are loaded once per process."""
+    """Finds the regions of a picture that look like text; its weights are loaded once per process."""
 
     def __init__(self) -> None:
-        self._tensors, self._sha256 = _load()
+        self._tensors = _load_weights()
 
-    def places(self, grey: NDArray[np.uint8]) -> list[Box]:
-        """What to read of `grey`, uint8 [H, W] at the size that Tesseract would read: the whole, then each place that looks like
-        text, with a margin of a cell and without; nothing where too little does."""
+    def regions(self, grey: Picture) -> list[Box]:
+        """What to read of `grey`, uint8 [H, W] of `working_size`: the whole, then each region that looks like text, with a margin of
+        a cell and without; nothing where too little does."""
         hot = self.heat(grey) > HOT
         least = LEAST_SHARE * hot.size
         if hot.sum() < least:
@@ -86,8 +79,8 @@ class TextGate:
             *((int(x), int(y), int(w), int(h)) for x, y, w, h in boxes if min(w, h) > CELL),
         ]
 
-    def heat(self, grey: NDArray[np.uint8]) -> Floats:
-        """How much each cell of `grey` looks like text: logits [H / 8, W / 8], higher is more."""
+    def heat(self, grey: Picture) -> Floats:
+        """Logits [H / 8, W / 8] of the cells of `grey`; higher is more like text."""
         import torch
 
         with torch.inference_mode(), _one_thread():
@@ -103,12 +96,12 @@ class TextGate:
             return np.asarray(cv2.blur(heat[0, 0].numpy(), (3, 1)), np.float32)
 
     def describe(self) -> dict[str, object]:
-        """For manifests: which weights decide, from where on, and about how much."""
-        return {"weights_sha256": self._sha256, "threshold": HOT, "least_share": LEAST_SHARE}
+        """Weights and thresholds, for manifests."""
+        return {"weights_sha256": sha256_file(WEIGHTS), "threshold": HOT, "least_share": LEAST_SHARE}
 
 
-def even_contrast(grey: NDArray[np.uint8]) -> Floats:
-    """Grey levels less their local mean, over their local spread; -3 to 3."""
+def even_contrast(grey: Picture) -> Floats:
+    """Grey levels minus their local mean, divided by their local spread; -3 to 3."""
     level = grey.astype(np.float32)
     noise = NOISE * min(1.0, max(float(cv2.meanStdDev(grey)[1][0, 0]), LEAST_SPREAD) / FLAT)
     mean = cv2.blur(level, (WINDOW, WINDOW))
@@ -122,11 +115,10 @@ _INSIDE: list[int] = []
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Limits torch to one thread: the layers are so small that threads wait for one another longer than they work, most of all
-    while a decoder keeps the other cores busy.
+    """Limit torch to one thread: with layers so small, threads would wait for one another longer than they work.
 
-    The number belongs to the process and to each thread that has read it, so every thread that leaves sets it back, to the number
-    that the first one read: a thread that enters while another is inside would read 1.
+    The number belongs to the process and to each thread that has read it, so every thread that leaves restores the number that
+    the first one read: a thread that enters while another is inside would read 1.
     """
     import torch
 
@@ -140,26 +132,22 @@ def _one_thread() -> Iterator[None]:
             torch.set_num_threads(_INSIDE.pop())
 
 
-@lru_cache(maxsize=1)
-def _load() -> tuple[dict[str, Floats], str]:
-    """The tensors of the file of weights, and its SHA-256."""
+@cache
+def _load_weights() -> dict[str, Floats]:
     from safetensors.numpy import load_file
 
-    return load_file(WEIGHTS), sha256_file(WEIGHTS)
+    tensors: dict[str, Floats] = load_file(WEIGHTS)
+    return tensors
 
-
-Picture = NDArray[np.uint8]
 
 ENGINES = ("auto", "tesserocr", "pytesseract")
 LANGUAGE = "eng"
 NO_LANGUAGE = f"apt install tesseract-ocr-{LANGUAGE}, or set TESSDATA_PREFIX to the folder that has it"
-SPARSE_TEXT = 11  # page segmentation: words anywhere, as overlays lie on photographs
-SIDE = 640
-"""Pixels of the longer side that Tesseract sees; longer ones take 2 to 3.5 times as long for as many words."""
-# sparse text reads leaves and tiles as one or two signs: two of three textless pictures would hold a "word"; with three, 1 of 17
-CHARACTERS = 3
+SPARSE_TEXT = 11  # page segmentation: words anywhere, such as overlays on photographs
+SIDE = 640  # pixels of the longer side that Tesseract sees; longer ones take 2 to 3.5 times as long for as many words
+CHARACTERS = 3  # of a word, at least: leaves and tiles are read as one or two signs in two of three textless pictures
 LEAST_CONFIDENCE = 60.0  # of a word that counts, 0..100
-LEAST_SIDE = 8  # Tesseract reads nothing lower
+LEAST_SIDE = 8  # Tesseract reads nothing smaller
 TIMEOUT = 30.0  # seconds; a picture takes 0.05 to 0.5
 
 
@@ -168,7 +156,7 @@ class TextFacts:
     """Text in a picture.
 
     Attributes:
-        area_share: share of the area inside the boxes of words, 0..1, overlaps counted once.
+        area_share: share of the area inside the boxes of words, 0..1.
         words: number of words with at least 3 letters or digits and sufficient confidence.
         confidence: Tesseract's mean confidence in them, 0..100; 0.0 without words.
     """
@@ -182,15 +170,14 @@ NO_TEXT = TextFacts(0.0, 0, 0.0)
 
 
 class TextReader:
-    """Reads how much text pictures hold. One object per thread.
+    """Measures the text in pictures. One object per thread.
 
     Args:
         engine: `tesserocr` (in process, an optional extra), `pytesseract` (a process per picture), or `auto`: tesserocr where it
             is installed and finds its language files.
-        gate: whether `TextGate` says what of a picture to read; without it Tesseract reads the whole of every picture.
+        gate: whether `TextGate` decides what to read; without it Tesseract reads the whole of every picture.
 
-    Raises UsageError for unknown engine; CtxrError where the engine, Tesseract or its English
-    language file is missing; the hint says how to install it.
+    Raises UsageError for an unknown engine, CtxrError where the engine, Tesseract or its English language file is missing.
     """
 
     def __init__(self, engine: str = "auto", gate: bool = True) -> None:
@@ -201,22 +188,20 @@ class TextReader:
         self._gate = TextGate() if gate else None
 
     def measure(self, rgb: Picture) -> TextFacts:
-        """Text in a picture, uint8 [H, W, 3] or grey [H, W]; larger or smaller ones are read at 640 pixels of the longer side.
+        """Text in a picture, uint8 [H, W, 3] or grey [H, W], at `working_size`.
 
-        Raises DataError for what is no such picture, or where Tesseract failed or gave no answer within 30 s (its process is then killed).
+        Raises DataError for another picture, and where Tesseract fails or takes longer than 30 s (its process is then killed).
         """
         check_picture(rgb)
         grey = working_size(rgb)
-        places = self.places(grey)
+        regions = self.regions(grey)
         covered = np.zeros(grey.shape, np.bool_)
         confidences: list[float] = []
-        tables = self.engine.read(
-            [grey[top : top + height, left : left + width] for left, top, width, height in places]
-        )
-        for number, ((left, top, _, _), table) in enumerate(zip(places, tables, strict=True)):
+        parts = [grey[top : top + height, left : left + width] for left, top, width, height in regions]
+        for number, ((left, top, _, _), table) in enumerate(zip(regions, self.engine.read(parts), strict=True)):
             for x, y, width, height, confidence in words_in(table):
                 box = covered[top + y : top + y + height, left + x : left + x + width]
-                # what mostly lies in known words was read twice
+                # a word mostly inside known ones was read twice
                 if confidence >= LEAST_CONFIDENCE and 2 * np.count_nonzero(box) <= box.size:
                     box[:] = True
                     confidences.append(confidence)
@@ -226,15 +211,14 @@ class TextReader:
             return NO_TEXT
         return TextFacts(float(covered.mean()), len(confidences), float(np.mean(confidences)))
 
-    def places(self, grey: Picture) -> list[Box]:
-        """What Tesseract reads of a picture of `working_size`: the whole, then, where that shows no word, parts; nothing where
-        the gate spares it."""
+    def regions(self, grey: Picture) -> list[Box]:
+        """What Tesseract reads of a picture of `working_size`: the whole and, where that has no word, the others."""
         if min(grey.shape) < LEAST_SIDE:
             return []
-        return [(0, 0, *grey.shape[::-1])] if self._gate is None else self._gate.places(grey)
+        return [(0, 0, *grey.shape[::-1])] if self._gate is None else self._gate.regions(grey)
 
     def describe(self) -> dict[str, object]:
-        """What measured, for manifests: engine, Tesseract's version and every setting that can change a fact."""
+        """Engine, Tesseract's version and all settings that can change a fact, for manifests."""
         return {
             "engine": self.name,
             "tesseract": self.engine.version,
@@ -260,17 +244,16 @@ def working_size(rgb: Picture) -> Picture:
 
 
 def words_in(table: str) -> Iterator[tuple[int, int, int, int, float]]:
-    """Left, top, width, height and confidence of what looks like a word in Tesseract's table."""
+    """Left, top, width, height and confidence of the words in Tesseract's table, which are rows of level 5."""
     for line in table.split("\n"):
         fields = line.split("\t")
-        # level 5 is a word
         if len(fields) == 12 and fields[0] == "5" and sum(sign.isalnum() for sign in fields[11]) >= CHARACTERS:
             left, top, width, height = (int(field) for field in fields[6:10])
             yield max(0, left), max(0, top), width, height, float(fields[10])
 
 
 def _start(engine: str) -> "_Tesserocr | _Pytesseract":
-    """Tesseract, reached one way or another; it reads tables of words, lines of 12 fields parted by tabs, of grey pictures [H, W]."""
+    """What reads tables of words, lines of 12 fields with tabs between them, of grey pictures [H, W]."""
     if engine == "pytesseract":
         return _Pytesseract()
     try:
@@ -289,13 +272,13 @@ class _Pytesseract:
     def __init__(self) -> None:
         import pytesseract
 
-        # one thread: on pictures of this size more of them cost 1.7 times the time. Only pytesseract's children see this.
+        # with more threads, pictures of this size take 1.7 times as long; only pytesseract's children see this
         pytesseract.pytesseract.environ = {**os.environ, "OMP_THREAD_LIMIT": "1"}
         try:
             self.version = str(pytesseract.get_tesseract_version())
             languages = pytesseract.get_languages()
         except (OSError, RuntimeError, SystemExit) as error:
-            message = "Tesseract is not installed: the program `tesseract` is not to be found or does not start"
+            message = "Tesseract is not installed: the program `tesseract` is not on the PATH or does not start"
             hint = "apt install tesseract-ocr, or brew install tesseract; or leave out --max-text"
             raise CtxrError(message, hint=hint) from error
         if LANGUAGE not in languages:
@@ -316,7 +299,7 @@ class _Pytesseract:
                     file.write_bytes(f"P5 {width} {height} 255\n".encode() + grey.tobytes())
                 table = str(self._pytesseract.image_to_data(str(listed), **settings))
             except (OSError, RuntimeError) as error:
-                # pytesseract kills a process that is late, and says so in a RuntimeError
+                # pytesseract kills a late process, and raises a RuntimeError
                 size = f"{pictures[0].shape[1]}x{pictures[0].shape[0]}"
                 raise DataError(f"Tesseract could not read a picture of {size}: {error}") from error
         rows = table.split("\n")

@@ -144,9 +144,9 @@ def test_the_gate_spares_photos_and_blank_pictures_and_lets_words_pass(monkeypat
 @pytest.mark.parametrize("levels", [4, 12, 55])
 def test_the_gate_sees_letters_of_any_contrast_on_a_flat_picture(levels: int) -> None:
     grey = np.full((360, 640), 200, np.uint8)
-    assert not text_area.TextGate().places(grey)
+    assert not text_area.TextGate().regions(grey)
     cv2.putText(grey, "Breaking news", (40, 200), cv2.FONT_HERSHEY_SIMPLEX, 1.5, 200 + levels, 3, cv2.LINE_AA)
-    assert text_area.TextGate().places(grey)[0] == (0, 0, 640, 360)
+    assert text_area.TextGate().regions(grey)[0] == (0, 0, 640, 360)
 
 
 def test_the_gate_lets_pass_what_reaches_both_limits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,9 +155,9 @@ def test_the_gate_lets_pass_what_reaches_both_limits(monkeypatch: pytest.MonkeyP
     hot[5:7, 20:23] = text_area.HOT + 1
     hot[6, 22] = text_area.HOT
     grey = np.zeros((80, 800), np.uint8)
-    assert gate.places(grey) == []
+    assert gate.regions(grey) == []
     hot[6, 22] = text_area.HOT + 1
-    assert gate.places(grey) == [(0, 0, 800, 80), (144, 32, 56, 32), (152, 40, 40, 16)]
+    assert gate.regions(grey) == [(0, 0, 800, 80), (144, 32, 56, 32), (152, 40, 40, 16)]
 
 
 def test_the_gate_stands_in_the_description(monkeypatch: pytest.MonkeyPatch) -> None:
