@@ -1,23 +1,20 @@
 """BRISQUE: how distorted a picture looks, without a reference (Mittal, Moorthy and Bovik 2012, section III).
 
-`luma`, `halve` and `_coefficients` follow `piq.brisque` to the last bit where its result hangs on it, hence float32 and the order
-of the additions.
-
 Brightness, normalised by its neighbourhood, follows a generalised Gaussian in an undistorted photograph; blur, noise and
 compression bend that curve. At two sizes the curve gives 2 numbers, and products of neighbours in 4 directions give 4 each.
 Window, borders and the grid of shapes are those of `piq.brisque`, whose support vectors therefore fit.
 
 Speed: the products p = a·b of neighbours are never formed. Σ|p| = |a|·|b|, Σp² = a²·b², Σp|p| = a|a|·b|b|, and the sums over
 p < 0 and over p > 0 are half the difference and half the sum of the last two. Each is a dot product of two views of one array,
-strip by strip in reused memory. Rows are summed in float32 and rows of rows in float64, whatever the number of threads.
+strip by strip in reused memory. Rows are summed in float32 and their sums in float64, for any number of threads.
 
-Precision: a shape is the nearest of a grid, so the smallest error can move it by one step and a score by 0.03 of 100. Hence the
-local mean and variance in float64. In a flat neighbourhood the coefficient is 0 in theory and ±1e-14 in practice; its sign
-decides whether, and on which side of the fit, a pair is counted, which moved a photo with 20 % saturated sky by 16 points. So
-there the rounding error itself is computed, in the order in which piq's convolution adds.
+Precision: a shape is the nearest of a grid, so a small error can move it by one step and a score by 0.03 of 100. Hence the local
+mean and variance in float64. In a flat neighbourhood the coefficient is 0 in theory and ±1e-14 in practice; its sign decides
+whether, and on which side of the fit, a pair counts, which moved a photo with 20 % saturated sky by 16 points. So there the
+rounding error itself is computed, in the order in which piq's convolution adds; `luma` and `halve` also follow piq to the last bit.
 
-ImageCoDe drops frames above 0.65 on a scale of 0..1, which is 65 on BRISQUE's usual 0..100. A threshold belongs to an
-implementation and its weights: `Brisque.describe` names both.
+ImageCoDe drops frames above 0.65, which is 65 on BRISQUE's usual scale of 0..100. A threshold belongs to an implementation and
+its weights, which `Brisque.describe` names.
 """
 
 import json
@@ -34,17 +31,42 @@ from numpy.typing import NDArray
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.store.hashing import sha256_bytes, sha256_file
 
-# a plane of whole numbers (uint8) or of float32, [H, W], 0..255
-Plane = NDArray[Any]
+Plane = NDArray[Any]  # uint8 or float32, [H, W], 0..255
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Lanes = tuple[tuple[int, ...], ...]
 
 CUBIC_SUPPORT = 4
-BLOCK = 64  # rows done at a time, so that they stay in the cache
-NEARLY_TIE = 2e-4  # float32 errs by 3e-5; the nearest that is not a tie is 1e-3 away from one
-LANES = 64  # float32 columns that torch sums one after the other with AVX-512; the rest go in four lanes
+BLOCK = 64  # rows at a time, so that they stay in the cache
+NEARLY_TIE = 2e-4  # float32 errs by 3e-5; other values are at least 1e-3 from a tie
+LANES = 64  # float32 columns that torch sums one after the other with AVX-512; the others in four lanes
+SMALLEST_SIDE = 16  # at half the size one window of 7 still fits
+STRIP_PIXELS = 1 << 17
+MARGIN = 3
+SIGMA = 7 / 6
+SATURATION = 1.0  # C in equation 1, for brightness 0..255
+NEARLY_ZERO = 1e-4  # float32 errs by 3e-5: below this, float64 decides
+ZERO = 1e-11  # float64 errs by 1e-13; other values are above 1e-10
+FLAT_SPREAD = SATURATION + 1e-3  # one grey level at a corner of the window makes a spread of 1.3e-2
+MANY = 1 / 256  # share of pixels near zero from which on they are not picked out one by one
+NO_SPREAD = 1e-16  # piq's limit: a variance that it calls zero
+DIRECTIONS = ((0, 1), (1, 0), (1, 1), (1, -1))  # neighbours: right, below, below right, below left
+
+_ONE = np.ones(1, np.float32)
+_INNER = slice(MARGIN, -MARGIN)
+_OFFSETS = np.arange(-MARGIN, MARGIN + 1, dtype=np.float64)
+_BELL = np.exp(-(_OFFSETS**2) / (2 * SIGMA**2))
+_BELL /= _BELL.sum()
+_WINDOW = np.exp(-(_OFFSETS**2 + _OFFSETS[:, None] ** 2) / (2 * SIGMA**2)).ravel()
+_WINDOW /= _WINDOW.sum()
+# torch adds the 49 products in two lanes for a plane cut from an RGB tensor, and one after the other for the halved plane
+_LANES_WHOLE = ((0, *range(1, 49, 2)), tuple(range(2, 49, 2)))
+_LANES_HALF = (tuple(range(49)),)
 
 
 def check_picture(rgb: NDArray[np.uint8]) -> None:
-    """DataError, saying what to do, unless `rgb` is uint8 and [H, W, 3] or grey [H, W]."""
+    """Raise DataError unless `rgb` is uint8 and [H, W, 3] or grey [H, W]."""
     if rgb.dtype != np.uint8:
         hint = "scale to 0..255 and round: (x * 255).round().astype('uint8')"
         raise DataError(f"pixels are {rgb.dtype}, not uint8", hint=hint)
@@ -57,7 +79,7 @@ def check_picture(rgb: NDArray[np.uint8]) -> None:
 def luma(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Brightness of `rgb` [H, W, 3]: 0.299 R + 0.587 G + 0.114 B, rounded half to even, uint8 [H, W].
 
-    cv2's own conversion of uint8 is off by one in one pixel of 200, which is enough to move a score by 0.01 of 100.
+    cv2's conversion of uint8 is off by one in one pixel of 200, which moves a score by 0.01 of 100.
     """
     brightness = np.empty(rgb.shape[:2], np.uint8)
     pixels = np.empty((min(BLOCK, len(rgb)), *rgb.shape[1:]), np.float32)
@@ -111,8 +133,7 @@ def _halving(size: int) -> tuple[int, NDArray[np.int64], NDArray[np.float32]]:
     near = np.float32(1.5) * cube - np.float32(2.5) * square + np.float32(1)
     far = np.float32(-0.5) * cube + np.float32(2.5) * square - np.float32(4) * at + np.float32(2)
     weights = np.where(at <= 1, near, np.where(at <= 2, far, np.float32(0)))
-    # sums of the columns in torch's order, which decides the last bit and with it the noise of flat areas in
-    # odd sizes
+    # columns summed in torch's order, which decides the last bit, and with it the noise of flat areas in odd sizes
     sums = np.add.accumulate(weights)[-1]
     tail = weights[:, weights.shape[1] // LANES * LANES :]
     whole = len(weights) // 4 * 4
@@ -125,39 +146,10 @@ def _halving(size: int) -> tuple[int, NDArray[np.int64], NDArray[np.float32]]:
     return count, taps, np.ascontiguousarray(weights[used])
 
 
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Lanes = tuple[tuple[int, ...], ...]
-
-SMALLEST_SIDE = 16  # at half the size one window of 7 still fits
-STRIP_PIXELS = 1 << 17
-MARGIN = 3
-SIGMA = 7 / 6
-SATURATION = 1.0  # C in equation 1, for brightness 0..255
-NEARLY_ZERO = 1e-4  # float32 errs by 3e-5: below this, look again in float64
-ZERO = 1e-11  # float64 errs by 1e-13; other values are above 1e-10
-FLAT_SPREAD = SATURATION + 1e-3  # one grey level at a corner of the window makes a spread of 1.3e-2
-MANY = 1 / 256  # share of pixels near zero from which on they are not worth picking out one by one
-NO_SPREAD = 1e-16  # piq's limit: a variance that it calls zero
-DIRECTIONS = ((0, 1), (1, 0), (1, 1), (1, -1))  # neighbours: right, below, below right, below left
-
-_ONE = np.ones(1, np.float32)
-_INNER = slice(MARGIN, -MARGIN)
-_OFFSETS = np.arange(-MARGIN, MARGIN + 1, dtype=np.float64)
-_BELL = np.exp(-(_OFFSETS**2) / (2 * SIGMA**2))
-_BELL /= _BELL.sum()
-_WINDOW = np.exp(-(_OFFSETS**2 + _OFFSETS[:, None] ** 2) / (2 * SIGMA**2)).ravel()
-_WINDOW /= _WINDOW.sum()
-# torch adds the 49 products in two lanes for a plane cut from an RGB tensor, and one after the other for the halved plane
-_LANES_WHOLE = ((0, *range(1, 49, 2)), tuple(range(2, 49, 2)))
-_LANES_HALF = (tuple(range(49)),)
-
-
 def features(rgb: NDArray[np.uint8]) -> Doubles | None:
-    """The 36 statistics of a picture (uint8 [H, W, 3], or grey [H, W]), [36] in the published order.
+    """The 36 statistics of a picture (uint8 [H, W, 3], or grey [H, W]) in the published order, [36].
 
-    None where they are not defined: a side is under `SMALLEST_SIDE`, or the curve has no spread or only one side (one flat colour).
+    None where they are not defined: a side is under `SMALLEST_SIDE`, or the curve has no spread or only one side.
     """
     if min(rgb.shape[:2]) < SMALLEST_SIDE:
         return None
@@ -178,17 +170,16 @@ def _statistics(plane: Plane) -> Doubles | None:
 
 
 class _Coefficients:
-    """Equation 1: normalised brightness of the inner rows of a window, [h + 6, w + 6] -> [h, w + 6], in memory that is reused.
+    """Normalised brightness (equation 1) of the inner rows of a window, [h + 6, w + 6] -> [h, w + 6], in reused memory.
 
-    The columns of the margin stay and hold zeros, so that rows follow each other without gaps, which is faster.
+    The columns of the margin become zeros, so that rows follow each other without gaps, which is faster.
     """
 
     def __init__(self, rows: int, pitch: int, dtype: np.dtype[Any]) -> None:
         whole = dtype == np.uint8
         self.lanes = _LANES_WHOLE if whole else _LANES_HALF
-        self.square = np.empty(
-            (rows + 2 * MARGIN, pitch), np.uint16 if whole else np.float64
-        )  # holds a square without loss
+        # of a type that holds a square without loss
+        self.square = np.empty((rows + 2 * MARGIN, pitch), np.uint16 if whole else np.float64)
         self.mean, self.variance = np.empty((2, *self.square.shape))
         self.ratio, self.spread = np.empty((2, rows, pitch), np.float32)
         self.near = np.empty((rows, pitch), np.bool_)
@@ -199,7 +190,7 @@ class _Coefficients:
         rows, height = len(window), len(window) - 2 * MARGIN
         square = np.multiply(window, window, out=self.square[:rows], dtype=self.square.dtype)
         mean = cv2.sepFilter2D(window, cv2.CV_64F, _BELL, _BELL, dst=self.mean[:rows])
-        # the kernel is negative, so that adding the squared mean in place leaves minus the variance
+        # with a negative kernel, adding the squared mean in place leaves minus the variance
         variance = cv2.sepFilter2D(square, cv2.CV_64F, _BELL, -_BELL, dst=self.variance[:rows])
         centre, mean, variance = window[_INNER], mean[_INNER], cv2.accumulateSquare(mean, variance)[_INNER]
         ratio, spread, near = self.ratio[:height], self.spread[:height], self.near[:height]
@@ -228,7 +219,7 @@ class _Coefficients:
 
 
 def _set_flat(lanes: Lanes, centre: Plane, mean: Doubles, spread: Floats, near: Flags, *, ratio: Floats) -> None:
-    """Coefficients in flat neighbourhoods, all at once (there the spread is 1); they are `near` zero no longer."""
+    """Set the coefficients of flat neighbourhoods, where the spread is 1, and remove them from those `near` zero."""
     flat = spread < FLAT_SPREAD
     flat &= near
     level = centre
@@ -255,10 +246,10 @@ def _flat_errors(lanes: Lanes) -> Doubles:
 
 @dataclass
 class _Sums:
-    """Sums over coefficients a and over products p of neighbours, fed from the top in strips of at most `rows` rows.
+    """Sums over coefficients a and over products p of neighbours, from the top in strips of at most `rows` rows.
 
     Neighbours wrap around at the edges, as in the released code. `fields` holds |a|, a² and a|a| of the row above and of the strip,
-    each row between zeros: the neighbours are then the same array at an offset.
+    each row between zeros: neighbours are then the same array at an offset.
     """
 
     rows: int
@@ -278,7 +269,7 @@ class _Sums:
         self.pairs = np.empty((2, *padded), np.bool_)
 
     def add(self, a: Floats) -> None:
-        """Take in the next strip, [h, width + 6]."""
+        """Add the next strip, [h, width + 6]."""
         height = len(a)
         first = not self.pixels
         strip = self.fields[:, 1 : height + 1]
@@ -300,7 +291,7 @@ class _Sums:
         self.signs[:, 0] = self.signs[:, height]
 
     def _multiply(self, top: int, bottom: int) -> None:
-        """Add the products in the rows `top` to `bottom`, of which row 0 belongs to the strip before."""
+        """Add the products in the rows `top` to `bottom`; row 0 is the last of the strip before."""
         complete = bool(self.signs[1, top:bottom, _INNER].all())
         negative, present = self.signs.reshape(2, -1)
         pitch = self.signs.shape[2]
@@ -368,16 +359,14 @@ def _shapes() -> tuple[Doubles, Doubles]:
     return np.asarray(shapes, np.float64), np.array(ratios, np.float64)
 
 
-IMPLEMENTATION = "ctxr-brisque"
 VERSION = 1  # raised when the score of any picture changes
 UNMEASURABLE = 1.0
-FEATURES = 36
 
 _WEIGHTS = Path(__file__).parent / "weights"
 _PIQ_FILE = "brisque_svm_weights.pt"
 _PIQ_URL = f"https://github.com/photosynthesis-team/piq/releases/download/v0.4.0/{_PIQ_FILE}"
 _PIQ_SHA256 = "7c87dbddec7ebe87193f0167cf5a89840f599398cf875716d3cb4edd7ed62a48"
-"""Of each row's coefficient and support vector as 32-bit floats, rows sorted: of the values, whatever precision and torch saved them."""
+"""Of coefficients and support vectors as 32-bit floats, rows sorted: of the values, whatever torch saved them."""
 
 
 @dataclass(frozen=True)
@@ -387,7 +376,7 @@ class Regressor:
     Attributes:
         support: support vectors, [n, 36]. coefficients: their weights, [n].
         low, high: the range of each feature that is mapped to -1..1, [36].
-        gamma: width of the kernel. rho: what is subtracted from the sum.
+        gamma: width of the kernel. rho: offset that is subtracted.
         sha256: of the file with the support vectors.
     """
 
@@ -410,11 +399,10 @@ class Brisque:
     """BRISQUE with given weights.
 
     Args:
-        weights: `live`, the support vectors shipped with ctxr (trained on the LIVE database), or `piq`, those of `piq.brisque`,
-            from torch's cache or else downloaded; scores then equal `piq.brisque` in float64.
+        weights: `live`, the support vectors of ctxr (trained on the LIVE database), or `piq`, those of `piq.brisque`, from torch's
+            cache or else downloaded; scores then equal `piq.brisque` in float64.
 
-    Raises UsageError for unknown weights; CtxrError where piq's weights are neither cached nor to be had; DataError where a file
-    of weights has an unexpected content.
+    Raises UsageError for unknown weights, CtxrError where piq's weights cannot be downloaded, DataError where they are damaged.
     """
 
     def __init__(self, weights: str = "live") -> None:
@@ -427,12 +415,10 @@ class Brisque:
     def score(self, rgb: NDArray[np.uint8]) -> float:
         """BRISQUE / 100 of a picture (uint8 [H, W, 3], or grey [H, W]): about 0 to 1 and not clipped, higher is worse; never NaN.
 
-        A picture without anything to measure (a side under 16 pixels, one flat colour, or no spread left at half the size) gets
-        `UNMEASURABLE` = 1.0, the end of the published scale: it cannot be described either, and the published threshold drops
-        it. A picture of nearly one colour is measured like any other. Raises DataError as `check_picture` does.
+        It is `UNMEASURABLE`, the end of the published scale, where `features` are not defined. Raises DataError as `check_picture`.
         """
         check_picture(rgb)
-        # most pictures differ at their last pixel or in their middle, which is faster to see
+        # most pictures differ at their last or middle pixel, which is faster to see
         few = (rgb[-1, -1], rgb[rgb.shape[0] // 2, rgb.shape[1] // 2], rgb) if rgb.size else ()
         if all(bool((part == rgb[0, 0]).all()) for part in few):
             return UNMEASURABLE
@@ -440,9 +426,9 @@ class Brisque:
         return UNMEASURABLE if statistics is None else self._regressor(statistics) / 100
 
     def describe(self) -> dict[str, object]:
-        """What made the scores, for manifests: implementation with version, and weights with their hash."""
+        """Implementation and weights, for manifests."""
         return {
-            "implementation": IMPLEMENTATION,
+            "implementation": "ctxr-brisque",
             "version": VERSION,
             "weights": self.name,
             "weights_sha256": self.weights_sha256,

@@ -1,28 +1,29 @@
-"""The sources of an artifact, found again: where they were last seen, or in another folder, by content."""
+"""The footage of an artifact again: sources by content, wherever they are now, and given frames of its videos."""
 
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from ctxr.engine.progress import Progress
+from ctxr.engine.units import parallel
+from ctxr.errors import DataError
+from ctxr.media.decoder_process import ChildFrameReader
 from ctxr.media.sources import find_sources
-from ctxr.media.video import VideoError, check_file
-from ctxr.store.hashing import sha256_file
+from ctxr.media.video import Pixels, VideoError, check_file
+from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.paths import last_path
 from ctxr.store.records import PHOTO_SUFFIXES, Source
 
-WHERE = "--videos DIR names the folder where the videos and photos lie now; they are known by content, not by name"
+V = TypeVar("V")
 
+WHERE = "--videos DIR names the folder where the videos and photos lie now; they are known by content, not by name"
 RESTORE = "restore the files, or name the folder that they moved to: --videos DIR"
-"""What to do when a source does not exist any more."""
 
 
 class SourceLocator:
-    """Finds sources by their sha256: in the folder `videos`, or where an artifact beside `artifact` last saw them.
-
-    Thread-safe. The folder `videos` is searched on first use, with progress.
+    """Finds sources by their sha256: in the folder `videos`, searched on first use, or where artifacts beside `artifact` saw them.
 
     Attributes:
         places: videos that were found and compared, by sha256; callers may add folders of albums.
@@ -42,19 +43,17 @@ class SourceLocator:
         """Every video, photo and album's folder below `videos` by sha256; nothing without such a folder."""
         with self._lock:
             if self._by_content is None:
-                self._by_content = {} if self._videos is None else self._search(self._videos)
+                paths: dict[str, Path] = {}
+                found = () if self._videos is None else find_sources([str(self._videos)], self._progress).found
+                for source in found:
+                    paths.setdefault(source.sha256, source.path)
+                    for file, digest in zip(source.photos, source.photo_sha256, strict=True):
+                        paths.setdefault(digest, file)
+                self._by_content = paths
             return self._by_content
 
-    def _search(self, folder: Path) -> dict[str, Path]:
-        paths: dict[str, Path] = {}
-        for source in find_sources([str(folder)], self._progress).found:
-            paths.setdefault(source.sha256, source.path)
-            for file, digest in zip(source.photos, source.photo_sha256, strict=True):
-                paths.setdefault(digest, file)
-        return paths
-
     def video(self, source: Source) -> Path:
-        """The file of a video. Raises VideoError when it does not exist or is another."""
+        """The file of a video. Raises VideoError when it does not exist or has other content."""
         if self._videos is not None:
             return self.places.setdefault(source.sha256, self._moved(source))
         path = self._last_seen(source)
@@ -64,11 +63,11 @@ class SourceLocator:
         return self.places.setdefault(source.sha256, path)
 
     def album(self, source: Source) -> Path:
-        """The folder of an album; its content is compared only in `videos`. Raises VideoError when it is not known."""
+        """The folder of an album, whose content is compared only in `videos`. Raises VideoError when it is not known."""
         return self._moved(source) if self._videos is not None else self._last_seen(source)
 
     def photos(self, albums: Mapping[str, str]) -> dict[str, Path]:
-        """Photos by sha256: all below `videos`, or those in the places of `albums` (names and hashes)."""
+        """Photos by sha256: all below `videos`, or those in the last folders of `albums` (hashes by name)."""
         if self._videos is not None:
             return dict(self.by_content)
         paths: dict[str, Path] = {}
@@ -76,7 +75,7 @@ class SourceLocator:
             folder = last_path(self._artifact, digest)
             for file in sorted(folder.iterdir()) if folder is not None and folder.is_dir() else []:
                 if file.suffix.lower() in PHOTO_SUFFIXES and file.is_file():
-                    with suppress(OSError):  # one that cannot be read is as good as lost
+                    with suppress(OSError):
                         paths.setdefault(sha256_file(file), file)
         return paths
 
@@ -95,3 +94,74 @@ class SourceLocator:
             raise VideoError("changed", message, WHERE)
         message = f"{self._videos} does not hold {source.name} ({source.file}, sha256 {source.sha256[:12]}…)"
         raise VideoError("no_such_file", message, WHERE)
+
+
+def decode_frames(
+    videos: Mapping[Source, Sequence[Any]],
+    sources: SourceLocator,
+    visit: Callable[[Any, Pixels, int | None], V],
+    progress: Progress,
+    workers: int = 0,
+) -> Iterator[tuple[Source, list[V], DataError | None]]:
+    """Each of the `videos` with what `visit` returned for its images, and why a frame could not be read, which ends that video alone.
+
+    Each video is decoded once, in a process that can be killed. `visit` gets an image, its pixels uint8 [H, W, 3] and the number of
+    the stream; for several videos at once, and in ascending order. What it raises ends all.
+    """
+    stop, errors = threading.Event(), dict[Source, DataError]()
+    if videos:
+        _ = sources.by_content  # searched first: one progress line at a time
+
+    def decode(video: Source) -> list[V]:
+        results: list[V] = []
+        try:
+            path = sources.video(video)
+        except DataError as error:
+            errors[video] = error
+            return results
+        with ChildFrameReader(path, video.decoder or "pyav") as reader:
+            for image in sorted(videos[video], key=lambda image: (image.index, image.id)):
+                if stop.is_set():
+                    break
+                try:
+                    pixels = reader.read(image.index, image.time)
+                except DataError as error:
+                    errors[video] = error
+                    break
+                results.append(visit(image, pixels, reader.stream))
+                task.advance()
+        return results
+
+    frames = sum(map(len, videos.values()))
+    with (
+        progress.task("decode frames", frames) as task,
+        closing(parallel(decode, videos, workers, stop=stop.set)) as done,
+    ):
+        for video, results in done:
+            yield video, results, errors.get(video)
+
+
+def pixels_sha256(rgb: Pixels) -> str:
+    """Hash of a picture's upright RGB bytes, row by row."""
+    return sha256_bytes(rgb.tobytes())
+
+
+def software() -> dict[str, str]:
+    """Versions of what decodes videos and writes JPEG here."""
+    import av
+    import cv2
+
+    versions = {"av": av.__version__, "opencv": cv2.__version__}
+    versions |= {name: ".".join(map(str, version)) for name, version in sorted(av.library_versions.items())}
+    for line in cv2.getBuildInformation().splitlines():
+        name, _, value = line.strip().partition(":")
+        if name == "JPEG":
+            versions["jpeg"] = value.strip().rpartition("/")[2]
+    return versions
+
+
+def other_software(recorded: Mapping[str, str]) -> str:
+    """Differences of the versions here from those recorded, as part of a sentence; may be empty."""
+    here = software()
+    other = [name for name, version in recorded.items() if here.get(name, version) != version]
+    return "; ".join(f"{name} {recorded[name]} then, {here[name]} here" for name in other)

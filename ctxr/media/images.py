@@ -1,4 +1,4 @@
-"""Pictures as files: reading, writing, walking folders; sharpness and perceptual hashes."""
+"""Pictures as files: reading, writing, thumbnails; sharpness and perceptual hashes."""
 
 import os
 import warnings
@@ -24,29 +24,28 @@ from ctxr.store.hashing import sha256_bytes, sha256_if_readable
 Pixels = npt.NDArray[np.uint8]
 T = TypeVar("T")
 
-_ORIENTATION = 0x0112
-_QUARTER_TURNS = frozenset({5, 6, 7, 8})
-"""EXIF's orientation tag, and its values that swap width and height."""
+_ORIENTATION = 0x0112  # tag of EXIF
+_QUARTER_TURNS = frozenset({5, 6, 7, 8})  # its values that swap width and height
 
 JPEG_QUALITY = 95
-"""Quality 0..100 of saved frames; at 95 the artefacts stay below what BRISQUE reacts to."""
+"""Quality 0..100 of saved frames, at which BRISQUE does not react to artefacts."""
 
 THUMBNAIL_QUALITY = 68
-"""Quality of small pictures on a page: differences between neighbouring frames stay visible, at 4 to 8 kB each."""
+"""Quality of small pictures on a page, at 4 to 8 kB each; differences between neighbouring frames stay visible."""
 
 
 def read_image(path: Path, side: int | None = None, *, tight: bool = False) -> Pixels:
     """The picture at `path` as upright RGB uint8 [H, W, 3] (EXIF orientation applied, transparency on white).
 
-    With `side`, a JPEG may come smaller than it is, its sides not below twice that; if `tight`, its longer side not below it.
+    With `side`, a JPEG may be decoded smaller: its sides are at least twice that or, if `tight`, the longer one is at least that.
 
-    Raises DataError for a file that is missing, empty, truncated, absurdly large or no picture.
+    Raises DataError for a file that is missing, empty, truncated, absurdly large or not a picture.
     """
     try:
         with warnings.catch_warnings():
-            # Pillow only warns between its limit and twice that; both are absurd for a photo
+            # Pillow only warns between its limit and twice that: both are absurd for a photo
             warnings.simplefilter("error", Pillow.DecompressionBombWarning)
-            # anything else Pillow warns about (odd EXIF, palette transparency) does not change the pixels
+            # its other warnings (odd EXIF, palette transparency) do not concern pixels
             warnings.simplefilter("ignore", UserWarning)
             with Pillow.open(path) as opened:
                 if side is not None:
@@ -69,10 +68,7 @@ def read_image(path: Path, side: int | None = None, *, tight: bool = False) -> P
 
 
 def thumbnail(path: Path, side: int, quality: int = THUMBNAIL_QUALITY, *, tight: bool = False) -> bytes:
-    """The picture at `path`, upright, as a JPEG whose longer side has at most `side` pixels; equal files give equal bytes.
-
-    A large JPEG is decoded at a fraction of its size, which is several times faster. Raises DataError as `read_image` does.
-    """
+    """The picture at `path`, upright, as a JPEG whose longer side has at most `side` pixels. Raises DataError as `read_image`."""
     rgb = Pillow.fromarray(read_image(path, side, tight=tight))
     rgb.thumbnail((side, side), Pillow.Resampling.LANCZOS)
     content = BytesIO()
@@ -85,7 +81,7 @@ class ThumbnailMaker:
     """Makes thumbnails of pictures, in any process, and keeps them between runs by the SHA-256 of the picture.
 
     Attributes:
-        root: folder of the pictures, resolved. cache: where thumbnails are kept; what is damaged there is made again.
+        root: folder of the pictures, resolved. cache: folder where thumbnails are kept.
         folder: where they are written, named by their content; None puts them into their addresses.
     """
 
@@ -95,7 +91,7 @@ class ThumbnailMaker:
     folder: Path | None = None
 
     def __call__(self, paths: Sequence[str]) -> list[str | DataError]:
-        """The address of the thumbnail of each picture, or why there is none."""
+        """The address of the thumbnail of each picture, or the error of reading it."""
         return [self._address(self.root / PurePosixPath(path), path) for path in paths]
 
     def _address(self, file: Path, path: str) -> str | DataError:
@@ -133,7 +129,7 @@ def encode_jpeg(rgb: Pixels) -> bytes:
 
 
 def decode_jpeg(content: bytes) -> Pixels:
-    """RGB uint8 [H, W, 3] of JPEG bytes that `encode_jpeg` made: what a reader of the saved file sees."""
+    """RGB uint8 [H, W, 3] of JPEG bytes that `encode_jpeg` made."""
     bgr = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
     if bgr is None:
         raise DataError("a saved frame cannot be decoded: it was changed or damaged")
@@ -141,7 +137,7 @@ def decode_jpeg(content: bytes) -> Pixels:
 
 
 def image_size(path: Path) -> tuple[int, int]:
-    """Upright (width, height) from the header alone. Raises DataError as `read_image` does."""
+    """Upright (width, height) from the header alone. Raises DataError as `read_image`."""
     try:
         with Pillow.open(path) as opened:
             width, height = opened.size
@@ -152,10 +148,6 @@ def image_size(path: Path) -> tuple[int, int]:
     return (height, width) if turned else (width, height)
 
 
-SIDE = 16
-"""Pixels of a print's side: fine enough to tell frames of a shot apart, coarse enough to forgive compression and scaling."""
-
-
 def sharpness(rgb: Pixels) -> float:
     """Variance of the Laplacian of luma, 0 for a flat picture; higher is sharper."""
     luma = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
@@ -163,46 +155,51 @@ def sharpness(rgb: Pixels) -> float:
 
 
 def look_print(rgb: Pixels) -> npt.NDArray[np.float32]:
-    """A picture of 16 by 16 pixels as a vector [768]: the distance of two is the root mean square difference of their colour
-    values, 0 (equal) to 1 (black against white)."""
-    small = cv2.resize(rgb, (SIDE, SIDE), interpolation=cv2.INTER_AREA).astype(np.float32) / 255
+    """A picture of 16 by 16 pixels as a vector [768], which compression and scaling hardly change.
+
+    The distance of two is the root mean square difference of their colour values, 0 (equal) to 1 (black and white).
+    """
+    small = cv2.resize(rgb, (16, 16), interpolation=cv2.INTER_AREA).astype(np.float32) / 255
     return np.asarray(small.ravel() / np.sqrt(small.size), np.float32)
 
 
-_SHORT = 256
-"""Pixels of the shorter side from which hashes are taken, at least; larger pictures are halved while it stays above."""
-
-_FLAT = 5.0
-"""Median size of the cosine coefficients below which a picture has nothing to hash: noise and gradients stay below 1, frames
-and photos lie above 15."""
+_SHORT = 256  # least pixels of the shorter side for hashes, to which larger pictures are halved
+_FLAT = 5.0  # median size of cosine coefficients of flat pictures: noise and gradients are below 1, photos above 15
 
 CUTS = (0.01, 0.04, 0.06)
-"""Shares that are cut from every side: any two, or one and none, differ by another of 1, 2, 3, 4, 5 and 6 %."""
+"""Shares that are cut from every side: two of them, or one and none, differ by each of 1, 2, 3, 4, 5 and 6 %."""
 
 
 def perceptual_hash(rgb: Pixels) -> str:
-    """Four perceptual hashes of a picture, 64 hex digits each (for `curation.copies`); "" for a flat picture.
+    """Four perceptual hashes of a picture, 64 hex digits each; "" for a flat picture.
 
-    Signs of the 16 x 16 lowest cosine coefficients of luma, within the uniform border and with each of `CUTS`: a cropped copy has
-    a hash in common. With a border, the last is of the whole picture.
+    They are signs of the 16 x 16 lowest cosine coefficients of luma, within a uniform border and with each of `CUTS`, so that a
+    cropped copy has a hash in common. With a border, the last is of the whole picture.
     """
     luma = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
     while min(luma.shape) >= 2 * _SHORT:
         luma = cv2.resize(luma, (luma.shape[1] // 2, luma.shape[0] // 2), interpolation=cv2.INTER_AREA)
     top, bottom, left, right = map(_border, (luma, luma[::-1], luma.T, luma.T[::-1]))
-    inner = _cut(luma, top, bottom, left, right)
-    cuts = [[round(side * cut) for side in inner.shape for _ in range(2)] for cut in CUTS]
-    views = [inner, *(_cut(inner, *cut) for cut in cuts)]
+    inner = luma[top : luma.shape[0] - bottom, left : luma.shape[1] - right]
+    views = [inner]
+    for cut in CUTS:
+        rows, columns = (round(side * cut) for side in inner.shape)
+        views.append(inner[rows : inner.shape[0] - rows, columns : inner.shape[1] - columns])
     if inner.shape != luma.shape:
         views[-1] = luma
-    waves = [_waves(view) for view in views]
+    waves = []
+    for view in views:
+        # halving twice averages, and is far faster than one resize to 64
+        for side in (_SHORT, _SHORT // 2, _SHORT // 4):
+            view = cv2.resize(view, (side, side), interpolation=cv2.INTER_LINEAR if side == _SHORT else cv2.INTER_AREA)
+        waves.append(cv2.dct(view.astype(np.float32))[:16, :16])
     if np.median(np.abs(waves[0])) < _FLAT:
         return ""
     return np.packbits(np.stack(waves) > 0).tobytes().hex()
 
 
 def _border(lines: npt.NDArray[np.uint8]) -> int:
-    """How many lines from the first on are of one tone, a quarter of all at most; one more where compression blends them."""
+    """How many of the first lines are of one tone, up to a quarter of all; one more, which compression may blend."""
     count, most, first = 0, len(lines) // 4, 0.0
     while count < most:
         mean, spread = (float(figure[0, 0]) for figure in cv2.meanStdDev(np.ascontiguousarray(lines[count])))
@@ -213,26 +210,14 @@ def _border(lines: npt.NDArray[np.uint8]) -> int:
     return min(count + 1, most) if count else 0
 
 
-def _cut(luma: npt.NDArray[np.uint8], top: int, bottom: int, left: int, right: int) -> npt.NDArray[np.uint8]:
-    return luma[top : luma.shape[0] - bottom, left : luma.shape[1] - right]
-
-
-def _waves(luma: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-    """The lowest cosine coefficients [16, 16]; halving twice averages, and is far faster than one resize to 64."""
-    small = cv2.resize(luma, (_SHORT, _SHORT), interpolation=cv2.INTER_LINEAR)
-    for side in (_SHORT // 2, _SHORT // 4):
-        small = cv2.resize(small, (side, side), interpolation=cv2.INTER_AREA)
-    return np.asarray(cv2.dct(small.astype(np.float32))[:16, :16], np.float32)
-
-
 def decoded(read: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
-    """What `read` makes of each picture, in turn; `arguments` are its columns. Raises what `read` raises."""
+    """The result of `read` for each row of `arguments`, which are its columns, in order. Raises what `read` raises."""
     rows = parallel(lambda row: read(*row), zip(*arguments, strict=True), os.cpu_count() or 1, ordered=True)
     return [pixels for _, pixels in rows]
 
 
 def troubles(read: Callable[..., Pixels], *arguments: Sequence[Any]) -> Iterator[DataError | None]:
-    """Why each picture cannot be read, in turn, None where it can: each is decoded wholly, and forgotten."""
+    """The error of `read`, or None, for each row of `arguments`, in order; pictures are decoded and forgotten."""
 
     def trouble(row: tuple[Any, ...]) -> DataError | None:
         try:

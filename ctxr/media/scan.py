@@ -1,4 +1,4 @@
-"""How a video is scanned: sampling, shots, the gate against stills, the decoder and its limits. Nothing here loads a decoder."""
+"""Options of scanning a video: sampling, shots, the gate against stills, the decoder and its limits."""
 
 import shutil
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ from typing import Annotated
 from ctxr.engine.options import Choices, NotDecisive, Options, Range
 
 THRESHOLDS: dict[str, float] = {
-    # Ratio of a frame's content score to the mean of its neighbours'; lower finds more cuts. PySceneDetect's own sweep prefers 3.5 with
-    # the window of 3, which misses a cut into fast motion that it scores 3.1; its default of 3.0 finds it and adds none on our clips.
+    # Ratio of a frame's content score to the mean of its neighbours'. PySceneDetect's own sweep prefers 3.5, which misses a cut into
+    # fast motion with a score of 3.1; its default of 3.0 finds it and adds none on our clips.
     "adaptive": 3.0,
     "content": 31.0,  # mean HSV difference of neighbouring frames, 0..255; PySceneDetect's sweep
     "threshold": 12.0,  # mean intensity 0..255 below which a picture counts as black
@@ -18,12 +18,12 @@ THRESHOLDS: dict[str, float] = {
     # Scene score 0..1. Hard cuts of our clips score .25 to .75 and nothing else above .12; the manual's 0.3 to 0.5 misses two of ten.
     "ffmpeg": 0.2,
 }
-"""Shot detectors, each with its default; higher finds fewer cuts, except for "threshold", where higher finds more fades."""
+"""Default thresholds by shot detector; higher finds fewer cuts, but more fades with "threshold"."""
 
 _LARGEST: dict[str, float] = {"histogram": 1.0, "hash": 1.0, "ffmpeg": 1.0}
 
 SCAN_LIMITS = frozenset({"threads", "stall_seconds", "time_limit"})
-"""Options that change how long a scan takes, not what it gives; the memory limit bounds how many frames are held."""
+"""Options that do not change the result of a scan; the memory limit bounds how many frames are held, and does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,16 +64,16 @@ class ScanOptions(Options):
 
     @property
     def searches(self) -> bool:
-        """Whether frames between samples are kept until they are released, so that their pixels can be asked for."""
+        """Whether frames between samples are kept, so that the search can embed them."""
         return not (self.every_frame or self.samples_only)
 
     @property
     def still(self) -> float:
-        """The gate in force."""
+        """The gate, which --every-frame turns off."""
         return 0.0 if self.every_frame else self.gate
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """Options that exclude each other, a threshold outside its detector's range, and a detector that cannot run here."""
+        """Options that exclude each other, a threshold out of its detector's range, and a detector that is not installed."""
         yield from super().rules()
         if self.every_frame and self.samples_only:
             yield "--every-frame and --samples-only exclude each other", "leave out one of them"

@@ -13,8 +13,7 @@ import msgspec
 from ctxr.datasets.rebuilding import FORMAT, HEAD, Head, RecipeImage, read_rebuild_recipe
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names
 from ctxr.errors import DataError, and_more
-from ctxr.media.footage import SourceLocator
-from ctxr.media.frames import decode_frames, pixels_sha256, software
+from ctxr.media.footage import SourceLocator, decode_frames, pixels_sha256, software
 from ctxr.media.images import JPEG_QUALITY, Pixels, encode_jpeg, read_image
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.atomic import write_bytes

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from ctxr.datasets.rebuilding import RebuildRecipe, RecipeImage
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
-from ctxr.media.footage import WHERE, SourceLocator
-from ctxr.media.frames import decode_frames
+from ctxr.media.footage import WHERE, SourceLocator, decode_frames
 from ctxr.media.images import Pixels
 from ctxr.media.video import VideoError
 from ctxr.pipelines.curation.config import Rebuild, Verify

@@ -14,7 +14,7 @@ from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, and_more
-from ctxr.media.frames import other_software, pixels_sha256
+from ctxr.media.footage import other_software, pixels_sha256
 from ctxr.media.images import Pixels, encode_jpeg
 from ctxr.media.sources import require_sources
 from ctxr.pipelines.curation.config import Rebuild, RebuildReport

@@ -12,7 +12,7 @@ from ctxr.datasets.rebuilding import ImageDifference, RecipeImage, read_rebuild_
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import SETS, chosen
 from ctxr.errors import DataError, UsageError
-from ctxr.media.frames import other_software, pixels_sha256
+from ctxr.media.footage import other_software, pixels_sha256
 from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, read_image
 from ctxr.media.sources import require_sources
 from ctxr.pipelines.curation.config import Verify, VerifyReport

@@ -12,7 +12,7 @@ from ctxr.cli.app import app
 from ctxr.datasets.rebuilding import RecipeImage
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.media import frames as frames_again
+from ctxr.media import footage as footage_again
 from ctxr.media.decoder_process import ChildFrameReader
 from ctxr.media.images import encode_jpeg
 from ctxr.pipelines.curation import rebuild as rebuild_run
@@ -97,7 +97,7 @@ def test_each_video_is_decoded_once_and_only_for_what_is_missing(
             read.append((self._path.name, index))
             return super().read(index, time)
 
-    monkeypatch.setattr(frames_again, "ChildFrameReader", Counted)
+    monkeypatch.setattr(footage_again, "ChildFrameReader", Counted)
     rebuild(recipe, elsewhere, tmp_path / "out")
     for name in {name for name, _ in read}:
         indices = [index for own, index in read if own == name]
