@@ -1,51 +1,66 @@
 """Agreement beyond chance: Krippendorff's alpha with missing votes, kappas, AC1, MASI, and their resampled intervals.
 
-Each class of distances offers two functions of votes with `weights` [N]. `within(weights)`: for each unit [U]
-the sum, over ordered pairs of its votes, of weight times weight times difference. `overall(counts)`: the same sum over all votes,
-which needs only the number of votes for each value, `counts` [V].
-
-alpha = 1 - observed / expected disagreement: 1 if all agree, 0 for chance agreement, below 0 for less than chance
-(Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability").
-
-Votes that were accepted *because* they name the target agree by selection: always report alpha on all votes as well.
-Interval alpha over positions applies to frames in temporal order; the images of a photo set are nominal.
+All are (observed - chance) / (1 - chance) and differ in what they call chance: 1 if all agree, 0 for chance agreement. Where one value
+is much commoner than the others, kappa falls although workers agree, and AC1 does not (Gwet 2008). Votes that were accepted *because*
+they name the target agree by selection: always report alpha on all votes as well.
 
 Intervals (`by_units`) resample units, for a statement about these workers; or units and workers, for a statement about any such
-crowd, which is the one to quote. The latter is Owen's pigeonhole bootstrap: a vote counts by the product of the draws of its unit and
-of its worker (Owen 2007, "The pigeonhole bootstrap"). Where workers hardly differ it is up to twice as wide as need be; where
-they differ much, the former is far too narrow.
-
-Of 200 simulated crowds, 3 votes a unit, the number whose 95 % interval holds the alpha of an endless crowd (units / both): 30 equal
-workers on 1,000 units 192 / 200; 30 workers with skills from Beta(4, 1) on 1,000 units 75 / 177, on 200 units 140 / 195; 10
-such workers on 200 units 89 / 181 (`python -m bench agreement`).
-
-All are (observed - chance) / (1 - chance); they differ in what they call chance. Where one value is much commoner than the
-others, kappa falls although workers agree, and AC1 does not (Gwet 2008).
+crowd, which is the one to quote: Owen's pigeonhole bootstrap, where a vote counts by the product of the draws of its unit and of its
+worker (Owen 2007). Where workers differ much, the former is far too narrow (`python -m bench agreement`).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from ctxr.errors import DataError
-from ctxr.metrics.proportions import LEVEL
+from ctxr.metrics.proportions import LEVEL, Limits
 from ctxr.metrics.votes import Codes, Column, Doubles, Votes, factorise, gather
 
 
+class Cells(NamedTuple):
+    """The C cells of the table unit x value that hold a vote, by unit, then value: that of each vote [N], and each one's unit and
+    value [C]."""
+
+    of_votes: Codes
+    units: Codes
+    values: Codes
+
+
+def cells(units: Codes, size: int, values: Codes, kinds: int) -> Cells:
+    """The cells of votes [N] on `size` units with `kinds` values.
+
+    >>> [column.tolist() for column in cells(np.array([1, 0, 1]), 2, np.array([2, 2, 2]), 3)]
+    [[1, 0, 1], [0, 1], [2, 2]]
+    """
+    keys = units * np.int64(kinds) + values
+    if size * kinds <= 4 * len(keys) + 1000:
+        # a table that is small compared with the votes is ticked off, which is faster than sorting
+        used = np.bincount(keys, minlength=size * kinds) > 0
+        names, codes = np.flatnonzero(used), (np.cumsum(used) - 1)[keys]
+    else:
+        names, codes = np.unique(keys, return_inverse=True)
+    return Cells(codes.astype(np.int64), names // kinds, names % kinds)
+
+
 class NominalDistance:
-    """Values are names: 1 apart if they differ."""
+    """Values are names: 1 apart if they differ.
+
+    A distance offers two sums of weight times weight times difference over ordered pairs of votes: `within` those of each unit
+    [U], by the weight of each vote [N], and `overall`, by the number of votes for each value [V].
+    """
 
     def __init__(self, units: Codes, size: int, values: Codes, kinds: int) -> None:
         self.units, self.size = units, size
-        self.cells, self.cell_units, _ = cells(units, size, values, kinds)
+        self.cells = cells(units, size, values, kinds)
 
     def within(self, weights: Doubles) -> Doubles:
         """m² minus the sum of the squared counts of each value."""
         sizes = np.bincount(self.units, weights, self.size).astype(np.float64)
-        votes = np.bincount(self.cells, weights, len(self.cell_units)).astype(np.float64)
-        return sizes * sizes - np.bincount(self.cell_units, votes * votes, self.size)
+        votes = np.bincount(self.cells.of_votes, weights, len(self.cells.units)).astype(np.float64)
+        return sizes * sizes - np.bincount(self.cells.units, votes * votes, self.size)
 
     def overall(self, counts: Doubles) -> float:
         """n² minus the sum of the squared counts."""
@@ -82,57 +97,27 @@ class TableDistance:
 
     def __init__(self, units: Codes, size: int, values: Codes, table: Doubles) -> None:
         self.size, self.table = size, table
-        self.cells, cell_units, cell_values = cells(units, size, values, len(table))
-        self.left, self.right = pairs_within(cell_units)
-        self.pair_units = cell_units[self.left]
-        self.distances = table[cell_values[self.left], cell_values[self.right]]
-        self.cell_count = len(cell_units)
+        self.cells = cells(units, size, values, len(table))
+        # every two cells of a unit, [2, P]
+        pairs = [np.empty((2, 0), np.int64)]
+        left, lag = np.arange(len(self.cells.units)), 1
+        while left.size:
+            left = left[left + lag < len(self.cells.units)]
+            left = left[self.cells.units[left + lag] == self.cells.units[left]]
+            pairs.append(np.stack([left, left + lag]))
+            lag += 1
+        self.left, self.right = np.concatenate(pairs, axis=1)
+        self.distances = table[self.cells.values[self.left], self.cells.values[self.right]]
 
     def within(self, weights: Doubles) -> Doubles:
         """Summed over the pairs of different values of a unit."""
-        votes = np.bincount(self.cells, weights, self.cell_count).astype(np.float64)
-        sums = np.bincount(self.pair_units, votes[self.left] * votes[self.right] * self.distances, self.size)
-        return 2.0 * sums.astype(np.float64)
+        votes = np.bincount(self.cells.of_votes, weights, len(self.cells.units)).astype(np.float64)
+        differences = votes[self.left] * votes[self.right] * self.distances
+        return 2.0 * np.bincount(self.cells.units[self.left], differences, self.size).astype(np.float64)
 
     def overall(self, counts: Doubles) -> float:
         """Summed over the table."""
         return float(counts @ self.table @ counts)
-
-
-def cells(units: Codes, size: int, values: Codes, kinds: int) -> tuple[Codes, Codes, Codes]:
-    """The cells of the table unit x value that hold a vote: the cell of each vote [N], and each cell's unit and value [C].
-
-    Cells are numbered by unit, then value.
-
-    >>> [column.tolist() for column in cells(np.array([1, 0, 1]), 2, np.array([2, 2, 2]), 3)]
-    [[1, 0, 1], [0, 1], [2, 2]]
-    """
-    keys = units * np.int64(kinds) + values
-    if size * kinds <= 4 * len(keys) + 1000:
-        # a table that is small compared with the votes is ticked off, which is faster than sorting
-        used = np.bincount(keys, minlength=size * kinds) > 0
-        names, codes = np.flatnonzero(used), (np.cumsum(used) - 1)[keys]
-    else:
-        names, codes = np.unique(keys, return_inverse=True)
-    return codes.reshape(-1).astype(np.int64), names // kinds, names % kinds
-
-
-def pairs_within(groups: Codes) -> tuple[Codes, Codes]:
-    """All pairs (left, right), left before right, of rows with the same number in `groups`, which rises.
-
-    >>> [rows.tolist() for rows in pairs_within(np.array([0, 0, 0, 4]))]
-    [[0, 1, 0], [1, 2, 2]]
-    """
-    lefts, rights = [], []
-    left, lag = np.arange(len(groups)), 1
-    while left.size:
-        left = left[left + lag < len(groups)]
-        left = left[groups[left + lag] == groups[left]]
-        lefts.append(left)
-        rights.append(left + lag)
-        lag += 1
-    empty = [np.empty(0, np.int64)]
-    return np.concatenate(lefts or empty), np.concatenate(rights or empty)
 
 
 Level = Literal["nominal", "interval"]
@@ -162,13 +147,10 @@ class Agreement:
 
 
 def alpha(votes: Votes, level: Level | Doubles = "nominal") -> Agreement:
-    """Krippendorff's alpha.
+    """Krippendorff's alpha (2011); units with one vote do not count.
 
     Args:
-        votes: missing ones are simply absent; units with one vote do not count.
         level: nominal (values are names), interval (numbers), or the difference of every two values [V, V], 0 for equals.
-
-    Raises DataError for words where numbers are needed.
 
     >>> from ctxr.metrics.votes import gather
     >>> two = gather(["a", "a", "b", "b"], ["x", "y", "x", "y"], [1, 1, 2, 3])
@@ -187,13 +169,19 @@ class Paired:
 
     def __init__(self, votes: Votes, level: Level | Doubles) -> None:
         several = np.bincount(votes.units, minlength=len(votes.unit_names)) >= 2
-        kept = votes if several.all() else votes.where(several[votes.units])
-        self._units, self.size = _renumbered(kept.units)
-        self._workers, self.crowd = _renumbered(kept.workers)
+        kept = votes.where(several[votes.units])
+        units, self._units = np.unique(kept.units, return_inverse=True)
+        workers, self._workers = np.unique(kept.workers, return_inverse=True)
+        self.size, self.crowd, self.count = len(units), len(workers), len(kept)
         self._values, self._kinds = kept.values, len(kept.labels)
-        self.count = len(kept)
-        self._difference = _difference(self._units, self.size, kept, level)
-        self._once = self._counted(np.ones(self.count))
+        self._difference: NominalDistance | SquaredDistance | TableDistance
+        if isinstance(level, np.ndarray):
+            self._difference = TableDistance(self._units, self.size, kept.values, level)
+        elif level == "nominal":
+            self._difference = NominalDistance(self._units, self.size, kept.values, self._kinds)
+        else:
+            self._difference = SquaredDistance(self._units, self.size, kept.values, kept.labels.astype(np.float64))
+        self._once = self._sums(np.ones(self.count))
 
     def agreement(self) -> Agreement:
         """Alpha of the votes as they are."""
@@ -207,8 +195,8 @@ class Paired:
 
         Copies of one vote are never compared with each other: they would agree by construction. None if undefined.
         """
-        counts_of = self._once if worker_weights is None else self._counted(worker_weights[self._workers])
-        weights, sizes, pairs, within = counts_of
+        weights = np.ones(self.count) if worker_weights is None else worker_weights[self._workers]
+        sizes, pairs, within = self._once if worker_weights is None else self._sums(weights)
         counted = np.where(pairs > 0, 1.0 if unit_weights is None else unit_weights, 0.0)
         counts = np.bincount(self._values, counted[self._units] * weights, self._kinds).astype(np.float64)
         expected = self._difference.overall(counts)
@@ -218,38 +206,15 @@ class Paired:
         observed = float((counted * sizes * within / np.where(pairs > 0, pairs, 1.0)).sum())
         return 1 - float(counts.sum() - 1) * observed / expected
 
-    def _counted(self, weights: Doubles) -> tuple[Doubles, Doubles, Doubles, Doubles]:
-        """The weights [N], and of each unit the votes [U], ordered pairs of votes of different workers [U], and difference [U]."""
+    def _sums(self, weights: Doubles) -> Doubles:
+        """Of each unit the votes, the ordered pairs of votes of different workers, and their difference, [3, U]."""
         sizes = np.bincount(self._units, weights, self.size).astype(np.float64)
         squares = np.bincount(self._units, weights * weights, self.size)
-        return weights, sizes, sizes * sizes - squares, self._difference.within(weights)
-
-
-def _renumbered(codes: Codes) -> tuple[Codes, int]:
-    used = np.bincount(codes) > 0
-    return codes if used.all() else (np.cumsum(used) - 1)[codes], int(used.sum())
-
-
-def _difference(
-    units: Codes, size: int, votes: Votes, level: Level | Doubles
-) -> NominalDistance | SquaredDistance | TableDistance:
-    if isinstance(level, np.ndarray):
-        return TableDistance(units, size, votes.values, level)
-    if level == "nominal":
-        return NominalDistance(units, size, votes.values, len(votes.labels))
-    return SquaredDistance(units, size, votes.values, votes.numbers())
-
-
-RESAMPLES = 1000
+        return np.stack([sizes, sizes * sizes - squares, self._difference.within(weights)])
 
 
 def by_units(
-    votes: Votes,
-    level: Level,
-    rng: np.random.Generator,
-    resamples: int = RESAMPLES,
-    *,
-    workers: bool = False,
+    votes: Votes, level: Level, rng: np.random.Generator, resamples: int = 1000, *, workers: bool = False
 ) -> Agreement:
     """Alpha with an interval over units: those with at least two votes are resampled with replacement, and with `workers` the
     workers too.
@@ -257,7 +222,10 @@ def by_units(
     paired = Paired(votes, level)
     agreement = paired.agreement()
     sizes = (paired.size, paired.crowd) if workers else (paired.size,)
-    values = [paired.weighed(*(_counts(rng, size) for size in sizes)) for _ in range(resamples if paired.size else 0)]
+    values = []
+    for _ in range(resamples if paired.size else 0):
+        draws = [np.bincount(rng.integers(0, size, size), minlength=size).astype(np.float64) for size in sizes]
+        values.append(paired.weighed(*draws))
     defined = np.array([value for value in values if value is not None])
     if agreement.value is None or not defined.size:
         return agreement
@@ -265,29 +233,16 @@ def by_units(
     return replace(agreement, low=low, high=high, resamples=len(defined))
 
 
-def percentiles(values: Doubles) -> tuple[float, float]:
-    """The interval that holds the middle 95 % of the values.
-
-    >>> [round(edge, 6) for edge in percentiles(np.arange(201.0))]
-    [5.0, 195.0]
-    """
+def percentiles(values: Doubles) -> Limits:
+    """The interval that holds the middle 95 % of the values."""
     low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
-
-
-def _counts(rng: np.random.Generator, size: int) -> Doubles:
-    """Counts of each of `size` items in `size` draws with replacement, [size]."""
-    return np.bincount(rng.integers(0, size, size), minlength=size).astype(np.float64)
+    return Limits(float(low), float(high))
 
 
 def cohen(votes: Votes) -> Agreement:
     """Cohen's kappa of two workers, on the units that both judged; chance is that each keeps to his own habits (Cohen 1960).
 
     Raises DataError for another number of workers.
-
-    >>> from ctxr.metrics.votes import gather
-    >>> cohen(gather([1, 2, 3, 4] * 2, ["x"] * 4 + ["y"] * 4, [1, 1, 0, 0, 1, 0, 0, 0])).value
-    0.5
     """
     crowd = np.unique(votes.workers)
     if len(crowd) != 2:
@@ -311,43 +266,32 @@ def fleiss(votes: Votes) -> Agreement:
     Where units have different numbers of votes, each unit counts the same (Gwet 2014); units with one vote tell of the
     shares only.
     """
-    observed, shares, units, count = _agreeing(votes)
-    if not units:
-        return Agreement(None, 0, 0, NO_PAIR)
-    return beyond_chance(observed, float((shares * shares).sum()), units, count)
+    return _by_pairs(votes, lambda shares: float((shares * shares).sum()))
 
 
-def gwet(votes: Votes, categories: int | None = None) -> Agreement:
+def gwet(votes: Votes, categories: int) -> Agreement:
     """Gwet's AC1; chance is that of agreeing by guessing where guessing is plausible (Gwet 2008).
 
     Args:
-        categories: values that could have been given; without, those that were. Picking one of ten images: 10.
-
-    >>> from ctxr.metrics.votes import gather
-    >>> round(gwet(gather([1, 2, 3, 4] * 2, ["x"] * 4 + ["y"] * 4, [1, 1, 0, 0, 1, 0, 0, 0])).value, 4)
-    0.5294
+        categories: values that could have been given. Picking one of ten images: 10.
     """
-    observed, shares, units, count = _agreeing(votes)
-    if not units:
-        return Agreement(None, 0, 0, NO_PAIR)
-    kinds = int((shares > 0).sum()) if categories is None else categories
-    if kinds < 2:
-        return Agreement(None, units, count, NO_VARIATION)
-    return beyond_chance(observed, float((shares * (1 - shares)).sum() / (kinds - 1)), units, count)
+    if categories < 2:
+        return _by_pairs(votes, lambda shares: 1.0)
+    return _by_pairs(votes, lambda shares: float((shares * (1 - shares)).sum() / (categories - 1)))
 
 
-def _agreeing(votes: Votes) -> tuple[float, Doubles, int, int]:
-    """Mean share of agreeing pairs, share of each value [V] (units count the same), units and votes with a pair."""
+def _by_pairs(votes: Votes, chance: Callable[[Doubles], float]) -> Agreement:
+    """The share of agreeing pairs beyond `chance`, which is computed from the share of each value [V]; units count the same."""
     size, kinds = len(votes.unit_names), len(votes.labels)
-    cell, cell_units, cell_values = cells(votes.units, size, votes.values, kinds)
-    counts = np.bincount(cell, minlength=len(cell_units))
+    cell = cells(votes.units, size, votes.values, kinds)
+    counts = np.bincount(cell.of_votes, minlength=len(cell.units))
     sizes = np.bincount(votes.units, minlength=size)
-    shares = np.bincount(cell_values, counts / sizes[cell_units], kinds) / max(1, (sizes > 0).sum())
     several = sizes >= 2
     if not several.any():
-        return 0.0, shares, 0, 0
-    agreeing = np.bincount(cell_units, counts * (counts - 1), size)[several] / (sizes * (sizes - 1))[several]
-    return float(agreeing.mean()), shares, int(several.sum()), int(sizes[several].sum())
+        return Agreement(None, 0, 0, NO_PAIR)
+    shares = np.bincount(cell.values, counts / sizes[cell.units], kinds) / (sizes > 0).sum()
+    agreeing = np.bincount(cell.units, counts * (counts - 1), size)[several] / (sizes * (sizes - 1))[several]
+    return beyond_chance(float(agreeing.mean()), chance(shares), int(several.sum()), int(sizes[several].sum()))
 
 
 def beyond_chance(observed: float, chance: float, units: int, votes: int) -> Agreement:
@@ -370,17 +314,12 @@ def masi(left: Tags, right: Tags) -> float:
     one, other = frozenset(left), frozenset(right)
     if one == other:
         return 0.0
-    common = len(one & other)
     monotone = 2 / 3 if one <= other or other <= one else 1 / 3
-    return 1 - common / len(one | other) * monotone
+    return 1 - len(one & other) / len(one | other) * monotone
 
 
 def masi_alpha(units: Column, workers: Column, tags: Sequence[Tags]) -> Agreement:
-    """Krippendorff's alpha over sets of tags with MASI's distance as the difference.
-
-    Args:
-        units, workers: columns [N]. tags: [N], the set that each worker gave to the unit; empty if none fits.
-    """
+    """Krippendorff's alpha over the sets of tags [N] that workers gave to units, with MASI's distance as the difference."""
     codes, sets = factorise([tuple(sorted(set(names))) for names in tags])
     table = np.array([[masi(left, right) for right in sets] for left in sets]).reshape(len(sets), len(sets))
     return alpha(gather(units, workers, codes), table)

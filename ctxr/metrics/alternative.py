@@ -38,8 +38,8 @@ def alternative_test(votes: Votes, verdicts: Codes, weights: Doubles, epsilon: f
     Yekutieli 2001).
 
     Args:
-        verdicts: [U] the label that the judge gives. weights: [U] how many units each stands for, alike in the paper, where none are
-            drawn by strata. epsilon: what the judge may be worse, since it is cheaper.
+        verdicts: [U] the label that the judge gives. weights: [U] how many units each stands for, alike in the paper. epsilon: what the
+            judge may be worse, since it is cheaper.
     """
     counts = np.zeros((len(votes.unit_names), len(votes.labels)), np.int64)
     np.add.at(counts, (votes.units, votes.values), 1)

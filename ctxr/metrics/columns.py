@@ -53,19 +53,12 @@ def mean_columns(runs: Sequence[Mapping[K, RatioColumn]]) -> dict[K, RatioColumn
 
 
 def ratio_intervals(columns: Sequence[RatioColumn], clusters: Clusters, apart: bool = False) -> list[Interval]:
-    """The figures with intervals: the queries of a row are drawn again with it.
-
-    Args:
-        clusters: over the rows. apart: see `Clusters.ratios`.
-    """
+    """The figures with intervals over clusters of the rows: queries are drawn again with their row. `apart`: see `Clusters.ratios`."""
     rows = len(clusters.codes)
-    values, weights = (
-        np.stack([np.bincount(column.rows, getattr(column, name), rows) for column in columns], axis=1).astype(
-            np.float64
-        )
-        for name in ("values", "weights")
-    )
-    return clusters.ratios(values, weights, [column.figure for column in columns], apart)
+    values = np.stack([np.bincount(column.rows, column.values, rows) for column in columns], axis=1)
+    weights = np.stack([np.bincount(column.rows, column.weights, rows) for column in columns], axis=1)
+    figures = [column.figure for column in columns]
+    return clusters.ratios(values.astype(np.float64), weights.astype(np.float64), figures, apart)
 
 
 def ratio_difference(

@@ -1,22 +1,17 @@
 """Confidence intervals and significance tests for runs whose queries are clustered by image set.
 
 A set brings one to three descriptions, and what makes it hard makes it hard for all of them. So sets are what is drawn again
-and what is flipped, never single queries. McNemar's test alone takes queries for independent; it is printed because it is
-asked for, and its p-value is too small on clustered data.
+and what is flipped, never single queries. McNemar's test alone takes queries for independent: its p-value is too small on clustered data.
 
-Of 1,000 simulated benchmarks whose queries mostly share the luck of their set, intervals of 95 % hold the truth in 81 % with 5
-sets, 90 % with 10, 94 % with 20 and 95 % with 200; over single queries in 75 to 83 %. Two equally good runs are told apart at
-5 % by flipping sets in 0 to 5.1 %, by McNemar in 6 % with 5 sets and 17 % with 200 (`python -m bench evaluation`).
+With 5 sets about 81 % of the intervals of 95 % hold the truth, with 10 about 90 %, with 20 about 94 % (`python -m bench evaluation`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 from scipy.special import bdtr
 
-from ctxr.errors import DataError
 from ctxr.metrics.agreement import percentiles
 from ctxr.metrics.ranking import row_blocks
 from ctxr.metrics.votes import Column, Doubles, Flags, factorise
@@ -60,7 +55,7 @@ class Clusters:
     Because all figures see the same draws, the interval of a difference between two runs is that of their pairs.
 
     Args:
-        groups: [N] the cluster of each row. rng: equal generators give equal draws. resamples: R.
+        groups: [N] the cluster of each row. resamples: R.
     """
 
     def __init__(self, groups: Column, rng: np.random.Generator, resamples: int = RESAMPLES) -> None:
@@ -90,16 +85,7 @@ class Clusters:
         return totals
 
     def means(self, values: Doubles, within: Flags) -> list[Interval]:
-        """Means of M figures, each over its own rows.
-
-        Args:
-            values: [N, M]. within: [N, M] which rows each figure is about.
-
-        >>> five = Clusters(["a", "a", "b", "c", "d", "e"], np.random.default_rng(0), 200)
-        >>> (mean,) = five.means(np.array([[1.0], [0.0], [0.0], [0.0], [0.0], [1.0]]), np.ones((6, 1), bool))
-        >>> round(mean.value, 3), mean.low, round(mean.high, 3), mean.clusters
-        (0.333, 0.0, 0.667, 5)
-        """
+        """Means of M figures, each of its values [N, M] over its own rows `within` [N, M]."""
         counted = within.astype(np.float64)
         weighed = np.where(within, values, 0.0)
         sums = [(weighed[:, column].sum(), counted[:, column].sum()) for column in range(values.shape[1])]
@@ -126,27 +112,17 @@ class Clusters:
 
 
 def mean_interval(values: Doubles, groups: Column, rng: np.random.Generator, resamples: int = RESAMPLES) -> Interval:
-    """The mean of values [N] with its interval over whole clusters.
-
-    >>> found = mean_interval(np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0]), list("abcdef"), np.random.default_rng(0), 500)
-    >>> round(found.value, 2), round(found.low, 2), round(found.high, 2)
-    (0.5, 0.17, 0.83)
-    """
+    """The mean of values [N] with its interval over whole clusters."""
     column = np.asarray(values, np.float64)[:, None]
     return Clusters(groups, rng, resamples).means(column, np.ones(column.shape, bool))[0]
 
 
 def sign_flip(differences: Doubles, groups: Column, rng: np.random.Generator, draws: int = RESAMPLES) -> float:
-    """Two-sided p-value for the claim that two runs are alike: what the sum of differences would be if, in each cluster by
-    itself, it had been a coin which run is which.
+    """Two-sided p-value for the claim that two runs are alike: in each cluster [N] by itself a coin decides which run is which, which
+    flips the sign of the differences [N] of their outcomes.
 
     All patterns of signs are tried where at most `EXACT_CLUSTERS` clusters differ; else `draws` random ones, and the data as
     they are count as one more, so no p-value is 0.
-
-    Args:
-        differences: [N] of paired outcomes, one run less the other. groups: [N] clusters that are flipped whole.
-
-    Two clusters differ, both in favour of the first run; of the four patterns of signs, two are as far from 0:
 
     >>> sign_flip(np.array([1.0, 1.0, 0.0]), ["a", "b", "c"], np.random.default_rng(0))
     0.5
@@ -167,7 +143,7 @@ def sign_flip(differences: Doubles, groups: Column, rng: np.random.Generator, dr
 
 def mcnemar(left: Flags, right: Flags) -> float:
     """McNemar's exact two-sided p-value for two runs that are right on [N] queries: the chance that a fair coin splits the queries on
-    which one run alone is right as unevenly. Five for the left run, none for the right one: 2 / 2^5.
+    which one run alone is right as unevenly.
 
     >>> mcnemar(np.array([True] * 5 + [False]), np.array([False] * 6))
     0.0625
@@ -180,12 +156,7 @@ def mcnemar_of_shares(left: Doubles, right: Doubles) -> tuple[float | None, int]
     """McNemar's p-value for two runs by their accuracy on [N] queries, and how many queries say nothing to it.
 
     A query counts where both runs are right or wrong outright, 1 or 0. Where a target shares the highest score, accuracy lies
-    in between and neither outcome is the run's own, so the query is left out, as one without an answer. None where none is left.
-
-    >>> mcnemar_of_shares(np.array([1.0] * 5 + [0.1, 0.0]), np.array([0.0] * 7))
-    (0.0625, 1)
-    >>> mcnemar_of_shares(np.array([1.0, 0.0]), np.array([0.1, 0.1]))
-    (None, 2)
+    in between and neither outcome is the run's own, so the query is left out. None where none is left.
     """
     outright = np.isin(left, (0.0, 1.0)) & np.isin(right, (0.0, 1.0))
     left_out = int((~outright).sum())
@@ -195,24 +166,14 @@ def mcnemar_of_shares(left: Doubles, right: Doubles) -> tuple[float | None, int]
 
 
 def pearson(one: Doubles, other: Doubles) -> float | None:
-    """Pearson's r of two columns [N], -1..1; None where one of them does not vary.
-
-    >>> pearson(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0]))
-    1.0
-    """
+    """Pearson's r of two columns [N], -1..1; None where one of them does not vary."""
     if len(one) < 2:
         return None
     return _r(np.array([_moments(one, other).sum(axis=0)]))[0]
 
 
 def pearson_interval(one: Doubles, other: Doubles, clusters: Clusters, within: Flags | None = None) -> Interval:
-    """Pearson's r of two columns [N] with its interval over the draws of `clusters`; no value where r is not defined.
-
-    Args:
-        within: [N] the rows that count; default: all. What stands in the others does not matter.
-    """
-    if len(one) != len(clusters.codes):
-        raise DataError(f"{len(one)} values do not belong to {len(clusters.codes)} rows of clusters")
+    """Pearson's r of two columns [N], on the rows `within` (default: all), with its interval over the draws of `clusters`."""
     chosen = np.ones(len(one), bool) if within is None else within
     value = pearson(one[chosen], other[chosen])
     present = len(np.unique(clusters.codes[chosen]))
@@ -226,17 +187,13 @@ def pearson_interval(one: Doubles, other: Doubles, clusters: Clusters, within: F
 
 def _moments(one: Doubles, other: Doubles) -> Doubles:
     """1, x, y, x², y², xy of each row, [N, 6]; both centred and scaled, as squares of large numbers lose their last digits."""
-    if len(one) != len(other):
-        raise DataError(f"{len(one)} values cannot be paired with {len(other)}")
-    x, y = _standard(one), _standard(other)
+    scaled = []
+    for column in (one, other):
+        centred = column - column.mean()
+        spread = float(centred.std())
+        scaled.append(centred / spread if spread > _NOISE * float(np.abs(column).max()) else centred * 0.0)
+    x, y = scaled
     return np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=1)
-
-
-def _standard(column: Doubles) -> Doubles:
-    values = np.asarray(column, np.float64)
-    centred = values - values.mean()
-    spread = float(centred.std())
-    return cast("Doubles", centred / spread if spread > _NOISE * float(np.abs(values).max()) else centred * 0.0)
 
 
 def _r(moments: Doubles) -> list[float | None]:

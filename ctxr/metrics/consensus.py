@@ -1,14 +1,9 @@
-"""One answer for each unit from several votes: by majority, or weighted by estimated skill (Dawid and Skene 1979).
-
-Where all units share the same few labels, Dawid and Skene also weigh workers by their estimated accuracy.
-"""
+"""One answer for each unit from several votes: by majority, or weighted by estimated skill (Dawid and Skene 1979)."""
 
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 
-from ctxr.errors import DataError
 from ctxr.metrics.agreement import cells
 from ctxr.metrics.votes import Codes, Doubles, Votes
 
@@ -35,10 +30,6 @@ def majority(votes: Votes) -> Codes:
     return value
 
 
-MOST_CELLS = 100_000_000
-"""Cells of all confusion tables together that are still worth a try: 800 MB."""
-
-
 @dataclass(frozen=True, eq=False)
 class DawidSkene:
     """Maximum-likelihood estimates.
@@ -60,25 +51,12 @@ def dawid_skene(votes: Votes, smoothing: float = 0.0, tolerance: float = 1e-8, r
     """EM from the shares of each unit's votes.
 
     Args:
-        votes: workers may differ from unit to unit; judgments of one unit are taken as independent given its class.
+        votes: those on one unit are taken as independent given its class.
         smoothing: votes that each worker is given beforehand in each cell of his table, and units in each class; 0 is the
             paper's.
         tolerance: gain of log likelihood per vote below which EM stops. rounds: and after as many at the latest.
-
-    Raises DataError for so many workers and labels that their tables would not fit, as where labels are images of many sets.
-
-    >>> from ctxr.metrics.votes import gather
-    >>> votes = gather([1, 1, 1, 2, 2, 2, 3, 3, 3], ["x", "y", "z"] * 3, [0, 0, 1, 1, 1, 0, 1, 1, 0])
-    >>> found = dawid_skene(votes)
-    >>> found.posterior.argmax(axis=1).tolist(), found.confusion[2].round(3).tolist()
-    ([0, 1, 1], [[0.0, 1.0], [1.0, 0.0]])
     """
     size, crowd, kinds = len(votes.unit_names), len(votes.worker_names), len(votes.labels)
-    if crowd * kinds * kinds > MOST_CELLS:
-        raise DataError(
-            f"{crowd} workers with a table of {kinds} x {kinds} labels each are more than votes can fill",
-            "ask for majority, which needs no shared labels",
-        )
     cells = votes.workers * np.int64(kinds) + votes.values
     counts = np.bincount(votes.units * np.int64(kinds) + votes.values, minlength=size * kinds).reshape(size, kinds)
     judged = counts.sum(axis=1) > 0
@@ -89,30 +67,21 @@ def dawid_skene(votes: Votes, smoothing: float = 0.0, tolerance: float = 1e-8, r
     converged = not len(votes)
     while len(history) < rounds and not converged:
         prior = (posterior[:, judged].sum(axis=1) + smoothing) / (judged.sum() + kinds * smoothing)
-        confusion = _confusion(votes.units, cells, posterior, crowd, smoothing)
-        posterior, log_likelihood = _classes(votes.units, cells, prior, confusion, size)
-        history.append(log_likelihood)
+        # equation 2.3: how often each worker says what where what is true, [W, V true, V said]
+        tables = np.full((crowd, kinds, kinds), smoothing)
+        for true, row in enumerate(posterior):
+            tables[:, true, :] += np.bincount(cells, row[votes.units], crowd * kinds).reshape(crowd, kinds)
+        totals = tables.sum(axis=2, keepdims=True)
+        confusion = np.divide(tables, totals, out=np.zeros_like(tables), where=totals > 0)
+        # equation 2.5: the classes of units, [V, U]
+        with np.errstate(divide="ignore"):
+            logs, start = np.log(confusion), np.log(prior)
+        likelihoods = [np.bincount(votes.units, logs[:, true, :].reshape(-1)[cells], size) for true in range(kinds)]
+        scores = np.stack([row + log for row, log in zip(likelihoods, start, strict=True)])
+        most = scores.max(axis=0)
+        likelihood = np.exp(scores - most)
+        total = likelihood.sum(axis=0)
+        posterior = likelihood / total
+        history.append(float((most + np.log(total)).sum()))
         converged = len(history) > 1 and abs(history[-1] - history[-2]) < tolerance * len(votes)
     return DawidSkene(posterior.T, prior, confusion, tuple(history))
-
-
-def _confusion(units: Codes, votes: Codes, posterior: Doubles, crowd: int, smoothing: float) -> Doubles:
-    """Equation 2.3: [W, V true, V said]."""
-    kinds = len(posterior)
-    tables = np.full((crowd, kinds, kinds), smoothing)
-    for true, row in enumerate(posterior):
-        tables[:, true, :] += np.bincount(votes, row[units], crowd * kinds).reshape(crowd, kinds)
-    totals = tables.sum(axis=2, keepdims=True)
-    return cast("Doubles", np.divide(tables, totals, out=np.zeros_like(tables), where=totals > 0))
-
-
-def _classes(units: Codes, votes: Codes, prior: Doubles, confusion: Doubles, size: int) -> tuple[Doubles, float]:
-    """Equation 2.5, [V, U], and the log likelihood of the votes."""
-    with np.errstate(divide="ignore"):
-        logs, start = np.log(confusion), np.log(prior)
-    likelihoods = (logs[:, true, :].reshape(-1)[votes] for true in range(len(prior)))
-    scores = np.stack([np.bincount(units, row, size) + log for row, log in zip(likelihoods, start, strict=True)])
-    most = scores.max(axis=0)
-    likelihood = np.exp(scores - most)
-    total = likelihood.sum(axis=0)
-    return likelihood / total, float((most + np.log(total)).sum())

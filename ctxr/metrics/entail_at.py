@@ -13,7 +13,7 @@ import numpy as np
 from ctxr.errors import DataError
 from ctxr.metrics.compare import RESAMPLES, Clusters, Interval
 from ctxr.metrics.ranking import row_blocks
-from ctxr.metrics.retrieval import BLOCK, First, QueryScores, Relation, first
+from ctxr.metrics.retrieval import BLOCK, QueryScores, Relation, first
 from ctxr.metrics.stratified import AuditedPairs, Rates, entailed_share, rogan_gladen
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
@@ -49,12 +49,8 @@ class EntailAt:
 
 @dataclass(frozen=True, eq=False)
 class Entailed:
-    """Labels of pairs of picture and caption.
-
-    Attributes:
-        written: captions written for each picture; they hold. extra: further pairs that hold. labels: whose labels these are.
-        judged: pairs with a label, `written` and `extra` or not; None: all of them.
-    """
+    """Labels of pairs of picture and caption: captions written for each picture, which hold, and further pairs that hold; `labels` says
+    whose labels these are. `judged` are the pairs with a label, `written` and `extra` or not; None: all of them."""
 
     written: Relation
     extra: Relation
@@ -64,12 +60,8 @@ class Entailed:
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """Expected numbers among the first K of each picture, [I, len(ks)].
-
-    Attributes:
-        written: captions written for it. extra: other ones that hold. judged: those that were audited.
-        known: of each K what an audit by strata says; none without one.
-    """
+    """Expected numbers among the first K of each picture, [I, len(ks)]: of captions written for it, of other ones that hold, and of
+    judged ones. `known` is what an audit by strata says of each K; empty without one."""
 
     written: Doubles
     extra: Doubles
@@ -102,7 +94,10 @@ def count(
         extra = labels.extra.among(rows, width) & ~written
         judged = np.ones_like(extra) if labels.judged is None else labels.judged.among(rows, width) | written | extra
         best = first(scores, ks)
-        parts.append(np.stack([_hits(best, marked) for marked in (written, extra, judged)]))
+        # expected numbers of marked captions among the first of each k
+        chances = [best.chances * marked[best.rows, best.candidates, None] for marked in (written, extra, judged)]
+        sums = [[np.bincount(best.rows, column, len(rows)) for column in table.T] for table in chances]
+        parts.append(np.stack([np.stack(columns, axis=1) for columns in sums]))
     written, extra, judged = np.concatenate(parts, axis=1)
     return Counted(written, extra, judged, tuple(ks))
 
@@ -167,9 +162,3 @@ def _corrected(counted: Counted, column: int, rates: Rates, clusters: Clusters, 
     below = math.hypot(part * (share.value - share.low), own.value - (own.value if own.low is None else own.low))
     above = math.hypot(part * (share.high - share.value), (own.value if own.high is None else own.high) - own.value)
     return Interval(value, max(0.0, value - below), min(1.0, value + above), share.clusters, share.resamples)
-
-
-def _hits(best: First, marked: Flags) -> Doubles:
-    """Expected number of marked candidates among the first of each k, [b, len(ks)]."""
-    chances = best.chances * marked[best.rows, best.candidates, None]
-    return np.stack([np.bincount(best.rows, column, len(marked)) for column in chances.T], axis=1)

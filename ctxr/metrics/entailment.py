@@ -23,12 +23,8 @@ FEW_CALLED = 20
 
 @dataclass(frozen=True)
 class Quality:
-    """Figures of a classifier, 0..1, with intervals over whole clusters; precision has none where nothing is called entailed.
-
-    Attributes:
-        accuracy, precision, recall, f: of the entailed class, F with `BETA`. majority: accuracy of always saying the commoner
-            label.
-    """
+    """Figures of a classifier for the entailed class, 0..1, with intervals over whole clusters; precision has none where nothing is
+    called entailed. `f` is F with `BETA`, `majority` the accuracy of always saying the commoner label."""
 
     accuracy: Interval
     precision: Interval
@@ -41,22 +37,19 @@ class Quality:
 def quality(
     entailed: Flags, called: Flags, groups: Column, rng: np.random.Generator, resamples: int = RESAMPLES
 ) -> Quality:
-    """Compare what a classifier calls entailed [N] with what is [N].
-
-    Args:
-        groups: [N] what stands or falls together: the picture, or the premise.
-
-    Raises DataError for columns of different lengths, and for no pair.
-    """
-    _check(entailed, called)
+    """Compare what a classifier calls entailed [N] with what is [N]; pairs of a group [N], a picture or a premise, are drawn together."""
     pairs = len(entailed)
     columns = np.stack([entailed == called, entailed & called, called, entailed, np.ones(pairs, bool)], axis=1)
     clusters = Clusters(groups, rng, resamples)
-    whole = _figures(columns.sum(axis=0, dtype=np.float64)[None])[0]
-    resampled = _figures(clusters.totals(columns.astype(np.float64)))
+    # the sums of all pairs, then those of each draw
+    totals = np.vstack([columns.sum(axis=0, dtype=np.float64), clusters.totals(columns.astype(np.float64))])
+    agreeing, both, judged, positive, size = totals.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        f = (1 + BETA**2) * both / (BETA**2 * positive + judged)
+        figures = agreeing / size, both / judged, both / positive, f
     accuracy, precision, recall, f = (
-        interval_of(None if np.isnan(value) else float(value), draws[~np.isnan(draws)], clusters.size)
-        for value, draws in zip(whole, resampled.T, strict=True)
+        interval_of(None if np.isnan(row[0]) else float(row[0]), row[1:][~np.isnan(row[1:])], clusters.size)
+        for row in figures
     )
     share = float(entailed.mean())
     return Quality(accuracy, precision, recall, f, max(share, 1 - share), pairs)
@@ -93,17 +86,13 @@ class Calibration:
 
 
 def calibration(entailed: Flags, probability: Doubles, bins: int = BINS) -> Calibration:
-    """How far probabilities of being entailed [N] are from shares, in bins of equal width.
-
-    Raises DataError for columns of different lengths, no pair, no bin, or a probability outside 0..1.
+    """How far probabilities of being entailed [N] are from shares, in bins of equal width. Raises DataError for one outside 0..1.
 
     >>> found = calibration(np.array([True, False, True, True]), np.array([0.5, 0.5, 1.0, 1.0]), bins=2)
     >>> found.error, found.brier, [one.pairs for one in found.bins]
     (0.0, 0.125, [2, 2])
     """
-    _check_probabilities(entailed, probability)
-    if bins < 1:
-        raise DataError(f"calibration needs at least one bin, not {bins}")
+    _check_probabilities(probability)
     bin_of = np.clip(np.ceil(probability * bins).astype(np.int64) - 1, 0, bins - 1)
     sizes = np.bincount(bin_of, minlength=bins)
     sums, hits = np.bincount(bin_of, probability, bins), np.bincount(bin_of, entailed, bins)
@@ -123,8 +112,7 @@ class Threshold:
     """From which probability on to call a pair entailed.
 
     Attributes:
-        value: pairs of at least this probability. wanted: precision asked for.
-        precision: on dev, exact interval. recall: on dev. called: pairs of dev at or above it.
+        wanted: precision. precision: on dev, exact interval. recall: on dev. called: pairs of dev at or above it.
         sure: whether even the interval's low end reaches the wanted precision.
     """
 
@@ -155,20 +143,10 @@ class Threshold:
 def threshold_for(entailed: Flags, probability: Doubles, wanted: float) -> Threshold | None:
     """The lowest threshold, which has the highest recall, whose precision on dev reaches `wanted`; None where none does.
 
-    Because it is chosen on the pairs it is measured on, its precision is a little flattered: quote that of other pairs.
-
-    Args:
-        entailed, probability: [N] of dev. wanted: 0..1.
-
-    Raises DataError as `calibration` does, and for a wanted precision outside 0..1.
-
-    >>> found = threshold_for(np.array([True, False, True, True]), np.array([0.2, 0.4, 0.6, 0.9]), 0.9)
-    >>> found.value, found.precision.value, found.recall
-    (0.6, 1.0, 0.6666666666666666)
+    Because it is chosen on the pairs it is measured on, its precision looks a little too high: quote that of other pairs.
+    Raises DataError for a probability outside 0..1.
     """
-    _check_probabilities(entailed, probability)
-    if not 0 < wanted <= 1:
-        raise DataError(f"a precision of {wanted} cannot be wanted", hint="name one above 0 and up to 1")
+    _check_probabilities(probability)
     order = np.argsort(-probability, kind="stable")
     ranked = probability[order]
     last = np.append(ranked[1:] != ranked[:-1], True)
@@ -183,24 +161,7 @@ def threshold_for(entailed: Flags, probability: Doubles, wanted: float) -> Thres
     return Threshold(float(ranked[last][precise[-1]]), wanted, precision, recall, trials, low >= wanted)
 
 
-def _figures(totals: Doubles) -> Doubles:
-    """Accuracy, precision, recall and F [R, 4] from sums [R, 5]; NaN where one is not defined."""
-    agreeing, both, called, entailed, pairs = totals.T
-    with np.errstate(divide="ignore", invalid="ignore"):
-        precision, recall = both / called, both / entailed
-        f = (1 + BETA**2) * both / (BETA**2 * entailed + called)
-        return np.stack([agreeing / pairs, precision, recall, f], axis=1)
-
-
-def _check(entailed: Flags, other: Flags | Doubles) -> None:
-    if len(entailed) != len(other):
-        raise DataError(f"{len(entailed)} labels and {len(other)} answers are not parallel columns")
-    if not len(entailed):
-        raise DataError("there are no pairs to judge a classifier on")
-
-
-def _check_probabilities(entailed: Flags, probability: Doubles) -> None:
-    _check(entailed, probability)
+def _check_probabilities(probability: Doubles) -> None:
     odd = ~((probability >= 0) & (probability <= 1))
     if odd.any():
         row = int(np.flatnonzero(odd)[0])

@@ -6,7 +6,6 @@ from typing import cast
 import numpy as np
 from scipy.special import gammaincc
 
-from ctxr.errors import DataError
 from ctxr.metrics.proportions import holm
 from ctxr.metrics.votes import Codes, Doubles
 
@@ -39,11 +38,7 @@ class PositionBias:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Wrong picks by their distance from the target.
-
-    Attributes:
-        distance: 1..K-1. observed: wrong picks that far away. expected: as many if wrong picks fell evenly on the others.
-    """
+    """Wrong picks by their distance 1..K-1 from the target, and as many as there would be if they fell evenly on the others."""
 
     distance: tuple[int, ...]
     observed: tuple[int, ...]
@@ -60,29 +55,20 @@ def position_bias(
     draws: int = 2000,
 ) -> PositionBias:
     """Pearson's test against the right expectation: without bias, accuracy does not depend on the slot of the target, and
-    wrong picks are distributed as in `errors`.
-
-    The deviations of the K counts depend on each other through the places of the targets and the common accuracy, so they
-    are weighed by their own covariance, which makes the statistic a chi-square one whatever the accuracy (the plain sum of
-    (o-e)²/e is far too small for workers who are mostly right).
+    wrong picks are distributed as in `errors`. The deviations of the K counts depend on each other, so they are weighed by their own
+    covariance: the plain sum of (o-e)²/e is far too small for workers who are mostly right.
 
     Args:
-        picked, target: shown slots 0..K-1 [N]; of one number of slots: call once for each.
-        slots: K.
+        picked, target: shown slots 0..K-1 [N]. slots: K.
         errors: [K, K] probabilities of wrong picks by the target's slot; without, even over the others. For frames in
             temporal order pass `errors_by_distance`, or confusing neighbours will look like a bias to the middle.
         rng: with one, the p-value is that of `draws` simulated workers, good for any number of votes; without, that of the
             chi-square distribution, good from about five wrong picks a slot.
 
-    Raises DataError for a slot that is not among 0..K-1.
-
     >>> always_first = position_bias(np.zeros(100, int), np.arange(100) % 10, slots=10)
     >>> always_first.observed[0], round(always_first.expected[0], 6), always_first.p_value < 1e-9
     (100, 10.0, True)
     """
-    for column in (picked, target):
-        if column.size and not 0 <= column.min() <= column.max() < slots:
-            raise DataError(f"slot {column.max()} is not among {slots}, 0 to {slots - 1}", "pass shown slots")
     spread = (1 - np.eye(slots)) / max(1, slots - 1) if errors is None else errors
     shown = np.bincount(target, minlength=slots)
     votes, hits = len(picked), int((picked == target).sum())
@@ -119,10 +105,7 @@ def position_bias_by_worker(
 
 
 def neighbour_confusion(picked: Codes, target: Codes, slots: int) -> Confusion:
-    """How far from the target wrong picks fall, in frames of the ordered set.
-
-    Args:
-        picked, target: places in the set's own order 0..K-1 [N], not shown slots. slots: K.
+    """How far from the target wrong picks fall; picked and target are places in the set's own order 0..K-1 [N].
 
     >>> neighbour_confusion(np.array([0, 2, 1]), np.array([1, 1, 1]), slots=3)
     Confusion(distance=(1, 2), observed=(2, 0), expected=(2.0, 0.0))
@@ -139,9 +122,6 @@ def errors_by_distance(confusion: Confusion) -> Doubles:
     """[K, K] probabilities of wrong picks by the target's slot, if only the distance matters; for `position_bias`.
 
     One pick is first spread evenly over all distances, to avoid probabilities of 0.
-
-    >>> errors_by_distance(Confusion((1, 2), (0, 0), (0.0, 0.0))).tolist()
-    [[0.0, 0.5, 0.5], [0.5, 0.0, 0.5], [0.5, 0.5, 0.0]]
     """
     slots = len(confusion.distance) + 1
     observed, expected = np.array(confusion.observed, float), np.array(confusion.expected)

@@ -1,6 +1,7 @@
 """Shares of right answers: exact intervals, exact tests against chance, and many tests at once."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import bdtrc, betainccinv, betaincinv, chdtrc, gammaincinv, stdtrit
@@ -14,8 +15,15 @@ LEAST_EXPECTED = 5
 """Counts that a cell must expect for the p-value of `even_spread` to mean something."""
 
 
-def exact_interval(hits: float, trials: int) -> tuple[float, float]:
-    """Clopper and Pearson's interval for a share, (low, high) in 0..1: it covers the truth at least 95 % of the time.
+class Limits(NamedTuple):
+    """The ends of an interval."""
+
+    low: float
+    high: float
+
+
+def exact_interval(hits: float, trials: int) -> Limits:
+    """Clopper and Pearson's interval for a share, in 0..1: it covers the truth at least 95 % of the time.
 
     Half hits, from ties, are rounded outwards: the interval only grows. (0, 1) for no trial.
 
@@ -23,15 +31,15 @@ def exact_interval(hits: float, trials: int) -> tuple[float, float]:
     (0.0, 0.3085)
     """
     if not trials:
-        return 0.0, 1.0
+        return Limits(0.0, 1.0)
     least, most = int(np.floor(hits + 1e-9)), int(np.ceil(hits - 1e-9))
     tail = (1 - LEVEL) / 2
     low = float(betaincinv(least, trials - least + 1, tail)) if least else 0.0
-    return low, float(betainccinv(most + 1, trials - most, tail)) if most < trials else 1.0
+    return Limits(low, float(betainccinv(most + 1, trials - most, tail)) if most < trials else 1.0)
 
 
-def share_limits(share: Doubles, looks: Doubles, free: Doubles) -> tuple[Doubles, Doubles]:
-    """Wilson's limits of shares [S] with Student's quantile in place of the normal one, which holds the truth of few looks too often
+def share_limits(share: Doubles, looks: Doubles, free: Doubles) -> Doubles:
+    """Wilson's limits [2, S] of shares [S], with Student's quantile in place of the normal one: it holds the truth of few looks too often
     rather than too seldom; no nearer to the share than the exact limits, since Wilson's hold too little around one hit of many looks.
 
     Args:
@@ -49,11 +57,12 @@ def share_limits(share: Doubles, looks: Doubles, free: Doubles) -> tuple[Doubles
     low, high = betaincinv(hits, looks - hits + 1, tail), betainccinv(hits + 1, looks - hits, tail)
     # exact limits are not defined without hits or without misses, nor for endless looks
     low, high = np.where(np.isnan(low), middle - half, low), np.where(np.isnan(high), middle + half, high)
-    return np.clip(np.minimum(middle - half, low), 0, share), np.clip(np.maximum(middle + half, high), share, 1)
+    low, high = np.minimum(middle - half, low), np.maximum(middle + half, high)
+    return np.stack([np.clip(low, 0, share), np.clip(high, share, 1)])
 
 
-def weighted_limits(counts: Doubles, variances: Doubles, steps: Doubles, sizes: Doubles) -> tuple[Doubles, Doubles]:
-    """Limits of sums of weighted counts by the gamma distribution (Fay and Feuer 1997; Tiwari, Clegg and Zou 2006): of what is counted
+def weighted_limits(counts: Doubles, variances: Doubles, steps: Doubles, sizes: Doubles) -> Doubles:
+    """Limits [2, G] of sums of weighted counts by the gamma distribution (Fay and Feuer 1997; Tiwari et al. 2006): of what is counted
     where that is the rarer kind, else of the rest; their distances add up by their squares.
 
     Args:
@@ -75,7 +84,7 @@ def weighted_limits(counts: Doubles, variances: Doubles, steps: Doubles, sizes: 
     # what lies below the count of the rest lies above that of the counted
     below, above = np.hypot(reaches[0][::-1], reaches[1])
     value = counts.sum(axis=1)
-    return np.clip(value - below, 0, value), np.clip(value + above, value, sizes.sum())
+    return np.stack([np.clip(value - below, 0, value), np.clip(value + above, value, sizes.sum())])
 
 
 def bounded_tail(total: float, trials: int, chance: float) -> float:
@@ -83,8 +92,7 @@ def bounded_tail(total: float, trials: int, chance: float) -> float:
 
     Valid for P(X >= total), X a sum of `trials` outcomes in 0..1, each with a known mean whatever came before, `chance` the
     mean of these means. X is below a binomial number B in the convex order (Hoeffding 1963), so P(X >= total) is at most
-    E(B - h)+ / (total - h) for every h below `total`; the least of these is taken (Bentkus 2004: at most e times the tail
-    of B, made log-concave). 1.0 for no trial.
+    E(B - h)+ / (total - h) for every h below `total`; the least of these is taken (Bentkus 2004). 1.0 for no trial.
 
     >>> bounded_tail(2, 2, 0.5)
     0.25
@@ -101,26 +109,22 @@ def bounded_tail(total: float, trials: int, chance: float) -> float:
     return min(1.0, float((excess[below] / (total - below)).min()))
 
 
-def bounded_interval(total: float, trials: int) -> tuple[float, float]:
-    """Interval for the mean of outcomes in 0..1, (low, high), by `bounded_tail`: covers it at least 95 % of the time.
-
-    (0, 1) for no trial.
-    """
+def bounded_interval(total: float, trials: int) -> Limits:
+    """Interval for the mean of outcomes in 0..1 by `bounded_tail`: covers it at least 95 % of the time. (0, 1) for no trial."""
     if not trials:
-        return 0.0, 1.0
+        return Limits(0.0, 1.0)
 
     def limit(total: float) -> float:
         """The share at which so large a total has a bound of 2.5 %; 0 for a total of 0."""
         if total <= 1e-9:
             return 0.0
-        below = zero_of_fall(
-            lambda share: np.array((1 - LEVEL) / 2 - bounded_tail(total, trials, float(share))),
-            np.zeros(()),
-            np.ones(()),
+        tail = (1 - LEVEL) / 2
+        share = zero_of_fall(
+            lambda share: np.array(tail - bounded_tail(total, trials, float(share))), np.zeros(()), np.ones(())
         )
-        return float(below)
+        return float(share)
 
-    return limit(total), 1 - limit(trials - total)
+    return Limits(limit(total), 1 - limit(trials - total))
 
 
 def zero_of_fall(of: Callable[[Doubles], Doubles], low: Doubles, high: Doubles) -> Doubles:

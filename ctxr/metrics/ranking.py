@@ -1,8 +1,7 @@
 """Where the right candidates stand among all: accuracy, recall@k and reciprocal rank, with ties in expectation.
 
-A tie is broken as by a fair coin, and what comes back is the mean over all ways to break it. So a scorer that cannot tell
-duplicates apart gets half the credit, and one that gives every candidate the same value stands at chance, not at 100 %.
-Nothing is sorted for that: counting who is above and who is level with the best right candidate is enough.
+A tie is broken as by a fair coin, and figures are means over all ways to break it: a scorer that gives every candidate the same
+value stands at chance, not at 100 %. Nothing is sorted: counting who is above and who is level with the best right candidate is enough.
 """
 
 from collections.abc import Iterator
@@ -47,7 +46,6 @@ def count_ranks(scores: npt.ArrayLike, right: Codes | Flags, block: int = BLOCK)
     Args:
         scores: [B, K], higher is better; -inf where there is no candidate.
         right: [B] the position of the one right candidate, or [B, K] which candidates are right.
-        block: how many scores are compared at a time.
 
     Raises DataError for a score that is NaN or +inf, and for a query without a right candidate.
 
@@ -56,10 +54,29 @@ def count_ranks(scores: npt.ArrayLike, right: Codes | Flags, block: int = BLOCK)
     ([0, 2], [2, 1])
     """
     table = np.asarray(scores)
-    rows, width = table.shape
-    parts = [_count_block(table[rows_of], right[rows_of], rows_of.start) for rows_of in row_blocks(rows, width, block)]
-    columns = np.concatenate(parts, axis=1) if parts else np.zeros((5, 0), np.int64)
-    return RankCounts(*columns)
+    parts = [np.zeros((5, 0), np.int64)]
+    for rows in row_blocks(len(table), table.shape[1], block):
+        part, right_of = table[rows], right[rows]
+        finite_or_absent = part < np.inf
+        if not finite_or_absent.all():
+            row, column = np.argwhere(~finite_or_absent)[0]
+            raise DataError(f"query {rows.start + row}: the score of candidate {column} is {part[row, column]}")
+        present = part != -np.inf
+        if right_of.ndim == 1:  # half the passes over the table
+            good, top = None, part[np.arange(len(part)), right_of][:, None]
+            positives = (top[:, 0] != -np.inf).astype(np.int64)
+        else:
+            good = right_of & present
+            positives = np.count_nonzero(good, axis=1)
+            top = np.max(part, axis=1, keepdims=True, where=good, initial=-np.inf)
+        if not positives.all():
+            row = int(np.flatnonzero(positives == 0)[0])
+            raise DataError(f"query {rows.start + row}: no candidate is right")
+        level = part == top  # the best right candidate is present, so what is level with it or above it is present too
+        matched = positives if good is None else np.count_nonzero(level & good, axis=1)
+        above, level_of, candidates = (np.count_nonzero(which, axis=1) for which in (part > top, level, present))
+        parts.append(np.stack([above, level_of, matched, candidates, positives]))
+    return RankCounts(*np.concatenate(parts, axis=1))
 
 
 def accuracy(counts: RankCounts) -> Doubles:
@@ -75,9 +92,6 @@ def recall(counts: RankCounts, k: int) -> Doubles:
     """The chance that one of the first `k` is right [B], 0..1, over all ways to break ties.
 
     With several right candidates one is enough, as captions are scored on COCO. 0 for `k` below 1.
-
-    >>> recall(count_ranks(np.array([[2.0, 2.0, 1.0, 2.0]]), np.array([3])), 2).round(3).tolist()
-    [0.667]
     """
     missed = np.ones(len(counts))
     for draw in range(max(0, min(k, int(counts.candidates.max(initial=0))))):
@@ -86,11 +100,7 @@ def recall(counts: RankCounts, k: int) -> Doubles:
 
 
 def reciprocal_rank(counts: RankCounts) -> Doubles:
-    """Mean of 1 / rank of the first right candidate [B], over all ways to break ties; its mean over queries is the MRR.
-
-    >>> reciprocal_rank(count_ranks(np.array([[2.0, 2.0, 1.0]]), np.array([1]))).tolist()
-    [0.75]
-    """
+    """Mean of 1 / rank of the first right candidate [B], over all ways to break ties; its mean over queries is the MRR."""
     value, missed = np.zeros(len(counts)), np.ones(len(counts))
     for draw in range(int((counts.level - counts.right).max(initial=0)) + 1):
         after = _still_missed(counts, draw, missed)
@@ -115,28 +125,6 @@ def best(scores: npt.ArrayLike) -> Doubles:
     return cast("Doubles", level / level.sum(axis=1, keepdims=True))
 
 
-def _count_block(scores: npt.NDArray[np.floating], right: Codes | Flags, start: int) -> Codes:
-    """`above`, `level`, `right`, `candidates` and `positives` of a block, [5, b]; `start` counts the queries before it."""
-    finite_or_absent = scores < np.inf
-    if not finite_or_absent.all():
-        row, column = np.argwhere(~finite_or_absent)[0]
-        raise DataError(f"query {start + row}: the score of candidate {column} is {scores[row, column]}")
-    present = scores != -np.inf
-    if right.ndim == 1:  # half the passes over the table
-        good, top = None, scores[np.arange(len(scores)), right][:, None]
-        positives = (top[:, 0] != -np.inf).astype(np.int64)
-    else:
-        good = right & present
-        positives = np.count_nonzero(good, axis=1)
-        top = np.max(scores, axis=1, keepdims=True, where=good, initial=-np.inf)
-    if not positives.all():
-        raise DataError(f"query {start + int(np.flatnonzero(positives == 0)[0])}: no candidate is right")
-    level = scores == top  # the best right candidate is present, so what is level with it or above it is present too
-    matched = positives if good is None else np.count_nonzero(level & good, axis=1)
-    above, level, candidates = (np.count_nonzero(part, axis=1) for part in (scores > top, level, present))
-    return np.stack([above, level, matched, candidates, positives])
-
-
 def _still_missed(counts: RankCounts, draw: int, missed: Doubles) -> Doubles:
     """Chance that the first `draw + 1` of those level are all wrong, given that of the first `draw`."""
     left = np.maximum(counts.level - draw, 1)
@@ -159,11 +147,7 @@ def highest(scores: npt.NDArray[F], most: int) -> npt.NDArray[F]:
 
 
 def best_of_rows(scores: npt.NDArray[np.floating], k: int) -> Codes:
-    """The k best candidates of each row of scores [b, G], best first and equal ones by number, [b, k]; k is cut to G.
-
-    >>> best_of_rows(np.array([[1.0, 3.0, 1.0, 1.0]]), 3).tolist()
-    [[1, 0, 2]]
-    """
+    """The k best candidates of each row of scores [b, G], best first and equal ones by number, [b, k]; k is cut to G."""
     wanted = min(k, scores.shape[1])
     best = np.empty((len(scores), wanted), np.int64)
     if not best.size:

@@ -1,8 +1,7 @@
 """Retrieval between pictures and captions, each with any number of correct answers: recall@k, R-precision, mAP@R.
 
-Scores are computed block by block and never held as a whole, so 100,000 pictures against 100,000 captions fit anywhere. Ties are
-broken as by a fair coin and what comes back is the mean over all ways to break them (`ctxr.metrics.ranking`).
-Figures iterate the ground truth: a query about which it says nothing is not asked (ECCV Caption, section 4).
+Scores are computed block by block and never held as a whole, so 100,000 pictures against 100,000 captions fit anywhere. Figures are
+means over all ways to break ties (`ctxr.metrics.ranking`), over the queries that the ground truth names (ECCV Caption, section 4).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,11 +17,8 @@ from ctxr.metrics.votes import Codes, Doubles, Flags
 
 @dataclass(frozen=True, eq=False)
 class First:
-    """Candidates that may be among the first of b rows, by row and then by number, [N].
-
-    Attributes:
-        rows, candidates: places. chances: [N, len(ks)] to be among the first of each k: 0 or 1, but for ties.
-    """
+    """Candidates that may be among the first of b rows, by row and then by number, [N], and the chance of each to be among the first
+    of each k, [N, len(ks)]: 0 or 1, but for ties."""
 
     rows: Codes
     candidates: Codes
@@ -73,9 +69,9 @@ class Relation:
         """The right candidates of the query at `index` (not of the query of that number)."""
         return self.candidates[self.starts[index] : self.starts[index + 1]]
 
-    def pairs(self) -> tuple[Codes, Codes]:
-        """Queries [N] and candidates [N], in order of both."""
-        return np.repeat(self.queries, self.sizes), self.candidates
+    def pairs(self) -> Codes:
+        """Queries and candidates, [2, N], in order of both."""
+        return np.stack([np.repeat(self.queries, self.sizes), self.candidates])
 
     def among(self, queries: Codes, width: int) -> Flags:
         """Which of `width` candidates are right for these queries, [b, width]; none for a query that has none."""
@@ -87,13 +83,8 @@ class Relation:
         return marked
 
     def turned(self) -> "Relation":
-        """The same pairs with queries and candidates exchanged.
-
-        >>> relate({0: [1], 2: [1, 3]}).turned().queries.tolist()
-        [1, 3]
-        """
-        queries, candidates = self.pairs()
-        return from_pairs(candidates, queries)
+        """The same pairs with queries and candidates exchanged."""
+        return from_pairs(*self.pairs()[::-1])
 
     def part(self, queries: Codes, candidates: Codes) -> "Relation":
         """The pairs of some of both, ascending, by their places among these."""
@@ -102,13 +93,8 @@ class Relation:
         return from_pairs(np.searchsorted(queries, rows[inside]), np.searchsorted(candidates, columns[inside]))
 
     def joined(self, other: "Relation") -> "Relation":
-        """The pairs of either: how CxC extends COCO's positives by those of score 3 and more.
-
-        >>> relate({0: [1]}).joined(relate({0: [2, 1], 4: [0]})).sizes.tolist()
-        [2, 1]
-        """
-        one, two = self.pairs(), other.pairs()
-        return from_pairs(np.concatenate([one[0], two[0]]), np.concatenate([one[1], two[1]]))
+        """The pairs of either: how CxC extends COCO's positives by those of score 3 and more."""
+        return from_pairs(*np.concatenate([self.pairs(), other.pairs()], axis=1))
 
 
 def from_pairs(queries: Codes, candidates: Codes) -> Relation:
@@ -121,11 +107,7 @@ def from_pairs(queries: Codes, candidates: Codes) -> Relation:
 
 
 def relate(lists: Mapping[int, Iterable[int]]) -> Relation:
-    """A relation from right candidates by query.
-
-    >>> relate({5: [2, 0, 2], 1: []}).of(0).tolist()
-    [0, 2]
-    """
+    """A relation from right candidates by query."""
     pairs = [(query, candidate) for query, listed in lists.items() for candidate in listed]
     table = np.array(pairs, np.int64).reshape(-1, 2)
     return from_pairs(table[:, 0], table[:, 1])
@@ -133,23 +115,16 @@ def relate(lists: Mapping[int, Iterable[int]]) -> Relation:
 
 @dataclass(frozen=True, eq=False)
 class Numbered:
-    """A relation made from names.
-
-    Attributes:
-        relation: of T queries; one without scores, or whose candidates are all absent, is not among them.
-        absent: [T] correct candidates of each without a score: they count as not found.
-    """
+    """A relation made from names. A query without scores, or whose candidates are all absent, is not among its T; `absent` [T] are
+    the correct candidates of each without a score, which count as not found."""
 
     relation: Relation
     absent: Codes
 
 
 def number(named: Mapping[str, Sequence[str]], queries: Mapping[str, int], candidates: Mapping[str, int]) -> Numbered:
-    """A relation from names; two captions of ECCV's ground truth, for example, are not among COCO's 25,000.
-
-    Args:
-        queries, candidates: the row and the column of each name in the scores.
-    """
+    """A relation from names; `queries` and `candidates` are the row and the column of each name in the scores. Two captions of ECCV's
+    ground truth, for example, are not among COCO's 25,000."""
     lists: dict[int, list[int]] = {}
     absent: dict[int, int] = {}
     for query, listed in named.items():
@@ -190,7 +165,7 @@ class Vectors:
         return Vectors(self.queries[queries], self.candidates[candidates])
 
     def turned(self) -> "Vectors":
-        """Candidates ask for queries."""
+        """Queries and candidates exchanged."""
         return Vectors(self.candidates, self.queries)
 
 
@@ -214,7 +189,7 @@ class Matrix:
         return Matrix(self.values[np.ix_(queries, candidates)])
 
     def turned(self) -> "Matrix":
-        """Candidates ask for queries."""
+        """Queries and candidates exchanged."""
         return Matrix(self.values.T)
 
 
@@ -239,7 +214,7 @@ class Condensed:
         return Condensed(self.scored.part(queries, candidates), self.dropped.part(queries, candidates))
 
     def turned(self) -> "Condensed":
-        """Candidates ask for queries."""
+        """Queries and candidates exchanged."""
         return Condensed(self.scored.turned(), self.dropped.turned())
 
 
@@ -269,22 +244,14 @@ def retrieved(
 ) -> Retrieved:
     """Ask the queries of `right` and look where its candidates stand.
 
-    Args:
-        absent: [T] further right candidates of each query that are not scored; R counts them (`number`).
-
-    Raises DataError for a query or candidate that is not scored, and for a score that is no number.
-
-    >>> from ctxr.metrics.retrieval import relate
-    >>> found = retrieved(Matrix(np.array([[0.9, 0.5, 0.8, 0.1]])), relate({0: [0, 1]}), ks=(1,))
-    >>> found.recalls.tolist(), found.r_precision.tolist(), found.map_at_r.tolist()
-    ([[1.0]], [0.5], [0.5])
+    R counts the `absent` [T] right candidates of each query too, which are not scored (`number`). Raises DataError for another query
+    or candidate that is not scored, and for a score that is no number.
     """
     recalls, precisions, averages = [np.zeros((0, len(ks)))], [np.zeros(0)], [np.zeros(0)]
-    for block_rows, scores in _blocks(scored, right, block):
-        marked = right.among(right.queries[block_rows], scores.shape[1])
+    for rows, scores, marked in _blocks(scored, right, block):
         ranks = count_ranks(scores, marked)
         recalls.append(np.stack([recall(ranks, k) for k in ks], axis=1))
-        sizes = right.sizes[block_rows] if absent is None else right.sizes[block_rows] + absent[block_rows]
+        sizes = right.sizes[rows] if absent is None else right.sizes[rows] + absent[rows]
         precisions.append(hits_at(scores, marked, sizes) / sizes)
         averages.append(average_precision(scores, marked, sizes))
     recalls_of, precision, average = (np.concatenate(part) for part in (recalls, precisions, averages))
@@ -348,12 +315,8 @@ def caption_retrieval(
 
 
 def gallery_means(scored: QueryScores, galleries: Codes, owners: Codes) -> Iterator[tuple[int, dict[str, float]]]:
-    """(captions, `TR@k` and `IR@k`) of each gallery with captions, which is searched by itself.
-
-    Args:
-        scored: pictures as queries, captions as candidates. galleries: [I] of each picture.
-        owners: [C] the picture each caption was written for.
-    """
+    """(captions, `TR@k` and `IR@k`) of each gallery with captions, which is searched by itself: `galleries` [I] of the pictures, which
+    are the queries, and `owners` [C], the picture that each caption was written for."""
     for gallery in np.unique(galleries[owners]):
         images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(galleries[owners] == gallery)
         rows = np.searchsorted(images, owners[captions])
@@ -361,11 +324,7 @@ def gallery_means(scored: QueryScores, galleries: Codes, owners: Codes) -> Itera
 
 
 def hits_at(scores: Scores, marked: Flags, k: Codes | int) -> Doubles:
-    """Expected number of marked candidates among the first k of each row, [b]; k of a row is at least 1.
-
-    >>> hits_at(np.array([[3.0, 1.0, 1.0]]), np.array([[False, True, False]]), 2).tolist()
-    [0.5]
-    """
+    """Expected number of marked candidates among the first k of each row, [b]; k of a row is at least 1."""
     wanted = np.minimum(np.broadcast_to(np.asarray(k), len(scores)), scores.shape[1])
     edge = _kth(scores, wanted)[:, None]
     above, level = scores > edge, scores == edge
@@ -422,10 +381,7 @@ def trec_of_pairs(
     scored: QueryScores, right: Relation, ks: Sequence[int], depth: int, block: int = BLOCK
 ) -> dict[str, Doubles]:
     """`trec_figures` of the queries of `right`, [T] each."""
-    parts = [
-        trec_figures(scores, right.among(right.queries[rows], scores.shape[1]), ks, depth)
-        for rows, scores in _blocks(scored, right, block)
-    ]
+    parts = [trec_figures(scores, marked, ks, depth) for _, scores, marked in _blocks(scored, right, block)]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
 
 
@@ -450,21 +406,21 @@ def _kth(scores: Scores, k: Codes) -> Scores:
 
 def _recalls(scored: QueryScores, right: Relation, ks: Sequence[int], block: int) -> Doubles:
     parts = [np.zeros((0, len(ks)))]
-    for rows, scores in _blocks(scored, right, block):
-        ranks = count_ranks(scores, right.among(right.queries[rows], scores.shape[1]))
+    for _, scores, marked in _blocks(scored, right, block):
+        ranks = count_ranks(scores, marked)
         parts.append(np.stack([recall(ranks, k) for k in ks], axis=1))
     return np.concatenate(parts)
 
 
-def _blocks(scored: QueryScores, right: Relation, block: int) -> Iterator[tuple[slice, Scores]]:
-    """Scores of the queries of a relation: places in it, and their rows."""
+def _blocks(scored: QueryScores, right: Relation, block: int) -> Iterator[tuple[slice, Scores, Flags]]:
+    """Queries of a relation, block by block: their places in it, their scores [b, G], and which candidates are right [b, G]."""
     count, width = scored.shape
     if len(right) and (right.queries[-1] >= count or right.candidates.max() >= width):
         raise DataError(f"the ground truth names more than the {count} queries and {width} candidates that are scored")
     for rows in row_blocks(len(right), width, block):
         scores = scored.rows(right.queries[rows])
         _refuse_nan(scores, right.queries[rows])
-        yield rows, scores
+        yield rows, scores, right.among(right.queries[rows], width)
 
 
 def _refuse_nan(scores: Scores, queries: Codes) -> None:

@@ -6,9 +6,8 @@ incomplete set is given up. Frames that quality rules out are passed over as if 
 
 Where only samples of the frames are embedded, a search between two samples finds the frames at which a distance crosses the threshold.
 
-The picker knows no pixels. A subclass gives what it asks for, only about frames that matter: vectors of frames that are not embedded
-yet, vectors in full precision where a distance is within `margin` of the threshold (low-precision embeddings then pick the sets that
-fp32 would), and why quality rules a frame out.
+A subclass gives what the picker asks for: vectors of frames that are not embedded yet, vectors in full precision where a distance is
+within `margin` of the threshold (low-precision embeddings then pick the sets that fp32 would), and why quality rules a frame out.
 """
 
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ctxr.metrics.votes import Doubles
 from ctxr.store.arrays import Vectors
 
 
@@ -29,12 +29,8 @@ class Rejection:
 
 @dataclass
 class FrameDecision:
-    """What was made of one frame; `reason` None and `set_number` given = kept.
-
-    Attributes:
-        nearest: index of the nearest chosen frame at that moment, None when the set was empty.
-        distance: Euclidean distance to it, 0..2.
-    """
+    """What was made of one frame; `reason` None and `set_number` given = kept. `nearest` is the nearest chosen frame at that moment,
+    None when the set was empty, and `distance` the Euclidean distance to it, 0..2."""
 
     index: int
     shot: int
@@ -74,11 +70,10 @@ class GreedyPicker:
         self.threshold, self.set_size, self.margin = threshold, set_size, margin
         self.decisions: dict[int, FrameDecision] = {}
         self._shot: int | None = None
-        self._number = 0
+        self._number = self._rejections = 0
         self._chosen: list[FrameDecision] = []
         self._vectors: list[Vectors] = []
         self._low: tuple[int, Vectors] | None = None
-        self._rejections = 0
 
     def embed(self, index: int) -> Vectors:
         """The vector [D] of a frame between two samples."""
@@ -106,9 +101,10 @@ class GreedyPicker:
             self._shot, self._number = shot, 0
         decision = self.decisions[index] = FrameDecision(index, shot)
         if self._chosen:
-            nearest, distance = self._nearest(index, vector, self.threshold)
-            decision.nearest, decision.distance = self._chosen[nearest].index, distance
-            if distance <= self.threshold:
+            gaps = self._gaps(index, vector, self.threshold)
+            nearest = int(gaps.argmin())
+            decision.nearest, decision.distance = self._chosen[nearest].index, float(gaps[nearest])
+            if decision.distance <= self.threshold:
                 decision.reason = "too_close"
                 return decision
         if rejection := self.veto(index):
@@ -144,7 +140,7 @@ class GreedyPicker:
             probe = self._probe(low, high, frames[high], vectors[high])
             if probe < high:
                 vectors[probe] = self.embed(frames[probe])
-                if not self._chosen or self._gap(frames[probe], vectors[probe], self.threshold) > self.threshold:
+                if not self._chosen or self._gaps(frames[probe], vectors[probe], self.threshold).min() > self.threshold:
                     waiting.append(probe)
                     continue
             low = probe if probe < high else waiting.pop()
@@ -160,9 +156,9 @@ class GreedyPicker:
         if not self._chosen or self._rejections:
             return min(low + 1 + self._rejections // 3, high)
         limit, margin = NEAR_ENOUGH * self.threshold, self.margin
-        if (far := self._gap(index, vector, limit)) <= limit:
+        if (far := float(self._gaps(index, vector, limit).min())) <= limit:
             return high
-        level = self._gap(*self._low, self.threshold) if self._low else 0.0
+        level = float(self._gaps(*self._low, self.threshold).min()) if self._low else 0.0
 
         def guess(error: float) -> int:
             place = ((self.threshold + limit) / 2 - level - error) / (far - level)
@@ -174,12 +170,8 @@ class GreedyPicker:
             level = self._exact_gap(*self._low) if self._low else 0.0
         return guess(0.0)
 
-    def _gap(self, index: int, vector: Vectors, mark: float) -> float:
-        """Distance to the nearest chosen frame, off by the margin at most, and on the right side of `mark`."""
-        return self._nearest(index, vector, mark)[1]
-
     def _exact_gap(self, index: int, vector: Vectors) -> float:
-        """The same in full precision."""
+        """Distance to the nearest chosen frame in full precision."""
         distances = _distances(np.stack(self._vectors), vector)
         if self.margin:
             near = np.flatnonzero(distances <= distances.min() + 2 * self.margin)
@@ -187,19 +179,18 @@ class GreedyPicker:
             distances = _distances(exact[1:], exact[0])
         return float(distances.min())
 
-    def _nearest(self, index: int, vector: Vectors, mark: float) -> tuple[int, float]:
-        """Position and distance of the nearest chosen frame; exact where `mark` is within the margin."""
+    def _gaps(self, index: int, vector: Vectors, mark: float) -> Doubles:
+        """Distances to the chosen frames; the smallest is off by the margin at most, and on the right side of `mark`."""
         distances = _distances(np.stack(self._vectors), vector)
         if self.margin and abs(distances.min() - mark) <= self.margin:
             band = np.flatnonzero(np.abs(distances - mark) <= self.margin)
             exact = self.refine([index, *(self._chosen[position].index for position in band)])
             distances[band] = _distances(exact[1:], exact[0])
-        nearest = int(distances.argmin())
-        return nearest, float(distances[nearest])
+        return distances
 
 
-def _distances(rows: Vectors, vector: Vectors) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _distances(rows: Vectors, vector: Vectors) -> Doubles:
     """Distances by differences in float64: unlike sqrt(2 - 2 cos), exact near 0 and independent of the matrix shape."""
     difference = rows.astype(np.float64) - vector.astype(np.float64)
-    lengths: np.ndarray[tuple[int], np.dtype[np.float64]] = np.sqrt(np.einsum("nd,nd->n", difference, difference))
+    lengths: Doubles = np.sqrt(np.einsum("nd,nd->n", difference, difference))
     return lengths

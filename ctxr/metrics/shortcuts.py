@@ -1,7 +1,6 @@
 """Shortcuts: rules that choose an image without understanding the description, which must not do better than chance.
 
 A rule gives each query a credit in 0..1: 1 if it chose the target, 1/n if the target is one of n that it cannot tell apart.
-A wrong order of frames, a sharper target or a habit of describing the last frame shows here as accuracy above 1/K.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,12 +18,8 @@ BINS = 5
 
 @dataclass(frozen=True)
 class Trial:
-    """One query as a shortcut sees it.
-
-    Attributes:
-        image_set: its set. kind: video or photos. split: side of the benchmark; None where unknown.
-        size: candidates K. target: position of the right one, 0..K-1. length: words of the description.
-    """
+    """One query as a shortcut sees it: `target` is the position 0..K-1 of the right image in its set of `size` K, `length` the number of
+    words of the description."""
 
     image_set: str
     kind: str
@@ -113,7 +108,12 @@ def learnt_credits(trials: Sequence[Trial], by_length: bool) -> Doubles:
     groups = [(query.kind, query.size, part) for query, part in zip(trials, bins, strict=True)]
     seen = {group: np.zeros(group[1]) for group in groups}
     credits = np.full(len(trials), np.nan)
-    for rows in _by_set(trials, taught):
+    # rows of each set together, in the order of the hash of its name; what is taught on train is learnt first
+    sets: dict[tuple[bool, bytes], list[int]] = {}
+    for row, query in enumerate(trials):
+        later = taught and query.split != "train"
+        sets.setdefault((later, sha256(query.image_set.encode()).digest()), []).append(row)
+    for _, rows in sorted(sets.items()):
         if not (taught and train[rows[0]]):
             for row in rows:
                 counts = seen[groups[row]]
@@ -126,21 +126,8 @@ def learnt_credits(trials: Sequence[Trial], by_length: bool) -> Doubles:
     return credits
 
 
-def _by_set(trials: Sequence[Trial], taught: bool) -> list[list[int]]:
-    """Rows of each set together, in the order of the hash of its name; with `taught`, train comes first."""
-    rows: dict[tuple[bool, bytes], list[int]] = {}
-    for row, query in enumerate(trials):
-        later = taught and query.split != "train"
-        rows.setdefault((later, sha256(query.image_set.encode()).digest()), []).append(row)
-    return [rows[key] for key in sorted(rows)]
-
-
 def length_bins(lengths: Sequence[int], learnt_on: Flags | None = None) -> list[int]:
-    """The fifth, 0..4, that each length falls into; edges from the rows marked in `learnt_on`, else from all.
-
-    >>> length_bins([1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
-    [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
-    """
+    """The fifth, 0..4, that each length falls into; edges from the rows marked in `learnt_on`, else from all."""
     values = np.asarray(lengths, float)
     if not values.size:
         return []
@@ -153,12 +140,10 @@ def judge_rule(
 ) -> Verdict | None:
     """The verdict on a rule, before correction; None if it could not choose for any query.
 
-    Descriptions of one target stand or fall together, and so may those of one set; only sets are independent. So each set
-    is one trial. With `one_choice` (the rule chooses one image of a set, whatever the query) its outcome is the sum of the
-    credits over its m different targets: at most 1, since one image was chosen, and m/K on average where targets are drawn
-    blindly. Otherwise it is the mean credit over these targets, 1/K on average. Either is a number in 0..1 with a known
-    mean, so the sum over sets is less spread, in the convex order, than a binomial number with the mean of these means
-    (Hoeffding 1963), and the test is `bounded_tail`, which holds for all such sums: it errs towards not flagging.
+    Descriptions of one target stand or fall together, and so may those of one set: each set is one trial. With `one_choice` (the
+    rule chooses one image of a set, whatever the query) its outcome is the sum of the credits over its m different targets: at most
+    1, and m/K on average where targets are drawn blindly. Otherwise it is the mean credit over these targets, 1/K on average. Either
+    is a number in 0..1 with a known mean, as `bounded_tail` asks for: the test errs towards not flagging.
     """
     rows = np.flatnonzero(~np.isnan(credits))
     if not rows.size:

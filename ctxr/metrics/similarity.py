@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ctxr.errors import DataError
 from ctxr.metrics.agreement import percentiles
 from ctxr.metrics.compare import pearson
 from ctxr.metrics.votes import Column, Doubles
@@ -36,30 +35,14 @@ class SampledRho:
 
 
 def spearman(one: Doubles, other: Doubles) -> float | None:
-    """Spearman's rho of two columns [N], -1..1, ties by their mean rank; None where one of them does not vary.
-
-    >>> spearman(np.array([1.0, 2.0, 9.0]), np.array([0.1, 0.2, 0.3]))
-    1.0
-    """
+    """Spearman's rho of two columns [N], -1..1, ties by their mean rank; None where one of them does not vary."""
     return pearson(mean_ranks(one), mean_ranks(other))
 
 
 def sampled_spearman(
     queries: Column, rated: Doubles, scored: Doubles, rng: np.random.Generator, draws: int = DRAWS
 ) -> SampledRho:
-    """Spearman's rho of ratings [N] and scores [N], over draws of half of the queries (rounded up) and one pair of each.
-
-    Args:
-        queries: [N] the query of each pair.
-
-    Raises DataError for columns of different lengths, and for no draw.
-    """
-    if not len(queries) == len(rated) == len(scored):
-        raise DataError(
-            f"{len(queries)} queries, {len(rated)} ratings and {len(scored)} scores are not columns of one length"
-        )
-    if draws < 1:
-        raise DataError(f"{draws} draws: at least 1 is needed")
+    """Spearman's rho of ratings [N] and scores [N], over draws of half of the queries [N] (rounded up) and one pair of each."""
     codes = np.unique(np.asarray(queries), return_inverse=True)[1] if len(queries) else np.zeros(0, np.int64)
     order = np.argsort(codes, kind="stable")
     sizes = np.bincount(codes)

@@ -1,20 +1,17 @@
 """Precision and recall over a finite pool of pairs, and Entail@K, from an audit stratified by decision, probability and rank.
 
-Sensitivity and specificity (`rates`) come from an audit by strata, also of another set, as long as the classifier errs there as here.
-Intervals cover both sources of sampling error: the audited pairs, and whole clusters of the observed pairs (`python -m bench retrieval`
-counts the intervals that hold the truth).
+Strata are cut by what is recorded of every pair before the audit. Audited pairs are certain; only the others of each stratum vary. So a
+census gives the truth exactly, and intervals cover the sampling of the other pairs and of whole clusters
+(`python -m bench retrieval` counts the intervals that hold the truth).
 
-Audited pairs are certain; only the others of each stratum vary. So intervals shrink to a point as the audit becomes a census.
-Strata are cut by what is recorded of every pair before the audit: the classifier's probability, the rank of retrieval, the decision.
-
-One precision for all ranks would not do: of the first 10 captions far more hold than of those behind. So a stratum's share is that
-of its audited pairs among the first K; where these are fewer than `LEAST`, that of all of them. A census gives the truth exactly, and
-its interval is that of the pictures alone.
+Of the first 10 captions far more hold than of those behind: so a stratum's share among the first K is that of its audited pairs
+there; where these are fewer than `LEAST`, that of all of them.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import binom, ndtri, stdtrit
@@ -40,15 +37,26 @@ class PairVotes:
     yes: Codes
 
 
-def likely_shares(votes: PairVotes, population: Doubles) -> tuple[Doubles, Doubles, Doubles] | None:
-    """What strata of `population` [S] pairs hold under each of G pairs of error rates that fit the votes.
+class LikelyShares(NamedTuple):
+    """What strata hold under each of G pairs of error rates.
+
+    Attributes:
+        rates: [G, 2] the chance that a vote says yes, and no, by error. reach: [G] how far limits under them count, 0..1.
+        shares: [3, G, S] the entailed share of all pairs, its variance, and what one more entailed pair of the sample adds to it;
+            NaN without votes.
+    """
+
+    rates: Doubles
+    reach: Doubles
+    shares: Doubles
+
+
+def likely_shares(votes: PairVotes, population: Doubles) -> LikelyShares | None:
+    """What strata of `population` [S] pairs hold under error rates that fit the votes; None where no pair has two votes: nothing
+    shows errors.
 
     A stratum mixes entailed pairs, whose votes say no by error, and others, whose votes say yes by error. Assumption: people err
     independently of each other and equally often on all pairs. Limits are those of a profile likelihood over the error rates.
-
-    Returns the rates, the chance that a vote says yes, and no, by error [G, 2]; how far limits under them count, 0..1 [G]; and the
-    entailed share of all pairs, its variance, and what one more entailed pair of the sample adds to it [3, G, S], NaN without votes.
-    None where no pair has two votes: nothing shows errors.
     """
     if not (votes.cast > 1).any():
         return None
@@ -84,7 +92,7 @@ def likely_shares(votes: PairVotes, population: Doubles) -> tuple[Doubles, Doubl
     few = (stdtrit(np.maximum(judged - 1, 1), (1 + LEVEL) / 2) / ndtri((1 + LEVEL) / 2)) ** 2
     moments = [share, left(sure) * few, left(middle) / (middle * (1 - middle))]
     shares = np.where(looks.any(axis=1), np.stack(moments), np.nan)
-    return near**2, np.sqrt(1 - misfit[misfit <= 1]), shares[:, misfit <= 1]
+    return LikelyShares(near**2, np.sqrt(1 - misfit[misfit <= 1]), shares[:, misfit <= 1])
 
 
 DRAWS = 4000
@@ -108,7 +116,6 @@ def rogan_gladen(hits: Doubles, trials: Doubles | Codes, rates: Rates, rng: np.r
 
     Args:
         hits, trials: [C] how many pairs of each cluster (a picture's) the classifier calls entailed, of how many.
-        rates: how the classifier errs, over all pairs of a population.
 
     No value where nothing was observed, or where the classifier hardly tells the two apart.
 
@@ -119,35 +126,26 @@ def rogan_gladen(hits: Doubles, trials: Doubles | Codes, rates: Rates, rng: np.r
     """
     if not trials.sum():
         return Interval(None, clusters=len(trials))
-    value = _invert(np.array([hits.sum() / trials.sum()]), np.array([rates.sensitivity]), np.array([rates.specificity]))
-    observed = _observed(hits, trials, rng, len(rates.drawn_sensitivity))
-    resampled = _invert(observed, rates.drawn_sensitivity, rates.drawn_specificity)
-    defined = resampled[~np.isnan(resampled)]
-    if np.isnan(value[0]) or not defined.size:
-        return Interval(None, clusters=len(trials))
-    low, high = percentiles(defined)
-    return Interval(float(value[0]), low, high, len(trials), len(defined))
-
-
-def _invert(observed: Doubles, sensitivity: Doubles, specificity: Doubles) -> Doubles:
-    tells = sensitivity + specificity - 1
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share: Doubles = np.clip((observed + specificity - 1) / tells, 0.0, 1.0)
-    share[tells < LEAST_DISCRIMINATION] = np.nan
-    return share
-
-
-def _observed(hits: Doubles, trials: Doubles | Codes, rng: np.random.Generator, draws: int) -> Doubles:
-    """The observed share with whole clusters drawn again, [draws]; one cluster varies as its pairs would by themselves."""
-    count = len(trials)
-    if count == 1:
-        return rng.beta(float(hits[0]) + 0.5, float(trials[0] - hits[0]) + 0.5, draws)
-    shares = np.empty(draws)
-    for draw in range(draws):
+    count, draws = len(trials), len(rates.drawn_sensitivity)
+    observed = np.empty(draws)
+    if count == 1:  # one cluster varies as its pairs would by themselves
+        observed = rng.beta(float(hits[0]) + 0.5, float(trials[0] - hits[0]) + 0.5, draws)
+    for draw in range(draws if count > 1 else 0):
         weights = np.bincount(rng.integers(0, count, count), minlength=count)
         total = weights @ trials
-        shares[draw] = weights @ hits / total if total else np.nan
-    return shares
+        observed[draw] = weights @ hits / total if total else np.nan
+    # the figure itself, then its draws
+    sensitivity = np.append(rates.sensitivity, rates.drawn_sensitivity)
+    specificity = np.append(rates.specificity, rates.drawn_specificity)
+    tells = sensitivity + specificity - 1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = np.clip((np.append(hits.sum() / trials.sum(), observed) + specificity - 1) / tells, 0.0, 1.0)
+    shares[tells < LEAST_DISCRIMINATION] = np.nan
+    value, defined = shares[0], shares[1:][~np.isnan(shares[1:])]
+    if np.isnan(value) or not defined.size:
+        return Interval(None, clusters=count)
+    low, high = percentiles(defined)
+    return Interval(float(value), low, high, count, len(defined))
 
 
 @dataclass(frozen=True)
@@ -163,51 +161,40 @@ class Stratum:
     called: bool = False
 
 
-@dataclass(frozen=True)
-class Total:
-    """How many pairs of some strata are entailed: `value`, and between which numbers that is."""
+def finite_total(strata: Sequence[Stratum]) -> Doubles:
+    """The number of entailed pairs in all strata together, and between which numbers it is, [3]. What was drawn is known, only the
+    rest of each stratum varies (`share_limits`); the distances of its limits add up by their squares (Zou and Donner 2008), because a
+    prior would say too much of large strata where next to nothing holds.
 
-    value: float
-    low: float
-    high: float
+    NaN where a stratum with pairs was not sampled. Raises DataError for counts that do not fit each other.
 
-
-def finite_total(strata: Sequence[Stratum]) -> Total | None:
-    """The number of entailed pairs in all strata together. What was drawn is known, only the rest of each stratum varies
-    (`share_limits`); the distances of its limits add up by their squares (Zou and Donner 2008), because a prior would say too much
-    of large strata where next to nothing holds.
-
-    None where a stratum with pairs was not sampled. Raises DataError for counts that do not fit each other.
-
-    >>> finite_total([Stratum(10, 10, 7)])
-    Total(value=7.0, low=7.0, high=7.0)
+    >>> finite_total([Stratum(10, 10, 7)]).tolist()
+    [7.0, 7.0, 7.0]
     """
     population, sampled, positive = columns_of(strata)
     if not sampled.all():
-        return None
+        return np.full(3, np.nan)
     share, remainder = positive / sampled, population - sampled
     value = float(share @ population)
     below, above = unsampled_margin(sampled, positive, remainder)
-    return Total(
-        value, max(float(positive.sum()), value - below), min(float((positive + remainder).sum()), value + above)
-    )
+    low, high = max(float(positive.sum()), value - below), min(float((positive + remainder).sum()), value + above)
+    return np.array([value, low, high])
 
 
-def columns_of(strata: Sequence[Stratum]) -> tuple[Doubles, Doubles, Doubles]:
-    """(population, sampled, positive) of the strata that hold pairs, [S] each. Raises DataError for counts that do not fit."""
+def columns_of(strata: Sequence[Stratum]) -> Doubles:
+    """Population, sampled and positive pairs of the strata that hold pairs, [3, S]. Raises DataError for counts that do not fit."""
     for stratum in strata:
         if not 0 <= stratum.positive <= stratum.sampled <= stratum.population:
             raise DataError(
                 f"a stratum of {stratum.population} cannot have {stratum.sampled} drawn and {stratum.positive} entailed"
             )
     rows = [(stratum.population, stratum.sampled, stratum.positive) for stratum in strata if stratum.population]
-    population, sampled, positive = np.array(rows, np.float64).reshape(-1, 3).T
-    return population, sampled, positive
+    return np.array(rows, np.float64).reshape(-1, 3).T
 
 
 def unsampled_margin(
     sampled: Doubles, positive: Doubles, remainder: Doubles, *, weight: int = 1, of: float = 1.0
-) -> tuple[float, float]:
+) -> list[float]:
     """Distances of the interval below and above the estimated number of entailed pairs among those outside the sample, over all strata.
 
     Args:
@@ -218,8 +205,7 @@ def unsampled_margin(
     sampled, positive, remainder = (column[remainder > 0] for column in (sampled, positive, remainder))
     share = positive / sampled
     limits = share_limits(share, 1 / (1 / sampled + weight / remainder), sampled - 1)
-    below, above = (float(np.linalg.norm((limit - share) * remainder / of)) for limit in limits)
-    return below, above
+    return [float(np.linalg.norm((limit - share) * remainder / of)) for limit in limits]
 
 
 UNSEEN = "a stratum was not audited"
@@ -257,16 +243,14 @@ def reliability(parts: Sequence[Stratum], votes: PairVotes | None = None) -> Rel
     (0.9, 0.75, 0.75, 12.0)
     """
     population, called = np.array([(part.population, part.called) for part in parts], np.int64).reshape(-1, 2).T
-    columns_of(parts)
     likely = None if votes is None else likely_shares(votes, population.astype(np.float64))
-    errors, reach, shares = likely or (np.ones((0, 2)), np.ones(1), np.ones(0))
+    errors, reach, shares = likely or LikelyShares(np.ones((0, 2)), np.ones(1), np.ones(0))
 
     def total(kind: Flags) -> Doubles:
         """How many pairs of a kind of strata are entailed, and between which numbers, [3, G]."""
         group = np.flatnonzero(kind & (population > 0))
         if likely is None:
-            total = finite_total([part for part, wanted in zip(parts, kind, strict=True) if wanted])
-            return np.array([[np.nan] * 3 if total is None else [total.value, total.low, total.high]]).T
+            return finite_total([part for part, wanted in zip(parts, kind, strict=True) if wanted])[:, None]
         size = population[group].astype(np.float64)
         share, variance, weight = shares[:, :, group] * [[size], [size**2], [size]]
         return np.stack([share.sum(axis=1), *weighted_limits(share, variance, weight, size)])
@@ -308,17 +292,13 @@ def _recall(hits: Doubles, missed: Doubles) -> Doubles:
 
 
 def allocate(populations: Sequence[int], size: int) -> list[int]:
-    """The number of pairs to draw from each stratum: four (or all there are), the others by the square roots of their sizes.
-
-    By roots, not by sizes: the many pairs that would not be added would take the whole audit, and precision rests on the few
-    others. The sum is `size`, unless there are fewer pairs, or four of each stratum are more. Raises DataError for negative
-    numbers.
+    """The number of pairs to draw from each stratum: four (or all there are), the others by the square roots of their sizes, as by sizes
+    the many pairs that would not be added would take the whole audit. The sum is `size`, unless there are fewer pairs, or four of
+    each stratum are more.
 
     >>> allocate([10_000, 100, 2], 50)
     [44, 4, 2]
     """
-    if min([size, *populations]) < 0:
-        raise DataError("a stratum or an audit has a negative size")
     sizes = [min(count, 4) for count in populations]
     roots = np.sqrt(np.array(populations, np.float64))
     for _ in range(max(0, min(size, sum(populations)) - sum(sizes))):
@@ -330,15 +310,8 @@ def allocate(populations: Sequence[int], size: int) -> list[int]:
 
 
 def rates(parts: Sequence[Stratum], rng: np.random.Generator, draws: int = DRAWS) -> Rates | None:
-    """Sensitivity and specificity over all pairs of the pool, each stratum weighed by its size: for pairs other than the audited.
-
-    The draws are of such a pool, not of this very one, so a census leaves them the width of its looks. None where a stratum with
-    pairs was not audited, or all pairs are of one kind.
-
-    >>> parts = [Stratum(500, 120, 96, True), Stratum(3400, 120, 12, False)]
-    >>> found = rates(parts, np.random.default_rng(0))
-    >>> round(found.sensitivity, 4), round(found.specificity, 4)
-    (0.5405, 0.9684)
+    """Sensitivity and specificity over all pairs of the pool, each stratum weighed by its size: for pairs other than the audited, so a
+    census leaves the draws the width of its looks. None where a stratum with pairs was not audited, or all pairs are of one kind.
     """
     called = np.array([part.called for part in parts if part.population], bool)
     population, sampled, positive = columns_of(parts)
@@ -360,11 +333,7 @@ def rates(parts: Sequence[Stratum], rng: np.random.Generator, draws: int = DRAWS
 
 
 def kappa(parts: Sequence[Stratum]) -> Agreement:
-    """Cohen's kappa of people and the classifier over the whole pool: strata are weighted by their size, not by how many were audited.
-
-    >>> round(kappa([Stratum(20, 10, 9, True), Stratum(80, 10, 1, False)]).value, 3)
-    0.719
-    """
+    """Cohen's kappa of people and the classifier over the whole pool: strata are weighted by their size, not by how many were audited."""
     called = np.array([part.called for part in parts if part.population], np.float64)
     population, sampled, positive = columns_of(parts)
     decided = int(sampled.sum())
@@ -396,18 +365,14 @@ class Sampled:
     captions: Codes
     strata: Codes
     said: Codes
-    drawn: np.typing.NDArray[np.bool_]
+    drawn: Flags
     looks: Doubles
 
 
 @dataclass(frozen=True, eq=False)
 class AuditedPairs:
-    """The audit of the pairs among the first K of I pictures, those written for them left out.
-
-    Attributes:
-        entailed: [I] pairs that people call so. rest: [I, S] undecided ones, by stratum. looks: [S, 2] decided and
-            entailed of the pairs that the rest of each stratum is estimated from.
-    """
+    """The audit of the pairs among the first K of I pictures, those written for them left out: [I] pairs that people call entailed,
+    [I, S] undecided ones by stratum, and [S, 2] decided and entailed pairs that the rest of each stratum is estimated from."""
 
     entailed: Doubles
     rest: Doubles
@@ -455,8 +420,7 @@ def entailed_share(written: Doubles, audited: AuditedPairs, k: int, clusters: Cl
     """Entail@K of I pictures with `written` [I] captions of their own among the first `k`.
 
     Intervals hold the pictures drawn again, and what the rest of each stratum may hold (`share_limits`), put together by the
-    squares of their distances from the figure (Zou and Donner 2008): a prior would say too much of strata where next to nothing
-    holds. No value where a stratum with undecided pairs was not audited.
+    squares of their distances from the figure (Zou and Donner 2008). No value where a stratum with undecided pairs was not audited.
     """
     undecided = audited.rest.sum(axis=0)
     open_strata = undecided > 0

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxr.errors import DataError
 from ctxr.metrics.agreement import percentiles
 from ctxr.metrics.compare import (
     Clusters,
@@ -113,12 +112,6 @@ def test_mcnemar_counts_no_query_with_a_tie(rows: list[tuple[float, float]]) -> 
     assert mcnemar_of_shares(table[:, 0], table[:, 1]) == (expected, len(rows) - len(outright))
 
 
-def test_equal_generators_give_equal_intervals() -> None:
-    values, groups = np.arange(30) % 3 / 2, np.arange(30) // 2
-    one, two = (mean_interval(values, groups, np.random.default_rng(7), 100) for _ in range(2))
-    assert one == two
-
-
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0])), min_size=1, max_size=12))
 def test_few_clusters_are_flipped_in_every_way(rows: list[tuple[int, float]]) -> None:
     groups, differences = [group for group, _ in rows], np.array([value for _, value in rows])
@@ -170,8 +163,6 @@ def test_r_is_that_of_the_textbook_however_far_from_zero() -> None:
     assert pearson(1e9 + x, -y / 1e6) == pytest.approx(-expected, rel=1e-5)
     assert pearson(x, np.ones(80)) is None
     assert pearson(x[:1], y[:1]) is None
-    with pytest.raises(DataError, match=r"80 values .* 79"):
-        pearson(x, y[1:])
 
 
 def test_the_interval_of_r_is_that_of_copied_rows() -> None:
@@ -197,8 +188,6 @@ def test_rows_that_do_not_count_for_r_may_hold_anything() -> None:
     assert found == pearson_interval(np.where(within, x, np.nan), np.where(within, y, np.nan), drawn, within)
     assert found.value == pytest.approx(np.corrcoef(x[:16], y[:16])[0, 1])
     assert found.clusters == 8
-    with pytest.raises(DataError, match=r"3 values .* 24 rows"):
-        pearson_interval(x[:3], y[:3], drawn)
 
 
 def test_intervals_over_sets_hold_the_truth_and_those_over_queries_do_not() -> None:

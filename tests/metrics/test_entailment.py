@@ -8,7 +8,7 @@ import pytest
 from ctxr.errors import DataError
 from ctxr.metrics.compare import Interval
 from ctxr.metrics.entailment import FEW_CALLED, calibration, quality, threshold_for
-from ctxr.metrics.stratified import Stratum, finite_total, reliability
+from ctxr.metrics.stratified import Stratum, reliability
 
 
 @pytest.mark.parametrize(
@@ -131,18 +131,10 @@ def test_a_share_of_a_finite_population_knows_what_was_drawn() -> None:
     assert reliability([Stratum(4, 0, 0, called=True), Stratum(4, 4, 1, called=True)]).precision.value is None
 
 
-@pytest.mark.parametrize(
-    ("ask", "says"),
-    [
-        (lambda: calibration(np.array([True]), np.array([1.2])), "pair 0: 1.2"),
-        (lambda: calibration(np.array([True]), np.array([np.nan])), "pair 0: nan"),
-        (lambda: calibration(np.array([], bool), np.array([])), "are no pairs"),
-        (lambda: calibration(np.array([True]), np.array([0.5]), bins=0), "one bin"),
-        (lambda: threshold_for(np.array([True]), np.array([0.5]), 1.5), "a precision of 1.5 cannot be wanted"),
-        (lambda: quality(np.array([True]), np.array([True, False]), ["a"], np.random.default_rng(0)), "1 labels and 2 answers"),
-        (lambda: finite_total([Stratum(3, 4, 1)]), "a stratum of 3 cannot have 4 drawn"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_judged_is_refused(ask, says: str) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(DataError, match=says):
-        ask()
+@pytest.mark.parametrize("odd", [1.2, np.nan])
+def test_what_is_no_probability_is_refused(odd: float) -> None:
+    entailed, probability = np.array([True, False]), np.array([0.5, odd])
+    with pytest.raises(DataError, match=f"pair 1: {odd}"):
+        calibration(entailed, probability)
+    with pytest.raises(DataError, match=f"pair 1: {odd}"):
+        threshold_for(entailed, probability, 0.5)

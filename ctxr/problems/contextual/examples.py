@@ -10,7 +10,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.imagecode import UNKNOWN, collection_of
 from ctxr.datasets.readers.phenomena import PHENOMENA
 from ctxr.errors import DataError
-from ctxr.metrics.phenomena import verdicts
+from ctxr.metrics.language import verdicts
 from ctxr.metrics.ranking import RankCounts, count_ranks
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.problems.runs import ModelScores, Run
