@@ -2,13 +2,11 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-import numpy as np
 
 from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import Answered, read_judgments, root_of
@@ -23,17 +21,20 @@ from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import Table
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, plural
-from ctxr.pipelines.crowd import people
-from ctxr.pipelines.crowd import validation as figures
-from ctxr.pipelines.crowd import votes as acceptance
 from ctxr.pipelines.crowd.config import Aggregate, AggregateReport
-from ctxr.pipelines.crowd.votes import Acceptance, RetrieverPick, picks_of
+from ctxr.pipelines.crowd.people import Certificate, certificate, people, worker_table
+from ctxr.pipelines.crowd.validation import Validation
+from ctxr.pipelines.crowd.votes import Acceptance, decide_picks, label_consensus, picks_of
 from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact, take_manifest
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import DATASET, JUDGMENTS, TASKS
 from ctxr.store.records import Facts, Image, Judgment, Query, Record, SharedFootage, Source, Split, Text
 from ctxr.store.tables import payload_rows, pretty_json, read_table, write_table, write_tables
+
+CERTIFICATE, TABLES = "certificate.json", "tables.json"
+
+R = TypeVar("R", bound=Record)
 
 
 def without_audits(answered: Answered, workdir: Path) -> Answered:
@@ -99,9 +100,6 @@ def dropped_rows(
     return rows
 
 
-R = TypeVar("R", bound=Record)
-
-
 def kept_queries(
     answered: Answered, decisions: Mapping[str, Acceptance], labels: Sequence[Judgment], blocked: Collection[str]
 ) -> dict[str, Query]:
@@ -164,7 +162,7 @@ def write_dataset(
 ) -> dict[str, int]:
     """Write tables and pictures of what was kept into `out`, whose manifest goes; returns how many rows each table has.
 
-    Pictures are hard links where the file system can. Raises DataError for a picture that is gone, before anything is changed.
+    Raises DataError for a picture that is gone, before anything is changed.
     """
     root = answered.root
     texts = _texts(answered)
@@ -300,12 +298,9 @@ class DatasetStage(Stage[AggregateInputs]):
         if (root / MANIFEST).is_file():  # no public release: a later verb detects that there are newer sets
             sets = open_artifact(root)
             parents.append(Parent("image_sets", sets.manifest.kind, sets.sha256))
-        people = {"blocked": blocked, "replaced": replaced}
-        key = (
-            config.key()
-            | {"disjoint": disjoint}
-            | {name: sha256_of(one) if one else "" for name, one in people.items()}
-        )
+        lists = {"blocked": blocked, "replaced": replaced}
+        key = config.key() | {"disjoint": disjoint}
+        key |= {name: sha256_of(workers) if workers else "" for name, workers in lists.items()}
         return AggregateInputs(parents, key, blocked, replaced, disjoint)
 
     def answered(self) -> Answered:
@@ -323,22 +318,29 @@ class DatasetStage(Stage[AggregateInputs]):
         config = self.options
         answered = self.answered()
         picks, blocked = picks_of(answered), inputs.blocked
-        decisions = acceptance.decide_picks(picks, config.rule, blocked)
-        labels = acceptance.label_consensus(answered, config.labels, blocked)
-        measured = measure(answered, picks, decisions, blocked, config)
-        workers = people.people(answered, picks, blocked, config.good, config.poor)
+        decisions = decide_picks(picks, config.rule, blocked)
+        labels = label_consensus(answered, config.labels, blocked)
+        validation = Validation(answered, picks, decisions, blocked, config.resamples, config.seed)
+        figures = validation.figures()
+        workers = people(answered, picks, blocked, config.good, config.poor)
         kept = kept_queries(answered, decisions, labels, blocked)
         judgments = judgments_of(answered, kept, decisions, labels, config.rule)
         written = write_dataset(out, answered, kept, judgments, progress=progress)
         dropped = dropped_rows(answered, decisions, kept, blocked)
         write_table(out / "dropped.jsonl", dropped)
         write_table(out / "workers.jsonl", workers)
-        tables = measured.tables | {"workers": people.worker_table(workers)}
-        if (reasons := overruled(answered)).rows:
-            tables["overruled"] = reasons
+        tables = validation.tables(figures) | {"workers": worker_table(workers)}
+        # descriptions that their writers kept against the wording check, with the reasons, for reviewers
+        if reasons := [
+            (query_of(answer.unit, answer.worker), answer.worker, answer.values[FIELD][0], answer.values[REASON][0])
+            for answer in answered.answers
+            if REASON in answer.values and answered.units[answer.unit].task == "describe"
+        ]:
+            heads = ("query", "worker", "description", "reason")
+            tables["overruled"] = Table("Reasons against the wording check", heads, tuple(reasons))
         documents = {
-            "figures.json": measured.figures,
-            CERTIFICATE: people.certificate(answered, inputs.disjoint, inputs.replaced),
+            "figures.json": figures,
+            CERTIFICATE: certificate(answered, inputs.disjoint, inputs.replaced),
             TABLES: tables,
         }
         for name, content in documents.items():
@@ -347,9 +349,6 @@ class DatasetStage(Stage[AggregateInputs]):
         names = [f"{name}.jsonl" for name in (*written, "dropped", "workers")]
         counts = written | {"dropped": lost, "workers": len(workers), "blocked": len(blocked)}
         return Content([*names, *documents], counts, {})
-
-
-CERTIFICATE, TABLES = "certificate.json", "tables.json"
 
 
 def run(config: Aggregate, progress: Progress = SILENT) -> AggregateReport:
@@ -364,7 +363,7 @@ def run(config: Aggregate, progress: Progress = SILENT) -> AggregateReport:
     if result.artifact is None:
         raise TypeError("a dataset is never written in part")
     out, counts = result.artifact.path, dict(result.artifact.manifest.counts)
-    certified = msgspec.json.decode((out / CERTIFICATE).read_bytes(), type=people.Certificate)
+    certified = msgspec.json.decode((out / CERTIFICATE).read_bytes(), type=Certificate)
     workers, notes = certified.workers, []
     if waiting := sum(counts["dropped"].get(reason, 0) for reason in ("not_asked", "too_few_votes")):
         notes.append(
@@ -398,55 +397,3 @@ def run(config: Aggregate, progress: Progress = SILENT) -> AggregateReport:
         unreachable=unreachable,
         notes=tuple(notes),
     )
-
-
-@dataclass(frozen=True)
-class Measurements:
-    """What was measured: `figures` as plain values, `tables` for people."""
-
-    figures: dict[str, list[dict[str, object]]]
-    tables: dict[str, Table]
-
-
-def measure(
-    answered: Answered,
-    picks: Sequence[RetrieverPick],
-    decisions: Mapping[str, Acceptance],
-    blocked: Collection[str],
-    config: Aggregate,
-) -> Measurements:
-    """Accuracy, agreement and habits of the picks, and agreement on labels."""
-    chance, votes = partial(np.random.default_rng, config.seed), (picks, decisions, blocked)
-    accuracies = figures.accuracies(*votes, chance(), config.resamples)
-    agreements = figures.agreements(*votes, chance(), config.resamples)
-    coefficients = figures.coefficients(answered, picks)
-    habits = figures.habits(picks, chance())
-    labels = acceptance.label_agreements(answered)
-    tables = {}
-    if picks:
-        complete = figures.is_full_share_complete(answered, picks, blocked)
-        tables["kept"] = figures.kept_table(decisions, picks)
-        tables["accuracy"] = figures.human_accuracy_table(accuracies)
-        tables["agreement"] = figures.agreement_table(agreements, complete)
-        tables["coefficients"] = figures.coefficients_table(coefficients)
-        tables["habits"] = figures.habits_table(habits)
-    if labels:
-        tables["labels"] = acceptance.label_agreement_table(labels)
-    record = {
-        "accuracy": [row.record() for row in accuracies],
-        "agreement": [row.record() for row in agreements],
-        "coefficients": [row.record() for row in coefficients],
-        "habits": [asdict(row) for row in habits],
-        "labels": [row.record() for row in labels],
-    }
-    return Measurements(record, tables)
-
-
-def overruled(answered: Answered) -> Table:
-    """Descriptions that their writers kept against the wording check, with the reasons, for reviewers."""
-    rows = tuple(
-        (query_of(answer.unit, answer.worker), answer.worker, answer.values[FIELD][0], answer.values[REASON][0])
-        for answer in answered.answers
-        if REASON in answer.values and answered.units[answer.unit].task == "describe"
-    )
-    return Table("Reasons against the wording check", ("query", "worker", "description", "reason"), rows)

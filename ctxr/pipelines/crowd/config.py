@@ -166,12 +166,8 @@ class Opened:
 
 @dataclass(frozen=True)
 class Collected(VerbReport):
-    """Answers collected while the server ran.
-
-    Attributes:
-        answers: new ones. total: all in the journal, by task. workers: everyone with an answer in the journal.
-        open: units that still need answers, by task. after: the next command.
-    """
+    """New answers collected while the server ran, all in the journal by task, everyone with an answer there, units that still need
+    answers by task, and the next command."""
 
     answers: int
     total: Mapping[str, int]
@@ -217,13 +213,8 @@ class Workers(Options):
 
 @dataclass(frozen=True)
 class WorkersReport(VerbReport):
-    """The workers and their quality.
-
-    Attributes:
-        workers: everyone who answered. changed: changes made by this command. changes: all changes, oldest first.
-        waited: time spent on dialogues that did not take place; it must be paid. owed: what each has earned.
-        refused: answers, by reason.
-    """
+    """The workers and their quality; `changed` are the changes made by this command, `changes` all of them, oldest first, `waited` the
+    time spent on dialogues that did not take place, which must be paid."""
 
     workers: "tuple[Worker, ...]"
     table: Table

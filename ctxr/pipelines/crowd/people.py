@@ -17,8 +17,8 @@ from ctxr.annotation.tasks import counts, most_answers, task_of
 from ctxr.annotation.tasks.values import query_of
 from ctxr.engine.report import Table
 from ctxr.metrics.positions import errors_by_distance, neighbour_confusion, position_bias_by_worker
-from ctxr.metrics.workers import decision_on, skill_of
-from ctxr.pipelines.crowd.votes import RetrieverPick, votes_on_images
+from ctxr.metrics.workers import Skill, decision_on, skill_of
+from ctxr.pipelines.crowd.votes import RetrieverPick, votes_on
 from ctxr.store.records import Record
 
 PLACED = 0.01
@@ -26,16 +26,6 @@ PLACED = 0.01
 
 LEAST_WRONG = 10
 """Wrong picks that a test for position bias needs."""
-
-
-class Skilled(msgspec.Struct, frozen=True):
-    """A skill with its uncertainty: successes of trials, posterior mean and central 95 % interval."""
-
-    right: float
-    votes: float
-    mean: float
-    low: float
-    high: float
 
 
 class Worker(Record, frozen=True):
@@ -55,8 +45,8 @@ class Worker(Record, frozen=True):
     worker: str
     answers: dict[str, int]
     seconds: dict[str, float]
-    finds: Skilled | None
-    found: Skilled | None
+    finds: Skill | None
+    found: Skill | None
     checks: int
     missed: int
     position_p: float | None
@@ -92,14 +82,22 @@ def people(
     authors, positions = author_skills(picks), _position_bias(picks)
     rows = []
     for worker in sorted(counts):
-        finds = _skill(hits[worker], votes[worker]) if votes[worker] else None
-        suggestion, why = _suggestion(hits[worker], votes[worker], positions.get(worker), good, poor)
+        suggestion, why = "undecided", "no question with a known answer yet"
+        if positions.get(worker, 1.0) < PLACED:
+            suggestion, why = "block", "picks depend on the position of the image, not on the text"
+        elif votes[worker]:
+            suggestion = decision_on(hits[worker], votes[worker], good, poor)
+            why = {
+                "block": f"accuracy is confidently below {poor:g}",
+                "allow": f"accuracy is confidently above {good:g}",
+                "undecided": "too few answers to decide",
+            }[suggestion]
         rows.append(
             Worker(
                 worker=worker,
                 answers=dict(sorted(counts[worker].items())),
                 seconds={task: round(median(seconds), 1) for task, seconds in sorted(times[worker].items())},
-                finds=finds,
+                finds=skill_of(hits[worker], votes[worker]) if votes[worker] else None,
                 found=authors.get(worker),
                 checks=checks[worker],
                 missed=missed[worker],
@@ -135,22 +133,7 @@ def worker_table(rows: Sequence[Worker]) -> Table:
     return Table("Workers", ("worker", "answers", "finds", "is found", "missed", "now"), shown, note, reasons)
 
 
-def _suggestion(hits: int, votes: int, position_p: float | None, good: float, poor: float) -> tuple[str, str]:
-    if position_p is not None and position_p < PLACED:
-        return "block", "picks depend on the position of the image, not on the text"
-    if not votes:
-        return "undecided", "no question with a known answer yet"
-    decision = decision_on(hits, votes, good, poor)
-    why = {"block": f"accuracy is confidently below {poor:g}", "allow": f"accuracy is confidently above {good:g}"}
-    return decision, why.get(decision, "too few answers to decide")
-
-
-def _skill(hits: float, votes: float) -> Skilled:
-    skill = skill_of(hits, votes, 0.5)
-    return Skilled(*(round(float(value), 4) for value in (hits, votes, skill.mean, skill.low, skill.high)))
-
-
-def author_skills(picks: Sequence[RetrieverPick]) -> dict[str, Skilled]:
+def author_skills(picks: Sequence[RetrieverPick]) -> dict[str, Skill]:
     """The skill of each author, by the share of *other* workers who found each text: picks for one text are not independent."""
     found: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for pick in picks:
@@ -159,7 +142,7 @@ def author_skills(picks: Sequence[RetrieverPick]) -> dict[str, Skilled]:
     shares: dict[str, list[float]] = defaultdict(list)
     for (author, _), hits in found.items():
         shares[author].append(sum(hits) / len(hits))
-    return {author: _skill(sum(texts), len(texts)) for author, texts in shares.items()}
+    return {author: skill_of(sum(texts), len(texts)) for author, texts in shares.items()}
 
 
 def _position_bias(picks: Sequence[RetrieverPick]) -> dict[str, float]:
@@ -169,7 +152,7 @@ def _position_bias(picks: Sequence[RetrieverPick]) -> dict[str, float]:
         return {}
     size = sizes.most_common(1)[0][0]
     chosen = [pick for pick in picks if len(pick.unit.images) == size]
-    votes = votes_on_images(chosen)
+    votes = votes_on("picked", chosen)
     shown, target = np.array([pick.shown for pick in chosen]), np.array([pick.target for pick in chosen])
     # in temporal order everybody confuses neighbours: that is no position bias
     errors = errors_by_distance(neighbour_confusion(shown, target, size))
@@ -180,7 +163,7 @@ def _position_bias(picks: Sequence[RetrieverPick]) -> dict[str, float]:
     }
 
 
-def _span(skill: Skilled | None) -> str | None:
+def _span(skill: Skill | None) -> str | None:
     return None if skill is None else f"{skill.mean:.2f} ({skill.low:.2f}–{skill.high:.2f})"
 
 
@@ -219,18 +202,22 @@ def certificate(answered: Answered, disjoint: str, replaced: Collection[str] = (
     votes = Counter(unit.id for unit, answer in pairs if counts(answer, replaced))
     most = {name: most_answers(unit) for name, unit in answered.units.items()}
     violations = [
-        *(f"{row.worker} judged their own work in {unit.id}" for unit, row in pairs if row.worker in unit.authors),
-        *_known_sets(pairs),
-        *(
-            f"{name} has {count} answers, {most[name]} at most were asked for"
-            for name, count in sorted(votes.items())
-            if count > most[name]
-        ),
+        f"{row.worker} judged their own work in {unit.id}" for unit, row in pairs if row.worker in unit.authors
     ]
+    # answers to a task that requires an unknown image set, by workers who had seen the set before
+    seen: dict[tuple[str, str], str] = {}
+    for unit, answer in sorted(pairs, key=lambda pair: (pair[1].worker, pair[1].at, pair[1].unit)):
+        if unit.purpose == "work":
+            first = seen.setdefault((answer.worker, unit.image_set), unit.id)
+            if task_of(unit).FRESH and first != unit.id:
+                violations.append(f"{answer.worker} judged {unit.id} after meeting its images in {first}")
+    for name, count in sorted(votes.items()):
+        if count > most[name]:
+            violations.append(f"{name} has {count} answers, {most[name]} at most were asked for")
     if disjoint == "wholly":
         violations += [f"{worker} worked on train and on validation or test" for worker in shared]
-    counts_of = {"train": len(pools["train"]), "eval": len(pools["eval"]), "both": len(shared)}
-    return Certificate(disjoint, not violations, counts_of, shared, _queries(pairs, pools["train"]), violations)
+    workers = {"train": len(pools["train"]), "eval": len(pools["eval"]), "both": len(shared)}
+    return Certificate(disjoint, not violations, workers, shared, _queries(pairs, pools["train"]), violations)
 
 
 def _queries(pairs: Sequence[tuple[Unit, Answer]], train: set[str]) -> dict[str, dict[str, str | int]]:
@@ -240,23 +227,11 @@ def _queries(pairs: Sequence[tuple[Unit, Answer]], train: set[str]) -> dict[str,
         if unit.task == "describe" and unit.split in ("valid", "test"):
             describer = SEEN if answer.worker in described else UNSEEN
             rows[query_of(unit.id, answer.worker)] = {"split": unit.split, "describer": describer}
-    looks = Counter(
+    counts_of = Counter(
         (unit.query, "retrievers_seen" if answer.worker in train else "retrievers_unseen")
         for unit, answer in pairs
         if unit.task == "retrieve" and unit.query in rows
     )
-    for (query, column), count in looks.items():
+    for (query, column), count in counts_of.items():
         rows[query or ""][column] = count
     return dict(sorted(rows.items()))
-
-
-def _known_sets(pairs: Sequence[tuple[Unit, Answer]]) -> list[str]:
-    """Answers to a task that requires an unknown image set, by workers who had seen the set before."""
-    violations: list[str] = []
-    seen: dict[tuple[str, str], str] = {}
-    for unit, answer in sorted(pairs, key=lambda pair: (pair[1].worker, pair[1].at, pair[1].unit)):
-        if unit.purpose == "work":
-            first = seen.setdefault((answer.worker, unit.image_set), unit.id)
-            if task_of(unit).FRESH and first != unit.id:
-                violations.append(f"{answer.worker} judged {unit.id} after meeting its images in {first}")
-    return violations

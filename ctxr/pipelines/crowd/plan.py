@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -43,7 +44,7 @@ class PlanStage(Stage[PlanInputs]):
     options: Plan
 
     def inputs(self, progress: Progress) -> PlanInputs:
-        """The image sets, and the answers so far, which say how long people take and how often they are right."""
+        """The image sets, and the answers so far: a pilot that gives times and accuracy."""
         config = self.options
         sets, judgments = chosen(config.input, config.workdir, SETS, progress), config.workdir / JUDGMENTS
         parents = [Parent("image_sets", IMAGE_SETS, open_artifact(sets).sha256)]
@@ -73,32 +74,48 @@ def run(config: Plan, progress: Progress = SILENT) -> PlanReport:
     return PlanReport(**vars(study), plan=out, up_to_date=up_to_date)
 
 
+class Timing(NamedTuple):
+    """Seconds of an answer, and the number of answers that they are measured on."""
+
+    seconds: float
+    measured: int
+
+
+class SplitVotes(NamedTuple):
+    """Descriptions of a split, with the right votes that they need and the votes that they get at most."""
+
+    units: int
+    needed: int
+    most: int
+
+
 def forecast_study(config: Plan, dataset: Dataset) -> StudyForecast:
     """Votes, hours and cost of describing and retrieving, and the expected number of kept descriptions."""
-    splits = Counter(str(dataset.split_of(image_set) or "none") for image_set in dataset.sets)
-    sets = dict(sorted(splits.items()))
+    sets = dict(sorted(Counter(str(dataset.split_of(row) or "none") for row in dataset.sets).items()))
     pilot = cost.answered_work(config.workdir)
     notes: list[str] = []
-    describe_time = _seconds("describe", config.describe_seconds, pilot, notes)
-    retrieve_time = _seconds("retrieve", config.retrieve_seconds, pilot, notes)
+    times = {
+        "describe": _timing("describe", config.describe_seconds, pilot, notes),
+        "retrieve": _timing("retrieve", config.retrieve_seconds, pilot, notes),
+    }
     accuracy = config.right if config.right is not None else _accuracy(pilot, notes)
     served = config.platform == "prolific"
-    currency = config.currency if served else "USD"
-    floor = config.least_pay()
-    times = {"describe": describe_time, "retrieve": retrieve_time}
-    tasks = {task: config.tasks(task, timed[0]) for task, timed in times.items()}
+    currency, floor = config.currency if served else "USD", config.least_pay()
+    tasks = {task: config.tasks(task, timed.seconds) for task, timed in times.items()}
     for task, export in tasks.items():
-        seconds = export.bundle_minutes() * 60 if served else times[task][0]
+        seconds = export.bundle_minutes() * 60 if served else times[task].seconds
         cost.require_floor(task, export.pay(), seconds, floor, f"--{task}-reward", currency=currency)
-    split_counts = [
-        (count * config.targets, *config.votes(split if split != "none" else None))  # type: ignore[arg-type]
+    splits = [
+        SplitVotes(count * config.targets, *config.votes(split if split != "none" else None))  # type: ignore[arg-type]
         for split, count in sets.items()
     ]
-    kept = sum(count * cost.chance_kept(accuracy, needed, most) for count, needed, most in split_counts)
-    if served:
-        forecasts = tuple(_offered(config, tasks[task], times[task], split_counts) for task in times)
-    else:
-        forecasts = _expected(config, tasks, times, split_counts, accuracy)
+    kept = sum(split.units * cost.chance_kept(accuracy, split.needed, split.most) for split in splits)
+    forecasts = tuple(
+        _offered(config, export, times[task], splits)
+        if served
+        else _expected(config, export, times[task], splits, accuracy)
+        for task, export in tasks.items()
+    )
     if config.qualification and not served:
         notes.append(
             f"each new worker also answers {config.qualification} qualification questions first; they are not counted here"
@@ -120,39 +137,25 @@ def forecast_study(config: Plan, dataset: Dataset) -> StudyForecast:
     )
 
 
-_Times = tuple[float, int]
-"""Seconds of an answer, and the number of answers that they are measured on."""
-
-_Side = tuple[int, int, int]
-"""Descriptions of a split, with the right votes that they need and the votes that they get at most."""
-
-
 def _expected(
-    config: Plan,
-    tasks: dict[str, ExportTasks],
-    times: dict[str, _Times],
-    split_counts: list[_Side],
-    accuracy: float,
-) -> tuple[cost.Forecast, ...]:
-    """Both tasks, where counting stops once a description is decided."""
-    described, votes = sum(count for count, _, _ in split_counts), 0.0
+    config: Plan, export: ExportTasks, timed: Timing, splits: list[SplitVotes], accuracy: float
+) -> cost.Forecast:
+    """A task where counting stops once a description is decided; retrievals include the checks of the workers."""
+    units, answers = sum(split.units for split in splits), 0.0
     checks = sum(1 / (every - 1) for every in (config.gold_every, config.attention_every) if every)
-    pay = {task: export.pay() for task, export in tasks.items()}
-    for count, needed, most in split_counts:
-        full = config.full_share if most > needed else 0.0
-        votes += count * cost.expected_votes(accuracy, needed, most, full) * (1 + checks)
-    fee = {task: cost.platform_fee(config.platform, cents, config.fee_percent) for task, cents in pay.items()}
-    return tuple(
-        cost.forecast(task, described, answers, times[task], reward=pay[task], fee=answers * fee[task])
-        for task, answers in (("describe", described), ("retrieve", votes))
-    )
+    for split in splits:
+        full = config.full_share if split.most > split.needed else 0.0
+        answers += split.units * cost.expected_votes(accuracy, split.needed, split.most, full) * (1 + checks)
+    answers = units if export.task == "describe" else answers
+    fee = answers * cost.platform_fee(config.platform, export.pay(), config.fee_percent)
+    return cost.forecast(export.task, units, answers, timed, reward=export.pay(), fee=fee)
 
 
-def _offered(config: Plan, export: ExportTasks, timed: _Times, split_counts: list[_Side]) -> cost.Forecast:
+def _offered(config: Plan, export: ExportTasks, timed: Timing, splits: list[SplitVotes]) -> cost.Forecast:
     """A study on Prolific, as `export-tasks` offers it: places for every vote that a unit can get, checks included."""
-    units = sum(count for count, _, _ in split_counts)
+    units = sum(split.units for split in splits)
     checks = sum(check_counts(config, export.task, True, units, units // config.targets).values())
-    votes = [most if export.task == "retrieve" else 1 for count, _, most in split_counts for _ in range(count)]
+    votes = [split.most if export.task == "retrieve" else 1 for split in splits for _ in range(split.units)]
     votes += [config.eval_most] * checks
     offer = export.offer(votes)
     fee = cost.platform_fee(config.platform, offer.total, config.fee_percent)
@@ -160,20 +163,20 @@ def _offered(config: Plan, export: ExportTasks, timed: _Times, split_counts: lis
     return replace(priced, votes=sum(votes), offer=offer)
 
 
-def _seconds(task: str, option: float | None, pilot: list[tuple[Unit, Answer]], notes: list[str]) -> _Times:
+def _timing(task: str, option: float | None, pilot: list[tuple[Unit, Answer]], notes: list[str]) -> Timing:
+    """As the option says, or the median of the answers so far, or an assumption."""
     if option is not None:
-        return option, 0
+        return Timing(option, 0)
     measured, count = cost.median_seconds(task, pilot)
-    if measured is not None:
-        if count < cost.PILOT:
-            notes.append(
-                f"the time of a {task} is the median of only {plural(count, 'answer')}; a pilot of {cost.PILOT} is more reliable"
-            )
-        return measured, count
-    notes.append(
-        f"no {task} has been timed yet: {cost.ASSUMED_SECONDS[task]:g} s are assumed; run a pilot of {cost.PILOT} answers"
-    )
-    return cost.ASSUMED_SECONDS[task], 0
+    if measured is None:
+        assumed = cost.ASSUMED_SECONDS[task]
+        notes.append(f"no {task} has been timed yet: {assumed:g} s are assumed; run a pilot of {cost.PILOT} answers")
+        return Timing(assumed, 0)
+    if count < cost.PILOT:
+        notes.append(
+            f"the time of a {task} is the median of only {plural(count, 'answer')}; a pilot of {cost.PILOT} is more reliable"
+        )
+    return Timing(measured, count)
 
 
 def _accuracy(pilot: list[tuple[Unit, Answer]], notes: list[str]) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -61,9 +62,11 @@ def run(config: Serve, progress: Progress = SILENT, opened: Callable[[Opened], N
         )
     listening = listening_socket(config.host, config.port)
     with listening:
-        site, waiting, people = open_site(config, _base_url(config, listening), progress)
+        host = socket.gethostname() if config.host in ("0.0.0.0", "::") else config.host  # noqa: S104 - compared, not bound
+        address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+        site, waiting, people = open_site(config, config.base_url.rstrip("/") or address, progress)
         remember(config.workdir, config.database)
-        before = {task: one.answered for task, one in site.journal.progress().items()}
+        before = {task: state.answered for task, state in site.journal.progress().items()}
         bell = Bell()
         try:
             opened(Opened(site.base_url, waiting, people, _links(config, site)))
@@ -71,10 +74,10 @@ def run(config: Serve, progress: Progress = SILENT, opened: Callable[[Opened], N
                 make_app(site, bell), listening, bell.close, progress.warn, behind_proxy=bool(config.base_url)
             )
             counted = site.journal.progress()
-            total = {task: one.answered for task, one in counted.items()}
+            total = {task: state.answered for task, state in counted.items()}
             new = {task: count - before.get(task, 0) for task, count in total.items()}
             workers = sum(state.answers > 0 for state in site.journal.workers())
-            still = {task: one.open for task, one in counted.items()}
+            still = {task: state.open for task, state in counted.items()}
             latest = new if any(new.values()) else total
             after = "ctxr aggregate" if any(latest.values()) else ""
             if after and latest.get("entail") == sum(latest.values()) and newest_sample(config.workdir) is not None:
@@ -85,11 +88,26 @@ def run(config: Serve, progress: Progress = SILENT, opened: Callable[[Opened], N
             site.identities.close()
 
 
-def open_site(config: Serve, base_url: str, progress: Progress) -> tuple[Site, dict[str, int], dict[str, int]]:
-    """Everything that pages need, with the project's tasks in the journal; how many units of each task wait; and how many
-    people suffice for all of them."""
+class OpenSite(NamedTuple):
+    """Everything that pages need; how many units of each task wait, and how many people suffice for all of them, by pool and in all."""
+
+    site: Site
+    waiting: dict[str, int]
+    people: dict[str, int]
+
+
+def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
+    """The site, with the project's tasks in the journal. What was exported for a platform with pages of its own is done there."""
     every = read_all_tasks(config.workdir)
-    everything = _ours(every, progress)
+    everything = [tasks for tasks in every if tasks.backend in SERVED]
+    for tasks in every:
+        if tasks.backend not in SERVED:
+            progress.note(f"{tasks.path} was exported for {tasks.backend}, so it is not served here")
+    if not everything:
+        raise UsageError(
+            f"{every[0].path} was exported for {every[0].backend}, and there is nothing else",
+            hint=f"ctxr export-tasks {every[0].units[0].task if every[0].units else 'describe'}",
+        )
     for folder in sorted((config.workdir / TASKS).iterdir()):
         if folder.is_dir() and not (folder / MANIFEST).is_file():
             progress.warn(f"{folder} is unfinished and is not served")
@@ -123,34 +141,12 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> tuple[Site, d
         config.bundle,
         config.rate,
     )
-    waiting = {task: one.open for task, one in journal.progress().items() if not site.tasks or task in site.tasks}
-    if not any(waiting.values()):
+    states = journal.progress().items()
+    waiting = {task: state.open for task, state in states if state.open and (not site.tasks or task in site.tasks)}
+    if not waiting:
         progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
     people = people_needed((unit for tasks in everything for unit in tasks.units), everything[0].protocol)
-    return site, {task: count for task, count in waiting.items() if count}, people
-
-
-def _ours(everything: Sequence[Tasks], progress: Progress) -> Sequence[Tasks]:
-    """The tasks whose pages are ours; what was exported for a platform with pages of its own is done there."""
-    ours = []
-    for tasks in everything:
-        if tasks.backend in SERVED:
-            ours.append(tasks)
-        else:
-            progress.note(f"{tasks.path} was exported for {tasks.backend}, so it is not served here")
-    if not ours:
-        raise UsageError(
-            f"{everything[0].path} was exported for {everything[0].backend}, and there is nothing else",
-            hint=f"ctxr export-tasks {everything[0].units[0].task if everything[0].units else 'describe'}",
-        )
-    return ours
-
-
-def _base_url(config: Serve, listening: socket.socket) -> str:
-    if config.base_url:
-        return config.base_url.rstrip("/")
-    host = socket.gethostname() if config.host in ("0.0.0.0", "::") else config.host  # noqa: S104 - compared, not bound
-    return f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+    return OpenSite(site, waiting, people)
 
 
 def _pictures(everything: Sequence[Tasks]) -> dict[str, Path]:

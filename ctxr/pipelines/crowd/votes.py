@@ -2,8 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,14 +10,9 @@ from ctxr.annotation.artifacts import Answered
 from ctxr.annotation.protocol import Verdict, verdict
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import retrieve
-from ctxr.engine.report import Table
-from ctxr.metrics.agreement import Agreement, masi_alpha, tag_alphas
 from ctxr.metrics.consensus import TIE, dawid_skene, majority
 from ctxr.metrics.votes import Votes, gather
-from ctxr.metrics.workers import HumanAccuracy
 from ctxr.store.records import Judgment
-
-F = TypeVar("F", Agreement, HumanAccuracy)
 
 
 @dataclass(frozen=True)
@@ -75,18 +69,10 @@ def picks_of(answered: Answered) -> list[RetrieverPick]:
     return picks
 
 
-def votes_on_images(picks: Sequence[RetrieverPick]) -> Votes:
-    """Picks as votes for image ids."""
-    return _gather(picks, [pick.picked for pick in picks])
-
-
-def votes_on_positions(picks: Sequence[RetrieverPick]) -> Votes:
-    """Picks as votes for positions in the set, 0..K-1."""
-    return _gather(picks, [pick.position for pick in picks])
-
-
-def _gather(picks: Sequence[RetrieverPick], labels: Sequence[str] | Sequence[int]) -> Votes:
-    return gather([pick.unit.id for pick in picks], [pick.worker for pick in picks], labels)
+def votes_on(field: str, picks: Sequence[RetrieverPick]) -> Votes:
+    """Picks as votes for image ids (`picked`), or for positions in the set, 0..K-1 (`position`)."""
+    values = [getattr(pick, field) for pick in picks]
+    return gather([pick.unit.id for pick in picks], [pick.worker for pick in picks], values)
 
 
 def by_kind(picks: Sequence[RetrieverPick]) -> dict[str, list[RetrieverPick]]:
@@ -118,54 +104,31 @@ def decide_picks(picks: Sequence[RetrieverPick], rule: str, blocked: Collection[
     of `blocked` workers do not count, and what they wrote is dropped.
     """
     counted = [pick for pick in picks if pick.worker not in blocked]
-    winners = consensus(counted) if rule == "majority" else {}
+    votes = votes_on("picked", counted)
+    # the image that most votes name, TIE where there are several
+    winners = dict(zip(votes.unit_names.tolist(), majority(votes).tolist(), strict=True))
     hits: dict[str, list[bool]] = defaultdict(list)
     for pick in counted:
         hits[pick.unit.id].append(pick.right)
     decisions = {}
     for unit in {pick.unit.id: pick.unit for pick in picks}.values():
-        votes, winner = hits[unit.id], winners.get(unit.id, "")
-        right, wrong = sum(votes), len(votes) - sum(votes)
+        right, wrong = sum(hits[unit.id]), len(hits[unit.id]) - sum(hits[unit.id])
+        reason: str | None = None
         if unit.authors and unit.authors[0] in blocked:
-            reason: str | None = "writer_blocked"
+            reason = "writer_blocked"
         elif rule == "paper":
             reason = _REASONS[verdict(right, wrong, unit.needed, unit.most)]
-        elif not votes:
+        elif unit.id not in winners:
             reason = "too_few_votes"
-        else:
-            reason = "tie" if winner is None else None if winner in unit.truth else "not_found"
+        elif winners[unit.id] == TIE:
+            reason = "tie"
+        elif votes.labels[winners[unit.id]] not in unit.truth:
+            reason = "not_found"
         decisions[unit.id] = Acceptance(unit.query or "", unit.id, right, wrong, reason)
     return decisions
 
 
 _REASONS: dict[Verdict, str | None] = {"accepted": None, "dropped": "not_found", "open": "too_few_votes"}
-
-
-def consensus(picks: Sequence[RetrieverPick]) -> dict[str, str | None]:
-    """The image that most votes on each unit name, by unit id; None for a tie."""
-    votes = votes_on_images(picks)
-    return {
-        str(name): None if value == TIE else str(votes.labels[value])
-        for name, value in zip(votes.unit_names, majority(votes).tolist(), strict=True)
-    }
-
-
-@dataclass(frozen=True)
-class Measurement(Generic[F]):
-    """A figure of the answers: `of` says what it is of, `more` what it is recorded with."""
-
-    of: dict[str, Any]
-    figure: F
-    more: dict[str, object] = field(default_factory=dict)
-
-    def record(self) -> dict[str, object]:
-        """As plain values."""
-        return self.of | asdict(self.figure) | self.more
-
-
-def agreement_cells(agreement: Agreement) -> tuple[int, int, float | str | None]:
-    """Units, votes, and the value or the reason why there is none."""
-    return agreement.units, agreement.votes, agreement.reason if agreement.value is None else agreement.value
 
 
 def label_consensus(answered: Answered, rule: str, blocked: Collection[str]) -> list[Judgment]:
@@ -174,7 +137,7 @@ def label_consensus(answered: Answered, rule: str, blocked: Collection[str]) -> 
     Only judgments of the first round count; later rounds are second looks.
     """
     columns: dict[tuple[str, str], list[Judgment]] = defaultdict(list)
-    for task, row in _first_round(answered):
+    for task, row in first_round(answered):
         if row.worker not in blocked:
             columns[task, row.candidate].append(row)
     decided = []
@@ -191,35 +154,7 @@ def label_consensus(answered: Answered, rule: str, blocked: Collection[str]) -> 
     return decided
 
 
-def label_agreements(answered: Answered) -> list[Measurement[Agreement]]:
-    """Nominal alpha of each label of each labelling task, chosen or not chosen; `all labels` is alpha over whole sets of labels
-    with MASI's distance."""
-    sets: dict[str, dict[tuple[str, str], list[str]]] = defaultdict(dict)
-    for task, row in _first_round(answered):
-        chosen = sets[task].setdefault((row.query, row.worker), [])
-        if row.value > 0:
-            chosen.append(row.candidate)
-    rows = []
-    for task, votes in sorted(sets.items()):
-        units, workers = [query for query, _ in votes], [worker for _, worker in votes]
-        chosen_sets = list(votes.values())
-        whole = ("all labels", 1.0, masi_alpha(units, workers, chosen_sets))
-        for label, prevalence, alpha in (*tag_alphas(units, workers, chosen_sets), whole):
-            rows.append(Measurement({"task": task, "label": label, "prevalence": prevalence}, alpha))
-    return rows
-
-
-def label_agreement_table(rows: Sequence[Measurement[Agreement]]) -> Table:
-    """Agreement on labels as a table for people."""
-    shown = []
-    for row in rows:
-        units, votes, alpha = agreement_cells(row.figure)
-        shown.append((row.of["task"], row.of["label"], units, votes, row.of["prevalence"], alpha))
-    note = "alpha of a rare label depends on few votes; all labels: sets of labels with MASI's distance"
-    return Table("Agreement on labels", ("task", "label", "units", "votes", "share", "alpha"), tuple(shown), note)
-
-
-def _first_round(answered: Answered) -> Iterator[tuple[str, Judgment]]:
+def first_round(answered: Answered) -> Iterator[tuple[str, Judgment]]:
     """Judgments on labels in the first round, with the task, with which the id of their query begins."""
     labelled = {query.id for query in answered.queries if query.labels is not None}
     for row in answered.judgments:

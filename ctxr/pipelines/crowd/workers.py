@@ -33,7 +33,22 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     Raises UsageError for a change without a reason or of an unknown worker, UnfinishedError without answers.
     """
     config.check()
-    changed = _change(config) if config.block or config.allow or config.undo else ()
+    changed = []
+    if config.block or config.allow or config.undo:
+        with project_journal(config.workdir, config.database, read_only=False) as journal:
+            names = [state.worker for state in journal.workers()]
+            options = (
+                ("blocked", journal.block, config.block),
+                ("allowed", journal.allow, config.allow),
+                ("undid the last change of", journal.undo, config.undo),
+            )
+            # every name is looked up before the first change
+            acts = [
+                (verb, act, _named(config.workdir, typed, names)) for verb, act, words in options for typed in words
+            ]
+            now = datetime.now(UTC)
+            for verb, act, worker in acts:
+                changed.append(f"{verb} {worker}: now {act(worker, config.reason.strip(), config.by, now).state}")
     source = merge_journal(config.workdir, progress, config.database)
     answered = read_judgments(source)
     blocked = blocked_workers(config.workdir, config.database)
@@ -49,7 +64,7 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     oldest_first = tuple(sorted(changes, key=lambda change: change.number))
     owed = owed_table(config.workdir, answered.units, answered.answers, waited, platforms)
     refused = refused_answers(source)
-    return WorkersReport(tuple(rows), worker_table(rows), changed, oldest_first, waited, owed, refused)
+    return WorkersReport(tuple(rows), worker_table(rows), tuple(changed), oldest_first, waited, owed, refused)
 
 
 def owed_table(
@@ -109,23 +124,6 @@ def _rates(workdir: Path) -> dict[tuple[str, str], tuple[float, str]]:
         elif config.reward is not None:
             rates[config.backend, config.task] = config.pay(), "USD"
     return rates
-
-
-def _change(config: Workers) -> tuple[str, ...]:
-    changed = []
-    with project_journal(config.workdir, config.database, read_only=False) as journal:
-        names = [state.worker for state in journal.workers()]
-        now = datetime.now(UTC)
-        options = (
-            ("blocked", journal.block, config.block),
-            ("allowed", journal.allow, config.allow),
-            ("undid the last change of", journal.undo, config.undo),
-        )
-        acts = [(verb, act, _named(config.workdir, typed, names)) for verb, act, words in options for typed in words]
-        for verb, act, worker in acts:
-            state = act(worker, config.reason.strip(), config.by, now)
-            changed.append(f"{verb} {worker}: now {state.state}")
-    return tuple(changed)
 
 
 def _named(workdir: Path, typed: str, names: list[str]) -> str:
