@@ -22,7 +22,7 @@ from ctxr.metrics.votes import Doubles, Flags
 from ctxr.pipelines.revision.auditing import audited_sample
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.licence import JudgedPairs, JudgeLicence, license_judge
-from ctxr.pipelines.revision.results import draw
+from ctxr.pipelines.revision.revising import draw
 from ctxr.store.records import Judgment
 from scripts.ending import exit_code
 

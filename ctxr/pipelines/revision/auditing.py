@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,9 @@ from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.metrics.agreement import Agreement, cohen, fleiss
 from ctxr.metrics.alternative import LEVEL, Preference
-from ctxr.metrics.compare import Interval
 from ctxr.metrics.consensus import TIE, majority
 from ctxr.metrics.stratified import PairVotes, Reliability, Stratum, kappa, reliability
-from ctxr.metrics.votes import gather
+from ctxr.metrics.votes import Votes, gather
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.licence import Answers, JudgedPairs, JudgeLicence, license_judge
 from ctxr.pipelines.revision.results import audited_counts, conflict_table, entail_figures, entail_table, export_hint
@@ -57,9 +56,9 @@ from ctxr.store.records import Judgment
 from ctxr.store.tables import pretty_json, read_table, write_table
 
 
-def agreed(one: Agreement) -> str:
+def agreement_words(found: Agreement) -> str:
     """A coefficient with its number of pairs, or the reason why it is undefined."""
-    return (one.reason or "–") if one.value is None else f"{one.value:.3f} on {one.units} pairs"
+    return (found.reason or "–") if found.value is None else f"{found.value:.3f} on {found.units} pairs"
 
 
 def reliability_table(revision: Reliability, classifier: Reliability) -> Table:
@@ -70,7 +69,7 @@ def reliability_table(revision: Reliability, classifier: Reliability) -> Table:
         "the intervals take what people decided as right"
     )
     if revision.errors:
-        yes, no = (share_with_interval(asdict(one)) for one in revision.errors)
+        yes, no = (share_with_interval(asdict(rate)) for rate in revision.errors)
         note = note.rpartition("; ")[0] + (
             f"; corrected for people's errors, which are taken as independent: {yes} % of single votes call a pair entailed that is not, "
             f"and {no} % the reverse"
@@ -78,55 +77,27 @@ def reliability_table(revision: Reliability, classifier: Reliability) -> Table:
     if revision.called == classifier.called:
         measures = {"entailed by the judge": revision}
         note += "; no cap left anything out"
-    rows = tuple(
-        (
-            name,
-            one.called,
-            share_with_interval(asdict(one.precision)),
-            share_with_interval(asdict(one.recall)),
-            _count(one.entailed),
-        )
-        for name, one in measures.items()
-    )
+    rows = []
+    for name, found in measures.items():
+        count = found.entailed
+        span = "–" if count.low is None else f"{count.value:.0f} ({count.low:.0f}–{count.high:.0f})"
+        shares = (share_with_interval(asdict(share)) for share in (found.precision, found.recall))
+        rows.append((name, found.called, *shares, span))
     heads = ("of", "pairs", "precision %", "recall %", "entailed candidates")
-    return Table("Precision and recall of the round, by human judgment", heads, rows, note)
-
-
-def describe_sample(decided: int, ties: int, unseen: int) -> str:
-    """How many pairs of a sample were decided, tied or not judged.
-
-    >>> describe_sample(200, 0, 0)
-    'all 200 pairs of the sample were decided'
-    >>> describe_sample(190, 10, 0)
-    '190 of 200 pairs of the sample were decided, 10 ended in a tie'
-    """
-    size = decided + ties + unseen
-    if decided == size:
-        return f"all {size:,} pairs of the sample were decided"
-    others = [f"{count:,} {what}" for count, what in ((ties, "ended in a tie"), (unseen, "were not judged")) if count]
-    return ", ".join([f"{decided:,} of {size:,} pairs of the sample were decided", *others])
-
-
-def _count(interval: Interval) -> str:
-    if interval.value is None or interval.low is None or interval.high is None:
-        return "–"
-    return f"{interval.value:.0f} ({interval.low:.0f}–{interval.high:.0f})"
+    return Table("Precision and recall of the round, by human judgment", heads, tuple(rows), note)
 
 
 @dataclass(frozen=True)
-class Audited:
-    """The human verdicts on a round.
+class AuditMeasures:
+    """What human verdicts on a sample tell of a round.
 
     Attributes:
-        looked: the pairs of the sample that people decided. revision: of the labels that were added. classifier: of what it
-            calls entailed, caps or not. between: agreement of people among each other on entailed or not, by the name of the
-            coefficient. disputed: pairs on which they differ in that.
+        revision: of the labels that were added. classifier: of what it calls entailed, caps or not. between: agreement of people among
+            each other on entailed or not, by the name of the coefficient. disputed: pairs on which they differ in that.
         with_people: Cohen's kappa of the classifier with what people decided, over all candidates: strata weigh what they hold.
         ties: pairs with tied votes. unseen: pairs of the sample without a vote. waiting: pairs with fewer votes than requested.
-        answers: of each person to each pair.
     """
 
-    looked: tuple[AuditVerdict, ...]
     revision: Reliability
     classifier: Reliability
     between: dict[str, Agreement]
@@ -135,31 +106,25 @@ class Audited:
     ties: int
     unseen: int
     waiting: int
-    answers: Answers
-
-    def strata(self) -> list[dict[str, Any]]:
-        """Each judged stratum, how many of its pairs were decided, and how many of them are entailed."""
-        decided = Counter(one.stratum for one in self.looked)
-        entailed = Counter(one.stratum for one in self.looked if one.entailed)
-        return [{"stratum": name, "looked": decided[name], "entailed": entailed[name]} for name in sorted(decided)]
 
 
 @dataclass(frozen=True)
-class AuditFigures:
-    """What the file of figures of an audit holds; the first eight are those of `Audited`.
+class Audited(AuditMeasures):
+    """The human verdicts on a round: on the pairs of the sample that people decided, and the answer of each person to each pair."""
+
+    looked: tuple[AuditVerdict, ...]
+    answers: Answers
+
+
+@dataclass(frozen=True)
+class AuditFigures(AuditMeasures):
+    """What the file of figures of an audit holds.
 
     Attributes:
-        favours: whether the judge favours its retriever. strata: see `Audited.strata`. entail_at: Entail@K, corrected where it can be.
+        favours: whether the judge favours its retriever. strata: of each judged one, how many of its pairs were decided, and how many of
+            them are entailed. entail_at: Entail@K, corrected where it can be.
     """
 
-    revision: Reliability
-    classifier: Reliability
-    between: dict[str, Agreement]
-    disputed: int
-    with_people: Agreement
-    ties: int
-    unseen: int
-    waiting: int
     licence: JudgeLicence
     favours: Preference | None
     round: int
@@ -193,7 +158,7 @@ class AuditStage(Stage[AuditInputs]):
         """The revised labels with what they are made from, and the answers."""
         config, source = self.options, self.options.workdir / JUDGMENTS
         if not (source / MANIFEST).is_file():
-            raise _nobody(config, self.round, read_table(self.folder / STRATA, AuditSample))
+            raise _no_answers(config, self.round, read_table(self.folder / STRATA, AuditSample))
         blocked = blocked_workers(config.workdir, config.database)
         key = {"round": self.round.number} | {name: getattr(config, name) for name in ("seed", "precision", "epsilon")}
         parents = [
@@ -216,23 +181,30 @@ class AuditStage(Stage[AuditInputs]):
         sample = read_table(self.folder / STRATA, AuditSample)
         audited = audited_sample(sample, read_judgments(config.workdir / JUDGMENTS), inputs.blocked)
         if not audited.looked:
-            raise _nobody(config, current, sample)
+            raise _no_answers(config, current, sample)
         links = read_table(self.folder / LEDGER, CandidateRow)
         base = self.base()
         content = "" if base is None else open_base(base).content
         dataset = read_dataset(revised)
-        sides = {one.id: dataset.split_of(one) or "" for one in dataset.sets}
-        side_of = {one.key(): sides[dataset.queries[one.caption].image_set] for one in sample}
-        evaluated = [one for one in sample if side_of[one.key()] != "train"]
-        splits = sorted({side_of[one.key()] for one in evaluated if one.key() in audited.answers})
+        sides = {image_set.id: dataset.split_of(image_set) or "" for image_set in dataset.sets}
+        side_of = {row.key(): sides[dataset.queries[row.caption].image_set] for row in sample}
+        evaluated = [row for row in sample if side_of[row.key()] != "train"]
+        splits = sorted({side_of[row.key()] for row in evaluated if row.key() in audited.answers})
         licensing = JudgedPairs(current, evaluated, links, audited.answers)
+        decided = Counter(row.stratum for row in audited.looked)
+        entailed = Counter(row.stratum for row in audited.looked if row.entailed)
+        # Entail@K is corrected stratum by stratum, unless a stratum has no verdicts
+        made = read_figures(self.folder)
+        entail_at, ks = made["entail_at"], [int(row["k"]) for row in made["entail_at"]]
+        if counted := audited_counts(made["counted"], ks, links, audited.looked):
+            entail_at = entail_figures(counted, np.array(made["counted"]["leaked"], bool), config.seed)
         figures = AuditFigures(
-            **{name: value for name, value in vars(audited).items() if name not in ("looked", "answers")},
+            **{field.name: getattr(audited, field.name) for field in fields(AuditMeasures)},
             licence=license_judge(config, current, content, licensing, splits),
             favours=JudgedPairs(current, sample, links, audited.answers).preference(config.seed),
             round=current.number,
-            strata=audited.strata(),
-            entail_at=_corrected(config, self.folder, links, audited),
+            strata=[{"stratum": name, "looked": decided[name], "entailed": entailed[name]} for name in sorted(decided)],
+            entail_at=entail_at,
         )
         write_table(out / LOOKED, audited.looked)
         write_bytes(out / FIGURES, pretty_json(figures))
@@ -252,7 +224,7 @@ def audit(config: ReviseLabels, progress: Progress) -> ReviseReport:
     if not rounds:
         raise UnfinishedError(f"{out} holds no round", hint=config.followup("--entail"))
     refuse_unknown(rounds, config.round)
-    fitting = [one for one in rounds if config.round == one.number or (not config.round and one.active)]
+    fitting = [row for row in rounds if config.round == row.number or (not config.round and row.active)]
     if not fitting:
         raise UsageError("every round is undone", hint=f"--round N audits one of them; or {config.followup('--redo')}")
     current = fitting[-1]
@@ -263,9 +235,9 @@ def audit(config: ReviseLabels, progress: Progress) -> ReviseReport:
     return replace(_report(config, current, stage.out()), up_to_date=up_to_date)
 
 
-def _nobody(config: ReviseLabels, current: Round, sample: Sequence[AuditSample]) -> UnfinishedError:
+def _no_answers(config: ReviseLabels, current: Round, sample: Sequence[AuditSample]) -> UnfinishedError:
     """The error of a sample without answers; its hint is the next command."""
-    pairs = {(one.image, one.caption) for one in sample}
+    pairs = {row.key() for row in sample}
     tasks = [read_tasks(file.parent) for file in sorted((config.workdir / TASKS).glob(f"*/{MANIFEST}"))]
     exported = [task for task in tasks if any((unit.images[0], *unit.text_ids) in pairs for unit in task.units)]
     hint = f"{export_hint(config, current.number)}   (then {command_in(config.workdir, 'serve', '--invite', '3')})"
@@ -278,20 +250,21 @@ def _nobody(config: ReviseLabels, current: Round, sample: Sequence[AuditSample])
 
 def audited_sample(sample: Sequence[AuditSample], answered: Answered, blocked: Sequence[str]) -> Audited:
     """The human verdicts on a sample, by majority of all votes; tied pairs count as not judged."""
-    pairs = {f"entail/{one.image}/{one.caption}": one for one in sample}
+    pairs = {f"entail/{row.image}/{row.caption}": row for row in sample}
     rows = [row for row in answered.judgments if row.query in pairs and row.round == 0 and row.worker not in blocked]
-    verdicts, ties = _majority([row for row in rows if row.candidate == ENTAILMENT])
-    audited = tuple(
-        AuditVerdict(pairs[name].image, pairs[name].caption, pairs[name].stratum, pairs[name].decision, entailed)
-        for name, entailed in sorted(verdicts.items())
+    verdicts = [row for row in rows if row.candidate == ENTAILMENT]
+    votes = _votes(verdicts, [int(row.value > 0) for row in verdicts])
+    values = dict(zip(map(str, votes.unit_names), majority(votes).tolist(), strict=True))
+    looked = tuple(
+        AuditVerdict(row.image, row.caption, row.stratum, row.decision, bool(votes.labels[value]))
+        for row, value in ((pairs[name], value) for name, value in values.items() if value != TIE)
     )
     answers: dict[tuple[str | int, ...], dict[str, bool]] = {}
-    for row in rows:
-        if row.candidate == ENTAILMENT:
-            answers.setdefault(pairs[row.query].key(), {})[row.worker] = row.value > 0
-    strata = {one.stratum: (one.population, one.decision == "added") for one in sample}
-    decided = Counter(one.stratum for one in audited)
-    positive = Counter(one.stratum for one in audited if one.entailed)
+    for verdict in verdicts:
+        answers.setdefault(pairs[verdict.query].key(), {})[verdict.worker] = verdict.value > 0
+    strata = {row.stratum: (row.population, row.decision == "added") for row in sample}
+    decided = Counter(row.stratum for row in looked)
+    positive = Counter(row.stratum for row in looked if row.entailed)
     parts = {
         name: Stratum(population, decided[name], positive[name], called)
         for name, (population, called) in sorted(strata.items())
@@ -303,58 +276,31 @@ def audited_sample(sample: Sequence[AuditSample], answered: Answered, blocked: S
     ]
     cast = PairVotes(*np.array(counted, np.int64).reshape(-1, 3).T)
     of_classifier = [replace(part, called=part.called or name.startswith("capped")) for name, part in parts.items()]
-    # answers may be fewer than requested
-    votes = Counter(query for query, _ in {(row.query, row.worker) for row in rows})
-    waiting = sum(0 < votes[unit.query or ""] < unit.most for unit in answered.units.values())
-    return Audited(
-        audited, reliability(list(parts.values()), cast), reliability(of_classifier, cast), *_between(rows), kappa(of_classifier), ties,
-        len(pairs) - len(verdicts) - ties, waiting, answers,
-    )  # fmt: skip
-
-
-def _majority(rows: Sequence[Judgment]) -> tuple[dict[str, bool], int]:
-    """Whether people call each query's pair entailed; and the number of ties."""
-    votes = gather([row.query for row in rows], [row.worker for row in rows], [int(row.value > 0) for row in rows])
-    values = dict(zip(map(str, votes.unit_names), majority(votes).tolist(), strict=True))
-    verdicts = {name: bool(votes.labels[value]) for name, value in values.items() if value != TIE}
-    return verdicts, len(values) - len(verdicts)
-
-
-def _between(rows: Sequence[Judgment]) -> tuple[dict[str, Agreement], int]:
-    """Agreement among people on entailed or not: Fleiss' kappa, and Cohen's where there are just two of them; and how many pairs they
-    differ on."""
+    # what people say of entailed or not, whichever of the other two answers they give
     chosen = [row for row in rows if row.value > 0]
-    if not chosen:
-        return {}, 0
-    entailed = [row.candidate == ENTAILMENT for row in chosen]
-    votes = gather([row.query for row in chosen], [row.worker for row in chosen], entailed)
-    verdicts = Counter(query for query, _ in {(row.query, one) for row, one in zip(chosen, entailed, strict=True)})
-    two = {"Cohen's kappa": cohen(votes)} if len(votes.worker_names) == 2 else {}
-    return {"Fleiss' kappa": fleiss(votes), **two}, sum(count > 1 for count in verdicts.values())
-
-
-def _corrected(
-    config: ReviseLabels, folder: Path, links: Sequence[CandidateRow], audited: Audited
-) -> list[dict[str, Any]]:
-    """Entail@K of the round, corrected stratum by stratum; uncorrected where a stratum has no verdicts."""
-    figures = read_figures(folder)
-    uncorrected: list[dict[str, Any]] = figures["entail_at"]
-    ks = [int(row["k"]) for row in uncorrected]
-    counts = audited_counts(figures["counted"], ks, links, audited.looked)
-    if counts is None:
-        return uncorrected
-    return entail_figures(counts, np.array(figures["counted"]["leaked"], bool), config.seed)
-
-
-def people_table(licence: JudgeLicence) -> Table:
-    """The alternative annotator test, person by person."""
-    heads = ("person left out", "pairs", "judge no worse on", "p", "judge may stand in")
-    rows = tuple((*vars(person).values(),) for person in licence.people)
-    note = (
-        "on each pair, by how many of the others agree with the judge and with the person (none where nobody else answered); p: of the "
-        f"hypothesis that the judge is worse by ε = {licence.epsilon:g} or more, corrected by Benjamini and Yekutieli"
+    said = [(row.query, row.candidate == ENTAILMENT) for row in chosen]
+    both = _votes(chosen, [entailed for _, entailed in said])
+    between = {"Fleiss' kappa": fleiss(both)} if chosen else {}
+    if len(both.worker_names) == 2:
+        between["Cohen's kappa"] = cohen(both)
+    answered_by = Counter(query for query, _ in {(row.query, row.worker) for row in rows})
+    return Audited(
+        revision=reliability(list(parts.values()), cast),
+        classifier=reliability(of_classifier, cast),
+        between=between,
+        disputed=sum(count > 1 for count in Counter(query for query, _ in set(said)).values()),
+        with_people=kappa(of_classifier),
+        ties=len(values) - len(looked),
+        unseen=len(pairs) - len(values),
+        # answers may be fewer than requested
+        waiting=sum(0 < answered_by[unit.query or ""] < unit.most for unit in answered.units.values()),
+        looked=looked,
+        answers=answers,
     )
-    return Table("Alternative annotator test", heads, rows, note)
+
+
+def _votes(rows: Sequence[Judgment], values: Sequence[int]) -> Votes:
+    return gather([row.query for row in rows], [row.worker for row in rows], values)
 
 
 def licence_facts(
@@ -396,20 +342,32 @@ def _report(config: ReviseLabels, current: Round, folder: Path) -> ReviseReport:
         "reliability": reliability_table(audited.revision, audited.classifier),
     }
     if audited.licence.people:
-        tables["people"] = people_table(audited.licence)
+        tables["people"] = Table(
+            "Alternative annotator test",
+            ("person left out", "pairs", "judge no worse on", "p", "judge may stand in"),
+            tuple((*vars(person).values(),) for person in audited.licence.people),
+            "judge and person are compared, pair by pair, by the number of other people who agree with either; p: of the hypothesis "
+            f"that the judge is worse by ε = {audited.licence.epsilon:g} or more, corrected by Benjamini and Yekutieli",
+        )
     conflicts = read_table(config.folder() / folder_of(current.number) / CONFLICTS, SetConflict)
     if conflicts:
-        verdicts = {(one.caption, one.image): one.entailed for one in looked}
+        verdicts = {(row.caption, row.image): row.entailed for row in looked}
         tables["also"] = conflict_table(conflicts, verdicts)
     if corrected:
         tables["entail"] = entail_table(corrected, current.by)
+    size = len(looked) + audited.ties + audited.unseen
+    sample = f"all {size:,} pairs of the sample were decided"
+    if size > len(looked):
+        sample = f"{len(looked):,} of {size:,} pairs of the sample were decided"
+        others = {"ended in a tie": audited.ties, "were not judged": audited.unseen}
+        sample += "".join(f", {count:,} {what}" for what, count in others.items() if count)
     facts = {
         "audit": folder,
         "round": current.number,
-        "sample": describe_sample(len(looked), audited.ties, audited.unseen),
+        "sample": sample,
         "disputed": f"people disagree on {audited.disputed:,} pairs",
-        **{name: agreed(one) for name, one in audited.between.items()},
-        "Cohen's kappa, people and judge": f"{agreed(audited.with_people)}, weighted to all candidates",
+        **{name: agreement_words(found) for name, found in audited.between.items()},
+        "Cohen's kappa, people and judge": f"{agreement_words(audited.with_people)}, weighted to all candidates",
         **licence_facts(config, current, audited.licence, of_round.get("named", ())),
         "favours the retriever": favours_text(audited.favours, of_round.get("judge_family", ""), current.by),
     }

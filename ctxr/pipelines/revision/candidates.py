@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +14,14 @@ from ctxr.datasets.changes import contents_of
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError
+from ctxr.metrics.ranking import row_blocks
 from ctxr.metrics.votes import Codes
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.models.neighbours import NO_MATCH, best_matches
 from ctxr.models.precision import choose_device
 from ctxr.models.training.checkpoint import read_checkpoint
-from ctxr.pipelines.revision.inputs import MinedGallery, check_by, missing_pictures, scores_pairs
+from ctxr.pipelines.revision.inputs import MinedGallery, missing_pictures, scores_pairs
 from ctxr.problems.embeddings import PictureFiles, embedded_images, embedded_texts
 from ctxr.problems.runs import checkpoints, run_folder
 from ctxr.problems.scoring import source_of
@@ -57,11 +59,8 @@ class Candidates:
 
 
 def open_encoder(by: str, workdir: Path, device: str, progress: Progress) -> Encoder:
-    """The retrieval model: an encoder by name, or the one that a run of the project has trained.
-
-    Raises UsageError for one that scores pairs or whole sets, and what `find_encoder` raises.
-    """
-    check_by(by, workdir)
+    """The retrieval model: an encoder by name, or the one that a run of the project has trained. Raises UsageError for one that
+    scores pairs or whole sets."""
     folder = run_folder(by, workdir)
     if folder is None:
         return load_encoder(by, device, warn=progress.warn)
@@ -89,20 +88,14 @@ def pools_of(
     """The candidates of each gallery; `texts` of all captions by id."""
     image_row = {name: row for row, name in enumerate(pictures.files)}
     caption_row = {name: row for row, name in enumerate(texts)}
-    rows = [
-        (
-            gallery,
-            np.array([image_row[name] for name in gallery.images]),
-            np.array([caption_row[name] for name in gallery.captions]),
-        )
-        for gallery in galleries
-    ]
-    seen = embedded_images(pictures, encoder, progress)
-    vectors = embedded_texts(list(texts.values()), pictures.workdir, encoder, progress)
+    image_vectors = embedded_images(pictures, encoder, progress)
+    text_vectors = embedded_texts(list(texts.values()), pictures.workdir, encoder, progress)
     pools = []
-    with progress.task("mining", len(rows)) as task:
-        for one, images, captions in rows:
-            pools.append(mine(one, seen[images], vectors[captions], k, both))
+    with progress.task("mining", len(galleries)) as task:
+        for gallery in galleries:
+            images = image_vectors[[image_row[name] for name in gallery.images]]
+            captions = text_vectors[[caption_row[name] for name in gallery.captions]]
+            pools.append(mine(gallery, images, captions, k, both))
             task.advance()
     return pools
 
@@ -131,19 +124,11 @@ def mine(gallery: MinedGallery, images: Matrix, captions: Matrix, k: int, both: 
     pairs, ranks, scores = pairs[:, first], ranks[first], scores[first]
     directions = np.where(twice, 3, directions[first])
     order = np.lexsort((pairs[1], ranks, pairs[0]))
-    known_scores = _products(images, captions, excluded)
-    return Candidates(
-        gallery, pairs[0, order], pairs[1, order], ranks[order], scores[order], directions[order], known_scores
-    )
-
-
-def _products(images: Matrix, captions: Matrix, pairs: Codes) -> Matrix:
-    """Dot products [N] of pairs [N, 2], in blocks: all vectors at once would take gigabytes for COCO."""
-    products = np.empty(len(pairs), np.float32)
-    for start in range(0, len(pairs), PAIRS):
-        part = slice(start, start + PAIRS)
-        products[part] = np.einsum("nd,nd->n", images[pairs[part, 0]], captions[pairs[part, 1]])
-    return products
+    # in blocks: all vectors at once would take gigabytes for COCO
+    known = np.empty(len(excluded), np.float32)
+    for rows in row_blocks(len(excluded), 1, PAIRS):
+        known[rows] = np.einsum("nd,nd->n", images[excluded[rows, 0]], captions[excluded[rows, 1]])
+    return Candidates(gallery, pairs[0, order], pairs[1, order], ranks[order], scores[order], directions[order], known)
 
 
 BLOCK = 512
@@ -163,34 +148,37 @@ def with_distances(dataset: Dataset, encoder: Encoder, workdir: Path, progress: 
 
     Raises DataError where a picture of such a set is missing.
     """
-    unknown = [
-        image_set for image_set in dataset.sets if math.isnan(image_set.closest) or math.isnan(image_set.mean_distance)
-    ]
-    images = sorted({image for one in unknown for image in one.images})
+    unknown = [row for row in dataset.sets if math.isnan(row.closest) or math.isnan(row.mean_distance)]
+    images = sorted({image for row in unknown for image in row.images})
     if not images:
         return dataset.sets
     pictures = picture_files(dataset, images, workdir)
     vectors = embedded_images(pictures, encoder, progress)
-    row = {image: number for number, image in enumerate(pictures.files)}
-    measured = {one.id: pairwise_spread(vectors[[row[image] for image in one.images]]) for one in unknown}
-    return tuple(
-        structs.replace(image_set, closest=measured[image_set.id][0], mean_distance=measured[image_set.id][1])
-        if image_set.id in measured
-        else image_set
-        for image_set in dataset.sets
-    )
+    row_of = {image: number for number, image in enumerate(pictures.files)}
+    measured = {}
+    for row in unknown:
+        closest, mean = pairwise_spread(vectors[[row_of[image] for image in row.images]])
+        measured[row.id] = structs.replace(row, closest=closest, mean_distance=mean)
+    return tuple(measured.get(row.id, row) for row in dataset.sets)
 
 
-def pairwise_spread(vectors: npt.NDArray[np.float32]) -> tuple[float, float]:
+class Spread(NamedTuple):
+    """Pairwise distances of a set."""
+
+    closest: float
+    mean: float
+
+
+def pairwise_spread(vectors: Matrix) -> Spread:
     """Smallest and mean pairwise distance of unit vectors [n, D], 0..2, block by block; zeros for a single one."""
     count = len(vectors)
     if count < 2:
-        return 0.0, 0.0
+        return Spread(0.0, 0.0)
     closest, total = np.inf, 0.0
-    for start in range(0, count, BLOCK):
-        rows = vectors[start : start + BLOCK].astype(np.float64)
+    for block in row_blocks(count, 1, BLOCK):
+        rows = vectors[block].astype(np.float64)
         distances = np.sqrt(np.maximum(0.0, 2 - 2 * (rows @ vectors.T.astype(np.float64))))
-        distances[np.arange(len(rows)), start + np.arange(len(rows))] = np.inf
+        distances[np.arange(len(rows)), np.arange(block.start, block.stop)] = np.inf
         closest = min(closest, float(distances.min()))
         total += float(distances[np.isfinite(distances)].sum())
-    return round(closest, 6), round(total / (count * (count - 1)), 6)
+    return Spread(round(closest, 6), round(total / (count * (count - 1)), 6))

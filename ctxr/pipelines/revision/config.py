@@ -78,7 +78,7 @@ class ReviseLabels(JudgeEndpointOptions):
     """Accept pictures of valid and test that a judge was trained on; the report names them and gives figures with and without
     them."""
     unlicensed: bool = False
-    """Put the round in force on valid and test although its judge has no licence; the round, the report and all figures say so."""
+    """Count the round on valid and test although its judge has no licence; the round, the report and all figures say so."""
     epsilon: Annotated[float, NotDecisive, Range(0, 0.2, "a share from 0 to 0.2")] = 0.1
     """How much worse than a person a judge may be and still be licensed (--audit): 0.1 against crowd workers, 0.15 against skilled
     people, 0.2 against experts."""

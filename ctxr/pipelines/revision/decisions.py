@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import EntailmentPair, choosing
 from ctxr.datasets.rounds import Base, Reason, Round
 from ctxr.engine.options import JudgeEndpointOptions
@@ -119,7 +118,9 @@ def threshold_on_dev(
     """The lowest threshold that reaches a precision on the pairs of `dev`. Raises what `choose_threshold` raises."""
     dataset = base.dataset
     pairs = [pair for pair in read_table(dev, EntailmentPair) if pair.split in (None, "valid")]
-    usable = [pair for pair in pairs if pair.hypothesis and pair.kind != "none" and _has_picture(pair, dataset)]
+    images = [dataset.images[name] for name in {pair.image for pair in pairs} if name in dataset.images]
+    there = {image.id for image in images if (file := dataset.picture(image)) is not None and file.is_file()} | {None}
+    usable = [pair for pair in pairs if pair.hypothesis and pair.kind != "none" and pair.image in there]
     if len(usable) < len(pairs):
         progress.warn(f"{len(pairs) - len(usable)} of {len(pairs)} pairs of dev lack their picture or text: left out")
     if not usable:
@@ -143,14 +144,6 @@ def threshold_on_dev(
         progress.warn(f"on dev {best.weakness()}")
     low, high = best.precision.low, best.precision.high
     return ChosenThreshold(best.value, "dev", wanted, best.precision.value, best.recall, best.called, low, high)
-
-
-def _has_picture(pair: EntailmentPair, dataset: Dataset) -> bool:
-    if pair.image is None:
-        return True
-    image = dataset.images.get(pair.image)
-    file = None if image is None else dataset.picture(image)
-    return file is not None and file.is_file()
 
 
 def decide(pool: Candidates, verdicts: Verdicts, per_image: int, per_caption: int) -> list[Reason | None]:
@@ -187,16 +180,12 @@ def on_top(
     *,
     edge: ChosenThreshold,
 ) -> str:
-    """A note that earlier rounds stay active, and how the new one differs from the latest of them.
-
-    Args:
-        settings: of the latest.
-    """
+    """A note that earlier rounds stay active, and how the new one differs from the latest of them, which has these `settings`."""
     last, key = before[-1], config.settings()
     other = {name: was for name, was in settings.items() if was != key.get(name, was)}
     differ = [f"--{name.replace('_', '-')} ({was}, now {key[name]})" for name, was in other.items()]
-    renamed, told = last.classifier != cascade.name, bool(other.keys() & JudgeEndpointOptions.describe().keys())
-    judged = last.classifier_fingerprint != cascade.fingerprint and (renamed or not told)
+    renamed, named = last.classifier != cascade.name, bool(other.keys() & JudgeEndpointOptions.describe().keys())
+    judged = last.classifier_fingerprint != cascade.fingerprint and (renamed or not named)
     changes = (
         ("--by", last.by, encoder.name, last.by_fingerprint != encoder.fingerprint),
         ("the judge", last.classifier, cascade.name if renamed else f"another {cascade.name}", judged),
@@ -205,7 +194,7 @@ def on_top(
     )
     differ += [f"{what} ({was}, now {now})" for what, was, now, changed in changes if changed]
     several = len(before) > 1
-    numbers = _listed([str(one.number) for one in before])
+    numbers = _listed([str(row.number) for row in before])
     stays = f"rounds {numbers} stay" if several else f"round {numbers} stays"
     why = f"round {last.number} was made on top of others"
     if differ:
@@ -215,4 +204,5 @@ def on_top(
 
 
 def _listed(words: Sequence[str]) -> str:
+    """The words with `and` before the last."""
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

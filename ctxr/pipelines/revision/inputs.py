@@ -1,19 +1,35 @@
-"""What a round covers: galleries or image sets, and the pairs about which something is known already."""
+"""What a round is made from: the dataset and the pairs that are known already, the judges, their threshold, and where it counts."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import seen_pictures
-from ctxr.datasets.rounds import JUDGMENTS, Base, Round, ThresholdFrom, folder_of
+from ctxr.datasets.rounds import (
+    JUDGMENTS,
+    Base,
+    Round,
+    Rounds,
+    ThresholdFrom,
+    base_of,
+    folder_of,
+    open_base,
+    read_rounds,
+    refuse_changed_rounds,
+    refuse_other_base,
+)
 from ctxr.datasets.truth import UNSURE
 from ctxr.engine.progress import Progress
-from ctxr.engine.project import command_in
-from ctxr.errors import DataError, UsageError, and_more, did_you_mean
+from ctxr.engine.project import SETS, chosen, command_in
+from ctxr.engine.stage import execute
+from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, did_you_mean
 from ctxr.metrics.votes import Codes
 from ctxr.models.entailment.base import Judge
 from ctxr.models.hub import makes_pairs
@@ -24,10 +40,37 @@ from ctxr.pipelines.revision.licence import JudgeLicence
 from ctxr.problems.entailment.judges import JudgeOptions, default_spec, open_judge, parse_spec
 from ctxr.problems.gallery.truth import TRUTH
 from ctxr.problems.runs import PLAIN_ENCODERS, finished_runs, run_folder
-from ctxr.store.artifacts import open_artifact
+from ctxr.store.artifacts import MANIFEST, open_artifact
+from ctxr.store.hashing import sha256_if_readable
 from ctxr.store.kinds import RUN
+from ctxr.store.memory import Watch, remembered
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
+
+
+def open_project(config: ReviseLabels, progress: Progress) -> Base:
+    """The dataset that `config` names, or that was revised before, or the project's. A round whose activation was
+    interrupted is completed or dropped. Raises DataError where a file of the rounds was changed since it was written."""
+    out = config.folder()
+    refuse_changed_rounds(out)
+    before = base_of(out)
+    if config.dataset is None and before is not None and not before.exists():
+        raise UsageError(
+            f"{before}, the dataset that {out} revises, no longer exists",
+            hint="ctxr revise-labels DATASET names its new folder",
+        )
+    try:
+        path = config.dataset or before or chosen(None, config.workdir, ("dataset",), progress)
+    except UnfinishedError as error:
+        hint = f"{config.followup('PHOTOS')}   (PHOTOS: a folder of photos with captions, or a release such as COCO captions)"
+        if any((config.workdir / name).is_dir() for name in (*SETS, "dataset")):
+            hint = f"{error.hint.partition('   ')[0]}; or {hint}"
+        raise UnfinishedError(error.message, hint=hint) from error
+    base = open_base(path)
+    refuse_other_base(out, base)
+    if (rounds := read_rounds(out)) and not (out / MANIFEST).is_file():
+        execute(Rounds(config, out, base, rounds))
+    return base
 
 
 @dataclass(frozen=True)
@@ -88,7 +131,7 @@ class RevisionInput:
 def revision_input(config: ReviseLabels, base: Base, before: Sequence[Round]) -> RevisionInput:
     """The input of the next round. Raises DataError for a dataset without captions."""
     rows = [row for row in base.dataset.judgments if row.worker == "gold" and row.value > 0]
-    rows += [row for one in before for row in _judgments(config.folder(), one) if row.value > 0]
+    rows += [row for earlier in before for row in _judgments(config.folder(), earlier) if row.value > 0]
     positives = _images_of(rows)
     galleries = galleries_of(base.dataset, positives, config.split, config.limit)
     if not galleries:
@@ -204,11 +247,18 @@ def scores_pairs(by: str) -> UsageError:
     )
 
 
-def open_judges(config: ReviseLabels, progress: Progress, opened: Judge | None = None) -> tuple[Cascade, ReviseLabels]:
-    """The judges that a configuration names, or the one that replaces them; and the options with the limits that the last judge's
-    name gives. Raises UsageError for limits or judges that are given twice and a --model for none, and what `open_judge` raises."""
+class OpenedJudges(NamedTuple):
+    """The judges of a round, and the options with the limits that the last judge's name gives."""
+
+    cascade: Cascade
+    options: ReviseLabels
+
+
+def open_judges(config: ReviseLabels, progress: Progress, opened: Judge | None = None) -> OpenedJudges:
+    """The judges that a configuration names, or the one that replaces them. Raises UsageError for limits or judges that are given
+    twice and a --model for none, and what `open_judge` raises."""
     if opened is not None:
-        return Cascade((opened,)), config
+        return OpenedJudges(Cascade((opened,)), config)
     named = (f"classifier:{config.classifier}",) if config.classifier else config.judge
     specs = named or (default_spec(config.workdir),)
     limits = [parse_spec(spec)[2] for spec in specs]
@@ -225,7 +275,7 @@ def open_judges(config: ReviseLabels, progress: Progress, opened: Judge | None =
     judges = tuple(open_judge(spec, options, progress) for spec in specs)
     if len({judge.fingerprint for judge in judges}) < len(judges):
         raise UsageError(f"--judge names a judge twice: {', '.join(specs)}", hint="name each judge once")
-    return Cascade(judges, tuple(pair or BETWEEN for pair in limits[:-1])), config
+    return OpenedJudges(Cascade(judges, tuple(pair or BETWEEN for pair in limits[:-1])), config)
 
 
 @dataclass(frozen=True)
@@ -249,24 +299,73 @@ class ChosenThreshold:
         return self.value if self.unsure is None else self.unsure, self.value
 
 
-def in_force(
-    config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, licence: JudgeLicence | None, threshold: float
-) -> tuple[ReviseLabels, frozenset[str], str]:
-    """(the options, without --unlicensed where that changes nothing; the splits on which a round counts; its licence in words).
+def choose_threshold(
+    config: ReviseLabels, base: Base, cascade: Cascade, licensed: float | None, progress: Progress
+) -> ChosenThreshold:
+    """The last judge's threshold: as given, or the lowest that reaches the precision wanted on dev, or the licence's, or its own.
 
-    A round counts on train, on the splits of a licence from its threshold on and with its limit of unsure pairs, and everywhere in a
-    drawn world; that of the toy only there, but for --unlicensed.
+    Of dev, pairs of split valid or without a split that also choose the threshold in training are used, as far as the judges before
+    the last leave them unsure. Raises DataError where the pictures of all dev pairs are missing, or no threshold reaches the
+    precision, UsageError where --unsure lies above the threshold.
     """
-    splits, licensed = frozenset(gallery.side for gallery in inputs.galleries), replace(config, unlicensed=False)
-    force, words = frozenset[str]() if cascade.toy else splits & {"train"}, ""
+    if config.precision is not None:
+        # the threshold that was chosen by the same judges on the same pairs before, or is chosen now
+        dev = config.dev or (base.path / "pairs.jsonl" if "pairs.jsonl" in (base.tables or {}) else None)
+        if dev is None:
+            raise DataError(
+                f"{base.dataset.name} has no pairs to choose a threshold on",
+                hint="--dev PAIRS.jsonl, or --threshold P, or leave --precision out for the classifier's own",
+            )
+
+        def choose(_watch: Watch) -> str:
+            choice = resolve_name("ctxr.pipelines.revision.decisions:threshold_on_dev")
+            chosen = choice(config, base, dev, cascade, wanted=config.precision, progress=progress)
+            return msgspec.json.encode(chosen).decode()
+
+        about = ["threshold on dev", cascade.fingerprint, base.content, sha256_if_readable(dev), config.precision]
+        chosen = msgspec.json.decode(remembered(config.workdir, about, choose), type=ChosenThreshold)
+    elif config.threshold is not None:
+        chosen = ChosenThreshold(config.threshold, "given")
+    elif licensed is not None:
+        chosen = ChosenThreshold(licensed, "audit")
+    else:
+        chosen = ChosenThreshold(cascade.threshold, "classifier")
+    if config.unsure is not None and config.unsure > chosen.value:
+        raise UsageError(
+            f"--unsure {config.unsure:g} lies above the threshold {chosen.value:.3g}",
+            hint="--unsure with a lower probability, or --threshold with a higher one",
+        )
+    return replace(chosen, unsure=None if config.unsure == chosen.value else config.unsure)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where a round counts.
+
+    Attributes:
+        options: without --unlicensed where that changes nothing. splits: on which it counts. licence: in words, "" for none.
+    """
+
+    options: ReviseLabels
+    splits: frozenset[str]
+    licence: str = ""
+
+
+def scope_of(
+    config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, licence: JudgeLicence | None, threshold: float
+) -> Scope:
+    """Where the round of these judges counts: on train, on the splits of a licence from its threshold on and with its limit of unsure
+    pairs, and everywhere in a drawn world; that of the toy only there, but for --unlicensed."""
+    every, plain = frozenset(gallery.side for gallery in inputs.galleries), replace(config, unlicensed=False)
     if TRUTH in (inputs.base.tables or {}):
-        return licensed, splits, ""
+        return Scope(plain, every)
+    splits, words = frozenset[str]() if cascade.toy else every & {"train"}, ""
     if not cascade.toy and licence and (licence.threshold or 0) <= threshold and licence.unsure_below == config.unsure:
-        covered = splits & {*licence.splits}
-        force, words = force | covered, licence.words if covered else ""
-    if force == splits or not config.unlicensed:
-        return licensed, force, words
-    return config, splits, words
+        covered = every & {*licence.splits}
+        splits, words = splits | covered, licence.words if covered else ""
+    if splits == every or not config.unlicensed:
+        return Scope(plain, splits, words)
+    return Scope(config, every, words)
 
 
 def refuse_nothing_left(config: ReviseLabels, inputs: RevisionInput) -> None:
@@ -314,16 +413,14 @@ class NewRound:
     """A round that is to be made, decided without a model.
 
     Attributes:
-        options: that decide it. by: its retriever. leaked: images that a judge was trained on. force: splits on which it counts.
-        licence, decides: see `Round`.
+        by: its retriever. leaked: images that a judge was trained on. scope: where it counts, with the options that decide the round.
+        decides: see `Round`.
     """
 
-    options: ReviseLabels
     inputs: RevisionInput
     by: str
     cascade: Cascade
     threshold: ChosenThreshold
-    leaked: tuple[str, ...]
-    force: frozenset[str]
-    licence: str
+    leaked: frozenset[str]
+    scope: Scope
     decides: str

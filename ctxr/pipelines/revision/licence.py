@@ -70,18 +70,17 @@ def read_licence(workdir: Path, fingerprint: str, content: str) -> JudgeLicence 
 
     Raises DataError for an audit that was changed since it was written.
     """
-    tested = (
-        one for _, one in _audits(workdir, fingerprint, content) if one.omega is not None or one.threshold is None
-    )
-    return next((one if one.passed else None for one in tested), None)
+    for _, licence in _audits(workdir, fingerprint, content):
+        if licence.omega is not None or licence.threshold is None:
+            return licence if licence.passed else None
+    return None
 
 
 def refused_by(workdir: Path, fingerprint: str, content: str) -> str:
     """By which audit a judge was refused and why, in words, if that is the latest; else "". Raises what `read_licence` raises."""
-    number, latest = next(_audits(workdir, fingerprint, content), ("", None))
-    return (
-        f"refused by the audit of round {number.lstrip('0')}: {latest.reason}" if latest and not latest.passed else ""
-    )
+    for number, latest in _audits(workdir, fingerprint, content):
+        return "" if latest.passed else f"refused by the audit of round {number.lstrip('0')}: {latest.reason}"
+    return ""
 
 
 def _audits(workdir: Path, fingerprint: str, content: str) -> Iterator[tuple[str, JudgeLicence]]:
@@ -91,9 +90,7 @@ def _audits(workdir: Path, fingerprint: str, content: str) -> Iterator[tuple[str
         try:
             licence = msgspec.convert((read_audit(manifest.parent) or {}).get("licence"), JudgeLicence | None)
         except msgspec.ValidationError as error:
-            raise DataError(
-                f"{manifest}: its licence is damaged: {error}", hint="ctxr revise-labels --audit"
-            ) from error
+            raise DataError(f"{manifest}: its licence is damaged: {error}", "ctxr revise-labels --audit") from error
         if licence and licence.splits and (licence.fingerprint, licence.content) == (fingerprint, content):
             yield manifest.parent.name, licence
 

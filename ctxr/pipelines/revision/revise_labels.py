@@ -7,26 +7,36 @@ from pkgutil import resolve_name
 
 from msgspec import structs
 
-from ctxr.datasets.rounds import Base, Round, RoundInputs, Rounds, link_base, read_rounds, refuse_changed_rounds
+from ctxr.datasets.rounds import (
+    Base,
+    Round,
+    RoundInputs,
+    Rounds,
+    link_base,
+    read_rounds,
+    refuse_changed_rounds,
+    to_switch,
+)
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import execute
+from ctxr.errors import UnfinishedError
 from ctxr.models.entailment.base import Judge
 from ctxr.pipelines.revision.auditing import audit
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.inputs import (
     NewRound,
-    in_force,
+    choose_threshold,
     open_judges,
+    open_project,
     refuse_leaked,
     refuse_nothing_left,
     retriever_identity,
     revision_input,
+    scope_of,
     without_rejected,
 )
 from ctxr.pipelines.revision.licence import read_licence
-from ctxr.pipelines.revision.project import open_project, switch_round
 from ctxr.pipelines.revision.results import reported
-from ctxr.pipelines.revision.threshold import choose_threshold
 from ctxr.problems.gallery.truth import TRUTH
 from ctxr.store.artifacts import Artifact, Content, take_manifest
 from ctxr.store.hashing import sha256_of
@@ -43,7 +53,7 @@ def run(config: ReviseLabels, progress: Progress = SILENT, classifier: Judge | N
     """
     config.check()
     if config.undo or config.redo:
-        return switch_round(config, progress)
+        return _switch(config, progress)
     if config.audit:
         return audit(config, progress)
     if config.entail and not config.dry_run:
@@ -51,6 +61,25 @@ def run(config: ReviseLabels, progress: Progress = SILENT, classifier: Judge | N
     with progress.task("reading the labels", None):
         report: ReviseReport = resolve_name("ctxr.pipelines.revision.revising:plan")(config, progress, classifier)
         return report
+
+
+def _switch(config: ReviseLabels, progress: Progress) -> ReviseReport:
+    """Undo or redo a round; none of its files is deleted. Raises UnfinishedError where nothing was revised, and what `to_switch` raises."""
+    out = config.folder()
+    if not read_rounds(out):
+        raise UnfinishedError(f"{out} holds no round", hint=config.followup("--entail"))
+    base, rounds = open_project(config, progress), read_rounds(out)
+    switched = structs.replace(to_switch(rounds, config.round, config.redo, config.followup), active=config.redo)
+    rounds[switched.number - 1] = switched
+    execute(Rounds(config, out, base, rounds))
+    facts = {
+        "revised": out,
+        "round": switched.number,
+        "judgments": f"{switched.added:,} pairs {'count again' if switched.active else 'no longer count'}",
+        "active": ", ".join(str(row.number) for row in rounds if row.active) or "none",
+        "reverse": config.followup(f"--{'undo' if switched.active else 'redo'}", "--round", str(switched.number)),
+    }
+    return ReviseReport(out, "redone" if switched.active else "undone", switched.number, facts)
 
 
 def _revise(config: ReviseLabels, progress: Progress, classifier: Judge | None) -> ReviseReport:
@@ -64,34 +93,35 @@ def _revise(config: ReviseLabels, progress: Progress, classifier: Judge | None) 
     chosen = choose_threshold(config, base, cascade, licence.threshold if licence else None, progress)
     if licence and licence.threshold is not None and licence.threshold > chosen.value:
         progress.note(f"the licence of {cascade.name} holds from {licence.threshold:.3g} on, not at a lower threshold")
-    active, inputs = [one for one in rounds if one.active], None
+    active, inputs = [row for row in rounds if row.active], None
     makers = [identity, cascade.fingerprint, chosen.value, chosen.unsure]
     if TRUTH in (base.tables or {}) or not (licence or config.unlicensed):
         config = replace(config, unlicensed=False)
     else:  # on which splits it counts, the tables say
         inputs = revision_input(config, base, active)
-        config, force, licensed = in_force(config, inputs, cascade, licence, chosen.value)
-        makers += sorted(force) if licensed else []
+        scope = scope_of(config, inputs, cascade, licence, chosen.value)
+        config = scope.options
+        makers += sorted(scope.splits) if scope.licence else []
 
     def decides(before: Sequence[Round]) -> str:
         """Hash of everything that decides a round, including the active rounds before it."""
-        return sha256_of([config.key(), base.content, makers, [one.decides for one in before if one.active]])
+        return sha256_of([config.key(), base.content, makers, [row.decides for row in before if row.active]])
 
-    for one in rounds:
-        if one.decides == decides(rounds[: one.number - 1]):
-            leaked = (
-                refuse_leaked(config, revision_input(config, base, active), cascade, progress) if one.leaked else []
-            )
-            there = [structs.replace(row, active=row.active or row is one) for row in rounds]
-            execute(Rounds(config, out, base, there), progress)
-            return reported(typed, one, "up to date" if one.active else "redone", cascade, leaked)
+    for current in rounds:
+        if current.decides == decides(rounds[: current.number - 1]):
+            leaked = []
+            if current.leaked:
+                leaked = refuse_leaked(config, revision_input(config, base, active), cascade, progress)
+            redone = [structs.replace(row, active=row.active or row is current) for row in rounds]
+            execute(Rounds(config, out, base, redone), progress)
+            return reported(typed, current, "up to date" if current.active else "redone", cascade, leaked)
     inputs = inputs or revision_input(config, base, active)
     leaked = refuse_leaked(config, inputs, cascade, progress)
     inputs = without_rejected(inputs, out, cascade.fingerprint, chosen.limits)
     refuse_nothing_left(config, inputs)
-    config, force, licensed = in_force(config, inputs, cascade, licence, chosen.value)
-    new = NewRound(config, inputs, by, cascade, chosen, tuple(leaked), force, licensed, decides(rounds))
-    execute(Revision(config, out, base, rounds, new), progress)
+    scope = scope_of(config, inputs, cascade, licence, chosen.value)
+    new = NewRound(inputs, by, cascade, chosen, frozenset(leaked), scope, decides(rounds))
+    execute(Revision(scope.options, out, base, rounds, new), progress)
     return reported(typed, read_rounds(out)[-1], "added", cascade, leaked)
 
 

@@ -1,23 +1,47 @@
 """A round of revised labels, planned or made: candidates are mined and judged, and the entailed ones added."""
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from math import inf
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from ctxr.annotation.task_batch import StatementRow
 from ctxr.datasets.rounds import (
+    CAPPED,
+    CONFLICTS,
+    FIGURES,
+    JUDGMENTS,
+    LEDGER,
+    SAMPLE,
+    STRATA,
+    AuditSample,
+    CandidateRow,
+    Decision,
+    Direction,
+    Reason,
     Round,
+    SetConflict,
     folder_of,
     read_figures,
     read_rounds,
+    stratum_of,
     text_of,
+    write_round,
     written_for,
 )
+from ctxr.datasets.truth import UNSURE, WORKER
 from ctxr.engine.progress import Progress
 from ctxr.errors import plural
+from ctxr.metrics.entail_at import KS, Counted
+from ctxr.metrics.stratified import allocate
+from ctxr.metrics.votes import Codes, Doubles
 from ctxr.models.encoders import DEFAULT_ENCODER, TINY, Encoder, is_here
 from ctxr.models.entailment.base import Judge
-from ctxr.models.judges.cascade import Cascade
-from ctxr.pipelines.revision.candidates import open_encoder, picture_files, pools_of, with_distances
+from ctxr.models.judges.cascade import Cascade, Verdicts
+from ctxr.pipelines.revision.candidates import Candidates, open_encoder, picture_files, pools_of, with_distances
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.decisions import Premise, decide, judge_pools, on_top
 from ctxr.pipelines.revision.inputs import (
@@ -25,121 +49,101 @@ from ctxr.pipelines.revision.inputs import (
     MinedGallery,
     NewRound,
     RevisionInput,
+    Scope,
     check_by,
-    in_force,
+    choose_threshold,
     missing_pictures,
     open_judges,
+    open_project,
     revision_input,
+    scope_of,
     without_rejected,
 )
 from ctxr.pipelines.revision.licence import read_licence, refused_by
-from ctxr.pipelines.revision.project import open_project
-from ctxr.pipelines.revision.results import UNLICENSED, Revised, write
-from ctxr.pipelines.revision.threshold import choose_threshold
-from ctxr.store.records import ImageSet
+from ctxr.pipelines.revision.results import UNLICENSED, entail_figures
+from ctxr.store.records import ImageSet, Judgment
+from ctxr.store.tables import encode_row, pretty_json
 
 
 def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) -> ReviseReport:
     """The plan of `--entail`; nothing is written, and no judge is asked. Raises what `pipelines.revise_labels.run` says."""
-    base = open_project(config, progress)
-    rounds = read_rounds(config.folder())
-    inputs = revision_input(config, base, [one for one in rounds if one.active])
+    base, rounds = open_project(config, progress), read_rounds(config.folder())
+    inputs = revision_input(config, base, [row for row in rounds if row.active])
     check_by(config.by, config.workdir)
     command = config.entail_command()
     cascade, config = open_judges(config, progress, opened)
     licence = read_licence(config.workdir, cascade.fingerprint, base.content)
-    licensed, edge = licence.threshold if licence else None, None
+    edge = None
     if config.precision is None:
-        edge = choose_threshold(config, base, cascade, licensed, progress)
-    key, force, words = in_force(config, inputs, cascade, licence, edge.value if edge else 1.0)
-    judged = words or ("" if licence else refused_by(config.workdir, cascade.fingerprint, base.content))
-    inputs, rejected = _rejected(config, inputs, cascade, edge)
-    pictures, captions, galleries = len(inputs.images), len(inputs.captions), len(inputs.galleries)
-    sides = [(gallery, column) for gallery in inputs.galleries for column in range(1 + config.both)]
-    counts = [count for gallery, column in sides for count in _left(gallery, config.top_k, column)]
+        edge = choose_threshold(config, base, cascade, licence.threshold if licence else None, progress)
+    scope = scope_of(config, inputs, cascade, licence, edge.value if edge else 1.0)
+    refused = "" if licence else refused_by(config.workdir, cascade.fingerprint, base.content)
+    left = without_rejected(inputs, config.folder(), cascade.fingerprint, edge.limits if edge else (math.inf, math.inf))
+    rejected = (
+        f"{plural(left.rejected, 'pair', form=',')} by this judge in active rounds, left out" if left.rejected else ""
+    )
+    if edge is None:
+        rejected += " where the threshold is at least that of their round" if rejected else ""
+    else:
+        inputs = left
     facts: dict[str, object] = {
         "dataset": base.path,
-        "would evaluate": f"{pictures:,} pictures and {captions:,} captions in {plural(galleries, 'set', form=',')}",
-        "known": f"{sum(len(gallery.given) for gallery in inputs.galleries):,} pairs, which are left out",
-        **rejected,
-        "would judge": candidates(counts, config.top_k, config.both),
-        "retriever": proposer(config),
-        "judge": cascade.name,
-        **dict(_prices(cascade, sum(counts), bool(config.price_in or config.price_out))),
-        "threshold": threshold(config, edge, cascade),
-        "would add": f"pairs that the {'cascade' if cascade.limits else 'judge'} calls entailed, {_caps(config)}",
-        "would count on": ", ".join(sorted(split or "pictures without a split" for split in force))
-        or f"nothing without --unlicensed: {UNLICENSED[cascade.toy]}",
-        **({"licence": judged} if judged else {}),
-        "rounds": ", ".join(_described(one) for one in rounds) or "none yet",
+        **_work_facts(config, inputs, cascade, rejected),
+        **_outcome_facts(config, scope, cascade, edge, refused),
+        "rounds": ", ".join(_described(row) for row in rounds) or "none yet",
         "command": command,
     }
     missing = missing_pictures(base.dataset, inputs.images)
     notes = [f"{missing}: --entail needs all of them"] if missing else []
-    notes += _made(key, rounds, (cascade.fingerprint, bool(words), *((edge.value, edge.unsure) if edge else ())))
+    # rounds that these options made; only --entail opens the retriever, which decides a round too
+    makers = cascade.fingerprint, bool(scope.licence), *((edge.value, edge.unsure) if edge else ())
+    for row in rounds:
+        settings = read_figures(config.folder() / folder_of(row.number))["settings"]
+        own = row.classifier_fingerprint, bool(row.licence), row.threshold, row.unsure_below
+        if own[: len(makers)] == makers and settings == scope.options.settings() and config.by in ("auto", row.by):
+            again = "changes nothing" if row.active else "redoes it"
+            unless = "unless the retriever or earlier rounds changed"
+            notes.append(f"round {row.number} was made with these options: --entail {again}, {unless}")
     return ReviseReport(config.folder(), "planned", 0, facts, notes=tuple(notes))
 
 
-def _made(config: ReviseLabels, rounds: Sequence[Round], makers: tuple[object, ...]) -> Iterator[str]:
-    """Notes on rounds that these options and `makers` made; only --entail opens the retriever, which decides a round too."""
-    for one in rounds:
-        settings = read_figures(config.folder() / folder_of(one.number))["settings"]
-        own = one.classifier_fingerprint, bool(one.licence), one.threshold, one.unsure_below
-        if own[: len(makers)] == makers and settings == config.settings() and config.by in ("auto", one.by):
-            again = "changes nothing" if one.active else "redoes it"
-            yield f"round {one.number} was made with these options: --entail {again}, unless the retriever or earlier rounds changed"
+def _described(row: Round) -> str:
+    words = {f"{row.pending:,} without a licence": row.pending, "unlicensed": row.unlicensed, "undone": not row.active}
+    marks = [word for word, holds in words.items() if holds]
+    return f"{row.number} ({', '.join([f'{row.added:,} added by {row.classifier}', *marks])})"
 
 
-def _prices(cascade: Cascade, claims: int, priced: bool) -> Iterator[tuple[str, str]]:
-    """What each judge that is paid would take at most."""
+def _work_facts(config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, rejected: str) -> dict[str, object]:
+    """What a round would look at: the pairs to judge, the retriever, the judges, and what each judge that is paid would take at most."""
+    pictures, captions, galleries = len(inputs.images), len(inputs.captions), len(inputs.galleries)
+    k, both = config.top_k, config.both
+    counts = [count for gallery in inputs.galleries for side in range(1 + both) for count in _left(gallery, k, side)]
+    pairs = f"{'up to ' if both else ''}{sum(counts):,} candidates: for each picture the {k} best captions of its set without known pairs"
+    if both:
+        pairs += ", and as many pictures for each caption; a pair found both ways is judged once"
+    if min(counts) < k:
+        pairs += f"; all where fewer are left, here at least {min(counts)}"
+    retriever = config.by
+    if retriever == "auto":  # no weights are fetched
+        unless = (
+            "" if is_here(DEFAULT_ENCODER) else f", or {TINY} where its weights can be neither found nor downloaded"
+        )
+        retriever = f"{DEFAULT_ENCODER}{unless} (--by auto)"
+    facts: dict[str, object] = {
+        "would evaluate": f"{pictures:,} pictures and {captions:,} captions in {plural(galleries, 'set', form=',')}",
+        "known": f"{sum(len(gallery.given) for gallery in inputs.galleries):,} pairs, which are left out",
+        **({"rejected": rejected} if rejected else {}),
+        "would judge": pairs,
+        "retriever": retriever,
+        "judge": cascade.name,
+    }
     for judge in cascade.judges:
-        if estimate := judge.estimate(claims):
+        if estimate := judge.estimate(sum(counts)):
+            priced = config.price_in or config.price_out
             cost = f"{estimate.cost:.4f}" if priced else "no prices are set (--price-in, --price-out)"
             tokens = f"{estimate.tokens_in:,} tokens sent and {estimate.tokens_out:,} received"
-            yield f"price of {judge.name}", f"at most {estimate.requests:,} requests, {tokens}: {cost}"
-
-
-def _rejected(
-    config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, edge: ChosenThreshold | None
-) -> tuple[RevisionInput, dict[str, str]]:
-    """The input without pairs that were rejected before, and a note on these; unchanged where the threshold is not known yet."""
-    left = without_rejected(inputs, config.folder(), cascade.fingerprint, edge.limits if edge else (inf, inf))
-    if not left.rejected:
-        return inputs, {}
-    note = f"{plural(left.rejected, 'pair', form=',')} by this judge in active rounds, left out"
-    if edge is None:
-        return inputs, {"rejected": f"{note} where the threshold is at least that of their round"}
-    return left, {"rejected": note}
-
-
-def candidates(counts: Sequence[int], k: int, both: bool) -> str:
-    """The number of pairs to judge, and how it is computed."""
-    upto, total = "up to " if both else "", sum(counts)
-    text = f"{upto}{total:,} candidates: for each picture the {k} best captions of its set without known pairs"
-    if both:
-        text += ", and as many pictures for each caption; a pair found both ways is judged once"
-    if min(counts) < k:
-        text += f"; all where fewer are left, here at least {min(counts)}"
-    return text
-
-
-def proposer(config: ReviseLabels) -> str:
-    """The retriever in words; no weights are fetched."""
-    if config.by != "auto":
-        return config.by
-    if is_here(DEFAULT_ENCODER):
-        return f"{DEFAULT_ENCODER} (--by auto)"
-    return f"{DEFAULT_ENCODER}, or {TINY} where its weights can be neither found nor downloaded (--by auto)"
-
-
-def threshold(config: ReviseLabels, edge: ChosenThreshold | None, cascade: Cascade) -> str:
-    """The threshold and how it is chosen; of a cascade each judge's."""
-    pairs = zip(cascade.judges, cascade.limits, strict=False)
-    before = "".join(f"{high:g} of {one.name} (unsure from {low:g} on), then " for one, (low, high) in pairs)
-    if edge is None:
-        return f"{before}the lowest that reaches a precision of {config.precision:g} on dev (--precision), chosen by --entail"
-    words = {"given": "by --threshold or --judge SPEC@", "audit": "by its licence", "classifier": "the judge's own"}
-    return f"{before}{edge.value:.3g}, {words[edge.chosen_by]}"
+            facts[f"price of {judge.name}"] = f"at most {estimate.requests:,} requests, {tokens}: {cost}"
+    return facts
 
 
 def _left(gallery: MinedGallery, k: int, column: int) -> list[int]:
@@ -149,44 +153,49 @@ def _left(gallery: MinedGallery, k: int, column: int) -> list[int]:
     return [min(k, len(others) - counts[index]) for index in range(len(own))]
 
 
-def _caps(config: ReviseLabels) -> str:
-    caps = [
-        f"at most {most:,} {what}"
-        for most, what in ((config.per_image, "captions to a picture"), (config.per_caption, "pictures to a caption"))
-        if most
-    ]
-    return " and ".join(caps) + " (--per-image, --per-caption)" if caps else "without a limit"
-
-
-def _described(one: Round) -> str:
-    words = {f"{one.pending:,} without a licence": one.pending, "unlicensed": one.unlicensed, "undone": not one.active}
-    return f"{one.number} ({', '.join([f'{one.added:,} added by {one.classifier}', *(w for w, so in words.items() if so)])})"
-
-
-def make(new: NewRound, rounds: Sequence[Round], progress: Progress) -> tuple[Round, Sequence[ImageSet]]:
-    """Write the files of a round beside those of the earlier ones; the round, and the sets of the dataset, with their distances.
-
-    Raises what `pipelines.revise_labels.run` says."""
-    config, base, out = new.options, new.inputs.base, new.options.folder()
-    encoder = open_encoder(new.by, config.workdir, config.device, progress)
-    if new.inputs.before:
-        settings = read_figures(out / folder_of(new.inputs.before[-1].number))["settings"]
-        progress.note(on_top(config, new.inputs.before, settings, encoder, new.cascade, edge=new.threshold))
-    if new.inputs.rejected:
-        progress.note(
-            f"{new.inputs.rejected:,} pairs that {new.cascade.name} rejected or left unsure before are left out"
+def _outcome_facts(
+    config: ReviseLabels, scope: Scope, cascade: Cascade, edge: ChosenThreshold | None, refused: str
+) -> dict[str, object]:
+    """What a round would add: the threshold and how it is chosen (of a cascade each judge's), the caps, and where the round counts."""
+    judges = zip(cascade.judges, cascade.limits, strict=False)
+    limits = "".join(f"{high:g} of {judge.name} (unsure from {low:g} on), then " for judge, (low, high) in judges)
+    if edge is None:
+        limits += (
+            f"the lowest that reaches a precision of {config.precision:g} on dev (--precision), chosen by --entail"
         )
-    revised = _revised(new, encoder, progress)
-    sets = base.dataset.sets
-    if base.tables is None:  # of a release, with distances where there are vectors to measure them by
-        sets = with_distances(base.dataset, encoder, config.workdir, progress)
-    return write(config, revised, len(rounds) + 1, new.decides), sets
+    else:
+        words = {"given": "by --threshold or --judge SPEC@", "audit": "by its licence", "classifier": "the judge's own"}
+        limits += f"{edge.value:.3g}, {words[edge.chosen_by]}"
+    most = {"captions to a picture": config.per_image, "pictures to a caption": config.per_caption}
+    caps = " and ".join(f"at most {count:,} {what}" for what, count in most.items() if count)
+    caps = f"{caps} (--per-image, --per-caption)" if caps else "without a limit"
+    licence = scope.licence or refused
+    return {
+        "threshold": limits,
+        "would add": f"pairs that the {'cascade' if cascade.limits else 'judge'} calls entailed, {caps}",
+        "would count on": ", ".join(sorted(split or "pictures without a split" for split in scope.splits))
+        or f"nothing without --unlicensed: {UNLICENSED[cascade.toy]}",
+        **({"licence": licence} if licence else {}),
+    }
 
 
-def _revised(new: NewRound, encoder: Encoder, progress: Progress) -> Revised:
-    config, inputs, cascade = new.options, new.inputs, new.cascade
-    dataset, workdir = inputs.base.dataset, config.workdir
-    pictures = picture_files(dataset, inputs.images, workdir)
+class MadeRound(NamedTuple):
+    """A new round, and the sets of the dataset with their distances."""
+
+    row: Round
+    sets: Sequence[ImageSet]
+
+
+def make(new: NewRound, rounds: Sequence[Round], progress: Progress) -> MadeRound:
+    """Write the files of a round beside those of the earlier ones. Raises what `pipelines.revise_labels.run` says."""
+    config, inputs, cascade, dataset = new.scope.options, new.inputs, new.cascade, new.inputs.base.dataset
+    encoder = open_encoder(new.by, config.workdir, config.device, progress)
+    if inputs.before:
+        settings = read_figures(config.folder() / folder_of(inputs.before[-1].number))["settings"]
+        progress.note(on_top(config, inputs.before, settings, encoder, cascade, edge=new.threshold))
+    if inputs.rejected:
+        progress.note(f"{inputs.rejected:,} pairs that {cascade.name} rejected or left unsure before are left out")
+    pictures = picture_files(dataset, inputs.images, config.workdir)
     texts = {name: text_of(dataset, name) for name in inputs.captions}
     pools = pools_of(inputs.galleries, encoder, pictures, texts, config.top_k, both=config.both, progress=progress)
     own = written_for(dataset)
@@ -194,11 +203,244 @@ def _revised(new: NewRound, encoder: Encoder, progress: Progress) -> Revised:
         image: Premise(pictures.contents[image], " ".join(own.get(image, ())), file)
         for image, file in pictures.files.items()
     }
-    verdicts = judge_pools(cascade, new.threshold.limits, pools, premises, texts, workdir=workdir, progress=progress)
-    reasons = [
-        decide(pool, one, config.per_image, config.per_caption) for pool, one in zip(pools, verdicts, strict=True)
+    limits = new.threshold.limits
+    verdicts = judge_pools(cascade, limits, pools, premises, texts, workdir=config.workdir, progress=progress)
+    sets: Sequence[ImageSet] = dataset.sets
+    if inputs.base.tables is None:  # of a release, with distances where there are vectors to measure them by
+        sets = with_distances(dataset, encoder, config.workdir, progress)
+    judged = JudgedRound(new, encoder, tuple(pools), tuple(verdicts), own, texts)
+    return MadeRound(judged.write(len(rounds) + 1), sets)
+
+
+DIRECTIONS: dict[int, Direction] = {1: "image", 2: "caption", 3: "both"}
+
+DECISIONS: dict[Reason | None, Decision] = {None: "added", "between_thresholds": "unsure", "no_answer": "unsure"}
+
+
+@dataclass(frozen=True)
+class JudgedRound:
+    """A round before it is written; parallel tuples are by gallery.
+
+    Attributes:
+        own: captions written for each image. texts: of each caption.
+    """
+
+    new: NewRound
+    encoder: Encoder
+    pools: tuple[Candidates, ...]
+    verdicts: tuple[Verdicts, ...]
+    own: Mapping[str, list[str]]
+    texts: Mapping[str, str]
+
+    def links(self) -> Iterator[CandidateRow]:
+        """The decision on every candidate; a pair of several galleries is listed once, as in the first."""
+        config, seen = self.new.scope.options, set[tuple[str, str]]()
+        for pool, verdicts in zip(self.pools, self.verdicts, strict=True):
+            reasons = decide(pool, verdicts, config.per_image, config.per_caption)
+            images, captions = pool.gallery.images, pool.gallery.captions
+            for row in range(len(pool)):
+                image, caption = images[int(pool.images[row])], captions[int(pool.captions[row])]
+                if (image, caption) in seen:
+                    continue
+                seen.add((image, caption))
+                probability = float(verdicts.probabilities[row])
+                yield CandidateRow(
+                    image=image,
+                    caption=caption,
+                    source=self.encoder.name,
+                    direction=DIRECTIONS[int(pool.directions[row])],
+                    rank=int(pool.ranks[row]),
+                    score=round(float(pool.scores[row]), 6),
+                    probability=None if math.isnan(probability) else round(probability, 6),
+                    decision=DECISIONS.get(reasons[row], "rejected"),
+                    classifier=self.new.cascade.judges[int(verdicts.judges[row])].fingerprint,
+                    reason=reasons[row],
+                    leaked=image in self.new.leaked,
+                )
+
+    def counting(self, links: Sequence[CandidateRow]) -> list[CandidateRow]:
+        """The decisions that count; a pair of valid or test without an answer is left out, as one that nobody judged."""
+        queries = self.new.inputs.base.dataset.queries
+        sides = {pool.gallery.id: pool.gallery.side for pool in self.pools}
+        counting = []
+        for link in links:
+            side = sides[queries[link.caption].image_set]
+            if side in self.new.scope.splits and (side == "train" or link.reason != "no_answer"):
+                counting.append(link)
+        return counting
+
+    def judges(self) -> list[dict[str, Any]]:
+        """Each judge with its limits, how many candidates it was asked about, and how many of these it decided or left unsure."""
+        limits = (*self.new.cascade.limits, self.new.threshold.limits)
+        deciding = np.concatenate([verdicts.judges for verdicts in self.verdicts])
+        values = np.concatenate([verdicts.values for verdicts in self.verdicts])
+        rows = []
+        for number, (judge, (low, high)) in enumerate(zip(self.new.cascade.judges, limits, strict=True)):
+            asked, own = int((deciding >= number).sum()), values[deciding == number]
+            facts = {"name": judge.name, "fingerprint": judge.fingerprint, "toy": judge.toy, "low": low, "high": high}
+            counts = {"entailed": int((own == 1).sum()), "not": int((own == 0).sum())}
+            rows.append(facts | {"asked": asked, "unsure": asked - sum(counts.values())} | counts)
+        return rows
+
+    def conflicts(self, links: Sequence[CandidateRow]) -> list[SetConflict]:
+        """Descriptions that were found to hold for another picture of their set, for people to check: only in sets of up to 20 should
+        they hold for one alone."""
+        dataset = self.new.inputs.base.dataset
+        small = {image_set.id for image_set in dataset.sets if len(image_set.images) <= 20}
+        conflicts = []
+        for link in links:
+            image_set = dataset.queries[link.caption].image_set
+            if link.decision == "added" and link.probability is not None and image_set in small:
+                images = tuple(sorted(self.new.inputs.positives.get(link.caption, ())))
+                text = self.texts[link.caption]
+                conflicts.append(SetConflict(link.caption, link.image, image_set, images, text, link.probability))
+        return conflicts
+
+    def figures(self, links: Sequence[CandidateRow]) -> dict[str, Any]:
+        """Strata, settings, judges, and Entail@K by the judge with the counts that it is computed from."""
+        config, cascade = self.new.scope.options, self.new.cascade
+        bands = []
+        for name, own in _by_stratum(links).items():
+            known = [link.probability for link in own if link.probability is not None]
+            bands.append({"stratum": name, "pairs": len(own), "probability": float(np.mean(known)) if known else None})
+        figures: dict[str, Any] = {"bands": bands, "entail_at": [], "edge": asdict(self.new.threshold)}
+        figures |= {"settings": config.settings(), "judges": self.judges(), "named": [*config.judge]}
+        figures["judge_family"] = ", ".join(dict.fromkeys(judge.family for judge in cascade.judges if judge.family))
+        first = first_captions(self.pools, [verdicts.values for verdicts in self.verdicts], config.top_k)
+        if first is None:
+            return figures | {"counted": None}
+        images = [image for pool in self.pools for image in pool.gallery.images]
+        leaked = np.array([image in self.new.leaked for image in images], bool)
+        figures["entail_at"] = entail_figures(first.counted, leaked, config.seed)
+        columns = {
+            "written": first.counted.written, "extra": first.counted.extra, "earlier": first.earlier, "leaked": leaked,
+            "rejected": first.rejected,
+        }  # fmt: skip
+        plain = {name: column.astype(int).tolist() for name, column in columns.items()}
+        return figures | {"counted": plain | {"images": images}}
+
+    def write(self, number: int) -> Round:
+        """Write the files of the round."""
+        new, cascade, config = self.new, self.new.cascade, self.new.scope.options
+        dataset, threshold = new.inputs.base.dataset, asdict(new.threshold)
+        links = list(self.links())
+        counting = self.counting(links)
+        samples = draw(links, config.sample, np.random.default_rng((config.seed, number)))
+        decisions = Counter(link.decision for link in links)
+        added = sum(link.decision == "added" for link in counting)
+        current = Round(
+            number=number,
+            active=True,
+            by=self.encoder.name,
+            by_fingerprint=self.encoder.fingerprint,
+            classifier=cascade.name,
+            classifier_fingerprint=cascade.fingerprint,
+            threshold=threshold.pop("value"),
+            threshold_from=threshold.pop("chosen_by"),
+            images=sum(len(pool.gallery.images) for pool in self.pools),
+            candidates=len(links),
+            added=added,
+            capped=sum(link.reason in CAPPED for link in links),
+            leaked=len(new.leaked),
+            decides=new.decides,
+            judges=tuple(judge.fingerprint for judge in cascade.judges) if len(cascade.judges) > 1 else (),
+            unsure_below=threshold.pop("unsure"),
+            unsure=decisions["unsure"],
+            pending=decisions["added"] - added,
+            licence=new.scope.licence,
+            unlicensed=config.unlicensed,
+            toy=cascade.toy,
+            **threshold,
+        )
+        worker, value = f"{WORKER}:{cascade.name}", {"added": 1.0, "rejected": 0.0, "unsure": UNSURE}
+        judgments = [
+            Judgment(link.caption, link.image, worker, value[link.decision], round=number)
+            for link in counting
+            if link.reason not in CAPPED
+        ]
+        tables: dict[str, list[Any]] = {
+            LEDGER: links, STRATA: samples, CONFLICTS: self.conflicts(links), JUDGMENTS: judgments
+        }  # fmt: skip
+        # as `ctxr export-tasks entail` takes it: it does not reveal the classifier's decision
+        sample = b""
+        for row in sorted(samples, key=lambda row: row.key()):
+            author = dataset.texts[dataset.queries[row.caption].texts[0]].author
+            own = tuple(self.own.get(row.image, ()))
+            sample += encode_row(StatementRow(row.image, row.caption, self.texts[row.caption], own, author))
+        files = {SAMPLE: sample, FIGURES: pretty_json(self.figures(links))}
+        return write_round(config.folder(), current, tables, files)
+
+
+def _by_stratum(links: Sequence[CandidateRow]) -> dict[str, list[CandidateRow]]:
+    """The candidates of each stratum, by its name."""
+    strata: dict[str, list[CandidateRow]] = {}
+    for link in links:
+        strata.setdefault(stratum_of(link), []).append(link)
+    return dict(sorted(strata.items()))
+
+
+def draw(links: Sequence[CandidateRow], size: int, rng: np.random.Generator) -> list[AuditSample]:
+    """About `size` candidates, at least four of each stratum (`allocate`), without any twice."""
+    strata, samples = _by_stratum(links), []
+    counts = allocate([len(own) for own in strata.values()], size) if size else []
+    for (name, own), count in zip(strata.items(), counts, strict=False):
+        for index in sorted(rng.choice(len(own), count, replace=False).tolist()):
+            row = own[index]
+            samples.append(
+                AuditSample(row.image, row.caption, name, row.decision, len(own), count, row.probability, row.rank)
+            )
+    return samples
+
+
+@dataclass(frozen=True, eq=False)
+class FirstCaptions:
+    """The first K captions of every picture without unsure ones: how many were written for it, and how many more are entailed, by
+    this round or an earlier one; those that earlier rounds added, and those that they rejected, [I, len(ks)] each."""
+
+    counted: Counted
+    earlier: Doubles
+    rejected: Doubles
+
+
+def first_captions(pools: Sequence[Candidates], verdicts: Sequence[Codes], top_k: int) -> FirstCaptions | None:
+    """The counts of all pictures; None where a gallery has fewer captions, or fewer were mined and decided, than the smallest K."""
+    ks: tuple[int, ...] = KS
+    for pool, values in zip(pools, verdicts, strict=True):
+        # the most unsure captions that one picture has, of this round and of earlier ones
+        earlier = np.array([image for image, _ in pool.gallery.unsure], np.int64)
+        unsure = np.bincount(np.concatenate([earlier, pool.images[values == UNSURE]]), minlength=1).max()
+        ks = tuple(k for k in ks if k <= min(top_k, len(pool.gallery.captions)) - unsure)
+    if not ks or not pools:
+        return None
+    parts = [_first_counts(pool, values, ks) for pool, values in zip(pools, verdicts, strict=True)]
+    written, extra, added, rejected = np.concatenate(parts, axis=1)
+    judged = np.tile(np.array(ks, np.float64), (len(written), 1))
+    return FirstCaptions(Counted(written, extra + added, judged, ks), added, rejected)
+
+
+def _first_counts(pool: Candidates, values: Codes, ks: Sequence[int]) -> Doubles:
+    """Captions among the first K of each picture without unsure ones, [4, I, len(ks)]: written for it, entailed, and added and
+    rejected by earlier rounds.
+
+    The mined captions are the best unknown ones, so together with the known ones they contain the first K of all. Ties keep the
+    order of mining, after known ones.
+    """
+    gallery, excluded = pool.gallery, pool.gallery.excluded
+    images = np.concatenate([excluded[:, 0], pool.images])
+    scores = np.concatenate([pool.known_scores, pool.scores])
+    before = [3 * (pair in gallery.earlier) for pair in gallery.given]
+    before += [4] * len(gallery.rejected) + [int(UNSURE)] * len(gallery.unsure)
+    kinds = np.concatenate([np.array(before, np.int64), np.choose(values + 1, (int(UNSURE), 2, 1))])
+    # a pair that was found only for its caption (2) ranks after all that were found for the picture
+    mined = np.where(pool.directions == 2, np.iinfo(np.int64).max, pool.ranks)
+    ranks = np.concatenate([np.zeros(len(excluded), np.int64), mined])
+    order = np.lexsort((ranks, -scores, images))
+    order = order[kinds[order] != UNSURE]
+    images, kinds = images[order], kinds[order]
+    rank = np.arange(len(images)) - np.searchsorted(images, images)
+    count = len(gallery.images)
+    counts = [
+        np.stack([np.bincount(images[(kinds == kind) & (rank < k)], minlength=count) for k in ks], axis=1)
+        for kind in (0, 1, 3, 4)
     ]
-    return Revised(
-        inputs, tuple(pools), tuple(verdicts), tuple(reasons), new.threshold, encoder, cascade, frozenset(new.leaked),
-        own, texts, new.force, new.licence,
-    )  # fmt: skip
+    return np.stack(counts).astype(np.float64)

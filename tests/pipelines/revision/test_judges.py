@@ -1,6 +1,7 @@
 """Rounds of cascades, of judges that leave pairs unsure, and of judges without a licence."""
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -13,12 +14,15 @@ import pytest
 
 from ctxr.datasets.rounds import CandidateRow, Round, read_figures
 from ctxr.datasets.truth import judge_verdicts, unsure_pairs
+from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.entailment.base import Estimate, Judge
 from ctxr.pipelines.revision import decisions, inputs
 from ctxr.pipelines.revision.config import ReviseLabels
-from ctxr.pipelines.revision.licence import JudgeLicence
+from ctxr.pipelines.revision.inputs import open_judges
 from ctxr.pipelines.revision.revise_labels import run
+from ctxr.problems.entailment.pairs import open_pairs
+from ctxr.store.artifacts import Content, finish
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
@@ -194,45 +198,6 @@ def test_where_a_word_changes_nothing_it_makes_no_other_round(published: Path, w
     assert (report.did, rounds_of(published)[0].unlicensed) == ("up to date", False)
 
 
-def test_a_licence_puts_a_round_in_force_at_its_threshold(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = StandIn(published / "dataset")
-    pending = run(options(published, split="test"), classifier=judge)
-    assert not in_force(published)
-    base = []
-
-    def read_licence(workdir: Path, fingerprint: str, content: str) -> JudgeLicence | None:
-        base.append((workdir, fingerprint, content))
-        return JudgeLicence(
-            True,
-            "as good as 3 of 3 people",
-            "stand-in",
-            fingerprint,
-            content,
-            epsilon=0.1,
-            threshold=0.7,
-            omega=1.0,
-            splits=("test",),
-        )
-
-    monkeypatch.setattr("ctxr.pipelines.revision.revise_labels.read_licence", read_licence)
-    licensed = run(options(published, split="test"), classifier=judge)
-    assert (pending.round, licensed.round) == (1, 2)
-    made = rounds_of(published)[1]
-    assert (made.threshold, made.threshold_from, made.pending, made.unlicensed) == (0.7, "audit", 0, False)
-    assert made.licence.startswith("as good as 3 of 3 people")
-    assert in_force(published)["test", 1.0] == made.added > 0
-    assert {(workdir, fingerprint) for workdir, fingerprint, _ in base} == {(published, judge.fingerprint)}
-    before = bytes_of(published / "revised")
-    for unlicensed in (False, True):
-        assert run(options(published, split="test", unlicensed=unlicensed), classifier=judge).did == "up to date"
-    assert bytes_of(published / "revised") == before
-    progress = Listening()
-    lower = run(options(published, split="test", threshold=0.6), progress, classifier=judge)
-    assert "from 0.7 on" in progress.notes[0]
-    assert rounds_of(published)[2].pending > 0
-    assert "not in force" in lower.facts
-
-
 def test_a_dry_run_prices_every_judge_for_all_pairs_and_asks_none(workdir: Path, judges: Open) -> None:
     cheap, dear = StandIn(workdir / "dataset", 0.8, name="cheap"), StandIn(workdir / "dataset", name="dear")
     monkey: Any = dear
@@ -267,23 +232,6 @@ def test_answers_of_a_judge_whose_budget_ends_are_kept(workdir: Path, judges: Op
     assert judge.claims == len(ledger_of(workdir))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"judge": ("toy",), "classifier": "x"}, "--judge and --classifier"),
-        ({"judge": ("toy@0.2-0.8",), "threshold": 0.5}, "toy@0.2-0.8 gives limits"),
-        ({"judge": ("toy",), "threshold": 0.5, "unsure": 0.6}, r"--unsure 0\.6 .* 0\.5"),
-        ({"judge": ("tory",)}, "--judge tory"),
-        ({"judge": ("toy@0.2-0.8", "toy")}, "twice: toy@0.2-0.8, toy"),
-        ({"judge": ("toy",), "model": "gpt"}, "--model gpt"),
-        ({"entail": False, "audit": True, "dry_run": True}, "--dry-run and --audit"),
-    ],
-)
-def test_judges_that_cannot_be_meant_are_refused(wrong: dict[str, Any], says: str, workdir: Path) -> None:
-    with pytest.raises(UsageError, match=says):
-        run(options(workdir, **wrong))
-
-
 def test_what_people_license_counts_with_the_next_command(published: Path) -> None:
     judge = StandIn(published / "dataset", 0.95, 0.97)
     config = options(published, split="test", sample=300)
@@ -302,6 +250,10 @@ def test_what_people_license_counts_with_the_next_command(published: Path) -> No
     assert run(config, classifier=judge).did == "up to date"
     assert bytes_of(published / "revised") == before
     assert told.did == "audited"
+    progress = Listening()
+    lower = replace(config, threshold=licence["threshold"] - 0.05, out=published / "lower")
+    assert "not in force" in run(lower, progress, classifier=judge).facts
+    assert f"from {licence['threshold']:.3g} on" in progress.notes[0]
     # nobody has looked at valid, or at pairs that are left unsure
     run(replace(config, split="valid", out=published / "valid"), classifier=judge)
     assert read_table(published / "valid" / "rounds.jsonl", Round)[0].licence == ""
@@ -397,3 +349,33 @@ def test_a_model_of_transformers_and_one_behind_an_endpoint_make_equal_rounds_af
     said = read_figures(workdir / "revised" / "rounds" / "001")["judges"]
     assert said[1]["asked"] > 0
     assert {row.reason for row in ledger_of(workdir)} >= {"no_answer", "below_threshold"}
+
+
+def trained(folder: Path, kind: str = "classifier") -> Path:
+    folder.mkdir(parents=True)
+    finish(folder, kind=kind, verb="train", config={}, parents=[], content=Content([], {}, {}))
+    return folder
+
+
+def test_the_only_classifier_of_a_project_decides_and_of_several_one_is_named(tmp_path: Path) -> None:
+    config, shown = ReviseLabels(workdir=tmp_path), Silent()
+    trained(tmp_path / "classifiers" / "half-done", kind="run")
+    cascade, _ = open_judges(config, shown)
+    assert (cascade.name, cascade.toy) == ("toy-judge", True)
+    one = trained(tmp_path / "classifiers" / "one")
+    with pytest.raises(DataError, match=str(one)):
+        open_judges(config, shown)
+    trained(tmp_path / "classifiers" / "two")
+    with pytest.raises(UsageError, match="holds 2 classifiers of entailment: one, two"):
+        open_judges(config, shown)
+    for name, hint in (("nosuch", "are one, two"), ("tow", r"mean two\? .*are one, two")):
+        for named in (replace(config, classifier=name), replace(config, judge=(f"classifier:{name}",))):
+            with pytest.raises(UsageError, match=f"classifier '{name}' in") as caught:
+                open_judges(named, shown)
+            assert re.search(hint, caught.value.hint)
+
+
+def test_it_learns_from_the_pairs_of_the_projects_dataset_where_none_are_named(workdir: Path) -> None:
+    own, named = (open_pairs(path, workdir, Silent()) for path in (None, workdir / "dataset"))
+    assert own.rows == named.rows
+    assert own.in_split("valid")

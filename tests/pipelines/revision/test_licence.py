@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from ctxr.datasets.rounds import AuditSample, CandidateRow, Decision, Round, open_base, read_rounds
+from ctxr.datasets.rounds import AuditSample, CandidateRow, Decision, Round, open_base
 from ctxr.datasets.truth import UNSURE
 from ctxr.errors import DataError
 from ctxr.metrics.alternative import Preference
@@ -53,23 +53,6 @@ def test_a_licence_is_of_one_judge_on_one_dataset(workdir: Path) -> None:
     assert read_licence(workdir, judge.fingerprint, content) is None
 
 
-def test_what_an_audit_licenses_is_put_in_force_at_its_threshold(workdir: Path) -> None:
-    manifest = workdir / "dataset" / "manifest.json"
-    content = json.loads(manifest.read_bytes())
-    content["files"].pop("truth.jsonl")
-    manifest.write_text(json.dumps(content))
-    judge = StandIn(workdir / "dataset", sensitivity=0.95, specificity=0.998)
-    report = revised(workdir, judge)
-    config = ReviseLabels(workdir=workdir, entail=True, by="hashed", split="test")
-    assert "--unlicensed" not in report.facts["next"]
-    run(config, classifier=judge)
-    pending, licensed = read_rounds(workdir / "revised")
-    licence = read_licence(workdir, judge.fingerprint, open_base(workdir / "dataset").content)
-    assert licence is not None
-    assert (pending.pending > 0, licensed.pending, licensed.added > 0) == (True, 0, True)
-    assert (licensed.threshold, licensed.threshold_from) == (licence.threshold, "audit")
-
-
 def test_an_audit_that_was_changed_licenses_nobody(workdir: Path) -> None:
     judge = StandIn(workdir / "dataset", sensitivity=0.5, specificity=0.5)
     report = revised(workdir, judge)
@@ -84,20 +67,18 @@ def test_an_audit_that_was_changed_licenses_nobody(workdir: Path) -> None:
         read_licence(workdir, judge.fingerprint, content)
 
 
-def test_one_person_licenses_nobody(workdir: Path) -> None:
+@pytest.mark.parametrize(
+    ("people", "split", "said"), [(("w1",), "test", "two people"), (("w1", "w2", "w3"), "train", "valid")]
+)
+def test_one_person_or_pairs_of_train_alone_license_nobody(
+    people: tuple[str, ...], split: str, said: str, workdir: Path
+) -> None:
     judge = StandIn(workdir / "dataset", sensitivity=0.95, specificity=0.98)
-    report = revised(workdir, judge, people=("w1",))
+    report = revised(workdir, judge, people, split)
     licence = json.loads((workdir / "revision-audit" / "001" / "figures.json").read_bytes())["licence"]
-    assert (licence["passed"], licence["omega"], licence["people"][0]["items"]) == (False, None, 0)
-    assert "two people" in report.facts["licence"]
-
-
-def test_people_who_saw_train_pairs_alone_license_nobody(workdir: Path) -> None:
-    judge = StandIn(workdir / "dataset", sensitivity=0.95, specificity=0.98)
-    report = revised(workdir, judge, split="train")
-    licence = json.loads((workdir / "revision-audit" / "001" / "figures.json").read_bytes())["licence"]
-    assert (licence["passed"], licence["splits"], licence["people"]) == (False, [], [])
-    assert "valid" in report.facts["licence"]
+    assert (licence["passed"], licence["omega"]) == (False, None)
+    assert licence["splits"] == (["test"] if split == "test" else [])
+    assert said in report.facts["licence"]
 
 
 def test_the_next_command_is_the_one_that_puts_pending_pairs_in_force(workdir: Path) -> None:
@@ -205,5 +186,6 @@ def test_a_judge_of_the_retrievers_family_is_marked() -> None:
     assert "one family" in favours_text(favours, "ctxr-tiny, blip", "blip:folder")
     assert "one family" not in favours_text(favours, "ctxr-tiny", "blip:folder")
     assert "one family" not in favours_text(favours, "", "blip:folder")
-    assert "0.200" in favours_text(favours, "", "hashed")
+    assert "0.200 higher" in favours_text(favours, "", "hashed")
     assert "0.2" not in favours_text(None, "", "hashed")
+    assert "0.019 lower" in favours_text(Preference(10, -0.019, 0.5), "", "hashed")

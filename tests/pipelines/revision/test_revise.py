@@ -111,23 +111,6 @@ def test_a_round_is_taken_back_and_put_in_force_again(workdir: Path) -> None:
     assert bytes_of(workdir / "revised") == both
 
 
-def test_caps_keep_the_surest(workdir: Path) -> None:
-    run(options(workdir, per_image=2, per_caption=3), classifier=StandIn(workdir / "dataset"))
-    ledger = ledger_of(workdir)
-    by_image: dict[str, list[CandidateRow]] = {}
-    by_caption: dict[str, int] = {}
-    for row in ledger:
-        by_image.setdefault(row.image, []).append(row)
-        by_caption[row.caption] = by_caption.get(row.caption, 0) + (row.decision == "added")
-    assert max(by_caption.values()) == 3
-    assert max(sum(row.decision == "added" for row in rows) for rows in by_image.values()) == 2
-    assert {row.reason for row in ledger} == {None, "below_threshold", "cap_image", "cap_caption"}
-    for rows in by_image.values():
-        added = [row.probability or 0.0 for row in rows if row.decision == "added"]
-        capped = [row.probability or 0.0 for row in rows if row.reason == "cap_image"]
-        assert not added or not capped or min(added) >= max(capped)
-
-
 def test_a_killed_run_goes_on_where_it_was(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decisions, "SHARD", 64)
     whole = StandIn(workdir / "dataset")
@@ -261,22 +244,6 @@ def test_without_entail_it_says_what_it_would_do_and_writes_nothing(workdir: Pat
     assert report.facts["retriever"] == "hashed"
     assert run(options(workdir, top_k=30, dry_run=True)).facts == report.facts
     assert bytes_of(workdir) == before
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"undo": True}, "--entail and --undo"),
-        ({"top_k": 0}, "--top-k 0"),
-        ({"per_image": -1}, "--per-image -1"),
-        ({"split": "dev"}, "--split dev"),
-        ({"threshold": 0.5, "precision": 0.9}, "choose the threshold"),
-        ({"threshold": 1.5}, "--threshold 1.5"),
-    ],
-)
-def test_options_that_cannot_be_meant_are_refused(wrong: dict[str, object], says: str, workdir: Path) -> None:
-    with pytest.raises(UsageError, match=says):
-        run(options(workdir, **wrong))
 
 
 def test_a_dataset_that_was_made_again_is_the_same_and_another_one_is_refused(workdir: Path) -> None:

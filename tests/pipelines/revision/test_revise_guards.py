@@ -20,8 +20,8 @@ from ctxr.models.entailment.base import Claim, Judge
 from ctxr.models.judges.cascade import Cascade
 from ctxr.pipelines.inspection.artifact_check import check_artifact
 from ctxr.pipelines.revision.config import ReviseLabels
+from ctxr.pipelines.revision.inputs import choose_threshold
 from ctxr.pipelines.revision.revise_labels import run
-from ctxr.pipelines.revision.threshold import choose_threshold
 from ctxr.problems.human_labels import people_of
 from ctxr.store.tables import read_table, write_table
 from tests.pipelines.revision.stand_in import Listening, StandIn

@@ -1,7 +1,8 @@
-"""What `ctxr revise-labels` says where something is gone, and of the command that would do what was planned."""
+"""What `ctxr revise-labels` says before a round: of wrong options, of what is gone, and of the command that does what was planned."""
 
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from typer.testing import CliRunner
 
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
 from tests.pipelines.revision.stand_in import Listening, StandIn
@@ -91,3 +92,68 @@ def test_of_several_rounds_the_latest_in_force_says_what_differs(workdir: Path) 
     run(ReviseLabels(workdir=workdir, undo=True, round=1))
     run(options(workdir, split="test", top_k=7, seed=1, sample=9), progress, judge)
     assert "round 3" in progress.notes[-2]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"entail": False, "round": 3}, "--round 3"),
+        ({"round": 3}, "--round 3"),
+        ({"undo": True}, "--entail and --undo"),
+        ({"entail": False, "audit": True, "dry_run": True}, "--dry-run and --audit"),
+        ({"top_k": 0}, "--top-k 0"),
+        ({"per_image": -1}, "--per-image -1"),
+        ({"split": "dev"}, "--split dev"),
+        ({"threshold": 1.5}, "--threshold 1.5"),
+        ({"threshold": 0.5, "precision": 0.9}, "choose the threshold"),
+        ({"unsure": 0.7, "threshold": 0.6}, "--unsure 0.7"),
+        ({"judge": ("toy",), "threshold": 0.5, "unsure": 0.6}, r"--unsure 0\.6 .* 0\.5"),
+        ({"judge": ("toy@0.2-0.8",), "threshold": 0.5}, "toy@0.2-0.8 gives limits"),
+        ({"judge": ("toy@0.2-0.8", "toy")}, "twice: toy@0.2-0.8, toy"),
+        ({"judge": ("tory",)}, "--judge tory"),
+        ({"judge": ("toy",), "classifier": "x"}, "--judge and --classifier"),
+        ({"judge": ("toy",), "model": "gpt"}, "--model gpt"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(wrong: dict[str, object], says: str, workdir: Path) -> None:
+    with pytest.raises(UsageError, match=says):
+        run(options(workdir, **wrong))
+
+
+def test_an_empty_project_is_told_to_name_photos_and_one_with_sets_also_how_to_describe_them(tmp_path: Path) -> None:
+    with pytest.raises(UnfinishedError) as empty:
+        run(ReviseLabels(workdir=tmp_path))
+    assert empty.value.hint.startswith(f"ctxr revise-labels PHOTOS --workdir {tmp_path}")
+    (tmp_path / "sets").mkdir()
+    with pytest.raises(UnfinishedError) as sets:
+        run(ReviseLabels(workdir=tmp_path))
+    assert sets.value.hint.startswith("ctxr export-tasks describe")
+    assert "ctxr revise-labels PHOTOS" in sets.value.hint
+
+
+def test_a_plan_names_the_round_that_was_made_with_its_options(workdir: Path) -> None:
+    judge, planned = StandIn(workdir / "dataset"), options(workdir, split="test", entail=False)
+    assert not run(planned, classifier=judge).notes
+    run(options(workdir, split="test"), classifier=judge)
+    assert [note.split(" was ")[0] for note in run(planned, classifier=judge).notes] == ["round 1"]
+    assert not run(replace(planned, top_k=7), classifier=judge).notes
+    assert not run(replace(planned, threshold=0.7), classifier=judge).notes
+
+
+def test_another_judge_of_the_same_name_is_told_from_the_one_before(workdir: Path) -> None:
+    judge, progress = StandIn(workdir / "dataset"), Listening()
+    run(options(workdir, split="test"), classifier=judge)
+    judge.fingerprint = "1" * 64
+    run(options(workdir, split="test"), progress, judge)
+    assert f"({judge.name}, now another {judge.name})" in progress.notes[0]
+
+
+def test_an_option_of_an_endpoint_that_makes_another_judge_is_named_in_place_of_it(workdir: Path) -> None:
+    judge, progress = StandIn(workdir / "dataset"), Listening()
+    for number, most in enumerate((64, 128)):
+        judge.fingerprint = str(number) * 64
+        asked = options(workdir, split="test", judge=("endpoint:http://127.0.0.1:9/v1",), model="m", max_tokens=most)
+        run(asked, progress, judge)
+    (note,) = [note for note in progress.notes if note.startswith("round 1 ")]
+    assert "--max-tokens (64, now 128)" in note
+    assert judge.name not in note
