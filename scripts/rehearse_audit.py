@@ -73,8 +73,6 @@ def rehearse_audit(workdir: Path, dataset: Path, seed: int, progress: Progress) 
         ]
         with progress.task("answers", PEOPLE * opened.waiting.get("entail", 0)) as task:
             answers = work_in_turns(people, task.advance)
-        for person in people:
-            person.leave()
     return answers
 
 

@@ -120,8 +120,6 @@ def describe_all(workdir: Path, dataset: Path) -> None:
         for person in people:
             person.written = written
         work_in_turns(people, lambda _: None)
-        for person in people:
-            person.leave()
 
 
 PEOPLE: Mapping[str, Callable[[], object]] = {

@@ -7,6 +7,8 @@ from typing import Annotated, ClassVar
 
 from ctxr.engine.options import Options, Range, Seed
 
+Count = Annotated[int, Range(0, math.inf, "a whole number, 0 or more")]
+
 
 @dataclass(frozen=True)
 class Demo(Options):
@@ -18,11 +20,11 @@ class Demo(Options):
     """Folder for the drawn world, the artifacts and the report."""
     seed: Seed = 7
     """Seed of the world."""
-    videos: int = 7
+    videos: Count = 7
     """Videos to draw; seven cover every format once."""
-    seconds: float = 12.0
+    seconds: Annotated[float, Range(0, math.inf, "seconds above 0", above=True)] = 12.0
     """Length of each video."""
-    photos: int = 30
+    photos: Count = 30
     """Photos in each of the two albums."""
     queries: Annotated[int, Range(24, math.inf, "at least 24, enough to evaluate")] = 480
     """Descriptions to draw on which the bundled encoder is tested."""

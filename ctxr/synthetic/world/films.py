@@ -6,7 +6,6 @@ from fractions import Fraction
 import msgspec
 import numpy as np
 
-from ctxr.errors import UsageError
 from ctxr.synthetic.world.backdrops import BACKDROPS
 from ctxr.synthetic.world.scenes import Overlay, Scene, choose
 from ctxr.synthetic.world.shots import SceneShot, sample_shot
@@ -35,11 +34,6 @@ class Format(msgspec.Struct, frozen=True):
     suffix: str = ".mp4"
     variable: bool = False
     rotation: int = 0
-
-    @property
-    def aspect(self) -> float:
-        """Width / height of the upright picture."""
-        return self.width / self.height
 
 
 FORMATS: dict[str, Format] = {
@@ -98,21 +92,6 @@ class Film(msgspec.Struct, frozen=True):
                 return (frame - transition.first + 1) / (transition.last - transition.first + 2)
         return 1.0
 
-    def is_still(self, frame: int) -> bool:
-        """Return whether a frame shows exactly what the one before shows."""
-        if frame == 0 or self.mix(frame) < 1 or self.mix(frame - 1) < 1:
-            return False
-        return self.shot_of(frame) == self.shot_of(frame - 1) and _picture(self.scene(frame)) == _picture(
-            self.scene(frame - 1)
-        )
-
-
-def _picture(scene: Scene) -> Scene:
-    """Return the scene without what cannot be seen in a single picture: velocities."""
-    return msgspec.structs.replace(
-        scene, actors=tuple(msgspec.structs.replace(actor, motion=None) for actor in scene.actors)
-    )
-
 
 _HEADLINES = (
     ("Subscribe for more",), ("Chapter two",), ("Add the flour and stir",), ("Breaking news tonight",),
@@ -150,32 +129,18 @@ def _with_stretch(rng: np.random.Generator, shot: SceneShot, feature: str, after
     return msgspec.structs.replace(shot, overlays=((begin, end, overlay),))
 
 
-def _cut_frames(rng: np.random.Generator, times: tuple[Fraction, ...]) -> list[int]:
-    """Return the first frame of each shot: shots last 2 to 4.5 seconds, a shorter rest joins the last one."""
-    firsts, at = [0], 0.0
-    while True:
-        at += float(rng.uniform(2.0, 4.5))
-        if at > float(times[-1]) - 1.5:
-            return firsts
-        firsts.append(bisect.bisect_left(times, Fraction(at)))
-
-
 def sample_film(rng: np.random.Generator, name: str, seconds: float) -> Film:
-    """Return a random film: shots of 2 to 4.5 seconds, one cut in six a dissolve.
+    """Return a random film in one of `FORMATS`: shots of 2 to 4.5 seconds, one cut in six a dissolve.
 
     Its first three shots have, in random order, a blurred stretch, a stretch with a title and one in which nothing
     moves; the fourth has none of them, and so on. One shot in ten is motionless throughout.
-    Raises UsageError for a name that is not in `FORMATS` or a length that is not positive.
     """
-    if name not in FORMATS:
-        raise UsageError(f"unknown video format {name!r}", f"use one of {', '.join(FORMATS)}")
-    if seconds <= 0:
-        raise UsageError(
-            f"a film must last longer than 0 seconds, not {seconds}", "choose a positive number of seconds"
-        )
     film = FORMATS[name]
     times = _times(rng, film, seconds)
-    firsts = _cut_frames(rng, times)
+    firsts, cut = [0], float(rng.uniform(2.0, 4.5))
+    while cut <= float(times[-1]) - 1.5:  # a shorter rest joins the last shot
+        firsts.append(bisect.bisect_left(times, Fraction(cut)))
+        cut += float(rng.uniform(2.0, 4.5))
     features = [("blur", "text", "hold")[i] for i in rng.permutation(3)]
     takes: list[Take] = []
     transitions: list[Transition] = []
@@ -183,13 +148,13 @@ def sample_film(rng: np.random.Generator, name: str, seconds: float) -> Film:
         stop = firsts[index + 1] if index + 1 < len(firsts) else len(times)
         length = float(times[stop - 1] - times[first])
         feature = features[index % 4] if index % 4 < 3 else ""
-        shot = sample_shot(rng, length, film.aspect, still=feature != "hold" and rng.random() < 0.1)
+        still = feature != "hold" and rng.random() < 0.1
+        shot = sample_shot(rng, length, film.width / film.height, still)
         unwanted = GRAINED | {takes[-1].shot.backdrop.name} if takes else GRAINED
         if shot.backdrop.name in unwanted:
             others = [backdrop for backdrop in BACKDROPS if backdrop not in unwanted]
-            shot = msgspec.structs.replace(
-                shot, backdrop=msgspec.structs.replace(shot.backdrop, name=choose(rng, others))
-            )
+            behind = msgspec.structs.replace(shot.backdrop, name=choose(rng, others))
+            shot = msgspec.structs.replace(shot, backdrop=behind)
         last = first
         if index:
             if rng.random() < 1 / 6:

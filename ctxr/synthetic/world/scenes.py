@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -38,6 +38,13 @@ FACES = ("smiling", "sad", "sleeping")
 """Expressions of actors that have a face; an actor without one has the empty string."""
 
 
+class Point(NamedTuple):
+    """A place, a step or a size, as shares of the frame's width and height, y downwards."""
+
+    x: float
+    y: float
+
+
 class Actor(msgspec.Struct, frozen=True):
     """One drawn figure.
 
@@ -45,7 +52,6 @@ class Actor(msgspec.Struct, frozen=True):
         name: identifies it through the scenes of a sequence. radius: half its extent as a share of the frame's shorter side.
         x, y: its centre as a share of the frame's width and height, y downwards; outside 0..1 it is off the frame.
         face: one of `FACES` or "". angle: in degrees, clockwise on the screen.
-        motion: velocity as shares of width and height per second; None for one that stays where it is.
     """
 
     name: str
@@ -57,7 +63,6 @@ class Actor(msgspec.Struct, frozen=True):
     texture: str = "plain"
     face: str = ""
     angle: float = 0.0
-    motion: tuple[float, float] | None = None
 
     @property
     def size(self) -> str:
@@ -109,14 +114,10 @@ class Scene(msgspec.Struct, frozen=True):
     blur: float = 0.0
     overlay: Overlay | None = None
 
-    def actor(self, name: str) -> Actor | None:
-        """Return the actor of that name, or None if it is not in the scene."""
-        return next((actor for actor in self.actors if actor.name == name), None)
 
-
-def reach_of(aspect: float) -> tuple[float, float]:
-    """Return the shorter side as a share of (width, height) of a frame of that width / height."""
-    return min(1.0, 1.0 / aspect), min(1.0, aspect)
+def reach_of(aspect: float) -> Point:
+    """Return the shorter side as shares of a frame of that width / height."""
+    return Point(min(1.0, 1.0 / aspect), min(1.0, aspect))
 
 
 def choose(rng: np.random.Generator, things: Sequence[T], weights: Sequence[float] | None = None) -> T:
@@ -151,16 +152,16 @@ def sample_actor(rng: np.random.Generator, name: str, like: Actor | None = None)
     return Actor(name, shape, colour, radius, 0.5, 0.5, texture if not face else "plain", face, angle)
 
 
-def gap(a: Actor, b: Actor, reach: tuple[float, float]) -> float:
-    """Return the distance of two actors' centres less their radii, in shorter sides (`reach_of`); negative where discs overlap."""
-    return math.hypot((a.x - b.x) / reach[0], (a.y - b.y) / reach[1]) - a.radius - b.radius
+def gap(a: Actor, b: Actor, reach: Point) -> float:
+    """Return the distance of two actors' discs, in shorter sides (`reach_of`); negative where they overlap."""
+    return math.hypot((a.x - b.x) / reach.x, (a.y - b.y) / reach.y) - a.radius - b.radius
 
 
-def positioned(rng: np.random.Generator, actor: Actor, others: Sequence[Actor], reach: tuple[float, float]) -> Actor:
+def positioned(rng: np.random.Generator, actor: Actor, others: Sequence[Actor], reach: Point) -> Actor:
     """Return the actor at a free place: inside the frame and 0.02 away from the others where thirty tries find one."""
     best, widest = actor, -math.inf
     for _ in range(30):
-        margin_x, margin_y = actor.radius * 1.05 * reach[0], actor.radius * 1.05 * reach[1]
+        margin_x, margin_y = actor.radius * 1.05 * reach.x, actor.radius * 1.05 * reach.y
         x, y = rng.uniform((margin_x, margin_y), (1 - margin_x, 1 - margin_y))
         moved = actor.moved(round(float(x), 4), round(float(y), 4))
         room = min((gap(moved, other, reach) for other in others), default=math.inf)
@@ -171,27 +172,27 @@ def positioned(rng: np.random.Generator, actor: Actor, others: Sequence[Actor], 
     return best
 
 
-def overlapping(rng: np.random.Generator, actor: Actor, other: Actor, reach: tuple[float, float]) -> Actor:
+def overlapping(rng: np.random.Generator, actor: Actor, other: Actor, reach: Point) -> Actor:
     """Return the actor moved to overlap the other by a third to two thirds of the smaller radius."""
     angle = float(rng.uniform(0, 2 * math.pi))
     distance = actor.radius + other.radius - float(rng.uniform(0.7, 1.3)) * min(actor.radius, other.radius)
-    x = other.x + distance * math.cos(angle) * reach[0]
-    y = other.y + distance * math.sin(angle) * reach[1]
+    x = other.x + distance * math.cos(angle) * reach.x
+    y = other.y + distance * math.sin(angle) * reach.y
     return actor.moved(round(x, 4), round(y, 4))
 
 
-def across_edge(rng: np.random.Generator, actor: Actor, reach: tuple[float, float]) -> Actor:
+def across_edge(rng: np.random.Generator, actor: Actor, reach: Point) -> Actor:
     """Return the actor moved half over one edge of the frame."""
     along, inwards = float(rng.uniform(0.2, 0.8)), float(rng.uniform(-0.35, 0.35)) * actor.radius
     x, y = at_edge(int(rng.integers(4)), along, inwards, reach)
     return actor.moved(round(x, 4), round(y, 4))
 
 
-def at_edge(edge: int, along: float, inwards: float, reach: tuple[float, float]) -> tuple[float, float]:
+def at_edge(edge: int, along: float, inwards: float, reach: Point) -> Point:
     """Return a point by an edge (0 left, 1 right, 2 top, 3 bottom), `inwards` shorter sides inside the frame."""
     across = inwards * reach[edge // 2]
     across = 1 - across if edge % 2 else across
-    return (across, along) if edge < 2 else (along, across)
+    return Point(across, along) if edge < 2 else Point(along, across)
 
 
 def sample_scene(rng: np.random.Generator, aspect: float = 1.0) -> Scene:

@@ -98,13 +98,14 @@ def neighbours(rng: np.random.Generator, base: Scene, count: int) -> list[Scene]
 
 def unlike(a: Scene, b: Scene) -> float:
     """Return how far two scenes of one shot are apart: 0 for equal ones; an actor's coming or going counts as 1."""
+    first, second = ({actor.name: actor for actor in scene.actors} for scene in (a, b))
     total = 0.0
-    for name in {actor.name for actor in (*a.actors, *b.actors)}:
-        one, two = a.actor(name), b.actor(name)
-        if one is None or two is None:
-            total += 1.0
-        else:
+    for name in {**first, **second}:
+        if name in first and name in second:
+            one, two = first[name], second[name]
             total += min(1.0, abs(one.x - two.x) + abs(one.y - two.y)) + 0.3 * (one.face != two.face)
+        else:
+            total += 1.0
     return total + abs(a.backdrop.x - b.backdrop.x) + abs(a.backdrop.y - b.backdrop.y)
 
 

@@ -12,6 +12,7 @@ from ctxr.synthetic.world.scenes import (
     Actor,
     Backdrop,
     Overlay,
+    Point,
     Scene,
     at_edge,
     choose,
@@ -36,25 +37,16 @@ class Course(msgspec.Struct, frozen=True):
     stops: tuple[tuple[float, float, float], ...]
     moods: tuple[tuple[float, str], ...] = ()
 
-    def at(self, time: float) -> tuple[float, float, tuple[float, float] | None]:
-        """Return x, y and the velocity in shares per second, None while the actor stays where it is."""
-        first, last = self.stops[0], self.stops[-1]
-        if time <= first[0] or len(self.stops) == 1:
-            return first[1], first[2], None
-        if time >= last[0]:
-            return last[1], last[2], None
-        index = bisect.bisect_right([stop[0] for stop in self.stops], time) - 1
-        (t0, x0, y0), (t1, x1, y1) = self.stops[index], self.stops[index + 1]
+    def at(self, time: float) -> Point:
+        """Return the actor's centre at a time."""
+        index = bisect.bisect_right([stop[0] for stop in self.stops], time)
+        if index in (0, len(self.stops)):
+            return Point(*self.stops[min(index, len(self.stops) - 1)][1:])
+        (t0, x0, y0), (t1, x1, y1) = self.stops[index - 1], self.stops[index]
         share = (time - t0) / (t1 - t0)
         # a smooth step mixed with a steady pace, so that a slow start is still a motion
         eased = 0.5 * share + 0.5 * share * share * (3 - 2 * share)
-        pace = (0.5 + 3 * share * (1 - share)) / (t1 - t0)
-        velocity = ((x1 - x0) * pace, (y1 - y0) * pace)
-        return x0 + (x1 - x0) * eased, y0 + (y1 - y0) * eased, velocity if any(velocity) else None
-
-    def face(self, time: float, face: str) -> str:
-        """Return the face at a time, for an actor that begins with `face`."""
-        return next((mood for begin, mood in reversed(self.moods) if time >= begin), face)
+        return Point(x0 + (x1 - x0) * eased, y0 + (y1 - y0) * eased)
 
 
 class SceneShot(msgspec.Struct, frozen=True):
@@ -82,22 +74,14 @@ class SceneShot(msgspec.Struct, frozen=True):
     def at(self, seconds: float) -> Scene:
         """Return the scene at a time from the shot's beginning; actors far outside the frame are left out."""
         time = seconds - sum(max(0.0, min(seconds, end) - begin) for begin, end in self.holds)
-        still = any(begin < seconds <= end for begin, end in self.holds)
         reach = reach_of(self.aspect)
         actors = []
         for actor, course in zip(self.cast, self.courses, strict=True):
-            x, y, velocity = course.at(time)
+            x, y = course.at(time)
             far = REACH * actor.radius
-            if -far * reach[0] < x < 1 + far * reach[0] and -far * reach[1] < y < 1 + far * reach[1]:
-                actors.append(
-                    msgspec.structs.replace(
-                        actor,
-                        x=round(x, 5),
-                        y=round(y, 5),
-                        face=course.face(time, actor.face),
-                        motion=None if still or velocity is None else (round(velocity[0], 4), round(velocity[1], 4)),
-                    )
-                )
+            if -far * reach.x < x < 1 + far * reach.x and -far * reach.y < y < 1 + far * reach.y:
+                face = next((mood for begin, mood in reversed(course.moods) if time >= begin), actor.face)
+                actors.append(msgspec.structs.replace(actor, x=round(x, 5), y=round(y, 5), face=face))
         dx, dy, dz = (change * time for change in self.pan)
         behind = self.backdrop.moved(dx, dy, dz, 5)
         blur, words = 0.0, None
@@ -114,15 +98,9 @@ def _presence(seconds: float, begin: float, end: float) -> float:
     return max(0.0, min(1.0, (seconds - begin) / RAMP, (end - seconds) / RAMP))
 
 
-def _off(rng: np.random.Generator, actor: Actor, reach: tuple[float, float], edge: int) -> tuple[float, float]:
+def _outside(rng: np.random.Generator, actor: Actor, reach: Point, edge: int) -> Point:
     """Return a point just outside an edge, as `at_edge` numbers them."""
     return at_edge(edge, float(rng.uniform(0.22, 0.78)), -REACH * actor.radius, reach)
-
-
-def _inside(rng: np.random.Generator, actor: Actor, reach: tuple[float, float]) -> tuple[float, float]:
-    margin = (1.15 * actor.radius * reach[0], 1.15 * actor.radius * reach[1])
-    x, y = rng.uniform((min(margin[0], 0.5), min(margin[1], 0.5)), (max(1 - margin[0], 0.5), max(1 - margin[1], 0.5)))
-    return float(x), float(y)
 
 
 def _course(
@@ -130,7 +108,7 @@ def _course(
     actor: Actor,
     others: list[Actor],
     seconds: float,
-    reach: tuple[float, float],
+    reach: Point,
     *,
     still: bool,
 ) -> Course:
@@ -144,20 +122,21 @@ def _course(
     if style == "stay":
         points = [(0.0, *home)]
     elif style == "cross":
-        points = [(begin, *_off(rng, actor, reach, edge)), (end, *_off(rng, actor, reach, edge ^ 1))]
+        points = [(begin, *_outside(rng, actor, reach, edge)), (end, *_outside(rng, actor, reach, edge ^ 1))]
     elif style == "visit":
-        came, went = (_off(rng, actor, reach, edge) for _ in range(2))
+        came, went = (_outside(rng, actor, reach, edge) for _ in range(2))
         points = [(begin, *came), ((begin + end) / 2, *home), (end, *went)]
     elif style == "enter":
-        points = [(begin, *_off(rng, actor, reach, edge)), (end, *home)]
+        points = [(begin, *_outside(rng, actor, reach, edge)), (end, *home)]
     elif style == "leave":
-        points = [(begin, *home), (end, *_off(rng, actor, reach, edge))]
+        points = [(begin, *home), (end, *_outside(rng, actor, reach, edge))]
     elif style == "pass":
         other = choose(rng, others)
         points = [(begin, *home), (end, 2 * other.x - home[0], 2 * other.y - home[1])]
     else:
         legs = np.linspace(0.0, seconds, int(rng.integers(3, 6)))
-        points = [(0.0, *home), *((float(leg), *_inside(rng, actor, reach)) for leg in legs[1:])]
+        low = np.minimum(1.15 * actor.radius * np.array(reach), 0.5)
+        points = [(0.0, *home), *((float(leg), *rng.uniform(low, 1 - low).tolist()) for leg in legs[1:])]
     stops = tuple((round(t, 3), round(x, 4), round(y, 4)) for t, x, y in points)
     moods: tuple[tuple[float, str], ...] = ()
     if actor.face and not still and rng.random() < 0.5:

@@ -11,15 +11,11 @@ STAR = Actor("a0", "star", "red", 0.15, 0.5, 0.5, face="sad")
 
 def test_a_course_starts_and_ends_at_its_stops_and_never_jumps() -> None:
     course = Course(((1.0, 0.2, 0.3), (3.0, 0.8, 0.3)))
-    assert course.at(0.0) == (0.2, 0.3, None)
-    assert course.at(9.0) == (0.8, 0.3, None)
+    assert [course.at(time) for time in (0.0, 1.0, 3.0, 9.0)] == [(0.2, 0.3), (0.2, 0.3), (0.8, 0.3), (0.8, 0.3)]
     xs = np.array([course.at(t)[0] for t in np.linspace(0, 4, 401)])
     assert np.diff(xs).min() >= 0
     assert np.diff(xs).max() < 0.005
-    x, y, velocity = course.at(2.0)
-    assert (x, y) == pytest.approx((0.5, 0.3))
-    # the velocity is the derivative
-    assert velocity == pytest.approx(((course.at(2.001)[0] - course.at(1.999)[0]) / 0.002, 0.0), rel=1e-3)
+    assert course.at(2.0) == pytest.approx((0.5, 0.3))
 
 
 def test_moods_change_the_face_at_their_time() -> None:
@@ -33,7 +29,6 @@ def test_a_hold_stops_the_world_and_then_it_goes_on_where_it_stopped() -> None:
     held = msgspec.structs.replace(free, holds=((1.0, 2.5),))
     still = [held.at(t) for t in (1.01, 1.5, 2.0, 2.5)]
     assert all(scene == still[0] for scene in still)
-    assert still[0].actors[0].motion is None
     assert (still[0].actors[0].x, still[0].backdrop) == (free.at(1.0).actors[0].x, free.at(1.0).backdrop)
     assert held.at(3.0) == free.at(1.5)
 
@@ -68,7 +63,7 @@ def test_a_sampled_shot_lets_actors_come_go_move_and_overlap() -> None:
         shot = sample_shot(np.random.default_rng(seed), 4.0, 16 / 9)
         scenes = [shot.at(t) for t in np.linspace(0, 4, 30)]
         counts.add(len({len(scene.actors) for scene in scenes}) > 1)
-        moving += any(actor.motion for scene in scenes for actor in scene.actors)
+        moving += len({(actor.name, actor.x, actor.y) for scene in scenes for actor in scene.actors}) > 5
     assert counts == {True, False}
     assert moving > 30
 
