@@ -63,21 +63,14 @@ BACKDROPS: dict[str, WheelPhoto | Texture] = {
 _SIDE = 512
 
 
-@cache
-def photo_folder() -> Path:
-    """Return the folder of scikit-image's wheel with the photographs. Raises DataError if scikit-image is not installed."""
-    spec = find_spec("skimage")
-    if spec is None or not spec.submodule_search_locations:
-        raise DataError("scikit-image is not installed, its photographs are missing", "pip install scikit-image")
-    return Path(spec.submodule_search_locations[0]) / "data"
-
-
 def _read_photo(photo: WheelPhoto) -> np.ndarray:
-    path = photo_folder() / photo.file
+    spec = find_spec("skimage")
+    folder = Path(spec.origin or "").parent if spec else Path()
     grey = photo.tint is not None
-    picture = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE if grey else cv2.IMREAD_COLOR)
+    picture = cv2.imread(str(folder / "data" / photo.file), cv2.IMREAD_GRAYSCALE if grey else cv2.IMREAD_COLOR)
     if picture is None:
-        raise DataError(f"{path}: the photograph cannot be read", "pip install --force-reinstall scikit-image")
+        what = f"{photo.file}, a photograph of scikit-image, cannot be read"
+        raise DataError(what, "pip install --force-reinstall scikit-image")
     if photo.tint is None:
         return np.ascontiguousarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB))
     # a tone curve through black, the tint at the mean tone and a light version of it

@@ -1,7 +1,8 @@
 """Drawing a scene: actors as stickers with a rim and a soft shadow, before a backdrop."""
 
 import math
-from functools import cache
+from functools import cache, partial
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -17,17 +18,13 @@ _SHADOW = 0.42  # how dark the shadow is
 _PAPER, _INK = (248, 246, 240), (24, 24, 30)  # an overlay's panel and text; dark on light is read best by Tesseract
 
 
-def _fill(canvas: np.ndarray, contours: list[np.ndarray], value: float | tuple[float, ...]) -> None:
-    # OpenCV's integer coordinates name pixel centres
-    points = [np.round((contour - 0.5) * (1 << _SUB)).astype(np.int32) for contour in contours]
-    cv2.fillPoly(canvas, points, value, cv2.LINE_AA, _SUB)
-
-
-def _placed(contour: Contour, actor: Actor, scale: float, centre: tuple[float, float]) -> np.ndarray:
+def _points(contour: Contour, actor: Actor, scale: float, centre: tuple[float, float]) -> np.ndarray:
+    """Return a contour, turned and moved as the actor is, in OpenCV's fixed-point coordinates."""
     angle = math.radians(actor.angle)
     cosine, sine = math.cos(angle) * scale, math.sin(angle) * scale
     matrix = np.array([[cosine, sine], [-sine, cosine]])
-    return np.asarray(contour @ matrix + centre)
+    # OpenCV's integer coordinates name pixel centres
+    return np.asarray(np.round((contour @ matrix + centre - 0.5) * (1 << _SUB)), np.int32)
 
 
 @cache
@@ -47,12 +44,19 @@ def _stencils(shape: str) -> tuple[np.ndarray, ...]:
     return tuple(levels)
 
 
-def silhouette(actor: Actor, width: int, height: int) -> tuple[np.ndarray, int, int]:
-    """Return an actor's anti-aliased mask and where its upper left corner lies in a picture of width x height pixels.
+class Silhouette(NamedTuple):
+    """An actor's anti-aliased mask, uint8 [h, w], 255 inside, and where its upper left corner lies in the picture.
 
-    The mask is uint8 [h, w], 255 inside, and is not cut at the picture's edges: the corner may be negative and the
-    mask may reach beyond the picture.
+    It is not cut at the picture's edges: the corner may be negative, and the mask may reach beyond the picture.
     """
+
+    mask: np.ndarray
+    left: int
+    top: int
+
+
+def silhouette(actor: Actor, width: int, height: int) -> Silhouette:
+    """Return the silhouette of an actor in a picture of width x height pixels."""
     scale = actor.radius * min(width, height)
     x, y = actor.x * width, actor.y * height
     reach = math.ceil(scale * REACH) + 1
@@ -62,7 +66,8 @@ def silhouette(actor: Actor, width: int, height: int) -> tuple[np.ndarray, int, 
     half = level.shape[0] / 2
     matrix = _to_actor(actor, half / (REACH * scale), (x - left - 0.5, y - top - 0.5), half - 0.5)
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    return np.asarray(cv2.warpAffine(level, matrix, (2 * reach + 1, 2 * reach + 1), flags=flags)), left, top
+    mask = np.asarray(cv2.warpAffine(level, matrix, (2 * reach + 1, 2 * reach + 1), flags=flags))
+    return Silhouette(mask, left, top)
 
 
 def _to_actor(actor: Actor, step: float, centre: tuple[float, float], origin: float) -> np.ndarray:
@@ -97,7 +102,7 @@ def _shaded(colour: tuple[int, int, int], shade: float) -> tuple[float, ...]:
 
 def _surface(actor: Actor, scale: float, centre: tuple[float, float], shape: tuple[int, ...]) -> np.ndarray:
     """Return what fills the silhouette, uint8 [h, w, 3]: colour, pattern, details and face."""
-    colour = COLOURS[actor.colour]
+    colour, place = COLOURS[actor.colour], partial(_points, actor=actor, scale=scale, centre=centre)
     patch = np.empty((*shape, 3), np.uint8)
     patch[:] = colour
     if actor.texture != "plain":
@@ -109,9 +114,9 @@ def _surface(actor: Actor, scale: float, centre: tuple[float, float], shape: tup
         table = np.linspace(colour, second, 256).round().astype(np.uint8)
         patch = table[share]
     for contour, shade in details(actor.shape):
-        _fill(patch, [_placed(contour, actor, scale, centre)], _shaded(colour, shade))
+        cv2.fillPoly(patch, [place(contour)], _shaded(colour, shade), cv2.LINE_AA, _SUB)
     if actor.face:
-        ink = (250, 248, 240) if _brightness(COLOURS[actor.colour]) < 70 else (30, 26, 30)
+        ink = (250, 248, 240) if _brightness(colour) < 70 else (30, 26, 30)
         lift = 0.04 if actor.shape in ("cloud", "drop") else -0.06
         thick = max(1, round(scale * 0.075))
         around = np.deg2rad(np.arange(0, 360, 15))
@@ -121,20 +126,15 @@ def _surface(actor: Actor, scale: float, centre: tuple[float, float], shape: tup
             if actor.face == "sleeping":
                 arc = np.deg2rad(np.arange(20, 161, 20))
                 line = np.stack([np.cos(arc) * 0.13, np.sin(arc) * 0.09], axis=1) + np.array([x, lift - 0.08])
-                _stroke(patch, _placed(line, actor, scale, centre), ink, thick)
+                cv2.polylines(patch, [place(line)], False, ink, thick, cv2.LINE_AA, _SUB)
             else:
-                _fill(patch, [_placed(eye, actor, scale, centre)], ink)
+                cv2.fillPoly(patch, [place(eye)], ink, cv2.LINE_AA, _SUB)
         arc = np.deg2rad(np.arange(25, 156, 13))
         sign, base, tall = {"smiling": (1, 0.12, 0.24), "sad": (-1, 0.42, 0.2), "sleeping": (1, 0.24, 0.05)}[actor.face]
         wide = 0.14 if actor.face == "sleeping" else 0.32
         mouth = np.stack([np.cos(arc) * wide, sign * np.sin(arc) * tall], axis=1) + np.array([0, lift + base])
-        _stroke(patch, _placed(mouth, actor, scale, centre), ink, thick)
+        cv2.polylines(patch, [place(mouth)], False, ink, thick, cv2.LINE_AA, _SUB)
     return patch
-
-
-def _stroke(canvas: np.ndarray, line: np.ndarray, colour: tuple[int, int, int], thick: int) -> None:
-    points = np.round((line - 0.5) * (1 << _SUB)).astype(np.int32)
-    cv2.polylines(canvas, [points], False, colour, thick, cv2.LINE_AA, _SUB)
 
 
 def _draw_actor(picture: np.ndarray, actor: Actor) -> None:
@@ -166,10 +166,10 @@ def _draw_actor(picture: np.ndarray, actor: Actor) -> None:
     picture[y0:y1, x0:x1] = (below + 0.5).astype(np.uint8)
 
 
-def panel(overlay: Overlay, width: int, height: int) -> tuple[int, int]:
-    """Return the rows that the overlay's panel covers, last exclusive, in a picture of that size."""
+def panel(overlay: Overlay, width: int, height: int) -> slice:
+    """Return the rows that the overlay's panel covers in a picture of that size."""
     seen = round(_panel_height(overlay, width, height) * overlay.shown)
-    return (0, seen) if overlay.edge == "top" else (height - seen, height)
+    return slice(0, seen) if overlay.edge == "top" else slice(height - seen, height)
 
 
 def _panel_height(overlay: Overlay, width: int, height: int) -> int:
@@ -188,9 +188,9 @@ def _draw_overlay(picture: np.ndarray, overlay: Overlay) -> None:
         thick = max(1, round(scale * 1.3))
         origin = (round((width - wide * scale) / 2), round(row * (index + 0.5) + tall * scale / 2))
         cv2.putText(sheet, line, origin, font, scale, _INK, thick, cv2.LINE_AA)
-    top, bottom = panel(overlay, width, height)
+    rows = panel(overlay, width, height)
     # it slides in from its edge: at the top its lower rows come first
-    picture[top:bottom] = sheet[sheet.shape[0] - bottom :] if overlay.edge == "top" else sheet[: bottom - top]
+    picture[rows] = sheet[sheet.shape[0] - rows.stop :] if overlay.edge == "top" else sheet[: rows.stop - rows.start]
 
 
 def render(scene: Scene, width: int, height: int) -> np.ndarray:

@@ -8,7 +8,7 @@ own, but not after "now" or "for the first time". In the slots, `one` is a noun 
 import numpy as np
 
 from ctxr.synthetic.world import words
-from ctxr.synthetic.world.moments import FirstTime, LastTime, Now, Temporal
+from ctxr.synthetic.world.moments import OfPredicate, Temporal
 from ctxr.synthetic.world.predicates import (
     AllAre,
     Before,
@@ -150,11 +150,6 @@ def a(phrase: str) -> str:
     return f"{'an' if phrase.startswith(_VOWELS) else 'a'} {phrase}"
 
 
-def spelled_count(rng: np.random.Generator, count: int) -> str:
-    """Return a count as a word or, now and then, in figures."""
-    return words.NUMBERS[count] if count < len(words.NUMBERS) and rng.random() < 0.85 else str(count)
-
-
 def _case(predicate: Predicate | Temporal) -> str:
     """Return the key of a predicate's templates."""
     name = name_of(predicate)
@@ -170,15 +165,6 @@ def _case(predicate: Predicate | Temporal) -> str:
         case _:
             details = (f"{name}.{getattr(predicate, field, '')}" for field in ("side", "edge", "amount", "direction"))
             return next((key for key in details if key in FORMS), name)
-
-
-def _word(rng: np.random.Generator, kind: Kind) -> str:
-    """Return the adjective of a kind that names one attribute only."""
-    if kind.colour:
-        return choose(rng, words.COLOUR_WORDS[kind.colour])
-    if kind.size:
-        return choose(rng, words.SIZE_WORDS[kind.size])
-    return choose(rng, words.TEXTURE_WORDS[kind.texture or "plain"][0])
 
 
 def say(rng: np.random.Generator, predicate: Predicate | Temporal, whole: bool = False) -> str:
@@ -197,16 +183,18 @@ def say(rng: np.random.Generator, predicate: Predicate | Temporal, whole: bool =
         slots["b"] = f"another {phrase}" if other == kind else a(phrase)
     match predicate:
         case Counts(_, count):
-            slots["n"] = spelled_count(rng, count)
-        case AllAre(only) if not only.shape:
-            slots["word"] = _word(rng, only)
+            spelled = count < len(words.NUMBERS) and rng.random() < 0.85  # now and then in figures
+            slots["n"] = words.NUMBERS[count] if spelled else str(count)
+        case AllAre(Kind("", colour, size, texture)):  # the adjective of its only attribute
+            adjectives = words.COLOUR_WORDS.get(colour) or words.SIZE_WORDS.get(size)
+            slots["word"] = choose(rng, adjectives or words.TEXTURE_WORDS[texture or "plain"][0])
         case Before(backdrop):
             slots["scenery"] = choose(rng, words.BACKDROP_NOUNS[backdrop])
         case RelativePosition(_, side, _):
             slots["side"] = choose(rng, words.SIDE_PHRASES[side])
         case Within(_, region):
             slots["place"] = choose(rng, words.PLACE_PHRASES[region])
-        case FirstTime(inner) | LastTime(inner) | Now(inner):
+        case OfPredicate(inner):
             slots["clause"] = say(rng, inner, whole=True)
     return form.removeprefix("~").format(**slots)
 

@@ -1,7 +1,7 @@
 """What can be said of one scene of a sequence, in the light of those before and after it."""
 
 from collections.abc import Callable
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -12,11 +12,12 @@ from ctxr.synthetic.world.predicates import (
     Predicate,
     Shows,
     Verdict,
-    any_known,
-    every,
+    conjunction,
+    disjunction,
     middle,
     name_of,
-    negated,
+    negation,
+    step_towards,
 )
 from ctxr.synthetic.world.sights import SceneView, Sight
 
@@ -26,24 +27,16 @@ CLEAR = 1 / 3
 """A share shown from this on counts as clearly there."""
 
 
-def _shown(view: SceneView, name: str) -> float:
-    sight = view.sights.get(name)
-    return 0.0 if sight is None else sight.shown
-
-
 def _passing(kind: Kind, views: list[SceneView], index: int, step: int, partly: Callable[[Sight], bool]) -> Verdict:
     """Return whether one of the kind is `partly` there, and not there at all in the scene `step` further on."""
     if not 0 <= index + step < len(views):
         return False
-    now, other = views[index], views[index + step]
-
-    def passes(name: str) -> Verdict:
-        elsewhere = _shown(other, name)
-        if _shown(now, name) <= GONE or elsewhere >= CLEAR:
-            return False
-        return True if elsewhere <= GONE and partly(now.sights[name]) else None
-
-    return any_known(passes(actor.name) for actor in now.scene.actors if kind.fits(actor))
+    now, verdicts = views[index], list[Verdict]()
+    for name in (actor.name for actor in now.scene.actors if kind.fits(actor)):
+        elsewhere = views[index + step].shown(name)
+        clearly = elsewhere <= GONE and partly(now.sights[name])
+        verdicts.append(False if now.shown(name) <= GONE or elsewhere >= CLEAR else True if clearly else None)
+    return disjunction(verdicts)
 
 
 class Appears(OfKind, frozen=True):
@@ -67,12 +60,8 @@ class NoLonger(OfKind, frozen=True):
 
     def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`; never of the first one."""
-        return every(
-            [
-                Lacks(self.kind).verdict(views[index]),
-                any_known(Shows(self.kind).verdict(view) for view in views[:index]),
-            ]
-        )
+        earlier = disjunction(Shows(self.kind).verdict(view) for view in views[:index])
+        return conjunction([Lacks(self.kind).verdict(views[index]), earlier])
 
 
 class NotYet(OfKind, frozen=True):
@@ -80,41 +69,42 @@ class NotYet(OfKind, frozen=True):
 
     def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`; never of the last one."""
-        until = every(Lacks(self.kind).verdict(view) for view in views[: index + 1])
-        return every([until, any_known(Shows(self.kind).verdict(view) for view in views[index + 1 :])])
+        until = conjunction(Lacks(self.kind).verdict(view) for view in views[: index + 1])
+        return conjunction([until, disjunction(Shows(self.kind).verdict(view) for view in views[index + 1 :])])
 
 
 def _only_now(predicate: Predicate, view: SceneView, others: list[SceneView]) -> Verdict:
     """Return whether a predicate holds of a scene and of none of the others; never where there are none to compare with."""
     if not others:
         return False
-    return every([predicate.verdict(view), negated(any_known(predicate.verdict(other) for other in others))])
+    elsewhere = disjunction(predicate.verdict(other) for other in others)
+    return conjunction([predicate.verdict(view), negation(elsewhere)])
 
 
-class FirstTime(msgspec.Struct, frozen=True, tag=True):
-    """A predicate is true for the first time: in no scene before it was."""
+class OfPredicate(msgspec.Struct, frozen=True, tag=True):
+    """What is said of a predicate in the light of other scenes."""
 
     predicate: Predicate
+
+
+class FirstTime(OfPredicate, frozen=True):
+    """A predicate is true for the first time: in no scene before it was."""
 
     def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`; never of the first one."""
         return _only_now(self.predicate, views[index], views[:index])
 
 
-class LastTime(msgspec.Struct, frozen=True, tag=True):
+class LastTime(OfPredicate, frozen=True):
     """A predicate is true for the last time: in no scene after it is."""
-
-    predicate: Predicate
 
     def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`; never of the last one."""
         return _only_now(self.predicate, views[index], views[index + 1 :])
 
 
-class Now(msgspec.Struct, frozen=True, tag=True):
+class Now(OfPredicate, frozen=True):
     """A predicate is true now and was not in the scene before."""
-
-    predicate: Predicate
 
     def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`; never of the first one."""
@@ -132,26 +122,22 @@ class Moved(OfKind, frozen=True):
             return False
         now, before = views[index], views[index - 1]
         present, earlier = (
-            {actor.name for actor in view.scene.actors if self.kind.fits(actor) and _shown(view, actor.name) > GONE}
+            {actor.name for actor in view.scene.actors if self.kind.fits(actor) and view.shown(actor.name) > GONE}
             for view in (now, before)
         )
-        verdict = any_known(self._one(now, before, name) for name in sorted(present & earlier))
+        verdicts: list[Verdict] = []
+        for name in present & earlier:
+            step = step_towards(self.direction, middle(now, name), middle(before, name))
+            clearly = step >= 0.08 and min(now.shown(name), before.shown(name)) >= CLEAR
+            verdicts.append(False if step <= 0.03 else True if clearly else None)
+        verdict = disjunction(verdicts)
         # one that left and another of its kind that came look like one that moved
         return None if verdict is False and present - earlier and earlier - present else verdict
-
-    def _one(self, now: SceneView, before: SceneView, name: str) -> Verdict:
-        (x, y), (u, v) = middle(now, name), middle(before, name)
-        step = {"left": u - x, "right": x - u, "up": v - y}.get(self.direction, y - v)
-        if step <= 0.03:
-            return False
-        return True if step >= 0.08 and min(_shown(now, name), _shown(before, name)) >= CLEAR else None
 
 
 Temporal = Appears | Leaves | NoLonger | NotYet | FirstTime | LastTime | Now | Moved
 """Anything that can be said of a scene in its sequence only."""
-TEMPORAL_BY_NAME: dict[str, Callable[..., Temporal]] = {
-    name_of(predicate): predicate for predicate in get_args(Temporal)
-}
+TEMPORAL_BY_NAME: dict[str, type[Any]] = {name_of(predicate): predicate for predicate in get_args(Temporal)}
 """Each of them by its name."""
 
 

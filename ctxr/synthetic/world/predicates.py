@@ -9,19 +9,19 @@ from typing import Any, get_args
 
 import msgspec
 
-from ctxr.synthetic.world.scenes import Actor
+from ctxr.synthetic.world.scenes import Actor, Point
 from ctxr.synthetic.world.sights import SceneView, Sight
 
 Verdict = bool | None
 """True, False, or None where it is too close to call."""
 
 
-def every(verdicts: Iterable[Verdict]) -> Verdict:
+def conjunction(verdicts: Iterable[Verdict]) -> Verdict:
     """Return False if any is False, else None if any is None, else True."""
-    return negated(any_known(map(negated, verdicts)))
+    return negation(disjunction(map(negation, verdicts)))
 
 
-def any_known(verdicts: Iterable[Verdict]) -> Verdict:
+def disjunction(verdicts: Iterable[Verdict]) -> Verdict:
     """Return True if any is True, else None if any is None, else False."""
     doubtful = False
     for verdict in verdicts:
@@ -31,7 +31,7 @@ def any_known(verdicts: Iterable[Verdict]) -> Verdict:
     return None if doubtful else False
 
 
-def negated(verdict: Verdict) -> Verdict:
+def negation(verdict: Verdict) -> Verdict:
     """Return the opposite; what is too close to call stays so."""
     return None if verdict is None else not verdict
 
@@ -71,7 +71,7 @@ class Lacks(OfKind, frozen=True):
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
-        return negated(Shows(self.kind).verdict(view))
+        return negation(Shows(self.kind).verdict(view))
 
 
 class Counts(OfKind, frozen=True):
@@ -96,7 +96,7 @@ class AllAre(OfKind, frozen=True):
         if any(not self.kind.fits(actor) for actor in view.clear):
             return False
         several = True if len(view.clear) > 1 else (None if len(view.present) > 1 else False)
-        return every([several, None if any(not self.kind.fits(actor) for actor in view.doubtful) else True])
+        return conjunction([several, None if any(not self.kind.fits(actor) for actor in view.doubtful) else True])
 
 
 class Before(msgspec.Struct, frozen=True, tag=True):
@@ -109,9 +109,9 @@ class Before(msgspec.Struct, frozen=True, tag=True):
         return view.scene.backdrop.name == self.backdrop
 
 
-def sights_of(kind: Kind, view: SceneView) -> Iterator[Sight]:
+def sights_of(kind: Kind, view: SceneView) -> list[Sight]:
     """Return what can be seen of every actor of a kind."""
-    return (view.sights[actor.name] for actor in view.scene.actors if kind.fits(actor))
+    return [view.sights[actor.name] for actor in view.scene.actors if kind.fits(actor)]
 
 
 def actor_pairs(kind: Kind, other: Kind, actors: Iterable[Actor]) -> Iterator[tuple[Actor, Actor]]:
@@ -120,10 +120,20 @@ def actor_pairs(kind: Kind, other: Kind, actors: Iterable[Actor]) -> Iterator[tu
     return ((a, b) for a in actors if kind.fits(a) for b in actors if b is not a and other.fits(b))
 
 
-def middle(view: SceneView, name: str) -> tuple[float, float]:
-    """Return the middle of an actor's box inside the frame, as shares of width and height."""
+def middle(view: SceneView, name: str) -> Point:
+    """Return the middle of an actor's box inside the frame."""
     left, top, right, bottom = view.sights[name].box
-    return (left + right) / 2, (top + bottom) / 2
+    return Point((left + right) / 2, (top + bottom) / 2)
+
+
+CORNER = Point(0.0, 0.0)
+"""The top left of the frame."""
+
+
+def step_towards(direction: str, end: Point, start: Point = CORNER) -> float:
+    """Return how far a step leads to the left, to the right, or up ("above", "top", "up"), else down; negative for the opposite."""
+    across, down = end.x - start.x, end.y - start.y
+    return {"left": -across, "right": across, "above": -down, "top": -down, "up": -down}.get(direction, down)
 
 
 class RelativePosition(OfKind, frozen=True, tag="Beside"):
@@ -134,18 +144,15 @@ class RelativePosition(OfKind, frozen=True, tag="Beside"):
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene, judged by the middles of what is drawn inside the frame."""
-        return any_known(self._pair(view, a, b) for a, b in actor_pairs(self.kind, self.other, view.present))
-
-    def _pair(self, view: SceneView, a: Actor, b: Actor) -> Verdict:
-        (x, y), (u, v) = middle(view, a.name), middle(view, b.name)
-        across, down = x - u, y - v
-        along, athwart = {"left": (-across, down), "right": (across, down), "above": (-down, across)}.get(
-            self.side, (down, across)
-        )
-        # further along than a tenth of the frame, and not mostly in the other direction
-        if along >= 0.12 and along >= 0.6 * abs(athwart):
-            return view.unless_doubtful(True, a, b)
-        return False if along <= 0.04 else None
+        verdicts: list[Verdict] = []
+        for a, b in actor_pairs(self.kind, self.other, view.present):
+            here, there = middle(view, a.name), middle(view, b.name)
+            along = step_towards(self.side, here, there)
+            athwart = here.y - there.y if self.side in ("left", "right") else here.x - there.x
+            # further along than a tenth of the frame, and not mostly in the other direction
+            clearly = along >= 0.12 and along >= 0.6 * abs(athwart)
+            verdicts.append(view.unless_doubtful(True, a, b) if clearly else False if along <= 0.04 else None)
+        return disjunction(verdicts)
 
 
 class Within(OfKind, frozen=True):
@@ -155,18 +162,21 @@ class Within(OfKind, frozen=True):
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
-        actors = (actor for actor in view.present if self.kind.fits(actor))
-        return any_known(view.unless_doubtful(self._one(*middle(view, actor.name)), actor) for actor in actors)
-
-    def _one(self, x: float, y: float) -> Verdict:
-        if self.region == "middle":
-            far = max(abs(x - 0.5), abs(y - 0.5))
-            return True if far <= 0.13 else (False if far >= 0.2 else None)
-        parts = {"left": 1 - x, "right": x, "top": 1 - y, "bottom": y}
         # a corner asks for both sides, but less of each
         sure, never = (0.62, 0.52) if " " in self.region else (0.68, 0.58)
-        reached = min(parts[word] for word in self.region.split())
-        return True if reached >= sure else (False if reached <= never else None)
+        verdicts: list[Verdict] = []
+        for actor in view.present:
+            if self.kind.fits(actor):
+                x, y = middle(view, actor.name)
+                parts = {"left": 1 - x, "right": x, "top": 1 - y, "bottom": y}
+                if self.region == "middle":
+                    far = max(abs(x - 0.5), abs(y - 0.5))
+                    verdict = True if far <= 0.13 else False if far >= 0.2 else None
+                else:
+                    reached = min(parts[word] for word in self.region.split())
+                    verdict = True if reached >= sure else False if reached <= never else None
+                verdicts.append(view.unless_doubtful(verdict, actor))
+        return disjunction(verdicts)
 
 
 class Bigger(OfKind, frozen=True):
@@ -177,7 +187,7 @@ class Bigger(OfKind, frozen=True):
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene: sizes of one name are too close to call."""
         couples = actor_pairs(self.kind, self.other, view.present)
-        return any_known(
+        return disjunction(
             view.unless_doubtful(None if a.size == b.size else a.radius > b.radius, a, b) for a, b in couples
         )
 
@@ -191,15 +201,10 @@ class Outermost(OfKind, frozen=True):
         """Return whether it holds of the view's scene: a lead below 4 % of the frame is too close to call."""
         if len(view.clear) < 2:
             return None if len(view.present) >= 2 else False
-        ranked = sorted(view.clear, key=lambda actor: self._out(view, actor), reverse=True)
-        lead = self._out(view, ranked[0])
-        rivals = [actor for actor in (*ranked, *view.doubtful) if lead - self._out(view, actor) < 0.04]
-        fits = {self.kind.fits(actor) for actor in rivals}
+        reached = [step_towards(self.side, middle(view, actor.name)) for actor in view.present]
+        lead = max(reached[: len(view.clear)])
+        fits = {self.kind.fits(actor) for actor, far in zip(view.present, reached, strict=True) if lead - far < 0.04}
         return fits.pop() if len(fits) == 1 else None
-
-    def _out(self, view: SceneView, actor: Actor) -> float:
-        x, y = middle(view, actor.name)
-        return {"left": -x, "right": x, "top": -y}.get(self.side, y)
 
 
 AMOUNTS: dict[str, tuple[float, float]] = {"little": (0.08, 0.3), "half": (0.42, 0.58), "most": (0.7, 0.92)}
@@ -213,14 +218,12 @@ class Behind(OfKind, frozen=True):
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene: from a tenth covered on it does, below a fiftieth it does not."""
-        return any_known(self._pair(view, a, b) for a, b in actor_pairs(self.kind, self.other, view.scene.actors))
-
-    def _pair(self, view: SceneView, a: Actor, b: Actor) -> Verdict:
-        share, sight = view.sights[a.name].behind.get(b.name, 0.0), view.sights[a.name]
-        if share < 0.02:
-            return False
-        seen = sight.shown >= 0.15 and view.sights[b.name].shown >= 1 / 3
-        return True if share >= 0.1 and seen else None
+        verdicts: list[Verdict] = []
+        for a, b in actor_pairs(self.kind, self.other, view.scene.actors):
+            share = view.sights[a.name].behind.get(b.name, 0.0)
+            clearly = share >= 0.1 and view.shown(a.name) >= 0.15 and view.shown(b.name) >= 1 / 3
+            verdicts.append(False if share < 0.02 else True if clearly else None)
+        return disjunction(verdicts)
 
 
 class CutOff(OfKind, frozen=True):
@@ -230,14 +233,13 @@ class CutOff(OfKind, frozen=True):
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
-        return any_known(self._cut(sight) for sight in sights_of(self.kind, view))
-
-    def _cut(self, sight: Sight) -> Verdict:
-        edges = dict(zip(("left", "top", "right", "bottom"), sight.edges, strict=True))
-        share = edges[self.edge] if self.edge else max(sight.edges)
-        if share < 0.02 or sight.shown <= 0.02:
-            return False
-        return True if share >= 0.12 and sight.shown >= 0.2 else None
+        verdicts: list[Verdict] = []
+        for sight in sights_of(self.kind, view):
+            edges = dict(zip(("left", "top", "right", "bottom"), sight.edges, strict=True))
+            share = edges[self.edge] if self.edge else max(sight.edges)
+            clearly = share >= 0.12 and sight.shown >= 0.2
+            verdicts.append(False if share < 0.02 or sight.shown <= 0.02 else True if clearly else None)
+        return disjunction(verdicts)
 
 
 class Entire(OfKind, frozen=True):
@@ -246,7 +248,7 @@ class Entire(OfKind, frozen=True):
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
         shares = (sight.shown for sight in sights_of(self.kind, view))
-        return any_known(True if shown >= 0.98 else None if shown > 0.92 else False for shown in shares)
+        return disjunction(True if shown >= 0.98 else None if shown > 0.92 else False for shown in shares)
 
 
 class NoOverlap(msgspec.Struct, frozen=True, tag="Apart"):
@@ -267,13 +269,12 @@ class Hidden(OfKind, frozen=True):
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
-        return any_known(self._amount(sight.hidden) for sight in sights_of(self.kind, view))
-
-    def _amount(self, hidden: float) -> Verdict:
-        for amount, (low, high) in AMOUNTS.items():
-            if low <= hidden <= high:
-                return amount == self.amount
-        return False if hidden < 0.02 or hidden > 0.98 else None
+        verdicts: list[Verdict] = []
+        for sight in sights_of(self.kind, view):
+            words = [amount for amount, (low, high) in AMOUNTS.items() if low <= sight.hidden <= high]
+            unclear = None if 0.02 <= sight.hidden <= 0.98 else False
+            verdicts.append(words == [self.amount] if words else unclear)
+        return disjunction(verdicts)
 
 
 Predicate = (

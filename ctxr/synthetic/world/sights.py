@@ -49,8 +49,7 @@ def measure_sights(scene: Scene, width: int, height: int) -> dict[str, Sight]:
     nearer: list[tuple[str, np.ndarray]] = []
     union = np.zeros((height, width), bool)
     if scene.overlay is not None:
-        top, bottom = panel(scene.overlay, width, height)
-        union[top:bottom] = True
+        union[panel(scene.overlay, width, height)] = True
         nearer.append((OVERLAY, union.copy()))
     sights: dict[str, Sight] = {}
     for actor in reversed(scene.actors):
@@ -104,7 +103,7 @@ def _look(actor: Actor, nearer: list[tuple[str, np.ndarray]], union: np.ndarray,
 
 
 class SceneView:
-    """A scene together with what can be seen in it; the counting happens once, when it is first asked for."""
+    """A scene together with what can be seen in it, which is counted once."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -116,15 +115,19 @@ class SceneView:
         size = (round(SHORT_SIDE * aspect), SHORT_SIDE) if aspect >= 1 else (SHORT_SIDE, round(SHORT_SIDE / aspect))
         return measure_sights(self.scene, *size)
 
+    def shown(self, name: str) -> float:
+        """The share of an actor that can be seen; 0 for one that is not in the scene."""
+        return self.sights[name].shown if name in self.sights else 0.0
+
     @cached_property
     def clear(self) -> tuple[Actor, ...]:
         """The actors that are clearly there: at least a third is shown."""
-        return tuple(actor for actor in self.scene.actors if self.sights[actor.name].shown >= 1 / 3)
+        return tuple(actor for actor in self.scene.actors if self.shown(actor.name) >= 1 / 3)
 
     @cached_property
     def doubtful(self) -> tuple[Actor, ...]:
         """The actors that are hardly visible: annotators would disagree about their presence."""
-        return tuple(actor for actor in self.scene.actors if 0.02 < self.sights[actor.name].shown < 1 / 3)
+        return tuple(actor for actor in self.scene.actors if 0.02 < self.shown(actor.name) < 1 / 3)
 
     @cached_property
     def present(self) -> tuple[Actor, ...]:

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from ctxr.synthetic.world.language import a, noun, say, sentence
-from ctxr.synthetic.world.moments import TEMPORAL_BY_NAME, FirstTime, LastTime, Moved, Now, Temporal, judge
+from ctxr.synthetic.world.moments import TEMPORAL_BY_NAME, Moved, OfPredicate, Temporal, judge
 from ctxr.synthetic.world.outlines import SHAPES
 from ctxr.synthetic.world.predicates import (
     AMOUNTS,
@@ -19,7 +19,7 @@ from ctxr.synthetic.world.predicates import (
     Predicate,
     Shows,
     Verdict,
-    every,
+    conjunction,
     name_of,
 )
 from ctxr.synthetic.world.scenes import COLOURS, SIZES, TEXTURES, Actor, Scene, choose
@@ -61,7 +61,7 @@ class Statement(msgspec.Struct, frozen=True):
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return True, False, or None where it is too close to call."""
-        return every(predicate.verdict(view) for predicate in self.predicates)
+        return conjunction(predicate.verdict(view) for predicate in self.predicates)
 
 
 def kind_of(rng: np.random.Generator, actor: Actor) -> Kind:
@@ -70,12 +70,6 @@ def kind_of(rng: np.random.Generator, actor: Actor) -> Kind:
     if named.get("texture") == "plain" and rng.random() < 0.8:  # few people mention that something has no pattern
         named["texture"] = ""
     return Kind(**named)
-
-
-def full_kind(actor: Actor) -> Kind:
-    """Return the kind that names all that can be seen of an actor's looks."""
-    texture = "" if actor.texture == "plain" else actor.texture
-    return Kind(actor.shape, actor.colour, actor.size, texture, actor.face)
 
 
 def propose(rng: np.random.Generator, view: SceneView) -> Predicate:
@@ -137,13 +131,17 @@ def state(rng: np.random.Generator, predicates: Sequence[Predicate]) -> Statemen
     return Statement(compose(rng, predicates), tuple(predicates))
 
 
-def _tableau(rng: np.random.Generator, view: SceneView) -> Statement | None:
+def _listing(rng: np.random.Generator, view: SceneView) -> Statement | None:
     """Return a statement that lists the figures and the backdrop, as a caption of a photograph does."""
     if not view.clear:
         return None
     seen = [view.clear[i] for i in rng.permutation(len(view.clear))][: int(rng.integers(1, 5))]
-    detailed = rng.random() < 0.3
-    kinds = [full_kind(actor) if detailed else kind_of(rng, actor) for actor in seen]
+    if rng.random() < 0.3:  # all of their looks
+        textures = ["" if actor.texture == "plain" else actor.texture for actor in seen]
+        looks = zip(seen, textures, strict=True)
+        kinds = [Kind(actor.shape, actor.colour, actor.size, texture, actor.face) for actor, texture in looks]
+    else:
+        kinds = [kind_of(rng, actor) for actor in seen]
     things = [a(noun(rng, kind)) for kind in kinds]
     text = things[0] if len(things) == 1 else f"{', '.join(things[:-1])} and {things[-1]}"
     predicates: list[Predicate] = [Shows(kind) for kind in kinds]
@@ -162,7 +160,7 @@ def true_statements(scene: Scene, rng: np.random.Generator, count: int) -> list[
     view = SceneView(scene)
     statements: list[Statement] = []
     while len(statements) < count:
-        statement = _tableau(rng, view) if rng.random() < 0.35 else None
+        statement = _listing(rng, view) if rng.random() < 0.35 else None
         if statement is None:
             details = 1 + int(np.searchsorted((0.5, 0.82), rng.random()))
             statement = state(rng, true_predicates(rng, view, details) or [Before(scene.backdrop.name)])
@@ -201,7 +199,7 @@ def tags_of(predicates: Iterable[Predicate | Temporal]) -> tuple[str, ...]:
             tags |= {"context", "temporal"}
         if isinstance(predicate, Counts) and predicate.number == 0:
             tags.add("negation")
-        if isinstance(predicate, FirstTime | LastTime | Now):
+        if isinstance(predicate, OfPredicate):
             tags.update(tags_of((predicate.predicate,)))
         if getattr(getattr(predicate, "kind", None), "face", ""):
             tags.add("nuances")
@@ -217,7 +215,7 @@ class Description(msgspec.Struct, frozen=True):
 
     def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return True, False, or None where it is too close to call, of the scene at `index` of the set."""
-        return every(judge(predicate, views, index) for predicate in self.predicates)
+        return conjunction(judge(predicate, views, index) for predicate in self.predicates)
 
 
 def _temporal(rng: np.random.Generator, seen: list[SceneView], target: int) -> Temporal | None:
@@ -226,10 +224,11 @@ def _temporal(rng: np.random.Generator, seen: list[SceneView], target: int) -> T
     if not actors:
         return None
     kind = kind_of(rng, choose(rng, actors))
-    name = choose(rng, tuple(_CONTEXTUAL_WEIGHTS), tuple(_CONTEXTUAL_WEIGHTS.values()))
-    if name == "Moved":
+    what = TEMPORAL_BY_NAME[choose(rng, tuple(_CONTEXTUAL_WEIGHTS), tuple(_CONTEXTUAL_WEIGHTS.values()))]
+    if what is Moved:
         return Moved(kind, choose(rng, ("left", "right", "up", "down")))
-    return TEMPORAL_BY_NAME[name](propose(rng, seen[target]) if name in ("FirstTime", "LastTime", "Now") else kind)
+    predicate: Temporal = what(propose(rng, seen[target]) if issubclass(what, OfPredicate) else kind)
+    return predicate
 
 
 def _gather(

@@ -24,11 +24,11 @@ from ctxr.synthetic.world.statements import TAGS, contextual_description, tags_o
 
 
 @pytest.mark.parametrize("kind", ["video", "photos"])
-def test_descriptions_of_hundreds_of_sets_hold_for_the_target_and_fail_for_all_others(kind: str) -> None:
+def test_descriptions_of_many_sets_hold_for_the_target_and_fail_for_all_others(kind: str) -> None:
     rng = np.random.default_rng(11)
     tags: set[str] = set()
     made = asked = 0
-    for image_set in sample_sets(rng, 110, kind):  # type: ignore[arg-type]
+    for image_set in sample_sets(rng, 40, kind):  # type: ignore[arg-type]
         for target in rng.choice(10, 2, replace=False):
             asked += 1
             description = contextual_description(image_set.scenes, int(target), rng, image_set.ordered)

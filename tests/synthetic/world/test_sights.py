@@ -41,7 +41,7 @@ def test_shares_agree_with_a_slow_recount_of_every_pixel() -> None:
     frame = np.zeros((height + 2 * margin, width + 2 * margin), bool)
     frame[margin:-margin, margin:-margin] = True
     compared = 0
-    for seed in range(8):
+    for seed in range(4):
         scene = sample_scene(np.random.default_rng([7, seed]), width / height)
         sights = measure_sights(scene, width, height)
         masks = [slow_mask(actor, width, height, margin) for actor in scene.actors]
@@ -59,7 +59,7 @@ def test_shares_agree_with_a_slow_recount_of_every_pixel() -> None:
                 alone = (masks[index] & frame & mask).sum() / whole
                 assert sight.behind.get(other.name, 0.0) == pytest.approx(alone, abs=0.03)
             compared += sight.hidden > 0.05
-    assert compared >= 4
+    assert compared >= 2
 
 
 def square(name: str, x: float, y: float, radius: float = 0.1) -> Actor:
