@@ -30,6 +30,7 @@ from ctxr.store.hashing import sha256_bytes
 from ctxr.store.kinds import DATASET
 from ctxr.store.records import Image, ImageSet, Judgment, Kind, Query, Record, Split, SplitName, Text
 from ctxr.store.tables import write_tables
+from ctxr.synthetic.config import Count
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.scenes import Scene
 from ctxr.synthetic.world.sets import SIZE, sample_sets
@@ -98,8 +99,6 @@ def _draw(draw: Callable[[K, int], T], item: tuple[K, int]) -> T:
     return draw(*item)
 
 
-Count = Annotated[int, Range(0, math.inf, "a whole number, 0 or more")]
-
 TABLES = ("sets", "images", "splits", "texts", "queries", "judgments")
 
 
@@ -162,7 +161,7 @@ class _Benchmark(SyntheticDataset):
         return Content([f"{name}.jsonl" for name in counts], counts, {"encoder": encoder.describe()})
 
 
-_TARGETS = ((1, 0.18), (2, 0.37), (3, 0.45))
+_TARGETS = {1: 0.18, 2: 0.37, 3: 0.45}
 """How many targets a set has in ImageCoDe's train split, and its share of the sets (specs A0.1)."""
 
 
@@ -172,7 +171,7 @@ def draw_set(config: WorldBenchmark, split: SplitName, number: int) -> Benchmark
     kind: Literal["video", "photos"] = "video" if rng.random() < config.video else "photos"
     (image_set,) = sample_sets(rng, 1, kind)
     count = config.targets if split == "train" else 0
-    count = count or int(rng.choice([count for count, _ in _TARGETS], p=[share for _, share in _TARGETS]))
+    count = count or int(rng.choice([*_TARGETS], p=[*_TARGETS.values()]))
     descriptions = []
     for target in rng.permutation(SIZE)[:count].tolist():
         description = contextual_description(image_set.scenes, target, rng, image_set.ordered)

@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import cv2
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ctxr.datasets.pairs import EntailmentPair, refuse_leaks
+from ctxr.datasets.pairs import EntailmentPair, Label, refuse_leaks
 from ctxr.datasets.truth import CaptionTruth
 from ctxr.engine.options import NotDecisive, Options, Range, Seed
 from ctxr.engine.progress import SILENT, Progress
@@ -35,6 +35,7 @@ from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Image, ImageSet, Judgment, Query, Split, SplitName, Text
 from ctxr.store.tables import write_tables
 from ctxr.synthetic.benchmark import AUTHOR, SyntheticDataset, draw_picture, draws
+from ctxr.synthetic.config import Count
 from ctxr.synthetic.world.backdrops import BACKDROPS
 from ctxr.synthetic.world.predicates import (
     BY_NAME,
@@ -54,8 +55,6 @@ from ctxr.synthetic.world.words import PLACE_PHRASES, SIDE_PHRASES
 
 PREDICATES = ("Shows", "Before", "Counts", "Beside", "Within")
 """What captions say by default (`ctxr.synthetic.world.predicates`)."""
-
-Count = Annotated[int, Range(0, math.inf, "a whole number, 0 or more")]
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,7 @@ class _Captions(SyntheticDataset):
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         config: WorldCaptions = replace(self.options, out=out)
         rows: dict[str, list[Any]] = {name: [] for name in TABLES}
-        plans = {plan.number: plan for plan in planned_galleries(config)}
-        wanted = {number: plan.pictures for number, plan in plans.items()}
+        wanted = {number: plan.pictures(config) for number, plan in enumerate(GALLERIES)}
         with progress.task("drawing pictures", sum(wanted.values())) as task:
             families = draws(partial(draw_family, config), wanted, lambda family: len(family.scenes), config.workers)
             for number, group in groupby(families, lambda item: item[0]):
@@ -125,10 +123,10 @@ class _Captions(SyntheticDataset):
                 for _, family, count in group:
                     kept.append(Family(family.scenes[:count], family.statements[:count], family.pictures[:count]))
                     task.advance(count)
-                _add_gallery(config, plans[number], kept, rows)
+                _add_gallery(config, number, kept, rows)
         # pairs for training stand on no picture, and on no family, of a gallery that is searched or judged
-        asked = {query.image_set for query in rows["queries"]}
-        searched = {image for image_set in rows["sets"] if image_set.id in asked for image in image_set.images}
+        galleries = {query.image_set for query in rows["queries"]}
+        searched = {image for image_set in rows["sets"] if image_set.id in galleries for image in image_set.images}
         judged = {name for pair in rows["pairs"] if pair.split != "train" for name in (pair.image, pair.group) if name}
         refuse_leaks([pair for pair in rows["pairs"] if pair.split == "train"], searched | judged)
         return Content([f"{name}.jsonl" for name in TABLES], write_tables(out, rows), {})
@@ -136,8 +134,15 @@ class _Captions(SyntheticDataset):
 
 SOURCE = "world"
 
-Hypothesis = tuple[str, str | None, str, bool]
-"""Text, the caption that it is, relation, whether it holds."""
+
+class Hypothesis(NamedTuple):
+    """A text about a picture, the caption that it is, its relation to the premise, and whether it is entailed."""
+
+    text: str
+    caption: str | None
+    relation: str
+    label: Label
+
 
 _TRIES = 12
 _ALTERED_SHARE = 0.5  # of what does not hold; the rest was written for other pictures
@@ -152,29 +157,25 @@ def pairs_about(
     another picture, a near neighbour first. Nothing doubtful is among them, and no premise holds its hypothesis word by word.
     """
     pairs: list[EntailmentPair] = []
-    captions = [(owner, gallery.captions[at], gallery.statements[at].text) for at, owner in enumerate(gallery.owners)]
     for position, image in enumerate(gallery.images):
         holding = _holding(rng, gallery, position, hypotheses // 2)
-        details = [_details(gallery, index) for index in holding]
-        chosen: list[Hypothesis] = [
-            (gallery.statements[index].text, gallery.captions[index], "entailment", True) for index in holding
+        details = [gallery.details(index) for index in holding]
+        chosen = [
+            Hypothesis(gallery.statements[index].text, gallery.captions[index], "entailment", 1) for index in holding
         ]
         chosen += _failing(rng, gallery, position, hypotheses - hypotheses // 2, details)
         for number, (text, caption, relation, label) in enumerate(chosen):
-            own = (premise for owner, key, premise in captions if owner == position and key != caption)
-            premise = " ".join(premise for premise in own if text not in premise)
-            pairs.append(
-                EntailmentPair(
-                    f"{SOURCE}/{image}/{number}", premise or None, text, image, 1 if label else 0, relation, SOURCE, split,
-                    gallery.families[position], caption,
-                )
-            )  # fmt: skip
+            own = (
+                gallery.statements[index].text for index in gallery.own(position) if gallery.captions[index] != caption
+            )
+            premise = " ".join(premise for premise in own if text not in premise) or None
+            key, family = f"{SOURCE}/{image}/{number}", gallery.families[position]
+            pairs.append(EntailmentPair(key, premise, text, image, label, relation, SOURCE, split, family, caption))
     return pairs
 
 
-def altered(rng: np.random.Generator, statement: Statement, gallery: "GalleryTruth", position: int) -> Statement | None:
+def altered(rng: np.random.Generator, statement: Statement, view: SceneView) -> Statement | None:
     """The statement with one thing changed, clearly false of the picture; None if no attempt succeeds."""
-    view = gallery.views[position]
     for _ in range(_TRIES):
         which = int(rng.integers(len(statement.predicates)))
         changed = _changed(rng, statement.predicates[which])
@@ -209,19 +210,12 @@ def _changed(rng: np.random.Generator, predicate: Predicate) -> Predicate | None
     return msgspec.structs.replace(predicate, **options[int(rng.integers(len(options)))])
 
 
-def _of_others(gallery: "GalleryTruth", position: int, verdict: int) -> list[int]:
-    """Captions of other pictures that have this verdict on a picture."""
-    judged = np.flatnonzero(gallery.verdicts[:, position] == verdict).tolist()
-    return [index for index in judged if gallery.owners[index] != position]
-
-
 def _holding(rng: np.random.Generator, gallery: "GalleryTruth", position: int, count: int) -> list[int]:
     """Captions that hold of a picture: one of its own, then others."""
-    own = [index for index, owner in enumerate(gallery.owners) if owner == position]
-    foreign = _of_others(gallery, position, 1)
+    own, foreign = gallery.own(position), gallery.foreign(position, 1)
     # most of those that hold say little, so what says more comes first in half of the places
     rng.shuffle(foreign)
-    foreign[: len(foreign) // 2] = sorted(foreign[: len(foreign) // 2], key=lambda index: -_details(gallery, index))
+    foreign[: len(foreign) // 2] = sorted(foreign[: len(foreign) // 2], key=lambda index: -gallery.details(index))
     once = [int(rng.choice(own))] if len(own) > 1 else []
     return [*once, *foreign][:count]
 
@@ -232,27 +226,23 @@ def _failing(
     """What does not hold, saying as many things as what does: else the number of words would give the label away."""
     family = gallery.families[position]
     true = np.flatnonzero(gallery.verdicts[:, position] == 1).tolist()
-    false = _of_others(gallery, position, 0)
+    false = gallery.foreign(position, 0)
     rng.shuffle(false)
     wanted = [details[number % len(details)] if details else 1 for number in rng.permutation(count).tolist()]
     failing: list[Hypothesis] = []
     for number, much in enumerate(wanted):
-        alike = [index for index in true if _details(gallery, index) == much]
+        alike = [index for index in true if gallery.details(index) == much]
         early = alike and number < round(_ALTERED_SHARE * count)
-        if early and (changed := altered(rng, gallery.statements[int(rng.choice(alike))], gallery, position)):
-            failing.append((changed.text, None, "altered", False))
+        if early and (changed := altered(rng, gallery.statements[int(rng.choice(alike))], gallery.views[position])):
+            failing.append(Hypothesis(changed.text, None, "altered", 0))
         elif false:
             # of what is as detailed a near neighbour's comes first
             far = {index: gallery.families[gallery.owners[index]] != family for index in false}
-            best = min(false, key=lambda index: (abs(_details(gallery, index) - much), far[index]))
+            best = min(false, key=lambda index: (abs(gallery.details(index) - much), far[index]))
             false.remove(best)
             relation = "other" if far[best] else "neighbour"
-            failing.append((gallery.statements[best].text, gallery.captions[best], relation, False))
+            failing.append(Hypothesis(gallery.statements[best].text, gallery.captions[best], relation, 0))
     return failing
-
-
-def _details(gallery: "GalleryTruth", index: int) -> int:
-    return len(gallery.statements[index].predicates)
 
 
 TEXT_SOURCE = "world-text"
@@ -265,22 +255,18 @@ def text_pairs(rng: np.random.Generator, gallery: "GalleryTruth", split: SplitNa
     """
     pairs: list[EntailmentPair] = []
     for position, image in enumerate(gallery.images):
-        own = [caption for caption, owner in enumerate(gallery.owners) if owner == position]
+        own, family = gallery.own(position), gallery.families[position]
         for number in range(count // 2):
-            index = int(rng.choice(own))
-            premise = gallery.statements[index]
+            premise = gallery.statements[int(rng.choice(own))]
             weaker = weakened(rng, premise)
-            other = altered(rng, weaker, gallery, position)
-            if other is None:
-                continue
-            for label, relation, hypothesis in ((1, "entailment", weaker), (0, "altered", other)):
-                key = f"{TEXT_SOURCE}/{image}/{2 * number + 1 - label}"
-                pairs.append(
-                    EntailmentPair(
-                        key, premise.text, hypothesis.text, None, 1 if label else 0, relation, TEXT_SOURCE, split,
-                        gallery.families[position],
+            other = altered(rng, weaker, gallery.views[position])
+            if other is not None:
+                follows = Hypothesis(weaker.text, None, "entailment", 1)
+                for at, (text, _, relation, label) in enumerate((follows, Hypothesis(other.text, None, "altered", 0))):
+                    key = f"{TEXT_SOURCE}/{image}/{2 * number + at}"
+                    pairs.append(
+                        EntailmentPair(key, premise.text, text, None, label, relation, TEXT_SOURCE, split, family)
                     )
-                )  # fmt: skip
     return pairs
 
 
@@ -300,12 +286,13 @@ def weakened(rng: np.random.Generator, statement: Statement) -> Statement:
 def _consequences(rng: np.random.Generator, predicate: Predicate) -> Iterator[Predicate]:
     """What follows from a predicate and says less."""
     match predicate:
-        case Shows(kind) | Within(kind, _):
-            yield msgspec.structs.replace(predicate, kind=_fewer(rng, kind))
-        case RelativePosition(kind, _, other):
-            yield msgspec.structs.replace(predicate, kind=_fewer(rng, kind), other=_fewer(rng, other))
-    match predicate:
-        case Within(kind, _) | RelativePosition(kind, _, _):
+        case Shows(kind):
+            yield Shows(_fewer(rng, kind))
+        case Within(kind, region):
+            yield Within(_fewer(rng, kind), region)
+            yield Shows(_fewer(rng, kind))
+        case RelativePosition(kind, side, other):
+            yield RelativePosition(_fewer(rng, kind), side, _fewer(rng, other))
             yield Shows(_fewer(rng, kind))
         case Counts(kind, number) if number > 0:
             yield Shows(kind)
@@ -330,18 +317,27 @@ Verdicts = npt.NDArray[np.int8]
 
 @dataclass(frozen=True)
 class GalleryPlan:
-    """Pictures that are searched together.
-
-    Attributes:
-        pictures: how many. queries: whether its captions are asked. pairs: whether pairs for entailment stand on it.
-    """
+    """Pictures that are searched together: whether its captions are queries, and whether pairs for entailment stand on it."""
 
     name: str
     split: SplitName
-    pictures: int
-    number: int
     queries: bool
     pairs: bool
+
+    def pictures(self, config: WorldCaptions) -> int:
+        """How many there are."""
+        count: int = getattr(config, self.name.replace("-", "_"))
+        return count
+
+
+GALLERIES = (
+    GalleryPlan("train", "train", queries=True, pairs=False),
+    GalleryPlan("valid", "valid", queries=True, pairs=False),
+    GalleryPlan("test", "test", queries=True, pairs=True),
+    GalleryPlan("pair-train", "train", queries=False, pairs=True),
+    GalleryPlan("pair-valid", "valid", queries=False, pairs=True),
+)
+"""Pairs for training never stand on a gallery that is searched."""
 
 
 @dataclass(frozen=True)
@@ -371,17 +367,18 @@ class GalleryTruth:
     statements: tuple[Statement, ...]
     verdicts: Verdicts
 
+    def own(self, position: int) -> list[int]:
+        """The captions that were written for a picture."""
+        return [index for index, owner in enumerate(self.owners) if owner == position]
 
-def planned_galleries(config: WorldCaptions) -> list[GalleryPlan]:
-    """The galleries that have pictures. Pairs for training never stand on a gallery that is searched."""
-    every_one = [
-        GalleryPlan("train", "train", config.train, 0, queries=True, pairs=False),
-        GalleryPlan("valid", "valid", config.valid, 1, queries=True, pairs=False),
-        GalleryPlan("test", "test", config.test, 2, queries=True, pairs=True),
-        GalleryPlan("pair-train", "train", config.pair_train, 3, queries=False, pairs=True),
-        GalleryPlan("pair-valid", "valid", config.pair_valid, 4, queries=False, pairs=True),
-    ]
-    return [plan for plan in every_one if plan.pictures]
+    def foreign(self, position: int, verdict: int) -> list[int]:
+        """The captions of other pictures that have this verdict on a picture."""
+        judged = np.flatnonzero(self.verdicts[:, position] == verdict).tolist()
+        return [index for index in judged if self.owners[index] != position]
+
+    def details(self, index: int) -> int:
+        """How many things a caption says."""
+        return len(self.statements[index].predicates)
 
 
 def draw_family(config: WorldCaptions, gallery: int, number: int) -> Family:
@@ -423,32 +420,32 @@ def judge_all(statements: Sequence[Statement], views: Sequence[SceneView]) -> Ve
     return table
 
 
-def _add_gallery(
-    config: WorldCaptions, plan: GalleryPlan, families: Sequence[Family], rows: dict[str, list[Any]]
-) -> None:
+def _add_gallery(config: WorldCaptions, number: int, families: Sequence[Family], rows: dict[str, list[Any]]) -> None:
     """Add the rows of a gallery by table, and write its pictures."""
-    gallery, name = _truth_of(plan, families), plan.name
+    plan, name = GALLERIES[number], GALLERIES[number].name
+    gallery = _truth_of(plan, families)
     pictures = [picture for family in families for picture in family.pictures]
     for image, family, content in zip(gallery.images, gallery.families, pictures, strict=True):
         path = f"images/{image}.jpg"
         write_bytes(config.out / path, content, durable=False)
         rows["images"].append(Image(image, path, sha256_bytes(content), family, config.side, config.side))
-    closest, mean = _distances(pictures)
+    distances = _distances(pictures) if len(pictures) > 1 else np.zeros(1)
+    closest, mean = round(float(distances.min()), 6), round(float(distances.mean()), 6)
     rows["sets"].append(ImageSet(name, "photos", gallery.images, name, name, None, closest, mean))
     rows["splits"].append(Split(name, plan.split))
-    for number, (caption, owner) in enumerate(zip(gallery.captions, gallery.owners, strict=True)):
-        rows["texts"].append(Text(caption, gallery.statements[number].text, AUTHOR, number))
+    for at, (caption, owner) in enumerate(zip(gallery.captions, gallery.owners, strict=True)):
+        image = gallery.images[owner]
+        rows["texts"].append(Text(caption, gallery.statements[at].text, AUTHOR, at))
         holds, doubtful = (
-            tuple(gallery.images[image] for image in np.flatnonzero(gallery.verdicts[number] == value))
+            tuple(gallery.images[position] for position in np.flatnonzero(gallery.verdicts[at] == value))
             for value in (1, -1)
         )
-        details = len(gallery.statements[number].predicates)
-        rows["truth"].append(CaptionTruth(caption, name, gallery.images[owner], holds, doubtful, details))
+        rows["truth"].append(CaptionTruth(caption, name, image, holds, doubtful, gallery.details(at)))
         if plan.queries:
             rows["queries"].append(Query(caption, name, (caption,)))
-            rows["judgments"].append(Judgment(caption, gallery.images[owner], "gold", 1.0))
+            rows["judgments"].append(Judgment(caption, image, "gold", 1.0))
     if plan.pairs:
-        rng = np.random.default_rng((config.seed, plan.number))  # families have three numbers
+        rng = np.random.default_rng((config.seed, number))  # families have three numbers
         rows["pairs"] += pairs_about(rng, gallery, plan.split, config.hypotheses)
         rows["pairs"] += text_pairs(rng, gallery, plan.split, config.texts)
 
@@ -470,14 +467,11 @@ def _truth_of(plan: GalleryPlan, families: Sequence[Family]) -> GalleryTruth:
     return GalleryTruth(ids, groups, views, names, owners, statements, judge_all(statements, views))
 
 
-def _distances(pictures: Sequence[bytes]) -> tuple[float, float]:
-    """Smallest and mean distance of thumbnails of 8 x 8 pixels as unit vectors, 0..2; zeros for a single picture."""
-    if len(pictures) < 2:
-        return 0.0, 0.0
+def _distances(pictures: Sequence[bytes]) -> npt.NDArray[np.float64]:
+    """Distances of each two pictures by thumbnails of 8 x 8 pixels as unit vectors, 0..2."""
     size = (_THUMBNAIL, _THUMBNAIL)
     small = [cv2.resize(decode_jpeg(picture), size, interpolation=cv2.INTER_AREA) for picture in pictures]
     vectors = np.stack([np.asarray(picture, np.float64).reshape(-1) + 1 for picture in small])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     upper = np.triu_indices(len(pictures), 1)
-    distances = np.sqrt(np.maximum(0.0, 2 - 2 * (vectors @ vectors.T)[upper]))
-    return round(float(distances.min()), 6), round(float(distances.mean()), 6)
+    return np.asarray(np.sqrt(np.maximum(0.0, 2 - 2 * (vectors @ vectors.T)[upper])))
