@@ -10,7 +10,7 @@ import msgspec
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.documents import SPLIT_NAMES
-from ctxr.datasets.readers.entailment import Reading, Rows
+from ctxr.datasets.readers.entailment import CocoCaption, Rows, tally
 from ctxr.datasets.readers.galleries import Galleries
 from ctxr.datasets.readers.text_files import as_record, read_json, refuse_unsafe, value_starts
 from ctxr.errors import DataError
@@ -33,14 +33,6 @@ class CocoPhoto(msgspec.Struct):
     id: int
     file_name: str
     license: int | None = None
-
-
-class CocoCaption(msgspec.Struct):
-    """What is said of a photo."""
-
-    id: int
-    image_id: int
-    caption: str
 
 
 class PhotosFile(msgspec.Struct):
@@ -209,7 +201,7 @@ def read_photos(path: Path, files: Sequence[Path], passed: Callable[[], None] | 
             passed()
     if not galleries.texts:
         raise DataError(f"{table} has no caption", hint="give each photo a row with its text")
-    notes = Reading((), tuple(rows.oddities), rows.read, "").tally()
+    notes = tally(rows.oddities)
     notes += [f"{len(missing)} of {len(captions)} photos cannot be read, the first is {missing[0]}"] if missing else []
     splits = {gallery: SPLITS[gallery] for gallery in galleries.members if gallery in SPLITS}
     return galleries.dataset(root.resolve().name, splits, notes)

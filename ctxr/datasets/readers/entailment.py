@@ -10,21 +10,22 @@ side a picture stands.
 import csv
 import json
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec import structs
 
-from ctxr.datasets.pairs import EntailmentPair, coco_caption, coco_image, flickr_image, text_group
+from ctxr.datasets.pairs import EntailmentPair, Label, coco_caption, coco_image, flickr_image, text_group
 from ctxr.datasets.readers.karpathy import SIDES, SplitFile
-from ctxr.datasets.readers.text_files import as_record, class_names, json_object, parquet_lines, read_json
-from ctxr.errors import DataError, UsageError
+from ctxr.datasets.readers.text_files import as_record, class_names, json_object, parquet_rows, read_json
+from ctxr.errors import DataError, UsageError, plural
 from ctxr.store.records import SplitName
 
 Code = Literal[
@@ -69,31 +70,40 @@ class Reading:
         """One entry for each row that is not among the pairs."""
         return tuple(oddity for oddity in self.oddities if not oddity.kept)
 
-    def tally(self) -> list[str]:
-        """A sentence for each sort of oddity with its first place, commonest first.
 
-        >>> Reading((), (Oddity("a.tsv:3", "columns", "2 columns where 4 are named", False),), 1, "rte").tally()
-        ['1 row left out, columns: 2 columns where 4 are named (first a.tsv:3)']
-        """
-        counted = Counter((oddity.kept, oddity.code) for oddity in self.oddities)
-        first = {(oddity.kept, oddity.code): oddity for oddity in reversed(self.oddities)}
-        lines = []
-        for (kept, code), count in counted.most_common():
-            fate = "kept" if kept else "left out"
-            oddity = first[kept, code]
-            lines.append(f"{count} row{'s' * (count > 1)} {fate}, {code}: {oddity.what} (first {oddity.where})")
-        return lines
+def tally(oddities: Iterable[Oddity]) -> list[str]:
+    """A sentence for each sort of oddity with its first place, commonest first.
+
+    >>> tally([Oddity("a.tsv:3", "columns", "2 columns where 4 are named", False)])
+    ['1 row left out, columns: 2 columns where 4 are named (first a.tsv:3)']
+    """
+    sorts: dict[tuple[bool, str], list[Oddity]] = {}
+    for oddity in oddities:
+        sorts.setdefault((oddity.kept, oddity.code), []).append(oddity)
+    return [
+        f"{plural(len(rows), 'row')} {'kept' if kept else 'left out'}, {code}: {rows[0].what} (first {rows[0].where})"
+        for (kept, code), rows in sorted(sorts.items(), key=lambda item: -len(item[1]))
+    ]
 
 
 THRESHOLD = 3.0
 """Similarity of 0..5 from which a pair counts as entailed (entailment paper, section 6; CxC extends its positives likewise)."""
 
+
+class RowClass(NamedTuple):
+    """What a row says: the relation in the source's word, whether that is entailment, and the score it follows from."""
+
+    relation: str
+    label: Label
+    score: float | None = None
+
+
 _NLI = {
-    "entailment": ("entailment", 1),
-    "neutral": ("neutral", 0),
-    "contradiction": ("contradiction", 0),
-    "contradictory": ("contradiction", 0),
-    "not_entailment": ("not_entailment", 0),
+    "entailment": RowClass("entailment", 1),
+    "neutral": RowClass("neutral", 0),
+    "contradiction": RowClass("contradiction", 0),
+    "contradictory": RowClass("contradiction", 0),
+    "not_entailment": RowClass("not_entailment", 0),
 }
 _NUMBERED = re.compile(r"(?<![a-z0-9])(?:(rte)|(e?snli(?:ve)?|[mx]nli|multi[-_]?nli)|[a-z]*nli|mrpc)(?![a-z])")
 """Names of datasets, by group: RTE (two labels), three labels, and others; WNLI and MRPC have RTE's columns but reversed labels."""
@@ -107,7 +117,7 @@ class PairFormat:
         source: short name of the dataset.
         premise, hypothesis, image, caption, language, id: names of the columns; empty where there is none.
         label: column of the label, or of the score where `labels` is empty.
-        labels: (relation, label) of each label; without them a score of at least `THRESHOLD` is entailed.
+        labels: what each label means; without them a score of at least `THRESHOLD` is entailed.
         beside: further columns by which the format is known.
         headless: columns of a file without a header.
     """
@@ -121,7 +131,7 @@ class PairFormat:
     second_caption: tuple[str, ...] = ()
     id: tuple[str, ...] = ()
     language: tuple[str, ...] = ()
-    labels: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    labels: Mapping[str, RowClass] = field(default_factory=dict)
     beside: tuple[str, ...] = ()
     headless: tuple[str, ...] = ()
 
@@ -143,11 +153,11 @@ FORMATS = (
     PairFormat("e-snli-ve", label=("gold_label",), hypothesis=("hypothesis",), image=_FLICKR, id=("pairID",), labels=_NLI),
     PairFormat(
         "mrpc", label=("Quality",), premise=("#1 String",), hypothesis=("#2 String",),
-        labels={"1": ("paraphrase", 1), "0": ("no_paraphrase", 0)},
+        labels={"1": RowClass("paraphrase", 1), "0": RowClass("no_paraphrase", 0)},
     ),
     PairFormat(
         "qqp", label=("is_duplicate",), premise=("question1",), hypothesis=("question2",), id=("id",),
-        labels={"1": ("duplicate", 1), "0": ("no_duplicate", 0)},
+        labels={"1": RowClass("duplicate", 1), "0": RowClass("no_duplicate", 0)},
     ),
     PairFormat(
         "sts-b", label=("score",), premise=_FIRST, hypothesis=_SECOND, id=("index",),
@@ -165,20 +175,6 @@ FORMATS = (
 """Every format, the more particular ones first."""
 
 
-def find_format(path: str, columns: Collection[str]) -> PairFormat:
-    """The format of a file with these columns. Raises DataError for columns that fit none."""
-    if fitting := next((known for known in FORMATS if known.fits(columns)), None):
-        return fitting
-    if {"image1", "image2"} <= set(columns):
-        raise DataError(f"{path}:1: pairs of pictures have no hypothesis", hint="name CxC's SITS or STS file")
-    named = ", ".join(repr(name[:30]) for name in list(columns)[:7] if name) or "nothing"
-    sources = ", ".join(dict.fromkeys(known.source for known in FORMATS))
-    raise DataError(
-        f"{path}:1: the header names {named}, which is not a dataset of entailment",
-        hint=f"of {sources}; test files without labels cannot be used",
-    )
-
-
 MOST_LINES = 40
 """Lines that one quoted record may span before its quote counts as never closed."""
 
@@ -192,6 +188,25 @@ class Row(NamedTuple):
 
     line: int
     cells: dict[str, str]
+
+    def first(self, columns: tuple[str, ...]) -> str:
+        """The cell of the first of these columns that the row has; empty where it has none."""
+        return next((self.cells[name] for name in columns if name in self.cells), "")
+
+
+class Line(NamedTuple):
+    """A line of a file, without its end, and its number, from 1."""
+
+    number: int
+    text: str
+
+
+class RowError(Exception):
+    """A row is no pair, for a reason of the sort `code`."""
+
+    def __init__(self, code: Code, what: str) -> None:
+        super().__init__(what)
+        self.code = code
 
 
 class Rows:
@@ -213,87 +228,93 @@ class Rows:
         self.read = 0
         info = path.with_name("dataset_info.json")
         self.classes = class_names(info.read_text("utf-8", "replace") if info.is_file() else "{}")
-        self._lines = (
-            parquet_lines(path, self.classes) if path.suffix == ".parquet" else _decoded_lines(path, self.oddities)
-        )
-        self._ahead: deque[tuple[int, str]] = deque()
+        self._lines: Iterator[Line] = _decoded_lines(path, self.oddities)
+        if path.suffix == ".parquet":
+            self._lines = map(Line, count(1), parquet_rows(path, self.classes))
+        self._ahead: deque[Line] = deque()
         first = self._next()
         if first is None:
             raise DataError(f"{path} is empty", hint="fetch it again")
-        header = first[1]
+        header = first.text
         if mark := next((mark for mark in _MARKS if header.startswith(mark)), ""):
             self.note(1, "byte_order_mark", "the header begins with a byte order mark", kept=True)
             header = header.removeprefix(mark)
         self._json = header.lstrip().startswith("{")
         self._delimiter = "\t" if "\t" in header else ","
-        if self._json:
-            self.columns = tuple(json_object(header) or ())
-            self._ahead.append((first[0], header))
-        else:
-            self.columns = _names(header, self._delimiter, path)
-            cells = header.split("\t")
-            if headless and len(cells) >= len(headless) and not set(headless) & set(self.columns):
-                self.columns = headless
-                self._ahead.append((first[0], header))
+        try:  # a return within the line would end the header
+            names = (
+                json_object(header)
+                if self._json
+                else next(csv.reader([header.replace("\r", " ")], delimiter=self._delimiter))
+            )
+        except csv.Error as error:
+            raise DataError(f"{path}:1: no header can be read: {error}", hint="fetch it again") from error
+        self.columns = tuple(name if self._json else name.strip() for name in names or ())
+        wide = len(header.split("\t")) >= len(headless)
+        self._headless = not self._json and bool(headless) and wide and not {*headless} & {*self.columns}
+        if self._headless:
+            self.columns = headless
+        if self._json or self._headless:
+            self._ahead.append(Line(first.number, header))
         # Quora's questions are quoted where they hold tabs or line ends; in the other tab-separated files a quote is a letter
         self._quoted = self._delimiter == "," or "question1" in self.columns
-        self._headless = bool(headless) and self.columns == headless
 
     def __iter__(self) -> Iterator[Row]:
-        while (entry := self._next()) is not None:
-            if entry[1].strip():
+        while (line := self._next()) is not None:
+            if line.text.strip():
                 self.read += 1
-                if (cells := self._cells(*entry)) is not None:
-                    yield Row(entry[0], cells)
+                try:
+                    yield Row(line.number, self._json_cells(line.text) if self._json else self._cells(line))
+                except RowError as error:
+                    self.note(line.number, error.code, str(error))
 
     def note(self, line: int, code: Code, what: str, kept: bool = False) -> None:
         """Remember an oddity of a line."""
         self.oddities.append(Oddity(f"{self.path}:{line}", code, what, kept))
 
-    def _next(self) -> tuple[int, str] | None:
+    def _next(self) -> Line | None:
         return self._ahead.popleft() if self._ahead else next(self._lines, None)
 
-    def _cells(self, line: int, text: str) -> dict[str, str] | None:
-        if self._json:
-            if (value := json_object(text)) is None:
-                self.note(line, "not_json", "the line is not a JSON object")
-                return None
-            texts = (
-                "" if cell is None else cell if isinstance(cell, str) else json.dumps(cell) for cell in value.values()
-            )
-            return dict(zip(value, texts, strict=True))
-        quoted = self._quoted and '"' in text
-        cells = self._fitting(self._quoted_cells(line, text) if quoted else text.split(self._delimiter))
-        if cells is None:
-            width = len(text.split(self._delimiter))
-            self.note(line, "columns", f"{width} columns where the header names {len(self.columns)}")
-        return None if cells is None else dict(zip(self.columns, cells, strict=True))
+    def _json_cells(self, text: str) -> dict[str, str]:
+        if (row := json_object(text)) is None:
+            raise RowError("not_json", "the line is not a JSON object")
+        return {
+            name: "" if cell is None else cell if isinstance(cell, str) else json.dumps(cell)
+            for name, cell in row.items()
+        }
 
-    def _quoted_cells(self, line: int, text: str) -> list[str]:
+    def _cells(self, line: Line) -> dict[str, str]:
+        literal = line.text.split(self._delimiter)
+        quoted = self._quoted and '"' in line.text
+        cells = self._fitting(self._quoted_cells(line, literal) if quoted else literal)
+        if cells is None:
+            raise RowError("columns", f"{len(literal)} columns where the header names {len(self.columns)}")
+        return dict(zip(self.columns, cells, strict=True))
+
+    def _quoted_cells(self, line: Line, literal: list[str]) -> list[str]:
         """Cells of a record that may span several lines; its first line alone, taken literally, if its quotes are astray."""
-        parts, taken = [text], []
-        literal = text.split(self._delimiter)
+        lines = [line]
         while True:
             try:
-                cells = next(csv.reader([f"{part}\n" for part in parts], delimiter=self._delimiter, strict=True))
+                parts = [f"{part.text}\n" for part in lines]
+                cells = next(csv.reader(parts, delimiter=self._delimiter, strict=True))
             except csv.Error as error:
                 # a tab-separated line that is whole as it stands needs no other to close its quote
                 astray = "end of data" not in str(error) or (
                     self._delimiter == "\t" and self._fitting(literal) is not None
                 )
-                more = None if astray or len(parts) >= MOST_LINES else self._next()
+                more = None if astray or len(lines) >= MOST_LINES else self._next()
                 if more is None:
                     break
-                taken.append(more)
-                parts.append(more[1])
+                lines.append(more)
                 continue
             if self._fitting(cells) is not None:
                 cells[-1] = cells[-1].removesuffix("\n")
                 return cells
             break
-        self._ahead.extendleft(reversed(taken))
+        self._ahead.extendleft(reversed(lines[1:]))
         if self._fitting(literal) is not None:
-            self.note(line, "quotes", "a quote is not closed, and is taken as a letter", kept=True)
+            self.note(line.number, "quotes", "a quote is not closed, and is taken as a letter", kept=True)
         return literal
 
     def _fitting(self, cells: list[str]) -> list[str] | None:
@@ -304,7 +325,7 @@ class Rows:
         return cells[:width] if self._headless or not any(cells[width:]) else None
 
 
-def _decoded_lines(path: Path, oddities: list[Oddity]) -> Iterator[tuple[int, str]]:
+def _decoded_lines(path: Path, oddities: list[Oddity]) -> Iterator[Line]:
     """Lines with their numbers; one that is not UTF-8 is taken as Windows-1252, and noted."""
     try:
         with path.open("rb") as stream:
@@ -320,19 +341,9 @@ def _decoded_lines(path: Path, oddities: list[Oddity]) -> Iterator[tuple[int, st
                     text = line.decode("latin-1")
                     with suppress(UnicodeDecodeError):
                         text = line.decode("cp1252")
-                yield number, text
+                yield Line(number, text)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="name an existing file") from error
-
-
-def _names(header: str, delimiter: str, path: Path) -> tuple[str, ...]:
-    """The names of the columns. Raises DataError for a first line that no program wrote as one."""
-    try:
-        # a return within the line would end the header
-        cells = next(csv.reader([header.replace("\r", " ")], delimiter=delimiter))
-    except csv.Error as error:
-        raise DataError(f"{path}:1: no header can be read: {error}", hint="fetch it again") from error
-    return tuple(name.strip() for name in cells)
 
 
 @dataclass
@@ -355,6 +366,26 @@ class Captions:
         """
         return " ".join(self.texts[key] for key in self.of_image.get(image, ()) if key != without) or None
 
+    def add(self, at: str, key: str, image: str, text: str) -> None:
+        """Add a caption that stands `at` a place. Raises DataError for one that appeared with another text."""
+        if self.texts.setdefault(key, text) != text:
+            raise DataError(f"{at}: caption {key} already has a different text", hint="delete one of the two")
+        listed = self.of_image.setdefault(image, [])
+        if key not in listed:
+            listed.append(key)
+
+
+class CocoCaption(msgspec.Struct):
+    """What COCO's JSON says of a photo."""
+
+    id: int
+    image_id: int
+    caption: str
+
+
+class _CocoCaptions(msgspec.Struct):
+    annotations: list[CocoCaption]
+
 
 def read_captions(paths: Iterable[Path]) -> Captions:
     """The captions in all of the files. Raises DataError naming file and row for one that is neither layout, for a row that
@@ -365,7 +396,7 @@ def read_captions(paths: Iterable[Path]) -> Captions:
         if isinstance(value, dict) and "annotations" in value:
             coco: _CocoCaptions = as_record(value, _CocoCaptions, partial(str, path))
             for row in coco.annotations:
-                _add(captions, f"{path}: caption {row.id}", f"coco/{row.id}", f"coco/{row.image_id}", row.caption)
+                captions.add(f"{path}: caption {row.id}", f"coco/{row.id}", f"coco/{row.image_id}", row.caption)
             continue
         split: SplitFile = as_record(value, SplitFile, partial(str, path))
         for picture in split.images:
@@ -376,27 +407,8 @@ def read_captions(paths: Iterable[Path]) -> Captions:
             captions.splits[image] = SIDES[picture.split]
             for sentence in picture.sentences:
                 key = f"{image.partition('/')[0]}/{sentence.sentid}"
-                _add(captions, f"{path}: sentence {sentence.sentid}", key, image, sentence.raw)
+                captions.add(f"{path}: sentence {sentence.sentid}", key, image, sentence.raw)
     return captions
-
-
-class _CocoCaption(msgspec.Struct):
-    id: int
-    image_id: int
-    caption: str
-
-
-class _CocoCaptions(msgspec.Struct):
-    annotations: list[_CocoCaption]
-
-
-def _add(captions: Captions, at: str, key: str, image: str, text: str) -> None:
-    stored = captions.texts.setdefault(key, text)
-    if stored != text:
-        raise DataError(f"{at}: caption {key} already has a different text", hint="delete one of the two")
-    listed = captions.of_image.setdefault(image, [])
-    if key not in listed:
-        listed.append(key)
 
 
 PICTURES, CAPTIONS = "pictures", "captions"
@@ -430,12 +442,24 @@ def read_pairs(path: Path, captions: Captions | None = None) -> Reading:
     UsageError for a file that cannot be opened, DataError for columns that fit no dataset.
     """
     rows = Rows(path, next(known.headless for known in FORMATS if known.headless))
-    pair_format = find_format(str(path), rows.columns)
+    pair_format = next((known for known in FORMATS if known.fits(rows.columns)), None)
+    if pair_format is None:
+        if {"image1", "image2"} <= {*rows.columns}:
+            raise DataError(f"{path}:1: pairs of pictures have no hypothesis", hint="name CxC's SITS or STS file")
+        named = ", ".join(repr(name[:30]) for name in rows.columns[:7] if name) or "nothing"
+        sources = ", ".join(dict.fromkeys(known.source for known in FORMATS))
+        raise DataError(
+            f"{path}:1: the header names {named}, which is not a dataset of entailment",
+            hint=f"of {sources}; test files without labels cannot be used",
+        )
     words = reversed(re.findall("[a-z]+", path.name.lower()))
     split = next((_SPLITS_OF_PAIRS[word] for word in words if word in _SPLITS_OF_PAIRS), None)
     reader = _Reader(rows, pair_format, split, captions or Captions())
     for row in rows:
-        reader.take(row)
+        try:
+            reader.take(row)
+        except RowError as error:
+            rows.note(row.line, error.code, str(error))
     return Reading(tuple(reader.pairs.values()), tuple(rows.oddities), rows.read, pair_format.source)
 
 
@@ -450,16 +474,13 @@ class _Reader:
         self.classes = {str(number): name for number, name in enumerate(names)}
 
     def take(self, row: Row) -> None:
-        """Make a pair of a row, or note why not."""
+        """Make a pair of a row. Raises RowError for one that is none."""
         pair = self._pair(row)
-        if pair is None:
-            return
         content = (pair.premise, pair.hypothesis, pair.image, pair.caption, pair.group)
         line, before = self.said.setdefault(content, (row.line, pair))
         earlier = self.pairs.get(pair.id) if self.format.id else before
         if earlier is not None and earlier is not pair and structs.replace(earlier, id=pair.id) == pair:
-            self.rows.note(row.line, "repeated", f"the row says what line {line} says")
-            return
+            raise RowError("repeated", f"the row says what line {line} says")
         if before.label != pair.label:
             differ = f"line {line} labels the same pair {before.label}, not {pair.label}"
             self.rows.note(row.line, "other_label", differ, kept=True)
@@ -469,80 +490,57 @@ class _Reader:
             pair = structs.replace(pair, id=f"{pair.id}:{row.line}")
         self.pairs[pair.id] = pair
 
-    def _pair(self, row: Row) -> EntailmentPair | None:
-        form = self.format
-        language = _cell(row, form.language)
-        if language not in ("", "en"):
-            self.rows.note(row.line, "language", f"the row is in {language!r}, not 'en'")
-            return None
-        labelled = self._label(row)
-        if labelled is None:
-            return None
-        relation, label, score = labelled
-        texts = self._texts(row)
-        if texts is None:
-            return None
-        premise, hypothesis, image, caption, about = texts
+    def _pair(self, row: Row) -> EntailmentPair:
+        form, captions = self.format, self.captions
+        if (language := row.first(form.language)) not in ("", "en"):
+            raise RowError("language", f"the row is in {language!r}, not 'en'")
+        relation, label, score = self._class(row)
+        image = caption = None
+        if form.image:
+            name = row.first(form.image).strip()
+            image = coco_image(name) if form.source == "cxc" else flickr_image(name)
+            if image is None:
+                raise RowError("image", f"{name!r} names no picture")
+        premise: str | None
+        hypothesis: str | None
+        if form.caption:
+            names = [row.first(columns) for columns in (form.caption, form.second_caption) if columns]
+            ids = [coco_caption(name) for name in names]
+            if None in ids:
+                raise RowError("image", f"{names[ids.index(None)]!r} names no caption")
+            about, caption = ids[0] or "", ids[-1] or ""
+            premise = captions.premise(image, caption) if image else captions.texts.get(about)
+            hypothesis = captions.texts.get(caption)
+        else:
+            premise = row.first(form.premise) if form.premise else captions.premise(image or "")
+            about, hypothesis = premise or "", row.first(form.hypothesis)
         if any(text is not None and not text.strip() for text in (premise, hypothesis)):
-            self.rows.note(row.line, "empty_text", "the premise or the hypothesis is empty")
-            return None
-        split = self.split or (self.captions.splits.get(image) if image else None)
-        key = "/".join(filter(None, (form.source, split, _cell(row, form.id) or f"row{self.rows.read}")))
+            raise RowError("empty_text", "the premise or the hypothesis is empty")
+        split = self.split or (captions.splits.get(image) if image else None)
+        key = "/".join(filter(None, (form.source, split, row.first(form.id) or f"row{self.rows.read}")))
         group = image or text_group(form.source, about)
         return EntailmentPair(
-            key, premise, hypothesis, image, 1 if label else 0, relation, form.source, split, group, caption, score
+            key, premise, hypothesis, image, label, relation, form.source, split, group, caption, score
         )
 
-    def _label(self, row: Row) -> tuple[str, int, float | None] | None:
-        """Relation, label and score of a row; None, and a note, where it has none."""
-        value = _cell(row, self.format.label).strip()
-        if not self.format.labels:
+    def _class(self, row: Row) -> RowClass:
+        value, labels = row.first(self.format.label).strip(), self.format.labels
+        if not labels:
             score = similarity(value)
             if score is None:
-                self.rows.note(row.line, "score", f"{value!r} is not a score of 0 to 5")
-                return None
-            entailed = score >= THRESHOLD
-            return ("similar" if entailed else "dissimilar"), int(entailed), score
+                raise RowError("score", f"{value!r} is not a score of 0 to 5")
+            return RowClass("similar", 1, score) if score >= THRESHOLD else RowClass("dissimilar", 0, score)
         if value in ("-", "-1"):
-            self.rows.note(row.line, "no_consensus", "the row has no gold label")
-            return None
-        if value.isdecimal() and not self.classes and value not in self.format.labels:
+            raise RowError("no_consensus", "the row has no gold label")
+        if value.isdecimal() and not self.classes and value not in labels:
             raise DataError(
                 f"{self.rows.path}:{row.line}: nothing says what label {value} means",
                 hint="put dataset_info.json beside the file, or name the file after its dataset: rte, mnli, snli-ve",
             )
         value = self.classes.get(value, value)
-        if value not in self.format.labels:
-            self.rows.note(row.line, "label", f"{value!r} is not a label of {self.format.source}")
-            return None
-        return *self.format.labels[value], None
-
-    def _texts(self, row: Row) -> tuple[str | None, str | None, str | None, str | None, str] | None:
-        """Premise, hypothesis, picture, caption and what tells premises apart; None, and a note, without its number."""
-        form, captions = self.format, self.captions
-        image = caption = None
-        if form.image:
-            name = _cell(row, form.image).strip()
-            image = coco_image(name) if form.source == "cxc" else flickr_image(name)
-            if image is None:
-                self.rows.note(row.line, "image", f"{name!r} names no picture")
-                return None
-        if not form.caption:
-            premise = _cell(row, form.premise) if form.premise else captions.premise(image or "")
-            return premise, _cell(row, form.hypothesis), image, None, premise or ""
-        names = [_cell(row, columns) for columns in (form.caption, form.second_caption) if columns]
-        ids = [coco_caption(name) for name in names]
-        if None in ids:
-            self.rows.note(row.line, "image", f"{names[ids.index(None)]!r} names no caption")
-            return None
-        caption = ids[-1]
-        premise = captions.premise(image, caption) if image else captions.texts.get(ids[0] or "")
-        return premise, captions.texts.get(caption or ""), image, caption, ids[0] or ""
-
-
-def _cell(row: Row, names: tuple[str, ...]) -> str:
-    """The cell of the first column that the row has; empty where it has none."""
-    return next((row.cells[name] for name in names if name in row.cells), "")
+        if value not in labels:
+            raise RowError("label", f"{value!r} is not a label of {self.format.source}")
+        return labels[value]
 
 
 def similarity(text: str) -> float | None:

@@ -144,7 +144,7 @@ def json_object(text: str | bytes) -> dict[str, Any] | None:
     return value
 
 
-def parquet_lines(path: Path, classes: dict[str, list[str]]) -> Iterator[tuple[int, str]]:
+def parquet_rows(path: Path, classes: dict[str, list[str]]) -> Iterator[str]:
     """Rows of a parquet file as JSON, without nested columns (pictures); `classes` gets its own. Raises CtxrError, DataError."""
     try:
         from pyarrow import parquet, types
@@ -152,9 +152,9 @@ def parquet_lines(path: Path, classes: dict[str, list[str]]) -> Iterator[tuple[i
         with parquet.ParquetFile(path) as file:
             classes |= class_names((file.schema_arrow.metadata or {}).get(b"huggingface", b"{}").decode())
             flat = [column.name for column in file.schema_arrow if not types.is_nested(column.type)]
-            rows = (row for batch in file.iter_batches(columns=flat) for row in batch.to_pylist())
-            for number, row in enumerate(rows, 1):
-                yield number, msgspec.json.encode(row, enc_hook=str).decode()
+            for batch in file.iter_batches(columns=flat):
+                for row in batch.to_pylist():
+                    yield msgspec.json.encode(row, enc_hook=str).decode()
     except ImportError as error:
         raise CtxrError(f"{path.name} needs the package pyarrow", hint="pip install pyarrow") from error
     except (OSError, ValueError) as error:

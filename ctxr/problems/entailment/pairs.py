@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctxr.datasets.pairs import EntailmentPair, published_image, published_names, seen_pictures
-from ctxr.datasets.readers.entailment import CAPTIONS, PICTURES, TABLES, Reading, read_captions, read_pairs
+from ctxr.datasets.readers.entailment import CAPTIONS, PICTURES, TABLES, Reading, read_captions, read_pairs, tally
 from ctxr.datasets.readers.relevance import pairs_of, read_positives
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import command_in
@@ -178,7 +178,7 @@ def _readings(path: Path, progress: Progress) -> "list[Reading]":
     for name, reading in readings.items():
         among = f" in {reading.rows} rows" if reading.left_out else ""
         progress.note(f"{name}: {plural(len(reading.pairs), 'pair')} of {reading.source}{among}")
-        lines = reading.tally()
+        lines = tally(reading.oddities)
         for line in lines[:MOST_TOLD]:
             progress.note(f"  {line}")
         if len(lines) > MOST_TOLD:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import csv, parquet
 
-from ctxr.datasets.readers.entailment import Captions, Reading, read_captions, read_pairs
+from ctxr.datasets.readers.entailment import Captions, Reading, read_captions, read_pairs, tally
 from ctxr.errors import CtxrError, DataError, UsageError
 
 CAPTIONS = Captions(
@@ -173,7 +173,7 @@ def test_rows_of_another_width_are_left_out_and_told_of(tmp_path: Path) -> None:
     found = read_pairs(write(tmp_path, "rte_train.tsv", content))
     whole(found)
     assert codes(found) == [(2, "columns", False), (3, "columns", False)]
-    (line,) = found.tally()
+    (line,) = tally(found.oddities)
     assert line.startswith("2 rows left out, columns: 5 ")
     assert line.endswith(f"(first {tmp_path / 'rte_train.tsv'}:2)")
     assert [pair.hypothesis for pair in found.pairs] == ["B."]
