@@ -27,7 +27,7 @@ def changed(artifact: Artifact) -> dict[str, str]:
     if tables := artifact.changed_files():
         return {name: unit_name(name) for name in tables}
     written = (artifact.path / MANIFEST).stat().st_mtime_ns
-    return {row.path: row.unit for row in picture_rows(artifact.path) if _is_other(artifact.path, row, written)}
+    return {row.path: row.unit for row in picture_rows(artifact.path) if row.differs(artifact.path, written)}
 
 
 def refuse_changed(artifact: Artifact) -> None:
@@ -65,10 +65,8 @@ def refuse_other(picture: Path, content: str) -> None:
 def contents_of(
     dataset: Dataset, files: Mapping[str, Path], passed: Callable[[], None] = lambda: None
 ) -> dict[str, str]:
-    """SHA-256 of each picture by image id; `passed` is called after each.
-
-    A recorded hash is verified where the file is newer than the manifest. Raises DataError for a changed picture.
-    """
+    """SHA-256 of each picture by image id; `passed` is called after each. Raises DataError for one that was changed: a recorded
+    hash is verified where the file is newer than the manifest."""
     manifest = None if dataset.root is None else dataset.root / MANIFEST
     written = manifest.stat().st_mtime_ns if manifest is not None and manifest.is_file() else None
     contents = {}
@@ -83,10 +81,9 @@ def contents_of(
 
 def discard(artifact: Path, files: Mapping[str, str], progress: Progress) -> None:
     """Remove changed files and their units, with a warning, for their command to rebuild them."""
-    for number, name in enumerate(files):
-        if not number:
-            progress.warn(f"{artifact / name} has changed since it was written and is rebuilt")
-        file = artifact / name
+    if files:
+        progress.warn(f"{artifact / next(iter(files))} has changed since it was written and is rebuilt")
+    for file in (artifact / name for name in files):
         if file.parent.is_symlink():
             file.parent.unlink()
         elif file.suffix != ".jsonl":
@@ -95,7 +92,7 @@ def discard(artifact: Path, files: Mapping[str, str], progress: Progress) -> Non
 
 
 class PictureRow(msgspec.Struct, frozen=True):
-    """What rows of images and facts say of their picture: where it lies, its content, and its source."""
+    """What rows of images and facts say of their picture."""
 
     path: str
     sha256: str
@@ -106,6 +103,19 @@ class PictureRow(msgspec.Struct, frozen=True):
     def unit(self) -> str:
         """Name of the unit that the picture belongs to."""
         return self.source or self.group
+
+    def differs(self, folder: Path, written: int) -> bool:
+        """Whether the picture in a folder that was finished at `written`, in ns, is another, a link, missing or outside."""
+        if not stays_inside(self.path):
+            return True
+        file = folder / self.path
+        try:
+            status = os.lstat(file)
+            elsewhere = not S_ISREG(status.st_mode) or file.parent.is_symlink()
+            # not the time of the inode: another artifact that links the picture changes that
+            return elsewhere or (status.st_mtime_ns > written and sha256_file(file) != self.sha256)
+        except OSError:
+            return True
 
 
 _PICTURES = msgspec.json.Decoder(PictureRow)
@@ -121,16 +131,3 @@ def picture_rows(folder: Path) -> list[PictureRow]:
         except UNREADABLE as error:
             raise DataError(f"{table} is damaged: {error}") from error
     return [*rows.values()]
-
-
-def _is_other(folder: Path, row: PictureRow, written: int) -> bool:
-    if not stays_inside(row.path):
-        return True
-    file = folder / row.path
-    try:
-        status = os.lstat(file)
-        elsewhere = not S_ISREG(status.st_mode) or file.parent.is_symlink()
-        # not the time of the inode: another artifact that links the picture changes that
-        return elsewhere or (status.st_mtime_ns > written and sha256_file(file) != row.sha256)
-    except OSError:
-        return True

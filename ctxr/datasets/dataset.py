@@ -29,33 +29,20 @@ from ctxr.store.tables import PAYLOADS, Owner
 
 
 @dataclass(frozen=True)
-class Annotations:
-    """What is asked about image sets, and answered: texts and queries by id, and judgments."""
-
-    texts: dict[str, Text] = field(default_factory=dict)
-    queries: dict[str, Query] = field(default_factory=dict)
-    judgments: list[Judgment] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
 class Dataset:
     """Image sets with their queries.
 
     Attributes:
-        name: display name, for titles.
         root: folder that `Image.path` is relative to; None where only texts are available.
         sets: in the order of their ids.
-        images: by id. Where the picture is not available its `path` and `sha256` are "" and its sides 0.
-        texts: by id. queries: by id, in the order of the file or table.
+        images, facts, licences: by image id. Where the picture is not available its `path` and `sha256` are "" and its sides 0.
+        texts, queries: by id, queries in the order of the file or table.
         judgments: all rounds of all workers; the published target is a row of worker `gold`.
         splits: side of each group; a group that is not named belongs to no split.
-        sources: videos and albums, where they are known.
-        facts: what was measured, by image id.
+        notes: what a reader left out or took on trust, one sentence each.
         footage: sources that share footage, where they were compared.
-        licences: what the publisher says of each image, by image id; empty where nothing was said.
         files: what it was read from, but for pictures.
         payloads: rows of the payload tables that it has, by name (`PAYLOADS`).
-        notes: what a reader left out or took on trust, one sentence each.
     """
 
     name: str
@@ -119,8 +106,7 @@ class Dataset:
             if judgment.worker == worker and judgment.value > 0 and query.labels is None:
                 image_set = by_id[query.image_set]
                 if image_set.id not in positions:
-                    backwards = reversed([*enumerate(image_set.images)])
-                    positions[image_set.id] = {image: position for position, image in backwards}
+                    positions[image_set.id] = {image: at for at, image in reversed([*enumerate(image_set.images)])}
                 yield query, image_set, positions[image_set.id][judgment.candidate]
 
     def sole_targets(self, worker: str = "gold") -> Iterator[tuple[Query, ImageSet, int]]:

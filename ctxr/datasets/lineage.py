@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctxr.datasets.changes import contents_of
-from ctxr.datasets.open import dataset_identity, read_dataset
+from ctxr.datasets.open import dataset_identity, identity_of, read_dataset
 from ctxr.datasets.readers import artifact
 from ctxr.datasets.readers.entailment import pair_files
 from ctxr.engine.progress import Progress
@@ -23,7 +23,7 @@ AS_PUBLISHED = ("zero-shot", "links-zero-shot", "links-objects")
 def content_of(path: Path) -> Parent:
     """What lies at `path` by content: a dataset as `dataset_identity` knows it, else published pairs by the files they are read from.
 
-    Raises UsageError where there is neither, DataError for a table of an artifact that was edited since.
+    Raises UsageError where there is neither, DataError for an artifact with an edited table.
     """
     try:
         origin = dataset_identity(path)
@@ -31,9 +31,7 @@ def content_of(path: Path) -> Parent:
         files = pair_files(path) if path.exists() else []
         if not files:
             raise
-        top = path if path.is_dir() else path.parent
-        rows = [(file.relative_to(top).as_posix(), sha256_file(file)) for file in files]
-        return Parent("dataset", RELEASE, sha256_of(rows))
+        return identity_of(files)
     if origin.kind != RELEASE:
         open_artifact(path if path.is_dir() else path.parent).refuse_changed()
     return origin
@@ -84,9 +82,9 @@ def lineage(run: Artifact) -> Iterator[Artifact | Parent]:
 
 def other_datasets(run: Artifact, dataset: Parent) -> list[Parent]:
     """The datasets other than this one that a run itself was made on; releases are taken for one and the same."""
-    made_on, released = datasets_of(run), dataset.kind == RELEASE
+    parents, released = datasets_of(run), dataset.kind == RELEASE
     return [
-        one for one in made_on if (one.kind == RELEASE) != released or not (released or one.sha256 == dataset.sha256)
+        row for row in parents if (row.kind == RELEASE) != released or not (released or row.sha256 == dataset.sha256)
     ]
 
 
@@ -102,7 +100,7 @@ def remember_dataset(run: Path, dataset: Path | None) -> None:
 
 
 @dataclass
-class _MadeOn:
+class _Training:
     """Runs that were made on one dataset; `path` is None where it is not found."""
 
     name: str
@@ -121,20 +119,20 @@ def common_dataset(runs: Sequence[Path], progress: Progress) -> Path | None:
 
     Raises UsageError where runs were made on several, UnfinishedError where it is not found as it was, and for an unfinished run.
     """
-    by_content: dict[object, _MadeOn] = {}
+    by_content: dict[object, _Training] = {}
     for run in runs:
         for parent in datasets_of(open_artifact(run)):
             path = _path_of(run, parent)
             # what a run names a release by is what it asked of it: two may differ on one release
             key = (path or parent.name) if parent.kind == RELEASE else parent.sha256
-            by_content.setdefault(key, _MadeOn(parent.name, path, [])).runs.append(run)
-    datasets = list(by_content.values())
+            by_content.setdefault(key, _Training(parent.name, path, [])).runs.append(run)
+    datasets = sorted(by_content.values(), key=lambda training: training.path is None)
     if not datasets:
         return None
-    dataset = next((dataset for dataset in datasets if dataset.path is not None), datasets[0])
+    dataset = datasets[0]
     if len(datasets) > 1:
         raise UsageError(
-            f"runs were made on {len(datasets)} different datasets: {', '.join(map(str, datasets))}",
+            f"runs were made on {len(datasets)} different datasets: {', '.join(map(str, by_content.values()))}",
             hint=f"--dataset {dataset.path or 'PATH'}   evaluates on one of them; or name runs of one alone",
         )
     if dataset.path is None:

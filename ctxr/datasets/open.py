@@ -106,20 +106,14 @@ def open_dataset(path: Path | None, workdir: Path, progress: Progress) -> Datase
         return read_dataset(dataset_path, task.advance)
 
 
-def origin_of(dataset: Dataset) -> Parent:
-    """What a dataset that was read is by content: see `dataset_identity`."""
-    return _content(dataset.files)
-
-
 def dataset_identity(path: Path) -> Parent:
-    """What the dataset at `path` is by content, without reading it: the artifact's manifest, or the names and hashes of its files.
-
-    Pictures are not part of it. Raises what `read_dataset` raises where nothing is recognised.
-    """
-    return _content(_reader_of(path).files(path))
+    """The identity of the dataset at `path`, which is not read. Raises what `read_dataset` raises where nothing is recognised."""
+    return identity_of(_reader_of(path).files(path))
 
 
-def _content(files: Sequence[Path]) -> Parent:
+def identity_of(files: Sequence[Path]) -> Parent:
+    """What the dataset that is made of these files is by content: the artifact's manifest, or the names and hashes of its files.
+    Pictures are not part of it."""
     if [file.name for file in files] == [MANIFEST]:
         opened = open_artifact(files[0].parent)
         return Parent("dataset", opened.manifest.kind, opened.sha256)

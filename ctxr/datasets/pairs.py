@@ -4,7 +4,6 @@ The premise is a text, a picture, or both (entailment paper, section 3): text al
 image branch, both together all three heads.
 """
 
-import hashlib
 import re
 from collections.abc import Collection, Iterable
 from pathlib import PurePosixPath
@@ -27,13 +26,9 @@ class EntailmentPair(Record, frozen=True):
     """Does the premise entail the hypothesis?
 
     Attributes:
-        id: `source/split/number`.
-        premise: text; None if absent or unavailable.
-        hypothesis: text; None where only the `caption` is known and its text is not available.
+        premise, hypothesis: texts; None if absent or unavailable.
         image: `coco/ID`, `flickr30k/ID`, or an image id of an artifact; None for text alone.
-        label: 1 entailed, 0 not: neutral and contradiction are one class.
-        relation: what the source says in its own word.
-        source: the dataset's short name. split: its side there; None where it has none.
+        label: 1 entailed, 0 not: neutral and contradiction are one class. relation: the source's own word.
         group: what must not be parted across splits: the picture, or the premise.
         caption: id of the hypothesis as a caption, where it is one.
         score: the similarity of 0..5 that the label was cut from; None where the source gives classes.
@@ -90,9 +85,7 @@ def flickr_image(name: str) -> str | None:
 
 
 def published_image(image: str) -> str | None:
-    """The id of a published picture from its id in any dataset; None for a picture that bears no published name.
-
-    Only names as they are published count, whatever the kind of file, so the `12.jpg` or `00012.jpg` of an album is none.
+    """The id of a published picture from its id in any dataset; None for another name, such as the `12.jpg` of an album.
 
     >>> published_image("val2017/000000000790.jpg"), published_image("a/1000092795.png"), published_image("coco/9")
     ('coco/790', 'flickr30k/1000092795', 'coco/9')
@@ -106,11 +99,7 @@ def published_image(image: str) -> str | None:
 
 
 def seen_pictures(pictures: Iterable[tuple[str, str]], trained_on: Collection[str]) -> list[str]:
-    """Ids of those of (id, SHA-256 or "") that a classifier was trained on: by id, published id or content.
-
-    Args:
-        trained_on: ids and SHA-256 (`ctxr.models.entailment.base.Judge`).
-    """
+    """Ids of those of (id, SHA-256 or "") that are among `trained_on`, which are ids and SHA-256, by id, published id or content."""
     names = {*trained_on, *(published for name in trained_on if (published := published_image(name)))}
     return [image for image, sha256 in pictures if names & {image, published_image(image), sha256}]
 
@@ -130,11 +119,6 @@ def published_names(image: str) -> tuple[str, ...]:
     return ()
 
 
-def text_group(source: str, premise: str) -> str:
-    """The group of a pair of texts: pairs with one premise stay on one side."""
-    return f"{source}/{hashlib.sha256(premise.encode()).hexdigest()[:16]}"
-
-
 def choosing(dev: Iterable[EntailmentPair]) -> list[EntailmentPair]:
     """The dev pairs that choose epoch and threshold: those of picture and premise, or all where there is none."""
     rows = list(dev)
@@ -142,12 +126,9 @@ def choosing(dev: Iterable[EntailmentPair]) -> list[EntailmentPair]:
 
 
 def refuse_leaks(training: Iterable[EntailmentPair], evaluated: Collection[str]) -> None:
-    """Raises DataError naming the first training pair about a picture, or of a group, that is evaluated, and how many there are.
+    """Raises DataError naming the first training pair about a picture, or of a group, that is among the ids in `evaluated`.
 
     CxC annotates COCO's dev and test, ECCV its test: a classifier that was trained on them has seen what it would judge.
-
-    Args:
-        evaluated: ids of pictures and groups.
     """
     names = frozenset(evaluated)
     if leaks := [pair for pair in training if pair.image in names or pair.group in names]:

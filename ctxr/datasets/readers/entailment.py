@@ -22,10 +22,11 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec import structs
 
-from ctxr.datasets.pairs import EntailmentPair, Label, coco_caption, coco_image, flickr_image, text_group
+from ctxr.datasets.pairs import EntailmentPair, Label, coco_caption, coco_image, flickr_image
 from ctxr.datasets.readers.karpathy import SIDES, SplitFile
 from ctxr.datasets.readers.text_files import as_record, class_names, json_object, parquet_rows, read_json
 from ctxr.errors import DataError, UsageError, plural
+from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import SplitName
 
 Code = Literal[
@@ -518,7 +519,7 @@ class _Reader:
             raise RowError("empty_text", "the premise or the hypothesis is empty")
         split = self.split or (captions.splits.get(image) if image else None)
         key = "/".join(filter(None, (form.source, split, row.first(form.id) or f"row{self.rows.read}")))
-        group = image or text_group(form.source, about)
+        group = image or f"{form.source}/{sha256_bytes(about.encode())[:16]}"
         return EntailmentPair(
             key, premise, hypothesis, image, label, relation, form.source, split, group, caption, score
         )

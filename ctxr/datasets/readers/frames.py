@@ -33,6 +33,33 @@ class ReleasePictures:
     files: dict[str, list[Path]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
+    def ids(self, name: str) -> list[str]:
+        """Image ids of a set in order: `set/imgN`, or `set/#P` with the position P where its pictures are unavailable."""
+        if name not in self.files:
+            return [f"{name}/#{position}" for position in range(self.size)]
+        # by set, not by video: two cuts of one video may number their frames alike
+        return [f"{name}/img{frame_number(file.name)}" for file in self.files[name]]
+
+    def describe(
+        self, groups: dict[str, str], sources: dict[str, str], passed: Callable[[], None] | None
+    ) -> dict[str, Image]:
+        """The images of all sets by id. A picture that cannot be read keeps its id and has no path."""
+        images: dict[str, Image] = {}
+        damaged: list[Path] = []
+        for name, group in groups.items():
+            images |= {image: Image(image, "", "", group, 0, 0) for image in self.ids(name)}
+            for image, file in zip(self.ids(name), self.files.get(name, ()), strict=False):
+                index = None if sources[name] == name else frame_number(file.name)
+                described = describe_picture(self.root, file, image, group, index)
+                if described is None:
+                    damaged.append(file)
+                images[image] = described or Image(image, "", "", group, 0, 0, index)
+                if passed is not None:
+                    passed()
+        if damaged:
+            self.notes.append(f"{len(damaged)} images cannot be read and count as missing: the first is {damaged[0]}")
+        return images
+
 
 def frame_number(name: str) -> int | None:
     """The number in `img37.jpg`; None for another name.
@@ -93,41 +120,6 @@ def describe_picture(root: Path, file: Path, image_id: str, group: str, index: i
     except (DataError, OSError):
         return None
     return Image(image_id, file.relative_to(root).as_posix(), sha256, group, width, height, index)
-
-
-def describe_all(
-    pictures: ReleasePictures, groups: dict[str, str], sources: dict[str, str], passed: Callable[[], None] | None
-) -> tuple[dict[str, list[str]], dict[str, Image]]:
-    """Image ids of each set in order, and the images by id.
-
-    A picture's id is `set/imgN`; where images are unavailable, `set/#P` with the position P. A picture that cannot be
-    read keeps its id and has no path.
-    """
-    order: dict[str, list[str]] = {}
-    images: dict[str, Image] = {}
-    damaged: list[Path] = []
-    for name, group in groups.items():
-        files = pictures.files.get(name)
-        if files is None:
-            order[name] = [f"{name}/#{position}" for position in range(pictures.size)]
-            images |= {image_id: Image(image_id, "", "", group, 0, 0) for image_id in order[name]}
-            continue
-        order[name] = []
-        for file in files:
-            number = frame_number(file.name)
-            index = None if sources[name] == name else number
-            # by set, not by video: two cuts of one video may number their frames alike
-            image_id = f"{name}/img{number}"
-            image = describe_picture(pictures.root, file, image_id, group, index)
-            if image is None:
-                damaged.append(file)
-            order[name].append(image_id)
-            images[image_id] = image or Image(image_id, "", "", group, 0, 0, index)
-            if passed is not None:
-                passed()
-    if damaged:
-        pictures.notes.append(f"{len(damaged)} images cannot be read and count as missing: the first is {damaged[0]}")
-    return order, images
 
 
 def _ordered(top: Path, folder: Path) -> list[Path]:

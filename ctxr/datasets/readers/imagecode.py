@@ -15,9 +15,9 @@ from typing import Annotated
 
 import msgspec
 
-from ctxr.datasets.dataset import Annotations, Dataset
-from ctxr.datasets.readers.frames import ReleasePictures, describe_all, find_pictures
-from ctxr.datasets.readers.phenomena import PhenomenaRow, label_queries, read_annotations
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.readers.frames import ReleasePictures, find_pictures
+from ctxr.datasets.readers.phenomena import PhenomenaRow, Questions, label_queries, read_annotations
 from ctxr.datasets.readers.text_files import JsonFile, as_record, read_json, refuse_unsafe
 from ctxr.errors import DataError, plural
 from ctxr.store.records import ImageSet, Judgment, Kind, Query, SplitName, Text
@@ -91,73 +91,63 @@ def read_release(path: Path, files: Sequence[Path], passed: Callable[[], None] |
     root = path if path.is_dir() else path.parent
     phenomena = [file for file in files if file.suffix in {".yaml", ".yml"}]
     writers = [file for file in files if WRITERS.fullmatch(file.name)]
-    descriptions = [file for file in files if file not in phenomena and file not in writers]
     described: dict[str, _Described] = {}
-    notes = [note for path in descriptions if (note := _add(described, path))]
-    annotated = [row for path in phenomena for row in read_annotations(path)]
+    notes = [note for file in files if file not in phenomena + writers and (note := _add(described, file))]
+    annotated = [row for file in phenomena for row in read_annotations(file)]
     # an annotation of a set that the release has not still says what its description is like
     strangers = {row.image_set for row in annotated if row.image_set not in described}
     if strangers and described:
-        notes.append(
-            f"{len(strangers)} sets are annotated with phenomena but not in the release: they belong to no split"
-        )
+        what = f"{len(strangers)} sets are annotated with phenomena but not in the release"
+        notes.append(f"{what}: they belong to no split")
     names = sorted([*described, *strangers])
     pictures = find_pictures(root, names)
-    _check_targets(described, annotated, pictures)
-    origin = {name: _origin(name) for name in names}
-    sources = {name: source for name, (source, _) in origin.items()}
-    groups, splits, parted = _groups(described, sources)
-    notes += parted
-    order, images = describe_all(pictures, groups, sources, passed)
-    kinds: dict[str, Kind] = {name: "photos" if STATIC in name else "video" for name in names}
-    sets = tuple(
-        ImageSet(
-            name, kinds[name], tuple(order[name]), sources[name], groups[name], origin[name][1], math.nan, math.nan
-        )
-        for name in names
-    )
-    authors = _authors(writers, described, notes)
-    questions = _queries(described, order, authors)
-    labelled = label_queries(annotated, questions.texts)
+    _check_targets(described, annotated, pictures.size)
+    origins = {name: None if STATIC in name else _VIDEO_SET.fullmatch(name) for name in names}
+    sources = {name: origin[1] if origin else name for name, origin in origins.items()}
+    groups = _groups(described, sources, notes)
+    images = pictures.describe(groups, sources, passed)
+    sets = []
+    for name, origin in origins.items():
+        kind: Kind = "photos" if STATIC in name else "video"
+        shot = int(origin[2]) if origin else None
+        ids = tuple(pictures.ids(name))
+        sets.append(ImageSet(name, kind, ids, sources[name], groups[name], shot, math.nan, math.nan))
+    questions = _questions(described, pictures, _authors(writers, described, notes))
+    labelled = label_queries(annotated, {text.id for text in questions.texts})
     if labelled.texts and questions.texts:
-        first = next(iter(labelled.texts)).partition("/")[2]
-        what = (
-            f"{len(labelled.texts)} annotated descriptions are not in the release: they count for the phenomena alone"
-        )
-        notes.append(f"{what}, the first is {first}")
+        what = f"{len(labelled.texts)} annotated descriptions are not in the release"
+        first = labelled.texts[0].id.partition("/")[2]
+        notes.append(f"{what}: they count for the phenomena alone, the first is {first}")
     if beyond := sum(not {*row.tags} <= {*row.looked} for row in annotated):
-        notes.append(
-            f"{beyond} rows carry tags outside the range that was annotated for them: those tags were left out"
-        )
+        what = f"{beyond} rows carry tags outside the range that was annotated for them"
+        notes.append(f"{what}: those tags were left out")
     notes += pictures.notes
     if without := len(names) - len(pictures.files):
         notes.append(f"{without} of {len(names)} sets have no pictures here: their images are named by position")
     return Dataset(
         name=root.name or "release",
         root=root if pictures.files else None,
-        sets=sets,
+        sets=tuple(sets),
         images=images,
-        texts=questions.texts | labelled.texts,
-        queries=questions.queries | labelled.queries,
+        texts={row.id: row for row in (*questions.texts, *labelled.texts)},
+        queries={row.id: row for row in (*questions.queries, *labelled.queries)},
         judgments=tuple(sorted([*questions.judgments, *labelled.judgments], key=lambda row: row.key())),
-        splits=splits,
+        splits={groups[name]: entry.split for name, entry in described.items() if entry.split},
         notes=tuple(notes),
     )
 
 
-def _queries(
-    described: Mapping[str, _Described],
-    order: Mapping[str, Sequence[str]],
-    authors: Mapping[tuple[str, int | None], str],
-) -> Annotations:
-    questions = Annotations()
+def _questions(
+    described: Mapping[str, _Described], pictures: ReleasePictures, authors: Mapping[tuple[str, int | None], str]
+) -> Questions:
+    questions = Questions()
     for name, entry in described.items():  # a leaderboard wants its test queries in the order of the file
         for position, (index, text) in enumerate(entry.descriptions):
-            key = f"{name}/{position if index is None else index}" + ("?" if index is None else "")
-            questions.texts[key] = Text(key, text, authors.get((name, index), UNKNOWN), position)
-            questions.queries[key] = Query(key, name, (key,))
+            key = f"{name}/{position}?" if index is None else f"{name}/{index}"
+            questions.texts.append(Text(key, text, authors.get((name, index), UNKNOWN), position))
+            questions.queries.append(Query(key, name, (key,)))
             if index is not None:
-                questions.judgments.append(Judgment(key, order[name][index], "gold", 1.0))
+                questions.judgments.append(Judgment(key, pictures.ids(name)[index], "gold", 1.0))
     return questions
 
 
@@ -172,15 +162,8 @@ def collection_of(image_set: ImageSet) -> str:
     return (match[1] or match[2]) if match else image_set.source
 
 
-def _origin(name: str) -> tuple[str, int | None]:
-    """The source of a set and its shot, from the published form of names `<source>-shot<N>_<M>`."""
-    match = None if STATIC in name else _VIDEO_SET.fullmatch(name)
-    return (match[1], int(match[2])) if match else (name, None)
-
-
 def _add(described: dict[str, _Described], path: Path) -> str:
-    """Adds the sets of a file; a sentence where it hides targets although it should not."""
-    # the split that a file of descriptions is named after
+    """Add the sets of a file; a sentence where it hides targets that its name promises, "" else."""
     match = DESCRIPTIONS.fullmatch(path.name)
     file, split = read_json(path), (_SPLITS[match[1]] if match else None)
     sets: dict[str, object] = as_record(file.value, dict[str, object], partial(str, path))
@@ -195,26 +178,17 @@ def _add(described: dict[str, _Described], path: Path) -> str:
         if isinstance(texts, dict):
             pairs = [(int(key), text) for key, text in texts.items()]
         described[name] = _Described(split, file, pairs)
-    # a sentence where a file hides targets that its name promises; "" else
-    hidden = [name for name, value in file.value.items() if isinstance(value, list)]
+    hidden = [name for name, value in sets.items() if isinstance(value, list)]
     if not hidden or split == "test":
         return ""
-    if len(hidden) < len(file.value):
-        raise DataError(
-            f"{file.locate(hidden[0])}: set {hidden[0]!r} is a list, and others of the file map the index of a target to its "
-            "description",
-            hint="restore the set as {index: description}",
-        )
-    return (
-        f"{file.path.name} has lists of descriptions, not {{index: description}}: its {len(hidden)} sets count as ones with "
-        "hidden targets"
-    )
+    if len(hidden) < len(sets):
+        what = f"set {hidden[0]!r} is a list, and others of the file map the index of a target to its description"
+        raise DataError(f"{file.locate(hidden[0])}: {what}", hint="restore the set as {index: description}")
+    what = f"{file.path.name} has lists of descriptions, not {{index: description}}"
+    return f"{what}: its {len(hidden)} sets count as ones with hidden targets"
 
 
-def _check_targets(
-    described: Mapping[str, _Described], annotated: list[PhenomenaRow], pictures: ReleasePictures
-) -> None:
-    size = pictures.size
+def _check_targets(described: Mapping[str, _Described], annotated: Sequence[PhenomenaRow], size: int) -> None:
     places = [
         (partial(entry.file.locate, name, str(index)), name, index)
         for name, entry in described.items()
@@ -226,29 +200,25 @@ def _check_targets(
             raise DataError(message, hint=f"a set has {size} images, counted from 0")
 
 
-def _groups(
-    described: Mapping[str, _Described], sources: Mapping[str, str]
-) -> tuple[dict[str, str], dict[str, SplitName], list[str]]:
-    """Group of each set, side of each group, and a note: a video whose sets the publisher parted is one group per side."""
-    split_names = {name: described[name].split if name in described else None for name in sources}
+def _groups(described: Mapping[str, _Described], sources: Mapping[str, str], notes: list[str]) -> dict[str, str]:
+    """Group of each set: its source, or a part of one whose sets the publisher parted."""
+    splits = {name: described[name].split if name in described else None for name in sources}
     splits_of: dict[str, set[SplitName | None]] = {}
     for name, source in sources.items():
-        splits_of.setdefault(source, set()).add(split_names[name])
-    groups = {
-        name: source if len(splits_of[source]) == 1 else f"{source}@{split_names[name] or 'none'}"
+        splits_of.setdefault(source, set()).add(splits[name])
+    if parted := sum(len(several - {None}) > 1 for several in splits_of.values()):
+        what = f"{plural(parted, 'video')} with sets in more than one split, as published"
+        notes.append(f"{what}; each part is a group of its own here")
+    return {
+        name: source if len(splits_of[source]) == 1 else f"{source}@{splits[name] or 'none'}"
         for name, source in sources.items()
     }
-    splits = {groups[name]: split for name, split in split_names.items() if split is not None}
-    parted = sum(len(several - {None}) > 1 for several in splits_of.values())
-    note = f"{plural(parted, 'video')} with sets in more than one split, as published; each part is a group of its own here"
-    return groups, splits, [note] if parted else []
 
 
 def _authors(
     writers: list[Path], described: Mapping[str, _Described], notes: list[str]
 ) -> dict[tuple[str, int | None], str]:
     """Who wrote a description, as far as the release says: `train_worker` or `unseen_worker`."""
-    keys = {(name, index) for name, entry in described.items() for index, _ in entry.descriptions}
     authors: dict[tuple[str, int | None], str] = {}
     for path in writers:
         file = read_json(path)
@@ -257,6 +227,7 @@ def _authors(
             at = partial("{}: set {!r}".format, file.locate(name), name)
             rows: dict[str, str] = as_record(value, dict[Index, str], at)
             authors |= {(name, int(key)): writer for key, writer in rows.items()}
+    keys = {(name, index) for name, entry in described.items() for index, _ in entry.descriptions}
     if lost := len(authors.keys() - keys):
         notes.append(f"{lost} entries about writers belong to no description here and were left out")
     return authors

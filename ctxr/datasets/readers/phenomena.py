@@ -4,13 +4,12 @@ Each annotated description becomes a query whose labels are the phenomena that w
 1 = present, 0 = absent. A phenomenon that was not annotated has no row: it is not in the denominator of a share.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ctxr.datasets.dataset import Annotations
 from ctxr.datasets.readers.text_files import is_text, read_utf8, refuse_unsafe
 from ctxr.errors import DataError
 from ctxr.store.records import Judgment, Query, Text
@@ -91,38 +90,41 @@ def read_annotations(path: Path) -> list[PhenomenaRow]:
                 if part not in nodes or not is_text(nodes[part].value):
                     raise DataError(f"{where} has no text as {part}", hint="restore the row")
             index, row, codes = int(index_key.value), len(rows), nodes["annotation"]
-            tags = _tags(f"{_at(path, codes)}: set {name}, index {index_key.value}", codes.value)
+            found = [code.strip() for code in codes.value.split(",") if code.strip()]
+            if unknown := next((code for code in found if code not in CODES), None):
+                at = f"{_at(path, codes)}: set {name}, index {index_key.value}"
+                raise DataError(f"{at}: unknown phenomenon code {unknown!r}", hint=f"codes are {', '.join(CODES)}")
+            tags = tuple(phenomenon for code, phenomenon in CODES.items() if code in found)
             rows.append(
                 PhenomenaRow(row, location, name, index, nodes["description"].value, tags, phenomena_of_row(row))
             )
     return rows
 
 
-def label_queries(rows: Iterable[PhenomenaRow], texts: dict[str, Text]) -> Annotations:
-    """PhenomenaRow rows as queries with labels and the judgments on them; the texts are those that the release lacks.
+@dataclass(frozen=True)
+class Questions:
+    """What is asked about image sets, and answered."""
+
+    texts: list[Text] = field(default_factory=list)
+    queries: list[Query] = field(default_factory=list)
+    judgments: list[Judgment] = field(default_factory=list)
+
+
+def label_queries(rows: Iterable[PhenomenaRow], texts: Collection[str]) -> Questions:
+    """The rows as queries with labels about `texts`, ids of the release's, or about own ones that it lacks.
 
     Rows after the annotated range give nothing.
     """
-    labelled = Annotations()
+    labelled = Questions()
     for row in rows:
-        if not row.looked:
-            continue
-        text = f"{row.image_set}/{row.index}"
-        query = f"{WORKER}/{text}"
-        if text not in texts:
-            labelled.texts[query] = Text(query, row.text, "unknown", row.row)
-        labelled.queries[query] = Query(query, row.image_set, (text if text in texts else query,), row.looked)
-        labelled.judgments.extend(Judgment(query, tag, WORKER, float(tag in row.tags)) for tag in row.looked)
+        if row.looked:
+            text = f"{row.image_set}/{row.index}"
+            query = f"{WORKER}/{text}"
+            if text not in texts:
+                labelled.texts.append(Text(query, row.text, "unknown", row.row))
+            labelled.queries.append(Query(query, row.image_set, (text if text in texts else query,), row.looked))
+            labelled.judgments.extend(Judgment(query, tag, WORKER, float(tag in row.tags)) for tag in row.looked)
     return labelled
-
-
-def _tags(where: str, codes: str) -> tuple[str, ...]:
-    tags = set()
-    for code in filter(None, (part.strip() for part in codes.split(","))):
-        if code not in CODES:
-            raise DataError(f"{where}: unknown phenomenon code {code!r}", hint=f"codes are {', '.join(CODES)}")
-        tags.add(CODES[code])
-    return tuple(tag for tag in PHENOMENA if tag in tags)
 
 
 def _compose(path: Path) -> Any:

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from ctxr.annotation.artifacts import Answered, read_judgments
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.open import dataset_identity, origin_of, read_dataset
+from ctxr.datasets.open import dataset_identity, identity_of, read_dataset
 from ctxr.datasets.pairs import EntailmentPair, published_image
 from ctxr.datasets.splits import SPLITS, assign_splits
 from ctxr.datasets.truth import WORKER
@@ -202,7 +202,7 @@ class PairsStage(Stage[PairsInputs]):
             progress.note(note)
         if inputs.answers is not None:
             whole = with_answers(dataset, read_judgments(inputs.answers))
-        return captioned(whole, origin_of(dataset), dataset.queries, workdir, progress)
+        return captioned(whole, identity_of(dataset.files), dataset.queries, workdir, progress)
 
     def write(self, inputs: PairsInputs, out: Path, progress: Progress) -> Content:
         """Make the pairs, and copy their pictures."""

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from ctxr.datasets import open as opening
-from ctxr.datasets.open import READERS, dataset_identity, origin_of, read_dataset
+from ctxr.datasets.open import READERS, dataset_identity, identity_of, read_dataset
 from ctxr.errors import UnfinishedError, UsageError
 from tests.datasets.readers.test_artifact import tables, write
 from tests.releases import write_release
@@ -102,7 +102,7 @@ def test_a_dataset_is_known_by_its_files_without_being_read(
 ) -> None:
     (tmp_path / "one").mkdir()
     path = FOLDERS[name](tmp_path / "one")
-    read = origin_of(read_dataset(path))
+    read = identity_of(read_dataset(path).files)
 
     def refuse(*_: object) -> Any:
         raise AssertionError(name)

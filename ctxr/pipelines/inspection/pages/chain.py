@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ctxr.datasets.changes import changed
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.open import origin_of, read_dataset
+from ctxr.datasets.open import identity_of, read_dataset
 from ctxr.datasets.readers.artifact import KINDS, dataset_of
 from ctxr.datasets.splits import leak_sentence, leakage_of
 from ctxr.engine.progress import Progress
@@ -279,7 +279,7 @@ def load_chain(workdir: Path, named: Path | None, progress: Progress) -> Chain:
         # what was changed is said of each stage
         notes += [note for note in dataset.notes if last.manifest is None or "was changed since" not in note]
         if last.manifest is None:
-            last = replace(last, name=dataset.name, sha256=origin_of(dataset).sha256)
+            last = replace(last, name=dataset.name, sha256=identity_of(dataset.files).sha256)
         rows = {name: len(table) for name, table in dataset.tables().items() if name != "splits"}
         stages[-1] = last = replace(last, counts={**last.counts, **rows})
     for stage in stages:

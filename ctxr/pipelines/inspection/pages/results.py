@@ -82,7 +82,7 @@ def _evaluation_rows(problem: str, dataset: str, evaluations: Iterable[Artifact]
 def find_scored(project: Path, about: str | None = "") -> list[EvaluationRows]:
     """The evaluations in `results` of a project, by problem, the one of the largest evaluation first; empty without any.
 
-    Of several datasets, `about` (SHA-256, see `origin_of`) counts, else the one that lies in the project, else the one
+    Of several datasets, `about` (SHA-256, see `identity_of`) counts, else the one that lies in the project, else the one
     with most rows; `about` is None without a dataset, which is then not noted again. Of a run that was evaluated
     twice, the evaluation with most runs counts. Raises DataError for a damaged table.
     """
