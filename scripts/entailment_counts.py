@@ -8,7 +8,7 @@ from argparse import ArgumentParser
 from collections import Counter
 from pathlib import Path
 
-from ctxr.datasets.readers.entailment import Captions, Reading, read_captions, read_pairs
+from ctxr.datasets.readers.entailment import Captions, Reading, read_captions, read_pairs, tally
 from ctxr.errors import CtxrError
 
 
@@ -26,7 +26,7 @@ def describe(name: str, reading: Reading) -> list[str]:
     return [
         head,
         f"  entailed {labels[1]}, not {labels[0]} ({spread}); premises: {premises}; {groups} groups",
-        *(f"  {line}" for line in reading.tally()),
+        *(f"  {line}" for line in tally(reading.oddities)),
     ]
 
 
