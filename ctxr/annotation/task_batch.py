@@ -19,7 +19,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import content_of
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.readers.text_files import read_utf8
-from ctxr.datasets.rounds import sample_of
+from ctxr.datasets.rounds import labels_of_sample, newest_sample
 from ctxr.datasets.splits import leakage_of
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import SETS, chosen
@@ -105,12 +105,13 @@ def sources_of(config: ExportTasks, progress: Progress) -> TaskSources:
     table = revised = None
     blocked: tuple[str, ...] = ()
     if config.task == "entail":
-        table, revised = sample_of(config.workdir, config.candidates)
+        table = config.candidates or newest_sample(config.workdir)
         if table is None:
             raise UsageError(
                 "entail needs the pairs that are judged",
                 hint="--candidates FILE.jsonl, or ctxr revise-labels --entail first",
             )
+        revised = labels_of_sample(table)
     is_dataset = config.task in ("entail", "describe", "dialogue", "tag") or (
         config.task == "retrieve" and config.input is not None
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers import artifact, captions, documents, imagecode, karpathy, pages
+from ctxr.datasets.readers import artifact, captions, documents, imagecode, karpathy
 from ctxr.datasets.readers.text_files import MOST_BYTES
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import CHAIN, chosen
@@ -52,7 +52,7 @@ READERS: tuple[Reader, ...] = (
         captions.caption_tables,
         captions.read_photos,
     ),
-    Reader("Markdown or HTML with images in the folder", pages.page_files, pages.read_pages),
+    Reader("Markdown or HTML with images in the folder", documents.page_files, documents.read_pages),
     Reader("descriptions by set and index (*.json)", imagecode.json_file, imagecode.read_described),
 )
 """Every form that is read. The first that finds its files at a path reads it: an export in the form of others lies beside a manifest

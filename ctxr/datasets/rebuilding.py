@@ -5,7 +5,7 @@ It is untrusted input: paths must stay inside its folder, hashes must be valid, 
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path, PurePosixPath
@@ -30,13 +30,13 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 
 
 class RecipeImage(Record, frozen=True):
-    """How one picture is made, and what it must come out as.
+    """How one picture is made, and what it must come out as; `stream`, `index`, `time` and `decoder` are None for photos.
 
     Attributes:
         path: where it goes, relative to the folder that is rebuilt. sha256: of that file.
         source: name of its video or album. source_sha256: of the file it is from: the video, or the photo itself.
-        stream: number of the video stream in its container, None where the decoder did not tell. index: frame number in decoding
-            order, from 0. time: exact seconds. decoder: "pyav" or "opencv". All are None for photos.
+        stream: number of the video stream in its container; None where the decoder did not tell.
+        index: frame number in decoding order, from 0. time: exact seconds.
         pixels: sha256 of the upright RGB bytes, row by row: of the decoded frame, before it was saved as JPEG, or of the photo.
     """
 
@@ -53,6 +53,24 @@ class RecipeImage(Record, frozen=True):
     time: Fraction | None
     decoder: str | None
     pixels: str
+
+    def problem(self) -> str:
+        """What is wrong with the row alone, in words; "" for nothing."""
+        parts, frame = PurePosixPath(self.path).parts, (self.index, self.time, self.decoder)
+        plain = len(parts) == 3 and parts[0] == "images" and all(_PLAIN.fullmatch(part) for part in parts[1:])
+        photo = PurePosixPath(self.path).suffix.lower() in PHOTO_SUFFIXES
+        if not (plain and photo and "/".join(parts) == self.path):
+            return f"its path {self.path!r} is not of the form images/FOLDER/FILE.jpg"
+        if not all(_HEX.fullmatch(digest) for digest in (self.sha256, self.source_sha256, self.pixels)):
+            return "its sha256, source_sha256 or pixels is not 64 hex digits"
+        if len({part is None for part in frame}) > 1:
+            return "index, time and decoder must be there together, or none of them"
+        if self.index is not None and self.index < 0:
+            return f"its frame number {self.index} is below 0"
+        if self.decoder not in (None, "pyav", "opencv"):
+            return f"its decoder {self.decoder!r} is unknown"
+        different = self.index is None and self.sha256 != self.source_sha256
+        return "a photo's file and source must have one sha256" if different else ""
 
 
 class ImageDifference(Record, frozen=True):
@@ -155,9 +173,8 @@ def _read_head(file: Path) -> Head:
 def _check_images(table: Path, images: Iterable[RecipeImage], sources: dict[str, Source]) -> None:
     paths: dict[str, str] = {}
     for image in images:
-        for problem, wrong in _PROBLEMS.items():
-            if wrong(image):
-                raise _bad(table, image.id, problem.format(image=image))
+        if problem := image.problem():
+            raise _bad(table, image.id, problem)
         if image.source not in sources:
             raise _bad(table, image.id, f"its source {image.source!r} is not in sources.jsonl")
         if sources[image.source].kind != ("photos" if image.index is None else "video"):
@@ -165,28 +182,6 @@ def _check_images(table: Path, images: Iterable[RecipeImage], sources: dict[str,
         first = paths.setdefault(image.path.lower(), image.id)
         if first != image.id:
             raise _bad(table, image.id, f"its path {image.path!r} is that of {first} as well")
-
-
-def _leads_elsewhere(image: RecipeImage) -> bool:
-    parts = PurePosixPath(image.path).parts
-    plain = len(parts) == 3 and parts[0] == "images" and all(_PLAIN.fullmatch(part) for part in parts[1:])
-    return not plain or "/".join(parts) != image.path or PurePosixPath(image.path).suffix.lower() not in PHOTO_SUFFIXES
-
-
-_PROBLEMS: dict[str, Callable[[RecipeImage], bool]] = {
-    "its path {image.path!r} is not of the form images/FOLDER/FILE.jpg": _leads_elsewhere,
-    "its sha256, source_sha256 or pixels is not 64 hex digits": lambda image: (
-        not all(_HEX.fullmatch(digest) for digest in (image.sha256, image.source_sha256, image.pixels))
-    ),
-    "index, time and decoder must be there together, or none of them": lambda image: (
-        len({part is None for part in (image.index, image.time, image.decoder)}) > 1
-    ),
-    "its frame number {image.index} is below 0": lambda image: image.index is not None and image.index < 0,
-    "its decoder {image.decoder!r} is unknown": lambda image: image.decoder not in (None, "pyav", "opencv"),
-    "a photo's file and source must have one sha256": lambda image: (
-        image.index is None and image.sha256 != image.source_sha256
-    ),
-}
 
 
 def _bad(table: Path, row: str, problem: str) -> DataError:

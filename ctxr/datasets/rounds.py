@@ -39,17 +39,16 @@ class Round(Record, frozen=True):
 
     Attributes:
         number: from 1; of its judgments too. active: whether they count: a round that was undone keeps its files.
-        by, by_fingerprint: the retriever. classifier, classifier_fingerprint: the entailment classifier.
-        threshold: lowest probability of a pair that counts as entailed. threshold_from: how it was chosen. wanted: precision on
-            dev that it was chosen for; precision, recall: on dev; called: pairs of dev at or above it; precision_low, precision_high:
-            exact interval of 95 %.
-        images: of the round. candidates: pairs that were judged. added: became weak positives. capped: entailed, and
-            left out by a cap. leaked: images that the classifier was trained on.
+        by, classifier: the retriever and the judge, with their fingerprints.
+        threshold: lowest probability of a pair that counts as entailed, chosen for the precision `wanted` on dev; `precision` (with
+            its exact interval of 95 %), `recall` and the number of pairs `called` are those on dev.
+        candidates: pairs that were judged. added: became weak positives. capped: entailed, and left out by a cap.
+        leaked: images that the classifier was trained on.
         decides: hash over everything that decided it. judgments: SHA-256 of its table of judgments.
-        judges: fingerprints of the judges of a cascade, in order; () for one judge. unsure_below: probability from which on a pair
-            is unsure, not rejected; None where no pair is. unsure: pairs that are. pending: pairs of valid and test, called
-            entailed by a judge without a licence, which are in the ledger and in no judgment. licence: the audit that licensed
-            it, in words; "" for none. unlicensed: whether the user put it in force without. toy: whether a judge is the toy.
+        judges: fingerprints of the judges of a cascade, in order; () for one judge.
+        unsure: pairs from `unsure_below` to the threshold, which count as neither entailed nor rejected.
+        pending: pairs of valid and test that a judge without a licence called entailed; they are in no judgment.
+        licence: the audit that licensed it, in words; "" for none. unlicensed: whether the user let it count without.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("number",)
@@ -88,12 +87,11 @@ class CandidateRow(Record, frozen=True):
     """The decision on a candidate: does this image, with its captions, entail a caption of another image?
 
     Attributes:
-        caption: id of the query. source: retrieval model. direction: whether it was among the best captions of the image, the
-            best images of the caption, or both. rank: there, from 1 (of the image where both), among the candidates, without pairs
-            that were given or that earlier rounds added or rejected. score: of retrieval.
-        probability: of entailment, 0..1, by the judge with this fingerprint; None where it gave no answer. reason: why it was not
-            added.
-        leaked: whether the classifier was trained on the image.
+        caption: id of the query. source: retrieval model, whose score this is.
+        direction: whether it was among the best captions of the image, the best images of the caption, or both.
+        rank: there, from 1 (of the image where both), without pairs that were given or that earlier rounds decided.
+        probability: of entailment, 0..1, by the judge with this fingerprint; None where it gave no answer.
+        reason: why it was not added. leaked: whether the classifier was trained on the image.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("image", "caption")
@@ -112,11 +110,7 @@ class CandidateRow(Record, frozen=True):
 
 
 class SetConflict(Record, frozen=True):
-    """A description that, by the classifier, also holds for another image of its set; people should check it.
-
-    Attributes:
-        caption: id of the query. images: those it was written for. image: the other image.
-    """
+    """A description of `images` that, by the classifier, also holds for another image of its set; people should check it."""
 
     KEY: ClassVar[tuple[str, ...]] = ("caption", "image")
 
@@ -129,12 +123,7 @@ class SetConflict(Record, frozen=True):
 
 
 class AuditSample(Record, frozen=True):
-    """A pair of the audit's sample, and the stratum it stands for.
-
-    Attributes:
-        stratum: decision, band of probability and of rank, in words. population: candidates of the stratum. sampled: of them
-            that were drawn.
-    """
+    """A pair of the audit's sample, and the stratum it stands for (`stratum_of`): its candidates, and how many were drawn."""
 
     KEY: ClassVar[tuple[str, ...]] = ("image", "caption")
 
@@ -216,25 +205,21 @@ def open_base(path: Path) -> Base:
     """The dataset at `path`: an artifact, whose tables are not read yet, or a published release. Raises what `read_dataset` raises,
     UsageError for one that is itself revised, DataError for an artifact that was changed."""
     if not (path / MANIFEST).is_file():
-        return Base(path, "release", rows_of(read_dataset(path).of_sets(COMMAND)), None)
+        dataset = read_dataset(path).of_sets(COMMAND)
+        tables = (
+            dataset.sets,
+            dataset.images.values(),
+            dataset.texts.values(),
+            dataset.queries.values(),
+            dataset.judgments,
+        )
+        rows = [sorted(map(encode_row, table)) for table in (*tables, *dataset.payloads.values())]
+        return Base(path, "release", sha256_of([sha256_bytes(b"".join(table)) for table in rows]), None)
     artifact = open_artifact(path)
     if artifact.manifest.verb == REVISE_LABELS:
         raise UsageError(f"{path} holds revised labels itself", hint="name the dataset that it was made from")
     artifact.refuse_changed()
     return Base(path, artifact.manifest.kind, artifact.sha256, artifact.manifest.files)
-
-
-def rows_of(dataset: Dataset) -> str:
-    """SHA-256 over everything that a release says of its sets, pictures and captions."""
-    parts = (
-        dataset.sets,
-        dataset.images.values(),
-        dataset.texts.values(),
-        dataset.queries.values(),
-        dataset.judgments,
-        *dataset.payloads.values(),
-    )
-    return sha256_of([sha256_bytes(b"".join(sorted(map(encode_row, rows)))) for rows in parts])
 
 
 def folder_of(number: int) -> str:
@@ -252,8 +237,8 @@ def read_rounds(out: Path) -> list[Round]:
 
 
 def label_notes(out: Path) -> list[str]:
-    """Which active rounds a toy judged, or are in force without a licence, in words."""
-    free = ", in force without a licence (--unlicensed)"
+    """A note for each active round that a toy judged, or that counts without a licence."""
+    free = ", which count without a licence (--unlicensed)"
     return [
         f"labels of round {row.number} by {row.classifier}{', a toy' * row.toy}{free * row.unlicensed}"
         for row in read_rounds(out)
@@ -273,17 +258,13 @@ def newest_sample(workdir: Path) -> Path | None:
     return workdir / FOLDER / folder_of(active[-1]) / SAMPLE if active else None
 
 
-def sample_of(workdir: Path, named: Path | None) -> tuple[Path | None, Path | None]:
-    """The table of pairs that people audit: `named`, or the newest sample of a project, or None; and the revised labels it was drawn
-    from, None for any other table. Raises DataError for labels that were changed since."""
-    table = named or newest_sample(workdir)
-    if table is None or table.name != SAMPLE:
-        return table, None
+def labels_of_sample(table: Path) -> Path | None:
+    """The revised labels that a table of pairs was drawn from; None for any other table. Raises DataError for changed labels."""
     folder = table.resolve().parent.parent.parent
-    if not (folder / ROUNDS).is_file():
-        return table, None
+    if table.name != SAMPLE or not (folder / ROUNDS).is_file():
+        return None
     refuse_changed_rounds(folder)
-    return table, folder
+    return folder
 
 
 def base_of(out: Path) -> Path | None:
@@ -302,7 +283,12 @@ def refuse_other_base(out: Path, base: Base) -> None:
         return
     if (out / MANIFEST).is_file():
         manifest = open_artifact(out, DATASET).manifest
-        same = base.sha256 in {parent.sha256 for parent in manifest.parents} or _holds(base, manifest.files)
+        # a dataset that was made again may hold the same tables
+        tables = {GIVEN if name == JUDGMENTS else name: entry for name, entry in (base.tables or {}).items()}
+        equal = bool(tables) and all(
+            name in manifest.files and manifest.files[name].sha256 == entry.sha256 for name, entry in tables.items()
+        )
+        same = equal or base.sha256 in {parent.sha256 for parent in manifest.parents}
     else:  # stopped while a round was put in force
         entry = (base.tables or {}).get(JUDGMENTS)
         same = entry is None or ((out / GIVEN).is_file() and sha256_file(out / GIVEN) == entry.sha256)
@@ -311,12 +297,6 @@ def refuse_other_base(out: Path, base: Base) -> None:
             f"{out} revises another dataset than {base.path} holds now",
             hint="--out ANOTHER revises this one, and leaves those rounds as they are",
         )
-
-
-def _holds(base: Base, files: Mapping[str, FileEntry]) -> bool:
-    """Whether all tables of a dataset are what they were, though it was made again."""
-    tables = {GIVEN if name == JUDGMENTS else name: entry.sha256 for name, entry in (base.tables or {}).items()}
-    return bool(tables) and all(name in files and files[name].sha256 == sha256 for name, sha256 in tables.items())
 
 
 @dataclass(frozen=True)
@@ -491,7 +471,7 @@ def read_figures(folder: Path, cure: str = "restore it, or revise again") -> dic
 
 
 def read_audit(folder: Path) -> dict[str, Any] | None:
-    """The figures of the audit in `folder`; None where there is none. Raises DataError where they are damaged."""
+    """The figures of an audit; None where there is none. Raises DataError where they are damaged."""
     return read_figures(folder, "ctxr revise-labels --audit") if (folder / FIGURES).is_file() else None
 
 

@@ -25,8 +25,7 @@ GROUPS, SPLITS_TABLE = "groups.jsonl", "splits.jsonl"
 
 
 def hash_split(group: str, salt: str = "ctxr") -> SplitName:
-    """The split of a group, by hash: 80 % train, 10 % valid, 10 % test. The same group always gets the same split, independent of the
-    rest of the dataset; another salt gives another one."""
+    """The split of a group, by hash alone: 80 % train, 10 % valid, 10 % test; another salt gives another one."""
     position = _position(salt, group)
     return "train" if position < 0.8 else "valid" if position < 0.8 + 0.1 else "test"
 
@@ -156,8 +155,11 @@ def leak_sentence(counts: Mapping[str, object]) -> str:
         "leaking_images": ("picture", "in sets of several splits"),
         "leaking_footage": ("pair", "of sources with shared footage in different splits"),
     }
-    known = {name: count for name, count in counts.items() if isinstance(count, int) and count}
-    parts = [f"{plural(known[name], noun)} {where}" for name, (noun, where) in kinds.items() if name in known]
+    parts = [
+        f"{plural(count, noun)} {where}"
+        for name, (noun, where) in kinds.items()
+        if isinstance(count := counts.get(name), int) and count
+    ]
     return f"splits leak: {'; '.join(parts)}" if parts else ""
 
 
@@ -169,7 +171,7 @@ def leakage_of(dataset: Dataset) -> Leakage:
 
 
 def alert_of_leaks(dataset: Dataset, progress: Progress) -> None:
-    """Report what leaks between the splits of a dataset."""
+    """Alert the user to what leaks between the splits of a dataset."""
     if sentence := leakage_of(dataset).sentence():
         progress.alert(sentence)
 

@@ -144,9 +144,8 @@ def licences_of_files(path: Path, missing: str) -> dict[str, CocoLicence]:
 
 
 TABLES = ("metadata.jsonl", "metadata.csv", "captions.txt")
-"""Files of photos with captions, of which the first one that exists is read: `metadata.jsonl` or `metadata.csv` with `file_name` and `text`
-as in Hugging Face's imagefolder, or `captions.txt` with `image,caption` as in Flickr8k, or without a header as in Flickr30k. A photo may
-have several rows; a column `split` is optional."""
+"""Files of photos with captions; the first one that exists is read. `metadata.*` have the columns `file_name` and `text`, and maybe `split`
+(Hugging Face's imagefolder), `captions.txt` has `image,caption` (Flickr8k) or no header (Flickr30k). A photo may have several rows."""
 
 SPLITS: dict[str, SplitName] = {**SPLIT_NAMES, "validation": "valid", "dev": "valid"}
 """What a photo's `split` may be."""

@@ -195,7 +195,7 @@ class Row(NamedTuple):
         return next((self.cells[name] for name in columns if name in self.cells), "")
 
 
-class Line(NamedTuple):
+class TextLine(NamedTuple):
     """A line of a file, without its end, and its number, from 1."""
 
     number: int
@@ -229,10 +229,10 @@ class Rows:
         self.read = 0
         info = path.with_name("dataset_info.json")
         self.classes = class_names(info.read_text("utf-8", "replace") if info.is_file() else "{}")
-        self._lines: Iterator[Line] = _decoded_lines(path, self.oddities)
+        self._lines: Iterator[TextLine] = _decoded_lines(path, self.oddities)
         if path.suffix == ".parquet":
-            self._lines = map(Line, count(1), parquet_rows(path, self.classes))
-        self._ahead: deque[Line] = deque()
+            self._lines = map(TextLine, count(1), parquet_rows(path, self.classes))
+        self._ahead: deque[TextLine] = deque()
         first = self._next()
         if first is None:
             raise DataError(f"{path} is empty", hint="fetch it again")
@@ -256,7 +256,7 @@ class Rows:
         if self._headless:
             self.columns = headless
         if self._json or self._headless:
-            self._ahead.append(Line(first.number, header))
+            self._ahead.append(TextLine(first.number, header))
         # Quora's questions are quoted where they hold tabs or line ends; in the other tab-separated files a quote is a letter
         self._quoted = self._delimiter == "," or "question1" in self.columns
 
@@ -273,7 +273,7 @@ class Rows:
         """Remember an oddity of a line."""
         self.oddities.append(Oddity(f"{self.path}:{line}", code, what, kept))
 
-    def _next(self) -> Line | None:
+    def _next(self) -> TextLine | None:
         return self._ahead.popleft() if self._ahead else next(self._lines, None)
 
     def _json_cells(self, text: str) -> dict[str, str]:
@@ -284,7 +284,7 @@ class Rows:
             for name, cell in row.items()
         }
 
-    def _cells(self, line: Line) -> dict[str, str]:
+    def _cells(self, line: TextLine) -> dict[str, str]:
         literal = line.text.split(self._delimiter)
         quoted = self._quoted and '"' in line.text
         cells = self._fitting(self._quoted_cells(line, literal) if quoted else literal)
@@ -292,7 +292,7 @@ class Rows:
             raise RowError("columns", f"{len(literal)} columns where the header names {len(self.columns)}")
         return dict(zip(self.columns, cells, strict=True))
 
-    def _quoted_cells(self, line: Line, literal: list[str]) -> list[str]:
+    def _quoted_cells(self, line: TextLine, literal: list[str]) -> list[str]:
         """Cells of a record that may span several lines; its first line alone, taken literally, if its quotes are astray."""
         lines = [line]
         while True:
@@ -326,7 +326,7 @@ class Rows:
         return cells[:width] if self._headless or not any(cells[width:]) else None
 
 
-def _decoded_lines(path: Path, oddities: list[Oddity]) -> Iterator[Line]:
+def _decoded_lines(path: Path, oddities: list[Oddity]) -> Iterator[TextLine]:
     """Lines with their numbers; one that is not UTF-8 is taken as Windows-1252, and noted."""
     try:
         with path.open("rb") as stream:
@@ -342,7 +342,7 @@ def _decoded_lines(path: Path, oddities: list[Oddity]) -> Iterator[Line]:
                     text = line.decode("latin-1")
                     with suppress(UnicodeDecodeError):
                         text = line.decode("cp1252")
-                yield Line(number, text)
+                yield TextLine(number, text)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="name an existing file") from error
 

@@ -17,7 +17,7 @@ import msgspec
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.frames import ReleasePictures, find_pictures
-from ctxr.datasets.readers.phenomena import PhenomenaRow, Questions, label_queries, read_annotations
+from ctxr.datasets.readers.phenomena import PhenomenaRow, ReleaseQuestions, label_queries, read_annotations
 from ctxr.datasets.readers.text_files import JsonFile, as_record, read_json, refuse_unsafe
 from ctxr.errors import DataError, plural
 from ctxr.store.records import ImageSet, Judgment, Kind, Query, SplitName, Text
@@ -139,8 +139,8 @@ def read_release(path: Path, files: Sequence[Path], passed: Callable[[], None] |
 
 def _questions(
     described: Mapping[str, _Described], pictures: ReleasePictures, authors: Mapping[tuple[str, int | None], str]
-) -> Questions:
-    questions = Questions()
+) -> ReleaseQuestions:
+    questions = ReleaseQuestions()
     for name, entry in described.items():  # a leaderboard wants its test queries in the order of the file
         for position, (index, text) in enumerate(entry.descriptions):
             key = f"{name}/{position}?" if index is None else f"{name}/{index}"

@@ -24,7 +24,7 @@ SIDES: dict[str, SplitName] = {"train": "train", "restval": "train", "val": "val
 
 
 class SplitSentence(msgspec.Struct):
-    """A caption; `imgid` is its picture's."""
+    """A caption of the picture `imgid`."""
 
     sentid: int
     raw: str
@@ -51,14 +51,13 @@ class SplitFile(msgspec.Struct):
 
 def split_files(path: Path) -> list[Path]:
     """The JSON at a path, or each dataset_*.json in it, that lists pictures with their sentences and is no COCO captions."""
-    files = sorted(path.glob("dataset_*.json")) if path.is_dir() else [path]
-    return [file for file in files if file.suffix == ".json" and file.is_file() and _is_split(file)]
-
-
-def _is_split(file: Path) -> bool:
-    begins = value_starts(file)
-    rows = b"" if "annotations" in begins else begins.get("images", b"")
-    return rows.startswith(b"[") and (b'"sentences"' in rows or b'"split"' in rows)
+    splits = []
+    for file in sorted(path.glob("dataset_*.json")) if path.is_dir() else [path]:
+        starts = value_starts(file) if file.suffix == ".json" and file.is_file() else {}
+        rows = b"" if "annotations" in starts else starts.get("images", b"")
+        if rows.startswith(b"[") and (b'"sentences"' in rows or b'"split"' in rows):
+            splits.append(file)
+    return splits
 
 
 def read_split(path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
@@ -80,7 +79,9 @@ def read_split(path: Path, files: Sequence[Path], passed: Callable[[], None] | N
     if not reading.galleries.texts:
         raise DataError(f"{file.path}: there is no sentence in it", hint="restore the file, or fetch it again")
     name = split.dataset or file.path.stem.removeprefix("dataset_")
-    notes = reading.notes()
+    where = f"of {len(split.images)} images are missing from {reading.galleries.searched}"
+    lost = ((reading.missing, where), (reading.blank, "sentences are blank and were left out"))
+    notes = [f"{len(which)} {what}: the first is {which[0]}" for which, what in lost if which]
     if captions := ", ".join(sorted(other.name for other in path.glob("captions_*.json"))):
         notes.append(f"{file.path.name} says what is in each gallery; {captions} beside it was not read")
     return reading.galleries.dataset(name, reading.splits, notes)
@@ -136,13 +137,6 @@ class _Reading:
             if file := next(filter(holds, self.files.get(candidate, ())), None):
                 return file
         return None
-
-    def notes(self) -> list[str]:
-        notes = (
-            (self.missing, f"of {len(self.galleries.images)} images are missing from {self.galleries.searched}"),
-            (self.blank, "sentences are blank and were left out"),
-        )
-        return [f"{len(which)} {what}: the first is {which[0]}" for which, what in notes if which]
 
 
 def files_below(root: Path) -> dict[str, list[Path]]:

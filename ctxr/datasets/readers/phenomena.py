@@ -102,7 +102,7 @@ def read_annotations(path: Path) -> list[PhenomenaRow]:
 
 
 @dataclass(frozen=True)
-class Questions:
+class ReleaseQuestions:
     """What is asked about image sets, and answered."""
 
     texts: list[Text] = field(default_factory=list)
@@ -110,12 +110,12 @@ class Questions:
     judgments: list[Judgment] = field(default_factory=list)
 
 
-def label_queries(rows: Iterable[PhenomenaRow], texts: Collection[str]) -> Questions:
+def label_queries(rows: Iterable[PhenomenaRow], texts: Collection[str]) -> ReleaseQuestions:
     """The rows as queries with labels about `texts`, ids of the release's, or about own ones that it lacks.
 
     Rows after the annotated range give nothing.
     """
-    labelled = Questions()
+    labelled = ReleaseQuestions()
     for row in rows:
         if row.looked:
             text = f"{row.image_set}/{row.index}"

@@ -9,7 +9,6 @@ from ctxr.datasets.pairs import EntailmentPair, coco_caption, coco_image
 from ctxr.datasets.readers.entailment import Captions, Oddity, Rows, similarity
 from ctxr.datasets.readers.text_files import as_record, read_json
 from ctxr.errors import DataError
-from ctxr.store.records import SplitName
 
 Positives = dict[str, tuple[str, ...]]
 Direction = Literal["image_to_caption", "caption_to_image"]
@@ -36,7 +35,6 @@ def pairs_of(
     caption_to_image: Mapping[str, Sequence[str]],
     captions: Captions,
     source: str = "eccv",
-    split: SplitName | None = "test",
 ) -> list[EntailmentPair]:
     """The positives of both directions as pairs of label 1, each once, in the order of picture and caption.
 
@@ -47,7 +45,7 @@ def pairs_of(
     return [
         EntailmentPair(
             f"{source}/{image.rpartition('/')[2]}/{caption.rpartition('/')[2]}", captions.premise(image, caption),
-            captions.texts.get(caption), image, 1, "positive", source, split, image, caption,
+            captions.texts.get(caption), image, 1, "positive", source, "test", image, caption,
         )
         for image, caption in sorted(pairs)
     ]  # fmt: skip

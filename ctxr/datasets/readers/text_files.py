@@ -19,21 +19,12 @@ _DEEPEST = "brackets are nested too deeply for a dataset"
 
 
 class RepeatedKeyError(ValueError):
-    """A JSON object has a key twice."""
-
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key
+    """A JSON object has the key twice that is the argument."""
 
 
 @dataclass(frozen=True)
 class JsonFile:
-    """A parsed JSON file that knows where its keys stand.
-
-    Attributes:
-        text: the whole content, from which lines are counted when something is wrong.
-        value: what was parsed.
-    """
+    """A parsed JSON file that knows where its keys stand: `value` is what was parsed of `text`."""
 
     path: Path
     text: str
@@ -93,9 +84,10 @@ def read_json(path: Path, missing: str = "name an existing file or folder") -> J
     except RecursionError as error:
         raise DataError(f"{path} is not JSON of a dataset: {_DEEPEST}") from error
     except RepeatedKeyError as error:
-        places = [match.start() for match in _key_pattern(error.key).finditer(text)]
+        (key,) = error.args
+        places = [match.start() for match in _key_pattern(key).finditer(text)]
         line = f":{text.count(chr(10), 0, places[1]) + 1}" if len(places) == 2 else ""
-        raise DataError(f"{path}{line}: {error.key!r} appears twice", hint="delete one of the two") from error
+        raise DataError(f"{path}{line}: {key!r} appears twice", hint="delete one of the two") from error
     except UnicodeEncodeError as error:
         raise DataError(f"{path} holds half a surrogate pair, which is no text", hint="fetch it again") from error
     except ValueError as error:  # NaN, or an integer of thousands of digits

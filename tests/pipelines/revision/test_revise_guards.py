@@ -12,7 +12,7 @@ from ctxr.datasets.changes import parent_of
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.pairs import EntailmentPair
 from ctxr.datasets.readers.artifact import open_sets
-from ctxr.datasets.rounds import Round, open_base, sample_of
+from ctxr.datasets.rounds import Round, labels_of_sample, open_base
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import FEW_CALLED
@@ -86,7 +86,7 @@ def test_rounds_that_were_edited_are_not_put_in_force(name: str, workdir: Path) 
             run(config, classifier=judge)
         assert "--out ANOTHER" in (refused.value.hint or "")
     with pytest.raises(DataError, match=rf"{name} was changed"):
-        sample_of(workdir, out / "rounds" / "001" / "sample.jsonl")
+        labels_of_sample(out / "rounds" / "001" / "sample.jsonl")
     with pytest.raises(DataError, match=rf"{name} was changed"):
         people_of([out], workdir)
     for read in (lambda: open_sets(out), lambda: parent_of(read_dataset(out), "")):
