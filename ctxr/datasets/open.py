@@ -23,12 +23,12 @@ class Reader:
     Attributes:
         reads: what it reads, in words.
         files: the files that a dataset at a path is made of, but for pictures; none where the path is of another form. Cheap.
-        read: the dataset of a path from these files; its last argument is called after each image, if it is not None.
+        read: the dataset of a path from these files; its last argument is called after each image.
     """
 
     reads: str
     files: Callable[[Path], list[Path]]
-    read: Callable[[Path, Sequence[Path], Callable[[], None] | None], Dataset]
+    read: Callable[[Path, Sequence[Path], Callable[[], None]], Dataset]
 
 
 READERS: tuple[Reader, ...] = (
@@ -59,7 +59,7 @@ READERS: tuple[Reader, ...] = (
 of its own, and a split of COCO beside captions."""
 
 
-def read_dataset(path: Path, passed: Callable[[], None] | None = None) -> Dataset:
+def read_dataset(path: Path, passed: Callable[[], None] = lambda: None) -> Dataset:
     """The benchmark at `path`, a folder or a single file; `passed` is called after each image.
 
     Raises UsageError where nothing exists or nothing is recognised; DataError naming file:line or id

@@ -26,7 +26,7 @@ def manifest_of(path: Path) -> list[Path]:
     return [file] if file.name == MANIFEST and file.is_file() else []
 
 
-def read_manifest(_path: Path, files: Sequence[Path], _passed: Callable[[], None] | None = None) -> Dataset:
+def read_manifest(_path: Path, files: Sequence[Path], _passed: Callable[[], None]) -> Dataset:
     """The artifact of a manifest. Raises what `read_artifact` raises."""
     return read_artifact(files[0].parent)
 

@@ -12,11 +12,9 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.documents import SPLIT_NAMES
 from ctxr.datasets.readers.entailment import CocoCaption, Rows, tally
 from ctxr.datasets.readers.galleries import Galleries
-from ctxr.datasets.readers.text_files import as_record, read_json, refuse_unsafe, value_starts
+from ctxr.datasets.readers.text_files import as_record, read_json, refuse_unsafe_path, value_starts
 from ctxr.errors import DataError
 from ctxr.store.records import SplitName
-
-_UNSAID = "no licence named"
 
 
 class CocoLicence(msgspec.Struct):
@@ -59,13 +57,11 @@ def caption_files(path: Path) -> list[Path]:
     return [path] if photos or (rows and "annotations" in starts) else []
 
 
-def read_coco(path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
-    """Galleries from JSON files; `passed` is called after each photo.
-
-    Photos are searched in the folder of the files and its direct subfolders. Raises DataError naming the id for what does not fit.
-    """
+def read_coco(path: Path, files: Sequence[Path], passed: Callable[[], None]) -> Dataset:
+    """Galleries from JSON files, with photos from their folder and its direct subfolders. Raises DataError naming the id for what
+    does not fit."""
     root = path if path.is_dir() else path.parent
-    galleries = Galleries(root)
+    galleries = Galleries(root, passed)
     splits: dict[str, SplitName] = {}
     licences: dict[str, str] = {}
     notes: list[str] = []
@@ -74,7 +70,7 @@ def read_coco(path: Path, files: Sequence[Path], passed: Callable[[], None] | No
         gallery = source.stem.removeprefix("captions_")
         if "train" in gallery or "val" in gallery:
             splits[gallery] = "train" if "train" in gallery else "valid"
-        by_id = _add_photos(galleries, source, file, licences, passed)
+        by_id = _add_photos(galleries, source, file, licences)
         missing = sum(not galleries.images[image].path for image in by_id.values())
         galleries.members[gallery] = sorted(by_id.values())
         blank = _add_captions(galleries, source, file.annotations, gallery, by_id)
@@ -88,29 +84,21 @@ def read_coco(path: Path, files: Sequence[Path], passed: Callable[[], None] | No
     return galleries.dataset(root.name or "captions", splits, notes, licences)
 
 
-def _add_photos(
-    galleries: Galleries, source: Path, file: PhotosFile, licences: dict[str, str], passed: Callable[[], None] | None
-) -> dict[int, str]:
+def _add_photos(galleries: Galleries, source: Path, file: PhotosFile, licences: dict[str, str]) -> dict[int, str]:
     """Add each photo and its licence to the gallery of a file: image ids by the id in the file."""
     gallery = source.stem.removeprefix("captions_")
-    root = galleries.root
-    tops = [root, *sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())]
     named, by_id = {licence.id: licence.name for licence in file.licenses}, dict[int, str]()
     if not file.images:
         raise DataError(f"{source}: there is no image in it", hint="restore the file")
     for photo in file.images:
         image = f"{gallery}/{photo.file_name}"
-        for part in PurePosixPath(photo.file_name).parts or ("",):
-            refuse_unsafe(partial(str, f"{source}: image {photo.id}"), part)
+        refuse_unsafe_path(f"{source}: image {photo.id}", photo.file_name)
         if photo.id in by_id or image in galleries.images:
             what = f"the image {photo.id} ({photo.file_name}) appears twice"
             raise DataError(f"{source}: {what}", hint="delete one of them")
-        picture = next((top / photo.file_name for top in tops if galleries.holds(top / photo.file_name)), None)
-        galleries.add_photo(gallery, image, picture)
+        galleries.add_photo(gallery, image, galleries.find(photo.file_name))
         by_id[photo.id] = image
-        licences[image] = named.get(photo.license or 0, _UNSAID)
-        if passed is not None:
-            passed()
+        licences[image] = named.get(photo.license or 0, "no licence named")
     return by_id
 
 
@@ -157,14 +145,14 @@ def caption_tables(path: Path) -> list[Path]:
     return [file for file in files if file.is_file()][:1]
 
 
-def read_photos(path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
-    """The gallery of a table of captions, one for each split.
+def read_photos(path: Path, files: Sequence[Path], passed: Callable[[], None]) -> Dataset:
+    """The gallery of a table of captions, one for each split, with photos from its folder and the direct subfolders.
 
-    Photos are searched in the table's folder and its direct subfolders; `passed` is called after each row. Raises DataError naming
-    file:line for a row without a photo or text, a photo in two splits, and for a path that leads out of the folder.
+    Raises DataError naming file:line for a row without a photo or text, a photo in two splits, and for a path that leads out of the
+    folder.
     """
     (table,), root = files, path if path.is_dir() else path.parent
-    galleries, captions, missing, rows = Galleries(root), Counter[str](), list[str](), Rows(table)
+    galleries, captions, missing, rows = Galleries(root, passed), Counter[str](), list[str](), Rows(table)
     # Flickr30k numbers the captions of a photo: `1000.jpg#0`, a tab, the caption
     if numbered := re.search(r"#\d+$", "".join(rows.columns[:1])):
         rows = Rows(table, ("image", "caption"))
@@ -176,13 +164,11 @@ def read_photos(path: Path, files: Sequence[Path], passed: Callable[[], None] | 
             hint="name them file_name and text, or image and caption, separated by commas or tabs",
         )
     galleries_of: dict[str, str] = {}
-    tops = [root, *sorted(folder for folder in root.iterdir() if folder.is_dir())]
     for row in rows:
         at = f"{table}:{row.line}"
         name, text = row.cells.get(photo, ""), row.cells.get(caption, "")
         name = name.rpartition("#")[0] if numbered else name
-        for part in PurePosixPath(name).parts or ("",):
-            refuse_unsafe(partial(str, at), part)
+        refuse_unsafe_path(at, name)
         split = row.cells.get("split", "").strip()
         if split and split.lower() not in SPLITS:
             wanted = f"leave it empty, or write one of {', '.join(SPLITS)}"
@@ -191,13 +177,10 @@ def read_photos(path: Path, files: Sequence[Path], passed: Callable[[], None] | 
         if galleries_of.setdefault(image, gallery) != gallery:
             raise DataError(f"{at}: {name} has another `split` above", hint="give all rows of a photo the same split")
         if image not in captions:
-            file = next((top / name for top in tops if galleries.holds(top / name)), None)
-            missing += [] if galleries.add_photo(gallery, image, file) else [name]
+            missing += [] if galleries.add_photo(gallery, image, galleries.find(name)) else [name]
         captions[image] += 1
         if not galleries.add_caption(f"{image}#{captions[image]}", text, image, captions[image]):
             rows.note(row.line, "empty_text", "the caption is blank")
-        if passed is not None:
-            passed()
     if not galleries.texts:
         raise DataError(f"{table} has no caption", hint="give each photo a row with its text")
     notes = tally(rows.oddities)

@@ -68,7 +68,6 @@ class DocumentFiles:
     """Documents with pictures of the folder of `photos`; `left` names what cannot be used, by reason."""
 
     photos: Galleries
-    passed: Callable[[], None] | None = None
     tables: DocumentTables = field(default_factory=DocumentTables)
     left: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
@@ -76,8 +75,6 @@ class DocumentFiles:
         """The image of a name, with its picture if the file is one."""
         if name not in self.photos.images:
             self.photos.add_photo(document, name, file)
-            if self.passed is not None:
-                self.passed()
         return self.photos.images[name]
 
     def add(self, name: str, split: SplitName | None, sentences: Sequence[Item], images: Sequence[Item]) -> None:
@@ -119,10 +116,10 @@ def link_files(path: Path) -> list[Path]:
     return [file] if any(starts.get(split, b"").startswith(b"[") for split in SPLIT_NAMES) else []
 
 
-def read_links(_path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
+def read_links(_path: Path, files: Sequence[Path], passed: Callable[[], None]) -> Dataset:
     """Documents of {train, val, test: [[images, sentences, meta]]} with lists of `Item`. Raises DataError naming document and item."""
     (file,) = files
-    reading = DocumentFiles(Galleries(file.parent), passed)
+    reading = DocumentFiles(Galleries(file.parent, passed))
     with _located(str(file)):
         splits = msgspec.json.decode(read_json(file).text, type=_Splits)
     for key, split in SPLIT_NAMES.items():
@@ -164,10 +161,10 @@ def mmc4_files(path: Path) -> list[Path]:
     return []
 
 
-def read_mmc4(path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
+def read_mmc4(path: Path, files: Sequence[Path], passed: Callable[[], None]) -> Dataset:
     """Documents of MMC4, one a line, in files that may be named like splits. Raises DataError naming file:line."""
     root = path if path.is_dir() else path.parent
-    reading = DocumentFiles(Galleries(root), passed, DocumentTables(WORKER))
+    reading = DocumentFiles(Galleries(root, passed), DocumentTables(WORKER))
     for file in files:
         for number, line in numbered_lines(file):
             with _located(f"{file}:{number}"):
@@ -199,18 +196,19 @@ def page_files(path: Path) -> list[Path]:
     """The Markdown and HTML files below a folder, but for hidden ones and artifacts."""
     if not path.is_dir():
         return []
-    files, folder = files_below(path), Galleries(Path(os.path.realpath(path)))
+    files, root = files_below(path), os.path.realpath(path)
     artifacts = {file.parent for name in (MANIFEST, MARKER) for file in files.get(name, ())}
     named = [file for name, paths in files.items() if Path(name).suffix.lower() in PAGE_BYTES for file in paths]
-    return sorted(file for file in named if artifacts.isdisjoint(file.parents) and folder.holds(file))
+    named = [file for file in named if artifacts.isdisjoint(file.parents) and file.is_file()]
+    return sorted(file for file in named if file.resolve().is_relative_to(root))
 
 
-def read_pages(root: Path, pages: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
+def read_pages(root: Path, pages: Sequence[Path], passed: Callable[[], None]) -> Dataset:
     """Markdown and HTML files as documents, with their images from the folder `root`.
 
     The folders train, valid or val, and test are splits. Raises DataError where no file has text and such an image.
     """
-    reading = DocumentFiles(Galleries(Path(os.path.realpath(root))), passed)
+    reading = DocumentFiles(Galleries(Path(os.path.realpath(root)), passed))
     for page in pages:
         path, suffix = page.relative_to(root), page.suffix.lower()
         if page.stat().st_size > PAGE_BYTES[suffix]:

@@ -40,9 +40,7 @@ class ReleasePictures:
         # by set, not by video: two cuts of one video may number their frames alike
         return [f"{name}/img{frame_number(file.name)}" for file in self.files[name]]
 
-    def describe(
-        self, groups: dict[str, str], sources: dict[str, str], passed: Callable[[], None] | None
-    ) -> dict[str, Image]:
+    def describe(self, groups: dict[str, str], sources: dict[str, str], passed: Callable[[], None]) -> dict[str, Image]:
         """The images of all sets by id. A picture that cannot be read keeps its id and has no path."""
         images: dict[str, Image] = {}
         damaged: list[Path] = []
@@ -54,8 +52,7 @@ class ReleasePictures:
                 if described is None:
                     damaged.append(file)
                 images[image] = described or Image(image, "", "", group, 0, 0, index)
-                if passed is not None:
-                    passed()
+                passed()
         if damaged:
             self.notes.append(f"{len(damaged)} images cannot be read and count as missing: the first is {damaged[0]}")
         return images

@@ -1,8 +1,9 @@
 """Galleries of photos as they are read: every caption is a query against all photos of its gallery."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from ctxr.datasets.dataset import Dataset
@@ -12,9 +13,10 @@ from ctxr.store.records import Image, ImageSet, Judgment, Query, SplitName, Text
 
 @dataclass
 class Galleries:
-    """What was read so far; paths are relative to the folder `root`."""
+    """What was read so far; paths are relative to the folder `root`, and `passed` is called after each photo."""
 
     root: Path
+    passed: Callable[[], None]
     members: dict[str, list[str]] = field(default_factory=dict)
     images: dict[str, Image] = field(default_factory=dict)
     texts: dict[str, Text] = field(default_factory=dict)
@@ -29,11 +31,21 @@ class Galleries:
         """Whether a file exists inside the folder."""
         return file.is_file() and file.resolve().is_relative_to(self.root.resolve())
 
+    @cached_property
+    def tops(self) -> list[Path]:
+        """The folder and its direct subfolders."""
+        return [self.root, *sorted(entry for entry in self.root.iterdir() if entry.is_dir())]
+
+    def find(self, name: str) -> Path | None:
+        """The file of that name in the folder or a direct subfolder."""
+        return next((top / name for top in self.tops if self.holds(top / name)), None)
+
     def add_photo(self, gallery: str, image: str, file: Path | None) -> bool:
         """Add a photo; whether its picture is available."""
         described = None if file is None else describe_picture(self.root, file, image, gallery, None)
         self.images[image] = described or Image(image, "", "", gallery, 0, 0)
         self.members.setdefault(gallery, []).append(image)
+        self.passed()
         return described is not None
 
     def add_caption(self, key: str, text: str, image: str, position: int) -> bool:

@@ -66,7 +66,7 @@ def repository_files(path: Path) -> list[Path]:
     return files if any(DESCRIPTIONS.fullmatch(file.name) for file in files) else []
 
 
-def read_repository(path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
+def read_repository(path: Path, files: Sequence[Path], passed: Callable[[], None]) -> Dataset:
     """The release in the publisher's repository, by the name of that. Raises what `read_release` raises."""
     return replace(read_release(path / "data", files, passed), name=path.resolve().name)
 
@@ -76,14 +76,14 @@ def json_file(path: Path) -> list[Path]:
     return [path] if path.suffix == ".json" and path.is_file() else []
 
 
-def read_described(path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
+def read_described(path: Path, files: Sequence[Path], passed: Callable[[], None]) -> Dataset:
     """A release from one file of any name. Raises DataError for one that says who wrote descriptions, and what `read_release` raises."""
     if WRITERS.fullmatch(path.name):
         raise DataError(f"{path} says who wrote descriptions, and holds none", hint=f"name its folder: {path.parent}")
     return read_release(path, files, passed)
 
 
-def read_release(path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
+def read_release(path: Path, files: Sequence[Path], passed: Callable[[], None]) -> Dataset:
     """A release from files that their names tell apart; `passed` is called after each image.
 
     Raises DataError naming file:line and the id for whatever does not fit.

@@ -15,7 +15,7 @@ import msgspec
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import coco_image, published_names
 from ctxr.datasets.readers.galleries import Galleries
-from ctxr.datasets.readers.text_files import as_record, read_json, refuse_unsafe, value_starts
+from ctxr.datasets.readers.text_files import as_record, read_json, refuse_unsafe_path, value_starts
 from ctxr.errors import DataError, UsageError
 from ctxr.store.records import SplitName
 
@@ -60,8 +60,8 @@ def split_files(path: Path) -> list[Path]:
     return splits
 
 
-def read_split(path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
-    """The galleries of a split, with every sentence of each picture; `passed` is called after each image.
+def read_split(path: Path, files: Sequence[Path], passed: Callable[[], None]) -> Dataset:
+    """The galleries of a split, with every sentence of each picture.
 
     Images are searched beside the file by folder and name (`filepath`, `filename`), else by name in any folder below.
     Raises UsageError for several files, DataError naming row and id for what does not fit, and for a duplicate image or sentence.
@@ -71,11 +71,9 @@ def read_split(path: Path, files: Sequence[Path], passed: Callable[[], None] | N
         raise UsageError(f"{path} holds several splits, {names}", hint=f"name one: {files[0]}")
     file = read_json(files[0])
     split: SplitFile = as_record(file.value, SplitFile, lambda: str(file.path))
-    reading = _Reading(Galleries(file.path.parent))
+    reading = _Reading(Galleries(file.path.parent, passed))
     for reading.row, row in enumerate(split.images):
         reading.take(f"{file.path}: images[{reading.row}] ({row.filename})", row)
-        if passed is not None:
-            passed()
     if not reading.galleries.texts:
         raise DataError(f"{file.path}: there is no sentence in it", hint="restore the file, or fetch it again")
     name = split.dataset or file.path.stem.removeprefix("dataset_")
@@ -103,8 +101,8 @@ class _Reading:
 
     def take(self, at: str, row: SplitPicture) -> None:
         name, split = row.filename, SIDES[row.split]
-        for part in (*PurePosixPath(row.filepath).parts, *(PurePosixPath(name).parts or ("",))):
-            refuse_unsafe(lambda: at, part)
+        for unsafe in (row.filepath, name) if row.filepath else (name,):
+            refuse_unsafe_path(at, unsafe)
         self._once(at, "picture", name)
         for key in ("imgid", "cocoid"):
             if (number := getattr(row, key)) is not None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
@@ -177,6 +177,12 @@ def refuse_unsafe(where: Callable[[], str], name: str) -> None:
             f"{where()}: {name!r} is not a valid name of an image set",
             hint="rename it: letters, digits, - _ and . are fine",
         )
+
+
+def refuse_unsafe_path(where: str, path: str) -> None:
+    """Refuse a path with a part that `refuse_unsafe` refuses, or without any."""
+    for part in PurePosixPath(path).parts or ("",):
+        refuse_unsafe(lambda: where, part)
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
