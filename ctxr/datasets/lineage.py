@@ -40,10 +40,8 @@ def content_of(path: Path) -> Parent:
 def picture_parents(path: Path, origin: Parent, workdir: Path, progress: Progress) -> list[Parent]:
     """The pictures of the dataset at `path`, whose content is `origin`, for what is made by looking at them.
 
-    Those of a release are a parent of their own, by content. Those of an artifact, for which its manifest stands, are none, but
-    compared with it where they are younger. As long as none of the files changes, they are not read again.
-
-    Raises DataError for a picture of an artifact that was changed since, and what `read_dataset` raises.
+    Those of a release are a parent of their own, by content. For those of an artifact its manifest stands, and DataError is raised
+    for one that was changed since. As long as none of the files changes, they are not read again.
     """
     if origin.kind not in (*artifact.KINDS, RELEASE):
         return []
@@ -108,14 +106,13 @@ class _Training:
     runs: list[Path]
 
     def __str__(self) -> str:
-        more = f" and {len(self.runs) - 1} more" if len(self.runs) > 1 else ""
+        more = f" and {len(self.runs) - 1} more" * (len(self.runs) > 1)
         return f"{self.runs[0].resolve().name}{more} on {self.path or self.name}"
 
 
 def common_dataset(runs: Sequence[Path], progress: Progress) -> Path | None:
-    """Where the one dataset lies that all these runs were made on, which is said; None where none of them names any.
-
-    It is looked for by content in the project of each run, then where it lay when the run was made.
+    """Where the one dataset lies that all these runs were made on: by content in the project of each run, or where it lay then; None
+    where none of them names any.
 
     Raises UsageError where runs were made on several, UnfinishedError where it is not found as it was, and for an unfinished run.
     """
@@ -167,20 +164,19 @@ def _project(run: Path) -> Path:
 
 def foreign_notes(run: Artifact, dataset: Parent) -> list[str]:
     """A sentence for each reason why a run, or an encoder that it starts from, may have seen what `dataset` asks elsewhere."""
-    name, notes = run.path.resolve().name, []
+    notes = []
     for ancestor in lineage(run):
         if isinstance(ancestor, Parent):
             notes.append(
-                f"{name}: starts from the run {ancestor.name}, which is gone or was trained again since; what it saw is not known"
+                f"starts from the run {ancestor.name}, which is gone or was trained again since; what it saw is not known"
             )
-            continue
-        start = "" if ancestor is run else f"starts from {ancestor.path.resolve().name}, "
-        others = [] if ancestor.manifest.config.get("variant") in AS_PUBLISHED else other_datasets(ancestor, dataset)
-        notes += [
-            f"{name}: {start}trained on another dataset ({other.name}) than this one; the two may share sets"
-            for other in others
-        ]
-    return notes
+        elif ancestor.manifest.config.get("variant") not in AS_PUBLISHED:
+            start = "" if ancestor is run else f"starts from {ancestor.path.resolve().name}, "
+            names = [other.name for other in other_datasets(ancestor, dataset)]
+            notes += [
+                f"{start}trained on another dataset ({name}) than this one; the two may share sets" for name in names
+            ]
+    return [f"{run.path.resolve().name}: {note}" for note in notes]
 
 
 def chosen_on_test(run: Artifact) -> bool:

@@ -168,12 +168,8 @@ LEDGER, SAMPLE, STRATA, CONFLICTS, FIGURES = (
 
 @dataclass(frozen=True)
 class Base:
-    """What is revised.
-
-    Attributes:
-        path: folder or file that it is read from. kind, sha256: of the artifact by its manifest, or of a release by its rows.
-        tables: files of the manifest with their hashes; None of a release.
-    """
+    """What is revised: where it is read from, `kind` and `sha256` of an artifact by its manifest or of a release by its rows, and the
+    manifest's files; None of a release."""
 
     path: Path
     kind: str
@@ -202,8 +198,8 @@ class Base:
 
 
 def open_base(path: Path) -> Base:
-    """The dataset at `path`: an artifact, whose tables are not read yet, or a published release. Raises what `read_dataset` raises,
-    UsageError for one that is itself revised, DataError for an artifact that was changed."""
+    """The dataset at `path`: an artifact, whose tables are not read yet, or a release. Raises what `read_dataset` raises, UsageError
+    for one that is itself revised, DataError for an artifact that was changed."""
     if not (path / MANIFEST).is_file():
         dataset = read_dataset(path).of_sets(COMMAND)
         tables = (
@@ -307,11 +303,7 @@ class RoundInputs(Inputs):
 
 
 class Rounds(Stage[RoundInputs]):
-    """Revised labels: the given judgments, line by line as they are, together with those of all active rounds.
-
-    Args:
-        rounds: as they are to be; their files lie in the folder.
-    """
+    """Revised labels: the given judgments, line by line as they are, with those of all active ones of `rounds`, as they are to be."""
 
     KIND = DATASET
     IN_PLACE = True
@@ -342,10 +334,7 @@ class Rounds(Stage[RoundInputs]):
         return read_rounds(self._out) != [*inputs.rounds]
 
     def write(self, inputs: RoundInputs, out: Path, progress: Progress) -> Content:
-        """Write the table of the rounds and that of all judgments that count.
-
-        Raises DataError for a file that was changed since it was written.
-        """
+        """Write the table of the rounds and that of all judgments that count. Raises DataError for a file that was changed."""
         refuse_changed_rounds(out)
         rounds = inputs.rounds
         for row in rounds:

@@ -43,9 +43,8 @@ def assign_splits(
 ) -> list[Split]:
     """One row per source, by name: its fixed split, or that of its group, which holds all sources that `shared` connects.
 
-    A group without a fixed source is dealt by the hash of its first name. Where that leaves a split without sets, as few groups
-    often do, groups are dealt by the rank of their hashes instead: a tenth, but at least one group, to each of test and valid that
-    no fixed source is in, the rest to train.
+    A group without a fixed source is dealt by the hash of its first name. Where that leaves a split without sets, groups are dealt by
+    the rank of their hashes instead: a tenth, but at least one group, to each of test and valid that no fixed source is in.
 
     Args:
         sources: names, and whether the source can hold sets: only those fill a split.
@@ -125,13 +124,8 @@ def read_published(path: Path) -> dict[str, SplitName]:
 
 @dataclass(frozen=True)
 class Leakage:
-    """What two splits share although they must not.
-
-    Attributes:
-        groups: groups with sets in more than one split, with those splits.
-        images: image contents (sha256) in sets of more than one split, with the set ids that hold them.
-        footage: sources with sets in different splits that share footage.
-    """
+    """What splits share although they must not: groups with the splits of their sets, image contents (SHA-256) with the sets that
+    hold them, and sources in different splits that share footage."""
 
     groups: dict[str, list[SplitName]]
     images: dict[str, list[str]]
@@ -182,8 +176,8 @@ def find_leakage(
     splits: Mapping[str, SplitName],
     footage: Iterable[SharedFootage] = (),
 ) -> Leakage:
-    """Leaks between splits: `splits` says the split of each set id. Groups are compared by name, images by content where it is known,
-    and sources that share `footage` by the splits that their images are in."""
+    """Leaks between `splits`, by set id: of groups by name, of images by content where it is known, and of sources that share
+    `footage` by the splits that their images are in."""
     of_group: dict[str, set[SplitName]] = defaultdict(set)
     holders: dict[str, dict[str, SplitName]] = defaultdict(dict)
     for image_set in sets:
@@ -194,12 +188,7 @@ def find_leakage(
             of_group[image.group].add(split)
             if image.sha256:
                 holders[image.sha256][image_set.id] = split
-    return Leakage(
-        groups={
-            group: sorted(group_splits) for group, group_splits in sorted(of_group.items()) if len(group_splits) > 1
-        },
-        images={
-            content: sorted(by_set) for content, by_set in sorted(holders.items()) if len(set(by_set.values())) > 1
-        },
-        footage=tuple(row for row in footage if len(of_group[row.first] | of_group[row.second]) > 1),
-    )
+    groups = {group: sorted(several) for group, several in sorted(of_group.items()) if len(several) > 1}
+    images_of = {content: sorted(sides) for content, sides in sorted(holders.items()) if len({*sides.values()}) > 1}
+    shared = tuple(row for row in footage if len(of_group[row.first] | of_group[row.second]) > 1)
+    return Leakage(groups, images_of, shared)

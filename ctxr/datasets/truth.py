@@ -56,9 +56,8 @@ def _latest(judgments: Iterable[Judgment]) -> dict[Pair, float]:
     latest: dict[Pair, tuple[int, float]] = {}
     for row in judgments:
         if row.worker.startswith(WORKER):
-            latest[row.query, row.candidate] = max(
-                latest.get((row.query, row.candidate), (-1, 0.0)), (row.round, row.value)
-            )
+            pair = (row.query, row.candidate)
+            latest[pair] = max(latest.get(pair, (-1, 0.0)), (row.round, row.value))
     return {pair: value for pair, (_, value) in latest.items()}
 
 
@@ -66,7 +65,6 @@ def read_verdicts(path: Path) -> list[Judgment]:
     """A table of judgments: a file, or `judgments.jsonl` of a folder. Raises DataError where there is none."""
     file = path / "judgments.jsonl" if path.is_dir() else path
     if not file.is_file():
-        raise DataError(
-            f"{file} does not exist", hint="name a table of judgments, or a folder that holds judgments.jsonl"
-        )
+        hint = "name a table of judgments, or a folder that holds judgments.jsonl"
+        raise DataError(f"{file} does not exist", hint=hint)
     return read_table(file, Judgment)

@@ -62,12 +62,11 @@ class WorldCaptions(Options):
     """What to draw.
 
     Attributes:
-        train, valid, test: pictures of each gallery.
-        pair_train, pair_valid: pictures on which pairs for entailment stand; they are in no other gallery.
-        least, most: captions of a picture. hypotheses: pairs of a picture, half of them entailed where it can be.
-        texts: pairs of texts alone that come from a picture's captions, half of them entailed.
+        train, valid, test: pictures of each gallery. pair_train, pair_valid: of those on which only pairs for entailment stand.
+        least, most: captions of a picture. say: the predicates that they may use.
+        hypotheses: pairs of a picture. texts: pairs of texts alone of a picture. Half of both are entailed where it can be.
         smallest_family, largest_family: pictures of a family. edits: changes of each of its pictures beside the one or two small ones.
-        say: the predicates that captions may use. side: of the square pictures, pixels. workers: processes that draw.
+        side: of the square pictures, pixels. workers: processes that draw.
     """
 
     COMMAND: ClassVar[str] = "world-captions"

@@ -62,10 +62,8 @@ SPAMMER = Profile("spammer", care=0.0, place=0.0, writes=0.0)
 
 
 def pick_chances(profile: Profile, verdicts: Mapping[str, Verdict], order: Sequence[str]) -> dict[str, float]:
-    """Probability of each image being picked, by image id; they sum to 1.
-
-    `verdicts` says whether the text is true (True), false (False), or undecidable (None) of each image. With care one of
-    the images for which it holds is picked, or of the undecidable ones, or of all; `order` is as shown.
+    """Probability of each image being picked, by image id, where `verdicts` says whether the text is true of each, and `order` is as
+    shown. With care one of the images for which it holds is picked, or of the undecidable ones, or of all.
 
     >>> spread = pick_chances(SPAMMER, {"a": True, "b": False}, ("b", "a"))
     >>> spread["a"], spread["b"]
@@ -356,9 +354,8 @@ class Rehearsal:
 
     Attributes:
         answers: given. profiles: kind of each worker, by pseudonym.
-        accuracy: share of right picks that the workers' chances lead one to expect, and (low, high).
-        alpha: nominal alpha on image ids, by kind of set: the mean of draws from the same chances, and (low, high).
-            In 95 % of draws all these figures lie between their low and high ends.
+        accuracy: share of right picks: the mean of draws from the workers' chances, and (low, high).
+        alpha: nominal alpha on image ids, by kind of set, likewise. In 95 % of draws all these lie between low and high.
         clear: the set of each description, and whether it is true of its image and of no other.
     """
 
@@ -370,10 +367,7 @@ class Rehearsal:
 
 
 def rehearse(workdir: Path, sets: Path, world: World, seed: int, progress: Progress) -> Rehearsal:
-    """Let a cast of workers do all the exported tasks of a project over HTTP.
-
-    Raises CtxrError when the server cannot be started.
-    """
+    """Let a cast of workers do all exported tasks of a project over HTTP. Raises CtxrError when the server cannot be started."""
     rng = np.random.default_rng(seed)
     dataset = read_artifact(sets)
     truth = SimulatedTruth(world, dataset, image_ids(dataset))
@@ -407,10 +401,8 @@ class Invited(msgspec.Struct, frozen=True):
 
 @contextmanager
 def served(workdir: Path, invite: int) -> Iterator[Invited]:
-    """`ctxr serve` as a process of its own, for the length of a with-block; what it says when it listens.
-
-    Raises CtxrError with its own words when it ends before that.
-    """
+    """`ctxr serve` as a process of its own, for the length of a with-block. Raises CtxrError with its own words when it ends before
+    it listens."""
     command = [sys.executable, "-m", "ctxr", "serve", "--workdir", str(workdir), "--port", "0"]
     command += ["--invite", str(invite), "--rate", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -2,9 +2,6 @@
 Face, with integers for labels.
 
 Tables are read line by line: a quote that is never closed costs its own row, not the rest of the file.
-
-Read from COCO's `captions_*.json` and from Karpathy's `dataset_coco.json` or `dataset_flickr30k.json`, which also say on which
-side a picture stands.
 """
 
 import csv
@@ -37,12 +34,7 @@ Code = Literal[
 
 @dataclass(frozen=True)
 class Oddity:
-    """One thing that is not as it should be.
-
-    Attributes:
-        where: `file:line`. code: what sort of thing. what: it, in words.
-        kept: whether the row is among the pairs all the same.
-    """
+    """One thing that is not as it should be, at `file:line`; `kept`: whether the row is among the pairs all the same."""
 
     where: str
     code: Code
@@ -56,9 +48,8 @@ class Reading:
 
     Attributes:
         pairs: in the order of the file, ids unique.
-        oddities: in the order of the file. A row may have several; of those that are not kept each row has exactly one.
-        rows: records of the file after its header, blank lines not counted: kept pairs and rows left out.
-        source: the format by which it was read.
+        oddities: likewise. A row may have several; a row that is left out has exactly one that is not kept.
+        rows: records after the header: pairs and rows left out. source: the format by which it was read.
     """
 
     pairs: tuple[EntailmentPair, ...]
@@ -112,14 +103,11 @@ _NUMBERED = re.compile(r"(?<![a-z0-9])(?:(rte)|(e?snli(?:ve)?|[mx]nli|multi[-_]?
 
 @dataclass(frozen=True)
 class PairFormat:
-    """Where in a row what is found; of several names the first one that the file has.
+    """The columns in which the parts of a pair stand; of several the first one that the file has.
 
     Attributes:
-        source: short name of the dataset.
-        premise, hypothesis, image, caption, language, id: names of the columns; empty where there is none.
-        label: column of the label, or of the score where `labels` is empty.
-        labels: what each label means; without them a score of at least `THRESHOLD` is entailed.
-        beside: further columns by which the format is known.
+        label: column of the label, or of the score where `labels` is empty: at least `THRESHOLD` is entailed.
+        labels: what each label means. beside: further columns by which the format is known.
         headless: columns of a file without a header.
     """
 
@@ -215,15 +203,13 @@ class Rows:
 
     Attributes:
         columns: the names in the header; of JSON Lines, those of the first record.
-        oddities: grows while rows are read. read: records so far, those left out included.
+        read: records so far; `oddities` grows with them.
         classes: by column, the names of its integers, as `datasets` stores them.
     """
 
     def __init__(self, path: Path, headless: tuple[str, ...] = ()) -> None:
-        """Open a file and read its header; `headless` names the columns where the first line is a record already.
-
-        Raises UsageError where it cannot be opened, DataError for UTF-16 and for an empty file.
-        """
+        """Open a file and read its header; `headless` names the columns where the first line is a record already. Raises UsageError
+        where it cannot be opened, DataError for UTF-16 and for an empty file."""
         self.path = path
         self.oddities: list[Oddity] = []
         self.read = 0
@@ -349,11 +335,7 @@ def _decoded_lines(path: Path, oddities: list[Oddity]) -> Iterator[TextLine]:
 
 @dataclass
 class Captions:
-    """Captions by id (`coco/ID`, `flickr30k/ID`), however many a picture has.
-
-    Attributes:
-        texts: by caption. of_image: captions of each picture, in the order of the file. splits: side of each picture.
-    """
+    """Texts by the id of the caption (`coco/ID`, `flickr30k/ID`), captions of each picture in the order of the file, and its side."""
 
     texts: dict[str, str] = field(default_factory=dict)
     of_image: dict[str, list[str]] = field(default_factory=dict)
@@ -389,8 +371,10 @@ class _CocoCaptions(msgspec.Struct):
 
 
 def read_captions(paths: Iterable[Path]) -> Captions:
-    """The captions in all of the files. Raises DataError naming file and row for one that is neither layout, for a row that
-    lacks something, and for a caption that appears twice with two texts."""
+    """The captions in COCO's `captions_*.json`, and in Karpathy's splits, which also say on which side a picture stands.
+
+    Raises DataError naming file and row for another layout, a row that lacks something, and a caption with two texts.
+    """
     captions = Captions()
     for path in paths:
         value = read_json(path).value
@@ -420,7 +404,7 @@ TABLES = (".csv", ".tsv", ".txt", ".jsonl", ".parquet")
 
 
 def pair_files(path: Path) -> list[Path]:
-    """What published pairs at a path may be read from: tables, positives, names of classes, captions, pictures; none without a table."""
+    """The files that published pairs at a path may be read from; none without a table."""
     folder = path if path.is_dir() else path.parent
     tables = [file for file in folder.glob("*") if file.suffix in (*TABLES, ".json")] if path.is_dir() else [path]
     around = [folder / "dataset_info.json", *(folder / CAPTIONS).glob("*.json"), *(folder / PICTURES).glob("*.jpg")]
@@ -434,13 +418,10 @@ _SPLITS_OF_PAIRS: dict[str, SplitName] = {
 
 def read_pairs(path: Path, captions: Captions | None = None) -> Reading:
     """The pairs of a published file, with everything that is odd in it. Which dataset it is follows from its columns, its side from
-    its name (`train`, `dev`, `valid`, `test`). Rows of a multilingual file that are not English are left out, and counted.
+    its name; `captions` give pictures their premise, and captions their text.
 
-    Args:
-        captions: give pictures their premise, and captions their text.
-
-    Rows are kept whatever is doubtful about them, unless they have no label, no text, or say again what was said. Raises
-    UsageError for a file that cannot be opened, DataError for columns that fit no dataset.
+    Left out are rows without a label or text, that are not English, or that say again what was said. Raises UsageError for a file
+    that cannot be opened, DataError for columns that fit no dataset.
     """
     rows = Rows(path, next(known.headless for known in FORMATS if known.headless))
     pair_format = next((known for known in FORMATS if known.fits(rows.columns)), None)

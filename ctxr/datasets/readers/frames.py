@@ -20,13 +20,8 @@ _FRAME = re.compile(r"img(\d{1,18})\.[A-Za-z]+")
 
 @dataclass
 class ReleasePictures:
-    """The pictures of a release.
-
-    Attributes:
-        root: the release's folder.
-        size: images of a set. files: those of each set that has `size` of them, in order.
-        notes: sentences about what reading left out.
-    """
+    """The pictures of the release in the folder `root`: files, in order, of each set that has `size` of them; `notes` say what was left
+    out."""
 
     root: Path
     size: int = SET_SIZE
@@ -82,8 +77,7 @@ def find_pictures(root: Path, names: Iterable[str]) -> ReleasePictures:
     """The pictures of the sets `names`, each set's in the order of their numbers.
 
     A set with fewer pictures than the others counts as one without: positions after a missing picture would be wrong.
-    Where all sets have the same size and it is not that of the published release, a note says so. Raises DataError for a picture
-    whose name has no number, a number that appears twice, and a picture outside the folder.
+    Raises DataError for a picture whose name has no number, a number that appears twice, and a picture outside the folder.
     """
     listed = list(names)
     pictures = ReleasePictures(root)

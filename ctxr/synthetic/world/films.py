@@ -68,8 +68,7 @@ class Transition(msgspec.Struct, frozen=True):
 
 
 class Film(msgspec.Struct, frozen=True):
-    """A film before it is encoded: the exact seconds of each frame, strictly ascending from zero, its shots in order, and the
-    transition between each two of them."""
+    """A film before it is encoded: the exact seconds of each frame, ascending from zero, its shots, and what is between them."""
 
     format: Format
     times: tuple[Fraction, ...]
@@ -130,10 +129,9 @@ def _with_stretch(rng: np.random.Generator, shot: SceneShot, feature: str, after
 
 
 def sample_film(rng: np.random.Generator, name: str, seconds: float) -> Film:
-    """Return a random film in one of `FORMATS`: shots of 2 to 4.5 seconds, one cut in six a dissolve.
+    """Return a random film in one of `FORMATS`: shots of 2 to 4.5 seconds, one in ten motionless, one cut in six a dissolve.
 
-    Its first three shots have, in random order, a blurred stretch, a stretch with a title and one in which nothing
-    moves; the fourth has none of them, and so on. One shot in ten is motionless throughout.
+    Of each four shots three have, in an order by chance, a blurred stretch, one with a title, and one in which nothing moves.
     """
     film = FORMATS[name]
     times = _times(rng, film, seconds)

@@ -58,11 +58,8 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 def sample_album(rng: np.random.Generator, count: int) -> list[Snapshot]:
-    """Return `count` photos in random order: base scenes with up to eleven near neighbours each.
-
-    From four photos on, one in eight is an exact duplicate of another, in turn of its bytes and of its picture, and one
-    photo has its orientation in EXIF.
-    """
+    """Return `count` photos in random order: base scenes with up to eleven near neighbours each. From four photos on, one in eight is
+    an exact duplicate, in turn of another's bytes and of its picture, and one photo has its orientation in EXIF."""
     copies = max(2, count // 8) if count >= 4 else 0
     photos: list[Snapshot] = []
     while len(photos) < count - copies:
@@ -132,10 +129,7 @@ def frames(film: Film) -> Iterator[np.ndarray]:
 
 
 def encode(film: Film, path: Path) -> None:
-    """Write the film to a video file, replacing an existing one.
-
-    One encoder thread and no dates in the file: equal films give equal bytes on one machine.
-    """
+    """Write the film to a video file; one encoder thread and no dates in it, so equal films give equal bytes on one machine."""
     # the times are whole numbers of it; Matroska counts milliseconds
     unit = Fraction(1, 1000) if film.format.variable or path.suffix == ".webm" else 1 / film.format.rate
     turned = film.format.rotation in (90, 270)

@@ -50,8 +50,7 @@ class Actor(msgspec.Struct, frozen=True):
 
     Attributes:
         name: identifies it through the scenes of a sequence. radius: half its extent as a share of the frame's shorter side.
-        x, y: its centre as a share of the frame's width and height, y downwards; outside 0..1 it is off the frame.
-        face: one of `FACES` or "". angle: in degrees, clockwise on the screen.
+        x, y: its centre, as in `Point`; outside 0..1 it is off the frame. angle: in degrees, clockwise on the screen.
     """
 
     name: str
@@ -135,10 +134,8 @@ def sample_backdrop(rng: np.random.Generator) -> Backdrop:
 
 
 def sample_actor(rng: np.random.Generator, name: str, like: Actor | None = None) -> Actor:
-    """Return a random actor at the middle of the frame.
-
-    With `like` it shares one to three of that actor's attributes: one word does not distinguish the two.
-    """
+    """Return a random actor at the middle of the frame; with `like` it shares some of that actor's attributes, so that one word does
+    not distinguish the two."""
     shape, colour = choose(rng, SHAPES), choose(rng, tuple(COLOURS))
     texture = choose(rng, TEXTURES, (6, 2, 2, 1))
     size = choose(rng, tuple(SIZES), (3, 4, 3))
@@ -196,11 +193,8 @@ def at_edge(edge: int, along: float, inwards: float, reach: Point) -> Point:
 
 
 def sample_scene(rng: np.random.Generator, aspect: float = 1.0) -> Scene:
-    """Return a random scene of one to five actors.
-
-    About a quarter of the actors after the first stand partly before or behind another one and about a tenth of all
-    are cut by an edge of the frame, for predicates about occlusion. `aspect` is width / height.
-    """
+    """Return a random scene of one to five actors. For predicates about occlusion, about a quarter of those after the first overlap
+    another one, and a tenth of all are cut by an edge of the frame."""
     backdrop = sample_backdrop(rng)
     reach = reach_of(aspect)
     actors: list[Actor] = []

@@ -110,10 +110,8 @@ def unlike(a: Scene, b: Scene) -> float:
 
 
 def moments_of(rng: np.random.Generator, shot: SceneShot, count: int) -> list[Scene]:
-    """Return `count` scenes of a shot in order of time, chosen to be unlike each other as the build's selection does.
-
-    The first is drawn by chance; each next one is, of four times as many moments, the one farthest from all chosen ones.
-    """
+    """Return `count` scenes of a shot in order of time, chosen to be unlike each other as the build's selection does: the first by
+    chance, each next one, of four times as many moments, as the farthest from all chosen ones."""
     times = np.sort(rng.uniform(0.0, shot.seconds, 4 * count))
     scenes = [shot.at(float(time)) for time in times]
     chosen = [int(rng.integers(len(scenes)))]

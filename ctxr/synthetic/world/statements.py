@@ -152,11 +152,7 @@ def _listing(rng: np.random.Generator, view: SceneView) -> Statement | None:
 
 
 def true_statements(scene: Scene, rng: np.random.Generator, count: int) -> list[Statement]:
-    """Return `count` statements of different detail that are true of a scene; two may be alike if it has little to say.
-
-    Some name one figure only, some all of them with the backdrop; others count, relate, place, compare, say what hides
-    what, or say what is not there.
-    """
+    """Return `count` statements of different detail that are true of a scene; two may be alike if it has little to say."""
     view = SceneView(scene)
     statements: list[Statement] = []
     while len(statements) < count:
@@ -188,10 +184,7 @@ _TRIES = 300  # predicates proposed in a round
 
 
 def tags_of(predicates: Iterable[Predicate | Temporal]) -> tuple[str, ...]:
-    """Return the phenomena of the predicates, in the order of `TAGS`.
-
-    What is said in the light of other scenes is temporal and needs context; a face is a nuance.
-    """
+    """Return the phenomena of the predicates, in the order of `TAGS`."""
     tags: set[str] = set()
     for predicate in predicates:
         tags.update(tag for tag, names in _SHOWN_BY.items() if name_of(predicate) in names)
@@ -280,8 +273,7 @@ def contextual_description(
 ) -> Description | None:
     """Return text that holds for the target and for no other scene of the set, or None if none was found.
 
-    It says enough to tell the target from the others, not all that differs (ImageCoDe, section 3.2): one to three
-    predicates, each of them ruling out some of the others.
+    One to three predicates, each ruling out some of the others, tell the target from them (ImageCoDe, section 3.2).
     """
     seen = [SceneView(scene) for scene in scenes]
     goal = (1 << len(seen)) - 1 - (1 << target)
