@@ -29,29 +29,24 @@ MOST_NAMED = 5
 """Maximum number of broken files of one kind that are listed; the rest is counted."""
 
 
-def check_folder(config: Doctor, folder: Path, progress: Progress) -> list[Check]:
+def check_folder(config: Doctor, folder: Path, progress: Progress) -> Iterator[Check]:
     """The checks of one artifact or release, or of every artifact of a project folder."""
     within = [] if (folder / MANIFEST).exists() else sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
-    checks: list[Check] = []
     for path in within or [folder]:
-        checks += [Check(str(path), "note", "")] if within else []
-        checks += _check(path, config, progress)
-    return checks
-
-
-def _check(path: Path, config: Doctor, progress: Progress) -> list[Check]:
-    """One artifact or release: whether it is whole, and if so, whether its sets are in order."""
-    try:
-        ordered = holds_sets(path)
-    except (CtxrError, OSError):
-        ordered = False  # what is wrong with the manifest is told below
-    checks = [] if ordered and not (path / MANIFEST).is_file() else list(check_artifact(path, progress))
-    if ordered and not any(check.state == "problem" for check in checks):
-        checks += _check_order(path, config, progress)
-    return checks
+        if within:
+            yield Check(str(path), "note", "")
+        try:
+            ordered = holds_sets(path)
+        except (CtxrError, OSError):
+            ordered = False  # what is wrong with the manifest is told below
+        checks = [] if ordered and not (path / MANIFEST).is_file() else list(check_artifact(path, progress))
+        yield from checks
+        if ordered and not any(check.state == "problem" for check in checks):
+            yield from _check_order(path, config, progress)
 
 
 def _check_order(path: Path, config: Doctor, progress: Progress) -> Iterator[Check]:
+    """Whether the sets of one artifact or release are in order."""
     try:
         dataset = open_dataset(path, config.workdir, progress)
         if dataset.root is not None and not (dataset.root / MANIFEST).is_file():
@@ -208,29 +203,24 @@ DECODE = "put them back as they were published; the commands stop at a picture t
 def check_release(dataset: Dataset, progress: Progress) -> Iterator[Check]:
     """Sets that lack pictures where others have theirs, pictures that cannot be decoded, and what the reader left out or took on
     trust."""
-    readable = {row.id: [bool(dataset.images[name].path) for name in row.images] for row in dataset.sets}
-    lacking = [name for name, flags in readable.items() if not all(flags)]
-    if not any(any(flags) for flags in readable.values()):
-        yield Check("pictures", "note", "none here: nothing can be trained on or scored by a model")
-    else:
-        if lacking:
-            why = next((note for note in dataset.notes if lacking[0] in note), f"the first is {lacking[0]}")
-            detail = f"{len(lacking)} of {len(readable)} sets lack pictures that can be read: {why}"
-            yield Check("pictures", "problem", detail, CURE)
-        broken = undecodable(dataset, progress)
-        if broken or not lacking:
-            yield summary("pictures", broken, f"all of {len(readable)} sets are here, every picture decoded", DECODE)
-    for note in dataset.notes:
-        yield Check("release", "note", note)
-
-
-def undecodable(dataset: Dataset, progress: Progress) -> list[str]:
-    """A sentence for each damaged image; all are decoded completely."""
+    lacking = [row.id for row in dataset.sets if not all(dataset.images[name].path for name in row.images)]
     files = {image.path: file for image in dataset.images.values() if (file := dataset.picture(image)) is not None}
+    if not any(dataset.images[name].path for row in dataset.sets for name in row.images):
+        yield Check("pictures", "note", "none here: nothing can be trained on or scored by a model")
+        files = {}
+    elif lacking:
+        why = next((note for note in dataset.notes if lacking[0] in note), f"the first is {lacking[0]}")
+        detail = f"{len(lacking)} of {len(dataset.sets)} sets lack pictures that can be read: {why}"
+        yield Check("pictures", "problem", detail, CURE)
     broken = []
     with progress.task("decoding pictures", len(files)) as task:
         for name, trouble in zip(files, troubles(read_image, list(files.values())), strict=True):
-            # a whole path would not fit beside the others, and its end is what tells pictures apart
-            broken += [] if trouble is None else [trouble.message.replace(str(files[name]), name)]
+            if (
+                trouble is not None
+            ):  # a whole path would not fit beside the others, and its end is what tells pictures apart
+                broken.append(trouble.message.replace(str(files[name]), name))
             task.advance()
-    return broken
+    if broken or (files and not lacking):
+        yield summary("pictures", broken, f"all of {len(dataset.sets)} sets are here, every picture decoded", DECODE)
+    for note in dataset.notes:
+        yield Check("release", "note", note)

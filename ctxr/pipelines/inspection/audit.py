@@ -1,7 +1,10 @@
 """`ctxr audit`: shortcuts that find the target without reading the description; each must stay at chance."""
 
 import math
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import compress
 
 import numpy as np
 
@@ -23,7 +26,7 @@ from ctxr.metrics.shortcuts import (
 from ctxr.metrics.votes import Doubles
 from ctxr.models.picture_vectors import open_pictures
 from ctxr.pipelines.inspection.config import Audit, AuditReport
-from ctxr.store.records import Image
+from ctxr.store.records import ImageSet
 
 Rule = tuple[str, Doubles]
 
@@ -49,13 +52,16 @@ def rules(dataset: Dataset, trials: list[Trial], skip_pictures: bool, progress: 
     start of the shot and its last the one nearest to the end. Photos have no time: their first image is the anchor that
     the others were found by, and their last is like any other.
     """
-    in_order = [query.size <= MOST_POSITIONS for query in trials]
+    in_order = np.array([query.size <= MOST_POSITIONS for query in trials])
     if galleries := {query.image_set for query in trials if query.size > MOST_POSITIONS}:
         yield (
             f"first, last, anchor and commonest position in {plural(len(galleries), 'set')}: a gallery of more than "
             f"{MOST_POSITIONS} images has no order"
         )
-    if full := _fully_targeted(trials):
+    targets: dict[str, set[int]] = defaultdict(set)
+    for query in trials:
+        targets[query.image_set].add(query.target)
+    if full := {query.image_set for query in trials if len(targets[query.image_set]) == query.size}:
         yield (
             f"rules that choose one image, in {plural(len(full), 'set')}: every image is a target there, so each of them is right "
             "on exactly one, whatever it looks at"
@@ -66,80 +72,68 @@ def rules(dataset: Dataset, trials: list[Trial], skip_pictures: bool, progress: 
         ("last image of the set", "video", True),
         ("anchor (first image)", "photos", False),
     ):
-        here = open_ & np.array(in_order) & np.array([query.kind == kind for query in trials])
+        here = open_ & in_order & np.array([query.kind == kind for query in trials])
         if here.any():
             yield name, np.where(here, position_credits(trials, last), np.nan)
     for name, by_length in (("commonest position", False), ("position by length", True)):
         credits = np.full(len(trials), np.nan)
-        rows = [row for row, ordered in enumerate(in_order) if ordered]
-        credits[rows] = learnt_credits([trials[row] for row in rows], by_length)
+        credits[in_order] = learnt_credits(list(compress(trials, in_order)), by_length)
         if not by_length:
             credits[~open_] = np.nan
         if (~np.isnan(credits)).any():
             yield name, credits
-        elif any(in_order) and (by_length or open_.any()):
+        elif in_order.any() and (by_length or open_.any()):
             yield f"{name}: there is no other set to learn from"
-    wanted = {query.image_set for query in trials} - full
-    if not wanted:
-        return
-    brisque = _measure(dataset, wanted, lambda image: getattr(dataset.facts.get(image.id), "brisque", None))
+    if wanted := [image_set for image_set in dataset.sets if image_set.id in targets.keys() - full]:
+        yield from _picture_rules(dataset, trials, wanted, skip_pictures, progress)
+
+
+def _picture_rules(
+    dataset: Dataset, trials: list[Trial], wanted: list[ImageSet], skip_pictures: bool, progress: Progress
+) -> Iterator[Rule | str]:
+    """Rules that choose the image with the least or largest value of some measure, in these sets."""
+    brisque = {name: facts.brisque for name, facts in dataset.facts.items()}
     why = "BRISQUE was not measured (run ctxr filter)"
-    yield from _both_ends(("least", "most"), "distorted (BRISQUE)", trials, wanted, brisque, why=why)
+    yield from _extremes(("least", "most"), "distorted (BRISQUE)", trials, wanted, brisque, why=why)
     if skip_pictures:
         yield "sharpness and file size: pictures were not opened"
         return
+    sizes: dict[str, float] = {}
+    files = {name: dataset.picture(dataset.images[name]) for image_set in wanted for name in image_set.images}
+    for name, file in files.items():
+        with suppress(OSError):
+            if file is not None:
+                sizes[name] = file.stat().st_size
     why = "no set has all its images"
-    sizes = _measure(dataset, wanted, lambda image: _bytes(dataset, image))
-    yield from _both_ends(("smallest", "largest"), "file", trials, wanted, sizes, why=why)
-    sharpnesses = _sharpnesses(dataset, sizes.keys(), progress)
-    yield from _both_ends(("blurriest", "sharpest"), "image (Laplacian)", trials, wanted, sharpnesses, why=why)
+    yield from _extremes(("smallest", "largest"), "file", trials, wanted, sizes, why=why)
+    whole = {name for image_set in wanted if sizes.keys() >= set(image_set.images) for name in image_set.images}
+    with open_pictures(
+        {name: file for name, file in files.items() if file and name in whole}, "sharpness", progress
+    ) as opened:
+        sharpnesses = {name: sharpness(pixels) for name, pixels in opened}
+    yield from _extremes(("blurriest", "sharpest"), "image (Laplacian)", trials, wanted, sharpnesses, why=why)
 
 
-def _fully_targeted(trials: list[Trial]) -> set[str]:
-    """Sets in which every image is the target of some query."""
-    targets: dict[str, set[int]] = {}
-    for query in trials:
-        targets.setdefault(query.image_set, set()).add(query.target)
-    return {query.image_set for query in trials if len(targets[query.image_set]) == query.size}
-
-
-def _both_ends(
-    ends: tuple[str, str], what: str, trials: list[Trial], wanted: set[str], values: Mapping[str, Doubles], *, why: str
+def _extremes(
+    ends: tuple[str, str],
+    what: str,
+    trials: list[Trial],
+    wanted: list[ImageSet],
+    values: Mapping[str, float | None],
+    *,
+    why: str,
 ) -> Iterator[Rule | str]:
-    if not values:
+    """The rules of both ends of a measure, in the sets of which every image has a value."""
+    numbers = {one.id: np.array([values.get(name) for name in one.images], np.float64) for one in wanted}
+    by_set = {name: row for name, row in numbers.items() if not np.isnan(row).any()}
+    if not by_set:
         yield f"{ends[0]} and {ends[1]} {what}: {why}"
         return
     for end, largest in zip(ends, (False, True), strict=True):
-        yield f"{end} {what}", extreme_credits(trials, values, largest)
-    if without := len(wanted - values.keys()):
+        yield f"{end} {what}", extreme_credits(trials, by_set, largest)
+    if without := len(wanted) - len(by_set):
         left = plural(without, "set is", "sets are")
         yield f"{ends[0]} and {ends[1]} {what}: {left} left out (not every image has a value)"
-
-
-def _measure(dataset: Dataset, wanted: Container[str], value: Callable[[Image], float | None]) -> dict[str, Doubles]:
-    """A value for each image of each set whose images all have one."""
-    values: dict[str, Doubles] = {}
-    for image_set in dataset.sets:
-        if image_set.id in wanted:
-            numbers = np.array([value(dataset.images[name]) for name in image_set.images], np.float64)
-            if not np.isnan(numbers).any():
-                values[image_set.id] = numbers
-    return values
-
-
-def _sharpnesses(dataset: Dataset, wanted: Container[str], progress: Progress) -> dict[str, Doubles]:
-    images = {name for image_set in dataset.sets if image_set.id in wanted for name in image_set.images}
-    files = {name: file for name in images if (file := dataset.picture(dataset.images[name])) is not None}
-    with open_pictures(files, "sharpness", progress) as opened:
-        seen = {name: sharpness(pixels) for name, pixels in opened}
-    return _measure(dataset, wanted, lambda image: seen.get(image.id))
-
-
-def _bytes(dataset: Dataset, image: Image) -> float | None:
-    try:
-        return None if (file := dataset.picture(image)) is None else file.stat().st_size
-    except OSError:
-        return None
 
 
 def run(config: Audit, progress: Progress = SILENT) -> AuditReport:
@@ -166,7 +160,7 @@ def run(config: Audit, progress: Progress = SILENT) -> AuditReport:
         tried = [query for query, credit in zip(trials, credits.tolist(), strict=True) if not math.isnan(credit)]
         # a rule for videos alone would say the same twice, and be corrected for it twice
         whole = len(_parts(tried)) == len(_parts(trials))
-        for part in _parts(trials) if whole else sorted({one.kind for one in tried}):
+        for part in _parts(trials) if whole else sorted({query.kind for query in tried}):
             rows = [row for row, query in enumerate(trials) if part in ("all", query.kind)]
             verdict = judge_rule(name, part, [trials[row] for row in rows], credits[rows], name not in SEVERAL_CHOICES)
             if verdict is not None:

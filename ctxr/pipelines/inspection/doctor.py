@@ -25,10 +25,10 @@ def run(config: Doctor, progress: Progress = SILENT) -> DoctorReport:
         # imported here, so that the machine can be checked where torch is broken
         from ctxr.pipelines.inspection.artifact_check import check_folder
 
-        checks = check_folder(config, config.artifact, progress)
+        checks = tuple(check_folder(config, config.artifact, progress))
     else:
-        checks = list(check_machine(config.workdir))
-    return DoctorReport(tuple(checks), sum(check.state == "problem" for check in checks))
+        checks = tuple(check_machine(config.workdir))
+    return DoctorReport(checks, sum(check.state == "problem" for check in checks))
 
 
 def check_machine(workdir: Path) -> Iterator[Check]:
@@ -53,7 +53,7 @@ def check_machine(workdir: Path) -> Iterator[Check]:
         else:
             yield _answer(name, [program, option], state, f"apt-get install --reinstall {package}")
     yield from _encoders()
-    yield from _disk(workdir)
+    yield _disk(workdir)
 
 
 def _answer(name: str, command: list[str], otherwise: str, cure: str) -> Check:
@@ -74,30 +74,33 @@ def _encoders() -> Iterator[Check]:
 
         arch, _, tag = DEFAULT_ENCODER.partition(":")
         weights = cached_weights(arch, tag)
-        name = f"encoder {DEFAULT_ENCODER}"
-        missing = Check(name, "note", "not downloaded yet", "it is downloaded at first use, if the network allows")
-        yield Check(name, "ok", str(weights)) if weights else missing
     except Exception as error:
         yield Check("encoders", "problem", f"cannot be loaded: {first_line(error)}", REINSTALL)
         return
+    if weights:
+        yield Check(f"encoder {DEFAULT_ENCODER}", "ok", str(weights))
+    else:
+        cure = "it is downloaded at first use, if the network allows"
+        yield Check(f"encoder {DEFAULT_ENCODER}", "note", "not downloaded yet", cure)
+    name = "encoder ctxr-tiny"
     try:
         encoder = load_encoder("ctxr-tiny", "cpu")
-        yield Check("encoder ctxr-tiny", "ok", f"threshold {encoder.threshold:g}, {encoder.dim} dimensions")
+        yield Check(name, "ok", f"threshold {encoder.threshold:g}, {encoder.dim} dimensions")
     except CtxrError as error:
-        yield Check("encoder ctxr-tiny", "problem", error.message, error.hint or "install ctxr again")
+        yield Check(name, "problem", error.message, error.hint or "install ctxr again")
     except Exception as error:
-        yield Check("encoder ctxr-tiny", "problem", f"cannot be loaded: {first_line(error)}", REINSTALL)
+        yield Check(name, "problem", f"cannot be loaded: {first_line(error)}", REINSTALL)
 
 
-def _disk(workdir: Path) -> Iterator[Check]:
+def _disk(workdir: Path) -> Check:
+    cure = "choose another --workdir"
     try:
         existing = next(folder for folder in [workdir.resolve(), *workdir.resolve().parents] if folder.exists())
         free = shutil.disk_usage(existing).free / 2**30
     except OSError as error:
-        yield Check("workdir", "problem", f"{workdir} is inaccessible: {error.strerror}", "choose another --workdir")
-        return
+        return Check("workdir", "problem", f"{workdir} is inaccessible: {error.strerror}", cure)
     if not existing.is_dir():
-        yield Check("workdir", "problem", f"{existing} is a file, not a folder", "choose another --workdir")
-        return
-    short = Check("disk", "problem", f"{free:.2f} GiB free at {existing}", "free some space")
-    yield short if free < 1 else Check("disk", "ok", f"{free:.1f} GiB free at {existing}")
+        return Check("workdir", "problem", f"{existing} is a file, not a folder", cure)
+    if free < 1:
+        return Check("disk", "problem", f"{free:.2f} GiB free at {existing}", "free some space")
+    return Check("disk", "ok", f"{free:.1f} GiB free at {existing}")

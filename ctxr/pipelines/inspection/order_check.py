@@ -8,6 +8,7 @@ renumbered, only the scores of a model whose accuracy is known still do.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from ctxr.pipelines.inspection.config import Check
 from ctxr.problems.runs import Run
 from ctxr.problems.tables import percent
 from ctxr.store.artifacts import MANIFEST, open_artifact
-from ctxr.store.records import Image, ImageSet
+from ctxr.store.records import ImageSet
 
 SURE = 0.05
 """Level of the tests."""
@@ -50,16 +51,12 @@ def check_order(dataset: Dataset) -> Iterator[Check]:
 def numbers_of(dataset: Dataset, image_set: ImageSet) -> list[int] | None:
     """The numbers of a set's frames in its order, from their names, else as recorded; None where they have none of both."""
     images = [dataset.images[name] for name in image_set.images]
-    named = [_named(image) for image in images]
+    # of img37.jpg, the last part of an image's path or id
+    names = [(image.path or image.id).rpartition("/")[2] for image in images]
+    named = [frame_number(name if "." in name else f"{name}.jpg") for name in names]
     listed = named if None not in named else [image.index for image in images]
     numbers = [number for number in listed if number is not None]
     return numbers if len(numbers) == len(images) == len(set(numbers)) else None
-
-
-def _named(image: Image) -> int | None:
-    """The number in `img37.jpg`, the last part of an image's path or id."""
-    last = (image.path or image.id).rpartition("/")[2]
-    return frame_number(last if "." in last else f"{last}.jpg")
 
 
 def _check_numbers(dataset: Dataset, numbers: dict[str, list[int]]) -> Check:
@@ -85,8 +82,7 @@ def _check_numbers(dataset: Dataset, numbers: dict[str, list[int]]) -> Check:
 
 def _listed(numbers: list[int]) -> str:
     """The numbers around the first place where they fall."""
-    falls = next(index for index in range(1, len(numbers)) if numbers[index] < numbers[index - 1])
-    return f"{numbers[falls - 1]} before {numbers[falls]}"
+    return next(f"{left} before {right}" for left, right in pairwise(numbers) if right < left)
 
 
 def _check_targets(dataset: Dataset, numbers: dict[str, list[int]]) -> Iterator[Check]:
@@ -94,18 +90,14 @@ def _check_targets(dataset: Dataset, numbers: dict[str, list[int]]) -> Iterator[
     named, as_set, by_number = 0, 0, 0
     for query, image_set, position in dataset.sole_targets():
         match = re.fullmatch(re.escape(image_set.id) + r"/(\d{1,6})", query.id)
-        if match is None or image_set.id not in numbers:
-            continue
-        own = numbers[image_set.id]
-        named += 1
-        as_set += int(match[1]) == position
-        by_number += int(match[1]) == sorted(own).index(own[position])
-    if not named:
-        return
-    if as_set < named and by_number == named:
+        if match and (own := numbers.get(image_set.id)):
+            named += 1
+            as_set += int(match[1]) == position
+            by_number += int(match[1]) == sorted(own).index(own[position])
+    if as_set < named == by_number:
         detail = "targets have the position of their id by number and another one in their set"
         yield Check("targets", "problem", f"{named - as_set} of {named} {detail}", CURE)
-    elif as_set == named:
+    elif named and as_set == named:
         yield Check("targets", "ok", f"{named} targets stand at the position that their query names")
 
 

@@ -72,7 +72,7 @@ def test_a_habit_learnt_on_train_is_found_on_valid(tmp_path: Path) -> None:
 
 
 def test_first_and_last_are_rules_for_videos_and_the_anchor_for_photos(tmp_path: Path) -> None:
-    report = run(Audit(dataset=write_world_dataset(tmp_path / "dataset", sets=8), skip_pictures=True))
+    report = run(Audit(dataset=write_world_dataset(tmp_path / "dataset", sets=4), skip_pictures=True))
     parts = {one.rule: set[str]() for one in report.verdicts}
     for one in report.verdicts:
         parts[one.rule].add(one.part)

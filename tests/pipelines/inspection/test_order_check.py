@@ -141,10 +141,9 @@ def test_scores_tell_in_which_order_targets_were_counted(sound: Path, tmp_path: 
 
 
 def test_scores_of_a_sound_dataset_accuse_nothing(sound: Path, tmp_path: Path) -> None:
-    for seed in range(10):
-        file = scores(tmp_path / "model.jsonl", sound, "", seed)
-        found = looked(sound, tmp_path, scores=(str(file),))
-        assert found["targets by model"].state == "ok"
+    files = [scores(tmp_path / f"model{seed}.jsonl", sound, "", seed) for seed in range(10)]
+    found = looked(sound, tmp_path, scores=tuple(map(str, files)))
+    assert {found[f"targets by model{seed}"].state for seed in range(10)} == {"ok"}
 
 
 def test_scores_of_other_queries_are_told(sound: Path, tmp_path: Path) -> None:

@@ -42,6 +42,12 @@ def test_the_page_is_about_the_whole_chain_and_says_so(work: Path) -> None:
     told = json.loads(runner.invoke(app, ["report", "-w", str(work), "--json"]).stdout)
     assert (told["page"], told["sets"]) == ((work / "report.html").as_posix(), 14)
     assert (told["missing"], told["notes"], told["folder"]) == ([], [], None)
+    for name, chain in (("sets", ["sets"]), ("filtered", ["sets", "filtered"])):
+        assert [path.name for path in run(Report(workdir=work, input=work / name)).chain] == chain
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy
+    assert "default-src &#39;none&#39;" in policy[1]
+    assert not re.search("unsafe|http", policy[1])
 
 
 def test_equal_artifacts_give_equal_bytes_wherever_they_lie(tmp_path: Path) -> None:
@@ -49,19 +55,7 @@ def test_equal_artifacts_give_equal_bytes_wherever_they_lie(tmp_path: Path) -> N
     assert first == second == run(Report(workdir=tmp_path / "here")).page.read_bytes()  # in the place of the first
 
 
-def test_a_named_artifact_is_reported_on_with_what_it_was_made_from(work: Path) -> None:
-    assert [path.name for path in run(Report(workdir=work, input=work / "sets")).chain] == ["sets"]
-    assert [path.name for path in run(Report(workdir=work, input=work / "filtered")).chain] == ["sets", "filtered"]
-
-
-def test_sets_alone_are_enough(tmp_path: Path) -> None:
-    write(tmp_path / "sets", [video_unit(tmp_path / "sets", "clip", measured=False)])
-    written = run(Report(workdir=tmp_path))
-    assert [path.name for path in written.chain] == ["sets"]
-    assert "Blur: not measured" in written.page.read_text(encoding="utf-8")
-
-
-def test_a_picture_that_was_edited_is_said_on_the_page_and_beside_it(work: Path) -> None:
+def test_what_was_edited_is_said_on_the_page_and_beside_it(work: Path) -> None:
     assert run(Report(workdir=work)).notes == []
     picture = sorted((work / "filtered" / "images").rglob("*.jpg"))[0]
     paint(picture, 1234)
@@ -74,6 +68,9 @@ def test_a_picture_that_was_edited_is_said_on_the_page_and_beside_it(work: Path)
     assert told.startswith(note)
     assert note in " ".join(result.stderr.split())
     assert note in (work / "report.html").read_text(encoding="utf-8")
+    table = work / "filtered" / "sets.jsonl"
+    table.write_bytes(table.read_bytes() + b"\n")
+    assert "filtered/sets.jsonl was changed" in run(Report(workdir=work)).notes[0]
 
 
 def test_the_headline_counts_videos_that_failed_or_gave_nothing(tmp_path: Path) -> None:
@@ -120,44 +117,35 @@ def test_nothing_finished_is_one_sentence_with_exit_code_4(tmp_path: Path) -> No
     assert runner.invoke(app, ["report", "--more", str(tmp_path / "none.html")]).exit_code == 2
 
 
-def test_a_damaged_table_is_named_by_file_and_line(work: Path) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "text", "message"),
+    [
+        ('"index":2,', '"index":"two",', r"ledger\.jsonl:3: .*Expected `int`"),
+        (r'"reason":"\w+"', '"reason":"boring"', r"ledger\.jsonl:\d+: .*Invalid enum value 'boring'"),
+    ],
+)
+def test_a_damaged_table_is_named_by_file_and_line(work: Path, pattern: str, text: str, message: str) -> None:
     table = work / "filtered" / "sources" / "clip0" / "ledger.jsonl"
-    table.write_text(table.read_text().replace('"index":2,', '"index":"two",', 1))
-    with pytest.raises(DataError, match=r"ledger\.jsonl:3: .*Expected `int`"):
+    table.write_text(re.sub(pattern, text, table.read_text(), count=1))
+    with pytest.raises(DataError, match=message):
         run(Report(workdir=work))
     assert not (work / "report.html").exists()
-
-
-def test_a_reason_that_ctxr_does_not_give_is_refused_by_file_and_line(work: Path) -> None:
-    table = work / "filtered" / "sources" / "clip0" / "ledger.jsonl"
-    table.write_text(re.sub(r'"reason":"\w+"', '"reason":"boring"', table.read_text(), count=1))
-    with pytest.raises(DataError, match=r"ledger\.jsonl:\d+: .*Invalid enum value 'boring'"):
-        run(Report(workdir=work))
-
-
-def test_an_edited_table_is_shown_and_said(work: Path) -> None:
-    table = work / "filtered" / "sets.jsonl"
-    table.write_bytes(table.read_bytes() + b"\n")
-    assert "filtered/sets.jsonl was changed" in run(Report(workdir=work)).notes[0]
 
 
 def test_missing_and_broken_pictures_are_counted_and_the_rest_is_shown(work: Path) -> None:
     folder = work / "filtered" / "images" / "clip0-shot0_0"
     (folder / "img0.jpg").unlink()
     (folder / "img1.jpg").write_bytes(b"no picture")
+    # a link out of the artifact is not shown
+    Pillow.new("RGB", (20, 20)).save(work / "private.jpg")
+    outside = sorted((work / "filtered" / "images" / "clip0-shot1_0").iterdir())[0]
+    outside.unlink()
+    outside.symlink_to(work / "private.jpg")
     written = run(Report(workdir=work))
     assert written.missing[0] == "images/clip0-shot0_0/img0.jpg is missing"
     assert written.missing[1].startswith("images/clip0-shot0_0/img1.jpg ")
-    assert "2 pictures cannot" in written.page.read_text(encoding="utf-8")
-
-
-@pytest.mark.skipif(not hasattr(os, "symlink"), reason="this system has no links")
-def test_a_picture_that_is_a_link_out_of_the_artifact_is_not_shown(work: Path, tmp_path: Path) -> None:
-    Pillow.new("RGB", (20, 20)).save(tmp_path / "private.jpg")
-    picture = work / "filtered" / "images" / "clip0-shot0_0" / "img0.jpg"
-    picture.unlink()
-    picture.symlink_to(tmp_path / "private.jpg")
-    assert run(Report(workdir=work)).missing == ["images/clip0-shot0_0/img0.jpg is missing"]
+    assert written.missing[2:] == [f"images/clip0-shot1_0/{outside.name} is missing"]
+    assert "3 pictures cannot" in written.page.read_text(encoding="utf-8")
 
 
 def test_no_set_at_all_is_a_page_that_says_why(tmp_path: Path) -> None:
@@ -174,21 +162,22 @@ def test_no_set_at_all_is_a_page_that_says_why(tmp_path: Path) -> None:
     assert "set incomplete (4)" in page
 
 
-def test_an_artifact_without_sources_is_a_page_that_says_so(tmp_path: Path) -> None:
-    failure = Failure(
-        "clip", "clip.mp4", "truncated", "clip.mp4: 3 of 9 frames", "ctxr build-sets clip.mp4 --retry-failed"
-    )
-    write(tmp_path / "sets", [], failures=[failure])
+def test_a_page_says_what_an_artifact_lacks(tmp_path: Path) -> None:
+    retry = "ctxr build-sets clip.mp4 --retry-failed"
+    write(tmp_path / "sets", [], failures=[Failure("clip", "clip.mp4", "truncated", "clip.mp4: 3 of 9 frames", retry)])
     page = run(Report(workdir=tmp_path)).page.read_text(encoding="utf-8")
     assert "No source gave" in page
-    assert "<code>ctxr build-sets clip.mp4 --retry-failed</code>" in page
-
-
-def test_photos_alone_have_no_line_of_time(tmp_path: Path) -> None:
-    write(tmp_path / "sets", [photo_unit(tmp_path / "sets", "album", 6, 6)])
-    page = run(Report(workdir=tmp_path)).page.read_text(encoding="utf-8")
+    assert f"<code>{retry}</code>" in page
+    album = tmp_path / "photos" / "sets"
+    write(album, [photo_unit(album, "album", 6, 6)])
+    page = run(Report(workdir=album.parent)).page.read_text(encoding="utf-8")
     assert "is a video" in page
     assert "thresholds would give" not in page
+    clip = tmp_path / "clip" / "sets"
+    write(clip, [video_unit(clip, "clip", measured=False)])
+    written = run(Report(workdir=clip.parent))
+    assert [path.name for path in written.chain] == ["sets"]
+    assert "Blur: not measured" in written.page.read_text(encoding="utf-8")
 
 
 def test_many_pictures_lie_in_a_folder_beside_the_page(work: Path) -> None:
@@ -304,12 +293,3 @@ def test_a_page_never_takes_the_place_of_something_else(work: Path, out: str, se
     with pytest.raises(UsageError, match=sentence):
         run(Report(workdir=work, out=work / out))
     assert (work / "notes.html").read_text() == "mine"
-
-
-def test_the_policy_of_the_page_lets_nothing_be_fetched(work: Path) -> None:
-    page = run(Report(workdir=work)).page.read_text(encoding="utf-8")
-    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
-    assert policy
-    assert "default-src &#39;none&#39;" in policy[1]
-    assert "unsafe" not in policy[1]
-    assert "http" not in policy[1]

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Silent
 from ctxr.pipelines.inspection.config import Report, ReportPage
-from ctxr.pipelines.inspection.pages.results import EvaluationRows, attention_of, find_scored
+from ctxr.pipelines.inspection.pages.results import EvaluationRows, attention_shares, find_scored
 from ctxr.pipelines.inspection.report import run
 from ctxr.pipelines.modelling.config import Train
 from ctxr.pipelines.modelling.train import run as train
@@ -52,7 +52,7 @@ def queries_of(written: ReportPage) -> list[dict[str, Any]]:
 def test_only_the_run_with_a_head_has_attention_and_its_rows_add_up(work: Path) -> None:
     scored = scored_of(work)
     queries = sorted({row.query for row in scored.rows})
-    found = attention_of(work, scored, queries, Silent())
+    found = attention_shares(work, scored, queries, Silent())
     assert scored.notes == []
     assert sorted(found) == [("clip-temporal", query) for query in queries]
     sizes = {one.id: len(one.images) for one in read_dataset(work / "dataset").sets}
@@ -65,13 +65,13 @@ def test_only_the_run_with_a_head_has_attention_and_its_rows_add_up(work: Path) 
 def test_attention_is_computed_once(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scored = scored_of(work)
     queries = [row.query for row in scored.rows][:3]
-    first = attention_of(work, scored, queries, Silent())
+    first = attention_shares(work, scored, queries, Silent())
 
     def again(*_: object) -> None:
         raise AssertionError("computed again")
 
     monkeypatch.setattr("ctxr.problems.contextual.learner.attend_all", again)
-    assert attention_of(work, scored, queries, Silent()) == first
+    assert attention_shares(work, scored, queries, Silent()) == first
 
 
 def test_a_run_that_is_gone_or_was_trained_again_shows_nothing(work: Path, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_run_that_is_gone_or_was_trained_again_shows_nothing(work: Path, tmp_p
     manifest = copy / "runs" / "clip-temporal" / "manifest.json"
     manifest.write_text(manifest.read_text() + "\n")
     scored = scored_of(copy)
-    assert (attention_of(copy, scored, ["x"], Silent()), scored.notes) == ({}, [])
+    assert (attention_shares(copy, scored, ["x"], Silent()), scored.notes) == ({}, [])
     shutil.rmtree(copy / "runs")
     assert all("attention" not in one for row in queries_of(run(Report(workdir=copy))) for one in row["runs"])
 

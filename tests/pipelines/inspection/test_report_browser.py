@@ -14,7 +14,7 @@ from tests.pipelines.opened import LEAP, Open
 from tests.pipelines.report_artifacts import photo_unit, project, video_unit, write
 
 
-def test_every_part_is_there_and_shows_its_pictures(show: Open, page: Path) -> None:
+def test_every_part_is_there_and_shows_its_pictures_and_distances(show: Open, page: Path) -> None:
     tab = show(page).tab
     expect(tab.locator("h1")).to_have_text("14 sets of images")
     assert tab.locator(".top nav a").all_text_contents() == [
@@ -26,6 +26,21 @@ def test_every_part_is_there_and_shows_its_pictures(show: Open, page: Path) -> N
     assert first.evaluate("(image) => image.naturalWidth") == 48
     expect(tab.locator(".line")).to_have_count(2)
     assert tab.locator(".plot").count() >= 5
+    expect(tab.locator("[autofocus]")).to_have_count(0)  # a key typed while the page loads focuses a field first
+    # the matrix says the distances and marks the nearest pair
+    card = tab.locator(".card").first
+    closest = card.locator(".figures b").nth(1).text_content()
+    marked = [int(text) for text in card.locator(".near .place").all_text_contents()]
+    assert len(marked) == 2
+    title = f"{marked[0]} and {marked[1]}: {closest}"
+    assert card.locator(".cell.nearest").first.get_attribute("title") == title
+    assert card.locator(".cell").count() == 16
+    # the whole picture is where the link says
+    tab.locator(".card .title").first.click()
+    assert tab.evaluate("document.activeElement.id") == "look"
+    link = tab.locator("#look .under a").first.get_attribute("href")
+    assert link
+    assert (page.parent / link).is_file()
 
 
 def test_hardest_sets_come_first_and_other_orders_are_kept(show: Open, page: Path) -> None:
@@ -53,17 +68,6 @@ def test_filters_and_search_leave_what_fits(show: Open, page: Path) -> None:
     expect(opened.tab.locator("#cards .empty")).to_contain_text("No set matches")
     opened.tab.click("#cards .empty button")
     expect(opened.tab.locator(".card")).to_have_count(14)
-
-
-def test_the_matrix_says_the_distances_and_marks_the_nearest_pair(show: Open, page: Path) -> None:
-    tab = show(page).tab
-    card = tab.locator(".card").first
-    closest = card.locator(".figures b").nth(1).text_content()
-    marked = [int(text) for text in card.locator(".near .place").all_text_contents()]
-    assert len(marked) == 2
-    title = f"{marked[0]} and {marked[1]}: {closest}"
-    assert card.locator(".cell.nearest").first.get_attribute("title") == title
-    assert card.locator(".cell").count() == 16
 
 
 def test_a_set_opens_with_the_keyboard_and_shows_exact_times(show: Open, page: Path) -> None:
@@ -96,22 +100,6 @@ def test_slash_searches_and_letters_typed_there_are_letters(show: Open, page: Pa
     tab.keyboard.press("Escape")
     tab.keyboard.press("?")
     expect(tab.locator("#help")).to_be_visible()
-
-
-def test_nothing_wants_the_focus_at_load(show: Open, page: Path) -> None:
-    """A key typed while the page loads focuses a field first, and the browser complains about every element that comes second."""
-    tab = show(page).tab
-    expect(tab.locator("[autofocus]")).to_have_count(0)
-    tab.locator(".card .title").first.click()
-    assert tab.evaluate("document.activeElement.id") == "look"
-
-
-def test_the_whole_picture_is_where_the_link_says(show: Open, page: Path) -> None:
-    tab = show(page).tab
-    tab.locator(".card .title").first.click()
-    link = tab.locator("#look .under a").first.get_attribute("href")
-    assert link
-    assert (page.parent / link).is_file()
 
 
 @pytest.mark.parametrize(("theme", "bright"), [("light", True), ("dark", False)])
@@ -158,14 +146,26 @@ def test_what_was_left_out_stands_beside_its_reason(show: Open, page: Path) -> N
     expect(tab.locator("#means")).to_contain_text("Limit: 4 of luma difference.")
 
 
-@pytest.mark.parametrize("width", [420, 800, 1280, 1600])
-def test_nothing_sticks_out_to_the_side(show: Open, page: Path, width: int) -> None:
-    tab = show(page, width=width).tab
-    assert tab.evaluate("document.documentElement.scrollWidth") == width
-    tab.locator("#results").scroll_into_view_if_needed()
-    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    tab.locator(".card .title").first.click()
-    assert tab.evaluate("document.getElementById('look').scrollWidth <= document.getElementById('look').clientWidth")
+def test_nothing_sticks_out_to_the_side_and_frames_are_large_enough_to_tell_apart(show: Open, page: Path) -> None:
+    tab = show(page).tab
+    for width, least in ((420, 0), (800, 0), (1280, 190), (1600, 120)):
+        tab.set_viewport_size({"width": width, "height": 900})
+        tab.locator("h1").scroll_into_view_if_needed()
+        assert tab.evaluate("document.documentElement.scrollWidth") == width
+        tab.locator("#results").scroll_into_view_if_needed()
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        tab.select_option("#kind", "video")
+        shown = tab.locator(".card .frame").first.bounding_box()
+        assert shown
+        assert shown["width"] >= least
+        tab.locator(".card .title").first.click()
+        assert tab.evaluate(
+            "document.getElementById('look').scrollWidth <= document.getElementById('look').clientWidth"
+        )
+        opened = tab.locator("#look .frame").first.bounding_box()
+        assert opened
+        assert opened["width"] >= (196 if least else 0)
+        tab.keyboard.press("Escape")
 
 
 def test_thousands_of_sets_come_in_pages(show: Open, tmp_path: Path) -> None:
@@ -185,12 +185,17 @@ def test_thousands_of_sets_come_in_pages(show: Open, tmp_path: Path) -> None:
     expect(tab.locator("#pager")).to_contain_text("page 2 of 125")
 
 
-def test_pictures_beside_the_page_are_read_from_there(show: Open, tmp_path: Path) -> None:
-    tab = show(run(Report(workdir=project(tmp_path / "work"), inside=5)).page).tab
+def test_pictures_beside_the_page_are_read_from_there_and_a_missing_one_says_so(show: Open, tmp_path: Path) -> None:
+    work = project(tmp_path / "work")
+    (work / "filtered" / "images" / "clip0-shot0_0" / "img0.jpg").unlink()
+    tab = show(run(Report(workdir=work, inside=5)).page).tab
     image = tab.locator(".card img").first
     image.evaluate("(image) => image.decode()")
     assert "/work/report/" in str(image.evaluate("(image) => image.src"))
     assert image.evaluate("(image) => image.naturalWidth") == 48
+    tab.fill("#find", "clip0-shot0")
+    expect(tab.locator(".card .frame").first).to_contain_text("picture missing")
+    expect(tab.locator("details.note summary")).to_contain_text("1 picture cannot")
 
 
 def test_other_pages_are_linked_to_beside_the_parts(show: Open, page: Path, tmp_path: Path) -> None:
@@ -224,30 +229,6 @@ def test_a_page_without_sets_or_sources_still_opens(show: Open, tmp_path: Path) 
     for key in ("/", "j", "Enter", "]", "t", "?"):
         tab.keyboard.press(key)
     expect(tab.locator("#help")).to_be_visible()
-
-
-def test_a_missing_picture_says_so_in_its_place(show: Open, tmp_path: Path) -> None:
-    work = project(tmp_path / "work")
-    (work / "filtered" / "images" / "clip0-shot0_0" / "img0.jpg").unlink()
-    tab = show(run(Report(workdir=work)).page).tab
-    tab.fill("#find", "clip0-shot0")
-    expect(tab.locator(".card .frame").first).to_contain_text("picture missing")
-    expect(tab.locator("details.note summary")).to_contain_text("1 picture cannot")
-
-
-@pytest.mark.parametrize(("width", "least"), [(1280, 190), (1600, 120)])
-def test_frames_of_a_shot_are_shown_large_enough_to_tell_apart(
-    show: Open, page: Path, width: int, least: float
-) -> None:
-    tab = show(page, width=width).tab
-    tab.select_option("#kind", "video")
-    shown = tab.locator(".card .frame").first.bounding_box()
-    assert shown
-    assert shown["width"] >= least
-    tab.locator(".card .title").first.click()
-    opened = tab.locator("#look .frame").first.bounding_box()
-    assert opened
-    assert opened["width"] >= 196
 
 
 def test_a_long_name_of_a_photo_keeps_its_end_in_a_strip(show: Open, tmp_path: Path) -> None:

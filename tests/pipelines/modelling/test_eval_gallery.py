@@ -16,11 +16,13 @@ from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import AuditSample, AuditVerdict, CandidateRow, Round
+from ctxr.datasets.truth import read_verdicts
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.columns import ratio_intervals
 from ctxr.metrics.compare import Clusters
-from ctxr.metrics.retrieval import Matrix, Vectors
+from ctxr.metrics.entail_at import Entailed
+from ctxr.metrics.retrieval import Matrix, Vectors, from_pairs
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.inspection.report import run as write_report
 from ctxr.pipelines.modelling.config import Eval, EvalReport
@@ -28,8 +30,7 @@ from ctxr.pipelines.modelling.eval import run
 from ctxr.problems import recalls
 from ctxr.problems.galleries import GallerySplit, gallery_splits
 from ctxr.problems.gallery import figures as measuring
-from ctxr.problems.gallery import figures as similarity
-from ctxr.problems.gallery.truth import coco_indices, labels_of, published
+from ctxr.problems.gallery.truth import Labels, coco_indices, labels_of, published
 from ctxr.problems.human_labels import people_of
 from ctxr.problems.results import QueryResult, plain_name
 from ctxr.store.artifacts import Content, finish, open_artifact
@@ -181,18 +182,10 @@ def test_unsure_pairs_leave_the_rankings_of_a_gallery(
         assert found[report.runs[0], name]["value"] == pytest.approx(np.mean(share))
     for way in ("IR", "TR"):
         told = trec_eval(report.results / "trec" / way.lower(), plain_name(report.runs[0]), 5)
-        assert found[report.runs[0], f"TREC {way} MAP@30"]["value"] == pytest.approx(told["MAP"])
-
-
-def test_trec_eval_finds_in_the_files_of_a_gallery_what_we_print(evaluate: Evaluates, encoders: list[str]) -> None:
-    report = evaluate(runs=tuple(encoders[:1]), trec=True)
-    figures = json.loads((report.results / "figures.json").read_bytes())["figures"]
-    ours = {row["measure"]: row["value"] for row in figures}
-    for way in ("IR", "TR"):
-        told = trec_eval(report.results / "trec" / way.lower(), plain_name(report.runs[0]), 5)
         assert len(told) == 3
         for name, value in told.items():
-            assert ours[f"TREC {way} {'MAP@30' if name == 'MAP' else name}"] == pytest.approx(value)
+            measure = f"TREC {way} {'MAP@30' if name == 'MAP' else name}"
+            assert found[report.runs[0], measure]["value"] == pytest.approx(value)
 
 
 def test_the_report_shows_the_tables_of_galleries(evaluate: Evaluates, encoders: list[str], tmp_path: Path) -> None:
@@ -239,7 +232,8 @@ def test_a_classifiers_labels_come_with_their_source_their_audit_and_their_leaks
     assert float(str(auto[-2])) > 0
     dataset = read_dataset(world)
     side = gallery_splits(dataset)["test"]
-    judgments = [*read_round(folder), *read_round_of_people(tmp_path, yes[:6], missed[:4], yes[6:8])]
+    people = write_round(tmp_path / "people.jsonl", [*yes[:6], *missed[:4]], yes[6:8], worker="ann")
+    judgments = [*read_verdicts(folder), *read_verdicts(people)]
     labels = labels_of(dataset, side, judgments, folder)[1]
     assert labels.source == "entailment:stand-in"
     assert labels.leaked is not None
@@ -255,18 +249,6 @@ def round_of(number: int, active: bool = True) -> Round:
 
 def candidate(caption: str, image: str, leaked: bool) -> CandidateRow:
     return CandidateRow(image, caption, "x", "image", 1, 0.0, 0.5, "added", "", leaked=leaked)
-
-
-def read_round(folder: Path) -> Any:
-    from ctxr.datasets.truth import read_verdicts
-
-    return read_verdicts(folder)
-
-
-def read_round_of_people(folder: Path, yes: Any, also: Any, no: Any) -> Any:
-    from ctxr.datasets.truth import read_verdicts
-
-    return read_verdicts(write_round(folder / "people.jsonl", [*yes, *also], no, worker="ann"))
 
 
 def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(
@@ -294,7 +276,7 @@ def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(
 
     def audit() -> tuple[tuple[tuple[str, int, int, int], ...], int]:
         people = people_of([folder, world], tmp_path)
-        found = labels_of(dataset, side, read_round(folder), folder, people)[1]
+        found = labels_of(dataset, side, read_verdicts(folder), folder, people)[1]
         assert isinstance(found.audit, tuple)
         held = [("called" if one.called else "not", one.population, one.sampled, one.positive) for one in found.audit]
         return tuple(held), found.audited
@@ -305,14 +287,8 @@ def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(
     looked = [AuditVerdict(image, caption, "added", "added", False) for caption, image in yes[:1]]
     (tmp_path / "revision-audit" / "001").mkdir(parents=True)
     write_table(tmp_path / "revision-audit" / "001" / "looked.jsonl", looked)
-    finish(
-        tmp_path / "revision-audit" / "001",
-        kind="revision_audit",
-        verb="revise-labels",
-        config={},
-        parents=[],
-        content=Content(["looked.jsonl"], {}, {}),
-    )
+    (kind, verb), content = ("revision_audit", "revise-labels"), Content(["looked.jsonl"], {}, {})
+    finish(tmp_path / "revision-audit" / "001", kind=kind, verb=verb, config={}, parents=[], content=content)
     assert audit() == ((("called", 120, 3, 2), ("not", 800, 4, 0), ("not", 200, 4, 3)), 11)
     report = evaluate(judgments=folder)
     shown = [row for row in report.tables["test/entailed"].rows if row[2] == "classifier"]
@@ -401,28 +377,25 @@ def test_similarities_of_cxc_go_with_cosines_of_each_kind(tmp_path: Path) -> Non
             lines.append(f"{names[kinds[0]][a]},{names[kinds[1]][b]},{rating:.9f},c2i_intrasim")
         (tmp_path / f"{name}_val.csv").write_text("\n".join(lines) + "\n")
     assert published(tmp_path, Dataset("coco", None, (), {}), side) == {}
-    ratings = similarity.ratings_of(side, similarity.read_ratings(tmp_path, Silent()))
+    ratings = measuring.ratings_of(side, measuring.read_ratings(tmp_path, Silent()))
     assert [one.kind for one in ratings] == ["SITS", "SIS", "STS"]
-    rhos = similarity.correlated(ratings, [vectors], (0, 0))
+    rhos = measuring.correlated(ratings, [vectors], (0, 0))
     assert [round(rho.value or 0, 6) for rho in rhos.values()] == [1.0, 1.0, -1.0]
     # of two seeds the mean: one of them has every picture turned round
-    assert similarity.correlated(ratings, [vectors, other], (0, 0))["SITS"].value == pytest.approx(0)
-    table = similarity.table(side, {"run": rhos})
+    assert measuring.correlated(ratings, [vectors, other], (0, 0))["SITS"].value == pytest.approx(0)
+    table = measuring.table(side, {"run": rhos})
     assert table is not None
     assert table.rows == (("run", "100.0 ± 0.0", "100.0 ± 0.0", "-100.0 ± 0.0"),)
-    assert {one.measure for one in similarity.similarity_figures(side, {"run": rhos})} == {
-        "rho SITS",
-        "rho SIS",
-        "rho STS",
-    }
-    of_pairs = similarity.correlated(ratings, [Matrix(vectors.queries @ vectors.candidates.T)], (0, 0))
+    measures = {one.measure for one in measuring.similarity_figures(side, {"run": rhos})}
+    assert measures == {"rho SITS", "rho SIS", "rho STS"}
+    of_pairs = measuring.correlated(ratings, [Matrix(vectors.queries @ vectors.candidates.T)], (0, 0))
     assert {kind: rho.value for kind, rho in of_pairs.items()} == {"SITS": rhos["SITS"].value}
-    table = similarity.table(side, {"run": rhos, "pairs": of_pairs})
+    table = measuring.table(side, {"run": rhos, "pairs": of_pairs})
     assert table is not None
     assert table.rows[1] == ("pairs", "100.0 ± 0.0", "–", "–")
     (tmp_path / "sis_val.csv").write_text("a,b\n1,2\n")
     with pytest.raises(DataError, match=r"sis_val\.csv:1: .*header"):
-        similarity.read_ratings(tmp_path, Silent())
+        measuring.read_ratings(tmp_path, Silent())
 
 
 def test_only_cocos_test_pictures_in_their_own_order_are_coco_1k(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -496,10 +469,6 @@ def test_each_gallery_of_a_side_is_searched_by_itself() -> None:
     first = GallerySplit("", ("a",), names[:20], halves[:20], names[:40], names[:40], (0,) * 40, written[:40])
     alone = measuring.columns_of(first, unit.part(*half), {}, (1,))
     assert columns["IR@1"].values[:40].tolist() == alone["IR@1"].values.tolist()
-    from ctxr.metrics.entail_at import Entailed
-    from ctxr.metrics.retrieval import from_pairs
-    from ctxr.problems.gallery.truth import Labels
-
     known = [
         Entailed(from_pairs(owners[:n], np.arange(n)), from_pairs(owners[:n], np.arange(n)), "gold") for n in (80, 40)
     ]

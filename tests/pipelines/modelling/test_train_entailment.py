@@ -30,6 +30,7 @@ from ctxr.problems.entailment.pairs import EntailmentPairs, open_pairs, refuse_s
 from ctxr.store.artifacts import Parent
 from ctxr.store.tables import read_table, write_table
 from ctxr.synthetic.captions import WorldCaptions, write_captions
+from tests.pipelines.modelling.training.test_train import Note
 
 SMALL = (
     "text=random:bert-tiny", "image=random:albef-tiny", "width=32", "text_layers=1", "fusion_layers=1", "epochs=2", "batch=16",
@@ -57,6 +58,20 @@ def pair(premise: str | None, image: str | None) -> EntailmentPair:
     return EntailmentPair("a", premise, "A cat.", image, 1, "entailment", "world", "train", "g")
 
 
+def claims_of(pairs: EntailmentPairs, said: list[dict[str, Any]]) -> list[Claim]:
+    """The claims of rows of probabilities."""
+    rows = [next(one for one in pairs.rows if one.id == row["pair"]) for row in said]
+    return [Claim(one.premise or "", pairs.files.get(one.image or ""), one.hypothesis or "") for one in rows]
+
+
+def published(folder: Path, labels: dict[str, tuple[str, ...]]) -> Path:
+    """Texts alone with these labels, by side."""
+    for side, said in labels.items():
+        rows = [f"{row}\tThe {side} cat number {row} sleeps.\tA cat sleeps.\t{one}" for row, one in enumerate(said)]
+        (folder / f"rte_{side}.tsv").write_text("\n".join(["index\tsentence1\tsentence2\tlabel", *rows]) + "\n")
+    return folder
+
+
 def test_one_stream_holds_texts_pictures_and_both() -> None:
     rows = [pair("p", None), pair("p", "i"), pair(None, "i")]
     recipe = ClassifierRecipe()
@@ -76,25 +91,14 @@ def test_texts_that_were_published_on_both_sides_are_left_out_of_training(tmp_pa
         f"{head}1\t1\t2\tWhy?\tWho?\t1\n2\t3\t4\tHow?\tWhen?\t0\n5\t3\t6\tHow?\tHow so?\t1\n"
     )
     (tmp_path / "qqp_dev.tsv").write_text(f"{head}3\t1\t5\tWhy?\tWhere?\t0\n")
-    told = Told()
+    progress = Note()
     config = Train("entailment-tiny", tmp_path, changes=(*SMALL, "image="), workdir=tmp_path / "work", device="cpu")
-    job = ClassifierJob(config, load_recipe("entailment-tiny", "fixed", config.changes), told)
+    job = ClassifierJob(config, load_recipe("entailment-tiny", "fixed", config.changes), progress)
     assert [pair.premise for pair in job.train] == ["How?", "How?"]
-    assert any("1 of 3 training pairs" in one and " qqp/" in one for one in told.warnings)
+    assert any("1 of 3 training pairs" in one and " qqp/" in one for one in progress.warned)
     (tmp_path / "qqp_dev.tsv").write_text(f"{head}3\t1\t5\tWhy?\tWhere?\t0\n4\t1\t5\tHow?\tWhere?\t0\n")
     with pytest.raises(DataError, match="3 of 3 training pairs"):
-        ClassifierJob(config, load_recipe("entailment-tiny", "fixed", config.changes), told)
-
-
-class Told(Silent):
-    """Keeps what it is warned of."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.warnings: list[str] = []
-
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
+        ClassifierJob(config, load_recipe("entailment-tiny", "fixed", config.changes), progress)
 
 
 def test_a_claim_is_judged_by_the_head_that_there_is_for_it() -> None:
@@ -109,14 +113,9 @@ def test_a_trained_classifier_says_what_its_evaluation_says(made: Train, world: 
     report = evaluate(Eval(("entailment-tiny",), world, made.workdir, resamples=50, device="cpu"))
     judge = open_classifier(made.workdir / "classifiers" / "entailment-tiny", "cpu")
     pairs = open_pairs(world, Path(), Silent())
-    rows = {one.id: one for one in pairs.in_split("test")}
     said = [json.loads(line) for line in (report.results / "probabilities.jsonl").read_text().splitlines()]
-    assert {row["pair"] for row in said} == set(rows)
-    claims = [
-        Claim(one.premise or "", pairs.files.get(one.image or ""), one.hypothesis or "")
-        for one in (rows[row["pair"]] for row in said)
-    ]
-    told = judge.probabilities(claims)
+    assert {row["pair"] for row in said} == {one.id for one in pairs.in_split("test")}
+    told = judge.probabilities(claims_of(pairs, said))
     np.testing.assert_allclose(told, [row["probability"] for row in said], atol=1e-5)
     assert told.std() > 0
     figures = {(row[1], row[2]): row[3] for row in report.tables["test/quality"].rows}
@@ -124,20 +123,11 @@ def test_a_trained_classifier_says_what_its_evaluation_says(made: Train, world: 
     assert figures["all", "accuracy"] == pytest.approx(np.mean(right))
     assert {kind for kind, _ in figures} == {"all", "both", "text"}
     assert evaluate(Eval(("entailment-tiny",), world, made.workdir, resamples=50, device="cpu")).up_to_date
-
-
-def test_the_threshold_reaches_the_wanted_precision_on_dev(made: Train, world: Path) -> None:
-    report = evaluate(
-        Eval(
-            ("entailment-tiny",),
-            world,
-            made.workdir,
-            split="valid",
-            out=made.workdir / "dev",
-            resamples=50,
-            device="cpu",
-        )
+    # the threshold reaches the wanted precision on dev
+    dev = Eval(
+        ("entailment-tiny",), world, made.workdir, split="valid", out=made.workdir / "dev", resamples=50, device="cpu"
     )
+    report = evaluate(dev)
     figures = {(row[1], row[2]): row[3] for row in report.tables["valid/quality"].rows}
     assert figures["both", "precision"] >= 0.2
     assert any("flatter it" in note for note in report.notes)
@@ -204,19 +194,10 @@ def test_pairs_about_pictures_of_another_side_are_refused(world: Path, tmp_path:
 
 
 def test_published_files_are_learned_from_where_they_lie(tmp_path: Path) -> None:
-    lines = [
-        f"{row}\tThe cat number {row} sleeps.\tA cat sleeps.\t{'entailment' if row % 2 else 'not_entailment'}"
-        for row in range(24)
-    ]
-    for side in ("train", "dev"):
-        (tmp_path / f"rte_{side}.tsv").write_text(
-            "\n".join(["index\tsentence1\tsentence2\tlabel", *(line.replace("sleeps", side) for line in lines)]) + "\n"
-        )
+    published(tmp_path, dict.fromkeys(("train", "dev"), ("entailment", "not_entailment") * 12))
     changes = (*SMALL, "image=", "epochs=1")
-    report = train.run(
-        Train("entailment-tiny", tmp_path, "texts", changes=changes, workdir=tmp_path / "work", device="cpu")
-    )
-    assert report.queries == {"train": 24, "valid": 24}
+    config = Train("entailment-tiny", tmp_path, "texts", changes=changes, workdir=tmp_path / "work", device="cpu")
+    assert train.run(config).queries == {"train": 24, "valid": 24}
     judge = open_classifier(tmp_path / "work" / "classifiers" / "texts", "cpu")
     alone, joined = judge.probabilities(
         [Claim("A cat.", None, "A cat."), Claim("A cat.", tmp_path / "none.jpg", "A cat.")]
@@ -263,31 +244,14 @@ def test_a_text_branch_that_stays_as_it_is_is_asked_once_for_all_seeds(
         json.loads(line)
         for line in (tmp_path / "results" / "entailment-tiny" / "probabilities.jsonl").read_text().splitlines()
     ]
-    rows = {one.id: one for one in pairs.rows}
     held = [row for row in said if row["run"] == "entailment-tiny/seed1"][:6]
-    claims = [
-        Claim(one.premise or "", pairs.files.get(one.image or ""), one.hypothesis or "")
-        for one in (rows[row["pair"]] for row in held)
-    ]
-    np.testing.assert_allclose(judge.probabilities(claims), [row["probability"] for row in held], atol=1e-5)
-
-
-class Listening(Silent):
-    """Remembers what is said."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.said.append(text)
-
-    def warn(self, text: str) -> None:
-        self.said.append(text)
+    found = judge.probabilities(claims_of(pairs, held))
+    np.testing.assert_allclose(found, [row["probability"] for row in held], atol=1e-5)
 
 
 def test_a_threshold_on_few_pairs_is_warned_of() -> None:
     for pairs, warned in ((1, True), (40, False)):
-        progress = Listening()
+        progress = Note()
         label = torch.tensor([0] * 60 + [1] * 40)
         said = np.arange(100) / 128 if pairs == 40 else np.where(np.arange(100) == 99, 1, 0.25)
         job: Any = SimpleNamespace(recipe=ClassifierRecipe(wanted_precision=1.0), progress=progress)
@@ -297,7 +261,7 @@ def test_a_threshold_on_few_pairs_is_warned_of() -> None:
         assert reached == 1
         rests = f"{pairs} pair{'s' if pairs > 1 else ''}"
         assert f" on {rests}, recall " in progress.said[0]
-        assert any(f"rests on {rests}, fewer than 20" in line for line in progress.said) == warned
+        assert any(f"rests on {rests}, fewer than 20" in line for line in progress.warned) == warned
 
 
 def test_what_is_odd_in_published_files_is_told_and_nothing_at_hand_says_why(tmp_path: Path) -> None:
@@ -306,10 +270,11 @@ def test_what_is_odd_in_published_files_is_told_and_nothing_at_hand_says_why(tmp
     table.write_bytes(
         (head + "1\tcaf\xe9 a\tb\tentailment\n1\tc\td\tmaybe\n1\te\tf\tnot_entailment\n").encode("latin-1")
     )
-    progress = Listening()
+    progress = Note()
     assert len(open_pairs(table, Path(), progress).rows) == 2
-    assert re.fullmatch(r"rte_train\.tsv: 2 .*rte .*3 rows", progress.said[0])
-    assert sorted(line.split(":")[0].strip() for line in progress.said[1:]) == [
+    said = [*progress.said, *progress.warned]
+    assert re.fullmatch(r"rte_train\.tsv: 2 .*rte .*3 rows", said[0])
+    assert sorted(line.split(":")[0].strip() for line in said[1:]) == [
         "1 row kept, encoding", "1 row kept, same_id", "1 row left out, label",
     ]  # fmt: skip
     table.write_text(head + "1\tc\td\tmaybe\n")
@@ -345,22 +310,12 @@ def test_pairs_of_ones_own_may_be_named_by_their_file(world: Path) -> None:
 
 
 def test_pairs_that_were_learned_from_are_not_judged_even_without_pictures(tmp_path: Path) -> None:
-    rows = [
-        f"{number}\tA dog runs.\tA {'dog' if number % 2 else 'cat'} runs.\t{('not_', '')[number % 2]}entailment"
-        for number in range(8)
-    ]
-    table = tmp_path / "rte_train.tsv"
-    table.write_text("\n".join(["index\tsentence1\tsentence2\tlabel", *rows]) + "\n")
-    progress = Listening()
-    config = Train(
-        "entailment-tiny",
-        table,
-        changes=(*SMALL, "epochs=1", "text=random:bert-tiny"),
-        workdir=tmp_path / "w",
-        text_only=True,
-    )
+    table = published(tmp_path, {"train": ("entailment", "not_entailment") * 4}) / "rte_train.tsv"
+    progress = Note()
+    changes = (*SMALL, "epochs=1", "text=random:bert-tiny")
+    config = Train("entailment-tiny", table, changes=changes, workdir=tmp_path / "w", text_only=True)
     assert train.run(config, progress).judged_on == ""
-    assert any("the last epoch" in text for text in progress.said)
+    assert any("the last epoch" in text for text in progress.warned)
     with pytest.raises(DataError, match="these very pairs"):
         evaluate(Eval(("entailment-tiny",), table, tmp_path / "w", device="cpu"))
 
@@ -373,14 +328,6 @@ def test_a_name_that_is_nothing_is_told_what_there_is(made: Train, world: Path) 
     with pytest.raises(UsageError) as caught:
         evaluate(Eval(("entailment-tin",), world, made.workdir, device="cpu"))
     assert "entailment-tiny? " in str(caught.value.hint)
-
-
-def published(folder: Path, labels: dict[str, tuple[str, ...]]) -> Path:
-    """Texts alone with these labels, by side."""
-    for side, said in labels.items():
-        rows = [f"{row}\tThe {side} cat number {row} sleeps.\tA cat sleeps.\t{one}" for row, one in enumerate(said)]
-        (folder / f"rte_{side}.tsv").write_text("\n".join(["index\tsentence1\tsentence2\tlabel", *rows]) + "\n")
-    return folder
 
 
 def test_pairs_of_one_kind_are_told_once_with_their_kind(tmp_path: Path) -> None:
@@ -400,9 +347,9 @@ def test_pairs_that_all_have_one_label_are_refused_before_training(tmp_path: Pat
         train.run(config)
     assert {file.name for file in (tmp_path / "w").glob("classifiers/*/*")} <= {".ctxr"}
     published(tmp_path, {"train": ("entailment", "not_entailment"), "dev": ("entailment",) * 3})
-    progress = Listening()
+    progress = Note()
     train.run(replace(config, changes=(*config.changes, "epochs=1")), progress)
-    assert any("3 pairs of valid" in text and "one label" in text for text in progress.said)
+    assert any("3 pairs of valid" in text and "one label" in text for text in progress.warned)
 
 
 def test_what_cannot_be_opened_is_said(made: Train, world: Path, tmp_path: Path) -> None:

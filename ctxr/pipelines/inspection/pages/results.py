@@ -116,7 +116,7 @@ Attention = dict[tuple[str, str], list[list[int]]]
 """By scorer and query: percent 0..100 that each candidate looks at each, rows and columns in the order of the set."""
 
 
-def attention_of(
+def attention_shares(
     project: Path, scored: EvaluationRows, shown: Collection[str], progress: Progress, current: Dataset | None = None
 ) -> Attention:
     """Attention of the last layer, averaged over heads, of every evaluated trained head; what is missing is added to the notes of
@@ -228,7 +228,7 @@ def _browser(edition: Edition, scored: EvaluationRows) -> dict[str, object]:
     }
     ranked = {name: by_query[name] for name in sorted(by_query, key=ease.__getitem__)[:MOST_QUERIES]}
     dataset = chain.dataset if scored.dataset == chain.evaluated else None
-    shares = attention_of(chain.project, scored, list(ranked), edition.progress, dataset)
+    shares = attention_shares(chain.project, scored, list(ranked), edition.progress, dataset)
     edition.data["results"] = _browser_data(edition, scored.scorers, ranked, shares)
     edition.evaluated = edition.evaluated or plural(len(by_query), "query", "queries", ",")
     return {

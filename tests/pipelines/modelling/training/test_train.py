@@ -22,8 +22,11 @@ from ctxr.pipelines.modelling.train import load_recipe
 from ctxr.problems.queries import queries_of
 from ctxr.problems.scorer_training import start_command
 from ctxr.store.artifacts import Content, finish, open_artifact
+from ctxr.store.paths import portable
 from ctxr.store.records import Judgment, Score
 from ctxr.store.tables import read_table, write_table
+from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
+from tests.models.blip_folder import make_blip
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.modelling.training.conftest import SMALL, Trains
 from tests.problems.scores import scores_of
@@ -56,58 +59,67 @@ def test_a_head_with_positions_in_its_highway_is_another_run_and_is_loaded_as_on
     assert head.highway_positions
 
 
-def test_figures_of_few_queries_are_warned_of(train: Trains, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = Note()
-    train("clip-zero-shot", progress=few)
-    assert "fewer than 50 queries (valid 6, test 6)" in " ".join(few.warned)
-    monkeypatch.setattr("ctxr.pipelines.modelling.train.FEW", 7)
-    few = Note()
-    train("clip-module", "epochs=1", progress=few)
-    assert "(valid 6, test 6)" in " ".join(few.warned)
-    monkeypatch.setattr("ctxr.pipelines.modelling.train.FEW", 6)
-    enough = Note()
-    train("clip-module", "epochs=1", progress=enough)
-    assert "fewer" not in " ".join(enough.warned)
-
-
-@pytest.mark.parametrize("recipe", ["clip-zero-shot", "clip-none", "clip-batch", "clip-module", "clip-temporal"])
-def test_a_run_holds_scores_of_every_candidate_and_scores_again_to_the_same_bits(
-    train: Trains, benchmark: Path, recipe: str, tmp_path: Path
+@pytest.mark.parametrize(("few", "warned"), [(50, True), (7, True), (6, False)])
+def test_figures_of_few_queries_are_warned_of(
+    train: Trains, monkeypatch: pytest.MonkeyPatch, few: int, warned: bool
 ) -> None:
-    report = train(recipe)
+    monkeypatch.setattr("ctxr.pipelines.modelling.train.FEW", few)
+    progress = Note()
+    train("clip-zero-shot", progress=progress)
+    assert any(f"fewer than {few} queries (valid 6, test 6)" in text for text in progress.warned) == warned
+
+
+@pytest.fixture(scope="module")
+def blip(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"blip:{make_blip(tmp_path_factory.mktemp('blip') / 'one')}"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "parts"),
+    [
+        ("clip-zero-shot", set()),
+        ("clip-none", {"encoder.safetensors"}),
+        ("clip-batch", {"encoder.safetensors"}),
+        ("clip-module", {"head.safetensors"}),
+        ("clip-temporal", {"head.safetensors"}),
+        ("blip-zero-shot", set()),
+        ("blip-batch", {"encoder.safetensors"}),
+        ("blip-module", {"head.safetensors"}),
+        ("blip-temporal", {"head.safetensors"}),
+    ],
+)
+def test_a_run_holds_scores_of_every_candidate_and_scores_again_to_the_same_bits(
+    train: Trains, benchmark: Path, encoder: str, blip: str, recipe: str, parts: set[str], tmp_path: Path
+) -> None:
+    name = blip if recipe.startswith("blip") else encoder
+    changes = (f"encoder={name}", *(("epochs=0",) if recipe == "blip-zero-shot" else ()))
+    report = train(recipe, *changes)
     folder = tmp_path / "work" / "runs" / recipe
     assert (report.folder, report.up_to_date) == (folder, False)
     dataset = read_dataset(benchmark)
     rows = read_table(folder / "scores.jsonl", Score)
-    asked = [query for query, image_set, _ in dataset.targets() if dataset.split_of(image_set) != "train"]
-    assert {(row.query, row.candidate) for row in rows} == {
-        (query.id, image)
-        for query in asked
-        for one in dataset.sets
-        if one.id == query.image_set
-        for image in one.images
-    }
+    asked = {query.id: one for query, one, _ in dataset.targets() if dataset.split_of(one) != "train"}
+    assert {row.key()[:2] for row in rows} == {(query, image) for query, one in asked.items() for image in one.images}
     assert {row.scorer for row in rows} == {recipe}
-    again = scores_of(folder, dataset, [query.id for query in asked], tmp_path / "elsewhere")
+    again = scores_of(folder, dataset, list(asked), tmp_path / "elsewhere")
     assert sorted(again, key=Score.key) == rows
     manifest = open_artifact(folder, "run").manifest
     assert manifest.parents[0].sha256 == open_artifact(benchmark).sha256
     assert manifest.counts["valid"] == report.valid == report.seeds[0].valid
+    made_by = manifest.models["encoder"]
+    assert (made_by["name"], made_by["dim"]) == (portable(name, tmp_path / "work"), 32)
+    assert {file.name for file in (folder / "seed0").iterdir()} == {"config.json", *parts}
     assert not (folder / "making").exists()
-    assert train(recipe).up_to_date
+    assert train(recipe, *changes).up_to_date
 
 
-def test_a_history_has_a_row_for_each_epoch(train: Trains, tmp_path: Path) -> None:
+def test_several_seeds_are_one_run_with_their_mean_and_a_further_seed_keeps_those_there_are(train: Trains) -> None:
     progress = Note()
-    report = train("clip-module", progress=progress, seeds=2)
+    report = train("clip-module", seeds=2, progress=progress)
     rows = [json.loads(line) for line in (report.folder / "history.jsonl").read_text().splitlines()]
     assert [(row["seed"], row["epoch"]) for row in rows] == [(0, 1), (0, 2), (1, 1), (1, 2)]
     assert list(rows[0]) == ["seed", "epoch", "loss", "accuracy"]
     assert any(text.startswith("seed 1, epoch 2 of 2: loss ") and ", valid " in text for text in progress.said)
-
-
-def test_several_seeds_are_one_run_with_their_mean_and_a_further_seed_keeps_those_there_are(train: Trains) -> None:
-    report = train("clip-module", seeds=2)
     assert [one.seed for one in report.seeds] == [0, 1]
     shares = [one.valid for one in report.seeds if one.valid is not None]
     assert report.valid == pytest.approx(sum(shares) / 2)
@@ -273,8 +285,6 @@ def test_arguments_that_make_no_sense_are_refused(train: Trains) -> None:
 
 
 def test_without_a_train_side_only_zero_shot_works(train: Trains, tmp_path: Path) -> None:
-    from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
-
     out = tmp_path / "tested"
     write_benchmark(WorldBenchmark(out, train=0, valid=0, test=2, side=48, workers=1))
     report = train("clip-zero-shot", dataset=out)
@@ -324,14 +334,6 @@ def with_all_relevant(benchmark: Path, out: Path, side: str) -> tuple[Path, str]
     return out, query.id
 
 
-def test_a_query_with_several_relevant_images_is_no_example_to_learn_from(
-    train: Trains, benchmark: Path, tmp_path: Path
-) -> None:
-    several, query = with_all_relevant(benchmark, tmp_path / "several", "train")
-    with pytest.raises(DataError, match=f"{query}' has 10 relevant images"):
-        train("clip-batch", dataset=several)
-
-
 def test_any_of_several_relevant_images_is_a_hit(train: Trains, benchmark: Path, tmp_path: Path) -> None:
     several, query = with_all_relevant(benchmark, tmp_path / "several", "test")
     report = train("clip-zero-shot", dataset=several)
@@ -343,3 +345,7 @@ def test_any_of_several_relevant_images_is_a_hit(train: Trains, benchmark: Path,
         best = [image for image, value in scores[one.query].items() if value == max(scores[one.query].values())]
         hits.append(1.0 if one.query == query else (one.images[one.target or 0] in best) / len(best))
     assert report.test == pytest.approx(sum(hits) / 6)
+    # and none of them is an example to learn from
+    several, query = with_all_relevant(benchmark, tmp_path / "learned", "train")
+    with pytest.raises(DataError, match=f"{query}' has 10 relevant images"):
+        train("clip-batch", dataset=several)

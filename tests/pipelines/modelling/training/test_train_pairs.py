@@ -19,8 +19,6 @@ from ctxr.problems.embeddings import PictureFiles
 from ctxr.problems.pair_inputs import as_features, as_inputs
 from ctxr.problems.queries import EvalQuery, check_positions, pictures_of, queries_of
 from ctxr.problems.scoring import source_of
-from ctxr.store.artifacts import open_artifact
-from ctxr.store.paths import portable
 from ctxr.store.records import Score
 from ctxr.store.tables import read_table
 from tests.models.blip_folder import make_blip
@@ -33,29 +31,6 @@ BLIP = "encoder=random:blip-tiny"
 @pytest.fixture(scope="module")
 def blip(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"blip:{make_blip(tmp_path_factory.mktemp('blip') / 'one')}"
-
-
-@pytest.mark.parametrize("recipe", ["blip-zero-shot", "blip-batch", "blip-module", "blip-temporal"])
-def test_a_run_of_blip_holds_scores_of_every_candidate_and_scores_again_to_the_same_bits(
-    train: Trains, benchmark: Path, blip: str, recipe: str, tmp_path: Path
-) -> None:
-    more = ("epochs=0",) if recipe == "blip-zero-shot" else ()
-    report = train(recipe, f"encoder={blip}", *more)
-    dataset = read_dataset(benchmark)
-    rows = read_table(report.folder / "scores.jsonl", Score)
-    asked = [query.id for query, image_set, _ in dataset.targets() if dataset.split_of(image_set) != "train"]
-    assert len(rows) == 10 * len(asked) == 120
-    again = scores_of(report.folder, dataset, asked, tmp_path / "elsewhere")
-    assert sorted(again, key=Score.key) == rows
-    manifest = open_artifact(report.folder, "run").manifest
-    assert (manifest.models["encoder"]["name"], manifest.models["encoder"]["dim"]) == (
-        portable(blip, report.folder.parents[1]),
-        32,
-    )
-    parts = {file.name for file in (report.folder / "seed0").iterdir()}
-    own = {"blip-zero-shot": set(), "blip-batch": {"encoder.safetensors"}}.get(recipe, {"head.safetensors"})
-    assert parts == {"config.json", *own}
-    assert train(recipe, f"encoder={blip}", *more).up_to_date
 
 
 def test_features_that_were_kept_score_as_the_live_encoder_does(train: Trains, benchmark: Path, tmp_path: Path) -> None:
