@@ -77,7 +77,7 @@ COMMANDS = {
     "rebuild": Command("ctxr.pipelines.curation.rebuild", "Rebuild", "rebuilt", arguments=("recipe",), resumes=True),
     "verify": Command("ctxr.pipelines.curation.verify", "Verify", "verified", arguments=("artifact",)),
     "build-documents": Command("ctxr.pipelines.curation.documents", "BuildDocuments", "documents", arguments=("kind",)),
-    "pairs": Command("ctxr.pipelines.curation.pairs", "Pairs", "pairs", arguments=("source",)),
+    "pairs": Command("ctxr.pipelines.curation.pairs", "Pairs", "documents", arguments=("source",)),
     "stats": Command("ctxr.pipelines.inspection.stats", "Stats", "statistics", arguments=("dataset",)),
     "audit": Command("ctxr.pipelines.inspection.audit", "Audit", "shortcuts", arguments=("dataset",)),
     "train": Command("ctxr.pipelines.modelling.train", "Train", "training", resumes=True),

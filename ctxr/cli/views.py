@@ -38,13 +38,9 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         )
         return
     # the sets of a project are found by its name
-    folder, by_name = report.artifact, report.artifact.name in SETS
-    after = command_in(
-        folder.parent if by_name else WORKDIR,
-        "export-tasks",
-        "describe",
-        *([] if by_name else ["--input", str(folder)]),
-    )
+    folder, task = report.artifact, ("export-tasks", "describe")
+    named = command_in(WORKDIR, *task, "--input", str(folder))
+    after = command_in(folder.parent, *task) if folder.name in SETS else named
     between = counts["frames"] + counts["photos"] - counts["considered"]
     video, frame, shot, album, photo = (
         plural(counts[f"{noun}s"], noun) for noun in ("video", "frame", "shot", "album", "photo")
@@ -171,14 +167,12 @@ def workers(report: WorkersReport) -> Iterator[Block]:
     """How good each worker is, and what was changed."""
     yield Sentences("changed", report.changed)
     yield report.table
-    yield Sentences(
-        "changes of worker status",
-        [
-            f"{change.at} {change.worker}: {change.before} → {change.after} by {change.by}: {change.reason}"
-            + (" (undone)" if change.undone else "")
-            for change in report.changes
-        ],
-    )
+    changes = [
+        f"{change.at} {change.worker}: {change.before} → {change.after} by {change.by}: {change.reason}"
+        + (" (undone)" if change.undone else "")
+        for change in report.changes
+    ]
+    yield Sentences("changes of worker status", changes)
     yield report.owed
     yield Sentences("refused answers", [f"{reason}: {number}" for reason, number in report.refused.items()])
 
@@ -215,28 +209,20 @@ def export(report: ExportReport) -> Iterator[Block]:
 
 
 def documents(report: DocumentsReport) -> Iterator[Block]:
-    """How many documents were built."""
-    counts = report.counts
-    rows = {
-        "read": report.read,
-        "documents": f"{counts['documents']:,} ({_numbers(counts['splits'], '{name} {number}')})",
-        "in them": f"{counts['sentences']:,} sentences, {counts['images']:,} different images, {counts['links']:,} links",
-        "notes": "; ".join(report.notes) or None,
-        "next": command_in(WORKDIR, "train", "--recipe", "links-ap", "--dataset", str(report.artifact)),
-    }
-    yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
-
-
-def pairs(report: DocumentsReport) -> Iterator[Block]:
-    """How many pairs were made."""
-    counts = report.counts
-    rows = {
-        "read": report.read,
-        "pairs": f"{counts['pairs']:,} ({_numbers(counts['splits'], '{name} {number}')}), {counts['entailed']:,} of them entailed",
-        "images": f"{counts['images']:,}",
-        "next": command_in(report.artifact.parent, "train", "--recipe", "entailment-tiny"),
-    }
-    yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
+    """How many documents, or pairs, were built."""
+    counts, splits = report.counts, _numbers(report.counts["splits"], "{name} {number}")
+    rows: dict[str, object] = {"read": report.read}
+    if "pairs" in counts:
+        rows["pairs"] = f"{counts['pairs']:,} ({splits}), {counts['entailed']:,} of them entailed"
+        rows["images"] = f"{counts['images']:,}"
+        train = command_in(report.artifact.parent, "train", "--recipe", "entailment-tiny")
+    else:
+        rows["documents"] = f"{counts['documents']:,} ({splits})"
+        images, links = f"{counts['images']:,} different images", f"{counts['links']:,} links"
+        rows["in them"] = f"{counts['sentences']:,} sentences, {images}, {links}"
+        rows["notes"] = "; ".join(report.notes) or None
+        train = command_in(WORKDIR, "train", "--recipe", "links-ap", "--dataset", str(report.artifact))
+    yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows | {"next": train})
 
 
 def rebuilt(report: RebuildReport) -> Iterator[Block]:
@@ -290,25 +276,18 @@ def shortcuts(report: AuditReport) -> Iterator[Block]:
     """What rules reach that never read a description."""
     yield f"[bold]{escape(report.dataset)}[/]"
     if report.verdicts:
-        rows = tuple(
-            (
-                verdict.rule,
-                verdict.part,
-                verdict.queries,
-                f"{verdict.accuracy:.3f} ({verdict.low:.3f}–{verdict.high:.3f})",
-                verdict.chance,
-                verdict.corrected,
-                "above chance" if verdict.flagged else "",
-            )
-            for verdict in report.verdicts
-        )
+        rows = []
+        for verdict in report.verdicts:
+            accuracy = f"{verdict.accuracy:.3f} ({verdict.low:.3f}–{verdict.high:.3f})"
+            figures = (verdict.queries, accuracy, verdict.chance, verdict.corrected)
+            rows.append((verdict.rule, verdict.part, *figures, "above chance" if verdict.flagged else ""))
         note = (
             f"{report.queries} descriptions with a target; n: different targets; each set is one trial: in brackets an interval "
             f"of at least 95 % of each by itself; p: at most so often by luck, Holm-corrected over {len(report.verdicts)} "
             f"tests, flagged below 0.025; positions {report.learnt}"
         )
         heads = ("rule", "on", "n", "accuracy", "chance", "p", "")
-        yield Table("Shortcuts", heads, rows, note)
+        yield Table("Shortcuts", heads, tuple(rows), note)
     yield Sentences("not tested", report.missing)
     yield Sentences("notes", report.notes)
 
@@ -354,9 +333,7 @@ def regions(report: RegionsReport) -> Iterator[Block]:
         "pictures": report.pictures,
         "regions of a picture": f"up to {report.most}, the whole of it first",
         "features": report.features,
-        "next": command_in(
-            folder.parent.parent, "train", "--recipe", "uniter-batch", "--set", f"regions={folder.name}"
-        ),
+        "next": command_in(folder.parents[1], "train", "--recipe", "uniter-batch", "--set", f"regions={folder.name}"),
     }
     yield Summary(_written(report.up_to_date), rows)
 
@@ -398,11 +375,8 @@ def evaluation(report: EvalReport) -> Iterator[Block]:
 
 def serving(server: Opened) -> Iterator[Block]:
     """Where people sign in, while the server runs."""
-    yield Summary(
-        f"serving at {server.address}",
-        {f"{task} waiting": number for task, number in server.waiting.items()}
-        | {"people needed": _numbers(server.people)},
-    )
+    waiting = {f"{task} waiting": number for task, number in server.waiting.items()}
+    yield Summary(f"serving at {server.address}", {**waiting, "people needed": _numbers(server.people)})
     yield "[bold]sign-in links[/]"
     for name, link in server.links.items():  # whole, however narrow the terminal: they are copied
         yield f"  [dim]{escape(name)}[/]  {link}"

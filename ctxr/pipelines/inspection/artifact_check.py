@@ -86,7 +86,7 @@ def check_artifact(path: Path, progress: Progress, is_parent: bool = False) -> I
         hashes = {name: entry.sha256 for name, entry in manifest.files.items()}
         broken = _troubles("files", path, hashes, "was changed after the manifest was written", progress)
         fine = f"{len(manifest.files)} unchanged files"
-        yield summary(f"{prefix}tables", list(broken.values()), fine, artifact.cure)
+        yield _summary(f"{prefix}tables", list(broken.values()), fine, artifact.cure)
         if manifest.kind == IMAGE_SETS and not broken:
             yield from _check_sets(artifact, progress, prefix)
     except (CtxrError, OSError) as error:
@@ -119,14 +119,14 @@ def _check_sets(artifact: Artifact, progress: Progress, prefix: str) -> Iterator
     dangling = [image_set for image_set in sets if not images.keys() >= set(image_set.images)]
     named = [f"{one.id} names {name}" for one in dangling for name in one.images if name not in images]
     fine, cure = f"{len(sets)} sets name {len(images)} images", _cure(artifact, {one.source for one in dangling})
-    yield summary(f"{prefix}sets", named, fine, cure)
+    yield _summary(f"{prefix}sets", named, fine, cure)
     if leak := leak_sentence(artifact.manifest.counts):
         yield Check(f"{prefix}splits", "problem", leak, "give sources that share footage one split and build again")
     pictures = {row.path: row for row in picture_rows(path)}
     hashes = {name: row.sha256 for name, row in pictures.items()}
     broken = _troubles("pictures", path, hashes, "was changed", progress)
     cure = _cure(artifact, {pictures[name].unit for name in broken})
-    yield summary(f"{prefix}pictures", list(broken.values()), f"{len(pictures)} as they were saved", cure)
+    yield _summary(f"{prefix}pictures", list(broken.values()), f"{len(pictures)} as they were saved", cure)
     if not prefix:
         for source in sources:
             yield _check_source(path, source)
@@ -164,7 +164,7 @@ def _check_source(path: Path, source: Source) -> Check:
         # images that a recipe gave stand alone: their album was never walked
         walked = source.kind == "photos" and unit_folder(path, source.name).is_dir()
         if walked and (wrong := album_files(read_unit(path, source.name), found_at).problems):
-            return summary(name, wrong, "", "restore the photos, or run ctxr build-sets again")
+            return _summary(name, wrong, "", "restore the photos, or run ctxr build-sets again")
     except (CtxrError, OSError) as error:
         return _failed(name, error)
     if source.damage:
@@ -189,7 +189,7 @@ def _cure(artifact: Artifact, units: set[str]) -> str:
     return command if gone else artifact.cure
 
 
-def summary(name: str, broken: list[str], fine: str, cure: str) -> Check:
+def _summary(name: str, broken: list[str], fine: str, cure: str) -> Check:
     """`fine` where nothing is broken, else the first few of what is."""
     if not broken:
         return Check(name, "ok", fine)
@@ -221,6 +221,6 @@ def check_release(dataset: Dataset, progress: Progress) -> Iterator[Check]:
                 broken.append(trouble.message.replace(str(files[name]), name))
             task.advance()
     if broken or (files and not lacking):
-        yield summary("pictures", broken, f"all of {len(dataset.sets)} sets are here, every picture decoded", DECODE)
+        yield _summary("pictures", broken, f"all of {len(dataset.sets)} sets are here, every picture decoded", DECODE)
     for note in dataset.notes:
         yield Check("release", "note", note)

@@ -137,15 +137,12 @@ def _extremes(
 
 
 def run(config: Audit, progress: Progress = SILENT) -> AuditReport:
-    """Every shortcut that the dataset allows, on all queries and, where there are both, on video and photos apart.
-
-    Raises UsageError for a worker who named no target although others did, DataError, UnfinishedError as `read_dataset` does.
-    """
+    """Every shortcut that the dataset allows, on all queries and, where there are both, on video and photos apart."""
     dataset = open_dataset(config.dataset, config.workdir, progress).of_sets("ctxr audit")
     targets = (row for row in dataset.judgments if row.value > 0 and dataset.queries[row.query].labels is None)
-    named = sorted({row.worker for row in targets})
-    if named and config.worker not in named:
-        hint = f"--worker {named[0]}   (known: {', '.join(named[:5])})"
+    workers = sorted({row.worker for row in targets})
+    if workers and config.worker not in workers:
+        hint = f"--worker {workers[0]}   (known: {', '.join(workers[:5])})"
         raise UsageError(f"no target is named by {config.worker!r}", hint=hint)
     trials = trials_of(dataset, config.worker)
     if not trials:

@@ -41,13 +41,6 @@ def holds_sets(path: Path) -> bool:
     return (path / MANIFEST).is_file() and open_artifact(path).manifest.kind in KINDS
 
 
-def check_order(dataset: Dataset) -> Iterator[Check]:
-    """Frame numbers and target positions."""
-    numbers = {image_set.id: own for image_set in dataset.sets if (own := numbers_of(dataset, image_set)) is not None}
-    yield _check_numbers(dataset, numbers)
-    yield from _check_targets(dataset, numbers)
-
-
 def numbers_of(dataset: Dataset, image_set: ImageSet) -> list[int] | None:
     """The numbers of a set's frames in its order, from their names, else as recorded; None where they have none of both."""
     images = [dataset.images[name] for name in image_set.images]
@@ -59,34 +52,25 @@ def numbers_of(dataset: Dataset, image_set: ImageSet) -> list[int] | None:
     return numbers if len(numbers) == len(images) == len(set(numbers)) else None
 
 
-def _check_numbers(dataset: Dataset, numbers: dict[str, list[int]]) -> Check:
-    name = "order of frames"
+def check_order(dataset: Dataset) -> Iterator[Check]:
+    """Whether frame numbers ascend, and targets stand where the ids of their queries say, as those of the release do."""
+    numbers = {image_set.id: own for image_set in dataset.sets if (own := numbers_of(dataset, image_set)) is not None}
     videos = {image_set.id for image_set in dataset.sets if image_set.ordered}
     falling = {name: own for name, own in numbers.items() if name in videos and own != sorted(own)}
     as_text = [name for name, own in falling.items() if in_string_order(own)]
-    if as_text:
-        detail = (
-            f"{len(as_text)} of {len(videos)} sets of video are sorted by name as text, "
-            f"{_listed(numbers[as_text[0]])} in {as_text[0]}: targets that count by number point at other images"
-        )
-        return Check(name, "problem", detail, CURE)
+    name, ascending = "order of frames", len(videos & numbers.keys())
     if falling:
-        first, own = next(iter(falling.items()))
-        detail = f"{len(falling)} sets of video have frames whose numbers do not ascend, {_listed(own)} in {first}"
-        return Check(name, "problem", detail, CURE)
-    ascending = len(videos & numbers.keys())
-    if videos and not ascending:
-        return Check(name, "note", f"none of {len(videos)} sets of video says the numbers of its frames")
-    return Check(name, "ok", f"numbers ascend in {ascending} of {len(videos)} sets of video")
-
-
-def _listed(numbers: list[int]) -> str:
-    """The numbers around the first place where they fall."""
-    return next(f"{left} before {right}" for left, right in pairwise(numbers) if right < left)
-
-
-def _check_targets(dataset: Dataset, numbers: dict[str, list[int]]) -> Iterator[Check]:
-    """Ids of queries that end in a position, as those of the release do, against the places of their targets."""
+        first = next(iter(as_text or falling))
+        fall = next(f"{left} before {right}" for left, right in pairwise(numbers[first]) if right < left)
+        detail = f"{len(falling)} sets of video have frames whose numbers do not ascend, {fall} in {first}"
+        if as_text:
+            sets = f"{len(as_text)} of {len(videos)} sets of video are sorted by name as text"
+            detail = f"{sets}, {fall} in {first}: targets that count by number point at other images"
+        yield Check(name, "problem", detail, CURE)
+    elif videos and not ascending:
+        yield Check(name, "note", f"none of {len(videos)} sets of video says the numbers of its frames")
+    else:
+        yield Check(name, "ok", f"numbers ascend in {ascending} of {len(videos)} sets of video")
     named, as_set, by_number = 0, 0, 0
     for query, image_set, position in dataset.sole_targets():
         match = re.fullmatch(re.escape(image_set.id) + r"/(\d{1,6})", query.id)
@@ -218,16 +202,14 @@ def _banded(run: str, encoder: str, split: str, accuracy: Interval) -> Iterator[
     low, high = (accuracy.value if end is None else end for end in (accuracy.low, accuracy.high))
     inside = [band for band in bands if low <= band.high and high >= band.low]
     name, figure = f"accuracy of {run}", f"{split}: {percent(accuracy)} %"
-    names = "; ".join(f"{_span(band)} % {band.what}" for band in bands)
+    names = []
+    for band in bands:
+        end = "" if band.low == band.high else f"–{100 * band.high:.1f}"
+        names.append(f"{100 * band.low:.1f}{end} % {band.what}")
     if inside and all(band.sound for band in inside):
-        yield Check(name, "ok", f"{figure}, the band of {encoder} ({names})")
+        yield Check(name, "ok", f"{figure}, the band of {encoder} ({'; '.join(names)})")
     elif inside and not any(band.sound for band in inside):
-        yield Check(name, "problem", f"{figure}, the band of {encoder} on {inside[0].what} ({names})", CURE)
+        yield Check(name, "problem", f"{figure}, the band of {encoder} on {inside[0].what} ({'; '.join(names)})", CURE)
     else:
         where = "in more than one band" if inside else "in no band"
-        yield Check(name, "note", f"{figure}, {where} of {encoder} ({names})")
-
-
-def _span(band: Band) -> str:
-    low, high = f"{100 * band.low:.1f}", f"{100 * band.high:.1f}"
-    return low if low == high else f"{low}–{high}"
+        yield Check(name, "note", f"{figure}, {where} of {encoder} ({'; '.join(names)})")

@@ -8,9 +8,9 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -35,15 +35,9 @@ PAGES = "ctxr.pipelines.inspection.pages"
 VIEWS = "views"
 
 
-@dataclass(frozen=True)
-class Section:
-    """One part of the page.
-
-    Attributes:
-        id: anchor; its template is `<id>.html`, its script `<id>.js`, if there is one.
-        title: heading, and name in the navigation.
-        make: what the template is given; None leaves the part out.
-    """
+class Section(NamedTuple):
+    """One part of the page: its id is its anchor, and names its template and script; what `make` returns goes into the template, and
+    None leaves the part out."""
 
     id: str
     title: str
@@ -73,11 +67,7 @@ FIRST_LINE = b"<!doctype html><!-- ctxr report -->"
 
 
 def run(config: Report, progress: Progress = SILENT) -> ReportPage:
-    """Write the page and report its contents.
-
-    Raises UnfinishedError without anything finished, DataError for a damaged table, UsageError where something else
-    stands at the page's place.
-    """
+    """Write the page and report its contents. Raises UsageError where something else stands in the page's place."""
     page = config.check().page()
     _refuse_strangers(page)
 
@@ -181,15 +171,15 @@ def write_page(edition: Edition, folder: str, more: Sequence[tuple[str, str]]) -
         contexts["summary"] = None  # it counts sets and queries, and there are none
     views: list[View] = []
     for section in sections:
-        context = contexts[section.id]
-        own = edition.views if section.id == VIEWS else ()
-        views += own if context is None else [View(section.id, section.title, PAGES, context)]
+        if section.id == VIEWS:
+            views += edition.views
+        elif (context := contexts[section.id]) is not None:
+            views.append(View(section.id, section.title, PAGES, context))
     edition.data |= {view.id: view.data for view in edition.views if view.data is not None}
-    templates = [environment(view.package).get_template(f"{view.id}.html") for view in views]
-    parts = [
-        (view, Markup(template.render(view.context, section=view)))  # noqa: S704
-        for view, template in zip(views, templates, strict=True)
-    ]
+    parts = []
+    for view in views:
+        template = environment(view.package).get_template(f"{view.id}.html")
+        parts.append((view, Markup(template.render(view.context, section=view))))  # noqa: S704
     edition.data["pictures"] = edition.pictures.addresses(folder)
     edition.data["near"] = edition.near
     style = _static(PAGES, "report.css") + "".join(_static(view.package, f"{view.id}.css") for view in edition.views)

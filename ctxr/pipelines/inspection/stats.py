@@ -339,10 +339,7 @@ def _largest(counts: Mapping[tuple[str, ...], tuple[int, ...]]) -> tuple[tuple[s
 
 
 def run(config: Stats, progress: Progress = SILENT) -> StatsReport:
-    """Compute every table that the dataset supports, and name each that it does not.
-
-    Raises UsageError for wrong arguments, DataError for content that does not fit, UnfinishedError without a dataset.
-    """
+    """Compute every table that the dataset supports, and name each that it does not."""
     config.check()
     if config.out is not None and config.out.is_dir():
         raise UsageError(f"{config.out} is a folder", hint="--out names a file, like stats.json")

@@ -59,8 +59,7 @@ class EvalStage(Stage[Inputs]):
 def run(config: Eval, progress: Progress = SILENT) -> EvalReport:
     """Match scores with targets, measure, compare, and write the artifact.
 
-    Raises UsageError for wrong arguments and unknown runs, DataError naming file:line for scores that do not fit or are not
-    complete, UnfinishedError without a dataset or a run, and where what the runs were made on is not found.
+    Raises DataError naming file:line for scores that do not fit, UnfinishedError without a dataset or a run.
     """
     config.check()
     if makes_pairs(config.rerank_by):

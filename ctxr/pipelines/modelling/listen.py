@@ -110,11 +110,7 @@ class Answers:
         by_query = groupby(self.replies, lambda reply: reply.query)
         self.by_query = {query: list(replies) for query, replies in by_query if query not in unanswered}
         self.queries = [query for query in job.queries if query.query in self.by_query]
-
-    @property
-    def complete(self) -> bool:
-        """Whether every request has a reply."""
-        return not self.waiting
+        self.complete = not self.waiting
 
     def scores(self, scorer: str) -> list[Score]:
         """For each candidate the share of shifts that chose it; a shift that chose none counts evenly for all: 0..1."""
@@ -336,10 +332,8 @@ def _ask(answers: Answers, replies: Sequence[Reply], progress: Progress, pause: 
 def run(config: Listen, progress: Progress = SILENT, pause: Pause | None = None) -> ListenReport:
     """Ask what was not answered yet, and write scores once everything is; a run that stopped at its cost is reported as such.
 
-    `pause` waits, for tests that do not.
-
-    Raises UsageError for wrong arguments, CtxrError without a key, and for a host that refuses or does not answer (every
-    answer until then is kept), DataError for pictures that cannot be sent, UnfinishedError without a finished dataset.
+    `pause` waits, for tests that do not. Raises CtxrError without a key, and for a host that refuses or does not answer: every answer
+    until then is kept.
     """
     out = config.check().folder()
     if config.dry_run:

@@ -8,7 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,13 @@ MOST_BYTES = 2**30
 """Of a picture's arrays, unpacked: a hundred times those of a thousand regions with 2,048 features."""
 
 
+class SetPicture(NamedTuple):
+    """A picture of a dataset: the id of an image that shows it, and its file."""
+
+    image: str
+    file: Path
+
+
 class FileRegions:
     """Regions out of files, by the content of the picture.
 
@@ -47,12 +54,12 @@ class FileRegions:
     Raises DataError where none of the pictures has a file.
     """
 
-    def __init__(self, folder: Path, dataset: Dataset, images: Mapping[str, str], most: int) -> None:
+    def __init__(self, folder: Path, dataset: Dataset, pictures: Mapping[str, SetPicture], most: int) -> None:
         self._folder, self._most = folder, most
         stems = Counter(Path(image.path or image.id).stem for image in dataset.images.values())
         unique = {stem for stem, count in stems.items() if count == 1}
         self._files: dict[str, Path] = {}
-        for content, image in images.items():
+        for content, (image, _) in pictures.items():
             path = Path(dataset.images[image].path or image).with_suffix("")
             names = [path.as_posix(), path.as_posix().removeprefix("images/"), image, content]
             names += [path.name] if path.name in unique else []
@@ -60,9 +67,9 @@ class FileRegions:
                 if file.is_file() and file.resolve().is_relative_to(folder.resolve()):
                     self._files.setdefault(content, file)
         if not self._files:
-            image = next(iter(images.values()), "of nothing")
+            image = next(iter(pictures.values())).image
             raise DataError(
-                f"{folder} has no .npz for any of {len(images)} pictures, such as {image}",
+                f"{folder} has no .npz for any of {len(pictures)} pictures, such as {image}",
                 hint=f"name the files as the pictures: {image}{SUFFIX}",
             )
         self.features = _read(next(iter(self._files.values())), most).shape[1] - BOX
@@ -83,11 +90,8 @@ class FileRegions:
         """
         arrays: list[Array | None] = []
         for file in map(self._files.get, contents):
-            if file is None:
-                arrays.append(None)
-                continue
-            array = _read(file, self._most)
-            if (features := array.shape[1] - BOX) != self.features:
+            array = None if file is None else _read(file, self._most)
+            if array is not None and (features := array.shape[1] - BOX) != self.features:
                 sentence = f"{file}: x has {features} features where other files have {self.features}"
                 raise DataError(sentence, hint="extract all pictures with one detector")
             arrays.append(array)
@@ -145,10 +149,10 @@ AT_ONCE = 16
 
 
 class PictureRegions:
-    """Regions that an extractor makes of pixels; `files` by content."""
+    """Regions that an extractor makes of pixels; `pictures` by content."""
 
-    def __init__(self, extractor: Extractor, files: Mapping[str, Path]) -> None:
-        self._extractor, self._files = extractor, files
+    def __init__(self, extractor: Extractor, pictures: Mapping[str, SetPicture]) -> None:
+        self._extractor, self._pictures = extractor, pictures
         self.features = extractor.features
 
     def describe(self) -> dict[str, object]:
@@ -171,15 +175,16 @@ class PictureRegions:
     def why(self, content: str) -> str:
         """The error of reading the picture."""
         try:
-            read_image(self._files[content])
+            read_image(self._pictures[content].file)
         except DataError as error:
             return error.message
         return "it could not be read"
 
     def _read(self, content: str) -> Pixels | None:
-        refuse_other(self._files[content], content)
+        file = self._pictures[content].file
+        refuse_other(file, content)
         try:
-            return read_image(self._files[content])
+            return read_image(file)
         except DataError:
             return None
 
@@ -188,53 +193,48 @@ Maker = FileRegions | PictureRegions
 """Makes regions, of F `features` each, of contents (SHA-256 of a picture)."""
 
 
-def _pictures(dataset: Dataset, progress: Progress) -> tuple[dict[str, str], dict[str, Path]]:
-    """Image id, and file, of every content in the sets of a dataset, by SHA-256, in that order."""
+def _pictures(dataset: Dataset, progress: Progress) -> dict[str, SetPicture]:
+    """The pictures in the sets of a dataset by SHA-256, in that order."""
     wanted = sorted({image for image_set in dataset.sets for image in image_set.images})
     paths = {image: dataset.picture(dataset.images[image]) for image in wanted}
-    lost = [image for image, file in paths.items() if file is None or not file.is_file()]
+    files = {image: file for image, file in paths.items() if file is not None and file.is_file()}
+    lost = [image for image in wanted if image not in files]
     if lost or not wanted:
         first = f", the first is {lost[0]}" if lost else ""
         raise DataError(
             f"{len(lost)} of {len(wanted)} pictures of {dataset.name} do not exist{first}",
             hint="put the pictures where the dataset names them, or name an artifact that holds its own",
         )
-    files = {image: file for image, file in paths.items() if file is not None}
     with progress.task("hashing pictures", len(wanted)) as task:
         contents = contents_of(dataset, files, task.advance)
-    images = dict(sorted({content: image for image, content in reversed(contents.items())}.items()))
-    return images, {content: files[image] for content, image in images.items()}
+    return dict(sorted((content, SetPicture(image, files[image])) for image, content in reversed(contents.items())))
 
 
-def _tabulate(out: Path, maker: Maker, images: Mapping[str, str], progress: Progress) -> Content:
+def _tabulate(out: Path, maker: Maker, pictures: Mapping[str, SetPicture], progress: Progress) -> Content:
     """The table of pictures, written. Raises DataError when no picture has regions."""
-    contents = list(images)
+    contents = list(pictures)
     rows, left_out, shards = [], [], []
     for number, start in enumerate(range(0, len(contents), SHARD)):
         shards.append(shard_name(number))
         # regions of each picture: the first is the whole of it, whose area is 1; a box of area 0 is none
         block = np.load(out / shards[-1], mmap_mode="r", allow_pickle=False)
-        boxes = block[:, :, -BOX:]
-        present = (boxes != 0).any(-1)
-        counts = [int(one.nonzero()[0].max()) + 1 if one.any() else 0 for one in present]
+        present = (block[:, :, -BOX:] != 0).any(-1)
         for row, content in enumerate(contents[start : start + SHARD]):
-            if counts[row]:
-                rows.append(RegionRow(content, images[content], number, row, counts[row]))
+            if present[row].any():
+                count = int(present[row].nonzero()[0].max()) + 1
+                rows.append(RegionRow(content, pictures[content].image, number, row, count))
             else:
                 left_out.append(content)
+    images = [pictures[content].image for content in left_out]
     if left_out:
-        sentence = f"{images[left_out[0]]}: {maker.why(left_out[0])}{and_more(len(left_out))}"
+        sentence = f"{images[0]}: {maker.why(left_out[0])}{and_more(len(left_out))}"
         if not rows:
             raise DataError(f"no picture has regions; {sentence}", hint="ctxr doctor checks an artifact")
         progress.warn(f"{sentence}: left out")
     write_table(out / PICTURES, rows)
-    facts = {
-        "pictures": len(rows),
-        "regions": max(row.regions for row in rows),
-        "features": maker.features,
-        "left_out": [images[content] for content in left_out],
-    }
-    return Content([PICTURES, *shards], facts, {"regions": maker.describe()})
+    most = max(row.regions for row in rows)
+    counts = {"pictures": len(rows), "regions": most, "features": maker.features, "left_out": images}
+    return Content([PICTURES, *shards], counts, {"regions": maker.describe()})
 
 
 def write_regions(out: Path, config: RegionsConfig, dataset: Dataset, progress: Progress) -> Content:
@@ -243,16 +243,16 @@ def write_regions(out: Path, config: RegionsConfig, dataset: Dataset, progress: 
 
     Raises DataError for pictures, weights or files that cannot be used, UsageError for an encoder without a grid.
     """
-    images, files = _pictures(dataset, progress)
+    pictures = _pictures(dataset, progress)
     kind, _, source = config.by.partition(":")
     maker: Maker
     if kind == "file":
-        maker = FileRegions(Path(source), dataset, images, config.most)
+        maker = FileRegions(Path(source), dataset, pictures, config.most)
     elif kind == "grid":
-        maker = PictureRegions(GridRegions(source, config.most, config.device, progress.warn), files)
+        maker = PictureRegions(GridRegions(source, config.most, config.device, progress.warn), pictures)
     else:
-        maker = PictureRegions(DetectorRegions(Path(source), config.most, config.device), files)
-    contents, keys = list(images), [maker.key(content) for content in images]
+        maker = PictureRegions(DetectorRegions(Path(source), config.most, config.device), pictures)
+    contents, keys = list(pictures), [maker.key(content) for content in pictures]
     shutil.rmtree(out / "shards", ignore_errors=True)
     origin = {"what": REGION_FEATURES, **maker.describe()}
     with progress.task("extracting regions", len(contents)) as task:
@@ -264,7 +264,7 @@ def write_regions(out: Path, config: RegionsConfig, dataset: Dataset, progress: 
                 for content, array in zip(part[rows], arrays, strict=True):
                     if array is not None and not np.isfinite(array).all():
                         hint = "check the weights, or name others with --by"
-                        raise DataError(f"a feature of {images[content]} is not finite", hint=hint)
+                        raise DataError(f"a feature of {pictures[content].image} is not finite", hint=hint)
                 # padded with 0 to the most regions among them; a picture without any is all 0
                 most = max((len(array) for array in arrays if array is not None), default=1)
                 block = np.zeros((len(arrays), most, maker.features + BOX), np.float32)
@@ -275,5 +275,5 @@ def write_regions(out: Path, config: RegionsConfig, dataset: Dataset, progress: 
 
             mapped: Any = cached(config.workdir, origin, keys[start : start + SHARD], make, task.advance)[0]
             link_or_copy(Path(mapped.filename), out / shard_name(number))
-    content = _tabulate(out, maker, images, progress)
+    content = _tabulate(out, maker, pictures, progress)
     return content._replace(counts=content.counts | {"dataset": dataset.name})

@@ -75,8 +75,7 @@ class RegionsStage(Stage[RegionsInputs]):
 def run(config: RegionsConfig, progress: Progress = SILENT) -> RegionsReport:
     """Extract the regions of every picture, or resume where a run stopped, and write the artifact.
 
-    Raises UsageError for wrong arguments, DataError for pictures, weights or files that cannot be used, CtxrError for a
-    detector whose weights are not here, UnfinishedError without a finished dataset.
+    Raises DataError for pictures, weights or files that cannot be used, CtxrError for a detector whose weights are not here.
     """
     result = execute(RegionsStage(config), progress)
     out = config.folder()

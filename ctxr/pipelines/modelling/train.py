@@ -51,8 +51,8 @@ def load_recipe(named: str, parity: str = "fixed", changes: Sequence[str] = ()) 
 def run(config: Train, progress: Progress = SILENT) -> TrainReport:
     """Train, or resume where it was stopped, and report the result.
 
-    Raises UsageError for wrong arguments, DataError for a dataset that cannot be trained on or a checkpoint of another encoder,
-    UnfinishedError without a finished dataset, CtxrError when the loss is not finite.
+    Raises DataError for a dataset that cannot be trained on or a checkpoint of another encoder, CtxrError for a loss that is not
+    finite.
     """
     config.check()
     recipe = load_recipe(config.recipe, config.parity, config.changes)
@@ -117,8 +117,7 @@ class Training(Stage[TrainInputs]):
     def write(self, inputs: TrainInputs, out: Path, progress: Progress) -> Content:
         """A checkpoint of each seed, the history, and what the checkpoints say of validation and test.
 
-        Every picture is read first. An earlier run stays until the first unfinished seed is trained, so an interrupted training loses
-        nothing.
+        Every picture is read first, and an earlier run stays until the first unfinished seed is trained.
         """
         job = self.job(inputs.recipe, progress)
         if few := [f"{split} {count}" for split, count in job.queries.items() if 0 < count < FEW]:

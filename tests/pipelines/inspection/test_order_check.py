@@ -22,8 +22,7 @@ from ctxr.pipelines.inspection.order_check import (
     AS_TEXT,
     BY_NUMBER,
     _banded,
-    _check_numbers,
-    _check_targets,
+    check_order,
     moved,
     numbers_of,
 )
@@ -106,12 +105,10 @@ def test_sets_that_are_sorted_as_text_are_named_without_looking_at_a_picture(sou
 
     sets = tuple(msgspec.structs.replace(one, images=scrambled(one.images)) for one in dataset.sets)
     wrong = replace(dataset, sets=sets)
-    numbers = {one.id: found for one in wrong.sets if (found := numbers_of(wrong, one)) is not None}
-    order = _check_numbers(wrong, numbers)
+    order, targets = check_order(wrong)
     assert order.state == "problem"
     assert "name as text" in order.detail
     assert "img2 before img10" in order.cure
-    (targets,) = _check_targets(wrong, numbers)
     assert (targets.state, "by number" in targets.detail) == ("problem", True)
 
 

@@ -69,12 +69,12 @@ def test_a_round_of_which_less_than_half_is_right_is_warned_of_and_the_strata_en
     rows = read_figures(workdir / "revised" / folder_of(1))["bands"]
     unanswered = {"stratum": "unsure, p unknown, rank above 10", "pairs": 3, "probability": None}
     (doubts,) = fates_of([unanswered], made, None)
-    assert (doubts.done, doubts.rows[0].name) == ("unsure", "no answer, rank above 10")
+    assert (doubts["done"], doubts["rows"][0]["name"]) == ("unsure", "no answer, rank above 10")
     between = [{"stratum": f"{done}, p 0.1 to 0.5, rank above 10", "pairs": 1, "probability": 0.3} for done in DONE]
-    names = {one.done: one.rows[0].name for one in fates_of(between, replace(made, unsure_below=0.2), None)}
+    names = {one["done"]: one["rows"][0]["name"] for one in fates_of(between, replace(made, unsure_below=0.2), None)}
     assert names["unsure"].startswith("0.2 to 0.3, ")
     assert names["rejected"].startswith("0.1 to 0.2, ")
-    groups = {one.done: [row.name for row in one.rows] for one in fates_of(rows, made, None)}
+    groups = {one["done"]: [row["name"] for row in one["rows"]] for one in fates_of(rows, made, None)}
     assert groups["added"][-1].startswith("0.3 to 0.5, rank ")
     assert groups["rejected"][0].startswith("0.1 to 0.3, rank ")
     assert sum(map(len, groups.values())) == len(rows)

@@ -27,10 +27,7 @@ from ctxr.store.units import SourceUnit, Stamp, photo_names, read_unit, unit_fol
 
 
 def units_of(dataset: Dataset) -> tuple[SourceUnit, ...]:
-    """A unit for each source, by name, without ledger and without embeddings: neither is told by the tables.
-
-    A source that no table describes is known by its name alone; its kind is that of its first set.
-    """
+    """A unit for each source, by name, without ledger and embeddings. A source that no table describes has the kind of its first set."""
     sets: dict[str, list[ImageSet]] = defaultdict(list)
     for image_set in dataset.sets:
         sets[image_set.source].append(image_set)

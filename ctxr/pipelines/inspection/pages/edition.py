@@ -94,7 +94,7 @@ REASONS: dict[LedgerReason, tuple[str, str, str]] = {
 
 
 class LedgerLine(NamedTuple):
-    """What scripts know of a considered frame or photo: its time in words, its fate as a number, its picture."""
+    """What scripts know of a considered frame or photo; its fate is the number of a reason, or `IN_A_SET`."""
 
     number: int
     time: str | None
@@ -111,15 +111,11 @@ class Edition:
     """One page in the making.
 
     Attributes:
-        near: path from the page to the artifact, with `/`, by which whole pictures are opened; "" if there is none.
-        progress: hears of what takes long.
-        data: what scripts are given, as JSON, by name.
-        facts: what was measured, by source and index.
-        evaluations: those whose figures the page shows. evaluated: how much they are about, as in `12 documents`, where the page counts
-            it. views: what problems show of them. All three are known once its results are made.
-        subject: what the page's dataset holds, or image sets.
-        source_numbers, reason_numbers: numbers in `data["sources"]` and `data["reasons"]`, by name.
-        paths: pictures of considered frames and photos, by source and index: of their sets, or where they were measured.
+        near: path from the page to the artifact, by which whole pictures are opened; "" if there is none.
+        data: what scripts are given, as JSON, by name; `source_numbers` and `reason_numbers` lead into its lists.
+        evaluations: those whose figures the page shows. evaluated: how much they are about, as in `12 documents`.
+        views: what problems show of them. These three are known once the results are made.
+        facts, paths: what was measured, and the pictures, of considered frames and photos, by source and index.
     """
 
     chain: Chain

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
@@ -152,40 +153,6 @@ WIDTH = 720
 """Box of the plot in SVG units: room for names (so much a letter) and axis, height of a row, room between runs."""
 
 
-@dataclass(frozen=True)
-class Whisker:
-    """A dot at `x` and its interval from `low` to `high`, None where there is none, at height `y`, in SVG units."""
-
-    y: float
-    x: float
-    low: float | None
-    high: float | None
-    part: str
-    title: str
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One side of the benchmark: the plot, in SVG units, and its table, of text.
-
-    Attributes:
-        names: (height, run) of each group of whiskers. x_ticks: (position, label). chance: position of the dashed line and what it is.
-        parts: colour and name of each part of the queries. says: the plot in a sentence.
-    """
-
-    side: str
-    left: int
-    height: int
-    names: Sequence[tuple[float, str]]
-    whiskers: Sequence[Whisker]
-    x_ticks: Sequence[tuple[float, str]]
-    chance: tuple[float, str] | None
-    parts: Sequence[tuple[str, str]]
-    table: Table
-    says: str
-    notes: Sequence[str]
-
-
 def make_results(edition: Edition) -> Mapping[str, object] | None:
     """Fills `data["results"]`, and has each problem make its view; None where nothing was evaluated."""
     chain = edition.chain
@@ -273,7 +240,8 @@ def _browser_data(
     return {"runs": scorers, "sets": sets, "queries": queries}
 
 
-def _panel(scored: EvaluationRows, split: str) -> Panel:
+def _panel(scored: EvaluationRows, split: str) -> dict[str, Any]:
+    """One side of the benchmark: the plot, in SVG units, with a dot and an interval for each run and part, and its table."""
     overall = [row for row in scored.figures if row.side == split and row.view == "overall"]
     figures = {(row.run, row.part, row.measure): row for row in overall}
     shown = [run for run in scored.runs if (run, "all", "accuracy") in figures]
@@ -291,7 +259,7 @@ def _panel(scored: EvaluationRows, split: str) -> Panel:
 
     left = min(MOST_LEFT, 20 + LETTER * max(map(len, called.values())))
     axis = Axis(0, most, left, WIDTH - RIGHT, ticks(0, most, 8))
-    names, whiskers, y = [], [], float(TOP + ROW / 2)
+    names, whiskers, y = [], list[dict[str, object]](), float(TOP + ROW / 2)
     for run in runs:
         names.append((round(y + (len(parts) - 1) * ROW / 2, 1), called[run]))
         for row in (figures[run, part, "accuracy"] for part in parts if (run, part, "accuracy") in figures):
@@ -299,7 +267,8 @@ def _panel(scored: EvaluationRows, split: str) -> Panel:
             low, high = (None if value is None else axis.at(value) for value in (share.low, share.high))
             of = f"of {plural(row.queries, 'query', 'queries', ',')} in {plural(share.clusters, 'cluster', form=',')}"
             title = f"{row.run}, {STATIC.get(row.part, row.part)}: {percent(share)} % {of}"
-            whiskers.append(Whisker(y, axis.at(share.value or 0.0), low, high, row.part, title))
+            place = {"y": y, "x": axis.at(share.value or 0.0), "low": low, "high": high}
+            whiskers.append({**place, "part": row.part, "title": title})
             y += ROW
         y += GAP
     blind = figures.get((runs[0], "all", "chance"))
@@ -308,19 +277,19 @@ def _panel(scored: EvaluationRows, split: str) -> Panel:
     best = max(whole, key=lambda run: figures[run, "all", "accuracy"].interval.value or 0.0)
     top = percent(figures[best, "all", "accuracy"].interval)
     counts = {part: plural(figures[runs[0], part, "accuracy"].queries, "query", "queries", ",") for part in parts}
-    return Panel(
-        side=split,
-        left=left,
-        height=round(y - GAP - ROW / 2) + BOTTOM,
-        names=names,
-        whiskers=whiskers,
-        x_ticks=[(axis.at(value), f"{100 * value:.0f}") for value in axis.values],
-        chance=None if chance is None else (axis.at(chance), f"chance {100 * chance:.3g} %"),
-        parts=[(part, f"{STATIC.get(part, part)}, {count}") for part, count in counts.items()],
-        table=_table(scored, split, figures, sizes, parts),
-        says=f"Accuracy of {plural(len(whole), 'run', 'runs', ',')} on {split}: the best is {best} with {top} %.",
-        notes=_notes(called, len(whole), total, ends),
-    )
+    return {
+        "side": split,
+        "left": left,
+        "height": round(y - GAP - ROW / 2) + BOTTOM,
+        "names": names,
+        "whiskers": whiskers,
+        "x_ticks": [(axis.at(value), f"{100 * value:.0f}") for value in axis.values],
+        "chance": None if chance is None else (axis.at(chance), f"chance {100 * chance:.3g} %"),
+        "parts": [(part, f"{STATIC.get(part, part)}, {count}") for part, count in counts.items()],
+        "table": _table(scored, split, figures, sizes, parts),
+        "says": f"Accuracy of {plural(len(whole), 'run', 'runs', ',')} on {split}: the best is {best} with {top} %.",
+        "notes": _notes(called, len(whole), total, ends),
+    }
 
 
 def _notes(called: Mapping[str, str], whole: int, total: int, ends: Sequence[Figure]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -105,43 +104,20 @@ def find_revised(root: Path) -> Path | None:
     return None
 
 
-@dataclass(frozen=True)
-class CandidateBand:
-    """Candidates in a band of probabilities and ranks.
+def fates_of(
+    bands: Iterable[Mapping[str, Any]], shown: Round, audited: Mapping[str, Any] | None
+) -> list[dict[str, Any]]:
+    """What became of the candidates (see `DONE`), in bands of probabilities and ranks, the most probable first.
 
-    Attributes:
-        percent: of the largest band. probability: their mean. people: the verdict of the audit.
-        wrong: whether they were added and people call less than half of them entailed.
+    A band that a threshold of a single judge lies in is cut there; it is `wrong` if its candidates were added and people call less
+    than half of them entailed.
     """
-
-    name: str
-    pairs: int
-    percent: float
-    probability: float | None
-    people: str
-    wrong: bool
-
-
-@dataclass(frozen=True)
-class Fate:
-    """What became of candidates; see `DONE`."""
-
-    done: str
-    title: str
-    kind: str
-    rows: Sequence[CandidateBand]
-
-
-def fates_of(bands: Iterable[Mapping[str, Any]], shown: Round, audited: Mapping[str, Any] | None) -> list[Fate]:
-    """The outcome of the candidates, by decreasing probability.
-
-    A band that a threshold of a single judge lies in is cut there."""
     rows = list(bands)
     most = max((row["pairs"] for row in rows), default=1)
     verdicts = {row["stratum"]: row for row in (audited or {}).get("strata", ())}
     below = shown.threshold if shown.unsure_below is None else shown.unsure_below
     cuts = {"rejected": (0.0, below), "unsure": (below, shown.threshold)}
-    groups: dict[str, list[tuple[float, CandidateBand]]] = defaultdict(list)
+    groups: dict[str, list[tuple[float, dict[str, Any]]]] = defaultdict(list)
     for row in rows:
         done, band, rank = row["stratum"].split(", ")
         least, largest = (0.0, 1.0) if shown.judges else cuts.get(done, (shown.threshold, 1.0))
@@ -149,18 +125,22 @@ def fates_of(bands: Iterable[Mapping[str, Any]], shown: Round, audited: Mapping[
         low, high = (float(edge) for edge in (band.removeprefix("p ") if answered else "0 to 0").split(" to "))
         low, high = max(low, least), min(high, largest)
         seen = verdicts.get(row["stratum"])
-        cells = CandidateBand(
-            name=f"{low:.3g} to {high:.3g}, {rank}" if answered else f"no answer, {rank}",
-            pairs=row["pairs"],
-            percent=round(100 * row["pairs"] / most, 1),
-            probability=row["probability"],
-            people="–" if seen is None else f"{seen['entailed']} of {seen['looked']}",
-            wrong=done == "added" and seen is not None and 2 * seen["entailed"] < seen["looked"],
-        )
+        cells = {
+            "name": f"{low:.3g} to {high:.3g}, {rank}" if answered else f"no answer, {rank}",
+            "pairs": row["pairs"],
+            "percent": round(100 * row["pairs"] / most, 1),
+            "probability": row["probability"],
+            "people": "–" if seen is None else f"{seen['entailed']} of {seen['looked']}",
+            "wrong": done == "added" and seen is not None and 2 * seen["entailed"] < seen["looked"],
+        }
         groups[done].append((low, cells))
     for pairs in groups.values():
-        pairs.sort(key=lambda pair: (-pair[0], "above" in pair[1].name))
-    return [Fate(done, title, kind, [band for _, band in groups[done]]) for done, title, kind in DONE if done in groups]
+        pairs.sort(key=lambda pair: (-pair[0], "above" in pair[1]["name"]))
+    return [
+        {"done": done, "title": title, "kind": kind, "rows": [band for _, band in groups[done]]}
+        for done, title, kind in DONE
+        if done in groups
+    ]
 
 
 def _audited(audit: Mapping[str, Any], shown: Round) -> dict[str, object]:

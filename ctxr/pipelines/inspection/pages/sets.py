@@ -3,8 +3,8 @@
 import base64
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from math import isfinite
+from typing import Any
 
 import numpy as np
 
@@ -24,43 +24,18 @@ MOST_IN_MATRIX = 30
 """Maximum size of a set whose distance matrix is drawn; a larger one is unreadable."""
 
 
-@dataclass(frozen=True)
-class SetRow:
-    """What scripts know of a set; `collection` is what its source belongs to.
-
-    Attributes:
-        images: numbers in `data["images"]`, -1 for an image that no table has. nearest: positions of the two nearest images.
-        distances: of its pairs, packed. texts: (positions of the targets, description) of each query for an image, None for targets
-            that are hidden.
-    """
-
-    id: str
-    kind: str
-    source: str
-    collection: str
-    split: str | None
-    shot: int | None
-    closest: float | None
-    mean: float | None
-    images: list[int]
-    nearest: list[int] | None = None
-    distances: str | None = None
-    texts: list[tuple[list[int] | None, str]] | None = None
-
-
 def make_sets(edition: Edition) -> Mapping[str, object] | None:
     """Fills `data["images"]` and `data["sets"]`; the template gets what the filters offer. None where there are results alone."""
     chain = edition.chain
     if chain.last.kind == ALONE:
         return None
     texts = _texts(chain.dataset)
-    known, rows = chain.images, list[SetRow]()
+    known, rows = chain.images, list[dict[str, Any]]()
     names = dict.fromkeys(name for unit in chain.units for one in unit.sets for name in one.images if name in known)
     numbers = {name: number for number, name in enumerate(names)}
     nearest, farthest, unknown = 2.0, 0.0, 0
     for image_set, distances in chain.distances():
-        row = _row(edition, numbers, image_set, distances)
-        rows.append(replace(row, texts=texts.get(image_set.id)))
+        rows.append(_row(edition, numbers, image_set, distances) | {"texts": texts.get(image_set.id)})
         if distances is None:
             unknown += 1
         elif len(distances):
@@ -70,14 +45,14 @@ def make_sets(edition: Edition) -> Mapping[str, object] | None:
     edition.data["subject"] = {"similar": edition.subject.similar, "unknown": edition.subject.unknown}
     return {
         "count": len(rows),
-        "kinds": sorted({row.kind for row in rows}),
-        "sources": sorted({row.collection for row in rows}) if edition.subject.similar else [],
-        "splits": [name for name in SPLITS if any(row.split == name for row in rows)],
+        "kinds": sorted({row["kind"] for row in rows}),
+        "sources": sorted({row["collection"] for row in rows}) if edition.subject.similar else [],
+        "splits": [name for name in SPLITS if any(row["split"] == name for row in rows)],
         "span": span,
         "legend": edition.subject.legend,
         "unknown": 0 if chain.without_ledger else unknown,
         "described": bool(texts),
-        "measured": any(row.mean is not None for row in rows),
+        "measured": any(row["mean"] is not None for row in rows),
         "squares": unknown < len(rows),
         "threshold": chain.threshold,
         "why_none": _why_none(edition),
@@ -100,7 +75,12 @@ def _image_row(edition: Edition, image: Image) -> list[object]:
     ]
 
 
-def _row(edition: Edition, numbers: Mapping[str, int], image_set: ImageSet, distances: Distances | None) -> SetRow:
+def _row(
+    edition: Edition, numbers: Mapping[str, int], image_set: ImageSet, distances: Distances | None
+) -> dict[str, Any]:
+    """What scripts know of a set: its images as numbers in `data["images"]`, -1 for one that no table has; the positions of the two
+    nearest images; the distances of its pairs, packed.
+    """
     values = (image_set.closest, image_set.mean_distance)
     closest, mean = (value if isfinite(value) and edition.subject.similar else None for value in values)
     nearest, packed = None, None
@@ -109,23 +89,23 @@ def _row(edition: Edition, numbers: Mapping[str, int], image_set: ImageSet, dist
         if len(image_set.images) <= MOST_IN_MATRIX:
             steps = np.rint(np.minimum(distances, 2) / STEP).astype("<u2")
             packed = base64.b64encode(steps.tobytes()).decode()
-    return SetRow(
-        id=image_set.id,
-        kind=image_set.kind,
-        source=image_set.source,
-        collection=collection_of(image_set),
-        split=edition.chain.splits.get(image_set.group),
-        shot=image_set.shot,
-        closest=closest,
-        mean=mean,
-        images=[numbers.get(name, -1) for name in image_set.images],
-        nearest=nearest,
-        distances=packed,
-    )
+    return {
+        "id": image_set.id,
+        "kind": image_set.kind,
+        "source": image_set.source,
+        "collection": collection_of(image_set),
+        "split": edition.chain.splits.get(image_set.group),
+        "shot": image_set.shot,
+        "closest": closest,
+        "mean": mean,
+        "images": [numbers.get(name, -1) for name in image_set.images],
+        "nearest": nearest,
+        "distances": packed,
+    }
 
 
 def _texts(dataset: Dataset | None) -> dict[str, list[tuple[list[int] | None, str]]]:
-    """See `SetRow.texts`, by set."""
+    """By set, (positions of the targets, description) of each query for an image; None for targets that are hidden."""
     if dataset is None:
         return {}
     targets: dict[str, list[int]] = {row.query: [] for row in dataset.judgments if row.worker == GOLD}

@@ -95,13 +95,9 @@ def test_a_model_that_finds_every_target_is_right_at_every_shift(work: Path) -> 
     targets = {one.query: one.images[one.target or 0] for one in queries_of(read_dataset(work / "dataset"))}
     assert {row.value for row in scores if targets[row.query] == row.candidate} == {1.0}
     assert {row.value for row in scores if targets[row.query] != row.candidate} == {0.0}
-
-
-def test_what_was_written_is_evaluated_by_its_name(work: Path) -> None:
-    with serving(knowing(work)) as server:
-        ask(server, work)
-    report = evaluate(Eval(runs=("fake",), workdir=work, resamples=50, tokenizer="regex"))
-    figures = json.loads((report.results / "figures.json").read_text())["figures"]
+    # and it is evaluated by its name
+    results = evaluate(Eval(runs=("fake",), workdir=work, resamples=50, tokenizer="regex")).results
+    figures = json.loads((results / "figures.json").read_text())["figures"]
     found = [(one["side"], one["value"]) for one in figures if (one["part"], one["measure"]) == ("all", "accuracy")]
     assert ("valid", 1.0) in found
 
@@ -287,7 +283,10 @@ def test_the_cost_ends_it_in_time_and_more_goes_on(work: Path) -> None:
         assert dry.cost == pytest.approx((dry.tokens_in + 40) / 1000)
         # a reply costs 1.01, and was expected to cost more than twice that
         assert 8 < dry.cost < 16
-        result = CliRunner().invoke(app, command(server, work, "5.0", prices))
+        words = ["listen", "--endpoint", server.url, "--model", "fake", "-w", str(work), "--at-once", "1"]
+        for name, value in ({"max_cost": 5.0} | prices).items():
+            words += [f"--{name.replace('_', '-')}", str(value)]
+        result = CliRunner().invoke(app, words)
         assert result.exit_code == 4
         assert "partial" in result.stdout
         done = len(journal(work))
@@ -303,23 +302,6 @@ def test_the_cost_ends_it_in_time_and_more_goes_on(work: Path) -> None:
     assert (counts["tokens_in"], counts["tokens_out"], counts["cost"]) == (4000, 40, 4.04)
 
 
-def command(server: FakeServer, work: Path, most: str, prices: dict[str, Any]) -> list[str]:
-    words = [
-        "listen",
-        "--endpoint",
-        server.url,
-        "--model",
-        "fake",
-        "-w",
-        str(work),
-        "--max-cost",
-        most,
-        "--at-once",
-        "1",
-    ]
-    return words + [word for name, value in prices.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-
-
 def test_tokens_that_are_not_told_are_estimated_and_said(work: Path) -> None:
     with serving(lambda _body, _number: says("1", usage=None)) as server:
         report = ask(server, work, price_in=1.0, price_out=1.0)
@@ -328,7 +310,7 @@ def test_tokens_that_are_not_told_are_estimated_and_said(work: Path) -> None:
     assert any("of 4 replies" in note for note in report.notes)
 
 
-def test_a_larger_limit_extends_the_sample(work: Path) -> None:
+def test_a_larger_limit_extends_the_sample_and_another_picture_is_asked_about_anew(work: Path) -> None:
     with serving(knowing(work)) as server:
         first = ask(server, work, limit=1)
         assert any("1 of 4 queries" in note and "ctxr eval fake --partial" in note for note in first.notes)
@@ -336,6 +318,10 @@ def test_a_larger_limit_extends_the_sample(work: Path) -> None:
         assert len(server.asked) == 3
         ask(server, work, shifts=2)
         assert len(server.asked) == 8
+        ask(server, work, side=24)
+        assert len(server.asked) == 12
+        ask(server, work)
+        assert len(server.asked) == 12
 
 
 def test_an_endpoint_that_fails_leaves_the_earlier_result(work: Path) -> None:
@@ -352,15 +338,6 @@ def test_an_endpoint_that_fails_leaves_the_earlier_result(work: Path) -> None:
         kept = {name: (work / "runs" / "fake" / name).read_bytes() for name in finished if name != "journal.jsonl"}
         assert kept.items() <= finished.items()
         assert ask(server, work, limit=1).up_to_date
-
-
-def test_another_picture_is_asked_about_anew(work: Path) -> None:
-    with serving(one_by_one) as server:
-        ask(server, work)
-        ask(server, work, side=24)
-        assert len(server.asked) == 8
-        ask(server, work)
-        assert len(server.asked) == 8
 
 
 def test_the_key_is_nowhere_on_the_disk_and_in_no_word(work: Path, tmp_path: Path) -> None:
@@ -405,20 +382,13 @@ def test_a_run_of_something_else_is_not_written_over(work: Path) -> None:
         ({"max_cost": 1.0}, "--max-cost needs prices"),
         ({"name": "../up"}, "a folder name"),
         ({"endpoint": "http://example.org/v1"}, "in the clear"),
+        ({"key_from": KEY}, "--key-from does not"),
     ],
 )
 def test_wrong_words_are_one_sentence(work: Path, options: dict[str, Any], message: str) -> None:
     settings: dict[str, Any] = {"endpoint": "http://localhost:1/v1", "model": "fake", "workdir": work}
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, match=message) as caught:
         verb.run(Listen(**settings | options))
-
-
-def test_a_key_that_is_typed_for_its_name_is_not_repeated(work: Path) -> None:
-    with pytest.raises(UsageError, match="--key-from does not") as caught:
-        verb.run(Listen(endpoint="http://localhost:1/v1", model="fake", key_from=KEY, workdir=work))
-    assert KEY not in caught.value.message + caught.value.hint
-
-
-def test_a_side_without_queries_is_said(work: Path) -> None:
+    assert KEY not in caught.value.message + caught.value.hint  # which may be typed for its name
     with pytest.raises(DataError, match="the side test"):
-        verb.run(Listen(endpoint="http://localhost:1/v1", model="fake", split="test", workdir=work))
+        verb.run(Listen(**settings | {"split": "test"}))

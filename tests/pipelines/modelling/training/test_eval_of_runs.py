@@ -18,7 +18,7 @@ from tests.pipelines.modelling.training.test_train import Note
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset with a train and a test side whose queries are called as those of the benchmark, about other pictures."""
     out = tmp_path_factory.mktemp("world") / "other"
-    write_benchmark(WorldBenchmark(out, train=6, valid=0, test=3, video=0.5, side=48, workers=1, seed=7))
+    write_benchmark(WorldBenchmark(out, train=5, valid=0, test=2, video=0.5, side=48, workers=1, seed=7))
     return out
 
 
@@ -26,7 +26,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def untested(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset with a train side alone."""
     out = tmp_path_factory.mktemp("world") / "untested"
-    write_benchmark(WorldBenchmark(out, train=6, valid=0, test=0, video=0.5, side=48, workers=1, seed=8))
+    write_benchmark(WorldBenchmark(out, train=5, valid=0, test=0, video=0.5, side=48, workers=1, seed=8))
     return out
 
 
@@ -39,9 +39,9 @@ def test_a_run_is_scored_on_other_sides_and_datasets_and_says_what_it_learned_fr
     train: Trains, benchmark: Path, other: Path, tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
-    train("clip-batch", dataset=other, name="far")
+    train("clip-batch", "epochs=1", dataset=other, name="far")
     progress = Note()
-    train("clip-module", "start=far", name="near", seeds=2, progress=progress)
+    train("clip-module", "epochs=1", "start=far", name="near", seeds=2, progress=progress)
     foreign = "far: trained on another"
     assert any(one.startswith(foreign) for one in progress.warned)
 
@@ -81,7 +81,7 @@ def test_a_run_without_anything_to_judge_is_left_out_of_all_and_scored_by_name(
     train: Trains, benchmark: Path, untested: Path, tmp_path: Path
 ) -> None:
     work, progress = tmp_path / "work", Note()
-    report = train("clip-module", dataset=untested, name="blind")
+    report = train("clip-module", "epochs=1", dataset=untested, name="blind")
     assert report.judged_on == ""
     with pytest.raises(UnfinishedError, match=r"no run in .* untested"):
         evaluated(untested, work, progress=progress)

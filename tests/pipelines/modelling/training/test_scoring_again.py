@@ -18,7 +18,9 @@ def test_other_weights_below_a_head_are_refused_and_a_fine_tuned_encoder_does_no
     train: Trains, benchmark: Path, tmp_path: Path
 ) -> None:
     folder, dataset = make_folder(tmp_path / "one"), read_dataset(benchmark)
-    head, tuned = (train(recipe, f"encoder=local-dir:{folder}").folder for recipe in ("clip-module", "clip-batch"))
+    head, tuned = (
+        train(recipe, "epochs=1", f"encoder=local-dir:{folder}").folder for recipe in ("clip-module", "clip-batch")
+    )
     before = scores_of(tuned, dataset)
     weights = make_folder(tmp_path / "other", seed=1) / "open_clip_model.safetensors"
     weights.replace(folder / weights.name)
@@ -32,17 +34,17 @@ def test_other_weights_below_a_head_are_refused_and_a_fine_tuned_encoder_does_no
 def test_a_cpu_that_gains_from_bf16_scores_in_fp32_as_it_trained_unless_the_recipe_says_so(
     train: Trains, benchmark: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: str
 ) -> None:
-    plain = (train(recipe, workdir=tmp_path / "plain").folder / "scores.jsonl").read_bytes()
+    plain = (train(recipe, "epochs=1", workdir=tmp_path / "plain").folder / "scores.jsonl").read_bytes()
     monkeypatch.setattr(precision, "has_bf16_units", lambda: True)
     monkeypatch.setattr(precision, "BF16_PARAMETERS", 0)
-    assert (train(recipe).folder / "scores.jsonl").read_bytes() == plain
-    rounded = train(recipe, "precision=bf16").folder
+    assert (train(recipe, "epochs=1").folder / "scores.jsonl").read_bytes() == plain
+    rounded = train(recipe, "epochs=1", "precision=bf16").folder
     assert (rounded / "scores.jsonl").read_bytes() != plain
     assert scored_again(rounded, benchmark) == read_table(rounded / "scores.jsonl", Score)
 
 
 def test_dropout_in_evaluation_stays_on_for_test_and_draws_alike_again(train: Trains, benchmark: Path) -> None:
-    folder = train("clip-module", "dropout_in_evaluation=true", "dropout=0.5").folder
+    folder = train("clip-module", "epochs=1", "dropout_in_evaluation=true", "dropout=0.5").folder
     rows = read_table(folder / "scores.jsonl", Score)
     assert scored_again(folder, benchmark) == rows
     config = folder / "seed0" / "config.json"

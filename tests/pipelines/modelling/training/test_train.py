@@ -173,13 +173,13 @@ run(Train("clip-temporal", Path({str(benchmark)!r}), changes=changes, workdir=Pa
 
 
 def test_a_head_starts_from_the_encoder_of_another_run(train: Trains, tmp_path: Path) -> None:
-    batch = train("clip-batch", name="tuned").folder
-    module = train("clip-module", "start=tuned").folder
+    batch = train("clip-batch", "epochs=1", name="tuned").folder
+    module = train("clip-module", "epochs=1", "start=tuned").folder
     own, below = (load_file(folder / "seed0" / "encoder.safetensors") for folder in (module, batch))
     assert all((own[name] == below[name]).all() for name in own)
     prints = [open_artifact(folder).manifest.models["encoder"]["fingerprint"] for folder in (module, batch)]
     assert prints[0] == prints[1]
-    published = train("clip-module", name="other").folder
+    published = train("clip-module", "epochs=1", name="other").folder
     assert open_artifact(published).manifest.models["encoder"]["fingerprint"] != prints[0]
     assert not (published / "seed0" / "encoder.safetensors").exists()
     assert "tuned" in [parent.name for parent in open_artifact(module).manifest.parents]
@@ -188,7 +188,7 @@ def test_a_head_starts_from_the_encoder_of_another_run(train: Trains, tmp_path: 
 def test_a_start_of_another_encoder_and_one_that_is_not_there_are_one_sentence(
     train: Trains, benchmark: Path, encoder: str, tmp_path: Path
 ) -> None:
-    train("clip-batch", name="tuned")
+    train("clip-batch", "epochs=1", name="tuned")
     other = f"local-dir:{make_folder(tmp_path / 'other')}"
     with pytest.raises(DataError, match=r"encoder local-dir:.*, not over local-dir:"):
         train("clip-module", "start=tuned", f"encoder={other}")
@@ -215,7 +215,7 @@ def test_the_run_that_is_told_to_be_made_is_one_that_the_recipe_can_start_from(
 
 
 def test_weights_that_do_not_fit_their_config_are_one_sentence(train: Trains, benchmark: Path) -> None:
-    folder = train("clip-module").folder
+    folder = train("clip-module", "epochs=1").folder
     config = folder / "seed0" / "config.json"
     config.write_text(config.read_text().replace('"inner": 32', '"inner": 64'))
     with pytest.raises(DataError, match=r"head\.safetensors .* the head"):
@@ -228,7 +228,7 @@ def test_weights_that_do_not_fit_their_config_are_one_sentence(train: Trains, be
 def test_vectors_are_computed_once_for_equal_weights_and_a_damaged_cache_is_made_again(
     train: Trains, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = train("clip-module")
+    first = train("clip-module", "epochs=1")
     calls: list[int] = []
     plain = Encoder.encode_images
 
@@ -237,7 +237,7 @@ def test_vectors_are_computed_once_for_equal_weights_and_a_damaged_cache_is_made
         return plain(self, images, exact)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Encoder, "encode_images", counted)
-    train("clip-temporal")
+    train("clip-temporal", "epochs=1")
     assert calls == []
     kept = sorted((tmp_path / "work" / ".ctxr-cache" / "encoded").glob("*.npy"))
     assert kept
@@ -245,7 +245,7 @@ def test_vectors_are_computed_once_for_equal_weights_and_a_damaged_cache_is_made
         file.write_bytes(file.read_bytes()[:100])
     scores = (first.folder / "scores.jsonl").read_bytes()
     shutil.rmtree(first.folder)
-    assert (train("clip-module").folder / "scores.jsonl").read_bytes() == scores
+    assert (train("clip-module", "epochs=1").folder / "scores.jsonl").read_bytes() == scores
     assert calls
 
 
@@ -273,7 +273,7 @@ def test_missing_pictures_are_one_sentence(train: Trains, benchmark: Path, tmp_p
 def test_a_loss_that_is_no_number_stops_the_command_and_another_rate_starts_anew(train: Trains) -> None:
     with pytest.raises(CtxrError, match=r"loss is (nan|inf) in epoch 1, step 2 of 3; no epoch"):
         train("clip-module", "lr=1e30")
-    assert len(train("clip-module").seeds) == 1
+    assert len(train("clip-module", "epochs=1").seeds) == 1
 
 
 def test_arguments_that_make_no_sense_are_refused(train: Trains) -> None:

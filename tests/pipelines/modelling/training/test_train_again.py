@@ -19,9 +19,9 @@ def contents(run: Path) -> dict[str, bytes]:
 
 
 def test_a_dataset_that_was_renamed_is_the_same(train: Trains, benchmark: Path, tmp_path: Path) -> None:
-    train("clip-module", seeds=2)
+    train("clip-module", "epochs=1", seeds=2)
     (tmp_path / "moved").symlink_to(benchmark)
-    assert train("clip-module", seeds=2, dataset=tmp_path / "moved").up_to_date
+    assert train("clip-module", "epochs=1", seeds=2, dataset=tmp_path / "moved").up_to_date
 
 
 def test_a_run_of_other_settings_stays_until_the_first_new_seed_is_done(train: Trains) -> None:
@@ -38,12 +38,12 @@ def test_a_run_of_other_settings_stays_until_the_first_new_seed_is_done(train: T
 
 
 def test_damaged_weights_are_trained_again_and_the_other_seeds_are_kept(train: Trains) -> None:
-    run = train("clip-module", seeds=2).folder
+    run = train("clip-module", "epochs=1", seeds=2).folder
     before = contents(run)
     (run / WEIGHTS).write_bytes(before[WEIGHTS][:99])
     kept = (run / "seed0/head.safetensors").stat().st_mtime_ns
     progress = Note()
-    assert not train("clip-module", seeds=2, progress=progress).up_to_date
+    assert not train("clip-module", "epochs=1", seeds=2, progress=progress).up_to_date
     assert any("seed1 was changed" in text for text in progress.warned)
     assert {name: text for name, text in contents(run).items() if "clock" not in name} == {
         name: text for name, text in before.items() if "clock" not in name

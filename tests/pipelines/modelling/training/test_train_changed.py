@@ -34,7 +34,7 @@ def build(train: Trains, copied: Path, encoder: str, tmp_path: Path) -> Build:
 
     def call(what: str) -> Any:
         if what == "train":
-            return train("clip-module", dataset=copied)
+            return train("clip-module", "epochs=1", dataset=copied)
         if what == "regions":
             return look(RegionsConfig(copied, f"grid:{encoder}", 9, "small", tmp_path / "work", "cpu"))
         return listen(
@@ -79,13 +79,13 @@ def test_an_edited_table_is_refused(build: Build, copied: Path, what: str) -> No
 def test_other_weights_of_an_encoder_of_the_same_name_train_again(train: Trains, tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "one")
     named = f"encoder=local-dir:{folder}"
-    first = (train("clip-module", named).folder / "scores.jsonl").read_bytes()
-    assert train("clip-module", named).up_to_date
+    first = (train("clip-module", "epochs=1", named).folder / "scores.jsonl").read_bytes()
+    assert train("clip-module", "epochs=1", named).up_to_date
     with pytest.raises(KeyboardInterrupt):
         train("clip-batch", named, progress=Note("epoch 1 of 2"))
     other = make_folder(tmp_path / "other", seed=1)
     shutil.copy(other / "open_clip_model.safetensors", folder)
-    again = train("clip-module", named)
+    again = train("clip-module", "epochs=1", named)
     assert not again.up_to_date
     assert (again.folder / "scores.jsonl").read_bytes() != first
     progress = Note()

@@ -34,8 +34,8 @@ def blip(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_features_that_were_kept_score_as_the_live_encoder_does(train: Trains, benchmark: Path, tmp_path: Path) -> None:
-    train("blip-batch", BLIP, name="tuned")
-    folder = train("blip-module", BLIP, "start=tuned").folder / "seed0"
+    train("blip-batch", BLIP, "epochs=1", name="tuned")
+    folder = train("blip-module", BLIP, "epochs=1", "start=tuned").folder / "seed0"
     dataset = read_dataset(benchmark)
     asked = queries_of(dataset)
     files = pictures_of(dataset, asked)
@@ -65,16 +65,16 @@ def test_pair_features_are_computed_once_for_equal_weights(train: Trains, monkey
         return plain(self, *inputs)
 
     monkeypatch.setattr(BlipEncoder, "pairs", counted)
-    train("blip-module", BLIP)
+    train("blip-module", BLIP, "epochs=1")
     assert sum(calls) == 24
-    train("blip-temporal", BLIP)
+    train("blip-temporal", BLIP, "epochs=1")
     assert sum(calls) == 24
-    train("blip-temporal", BLIP, "frozen=false", name="joint")
+    train("blip-temporal", BLIP, "epochs=1", "frozen=false", name="joint")
     assert sum(calls) > 24
 
 
 def test_a_head_over_another_encoder_is_refused(train: Trains, blip: str) -> None:
-    train("blip-batch", BLIP, name="tuned")
+    train("blip-batch", BLIP, "epochs=1", name="tuned")
     with pytest.raises(DataError, match="random:blip-tiny, not over blip:"):
         train("blip-module", f"encoder={blip}", "start=tuned")
 
