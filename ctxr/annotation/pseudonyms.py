@@ -1,8 +1,6 @@
-"""Keyed pseudonyms of workers, used from the first write on.
+"""Keyed pseudonyms of workers: an HMAC of platform and platform id under a key that stays in the project's private folder.
 
-The pseudonym is an HMAC of platform and platform id under a key that stays in the project's private folder. Without
-the key it is impossible to test whether a known person is in the data; with it, the same person gets the same pseudonym on
-every import.
+Without the key nobody can test whether a known person is in the data; with it, a person gets the same pseudonym on every import.
 """
 
 import base64
@@ -10,6 +8,7 @@ import hashlib
 import hmac
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from ctxr.errors import DataError
@@ -22,14 +21,22 @@ _BYTES = 32
 
 
 def read_key(folder: Path) -> bytes:
-    """The project's key from `folder/key`; made, readable to its owner alone, when it is not there, and only then written.
+    """The project's key from `folder/key`; made, readable to its owner alone, when it is not there.
 
     Raises DataError for a file that is no key; CtxrError where it cannot be written.
     """
     path = folder / "key"
     with disk_errors(path):
         if not path.is_file():
-            _make_key(path)
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            passing = path.with_name(f".key.{secrets.token_hex(4)}")
+            with os.fdopen(os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+                stream.write(secrets.token_hex(_BYTES).encode())
+                stream.flush()
+                os.fsync(stream.fileno())
+            with suppress(FileExistsError):
+                os.link(passing, path)  # of two that start at once, one wins and both read the same key
+            passing.unlink()
         content = path.read_bytes().strip()
     try:
         key = bytes.fromhex(content.decode("ascii"))
@@ -41,22 +48,6 @@ def read_key(folder: Path) -> bytes:
             hint="restore it from a backup: with a new key the same workers get other names",
         )
     return key
-
-
-def _make_key(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    passing = path.with_name(f".key.{secrets.token_hex(4)}")
-    descriptor = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(secrets.token_hex(_BYTES).encode())
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.link(passing, path)  # of two that start at once, one wins and both read the same key
-    except FileExistsError:
-        pass
-    finally:
-        passing.unlink()
 
 
 def pseudonym(key: bytes, platform: str, identity: str) -> str:

@@ -26,11 +26,8 @@ def test_expected_votes_and_kept_are_what_a_simulation_gives(right: float, neede
     rng = random.Random(1)
     drawn = [simulated(right, needed, most, rng) for _ in range(20_000)]
     assert sum(votes for votes, _ in drawn) / 20_000 == pytest.approx(expected_votes(right, needed, most), abs=0.03)
-    assert sum(kept for _, kept in drawn) / 20_000 == pytest.approx(chance_kept(right, needed, most), abs=0.015)
-
-
-def test_a_share_with_all_votes_costs_the_votes_it_saves_elsewhere() -> None:
     assert expected_votes(1.0, 2, 3, full=0.1) == pytest.approx(0.9 * 2 + 0.1 * 3)
+    assert sum(kept for _, kept in drawn) / 20_000 == pytest.approx(chance_kept(right, needed, most), abs=0.015)
 
 
 def test_the_papers_pay_meets_the_floor_up_to_the_times_counted_by_hand() -> None:

@@ -3,7 +3,7 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from ctxr.annotation.protocol import Protocol, share, shown_order, verdict, wanted
+from ctxr.annotation.protocol import Protocol, share, shown_order, verdict
 from ctxr.annotation.records import PUBLISHED, AnswerLimits
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Exposure
@@ -19,36 +19,27 @@ from ctxr.annotation.unit_factory import (
 )
 from ctxr.engine.options import typed
 from ctxr.errors import DataError, UsageError
-from tests.annotation.crowd_units import answer, dataset, image_set, unit
+from tests.annotation.crowd_units import answer, dataset, image_set
 from tests.annotation.tasks.test_tasks import SHARED, as_values
 
 SETS = tuple(image_set(f"clip-shot{number}_0", group=f"clip{number % 3}") for number in range(30))
 SPLITS = {"clip0": "train", "clip1": "valid", "clip2": "test"}
 
 
-def test_each_set_gets_three_different_targets_of_its_own() -> None:
+def test_each_set_gets_three_different_targets_of_its_own_that_the_seed_chooses() -> None:
     units = describe_units(dataset(*SETS), Protocol())
     assert set(Counter(one.image_set for one in units).values()) == {3}
     assert len({one.id for one in units}) == len(units) == 90
     assert all(one.target in one.images for one in units)
+    assert [one.target for one in units] != [one.target for one in describe_units(dataset(*SETS), Protocol(seed=1))]
 
 
-def test_another_seed_chooses_other_targets() -> None:
-    first, second = ([one.target for one in describe_units(dataset(*SETS), Protocol(seed=seed))] for seed in (0, 1))
-    assert first != second
-
-
-def test_votes_follow_the_side_of_the_benchmark() -> None:
+def test_votes_follow_the_side_of_the_benchmark_and_a_seeded_share_gets_all() -> None:
     units = retrieve_units(dataset(*SETS, splits=SPLITS, described=True), Protocol(full_share=0.0))  # type: ignore[arg-type]
     assert {(one.split, one.needed, one.most) for one in units} == {("train", 1, 1), ("valid", 2, 3), ("test", 2, 3)}
     assert all(one.authors == ("w-author",) for one in units)
-
-
-def test_a_seeded_share_gets_all_votes() -> None:
-    units = retrieve_units(
-        dataset(*(image_set(f"s{n}") for n in range(1000)), described=True), Protocol(full_share=0.1)
-    )
-    assert 60 < sum(one.full for one in units) < 140
+    many = dataset(*(image_set(f"s{number}") for number in range(1000)), described=True)
+    assert 60 < sum(one.full for one in retrieve_units(many, Protocol(full_share=0.1))) < 140
 
 
 def test_a_description_is_followed_by_its_retrieval() -> None:
@@ -65,6 +56,8 @@ def test_a_talk_is_followed_by_its_verification_by_somebody_else() -> None:
     assert (check.task, check.authors) == ("verify", ("w-anna", "w-ben"))
     assert derive_units(one, answer(one, "w-ben", values=as_values(SHARED)), SETS[0], Protocol()) == []
     assert len(check.texts) == len(check.speakers) == len(SHARED)
+    (check,) = derive_units(one, answer(one, values=as_values(SHARED)), SETS[0], Protocol(verify_votes=3))
+    assert (check.needed, check.most) == (3, 3)
 
 
 def test_units_carry_the_limits_of_the_protocol() -> None:
@@ -80,12 +73,6 @@ def test_who_sees_the_photo_is_told_what_is_in_it_where_that_is_known() -> None:
     assert [unit.labels for unit in units[:2]] == [("Dog", "Bread"), ()]
     assert replace(units[0], labels=()) == one
     assert units[1] == other
-
-
-def test_as_many_verify_a_talk_as_the_protocol_says() -> None:
-    one = dialogue_units(dataset(*SETS), Protocol(), {})[0]
-    (check,) = derive_units(one, answer(one, values=as_values(SHARED)), SETS[0], Protocol(verify_votes=3))
-    assert (check.needed, check.most) == (3, 3)
 
 
 def test_an_audit_goes_to_nobody_who_has_voted() -> None:
@@ -157,20 +144,6 @@ def test_a_verdict_is_what_no_vote_to_come_can_change() -> None:
             for right in range(most + 1):
                 for wrong in range(most + 1 - right):
                     assert verdict(right, wrong, needed, most) == slow_verdict(right, wrong, needed, most)
-
-
-def test_two_of_three_asks_for_a_third_vote_only_after_a_disagreement() -> None:
-    one = unit("retrieve", truth=("x",), needed=2, most=3)
-    assert [wanted(one, right, wrong) for right, wrong in ((0, 0), (1, 0), (1, 1), (2, 0), (0, 2), (0, 1))] == [
-        2,
-        2,
-        3,
-        2,
-        2,
-        3,
-    ]
-    assert wanted(unit("retrieve", truth=("x",), needed=2, most=3, full=True), 2, 0) == 3
-    assert wanted(unit("tag", needed=2, most=2), 0, 0, 1) == 2
 
 
 @pytest.mark.parametrize(

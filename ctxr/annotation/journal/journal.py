@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import Connection, RowMapping, and_, bindparam, case, exists, func, insert, inspect, select
 
 from ctxr.annotation.dialogues import Event
-from ctxr.annotation.journal import filling, leasing, rooms, submitting, tables, worker_state
+from ctxr.annotation.journal import leasing, rooms, storing, tables, worker_state
 from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, stamp
 from ctxr.annotation.journal.leasing import candidate, unit
 from ctxr.annotation.journal.results import Change, ChatRoom, Lease, NoWork, Refused, TaskProgress, Waited, WorkerState
@@ -85,10 +85,10 @@ def open_journal(
             _require_schema(database, connection, create=True)
         with database.writing() as connection:
             tx = Transaction(connection, rules)
-            filling.add_sets(tx, image_sets)
-            filling.add_units(tx, units)
+            storing.add_sets(tx, image_sets)
+            storing.add_units(tx, units)
             if exported is not None:
-                filling.withdraw(tx, exported)
+                storing.withdraw(tx, exported)
             needed = rules.protocol.qualification
             questions = connection.scalar(select(func.count()).where(unit.purpose == "qualification")) or 0
             if questions < needed:
@@ -186,13 +186,13 @@ class Journal:
         """
         filled = {name: tuple(value) for name, value in values.items()}
         with self._writing(now) as tx:
-            row = submitting.own_lease(tx, token, worker)
+            row = storing.own_lease(tx, token, worker)
             if row["state"] != "live":
                 earlier = tx.find(tables.answer, unit=row["unit"], worker=worker)
                 if earlier is None:
                     late = "This task was open for too long and went to somebody else. Please take a new one."
                     raise Refused("expired", late)
-                answer = submitting.stored_answer(earlier["payload"])
+                answer = storing.stored_answer(earlier["payload"])
                 if not answer.has_values(filled):
                     raise Refused(
                         "already_answered", "You have answered this one already, and your first answer is kept."
@@ -202,17 +202,17 @@ class Journal:
             work = leasing.unit_of(unit_row)
             if unit_row["seats"] > 1:
                 raise Refused("talk", "Please finish the conversation itself.")
-            submitting.encoded(filled)
-            answer = submitting.answer_of(tx, row, filled, backend)
-            if wrong := problems_of(work, answer, submitting.exposure(tx, work, worker), self._rules.protocol.seed):
+            storing.encoded(filled)
+            answer = storing.answer_of(tx, row, filled, backend)
+            if wrong := problems_of(work, answer, storing.exposure(tx, work, worker), self._rules.protocol.seed):
                 raise Refused("invalid", wrong[0].sentence, tuple(wrong))
-            submitting.record(tx, unit_row, work, [(row, answer)])
+            storing.record(tx, unit_row, work, [(row, answer)])
             return answer
 
     def exposure(self, lease: Lease) -> Exposure:
         """What the worker described before, and what others wrote about the set of the lease."""
         with self._reading() as tx:
-            return submitting.exposure(tx, lease.unit, lease.worker)
+            return storing.exposure(tx, lease.unit, lease.worker)
 
     def draft(self, token: str) -> dict[str, tuple[str, ...]]:
         """Values that were saved before they were submitted; empty where none were."""
@@ -225,10 +225,10 @@ class Journal:
     def save_draft(self, token: str, worker: str, values: Values, now: datetime) -> None:
         """Keep values that are not submitted yet. Raises Refused for a lease that is not live, or not theirs."""
         with self._writing(now) as tx:
-            row = submitting.own_lease(tx, token, worker)
+            row = storing.own_lease(tx, token, worker)
             if row["state"] != "live":
                 raise Refused("expired", "This task is no longer open. Please take a new one.")
-            draft = submitting.encoded({name: tuple(value) for name, value in values.items()})
+            draft = storing.encoded({name: tuple(value) for name, value in values.items()})
             tx.update(tables.lease, {"token": token}, draft=draft)
 
     def ending(
@@ -346,7 +346,7 @@ class Journal:
         """Every answer, in the order in which they came."""
         answer = tables.answer.c
         with self._reading() as tx:
-            return list(map(submitting.stored_answer, tx.column(select(answer.payload).order_by(answer.number))))
+            return list(map(storing.stored_answer, tx.column(select(answer.payload).order_by(answer.number))))
 
     def identity(self) -> str:
         """A hash of the last answer and the last change of a worker's state: it changes with every new one, and with nothing else."""

@@ -15,7 +15,7 @@ from ctxr.annotation.dialogues import Event, Kind, TalkState
 from ctxr.annotation.journal import leasing, tables, worker_state
 from ctxr.annotation.journal.database import Transaction, stamp
 from ctxr.annotation.journal.results import ChatRoom, Refused
-from ctxr.annotation.journal.submitting import answer_of, own_lease, record
+from ctxr.annotation.journal.storing import answer_of, own_lease, record
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import dialogue
 from ctxr.annotation.tasks.dialogue import SENDER
@@ -150,27 +150,22 @@ def leave_room(tx: Transaction, row: RowMapping, state: str) -> None:
     tx.update(tables.lease, {"token": row["token"]}, state=state)
     partners = _seats(tx, row["room"])
     tx.update(tables.room, {"id": row["room"]}, state="closed")
-    if partners:
-        _find_partner(tx, partners[0])
+    if not partners:
+        leasing.count_live(tx, row["unit"], -1)
+        spent = max(0, min(tx.now, int(row["expires"])) - int(row["began"]))
+        why = "partner_left" if talk.deserted else "nobody_came"
+        tx.insert(tables.waited, worker=row["worker"], unit=row["unit"], reason=why, microseconds=spent, at=tx.now)
         return
-    leasing.count_live(tx, row["unit"], -1)
-    spent = max(0, min(tx.now, int(row["expires"])) - int(row["began"]))
-    why = "partner_left" if talk.deserted else "nobody_came"
-    tx.insert(tables.waited, worker=row["worker"], unit=row["unit"], reason=why, microseconds=spent, at=tx.now)
-
-
-def _find_partner(tx: Transaction, row: RowMapping) -> None:
-    """Move a worker without a partner to a room where one waits, or to a new room of the same unit."""
-    present = row["expires"] > tx.now
-    waiting = _waiting(tx, worker_state.require(tx, row["worker"]), None, but=row["token"]) if present else None
-    if waiting is not None:
-        _join(tx, row, waiting)
+    (left,) = partners
+    present = left["expires"] > tx.now
+    if present and (waiting := _waiting(tx, worker_state.require(tx, left["worker"]), None, but=left["token"])):
+        _join(tx, left, waiting)
         return
-    name = _new_room(tx, row["unit"], row["slot"])
-    tx.update(tables.lease, {"token": row["token"]}, room=name)
-    _enter(tx, tx.get(tables.unit, id=row["unit"]), row["token"], "alone")
+    name = _new_room(tx, left["unit"], left["slot"])
+    tx.update(tables.lease, {"token": left["token"]}, room=name)
+    _enter(tx, tx.get(tables.unit, id=left["unit"]), left["token"], "alone")
     if present:
-        _extend(tx, row["token"])
+        _extend(tx, left["token"])
         _invite(tx, name)
 
 

@@ -9,7 +9,6 @@ from sqlalchemy import RowMapping, func, select
 
 from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.database import SURE, Transaction
-from ctxr.annotation.journal.filling import pool_of
 from ctxr.annotation.journal.results import Pool, Refused, WorkerState
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Unit
@@ -46,6 +45,13 @@ def state_of(row: RowMapping) -> WorkerState:
     fields: dict[str, Any] = {name: row[name] for name in ("platform", "pool", "state", "answers")}
     fields |= {name: bool(row[name]) for name in ("qualified", "allowed")}
     return WorkerState(row["id"], right=row["known_right"], wrong=row["known_wrong"], **fields)
+
+
+def pool_of(unit: Unit) -> str:
+    """The pool that a unit's workers must be in; a check of the worker is for all of them."""
+    if unit.purpose != "work" or unit.split is None:
+        return "any"
+    return "train" if unit.split == "train" else "eval"
 
 
 LEAST_POOL = 0.25

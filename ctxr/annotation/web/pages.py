@@ -16,7 +16,7 @@ from ctxr.annotation.forms import Form
 from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.signing import Session
 from ctxr.annotation.web.site import Site
-from ctxr.web.guard import RateLimited
+from ctxr.web.guard import Buckets, RateLimited
 from ctxr.web.signing import SESSION_DAYS
 from ctxr.web.static import HttpProblem, StaticFiles, environment
 
@@ -126,7 +126,7 @@ class Pages:
         if elsewhere or not self.site.signer.is_form_token(token, nonce, address):
             raise HttpProblem(403, "This form has grown old", "Please load the page again and send it once more.")
 
-    def slow_down(self, name: str, cost: float = 1.0) -> None:
-        """Raises RateLimited where this worker asks too often."""
-        if wait := self.site.workers.take(name, cost):
+    def limit(self, buckets: Buckets, name: str, cost: float = 1.0) -> None:
+        """Raises RateLimited where this worker or address asks too often."""
+        if wait := buckets.take(name, cost):
             raise RateLimited(wait)

@@ -12,7 +12,6 @@ from ctxr.annotation.journal.results import Refused
 from ctxr.annotation.web.pages import Pages, Posted
 from ctxr.annotation.web.signing import Invitation, Session
 from ctxr.errors import plural
-from ctxr.web.guard import RateLimited
 from ctxr.web.static import HttpProblem
 
 LONGEST_NAME = 60
@@ -68,8 +67,7 @@ class SignIn:
         name = " ".join((posted.get("name") or [""])[0].split())
         if not name or len(name) > LONGEST_NAME or not name.isprintable():
             return self._form(request, name, "Please write a name of one to sixty characters.")
-        if wait := self.site.newcomers.take(request.client.host if request.client else ""):
-            raise RateLimited(wait)
+        self.pages.limit(self.site.newcomers, request.client.host if request.client else "")
         identity = f"open/{name.casefold()}"
         if self.site.identities.knows(self.site.pseudonym("local", identity)):
             problem = "This name is already taken. If it is yours, use your personal link; otherwise add a letter."
@@ -145,9 +143,8 @@ class Prolific:
             )
         # the id of a submission is what opens it: a participant's id alone is known to others
         submission, participant, study = ids
-        address = request.client.host if request.client else ""
-        if self.site.identities.visit(submission) is None and (wait := self.site.newcomers.take(address)):
-            raise RateLimited(wait)
+        if self.site.identities.visit(submission) is None:
+            self.pages.limit(self.site.newcomers, request.client.host if request.client else "")
         worker = self.site.pseudonym(_PLATFORM, participant)
         visit = Visit(submission, participant, study, worker, name, self.site.journal.done_by(worker), self.site.now())
         try:

@@ -125,7 +125,7 @@ def leased_unit(pages: Pages, request: Request, text: str = "", cost: float = 1.
     if session.worker != link.worker:
         reason = "It belongs to another person." if session.worker else "Your session has ended."
         raise HttpProblem(403, "This page is not open to you", reason, "Please sign in with your own link.")
-    pages.slow_down(link.worker, cost)
+    pages.limit(pages.site.workers, link.worker, cost)
     lease = pages.site.journal.find(link.lease)
     if lease is None or lease.worker != link.worker:
         raise HttpProblem(404, "This page no longer exists", "Please continue with the next one.")
@@ -153,7 +153,7 @@ class Work:
         session = self.pages.session(request)
         if not session.worker:
             return self.pages.go("/")
-        self.pages.slow_down(session.worker)
+        self.pages.limit(self.site.workers, session.worker)
         visit = self.prolific.visit(session)
         done = self.site.journal.done_by(session.worker)
         if visit is None and done and done % self.site.bundle == 0 and "more" not in request.query_params:

@@ -4,6 +4,8 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.protocol import Protocol, digest, shown_order
 from tests.annotation.journal.conftest import Opener
@@ -21,6 +23,9 @@ from tests.annotation.journal.study import (
     retrieved,
     tagged,
 )
+
+pytestmark = pytest.mark.parametrize("address", ["sqlite"], indirect=True)
+"""One database suffices for single rules: random schedules run every statement on both."""
 
 
 def test_a_worker_has_one_lease_at_a_time_and_gets_it_again(opener: Opener) -> None:

@@ -28,6 +28,9 @@ from tests.annotation.journal.study import (
     talked,
 )
 
+pytestmark = pytest.mark.parametrize("address", ["sqlite"], indirect=True)
+"""One database suffices for single rules: random schedules run every statement on both."""
+
 
 @pytest.mark.parametrize(
     ("protocol", "counts"),

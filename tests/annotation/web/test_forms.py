@@ -91,21 +91,14 @@ def test_a_choice_that_is_wrong_stays_ticked_and_says_why(make_crowd: MakeCrowd)
 
 
 def test_a_draft_is_kept_and_there_again_on_the_next_visit(make_crowd: MakeCrowd) -> None:
-    _, visitor, page = opened(make_crowd, UNITS["describe"])
-    form = page.form()
-    link = form.action.rsplit("/", 1)[1]
-    told = visitor.post("/check", data=form.fields | {"link": [link], "description": ["the third frame, a dog"]}).json()
-    assert "at other images" in told["problems"][0]
-    assert read(visitor.get("/next")).form().fields["description"] == ["the third frame, a dog"]
-
-
-def test_a_chosen_picture_is_kept_as_a_draft(make_crowd: MakeCrowd) -> None:
-    _, visitor, page = opened(make_crowd, UNITS["retrieve"])
-    form = page.form()
-    chosen = form.offered["pick"][6]
-    body = form.fields | {"link": [form.action.rsplit("/", 1)[1]], "pick": [chosen]}
-    assert visitor.post("/check", data=body).json() == {"problems": []}
-    assert read(visitor.get("/next")).form().fields["pick"] == [chosen]
+    for task, field in (("describe", "description"), ("retrieve", "pick")):
+        _, visitor, page = opened(make_crowd, UNITS[task])
+        form = page.form()
+        value = form.offered["pick"][6] if task == "retrieve" else "the third frame, a dog"
+        body = form.fields | {"link": [form.action.rsplit("/", 1)[1]], field: [value]}
+        problems = visitor.post("/check", data=body).json()["problems"]
+        assert ["at other images" in one for one in problems] == [True] * (task == "describe")
+        assert read(visitor.get("/next")).form().fields[field] == [value]
 
 
 def test_a_round_is_counted_and_ends_with_thanks(make_crowd: MakeCrowd) -> None:
@@ -171,16 +164,12 @@ def test_markup_and_sql_are_stored_as_typed_and_shown_as_text(make_crowd: MakeCr
     assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt; Robert&#39;); DROP TABLE answer;-- {{ 7*7 }}" in page
 
 
-def test_a_page_tells_no_image_id_no_target_and_no_truth(make_crowd: MakeCrowd) -> None:
+def test_a_page_tells_the_sizes_of_pictures_and_no_image_id_no_target_and_no_truth(make_crowd: MakeCrowd) -> None:
     unit = UNITS["retrieve"]
     truth = Unit(**{name: getattr(unit, name) for name in unit.__struct_fields__} | {"truth": (IMAGES[4],)})
     visitor = make_crowd(truth).invited("ada")
     text = visitor.get("/next").text
     assert not [word for word in (*IMAGES, unit.id, unit.image_set, "truth") if word in text]
-
-
-def test_pictures_say_their_size_before_they_are_there(make_crowd: MakeCrowd) -> None:
-    text = make_crowd(UNITS["retrieve"]).invited("ada").get("/next").text
     assert text.count('width="96" height="64"') == len(IMAGES)
 
 

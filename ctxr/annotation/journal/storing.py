@@ -1,18 +1,34 @@
-"""Add units and image sets to a journal, each once and never with different content, and withdraw them."""
+"""Store units, image sets and answers in a journal, each once and never with different content."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Table, Text, bindparam, cast, func, insert, literal_column, select
+from sqlalchemy import (
+    ColumnElement,
+    RowMapping,
+    Table,
+    Text,
+    bindparam,
+    cast,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import JSON
 
-from ctxr.annotation.journal import leasing, tables
-from ctxr.annotation.journal.database import Transaction
+from ctxr.annotation.journal import leasing, tables, worker_state
+from ctxr.annotation.journal.database import Transaction, stamp
+from ctxr.annotation.journal.results import Refused
+from ctxr.annotation.journal.worker_state import pool_of
 from ctxr.annotation.protocol import digest, wanted
 from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.tasks import task_of
+from ctxr.annotation.tasks import describe, task_of
+from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.errors import DataError
 from ctxr.store.records import ImageSet
@@ -26,6 +42,10 @@ WITHDRAWN = "withdrawn"
 
 MAKES_WORK = ("describe", "dialogue")
 """Tasks whose answers give others work, for which the image set must be known."""
+
+_COUNT_ANSWER = (
+    update(tables.worker).where(tables.worker.c.id == bindparam("name")).values(answers=tables.worker.c.answers + 1)
+)
 
 
 def add_sets(tx: Transaction, image_sets: Iterable[ImageSet]) -> None:
@@ -50,13 +70,6 @@ def add_units(tx: Transaction, units: Iterable[Unit]) -> None:
         number += len(new)
         authors = ((unit.id, name) for unit in new for name in sorted(set(unit.authors)))
         _insert(tx, tables.author, [{"unit": name, "worker": worker} for name, worker in authors])
-
-
-def pool_of(unit: Unit) -> str:
-    """The pool that a unit's workers must be in; a check of the worker is for all of them."""
-    if unit.purpose != "work" or unit.split is None:
-        return "any"
-    return "train" if unit.split == "train" else "eval"
 
 
 def _row(unit: Unit, number: int, seed: int) -> dict[str, object]:
@@ -129,11 +142,19 @@ def withdraw(tx: Transaction, exported: Collection[str]) -> None:
 
     Raises DataError where an answered unit is neither.
     """
-    unit, answer = leasing.unit, tables.answer.c
+    unit, answer, image_set = leasing.unit, tables.answer.c, tables.image_set.c
     purposes: dict[str, str] = dict(tx.connection.execute(select(unit.id, unit.purpose)).all())
     gone = purposes.keys() - exported
-    if gone:
-        gone -= _followed(tx)
+    sources = (
+        select(unit.payload, answer.payload, image_set.payload)
+        .join_from(tables.answer, tables.unit, unit.id == answer.unit)
+        .join(tables.image_set, image_set.id == unit.image_set)
+        .where(answer.task.in_(MAKES_WORK))
+    )
+    for work, values, shown in tx.connection.execute(sources) if gone else ():
+        source, described = msgspec.json.decode(work, type=Unit), msgspec.json.decode(shown, type=ImageSet)
+        derived = derive_units(source, stored_answer(values), described, tx.rules.protocol)
+        gone = gone.difference(one.id for one in derived)
     if lost := sorted(gone.intersection(tx.column(select(answer.unit)))):
         raise DataError(
             f"{len(lost)} answered units, such as {lost[0]!r}, are in no exported tasks any more; their answers would be lost",
@@ -146,22 +167,67 @@ def withdraw(tx: Transaction, exported: Collection[str]) -> None:
             tx.update(tables.unit, {"id": name}, purpose=leasing.unit_of(tx.get(tables.unit, id=name)).purpose)
 
 
-def _followed(tx: Transaction) -> set[str]:
-    """Ids of the units that follow from answers."""
-    unit, answer, image_set = leasing.unit, tables.answer.c, tables.image_set.c
+def own_lease(tx: Transaction, token: str, worker: str) -> RowMapping:
+    """The lease of a token. Raises Refused for no lease and for somebody else's."""
+    row = leasing.by_token(tx, token)
+    if row is None:
+        raise Refused("unknown", "This link is not one of ours. Please start from the first page.")
+    if row["worker"] != worker:
+        raise Refused("not_yours", "This task is in somebody else's hands. Please take one of your own.")
+    return row
+
+
+def answer_of(tx: Transaction, row: RowMapping, filled: dict[str, tuple[str, ...]], backend: str) -> Answer:
+    """The answer to a lease."""
+    order = msgspec.json.decode(row["shown"], type=tuple[str, ...])
+    seconds = round(max(0, tx.now - row["began"]) / 1e6, 3)
+    return Answer(row["unit"], row["worker"], filled, order, row["slot"], stamp(tx.now), seconds, backend)
+
+
+def encoded(values: Mapping[str, Sequence[str]]) -> str:
+    """Values as JSON. Raises Refused for text that no file can hold."""
+    try:
+        return msgspec.json.encode(values).decode()
+    except UnicodeEncodeError as error:
+        raise Refused("invalid", "The text contains characters that cannot be stored. Please type it again.") from error
+
+
+def exposure(tx: Transaction, unit: Unit, worker: str) -> Exposure:
+    """What the worker described before, and what others wrote about the same set; only describing asks for it."""
+    if unit.task != "describe":
+        return Exposure()
+    answer = tables.answer.c
+    about = leasing.unit.image_set == unit.image_set
     rows = tx.connection.execute(
-        select(unit.payload, answer.payload, image_set.payload)
-        .join_from(tables.answer, tables.unit, unit.id == answer.unit)
-        .join(tables.image_set, image_set.id == unit.image_set)
-        .where(answer.task.in_(MAKES_WORK))
+        select(answer.worker, answer.payload)
+        .select_from(tables.answer.join(tables.unit, leasing.unit.id == answer.unit))
+        .where(answer.task == "describe", or_(answer.worker == worker, about))
+        .order_by(answer.number)
     )
-    return {
-        derived.id
-        for work, values, shown in rows
-        for derived in derive_units(
-            msgspec.json.decode(work, type=Unit),
-            msgspec.json.decode(values, type=Answer),
-            msgspec.json.decode(shown, type=ImageSet),
-            tx.rules.protocol,
-        )
-    }
+    texts = [(name, stored_answer(payload).values[describe.FIELD][0]) for name, payload in rows]
+    return Exposure(
+        own=tuple(text for name, text in texts if name == worker),
+        others=tuple(text for name, text in texts if name != worker),
+    )
+
+
+def stored_answer(payload: str) -> Answer:
+    """A stored answer."""
+    return msgspec.json.decode(payload, type=Answer)
+
+
+def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tuple[RowMapping, Answer]]) -> None:
+    """Store one vote of a unit: the answer of one worker, or of both of a talk, whose first one counts."""
+    for number, (row, answer) in enumerate(votes, tx.last(tables.answer.c.number) + 1):
+        payload = msgspec.json.encode(answer).decode()
+        tx.insert(tables.answer, unit=unit.id, worker=answer.worker, number=number, task=unit.task, payload=payload)
+        tx.update(tables.lease, {"token": row["token"]}, state="answered", draft=None)
+        tx.run(_COUNT_ANSWER, name=answer.worker)
+    first = votes[0][1]
+    correct = task_of(unit).score(unit, first).right
+    leasing.count_vote(tx, unit_row, unit, correct)
+    if unit.purpose == "work" and unit.task in MAKES_WORK:
+        image_set = msgspec.json.decode(tx.get(tables.image_set, id=unit.image_set)["payload"], type=ImageSet)
+        add_units(tx, derive_units(unit, first, image_set, tx.rules.protocol))
+    elif unit.purpose != "work" and correct is not None:
+        worker_state.count_known(tx, worker_state.require(tx, first.worker), correct)
