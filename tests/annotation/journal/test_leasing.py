@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -24,8 +25,11 @@ from tests.annotation.journal.study import (
     tagged,
 )
 
-pytestmark = pytest.mark.parametrize("address", ["sqlite"], indirect=True)
-"""One database suffices for single rules: random schedules run every statement on both."""
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    """One database suffices for single rules: random schedules run every statement on both."""
+    return str(tmp_path / "answers.sqlite")
 
 
 def test_a_worker_has_one_lease_at_a_time_and_gets_it_again(opener: Opener) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -28,8 +29,11 @@ from tests.annotation.journal.study import (
     talked,
 )
 
-pytestmark = pytest.mark.parametrize("address", ["sqlite"], indirect=True)
-"""One database suffices for single rules: random schedules run every statement on both."""
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    """One database suffices for single rules: random schedules run every statement on both."""
+    return str(tmp_path / "answers.sqlite")
 
 
 @pytest.mark.parametrize(
