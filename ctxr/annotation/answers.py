@@ -49,7 +49,7 @@ JOURNAL = Path("journal")
 def answered_tasks(config: ImportAnswers, tasks: Sequence[Artifact]) -> list[Artifact]:
     """The tasks that were exported to the platform of `config`; for our own server, all.
 
-    Raises UnfinishedError where there are none, UsageError where it is not clear which are meant.
+    Raises UnfinishedError where there are none, UsageError where several were exported with different options.
     """
     platform = config.platform_of
     named = [one for one in tasks if config.tasks in ("", one.path.resolve().name)]
@@ -71,10 +71,9 @@ def answered_tasks(config: ImportAnswers, tasks: Sequence[Artifact]) -> list[Art
 
 
 def fetch(config: ImportAnswers, tasks: Sequence[Artifact]) -> Path | None:
-    """The file of answers that `config` names, or the submissions that Prolific lists now, kept in the private folder; None for our
-    own server.
+    """The file of answers: the one that `config` names, or the list of submissions fetched from Prolific; None for our own server.
 
-    Raises UnfinishedError where nothing was launched, and what the platform refuses as CtxrError.
+    Raises UnfinishedError where nothing was launched, CtxrError for what the platform refuses.
     """
     if config.file is not None or config.platform_of == "local":
         return config.file
@@ -219,7 +218,7 @@ class AnswerMerge:
                     hint="export both tasks with the same options, or one of them into another --workdir",
                 )
 
-    def known(self, rows: list[Arrival]) -> Iterator[Arrival]:
+    def answerable(self, rows: list[Arrival]) -> Iterator[Arrival]:
         """Take those rows out of the list whose unit is known, as long as their answers make more units known."""
         before = -1
         while len(rows) != before:
@@ -259,7 +258,7 @@ def merge_answers(
     merge = AnswerMerge(units, replaced)
     stored = [Arrival("", answer) for answer in sorted(before, key=_moment)]
     while stored:
-        for row in merge.known(stored):
+        for row in merge.answerable(stored):
             merge.store(row.answer)
         merge.units |= {row.answer.unit: past[row.answer.unit] for row in stored}
     for refusal in arrivals.refused:
@@ -269,7 +268,7 @@ def merge_answers(
             refusal = msgspec.structs.replace(refusal, code=REJECTED_SINCE, sentence=sentence)
         merge.refused.append(refusal)
     rows = sorted(arrivals.rows, key=lambda row: _moment(row.answer))
-    for row in merge.known(rows):
+    for row in merge.answerable(rows):
         merge.add(row)
     for row in rows:
         merge.add(row)
@@ -359,7 +358,7 @@ class JudgmentStage(Stage[ImportInputs]):
         write_table(out / REFUSED, sorted(refused, key=Refusal.key))
         content = write_judgment_tables(out, answered, place)
         exported = {unit.id for one in tasks for unit in one.units if unit.purpose == "work"}
-        found = {
+        figures = {
             "new": merge.new,
             "again": merge.again,
             "refused": dict(sorted(Counter(refusal.code for refusal in merge.refused).items())),
@@ -371,7 +370,7 @@ class JudgmentStage(Stage[ImportInputs]):
             with closing(Identities(private, read_key(private))) as identities:
                 for identity in arrivals.identities.values():
                     identities.worker(arrivals.platform, identity)
-        return Content([*content.files, REFUSED], content.counts | found, {})
+        return Content([*content.files, REFUSED], content.counts | figures, {})
 
 
 def run(config: ImportAnswers, progress: Progress = SILENT) -> ImportAnswersReport:

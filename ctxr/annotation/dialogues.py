@@ -1,7 +1,6 @@
 """A dialogue between two workers as a list of events: the state they lead to, and what may happen next.
 
-Pure functions: no clock, no database. Replaying the events of a room always gives the same dialogue, also after a restart
-(PhotoChat, section 3: the photo can be shared after five turns, by the partner who sees it, and afterwards both may continue).
+PhotoChat, section 3: the photo can be shared after five turns, by the partner who sees it, and afterwards both may continue.
 """
 
 from collections.abc import Iterable
@@ -44,10 +43,9 @@ class Event(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class TalkState:
-    """What the events of a room make: who is there, what was said, whether the photo was shared, who has finished.
+    """The state of a room after its events.
 
     `present`, `left` and `done` are seats. `deserted`: somebody whose partner left an earlier room waits here for another.
-    `limits`: of the unit.
     """
 
     present: frozenset[int] = frozenset()

@@ -98,12 +98,11 @@ Field = Pick | Choice | Write | Talk
 class Form(msgspec.Struct, frozen=True):
     """One page of work."""
 
-    task: str
     title: str
     instruction: tuple[str, ...]
-    gallery: PictureGallery | None
-    passages: tuple[Passage, ...]
     fields: tuple[Field, ...]
+    gallery: PictureGallery | None = None
+    passages: tuple[Passage, ...] = ()
 
     @property
     def pictures(self) -> tuple[Picture, ...]:

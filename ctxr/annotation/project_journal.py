@@ -28,7 +28,7 @@ def remember(workdir: Path, database: str) -> None:
 def journal_of(workdir: Path, database: str = "") -> str | Path:
     """Address of the project's journal: `database`, the one that was served last, or the file in its folder.
 
-    Raises UsageError where the address was served with a password, which is not kept.
+    Raises UsageError for an address that needs a password, which is not kept.
     """
     if database and "://" not in database:
         raise UsageError(f"--database {database!r} is not an address", hint="--database postgresql://user@host/name")
@@ -51,10 +51,7 @@ def has_journal(workdir: Path, database: str = "") -> bool:
 
 @contextmanager
 def project_journal(workdir: Path, database: str = "", *, read_only: bool = True) -> Iterator[Journal]:
-    """The project's journal as it is; without `read_only`, who may work can be changed.
-
-    Raises UnfinishedError when there is none.
-    """
+    """The project's journal, by default to be read alone. Raises UnfinishedError when there is none."""
     if not has_journal(workdir, database):
         raise UnfinishedError(
             f"{workdir} has no journal of answers", hint="ctxr serve   (it keeps the list of workers)"

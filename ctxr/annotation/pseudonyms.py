@@ -1,6 +1,6 @@
 """Keyed pseudonyms of workers: an HMAC of platform and platform id under a key that stays in the project's private folder.
 
-Without the key nobody can test whether a known person is in the data; with it, a person gets the same pseudonym on every import.
+The key is needed to test whether a person is in the data; with it, a person gets the same pseudonym on every import.
 """
 
 import base64

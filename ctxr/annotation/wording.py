@@ -1,7 +1,6 @@
-"""What is wrong with the wording of a description, said kindly: while it is typed, and again when it is imported.
+"""What is wrong with the wording of a description, for its writer.
 
-ImageCoDe, section 3.2: a description picks out the target for somebody who sees the ten images without knowing which one is
-meant, possibly in another order; so it must not point at other images, and must say something.
+ImageCoDe, section 3.2: the reader may see the ten images in another order, so a description must not point at other images.
 """
 
 import re

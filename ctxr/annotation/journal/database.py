@@ -168,20 +168,20 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction alone among writers, on the disk when the block ends; undone if it raises."""
-        # threads get their turn in the order in which they asked: with SQLite's own waiting, or a plain lock, some could starve
-        turn = threading.Event()
+        # threads are admitted in the order in which they asked: with SQLite's own waiting, or a plain lock, some could starve
+        admitted = threading.Event()
         with self._guard:
-            self._queue.append(turn)
+            self._queue.append(admitted)
             self._queue[0].set()
         try:
-            turn.wait()
+            admitted.wait()
             with self.errors(), self._writer.begin() as connection:
                 if not self.sqlite:
                     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
                 yield connection
-        finally:  # also where the wait was interrupted: the turn must go to the next thread
+        finally:  # also where the wait was interrupted: the next thread must be admitted
             with self._guard:
-                self._queue.remove(turn)
+                self._queue.remove(admitted)
                 if self._queue:
                     self._queue[0].set()
 

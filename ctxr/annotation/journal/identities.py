@@ -48,10 +48,9 @@ class Visit:
     """The visit of a Prolific participant with a paid submission.
 
     Attributes:
-        submission: Prolific's SESSION_ID. participant: PROLIFIC_PID. study: STUDY_ID.
+        submission, participant, study: Prolific's SESSION_ID, PROLIFIC_PID and STUDY_ID.
         worker: their pseudonym. door: name of the study in our own address.
-        answers: what they had given before. began: when they came.
-        ending: how it ended; empty before that.
+        answers: what they had given before. began: when they came. ending: how it ended; empty before that.
     """
 
     submission: str
@@ -68,11 +67,7 @@ FILE = "identities.sqlite"
 
 
 class Identities:
-    """Platform and platform id of each pseudonym, in the file `FILE` of a folder, readable to its owner alone.
-
-    Args:
-        folder: the crowd's private folder; made where it is not. key: see `pseudonyms.read_key`.
-    """
+    """Platform and platform id of each pseudonym, in a file of the crowd's private folder, readable to its owner alone."""
 
     def __init__(self, folder: Path, key: bytes) -> None:
         path = folder / FILE
@@ -98,13 +93,10 @@ class Identities:
             return connection.execute(select(_identity).where(_identity.c.worker == worker)).first() is not None
 
     def come(self, visit: Visit, lasts: timedelta, instead_of: str = "") -> Visit:
-        """The visit as it was recorded first, on the disk from now on.
+        """The visit as it was recorded first, on the disk from now on; it replaces the submission `instead_of` of the same person.
 
-        Args:
-            lasts: time after which a submission that was never ended is live no more.
-            instead_of: a submission of the same person that this one replaces.
-
-        Raises Refused: `not_yours` for somebody else's submission, `second` where the worker has another one that is live.
+        Raises Refused: `not_yours` for somebody else's submission, `second` where the worker has another one that began within
+        `lasts` and has not ended.
         """
         since, columns = micros(visit.began - lasts), _visit.c
         with self._database.writing() as connection:

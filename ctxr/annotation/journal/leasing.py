@@ -1,9 +1,6 @@
 """Leases of units to workers, the only place that assigns work, and the vote counts of a unit.
 
-A unit suits a worker who belongs to its part of the benchmark, has not worked on it, did not create what it shows and, where
-the task requires it, has not seen its image set. Units based on the work of blocked workers are not served. The unit with the
-fewest answers and leases comes first, ties in seeded random order; an index finds it, without loading them all.
-
+The unit with the fewest answers and leases comes first, ties in seeded random order; an index finds it, without loading all.
 Votes of blocked workers do not count, and other workers may replace them. If the block is undone later, the unit has more
 votes than it asks for, and all of them count.
 """
@@ -16,7 +13,7 @@ from sqlalchemy import RowMapping, and_, bindparam, exists, not_, or_, select, u
 from sqlalchemy import func as sql
 
 from ctxr.annotation.journal import tables
-from ctxr.annotation.journal.database import Transaction, moment
+from ctxr.annotation.journal.database import Transaction
 from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.protocol import shown_order, verdict, wanted
 from ctxr.annotation.records import Answer, Purpose, Unit
@@ -40,7 +37,7 @@ WELL_MADE = or_(
         )
     ),
 )
-"""The condition under which a unit is served at all: it is not based on the work of a blocked worker."""
+"""The unit is not based on the work of a blocked worker."""
 
 # statements are built once: building one takes longer than running it
 SUITS = and_(
@@ -68,7 +65,8 @@ SUITS = and_(
         ),
     ),
 )
-"""The condition under which a unit is for a worker; its parameters come from `asking`."""
+"""The unit belongs to the worker's part of the benchmark, they have not worked on it nor written what it shows, and, where the
+task requires it, have not seen its image set. Its parameters: `suit_parameters`."""
 
 _CANDIDATE = select(tables.unit).where(FREE, SUITS).order_by(SERVED, unit.shuffle).limit(1)
 _TAKEN = and_(lease.unit == bindparam("name"), lease.state.in_(HOLDS))
@@ -161,7 +159,7 @@ def read(tx: Transaction, token: str) -> Lease | None:
         return None
     same = {name: row[name] for name in ("worker", "slot", "seat", "token", "state")}
     work, order = unit_of(tx.get(tables.unit, id=row["unit"])), msgspec.json.decode(row["shown"], type=tuple[str, ...])
-    return Lease(unit=work, order=order, began=moment(row["began"]), expires=moment(row["expires"]), **same)
+    return Lease(unit=work, order=order, **same)
 
 
 def unit_of(row: RowMapping) -> Unit:

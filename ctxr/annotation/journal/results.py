@@ -1,7 +1,6 @@
 """Results of the journal: leases, refusals, chat rooms, and the state of workers and units."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Literal
 
 from ctxr.annotation.records import Unit
@@ -21,7 +20,6 @@ class Lease:
     Attributes:
         slot: which of the unit's votes, from 0. seat: which of the two people of a talk; 0 elsewhere.
         order: image ids as they are shown, left to right.
-        began, expires: when it was handed out, and when others may get its place, UTC.
         token: its unguessable name in links.
     """
 
@@ -30,8 +28,6 @@ class Lease:
     slot: int
     seat: int
     order: tuple[str, ...]
-    began: datetime
-    expires: datetime
     token: str
     state: LeaseState = "live"
 
@@ -127,7 +123,6 @@ class ChatRoom:
         turns: messages so far, oldest first.
         present: whether the partner is there.
         may_share: whether this seat can share the photo now. shared: whether it has been.
-        finished: whether the talk is whole and stored.
         partner_left: the partner left before the share, and another is looked for; False once one came.
         done: whether this seat has finished. closed: nothing more can happen here.
         apart: somebody else waits who may not be paired with this seat.
@@ -138,7 +133,6 @@ class ChatRoom:
     present: bool
     may_share: bool
     shared: bool
-    finished: bool
     partner_left: bool
     done: bool
     closed: bool

@@ -64,7 +64,7 @@ def join(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None) -> 
 
 
 def act(tx: Transaction, row: RowMapping, kind: Kind, text: str) -> None:
-    """Say, share, finish. Raises Refused with the reason and sentence of `dialogues.refusal`."""
+    """Say, share or finish. Raises Refused where `dialogues.refusal` says why not."""
     if problem := dialogues.refusal(_talk(tx, row["room"]), row["seat"], kind, text):
         raise Refused(problem.code, problem.sentence)
     _event(tx, row, kind, text)
@@ -116,7 +116,6 @@ def view(tx: Transaction, row: RowMapping) -> ChatRoom:
         present=1 - seat in talk.present,
         may_share=dialogues.refusal(talk, seat, "share") is None,
         shared=talk.shared,
-        finished=talk.finished,
         partner_left=talk.deserted or 1 - seat in talk.left,
         done=seat in talk.done,
         closed=talk.closed,
@@ -173,9 +172,9 @@ def _join(tx: Transaction, row: RowMapping, waiting: RowMapping) -> None:
     """Move a worker without a partner to a room where one waits."""
     unit, seat = tx.get(tables.unit, id=waiting["unit"]), 1 - _pair(tx, waiting)
     leasing.count_live(tx, row["unit"], -1)
-    place = {"room": waiting["id"], "unit": unit["id"], "slot": waiting["slot"], "seat": seat}
+    columns = {"room": waiting["id"], "unit": unit["id"], "slot": waiting["slot"], "seat": seat}
     shown = leasing.shown_images(tx, unit, waiting["slot"])
-    tx.update(tables.lease, {"token": row["token"]}, shown=shown, expires=tx.after(tx.rules.patience), **place)
+    tx.update(tables.lease, {"token": row["token"]}, shown=shown, expires=tx.after(tx.rules.patience), **columns)
     _enter(tx, unit, row["token"], "join")
 
 

@@ -230,4 +230,4 @@ def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tu
         image_set = msgspec.json.decode(tx.get(tables.image_set, id=unit.image_set)["payload"], type=ImageSet)
         add_units(tx, derive_units(unit, first, image_set, tx.rules.protocol))
     elif unit.purpose != "work" and correct is not None:
-        worker_state.count_known(tx, worker_state.require(tx, first.worker), correct)
+        worker_state.count_check(tx, worker_state.require(tx, first.worker), correct)

@@ -59,14 +59,11 @@ LEAST_POOL = 0.25
 
 
 def pool_shares(protocol: Protocol, work: Mapping[str, int]) -> dict[Pool, float]:
-    """The share of the workers that each pool should have: by its units of `work`, after those who may do both.
-
-    Where no unit is in a pool yet, both are expected to get some.
-    """
+    """The share of the workers that each pool should have: by its units of `work`, after those who may do both."""
     if protocol.disjoint == "none":
         return {"both": 1.0}
     units: dict[Pool, int] = {pool: work[pool] for pool in get_args(Pool) if pool != "both" and work.get(pool)}
-    units = units or {"train": 1, "eval": 1}
+    units = units or {"train": 1, "eval": 1}  # nothing is in a pool yet: both are expected to get some
     shared = protocol.shared_workers if protocol.disjoint == "partly" else 0.0
     parts = {pool: max(count / sum(units.values()), LEAST_POOL) for pool, count in units.items()}
     return {**{pool: (1 - shared) * part / sum(parts.values()) for pool, part in parts.items()}, "both": shared}
@@ -78,8 +75,7 @@ def _next_pool(shares: Mapping[Pool, float], sizes: Mapping[str, int]) -> Pool:
 
 
 def people_needed(units: Iterable[Unit], protocol: Protocol) -> dict[str, int]:
-    """How many people suffice for `units` and what follows from them: by pool (`train`, `eval`, `any`), and in `all` as they are
-    dealt to the pools.
+    """How many people suffice for `units` and what follows from them, by pool (`train`, `eval`, `any`) and in `all`.
 
     Where a task requires an unknown image set, each answer about the set takes another person; elsewhere, each to the same unit.
     """
@@ -105,7 +101,7 @@ def people_needed(units: Iterable[Unit], protocol: Protocol) -> dict[str, int]:
     return dict(sorted((+needed).items())) | {"all": sizes.total()}
 
 
-def count_known(tx: Transaction, row: RowMapping, correct: bool) -> None:
+def count_check(tx: Transaction, row: RowMapping, correct: bool) -> None:
     """Count an answer to a question with a known answer, and stop the worker where the rules say so."""
     rights, wrongs = row["known_right"] + correct, row["known_wrong"] + (not correct)
     tx.update(tables.worker, {"id": row["id"]}, known_right=rights, known_wrong=wrongs)

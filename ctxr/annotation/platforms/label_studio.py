@@ -61,8 +61,8 @@ def _text_of(passage: Passage) -> str:
     """The lines of a passage as one text: who says what, and where the photo was shared."""
     lines = []
     for line in passage.lines:
-        said = line.text if line.speaker is None else f"{'AB'[line.speaker]}: {line.text}"
-        lines.append("[the photo is shared]" if line.share else said)
+        text = line.text if line.speaker is None else f"{'AB'[line.speaker]}: {line.text}"
+        lines.append("[the photo is shared]" if line.share else text)
     return "\n".join(lines)
 
 
@@ -207,8 +207,8 @@ def _take(arrivals: Arrivals, position: str, sheet: Sheet, annotation: Annotatio
     regions = {row.from_name: row.value for row in reversed(results)}
     filled = {field.name: _values(field, regions.get(field.name, RegionValue()), sheet) for field in sheet.form.fields}
     try:
-        made = datetime.fromisoformat(annotation.created_at)
-        at = stamp(micros(made if made.tzinfo else made.replace(tzinfo=UTC)))
+        created = datetime.fromisoformat(annotation.created_at)
+        at = stamp(micros(created if created.tzinfo else created.replace(tzinfo=UTC)))
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(
             f"{arrivals.path.name}:{position}: {annotation.created_at!r} is not a time",

@@ -40,10 +40,18 @@ LONGEST = 60.0
 
 
 class ProlificClient:
-    """The API calls of a study. Tests pass their own `sleep`."""
+    """The API calls of a study, with the token of an account. Redirects are not followed, so no other address gets it."""
 
-    def __init__(self, client: httpx.Client, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._client, self._sleep = client, sleep
+    def __init__(
+        self,
+        token: str,
+        address: str = ADDRESS,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        headers = {"Authorization": f"Token {token}"}
+        self._client = httpx.Client(base_url=address, headers=headers, timeout=30, transport=transport)
+        self._sleep = sleep
 
     def create(self, payload: Mapping[str, Any]) -> str:
         """Create a draft of a study, which costs nothing until it is published, and return its id.
@@ -109,18 +117,12 @@ class ProlificClient:
             pause *= 2
 
 
-def client_of(token: str, address: str, transport: httpx.BaseTransport | None = None) -> httpx.Client:
-    """The connection to an address, with the token of the account; redirects are not followed, so no other address gets it."""
-    headers = {"Authorization": f"Token {token}"}
-    return httpx.Client(base_url=address, headers=headers, timeout=30, follow_redirects=False, transport=transport)
-
-
 def connect(address: str = ADDRESS) -> ProlificClient:
     """A client with the token of the environment. Raises CtxrError without one."""
     token = os.environ.get(TOKEN, "")
     if not token:
         raise CtxrError(f"there is no access token for Prolific: {TOKEN} is not set", hint=f"export {TOKEN}=…")
-    return ProlificClient(client_of(token, address))
+    return ProlificClient(token, address)
 
 
 def _refusal_of(answer: httpx.Response) -> CtxrError:

@@ -18,7 +18,6 @@ class DescribeTask(Task):
     def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
         """The set with its target marked, and a field for the description."""
         return Form(
-            task="describe",
             title="Describe the marked image",
             instruction=(
                 "Someone else will see these images without the mark. Write what they need to find the marked one.",
@@ -26,7 +25,6 @@ class DescribeTask(Task):
                 "Do not mention the other images: the reader does not know which ones you compared, nor their order.",
             ),
             gallery=gallery_of(order, unit.target, unit.ordered),
-            passages=(),
             fields=(
                 Write(FIELD, "Your description", "One to three sentences in plain English.", 1000, checked=True),
                 Write(

@@ -39,7 +39,6 @@ class DialogueTask(Task):
         sees = seat == SENDER
         objects = (Passage("In the photo", (Line(", ".join(unit.labels)),)),) if sees and unit.labels else ()
         return Form(
-            task="dialogue",
             title="Talk with another person",
             instruction=(
                 "You have this photo on your phone. Chat as with a friend, and share it when it fits the talk."

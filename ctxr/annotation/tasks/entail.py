@@ -24,7 +24,6 @@ class EntailTask(LabelTask):
         )
         premise = (Passage("Captions of the image", tuple(Line(text) for text in unit.texts)),) if unit.texts else ()
         return Form(
-            task="entail",
             title="Is the sentence true of this image?",
             instruction=("Look at the image, read its captions, and say whether the sentence must be true.",),
             gallery=gallery_of(order),

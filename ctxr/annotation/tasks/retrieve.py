@@ -16,7 +16,6 @@ class RetrieveTask(Task):
     def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
         """The description and the images to choose from."""
         return Form(
-            task="retrieve",
             title="Find the described image",
             instruction=("Read the description, look at every image, and choose the one that it describes best.",),
             gallery=gallery_of(order, sequence=unit.ordered),

@@ -34,7 +34,6 @@ class TagTask(LabelTask):
         """The description, its set with the target marked, and a box for each phenomenon."""
         options = tuple(Option(label, label, NOTES.get(label, "")) for label in unit.labels)
         return Form(
-            task="tag",
             title="Which phenomena does the description use?",
             instruction=("Read the description of the marked image and tick everything that it uses to pick it out.",),
             gallery=gallery_of(order, unit.target, unit.ordered),

@@ -36,7 +36,6 @@ class VerifyTask(LabelTask):
             *(Option(code, code.replace("_", " "), note) for code, note in CODES.items()),
         )
         return Form(
-            task="verify",
             title="Is this a good conversation?",
             instruction=("Two people talked, and one of them shared this photo. Keep the talk, or tick every fault.",),
             gallery=gallery_of(order),

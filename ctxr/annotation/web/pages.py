@@ -1,4 +1,4 @@
-"""Pages from templates, and the session of whoever asks for them.
+"""Pages from templates, and sessions.
 
 A page names a picture by its position; the id would reveal a frame's number, and so the order of a shuffled set.
 """

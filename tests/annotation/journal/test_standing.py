@@ -53,17 +53,19 @@ def test_pools_are_dealt_in_balance(opener: Opener, protocol: Protocol, counts: 
     assert {standing.platform for standing in journal.workers()} == {"local"}
 
 
-def test_a_side_without_work_is_dealt_to_nobody() -> None:
-    assert pool_shares(Protocol(disjoint="wholly"), {"train": 3, "any": 9}) == {"train": 1.0, "both": 0.0}
-    assert pool_shares(Protocol(disjoint="wholly"), {"any": 9}) == {"train": 0.5, "eval": 0.5, "both": 0.0}
+@pytest.mark.parametrize(
+    ("work", "shares"),
+    [
+        ({"train": 60, "eval": 40}, {"train": 0.6, "eval": 0.4}),
+        ({"train": 3, "any": 9}, {"train": 1.0}),
+        ({"any": 9}, {"train": 0.5, "eval": 0.5}),
+    ],
+)
+def test_workers_go_where_the_work_is(work: dict[str, int], shares: dict[str, float]) -> None:
+    assert pool_shares(Protocol(disjoint="wholly"), work) == shares | {"both": 0.0}
 
 
-def test_workers_go_where_the_work_is_and_a_small_side_is_not_left_alone() -> None:
-    assert pool_shares(Protocol(disjoint="wholly"), {"train": 60, "eval": 40}) == {
-        "train": 0.6,
-        "eval": 0.4,
-        "both": 0.0,
-    }
+def test_a_small_side_is_not_left_alone() -> None:
     shares = pool_shares(Protocol(disjoint="partly", shared_workers=0.2), {"train": 990, "eval": 10})
     assert shares["eval"] == pytest.approx(0.8 * 0.25 / 1.24)
     assert sum(shares.values()) == pytest.approx(1)

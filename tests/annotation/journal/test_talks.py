@@ -91,7 +91,7 @@ def test_a_finished_talk_is_an_answer_of_each_and_is_given_to_a_third_party(open
     journal.act("say", second.token, "w2", START, "what a <b>lovely</b> '; DROP TABLE photo")
     journal.act("finish", first.token, "w1", START)
     assert journal.answers() == []
-    assert journal.act("finish", second.token, "w2", after(3)).finished
+    assert journal.act("finish", second.token, "w2", after(3)).closed
     one, two = journal.answers()
     assert (one.worker, two.worker, one.slot, two.slot) == ("w1", "w2", 0, 0)
     assert one.values == two.values
@@ -103,7 +103,7 @@ def test_a_finished_talk_is_an_answer_of_each_and_is_given_to_a_third_party(open
         assert isinstance(journal.lease(worker, after(4)), NoWork)
     third = leased(journal, newcomer(journal, "w3"), now=after(4))
     assert (third.unit.task, third.unit.authors) == ("verify", ("w1", "w2"))
-    assert journal.room(first.token).finished
+    assert journal.room(first.token).closed
     with pytest.raises(Refused, match="it is kept"):
         journal.act("say", first.token, "w1", after(5), "one more thing")
 
@@ -281,17 +281,10 @@ def test_who_waits_is_fetched_by_somebody_who_waits_elsewhere(opener: Opener) ->
     assert journal.progress()["dialogue"].leases == 1
 
 
-def test_a_random_evening_of_talks_keeps_every_promise(opener: Opener) -> None:
-    evening(opener, seed=1, steps=180)
-
-
-@pytest.mark.prove
-@pytest.mark.parametrize("seed", range(2, 7))
-def test_many_random_evenings_of_talks_keep_every_promise(opener: Opener, seed: int) -> None:
-    evening(opener, seed, steps=1500)
-
-
-def evening(opener: Opener, seed: int, steps: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "steps"), [(1, 120), *(pytest.param(seed, 1500, marks=pytest.mark.prove) for seed in range(2, 7))]
+)
+def test_a_random_evening_of_talks_keeps_every_promise(opener: Opener, seed: int, steps: int) -> None:
     """Nine people come, talk, leave, fall asleep: nobody is alone with themselves, no photo is talked about too often."""
     rng = random.Random(seed)
     sets = image_sets(6)

@@ -32,7 +32,7 @@ FILTERS = [
         "choices": {"0": "United Kingdom", "1": "United States"},
     },
 ]
-FORM = Form("retrieve", "Find", ("Read it.",), None, (), ())
+FORM = Form("Find", ("Read it.",), ())
 
 
 def unit(number: int, split: str = "valid") -> Unit:
@@ -51,7 +51,7 @@ class Platform(httpx.BaseTransport):
     slept: list[float] = field(default_factory=list)
 
     def client(self, token: str = "secret") -> prolific.ProlificClient:  # noqa: S107
-        return prolific.ProlificClient(prolific.client_of(token, ADDRESS, self), self.slept.append)
+        return prolific.ProlificClient(token, ADDRESS, self, self.slept.append)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         path = str(request.url).removeprefix(ADDRESS)
@@ -164,28 +164,21 @@ def test_the_default_pay_is_the_recommended_one_and_no_less_than_the_minimum_is_
     assert replace(STUDY, reward=250).pay() == 250
 
 
-def test_a_study_is_made_found_again_and_published(platform: Platform) -> None:
+def test_a_study_is_made_published_and_found_again_on_whichever_page_it_is(platform: Platform) -> None:
     made = platform.client().create(body())
     assert made == "study0"
     assert platform.client().studies("ctxr-1-retrieve") == ["study0"]
     assert platform.client().studies("ctxr-1-tag") == []
     assert platform.client().publish(made) == "ACTIVE"
+    platform.made = [{"id": f"other{number}", "internal_name": "another"} for number in range(230)] + platform.made
+    assert platform.client().studies("ctxr-1-retrieve") == ["study0"]
 
 
-def test_a_study_is_found_on_whichever_page_it_is(platform: Platform) -> None:
-    platform.made = [{"id": f"study{number}", "internal_name": f"other-{number}"} for number in range(230)]
-    assert platform.client().create(body()) == "study230"
-    assert platform.client().studies("ctxr-1-retrieve") == ["study230"]
-
-
-def test_the_client_waits_when_it_is_asked_to(platform: Platform) -> None:
+def test_the_client_waits_when_it_is_asked_to_and_gives_up_in_one_sentence(platform: Platform) -> None:
     platform.troubles = [429, 503, 500]
     assert platform.client().studies("x") == []
     assert platform.slept == [7.0, 2.0, 4.0]
-
-
-def test_the_client_gives_up_in_one_sentence(platform: Platform) -> None:
-    platform.troubles = [500] * 6
+    platform.troubles, platform.seen = [500] * 6, []
     with pytest.raises(CtxrError, match="Prolific refused with 500: Later, please"):
         platform.client().studies("x")
     assert len(platform.seen) == 6
@@ -215,7 +208,7 @@ def test_the_token_follows_no_redirect(status: int) -> None:
         asked.append(str(request.url))
         return httpx.Response(status, headers={"Location": f"{ADDRESS}/elsewhere/"})
 
-    client = prolific.ProlificClient(prolific.client_of("hunter2", ADDRESS, httpx.MockTransport(redirect)))
+    client = prolific.ProlificClient("hunter2", ADDRESS, httpx.MockTransport(redirect))
     for call in (lambda: client.studies("x"), lambda: client.create(body()), lambda: client.publish("s1")):
         with pytest.raises(CtxrError, match=f"refused with {status}: a redirect to {ADDRESS}/elsewhere/") as caught:
             call()
@@ -230,7 +223,7 @@ def test_without_a_token_or_a_network_it_says_so(monkeypatch: pytest.MonkeyPatch
         prolific.connect()
     monkeypatch.setenv("PROLIFIC_TOKEN", "secret")
     assert prolific.connect("http://127.0.0.1:9") is not None
-    unreached = prolific.ProlificClient(prolific.client_of("secret", "http://127.0.0.1:9"), lambda seconds: None)
+    unreached = prolific.ProlificClient("secret", "http://127.0.0.1:9", sleep=lambda seconds: None)
     with pytest.raises(CtxrError, match="cannot be reached"):
         unreached.studies("x")
 
