@@ -75,17 +75,11 @@ def retrieve_unit(
 
 def retrieve_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
     """Every description of a dataset with its target, to be validated (again)."""
-    return [
-        retrieve_unit(
-            image_set,
-            query,
-            [dataset.texts[name] for name in query.texts],
-            image_set.images[index],
-            dataset.split_of(image_set),
-            protocol=protocol,
-        )
-        for query, image_set, index in _only_targets(dataset)
-    ]
+    units = []
+    for query, image_set, index in _only_targets(dataset):
+        texts, target = [dataset.texts[name] for name in query.texts], image_set.images[index]
+        units.append(retrieve_unit(image_set, query, texts, target, dataset.split_of(image_set), protocol=protocol))
+    return units
 
 
 def tag_units(dataset: Dataset, labels: tuple[str, ...], votes: int = 1) -> list[Unit]:

@@ -1,6 +1,5 @@
 """Platform ids stay in a file of their own."""
 
-import sqlite3
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -9,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from ctxr.annotation.journal.identities import Identities, Visit, read_visits
-from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.journal.results import Refused
 from ctxr.annotation.pseudonyms import pseudonym, read_key
-from tests.annotation.journal.study import START, after, answer, described, image_sets, leased
+from tests.annotation.journal.study import after
 
 PERSON = "A1SECRETPERSON"
 
@@ -38,22 +36,6 @@ def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert modes["identities.sqlite"] == 0o600
     assert set(modes.values()) == {0o600}
     assert stat.S_IMODE((tmp_path / "private").stat().st_mode) == 0o700
-
-
-def test_no_platform_id_reaches_the_journal(tmp_path: Path) -> None:
-    people = Identities(tmp_path / "private", b"k" * 32)
-    sets = image_sets(1)
-    journal = open_journal(tmp_path / "answers.sqlite", [described(sets[0])], sets)
-    name = people.worker("label-studio", PERSON)
-    journal.enrol(name, "label-studio", START)
-    answer(journal, leased(journal, name))
-    journal.close()
-    people.close()
-    connection = sqlite3.connect(tmp_path / "answers.sqlite")
-    dump = "\n".join(connection.iterdump())
-    connection.close()
-    assert name in dump
-    assert PERSON not in dump
 
 
 HOUR = timedelta(hours=1)

@@ -50,13 +50,6 @@ def test_units_with_as_few_answers_come_in_the_random_order_of_the_seed(opener: 
     assert order == sorted((one.id for one in units), key=lambda name: digest(0, "serve", name)[:8])
 
 
-def test_no_unit_is_leased_beyond_the_votes_it_wants(opener: Opener) -> None:
-    (one,) = sets = image_sets(1)
-    journal = opener([retrieved(one, split="test")], sets, Protocol(full_share=0, disjoint="none"))
-    given = [journal.lease(worker, START) for worker in enrolled(journal, "w1", "w2", "w3")]
-    assert [one.slot if isinstance(one, Lease) else one.reason for one in given] == [0, 1, "wait"]
-
-
 def test_two_of_three_asks_for_a_third_vote_only_where_two_disagree(opener: Opener) -> None:
     sets = image_sets(2)
     agreed, split = (retrieved(one, split="test") for one in sets)
@@ -70,17 +63,6 @@ def test_two_of_three_asks_for_a_third_vote_only_where_two_disagree(opener: Open
     assert votes == {agreed.id: 2, split.id: 3}
     told = {one.unit: (one.verdict, one.right, one.wrong) for one in decisions_of(journal)}
     assert told == {agreed.id: ("accepted", 2, 0), split.id: ("accepted", 2, 1)}
-
-
-def test_a_unit_of_the_random_share_gets_all_its_votes(opener: Opener) -> None:
-    (one,) = sets = image_sets(1)
-    protocol = Protocol(full_share=1.0, disjoint="none")
-    journal = opener([retrieved(one, split="test", protocol=protocol)], sets, protocol)
-    for worker in enrolled(journal, "w1", "w2", "w3"):
-        assert decisions_of(journal) == []
-        answer(journal, leased(journal, worker))
-    (decision,) = decisions_of(journal)
-    assert (decision.verdict, decision.right, decision.wrong) == ("accepted", 3, 0)
 
 
 def test_an_abandoned_lease_goes_to_somebody_else_and_its_owner_is_told(opener: Opener) -> None:
@@ -113,13 +95,6 @@ def test_the_images_are_shown_in_the_order_of_unit_slot_and_seed(opener: Opener)
         unit = lease.unit
         assert lease.order == shown_order(unit.images, unit.ordered, unit.id, lease.slot, 7)
         assert answer(journal, lease).order == lease.order
-
-
-def test_nobody_judges_what_they_wrote(opener: Opener) -> None:
-    (one,) = sets = image_sets(1)
-    journal = opener([retrieved(one, author="w1")], sets, workers="w1 w2")
-    assert reason(journal, "w1") == "nothing_left"
-    assert leased(journal, "w2").unit.authors == ("w1",)
 
 
 def test_only_the_tasks_asked_for_are_given(opener: Opener) -> None:

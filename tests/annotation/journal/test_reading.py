@@ -1,6 +1,5 @@
 """A journal that is only read stays as it is, and is known by what happened in it."""
 
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -42,21 +41,6 @@ def test_an_identity_changes_with_answers_and_changes_of_workers_alone(opener: O
     third = identity(address)
     journal.undo("w3", "does not", "me", after(11))
     assert len({empty, first, second, third, identity(address)}) == 5
-
-
-def test_two_files_with_the_same_events_are_the_same_journal_however_they_are_stored(tmp_path: Path) -> None:
-    sets = image_sets(2)
-    for name in ("one", "two"):
-        study(open_journal(tmp_path / name, [described(one) for one in sets], sets)).close()
-    first = identity(tmp_path / "one")
-    assert identity(tmp_path / "two") == first
-    with sqlite3.connect(tmp_path / "one") as connection:
-        connection.execute("PRAGMA page_size = 8192")
-        connection.execute("PRAGMA journal_mode = DELETE")
-        connection.execute("VACUUM")
-    connection.close()
-    assert (tmp_path / "one").read_bytes() != (tmp_path / "two").read_bytes()
-    assert identity(tmp_path / "one") == first
 
 
 def test_reading_a_file_leaves_no_trace(tmp_path: Path) -> None:

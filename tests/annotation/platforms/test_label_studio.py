@@ -74,14 +74,6 @@ def test_the_truth_is_nowhere_in_a_project() -> None:
         assert text.count("s/two") == text.count("s/one")
 
 
-def test_each_slot_has_the_order_that_the_seed_gives_it() -> None:
-    unit = Unit("u-1", "retrieve", "s", "g", tuple("abcdefgh"), texts=("x",), most=3)
-    where = {image: f"https://x/{image}" for image in unit.images}
-    orders = [label_studio.sheet_of(unit, slot, 4).data(where)["ctxr_order"] for slot in range(3)]
-    assert len({tuple(order) for order in orders}) == 3
-    assert all(sorted(order) == list("abcdefgh") for order in orders)
-
-
 def changed(tmp_path: Path, change: Any) -> Path:
     rows = json.loads((EXAMPLES / "label-studio.json").read_text())
     change(rows)
