@@ -282,16 +282,15 @@ def test_who_waits_is_fetched_by_somebody_who_waits_elsewhere(opener: Opener) ->
 
 
 @pytest.mark.parametrize(
-    ("seed", "steps", "people"),
-    [(3, 100, 5), *(pytest.param(seed, 1500, 9, marks=pytest.mark.prove) for seed in range(4, 9))],
+    ("seed", "steps"), [(1, 180), *(pytest.param(seed, 1500, marks=pytest.mark.prove) for seed in range(2, 7))]
 )
-def test_a_random_evening_of_talks_keeps_every_promise(opener: Opener, seed: int, steps: int, people: int) -> None:
-    """People come, talk, leave, fall asleep: nobody is alone with themselves, no photo is talked about too often."""
+def test_a_random_evening_of_talks_keeps_every_promise(opener: Opener, seed: int, steps: int) -> None:
+    """Nine people come, talk, leave, fall asleep: nobody is alone with themselves, no photo is talked about too often."""
     rng = random.Random(seed)
     sets = image_sets(6)
     units = [talked(one, talks=1 + place % 2) for place, one in enumerate(sets)]
     journal = opener(units, sets, PUBLISHED)
-    workers = enrolled(journal, *(f"w{number}" for number in range(people)))
+    workers = enrolled(journal, *(f"w{number}" for number in range(9)))
     tokens: dict[str, str] = {}
     now = 0.0
     for number in range(steps):
