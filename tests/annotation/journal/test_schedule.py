@@ -165,7 +165,7 @@ class Schedule:
 def test_every_step_of_a_random_schedule_is_what_the_literal_model_says(
     opener: Opener, protocol: Protocol, seed: int
 ) -> None:
-    protocol, steps, workers, count = replace(protocol, seed=seed), *((110, 9, 6) if seed == 1 else (500, 14, 25))
+    protocol, steps, workers, count = replace(protocol, seed=seed), *((150, 9, 6) if seed == 1 else (500, 14, 25))
     units, sets = study(protocol, count)
     journal = opener(units, sets, protocol, lease_for=LEASE_FOR)
     model = Model(list(units), {one.id: one for one in sets}, protocol, seed, LEASE_FOR)
