@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,7 +20,7 @@ from ctxr.models.entailment.base import Claim, Judge
 from ctxr.models.identity import WEIGHTS, model_identity
 from ctxr.models.judges.endpoint import EndpointJudge
 from ctxr.models.judges.file import FileJudge
-from ctxr.problems.entailment.pairs import classifiers_in
+from ctxr.problems.runs import finished_runs
 from ctxr.store.kinds import CLASSIFIERS
 from ctxr.store.memory import Watch, remembered
 
@@ -36,12 +37,7 @@ _LIMITS = re.compile(r"(.*)@(\d*\.?\d+)(?:-(\d*\.?\d+))?")
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """What opening a judge takes beside its name.
-
-    Attributes:
-        endpoint: for a judge behind an endpoint alone. lazy: a model is built once it is asked, and what it is known by is kept
-            in the workdir.
-    """
+    """What opening a judge takes beside its name; `lazy`: a model is built once it is asked, and what it is known by is kept."""
 
     workdir: Path
     device: str = "auto"
@@ -53,20 +49,22 @@ class JudgeOptions:
         """What all endpoints together may cost."""
         return Budget(self.endpoint)
 
-    def open_endpoint(self, address: str, progress: Progress) -> EndpointJudge:
-        """The judge at URL or URL#MODEL."""
-        url, _, model = address.partition("#")
-        options = replace(self.endpoint, model=model or self.endpoint.model)
-        return EndpointJudge(url, options, self.workdir, progress, self.budget)
+
+class JudgeSpec(NamedTuple):
+    """The name of a judge: its kind, what follows the colon, and limits LOW and HIGH."""
+
+    kind: str
+    rest: str
+    limits: tuple[float, float] | None
 
 
-def parse_spec(spec: str) -> tuple[str, str, tuple[float, float] | None]:
-    """(kind, what follows its colon, limits LOW and HIGH) of KIND:REST@LOW-HIGH; the suffix may be absent.
+def parse_spec(spec: str) -> JudgeSpec:
+    """The parts of KIND:REST@LOW-HIGH; the suffix may be absent.
 
-    Raises UsageError for an unknown kind, one that lacks its rest, and limits that are none.
+    Raises UsageError for an unknown kind, one that lacks its rest, and invalid limits.
 
     >>> parse_spec("nli:models/nli@0.2-0.95")
-    ('nli', 'models/nli', (0.2, 0.95))
+    JudgeSpec(kind='nli', rest='models/nli', limits=(0.2, 0.95))
     """
     match = _LIMITS.fullmatch(spec)
     plain = match[1] if match else spec
@@ -81,12 +79,12 @@ def parse_spec(spec: str) -> tuple[str, str, tuple[float, float] | None]:
         meant = f"--judge {kind}{KINDS[kind]}:" if kind in KINDS else did_you_mean(kind, KINDS)
         hint = f"{meant} judges are {known}".strip()
         raise UsageError(f"--judge {spec} names no judge", hint=hint)
-    return kind, rest, limits
+    return JudgeSpec(kind, rest, limits)
 
 
 def default_spec(workdir: Path) -> str:
     """The only classifier of a project; the toy where it has none. Raises UsageError where it has several."""
-    finished = classifiers_in(workdir)
+    finished = finished_runs(workdir, CLASSIFIERS)
     if len(finished) > 1:
         names, hint = ", ".join(finished), f"--judge classifier:{finished[0]}"
         raise UsageError(f"{workdir} holds {len(finished)} classifiers of entailment: {names}", hint=hint)
@@ -94,24 +92,36 @@ def default_spec(workdir: Path) -> str:
 
 
 _MODELS = {
-    "classifier": "ctxr.problems.entailment.classifiers:open_classifier",
+    "classifier": "ctxr.problems.entailment.learner:open_classifier",
     "nli": "ctxr.models.judges.nli:NliJudge",
     "itm": "ctxr.models.judges.matching:MatchingJudge",
-    TOY: "ctxr.problems.entailment.classifiers:open_toy",
+    TOY: "ctxr.problems.entailment.learner:open_toy",
 }
 """What opens each kind that is a model, by where it lies and the device."""
 
 
 def open_judge(spec: str, options: JudgeOptions, progress: Progress) -> Judge:
     """The judge of that name, with or without limits. Raises what `parse_spec` and the judge itself raise."""
-    kind, rest, _ = parse_spec(spec)
+    kind, source, _ = parse_spec(spec)
     if kind == "endpoint":
-        return options.open_endpoint(rest, progress)
+        url, _, model = source.partition("#")
+        own = replace(options.endpoint, model=model or options.endpoint.model)
+        return EndpointJudge(url, own, options.workdir, progress, options.budget)
     if kind == "file":
-        return FileJudge(Path(rest))
-    folder = {"classifier": lambda: _classifier_folder(rest, options.workdir), TOY: lambda: TOY_FOLDER}
-    source = str(folder[kind]()) if kind in folder else rest
-    if not options.lazy or (kind == "itm" and not rest.startswith("blip:")):
+        return FileJudge(Path(source))
+    if kind == "classifier":
+        folders = (options.workdir / CLASSIFIERS / source, Path(source))
+        folder = next((one for one in folders if one.is_dir()), None)
+        if folder is None:
+            finished = finished_runs(options.workdir, CLASSIFIERS)
+            names = f"the classifiers are {', '.join(finished)}" if finished else "ctxr train --recipe entailment"
+            raise UsageError(
+                f"there is no classifier {source!r} in {options.workdir}",
+                hint=f"{did_you_mean(source, finished)} {names}".strip(),
+            )
+        source = str(folder)
+    source = str(TOY_FOLDER) if kind == TOY else source
+    if not options.lazy or (kind == "itm" and not source.startswith("blip:")):
         return _opened(kind, source, options.device)
     return ModelJudge(kind, source, options)
 
@@ -158,13 +168,3 @@ class ModelJudge(Judge):
     def _facts(self, _watch: Watch) -> str:
         facts = {name: getattr(self.model, name) for name in ModelFacts.__struct_fields__}
         return msgspec.json.encode(ModelFacts(**facts)).decode()
-
-
-def _classifier_folder(name: str, workdir: Path) -> Path:
-    for folder in (workdir / CLASSIFIERS / name, Path(name)):
-        if folder.is_dir():
-            return folder
-    finished = classifiers_in(workdir)
-    names = f"the classifiers are {', '.join(finished)}" if finished else "ctxr train --recipe entailment"
-    hint = f"{did_you_mean(name, finished)} {names}".strip()
-    raise UsageError(f"there is no classifier {name!r} in {workdir}", hint=hint)

@@ -1,43 +1,191 @@
-"""How classifiers are trained and opened that answer about entailment."""
+"""How classifiers are trained and opened that answer about entailment, and the arrays of pairs that they learn from or judge."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ctxr.datasets.pairs import EntailmentPair, choosing, refuse_leaks
 from ctxr.engine.progress import Progress
-from ctxr.errors import DataError
-from ctxr.metrics.entailment import FEW_CALLED, threshold_for
-from ctxr.models.entailment.checkpoint import Notes, read_notes, write_classifier
+from ctxr.errors import DataError, UnfinishedError
+from ctxr.media.images import read_image
+from ctxr.metrics.entailment import FEW_CALLED, Threshold, threshold_for
+from ctxr.models.entailment.checkpoint import AT_ONCE, Notes, TrainedClassifier, read_notes, write_classifier
 from ctxr.models.entailment.classifier import EntailmentClassifier
-from ctxr.models.entailment.recipe import ClassifierRecipe
-from ctxr.models.entailment.sources import find_branches, new_classifier
-from ctxr.models.entailment.training import EntailmentObjective, PairTable, probabilities
+from ctxr.models.entailment.image_branches import FINEST, black_picture, cells_of
+from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
+from ctxr.models.entailment.sources import Branches, find_branches, new_classifier
+from ctxr.models.entailment.training import EntailmentObjective, PairTable, looking_up, make_claims, probabilities
 from ctxr.models.precision import choose_device
+from ctxr.models.regions import GridRegions
 from ctxr.models.training.checkpoint import fill
+from ctxr.models.training.examples import Images, PixelTable, VectorTable
 from ctxr.models.training.scoring import in_bf16
-from ctxr.problems.entailment.classifiers import AT_ONCE, claim_rows, claim_table, learned, open_classifier_run
+from ctxr.problems.embeddings import cached
 from ctxr.problems.entailment.pairs import EntailmentPairs, open_pairs
 from ctxr.problems.options import TrainOptions
+from ctxr.problems.runs import OpenRun, ScoringOptions
 from ctxr.problems.training import SeedTrainer, TrainJob
-from ctxr.store.hashing import sha256_of
+from ctxr.store.artifacts import open_artifact
+from ctxr.store.hashing import sha256_bytes, sha256_of
 from ctxr.store.kinds import CLASSIFIER, CLASSIFIERS
 from ctxr.store.paths import portable
+
+TEXTS = 128
+"""Texts in a file of what a text branch says of them."""
 
 HALF = 0.5
 """The threshold where dev suggests no better one: the likelier class."""
 
 
-class ClassifierJob(TrainJob):
-    """Seeds that learn whether a hypothesis is entailed.
+def open_classifier(run: Path | str, device: str = "auto") -> TrainedClassifier:
+    """A trained classifier (`ctxr.models.entailment.base.Judge`).
 
-    Attributes:
-        pairs: of all splits. train, dev: of these. learned: what of train the recipe learns from.
+    Args:
+        run: its folder, such as `work/classifiers/entailment`; of several seeds the first, or `.../seed1`.
+        device: "auto", "cpu", "cuda" or "mps".
+
+    Raises UnfinishedError for a folder that holds none, DataError for one that was changed since it was trained or whose branches
+    are not here.
     """
+    folder = Path(run)
+    whole = folder.parent if folder.name.startswith("seed") else folder
+    if not (whole / "manifest.json").is_file():
+        raise UnfinishedError(f"{whole} holds no finished classifier", hint="ctxr train --recipe entailment")
+    artifact, name = open_artifact(whole, CLASSIFIER), whole.resolve().name
+    seed = folder if whole != folder else folder / "seed0"
+    if not any(file.startswith(f"{seed.name}/") for file in artifact.manifest.files):
+        raise DataError(f"{whole} was trained without {seed.name}", hint="name one of its seeds, or train it again")
+    artifact.refuse_changed(f"{seed.name}/")
+    return TrainedClassifier(seed, name if whole == folder else f"{name}/{seed.name}", choose_device(device))
+
+
+def open_toy(folder: Path | str, device: str = "auto") -> TrainedClassifier:
+    """The classifier that ships with ctxr, from its folder."""
+    return TrainedClassifier(Path(folder), Path(folder).name, choose_device(device), toy=True)
+
+
+@dataclass(frozen=True)
+class OpenClassifier(OpenRun):
+    """A seed of a classifier that judges pairs."""
+
+    classifier: TrainedClassifier
+    options: ScoringOptions
+    progress: Progress
+
+    @classmethod
+    def open(cls, source: Path | str, options: ScoringOptions, progress: Progress) -> Self:
+        """By the folder of a run, which stands for its first seed, or of a seed. Raises what `open_classifier` raises."""
+        return cls(open_classifier(source, options.device), options, progress)
+
+    def score(self, examples: tuple[EntailmentPairs, Sequence[EntailmentPair]]) -> dict[str, np.ndarray]:
+        """Probabilities [n] that pairs are entailed, by the classifier's name."""
+        (pairs, rows), judge = examples, self.classifier
+        claims = claim_rows(rows, judge.recipe)
+        table = claim_table(claims, pairs, judge.branches, self.options.workdir, judge.device, progress=self.progress)
+        with self.progress.task(f"asking {judge.name}", len(table)) as task:
+            return {judge.name: probabilities(judge.model, table, AT_ONCE, judge.device, advance=task.advance)}
+
+
+@dataclass(frozen=True)
+class ClaimRow:
+    """One claim: what is shown of a pair, and which losses count."""
+
+    premise: str
+    image: str | None
+    hypothesis: str
+    label: int
+    theta: tuple[bool, bool, bool]
+
+
+def learned(rows: Sequence[EntailmentPair], recipe: ClassifierRecipe) -> list[ClaimRow]:
+    """What a recipe learns from pairs: texts, pictures without their premise, and both, in one stream (paper, Table 2).
+
+    Every pair with a picture is learned from without its premise too; Table 2 does so with SNLI-VE, and not with CxC and ECCV.
+    """
+    has_text, has_image = bool(recipe.text), bool(recipe.image)
+    claims = []
+    for pair in rows:
+        fields = (pair.premise or "", pair.image, pair.hypothesis or "", int(pair.label))
+        if pair.kind == "text" and recipe.text_data and has_text:
+            claims.append(ClaimRow(*fields, theta=(True, False, False)))
+        if pair.image is not None and recipe.image_data and has_image:
+            claims.append(ClaimRow("", *fields[1:], theta=(False, True, False)))
+        if pair.kind == "both" and recipe.joint_data and (has_text or not recipe.image_data):
+            claims.append(ClaimRow(*fields, theta=(has_text, has_image, has_text and has_image)))
+    return claims
+
+
+def claim_rows(rows: Sequence[EntailmentPair], recipe: ClassifierRecipe) -> list[ClaimRow]:
+    """Each pair once, for the head that fits what there is of its premise (`ClassifierRecipe.column`)."""
+    claims = []
+    for pair in rows:
+        column = recipe.column(bool(pair.premise), pair.image is not None)
+        theta = (column == TEXT, column == IMAGE, column == JOINT)
+        claims.append(ClaimRow(pair.premise or "", pair.image, pair.hypothesis or "", int(pair.label), theta))
+    return claims
+
+
+def claim_table(
+    rows: list[ClaimRow], pairs: EntailmentPairs, branches: Branches, workdir: Path, device: str, *, progress: Progress
+) -> PairTable:
+    """The claims as arrays; pictures are decoded and cropped, or encoded by a frozen encoder, once for all runs."""
+    wanted = sorted({one.image for one in rows if one.image is not None}) if branches.image else []
+    row = {image: number for number, image in enumerate(wanted, start=1)}
+    claims = [(row.get(one.image or "", 0), one.premise, one.hypothesis, one.label, one.theta) for one in rows]
+    images = _images(wanted, pairs, branches, workdir, device, progress=progress)
+    if branches.text is None or not branches.text.asked:
+        return make_claims(images, claims, branches.tokenize)
+    needed = {(one.premise, one.hypothesis) for one in rows if one.theta[TEXT] or one.theta[JOINT]}
+    texts = sorted(needed | {(one.premise, one.hypothesis or "") for one in pairs.rows if one.premise})
+    source = branches.text
+
+    def ask(part: slice) -> np.ndarray:
+        premises, hypotheses = zip(*texts[part], strict=True)
+        return np.asarray(source.tokenize(premises, hypotheses)[0].numpy())
+
+    # h^t [N, D] by a text branch that stays as it is, asked once for all runs
+    with progress.task("reading texts", len(texts)) as task:
+        origin = {"text": source.fingerprint, "device": device}
+        contents = [sha256_of(list(pair)) for pair in texts]
+        arrays = cached(workdir, origin, contents, ask, task.advance, chunk=TEXTS)
+    vectors = np.concatenate([np.zeros((0, source.width), np.float32), *arrays])
+    return make_claims(images, claims, looking_up(texts, vectors, branches))
+
+
+def _images(
+    wanted: list[str], pairs: EntailmentPairs, branches: Branches, workdir: Path, device: str, *, progress: Progress
+) -> Images:
+    """Pictures by row, a black one first."""
+    source, dark = branches.image, black_picture()
+    if source is None:
+        return VectorTable(np.zeros((1, 1), np.float32))
+    contents = [sha256_bytes(dark.tobytes()), *(pairs.contents[image] for image in wanted)]
+
+    def read(part: slice) -> list[np.ndarray]:
+        rows = range(len(contents))[part]
+        return [read_image(pairs.files[wanted[row - 1]]) if row else dark for row in rows]
+
+    with progress.task("looking at pictures", len(contents)) as task:
+        if source.preprocess is None:
+            grid = GridRegions(source.cells, FINEST, device)
+            origin = {**grid.describe(), "what": "cells", "device": device}
+            arrays = cached(workdir, origin, contents, lambda part: cells_of(grid, read(part)), task.advance)
+            return VectorTable(np.concatenate(arrays))
+        fit = source.preprocess
+        origin = {"preprocess": fit.describe()}
+        arrays = cached(
+            workdir, origin, contents, lambda part: np.asarray(fit.fitted(read(part)).numpy()), task.advance
+        )
+        return PixelTable(arrays, fit, device)
+
+
+class ClassifierJob(TrainJob):
+    """Seeds that learn whether a hypothesis is entailed: `learned` is what of `train` the recipe learns from."""
 
     KIND: ClassVar[str] = CLASSIFIER
     UNIT: ClassVar[str] = "pairs"
@@ -92,13 +240,14 @@ class ClassifierJob(TrainJob):
     def seed_key(self, seed: int) -> str:
         """Recipe, seed, data and branches."""
         return sha256_of(
-            [portable(self.recipe.key(), self.workdir), seed, self.pairs.origin.sha256, self.fingerprints()]
+            [portable(self.recipe.key(), self.workdir), seed, self.pairs.origin.sha256, [*self.fingerprints.values()]]
         )
 
-    def fingerprints(self) -> tuple[str, str]:
+    @property
+    def fingerprints(self) -> dict[str, str]:
         """Of text branch and image branch, "" for none."""
-        text, image = self.branches.text, self.branches.image
-        return text.fingerprint if text else "", image.fingerprint if image else ""
+        branches = {"text": self.branches.text, "image": self.branches.image}
+        return {name: branch.fingerprint if branch else "" for name, branch in branches.items()}
 
     def fit(self, seed: int, train: SeedTrainer) -> Callable[[Path], None]:
         """See `TrainJob`; the threshold is chosen on dev."""
@@ -111,15 +260,18 @@ class ClassifierJob(TrainJob):
         model: EntailmentClassifier = new_classifier(recipe, self.branches, seed).to(self.device)
         trained = train(model, len(claims), partial(EntailmentObjective, recipe, claims, dev))
         fill(model, train.weights, "the classifier that was trained")
-        value, reached = HALF, None
+        chosen = None
         if dev is not None:
             bf16 = in_bf16(recipe.precision, self.device)
             entailed = probabilities(model.eval(), dev, AT_ONCE, self.device, bf16)
-            value, reached = _threshold(self, dev, entailed, seed)
+            chosen = dev_threshold(self, dev, entailed, seed)
         else:
             lack = "no pairs of valid, so the last epoch counts and the threshold stays at"
             self.progress.warn(f"seed {seed}: {lack} {HALF}")
-        notes = Notes(trained.best or 0, self.seed_key(seed), recipe, *self.fingerprints(), value, reached)
+        # as float32 says it: a probability that was on the threshold must stay there
+        value, reached = (float(np.float32(chosen.value)), chosen.precision.value) if chosen else (HALF, None)
+        text, image = self.fingerprints.values()
+        notes = Notes(trained.best or 0, self.seed_key(seed), recipe, text, image, value, reached)
         marks = sorted(self.pairs.marks([*self.train, *self.dev]))
         return lambda folder: write_classifier(folder, train.weights, notes, marks)
 
@@ -129,24 +281,23 @@ class ClassifierJob(TrainJob):
 
     def models(self) -> dict[str, object]:
         """Both branches."""
-        rows = zip(("text", "image"), (self.recipe.text, self.recipe.image), self.fingerprints(), strict=True)
-        return {part: {"name": name, "fingerprint": fingerprint} for part, name, fingerprint in rows}
+        return {
+            part: {"name": getattr(self.recipe, part), "fingerprint": fingerprint}
+            for part, fingerprint in self.fingerprints.items()
+        }
 
 
-def _threshold(
-    job: ClassifierJob, dev: PairTable, entailed: NDArray[np.float32], seed: int
-) -> tuple[float, float | None]:
-    """(threshold, its precision on dev): the lowest that reaches the wanted precision, else 0.5."""
-    wanted, chances = job.recipe.wanted_precision, np.asarray(entailed, np.float64)
-    threshold = threshold_for(dev.label.numpy() == 1, chances, wanted)
+def dev_threshold(job: ClassifierJob, dev: PairTable, entailed: NDArray[np.float32], seed: int) -> Threshold | None:
+    """The lowest that reaches the wanted precision on dev, with a note; None, with a warning, where none does."""
+    wanted, progress = job.recipe.wanted_precision, job.progress
+    threshold = threshold_for(dev.label.numpy() == 1, np.asarray(entailed, np.float64), wanted)
     if threshold is None:
-        job.progress.warn(f"seed {seed}: no threshold reaches a precision of {wanted} on dev, so it stays at {HALF}")
-        return HALF, None
-    job.progress.note(f"seed {seed}: threshold {threshold.value:.3f}, on dev {threshold.in_words()}")
+        progress.warn(f"seed {seed}: no threshold reaches a precision of {wanted} on dev, so it stays at {HALF}")
+        return None
+    progress.note(f"seed {seed}: threshold {threshold.value:.3f}, on dev {threshold.in_words()}")
     if threshold.called < FEW_CALLED:
-        job.progress.warn(f"seed {seed}: on dev {threshold.weakness()}")
-    # as float32 says it: a probability that was on the threshold must stay there
-    return float(np.float32(threshold.value)), threshold.precision.value
+        progress.warn(f"seed {seed}: on dev {threshold.weakness()}")
+    return threshold
 
 
 def _without_shared_premises(
@@ -169,4 +320,4 @@ class EntailmentLearner:
     """See `Learner`."""
 
     job = ClassifierJob
-    open_run = staticmethod(open_classifier_run)
+    open_run = OpenClassifier.open

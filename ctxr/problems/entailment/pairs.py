@@ -1,7 +1,7 @@
 """Pairs of entailment and their pictures, from artifacts or published files."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ctxr.datasets.pairs import EntailmentPair, published_image, published_names, seen_pictures
@@ -23,21 +23,11 @@ KINDS = {"all": "all pairs", "both": "picture and captions", "image": "picture a
 """What a premise is made of, in words."""
 
 
-def classifiers_in(workdir: Path) -> list[str]:
-    """Names of the finished classifiers of a project."""
-    return [folder.name for folder in sorted((workdir / kinds.CLASSIFIERS).glob("*")) if is_classifier(folder)]
-
-
-def is_classifier(folder: Path) -> bool:
-    """Whether a folder holds a finished classifier."""
-    return (folder / MANIFEST).is_file() and open_artifact(folder).manifest.kind == kinds.CLASSIFIER
-
-
 PAIRS = "pairs.jsonl"
 """Table of an artifact."""
 
-MOST_TOLD = 4
-"""Sorts of oddities of a file that are told."""
+MOST_ODDITIES = 4
+"""Sorts of oddities of a file that are listed."""
 
 _TO_CAPTION, _TO_IMAGE = "_image_to_caption", "_caption_to_image"
 """By which the two files of published positives are known: `eccv_image_to_caption.json`."""
@@ -110,7 +100,7 @@ def open_pairs(path: Path | None, workdir: Path, progress: Progress) -> Entailme
             f"{path} holds no pair with its texts and pictures",
             hint=f"put captions into {CAPTIONS}/ and pictures into {PICTURES}/ beside the files",
         )
-    return EntailmentPairs(pairs.name, kept, pairs.files, pairs.contents, pairs.origin)
+    return replace(pairs, rows=kept)
 
 
 def refuse_seen(pairs: EntailmentPairs, rows: Sequence[EntailmentPair], trained_on: Iterable[str], name: str) -> None:
@@ -144,18 +134,21 @@ def _of_artifact(path: Path) -> EntailmentPairs:
 def _of_files(path: Path, progress: Progress) -> EntailmentPairs:
     if not path.exists():
         raise UsageError(f"there is no file or folder {path}", hint="--dataset names pairs of entailment")
-    folder = path if path.is_dir() else path.parent
-    rows = [pair for reading in _readings(path, progress) for pair in reading.pairs]
-    files = {image: file for image in {pair.image for pair in rows if pair.image} if (file := _picture(folder, image))}
-    contents = {image: sha256_file(file) for image, file in sorted(files.items())}
-    decides = [[repr(pair) for pair in rows], sorted(contents.items())]
-    return EntailmentPairs(
-        path.resolve().stem, tuple(rows), files, contents, Parent("pairs", kinds.RELEASE, sha256_of(decides))
-    )
+    folder = (path if path.is_dir() else path.parent) / PICTURES
+    rows = tuple(pair for reading in _readings(path, progress) for pair in reading.pairs)
+    files: dict[str, Path] = {}
+    for image in sorted({pair.image for pair in rows if pair.image}):
+        places = [folder / name for name in published_names(image)]
+        if file := next(filter(Path.is_file, places), None):
+            files[image] = file
+    contents = {image: sha256_file(file) for image, file in files.items()}
+    decides = [[repr(pair) for pair in rows], list(contents.items())]
+    origin = Parent("pairs", kinds.RELEASE, sha256_of(decides))
+    return EntailmentPairs(path.resolve().stem, rows, files, contents, origin)
 
 
-def _readings(path: Path, progress: Progress) -> "list[Reading]":
-    """What lies at `path`, each reading told in a line, and what is odd in it in a few more. Raises DataError for nothing."""
+def _readings(path: Path, progress: Progress) -> list[Reading]:
+    """The files of pairs at `path`, each with a note, and a few more on its oddities. Raises DataError where there is no pair."""
     whole = path.is_dir()
     if not whole and path.suffix == ".json":
         raise UsageError(f"{path} is only a part of its dataset", hint=f"--dataset {path.parent}, the folder")
@@ -179,16 +172,12 @@ def _readings(path: Path, progress: Progress) -> "list[Reading]":
         among = f" in {reading.rows} rows" if reading.left_out else ""
         progress.note(f"{name}: {plural(len(reading.pairs), 'pair')} of {reading.source}{among}")
         lines = tally(reading.oddities)
-        for line in lines[:MOST_TOLD]:
+        for line in lines[:MOST_ODDITIES]:
             progress.note(f"  {line}")
-        if len(lines) > MOST_TOLD:
-            progress.note(f"  and {plural(len(lines) - MOST_TOLD, 'other oddity', 'other oddities')}")
+        if len(lines) > MOST_ODDITIES:
+            progress.note(f"  and {plural(len(lines) - MOST_ODDITIES, 'other oddity', 'other oddities')}")
     if not any(reading.pairs for reading in readings.values()):
         first = next((one for reading in readings.values() for one in reading.left_out), None)
         why = f"no row of it can be used: {first.where}: {first.what}" if first else "there is no row below its header"
         raise DataError(f"{path} holds no pair: {why}", hint="restore the file, or fetch it again")
     return list(readings.values())
-
-
-def _picture(folder: Path, image: str) -> Path | None:
-    return next((file for name in published_names(image) if (file := folder / PICTURES / name).is_file()), None)

@@ -14,14 +14,13 @@ from ctxr.engine.report import Table, share_with_interval
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import calibration, quality
 from ctxr.models.entailment.recipe import ENTAILMENT, ClassifierRecipe
-from ctxr.problems.entailment.pairs import KINDS, PROBABILITIES, find_pairs, is_classifier, open_pairs, refuse_seen
-from ctxr.problems.evaluation import EvalRequest, Evaluation
-from ctxr.problems.figures import Columns, Figure, Summariser
+from ctxr.problems.entailment.pairs import KINDS, PROBABILITIES, find_pairs, open_pairs, refuse_seen
+from ctxr.problems.evaluation import EvalRequest, Evaluation, SplitRows
+from ctxr.problems.figures import Figure, Summariser
 from ctxr.problems.options import EvalOptions, TrainOptions
-from ctxr.problems.question import Question, find_learner
-from ctxr.problems.results import TABLES, read_tables, tables_json
-from ctxr.problems.runs import EvaluatedRun, RunSource, check_run_name, trained_folder
-from ctxr.problems.view import ProblemResults, View
+from ctxr.problems.question import ProblemResults, Question, View, find_learner
+from ctxr.problems.results import TABLES, as_json, read_tables
+from ctxr.problems.runs import EvaluatedRun, RunSource, check_run_name, trained_models
 from ctxr.store.artifacts import Artifact, Content, open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import CLASSIFIER, CLASSIFIER_RESULTS
@@ -46,17 +45,6 @@ class JudgedPair(Record, frozen=True):
 
 
 @dataclass(frozen=True)
-class PairSplit:
-    """Pairs of a split."""
-
-    name: str
-    rows: list[EntailmentPair]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-
-@dataclass(frozen=True)
 class ClassifierRun(EvaluatedRun):
     """A seed of a classifier with its probabilities [N] of the same pairs."""
 
@@ -64,7 +52,7 @@ class ClassifierRun(EvaluatedRun):
     probabilities: npt.NDArray[np.float32]
 
 
-class PairEvaluation(Evaluation[PairSplit, ClassifierRun]):
+class PairEvaluation(Evaluation[SplitRows[EntailmentPair], ClassifierRun]):
     """Every seed of every classifier on the pairs of one split."""
 
     PROBLEM: ClassVar[str] = ENTAILMENT
@@ -79,19 +67,15 @@ class PairEvaluation(Evaluation[PairSplit, ClassifierRun]):
         split = options.split or next(iter(splits), "test")
         if not (rows := self.pairs.in_split(split)):
             raise DataError(f"{self.dataset} has no pair on the side {split!r}", hint=f"--split {' or '.join(splits)}")
-        self.split = PairSplit(split, rows)
+        self.split = SplitRows(split, rows)
         self.splits = [self.split]
         self.runs = [run for source in request.sources for run in self._answers(source)]
 
-    def groups(self, split: PairSplit) -> list[str]:
+    def groups(self, split: SplitRows[EntailmentPair]) -> list[str]:
         """Pictures, or premises."""
         return [pair.group for pair in split.rows]
 
-    def columns(self, split: PairSplit, run: ClassifierRun, summary: Summariser) -> Columns:
-        """None: precision and F0.5 are figures of draws."""
-        return ()
-
-    def complete(self, split: PairSplit, figures: list[Figure], summary: Summariser) -> None:
+    def complete(self, split: SplitRows[EntailmentPair], figures: list[Figure], summary: Summariser) -> None:
         """Accuracy, precision, recall, F0.5 and calibration, by kind of pair."""
         self.findings.tables |= _tables(self.options, self.runs, split)
 
@@ -111,7 +95,7 @@ class PairEvaluation(Evaluation[PairSplit, ClassifierRun]):
                 for pair, p in zip(self.split.rows, run.probabilities.tolist(), strict=True)
             ],
         )  # fmt: skip
-        write_bytes(out / TABLES, tables_json(self.findings.tables).encode())
+        write_bytes(out / TABLES, as_json(self.findings.tables).encode())
         counts = {"pairs": len(self.split.rows), "runs": len(self.runs), "split": self.split.name}
         return Content([PROBABILITIES, TABLES], counts, {})
 
@@ -140,7 +124,7 @@ class PairEvaluation(Evaluation[PairSplit, ClassifierRun]):
             yield ClassifierRun(name, origin, judge.threshold, probabilities, artifact=artifact)
 
 
-def _tables(options: EvalOptions, runs: Sequence[ClassifierRun], pairs: PairSplit) -> dict[str, Table]:
+def _tables(options: EvalOptions, runs: Sequence[ClassifierRun], pairs: SplitRows[EntailmentPair]) -> dict[str, Table]:
     rows, split = pairs.rows, pairs.name
     kinds = np.array([pair.kind for pair in rows])
     label = np.array([pair.label == 1 for pair in rows])
@@ -154,8 +138,8 @@ def _tables(options: EvalOptions, runs: Sequence[ClassifierRun], pairs: PairSpli
             rng = np.random.default_rng(options.seed)
             measured = quality(label[own], called[own], groups[own], rng, resamples=options.resamples)
             for name in FIGURES:
-                one = getattr(measured, {"F0.5": "f"}.get(name, name))
-                figures.append((run.name, kind, name, one.value, one.low, one.high, measured.pairs))
+                figure = getattr(measured, {"F0.5": "f"}.get(name, name))
+                figures.append((run.name, kind, name, figure.value, figure.low, figure.high, measured.pairs))
             figures.append((run.name, kind, "majority", measured.majority, None, None, measured.pairs))
             calibrated = calibration(label[own], run.probabilities[own].astype(np.float64))
             sure.append((run.name, kind, calibrated.error, calibrated.largest, calibrated.brier, run.threshold))
@@ -183,32 +167,30 @@ class Card:
     warning: str = ""
 
 
-def _cards(artifact: Artifact) -> Iterator[Card]:
-    file, split = artifact.path / TABLES, str(artifact.manifest.counts.get("split"))
+def _cards(artifact: Artifact) -> list[Card]:
+    """Accuracy and calibration of each classifier by kind of pair. Raises DataError for a damaged artifact."""
+    split = str(artifact.manifest.counts.get("split"))
     try:
         tables = read_tables(artifact.path)
-        quality, sure = (tables[f"{split}/{name}"].rows for name in ("quality", "calibration"))
-        for name in dict.fromkeys(row[0] for row in quality):
-            own = ([row for run, *row in rows if run == name] for rows in (quality, sure))
-            yield _card(name, split, *own)
+        quality, calibrations = (tables[f"{split}/{name}"].rows for name in ("quality", "calibration"))
+        return [_card(str(name), split, quality, calibrations) for name in dict.fromkeys(row[0] for row in quality)]
     except (KeyError, TypeError, ValueError, IndexError, StopIteration) as error:
-        raise DataError(f"{file} is damaged", hint="run ctxr eval again") from error
+        raise DataError(f"{artifact.path / TABLES} is damaged", hint="run ctxr eval again") from error
 
 
-def _card(name: str, split: str, quality: Sequence[Sequence[Any]], sure: Sequence[Sequence[Any]]) -> Card:
-    """Accuracy and calibration of a classifier on a split, by kind of pair."""
-    figures = {(kind, figure): values for kind, figure, *values in quality}
+def _card(name: str, split: str, quality: Sequence[Sequence[Any]], calibrations: Sequence[Sequence[Any]]) -> Card:
+    figures = {(kind, figure): values for run, kind, figure, *values in quality if run == name}
     kinds = list(dict.fromkeys(kind for kind, _ in figures))
-    rows = []
+    rows, blind = list[tuple[str, ...]](), list[str]()
     for kind in kinds:
         cells = [
             share_with_interval(dict(zip(("value", "low", "high"), figures[kind, one], strict=False)))
             for one in FIGURES
         ]
-        common = f"{100 * figures[kind, 'majority'][0]:.1f}"
-        rows.append((KINDS.get(kind, kind), f"{figures[kind, 'accuracy'][3]:,}", *cells, common))
-    error, _, brier, threshold = next(values for kind, *values in sure if kind == "all")
-    blind = [KINDS.get(kind, kind) for kind in kinds if figures[kind, "accuracy"][0] <= figures[kind, "majority"][0]]
+        accuracy, majority, shown = figures[kind, "accuracy"], figures[kind, "majority"][0], KINDS.get(kind, kind)
+        rows.append((shown, f"{accuracy[3]:,}", *cells, f"{100 * majority:.1f}"))
+        blind += [shown] if accuracy[0] <= majority else []
+    error, _, brier, threshold = next(values for run, kind, *values in calibrations if (run, kind) == (name, "all"))
     warning = f"{name} is no more often right than who always gives the commoner answer: {', '.join(blind)}."
     note = (
         f"On pairs with known labels, in brackets 95 % intervals over pictures and premises. Threshold {threshold:.3g}, "
@@ -239,21 +221,18 @@ class Entailment(Question):
 
     def takes(self, request: EvalRequest) -> bool:
         """Whether the runs are classifiers. Raises UsageError where only some are, or where one is nothing at all."""
-        options = request.options
-        folders = [trained_folder(name, options.workdir) for name in options.runs]
-        others = [
-            name for name, folder in zip(options.runs, folders, strict=True) if not folder or not is_classifier(folder)
-        ]
-        if 0 < len(others) < len(folders):
+        workdir, named = request.options.workdir, request.options.runs
+        kinds = {name: [model.manifest.kind for model in trained_models([name], workdir)] for name in named}
+        others = [name for name in named if kinds[name] != [CLASSIFIER]]
+        if 0 < len(others) < len(named):
             for name in others:
-                check_run_name(name, options.workdir)
+                check_run_name(name, workdir)
             problem = "classifiers and models that retrieve answer different questions"
             raise UsageError(problem, hint="evaluate them apart")
-        return bool(folders) and not others
+        return bool(named) and not others
 
     def view(self, results: ProblemResults) -> View:
-        """A table of each classifier."""
-        # accuracy and calibration of every classifier that was evaluated
+        """Accuracy and calibration of every classifier that was evaluated."""
         edited = [f"results/{one.path.name}/{names[0]}" for one in results.artifacts if (names := one.changed_files())]
         cards = [card for one in results.artifacts for card in _cards(one)]
         return View("tables", "Tables", __package__, {"cards": cards, "edited": edited})

@@ -24,8 +24,7 @@ from ctxr.pipelines.modelling import train
 from ctxr.pipelines.modelling.config import Eval, Train, TrainReport
 from ctxr.pipelines.modelling.eval import run as evaluate
 from ctxr.pipelines.modelling.train import load_recipe
-from ctxr.problems.entailment.classifiers import claim_rows, learned, open_classifier
-from ctxr.problems.entailment.learner import ClassifierJob, _threshold
+from ctxr.problems.entailment.learner import ClassifierJob, claim_rows, dev_threshold, learned, open_classifier
 from ctxr.problems.entailment.pairs import EntailmentPairs, open_pairs, refuse_seen
 from ctxr.store.artifacts import Parent
 from ctxr.store.tables import read_table, write_table
@@ -256,9 +255,10 @@ def test_a_threshold_on_few_pairs_is_warned_of() -> None:
         said = np.arange(100) / 128 if pairs == 40 else np.where(np.arange(100) == 99, 1, 0.25)
         job: Any = SimpleNamespace(recipe=ClassifierRecipe(wanted_precision=1.0), progress=progress)
         dev: Any = SimpleNamespace(label=label)
-        value, reached = _threshold(job, dev, said.astype(np.float32), 0)
-        assert (said >= value).sum() == pairs
-        assert reached == 1
+        threshold = dev_threshold(job, dev, said.astype(np.float32), 0)
+        assert threshold is not None
+        assert (said >= threshold.value).sum() == pairs
+        assert threshold.precision.value == 1
         rests = f"{pairs} pair{'s' if pairs > 1 else ''}"
         assert f" on {rests}, recall " in progress.said[0]
         assert any(f"rests on {rests}, fewer than 20" in line for line in progress.warned) == warned
