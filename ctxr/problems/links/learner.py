@@ -37,16 +37,16 @@ from ctxr.problems.links.towers import (
     NAME,
     DenseNet169,
     DocumentTowers,
+    WordVectors,
     read_word_vectors,
     token_rows,
     tokens_of,
     vocabulary_of,
 )
 from ctxr.problems.options import TrainOptions
-from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.queries import EvalQuery
-from ctxr.problems.runs import SCORES, scorers_in
-from ctxr.problems.scoring import OpenScorer
+from ctxr.problems.runs import SCORES, ScoringOptions, scorers_in
+from ctxr.problems.scorers import OpenScorer
 from ctxr.problems.training import SeedTrainer, TrainJob
 from ctxr.store.arrays import load_array
 from ctxr.store.artifacts import Parent
@@ -111,27 +111,27 @@ class Sources:
 
     def table(self, documents: Sequence[Document], dataset: Dataset, words: Sequence[str]) -> DocumentTable:
         """Documents as arrays. Raises DataError for pictures or features that do not exist."""
-        pictures, texts = self.pictures(documents, dataset), [text for one in documents for text in one.texts]
+        recipe, pictures = self.recipe, self.pictures(documents, dataset)
+        texts = [text for one in documents for text in one.texts]
+        if recipe.text == "gru":
+            sentences: Array = token_rows(texts, words, recipe.max_tokens)
+        elif recipe.frozen:
+            sentences = embedded_texts(texts, self.options.workdir, self.encoder, self.progress)
+        else:
+            sentences = np.asarray(self.source.tokenize(texts))
         ids, rows = np.unique([image for one in documents for image in one.images], return_inverse=True)
         images: list[str] = ids.tolist()
         # one picture may have several ids
         same = {image: pictures.contents.get(image) or dataset.images[image].sha256 or image for image in images}
         return DocumentTable(
             documents,
-            (VectorTable(self._sentences(texts, words)), self._images(images, pictures)),
+            (VectorTable(sentences), self._images(images, pictures)),
             (
                 torch.split(torch.arange(len(texts)), [len(one.texts) for one in documents]),
                 torch.split(torch.from_numpy(rows), [len(one.images) for one in documents]),
             ),
             [{*(f"text {text}" for text in one.texts), *(same[image] for image in one.images)} for one in documents],
         )
-
-    def _sentences(self, texts: list[str], words: Sequence[str]) -> Array:
-        if self.recipe.text == "gru":
-            return token_rows(texts, words, self.recipe.max_tokens)
-        if not self.recipe.frozen:
-            return np.asarray(self.source.tokenize(texts))
-        return embedded_texts(texts, self.options.workdir, self.encoder, self.progress)
 
     def _images(self, images: Sequence[str], pictures: PictureFiles) -> Images:
         if self.matrix is not None:
@@ -161,12 +161,12 @@ class Sources:
 
 def first_vectors(words: Sequence[str], recipe: LinksRecipe, seed: int) -> Tensor:
     """Word vectors [V, D] before training: of a file, and for other words U(-.2, .2), or 0 where nothing is learned."""
-    vectors, width = read_word_vectors(Path(recipe.words), words) if recipe.words else ({}, recipe.word_width)
-    table = 0.4 * torch.rand(len(words), width, generator=torch.Generator().manual_seed(seed)) - 0.2
+    known = read_word_vectors(Path(recipe.words), words) if recipe.words else WordVectors(recipe.word_width, {})
+    table = 0.4 * torch.rand(len(words), known.width, generator=torch.Generator().manual_seed(seed)) - 0.2
     table *= recipe.learns
     for row, word in enumerate(words):
-        if word in vectors:
-            table[row] = torch.from_numpy(vectors[word].copy())
+        if word in known.vectors:
+            table[row] = torch.from_numpy(known.vectors[word].copy())
     table[0] = 0
     return table
 
@@ -220,10 +220,10 @@ class LinksJob(TrainJob):
             where = (
                 "train, and learning compares at least two" if recipe.learns else "valid or test, or without a split"
             )
-            hint = (
-                "pages and MMC4's files get splits from names such as train, valid and test; or name another --dataset"
+            raise DataError(
+                f"{dataset.name} has too few documents on {where}",
+                hint="pages and MMC4's files get splits from names such as train, valid and test; or name another --dataset",
             )
-            raise DataError(f"{dataset.name} has too few documents on {where}", hint=hint)
         if recipe.words and not Path(recipe.words).is_file():
             raise UsageError(f"there is no file {recipe.words} of word vectors", hint="--set words=FILE")
         self.sources = Sources(recipe, ScoringOptions(options.workdir, self.device, recipe.precision), progress)
@@ -335,33 +335,30 @@ class OpenLinks(OpenScorer):
 
     def vectors(self, dataset: Dataset, documents: Sequence[Document], scorer: str = "") -> list[tuple[Array, Array]]:
         """Unit vectors of the sentences [n, D] and images [m, D] of each document, by a scorer or else the first."""
-        model, sources, words = self._opened(self.checkpoints[scorer or next(iter(self.checkpoints))])
-        table, bf16 = sources.table(documents, dataset, words), in_bf16(self.options.precision, sources.device)
+        checkpoint, vocabulary = self.checkpoints[scorer or next(iter(self.checkpoints))], list[str]()
+        if checkpoint is None:
+            recipe = LinksRecipe(variant="links-zero-shot", encoder=self.encoder, text="encoder", layers=0)
+            sources = Sources(recipe, self.options, self.progress)
+            model = sources.towers(None)
+        else:
+            notes = read_links(checkpoint)
+            sources, vocabulary = Sources(notes.recipe, self.options, self.progress), notes.words
+            if sources.weights != notes.weights:
+                raise DataError(
+                    f"{checkpoint} was trained over other weights than {', '.join(sources.weights) or 'none'}",
+                    hint="put those back that it was trained with, or train again: ctxr train",
+                )
+            model = sources.towers(torch.zeros(len(vocabulary), notes.word_width) if vocabulary else None)
+            fill(model, checkpoint / WEIGHTS, f"the towers that {checkpoint / CONFIG} describes")
+        table, bf16 = sources.table(documents, dataset, vocabulary), in_bf16(self.options.precision, sources.device)
         pairs: list[tuple[Array, Array]] = []
         with self.progress.task("scoring", len(documents)) as task:
             # each by itself: what stands beside it must not decide how its numbers round
             for alone in torch.split(torch.arange(len(documents)), 1):
-                ((sentences, images),) = table.unit_vectors(model, alone, AT_ONCE, sources.device, bf16)
+                ((sentences, images),) = table.unit_vectors(model.eval(), alone, AT_ONCE, sources.device, bf16)
                 pairs.append((sentences.numpy(), images.numpy()))
                 task.advance(1)
         return pairs
-
-    def _opened(self, checkpoint: Path | None) -> tuple[DocumentTowers, Sources, Sequence[str]]:
-        """Towers in evaluation mode, what their inputs come from, and their vocabulary."""
-        if checkpoint is None:
-            recipe = LinksRecipe(variant="links-zero-shot", encoder=self.encoder, text="encoder", layers=0)
-            sources = Sources(recipe, self.options, self.progress)
-            return sources.towers(None).eval(), sources, ()
-        notes = read_links(checkpoint)
-        sources = Sources(notes.recipe, self.options, self.progress)
-        if sources.weights != notes.weights:
-            raise DataError(
-                f"{checkpoint} was trained over other weights than {', '.join(sources.weights) or 'none'}",
-                hint="put those back that it was trained with, or train again: ctxr train",
-            )
-        model = sources.towers(torch.zeros(len(notes.words), notes.word_width) if notes.words else None)
-        fill(model, checkpoint / WEIGHTS, f"the towers that {checkpoint / CONFIG} describes")
-        return model.eval(), sources, notes.words
 
 
 class LinksLearner:

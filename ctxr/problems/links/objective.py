@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from statistics import mean
-from typing import Literal, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -23,13 +23,9 @@ from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
 from ctxr.problems.links.recipe import LinksRecipe
 from ctxr.problems.links.towers import DocumentTowers
 
-Kind = Literal["dc", "tk", "ap"]
-Loss = Literal["hinge", "logistic", "softmax"]
-Negatives = Literal["hard", "mean"]
-
 
 def similarities(
-    sentences: Tensor, images: Tensor, n: Tensor, m: Tensor, kind: Kind, *, half: bool = False, at_most: bool = False
+    sentences: Tensor, images: Tensor, n: Tensor, m: Tensor, kind: str, *, half: bool = False, at_most: bool = False
 ) -> Tensor:
     """How similar the n [B] sentences of each document are to the m [B] images of each: [B, B], in float32 at least.
 
@@ -46,7 +42,17 @@ def similarities(
     k = torch.minimum(n[:, None], m)
     k = (k + 1) // 2 if half else k
     if kind == "ap":
-        return _blocks(cosines * _assigned(cosines, n, m, k, at_most), n, m, 0.0).sum((1, 3))
+        # 1 / links at the links between each two documents: the gradient of their mean
+        weights = (
+            cosines.detach().double().cpu().nan_to_num(2, 2, 2).numpy()
+        )  # the product with the cosines stays invalid
+        shares, numbers = np.zeros_like(weights), k.tolist()
+        row, column = (np.cumsum([0, *sizes.tolist()]).tolist() for sizes in (n, m))
+        for i, j in np.ndindex(len(n), len(m)):
+            block = slice(row[i], row[i + 1]), slice(column[j], column[j + 1])
+            links = assign(weights[block], numbers[i][j], at_most)
+            shares[block][links] = 1 / max(len(links[0]), 1)
+        return _blocks(cosines * torch.from_numpy(shares).to(cosines), n, m, 0.0).sum((1, 3))
     blocks = _blocks(cosines, n, m, -torch.inf)
     sizes = (k, k) if kind == "tk" else (n[:, None].expand_as(k), m.expand_as(k))
     best = blocks.max(3).values.transpose(1, 2), blocks.max(1).values
@@ -70,19 +76,7 @@ def _mean_of_best(values: Tensor, k: Tensor) -> Tensor:
     return values.sort(-1, descending=True).values.masked_fill(beyond, 0).sum(-1) / k
 
 
-def _assigned(cosines: Tensor, n: Tensor, m: Tensor, k: Tensor, at_most: bool) -> Tensor:
-    """[N, M] with 1 / links at the links between each two documents: the gradient of their mean."""
-    weights = cosines.detach().double().cpu().nan_to_num(2, 2, 2).numpy()  # the product with the cosines stays invalid
-    shares, numbers = np.zeros_like(weights), k.tolist()
-    row, column = (np.cumsum([0, *sizes.tolist()]).tolist() for sizes in (n, m))
-    for i, j in np.ndindex(len(n), len(m)):
-        block = slice(row[i], row[i + 1]), slice(column[j], column[j + 1])
-        links = assign(weights[block], numbers[i][j], at_most)
-        shares[block][links] = 1 / max(len(links[0]), 1)
-    return torch.from_numpy(shares).to(cosines)
-
-
-def document_loss(similar: Tensor, excluded: Tensor, kind: Loss, margin: float, negatives: Negatives) -> Tensor:
+def document_loss(similar: Tensor, excluded: Tensor, kind: str, margin: float, negatives: str) -> Tensor:
     """Loss of similarities [B, B], each document's own against those of its sentences and of its images with others: a scalar.
 
     A document that is `excluded` [B, B] by a shared sentence or image is no negative; without negatives the loss is 0. The logistic
@@ -102,7 +96,7 @@ def document_loss(similar: Tensor, excluded: Tensor, kind: Loss, margin: float, 
     return losses.sum(0).mean()
 
 
-KINDS: dict[str, Kind] = {"links-ap": "ap", "links-dc": "dc", "links-tk": "tk", "links-nostruct": "dc"}
+KINDS = {"links-ap": "ap", "links-dc": "dc", "links-tk": "tk", "links-nostruct": "dc"}
 """Similarity of each variant that learns."""
 
 
@@ -153,14 +147,21 @@ class DocumentTable:
         return list(zip(*towers, strict=True))
 
 
+class Gathered(NamedTuple):
+    """Rows of some documents, one after another, and how many are of each."""
+
+    rows: Tensor
+    counts: Tensor
+
+
 def gathered(
     rows: Sequence[Tensor], documents: Tensor, most: int = 0, chance: torch.Generator | None = None
-) -> tuple[Tensor, Tensor]:
-    """(rows, how many of each) of some documents: all, or at most `most` of each, drawn by chance."""
+) -> Gathered:
+    """All rows of some documents, or at most `most` of each, drawn by chance."""
     own = [rows[document] for document in documents.tolist()]
     if most:
         own = [one[torch.randperm(len(one), generator=chance)[:most]] for one in own]
-    return torch.cat(own), torch.tensor([len(one) for one in own])
+    return Gathered(torch.cat(own), torch.tensor([len(one) for one in own]))
 
 
 class LinksObjective(Objective[tuple[Tensor, Tensor, Tensor], Tensor]):
@@ -176,6 +177,7 @@ class LinksObjective(Objective[tuple[Tensor, Tensor, Tensor], Tensor]):
     ) -> None:
         self.recipe, self.train, self.valid, self.run = recipe, train, valid, run
         self._figures: dict[str, float] = {}
+        self._chance = torch.Generator()
 
     def __len__(self) -> int:
         return sum(map(len, _steps(torch.arange(len(self.train.documents)), self.recipe.batch)))
@@ -203,8 +205,7 @@ class LinksObjective(Objective[tuple[Tensor, Tensor, Tensor], Tensor]):
     def _loss(self, vectors: Sequence[Tensor], n: Tensor, m: Tensor, sharing: Tensor) -> Tensor:
         recipe, kind, (sentences, images) = self.recipe, KINDS[self.recipe.variant], vectors
         similar = similarities(sentences, images, n, m, kind, half=recipe.k == "half", at_most=recipe.at_most)
-        loss, negatives = cast(Loss, recipe.loss), cast(Negatives, recipe.negatives)
-        return document_loss(similar, sharing.to(similar.device), loss, recipe.margin, negatives)
+        return document_loss(similar, sharing.to(similar.device), recipe.loss, recipe.margin, recipe.negatives)
 
     def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
         """Minus the mean loss of the validation documents in fixed steps; their links choose nothing."""

@@ -1,15 +1,17 @@
 """The question of links: which sentences of a document belong to which of its images?"""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import combinations, product
-from typing import Any, ClassVar
+from math import nan
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.documents import Document, documents_of, is_documents
+from ctxr.datasets.documents import GOLD, Document, documents_of, is_documents
+from ctxr.datasets.splits import SPLITS
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UsageError, plural
 from ctxr.metrics.columns import RatioColumn, mean_columns
@@ -18,17 +20,14 @@ from ctxr.metrics.proportions import LEVEL
 from ctxr.metrics.ranking import accuracy, count_ranks, reciprocal_rank
 from ctxr.metrics.similarity import spearman
 from ctxr.metrics.votes import Doubles, Flags
-from ctxr.problems.evaluation import NO_SPLIT, EvalRequest
-from ctxr.problems.figures import Columns, Figure, Summariser, seeds_of
+from ctxr.problems.evaluation import NO_SPLIT, EvalRequest, SplitRows
+from ctxr.problems.figures import Columns, Figure, Summariser, difference_table, none_had, percent, seed_table, seeds_of
 from ctxr.problems.links.recipe import CURVE, VARIANTS, CurveRow, LinksRecipe
-from ctxr.problems.links.view import DOCUMENTS, document_table, document_view
 from ctxr.problems.matching import ScoredEvaluation
 from ctxr.problems.options import TrainOptions
-from ctxr.problems.question import Question, find_learner
+from ctxr.problems.question import DIGITS, ProblemResults, Question, Subject, View, find_learner
 from ctxr.problems.results import MOST_SCORES, QueryResult
 from ctxr.problems.runs import EvaluatedRun, ModelScores, Run, checkpoints, refuse_twice
-from ctxr.problems.tables import difference_table, none_had, percent, seed_table
-from ctxr.problems.view import ProblemResults, Subject, View
 from ctxr.store.artifacts import Parent
 from ctxr.store.kinds import RUN
 from ctxr.store.tables import read_table
@@ -40,23 +39,31 @@ COMPONENTS = 20
 """Of the content of documents."""
 
 
-@dataclass(frozen=True, eq=False)
-class DocumentSplit:
-    """Documents of a split that all runs scored."""
+DOCUMENTS = Subject(
+    unit="document",
+    of="",
+    text="sentence",
+    sets="documents of sentences and images",
+    task="linking the sentences and images of a document",
+    formats=("links", "mmc4", "hf", "webdataset"),
+    similar=False,
+    unknown="not judged",
+    legend="The number before a sentence is the image that it is linked to: – is none, ? is not judged.",
+)
 
-    name: str
-    documents: Sequence[Document]
+MOST_DOCUMENTS = 200
+"""Documents that a page holds; the hardest of them."""
 
-    def __len__(self) -> int:
-        return len(self.documents)
+STRONGEST = 5
+"""Links of a document that are drawn for a run."""
 
 
-class LinkEvaluation(ScoredEvaluation[DocumentSplit]):
+class LinkEvaluation(ScoredEvaluation[SplitRows[Document]]):
     """Runs on documents."""
 
     PROBLEM: ClassVar[str] = "links"
 
-    splits: list[DocumentSplit]
+    splits: list[SplitRows[Document]]
 
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request, Links())
@@ -65,9 +72,10 @@ class LinkEvaluation(ScoredEvaluation[DocumentSplit]):
         )
         self.notes, self.splits = [*request.dataset.notes], []
         documents = [one for one in documents_of(request.dataset) if one.sentences]
-        for name, (_, lacking) in self.match().items():
+        for side in self.match():
+            name = side.name
             own = [one for one in documents if (one.split or NO_SPLIT) == name]
-            whole = [one for one in own if lacking.isdisjoint(one.sentences)]
+            whole = [one for one in own if side.lacking.isdisjoint(one.sentences)]
             if lost := len(own) - len(whole):
                 lack = f"{name}: {lost} of {len(own)} documents lack scores of some run"
                 self.notes.append(f"{lack} and were left out of all (--partial)")
@@ -76,24 +84,24 @@ class LinkEvaluation(ScoredEvaluation[DocumentSplit]):
                 self.notes.append(
                     f"{name}: {shared} of {len(whole)} documents share images, so intervals are too narrow"
                 )
-            self.splits.append(DocumentSplit(name, whole))
+            self.splits.append(SplitRows(name, whole))
         self.ks = sorted({1, 5, *self.options.ks()})
         self.measures = [AUC, *(f"p@{k}" for k in self.ks)]
         self.aucs: dict[str, dict[str, RatioColumn]] = {split.name: {} for split in self.splits}
         self.unit = "group" if self.options.cluster == "group" else "document"
         self.findings.rows["seeds"] = []
 
-    def groups(self, split: DocumentSplit) -> list[str]:
+    def groups(self, split: SplitRows[Document]) -> list[str]:
         """Documents, or groups of them."""
-        sets = [self.places[one.sentences[0]][1] for one in split.documents]
+        sets = [self.places[one.sentences[0]][1] for one in split.rows]
         return [one.group if self.unit == "group" else one.id for one in sets]
 
-    def columns(self, split: DocumentSplit, run: Run, summary: Summariser) -> Columns:
+    def columns(self, split: SplitRows[Document], run: Run, summary: Summariser) -> Columns:
         """The share of links, AUC and p@C by document; one without a link, or with nothing else, has no weight."""
         each: dict[str, dict[str, RatioColumn]] = {}
         for scorer in run.scorers:
             table = np.zeros((len(split), 2 + len(self.measures)))
-            for row, one in zip(table, split.documents, strict=True):
+            for row, one in zip(table, split.rows, strict=True):
                 if (area := auc(own := _table(scorer, one), one.links)) is not None:
                     row[:3] = 1, float(np.nanmean(one.links)), area
                     row[3:] = [precision_at(own, one.links, k) for k in self.ks]
@@ -106,7 +114,9 @@ class LinkEvaluation(ScoredEvaluation[DocumentSplit]):
         self.findings.rows["seeds"] += seeds_of(split.name, run.name, figures)
         return [(("overall", "all", name), column) for name, column in columns.items()]
 
-    def compared(self, split: DocumentSplit, columns: Mapping[str, Columns]) -> Mapping[str, Mapping[str, RatioColumn]]:
+    def compared(
+        self, split: SplitRows[Document], columns: Mapping[str, Columns]
+    ) -> Mapping[str, Mapping[str, RatioColumn]]:
         """AUC and p@C of runs, and of random scores before them."""
         measures = {**super().compared(split, columns)}
         chance = next(iter(measures.pop(CHANCE).values()))
@@ -115,13 +125,13 @@ class LinkEvaluation(ScoredEvaluation[DocumentSplit]):
         # flips need differences that lie evenly about 0, and those of p@C from a small share of links do not
         return {name: {**({RANDOM: half} if name == AUC else {}), **of} for name, of in measures.items() if counts}
 
-    def complete(self, split: DocumentSplit, figures: list[Figure], summary: Summariser) -> None:
+    def complete(self, split: SplitRows[Document], figures: list[Figure], summary: Summariser) -> None:
         """Links found, seeds, differences, how alike runs are, and what explains AUC."""
         name, columns, findings = split.name, self.aucs[split.name], self.findings
         cells = {(figure.run, figure.measure): percent(figure.interval) for figure in figures}
         rows = [(RANDOM, "50.0", *[cells[self.names[0], CHANCE]] * len(self.ks))]
         rows += [(run, *(cells[run, measure] for measure in self.measures)) for run in self.names]
-        counted, unjudged = figures[0].queries, sum(bool(np.isnan(one.links).all()) for one in split.documents)
+        counted, unjudged = figures[0].queries, sum(bool(np.isnan(one.links).all()) for one in split.rows)
         note = (
             f"%, means over {counted:,} of {plural(len(split), 'document', 'documents', ',')}, of judged pairs alone; skipped: "
             f"{len(split) - counted - unjudged:,} without a link or with nothing else, {unjudged:,} without a judged pair. In brackets "
@@ -147,10 +157,10 @@ class LinkEvaluation(ScoredEvaluation[DocumentSplit]):
         findings.tables |= {f"{name}/{key}": table for key, table in tables.items() if table and table.rows}
 
     def _explained(
-        self, split: DocumentSplit, within: Flags, aucs: Mapping[str, Doubles], encoder: str
+        self, split: SplitRows[Document], within: Flags, aucs: Mapping[str, Doubles], encoder: str
     ) -> Table | None:
         """R² of AUC on spread and content; None, with a note, where the encoder cannot be asked."""
-        documents = [split.documents[row] for row in np.flatnonzero(within).tolist()]
+        documents = [split.rows[row] for row in np.flatnonzero(within).tolist()]
         opened: Any = find_learner(Links()).open_run(encoder, self.request.scoring, self.progress)
         try:
             vectors = opened.vectors(self.request.dataset, documents)
@@ -187,11 +197,12 @@ class LinkEvaluation(ScoredEvaluation[DocumentSplit]):
                 self.findings.tables[f"curve/{run.name}"] = Table(title, ("epoch", "loss", AUC), rows, note, digits=4)
         super().finish()
         self.findings.rows["tables"] = list(self.findings.tables.values())
+        self.findings.results = self._results()
 
-    def rows(self) -> Iterator[QueryResult]:
+    def _results(self) -> Iterator[QueryResult]:
         """Each sentence as a query for its images, by scorer; one without a link is neither right nor ranked, and has zeros."""
         for split in self.splits:
-            for scorer, one in product(self.scorers, split.documents):
+            for scorer, one in product(self.scorers, split.rows):
                 scores, few, images = _table(scorer, one), len(one.images) <= MOST_SCORES, np.array(one.images)
                 some = (linked := one.links == 1).any(axis=1)
                 counts = count_ranks(scores, linked | ~some[:, None])
@@ -211,11 +222,71 @@ def _table(scorer: ModelScores, one: Document) -> Doubles:
     return np.array([[scorer.values[sentence][image] for image in one.images] for sentence in one.sentences])
 
 
-def _r2(values: Doubles, columns: Doubles) -> tuple[str, str]:
+def _r2(values: Doubles, columns: Doubles) -> Sequence[str]:
+    """R² in percent, and adjusted for the number of columns."""
     if (share := explained(values, columns)) is None:
         return "–", "–"
     count, width = columns.shape
     return f"{100 * share:.1f}", f"{100 * (1 - (1 - share) * (count - 1) / (count - width - 1)):.1f}"
+
+
+class Edge(NamedTuple):
+    """A link as a run predicts it: positions of sentence and image, the score, and the label, None where it was not judged."""
+
+    sentence: int
+    image: int
+    score: float
+    label: float | None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What a run says of a document: AUC and p@1 of its judged pairs, the lowest score of any pair, and the strongest links."""
+
+    auc: float | None
+    p1: float | None
+    low: float
+    edges: Sequence[Edge]
+
+
+@dataclass(frozen=True)
+class DocumentGraphs:
+    """A document as the page draws it; the graph of a run that scored nothing is None.
+
+    Attributes:
+        images: ids, and the numbers of their pictures. links: true ones, positions of sentence and image.
+    """
+
+    id: str
+    split: str
+    texts: Sequence[str]
+    images: Sequence[tuple[str, int]]
+    links: Sequence[tuple[int, int]]
+    runs: Sequence[Graph | None]
+
+
+def _graphs(
+    rows: Sequence[QueryResult], results: ProblemResults, judged: Set[tuple[str, str]] | None
+) -> DocumentGraphs:
+    """A document with the graph of each run, its pictures without numbers; where nothing is said of judged pairs, all are."""
+    texts = {row.query: row.text for row in rows}
+    images = list(dict.fromkeys(name for row in rows for name in row.candidates))
+    sentence, column = ({name: at for at, name in enumerate(names)} for names in (texts, images))
+    links = {(sentence[row.query], column[image]) for row in rows for image in row.targets if image in column}
+    edges: dict[str, list[Edge]] = {run: [] for run in results.scorers}
+    for row in rows:
+        for image, score in zip(row.candidates, row.scores, strict=False):
+            label = None if judged is not None and (row.query, image) not in judged else float(image in row.targets)
+            edges[row.run].append(Edge(sentence[row.query], column[image], score, label))
+    graphs: list[Graph | None] = []
+    for run in results.scorers:
+        own = sorted(edges[run], key=lambda edge: (-edge.score, edge.sentence, edge.image))
+        scores, labels = [edge.score for edge in own], [nan if edge.label is None else edge.label for edge in own]
+        strongest = [edge._replace(score=float(f"{edge.score:.{DIGITS}g}")) for edge in own[:STRONGEST]]
+        precision = precision_at(scores, labels, 1) if any(label > 0 for label in labels) else None
+        graphs.append(Graph(auc(scores, labels), precision, scores[-1], strongest) if own else None)
+    numberless = [(name, 0) for name in images]
+    return DocumentGraphs(rows[0].image_set, rows[0].side, [*texts.values()], numberless, sorted(links), graphs)
 
 
 class Links(Question):
@@ -240,9 +311,42 @@ class Links(Question):
         return is_documents(dataset)
 
     def tables(self, dataset: Dataset) -> Mapping[str, Table]:
-        """Documents of each split."""
-        return {"documents": document_table(dataset)}
+        """Documents of each split, with their sentences, images and links."""
+        worker = min((row.worker for row in dataset.judgments), key=lambda name: (name != GOLD, name), default=GOLD)
+        documents, rows = documents_of(dataset, worker), []
+        for split in (*SPLITS, None, "all"):
+            if part := [one for one in documents if split in (one.split, "all")]:
+                n, m = zip(*(one.links.shape for one in part), strict=True)
+                linked, judged = (
+                    sum(int(what(one.links).sum()) for one in part) for what in (np.nan_to_num, np.isfinite)
+                )
+                unlinked = sum(int((one.links == 0).all(axis).sum()) for one in part for axis in (0, 1))
+                images = {image for one in part for image in one.images}
+                counts = (len(part), sum(n), len(images), linked, unlinked, float(np.median(n)), float(np.median(m)))
+                rows.append((split or "no split", *counts, 100 * linked / judged if judged else None))
+        heads = ("split", "documents", "sentences", "images", "links", "linked to nothing",
+                 "median sentences", "median images", "density %")  # fmt: skip
+        note = f"density: links over pairs that are labelled; links by {worker}"
+        return {"documents": Table("Documents by split", heads, tuple(rows), note, digits=1)}
 
     def view(self, results: ProblemResults) -> View:
-        """Documents with the links that runs predict."""
-        return document_view(results)
+        """The hardest documents, with the links that each run predicts."""
+        by_document: dict[str, list[QueryResult]] = {}
+        # ids of a document's sentences end in their number, and tables are sorted as text
+        for row in sorted(results.rows, key=lambda row: (row.image_set, len(row.query), row.query)):
+            by_document.setdefault(row.image_set, []).append(row)
+        runs, dataset = results.scorers, results.dataset
+        judged = {(row.query, row.candidate) for row in dataset.judgments if row.worker == GOLD} if dataset else None
+        documents = [_graphs(rows, results, judged) for rows in by_document.values()]
+        # those first where runs fail, last those without AUC, as all pairs are links or none is
+        areas = [[graph.auc if graph and graph.auc is not None else 1.0 for graph in one.runs] for one in documents]
+        order = sorted(range(len(documents)), key=lambda row: sum(areas[row]))
+        scored = [documents[row] for row in order if any(documents[row].runs)]
+        shown = [
+            replace(one, images=[(name, results.picture(name)) for name, _ in one.images])
+            for one in scored[:MOST_DOCUMENTS]
+        ]
+        sizes = {"drawn": len(scored), "shown": len(shown), "large": len(documents) - len(scored)}
+        context = {"runs": runs, "strongest": STRONGEST, "most_images": MOST_SCORES, **sizes}
+        counted = plural(len(documents), DOCUMENTS.unit, form=",")
+        return View("documents", "Documents", __package__, context, {"runs": runs, "rows": shown}, counted)

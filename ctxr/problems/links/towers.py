@@ -7,6 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -63,8 +64,16 @@ def token_rows(texts: Sequence[str], words: Sequence[str], most: int) -> npt.NDA
     return tokens
 
 
-def read_word_vectors(file: Path, words: Iterable[str]) -> tuple[dict[str, Vector], int]:
-    """(vectors of those of `words` that a file of GloVe or word2vec holds, their width).
+@dataclass(frozen=True)
+class WordVectors:
+    """Vectors of words, all of one width."""
+
+    width: int
+    vectors: dict[str, Vector]
+
+
+def read_word_vectors(file: Path, words: Iterable[str]) -> WordVectors:
+    """The vectors of those of `words` that a file of GloVe or word2vec holds.
 
     Raises DataError for a file that is something else, is damaged, or holds none of the words.
     """
@@ -87,7 +96,7 @@ def read_word_vectors(file: Path, words: Iterable[str]) -> tuple[dict[str, Vecto
         raise DataError(f"{file} cannot be read: {error.strerror}", hint=_HINT) from error
     if not vectors:
         raise DataError(f"{file} holds none of the {len(wanted)} words of the sentences", hint=_HINT)
-    return vectors, width
+    return WordVectors(width, vectors)
 
 
 def _numbers(fields: Sequence[bytes]) -> Vector:
@@ -165,8 +174,13 @@ class DocumentTowers(nn.Module):
         layers, width = recipe.layers, recipe.width if words is None else widths[0]
         if words is not None:
             self.text = WordTower(words, width if recipe.learns else 0, recipe.dropout)
-        counts = (0 if words is not None else layers, layers)
-        self.projections = nn.ModuleList(map(_projection, widths, counts, (width, width), (recipe.dropout,) * 2))
+        self.projections = nn.ModuleList()
+        for inner, count in zip(widths, (0 if words is not None else layers, layers), strict=True):
+            parts: list[nn.Module] = [nn.Dropout(recipe.dropout)] if count else []
+            for number in range(count):
+                parts += [nn.ReLU(), nn.BatchNorm1d(width)] if number else []
+                parts.append(nn.Linear(width if number else inner, width))
+            self.projections.append(nn.Sequential(*parts))
 
     def encode(self, tower: int, inputs: Tensor) -> Tensor:
         """[N, D] of what a tower takes: tokens or vectors of sentences, pixels or vectors of images."""
@@ -180,14 +194,6 @@ class DocumentTowers(nn.Module):
     def project(self, tower: int, vectors: Tensor) -> Tensor:
         """Unit vectors [N, D] of what `encode` made."""
         return functional.normalize(self.projections[tower](vectors.float()), dim=-1)
-
-
-def _projection(inner: int, layers: int, width: int, dropout: float) -> nn.Sequential:
-    parts: list[nn.Module] = [nn.Dropout(dropout)] if layers else []
-    for number in range(layers):
-        parts += [nn.ReLU(), nn.BatchNorm1d(width)] if number else []
-        parts.append(nn.Linear(width if number else inner, width))
-    return nn.Sequential(*parts)
 
 
 def augmented(pixels: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from ctxr.datasets.documents import documents_of
 from ctxr.datasets.open import read_dataset
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.inspection.report import run
-from ctxr.problems.links import view
+from ctxr.problems.links import question
 from ctxr.problems.results import QueryResult
 from ctxr.store.tables import read_table, write_table
 from tests.pipelines.documents import SKILLS, documents_project
@@ -191,7 +191,7 @@ def test_a_page_holds_the_hardest_documents_and_counts_those_without_scores(
     rows = [msgspec.structs.replace(row, **large) if row.image_set == "d3" else row for row in rows_of(work)]
     table.unlink()
     write_table(table, rows)
-    monkeypatch.setattr(view, "MOST_DOCUMENTS", 4)
+    monkeypatch.setattr(question, "MOST_DOCUMENTS", 4)
     written = run(Report(workdir=tmp_path / "work")).page
     means = [np.mean([graph["auc"] for graph in one["runs"]]) for one in data_of(written)["documents"]["rows"]]
     assert means == sorted(means)

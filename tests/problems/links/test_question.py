@@ -11,7 +11,7 @@ import pytest
 from ctxr.datasets.documents import Document, documents_of
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.report import Table
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.metrics.links import auc, explained, precision_at, spread
 from ctxr.metrics.similarity import spearman
 from ctxr.problems.links.learner import OpenLinks
@@ -32,9 +32,9 @@ def score(
     file: Path, dataset: Path, value: Value, splits: tuple[str, ...] = ("valid", "test"), scorer: str = ""
 ) -> Path:
     """A line for each sentence and image of the documents of some splits."""
+    more = {"scorer": scorer} if scorer else {}
     lines = [
-        {"query": sentence, "candidate": image, "value": value(one, row, column)}
-        | ({"scorer": scorer} if scorer else {})
+        {"query": sentence, "candidate": image, "value": value(one, row, column), **more}
         for one in documents_of(read_dataset(dataset))
         if one.split in splits
         for row, sentence in enumerate(one.sentences)
@@ -106,9 +106,8 @@ def test_one_score_for_all_pairs_is_as_good_as_random(dataset: Path, tmp_path: P
 
 
 def test_runs_are_compared_with_random_scores_and_with_each_other(dataset: Path, tmp_path: Path) -> None:
-    files = [
-        score(tmp_path / f"{name}.jsonl", dataset, noisy(skill, 3)) for name, skill in (("dull", 0.5), ("keen", 9.0))
-    ]
+    skills = {"dull": 0.5, "keen": 9.0}
+    files = [score(tmp_path / f"{name}.jsonl", dataset, noisy(skill, 3)) for name, skill in skills.items()]
     report = evaluate(dataset, *files, compare=True, permutations=3000, workdir=tmp_path)
     figures = json.loads((report.results / "figures.json").read_text())
     value = {(row["side"], row["run"], row["measure"]): row["value"] for row in figures["figures"]}
@@ -118,12 +117,8 @@ def test_runs_are_compared_with_random_scores_and_with_each_other(dataset: Path,
         chance = 0.5 if row["part"] == "AUC" else value[row["side"], "keen", "chance"]
         base = value.get((row["side"], row["against"], row["part"]), chance)
         assert row["value"] == pytest.approx(value[row["side"], row["run"], row["part"]] - base)
-    (keen,) = (
-        row
-        for row in rows
-        if (row["side"], row["run"], row["against"], row["part"]) == ("test", "keen", "random", "AUC")
-    )
-    assert keen["corrected"] < 0.05
+    by_key = {(row["side"], row["run"], row["against"], row["part"]): row for row in rows}
+    assert by_key["test", "keen", "random", "AUC"]["corrected"] < 0.05
     assert cells(report.tables["test/links"])["keen"][0].startswith("100.0 (")
     ((_, _, rho),) = report.tables["valid/spearman"].rows
     assert rho is None  # keen finds all links of all documents
@@ -132,38 +127,31 @@ def test_runs_are_compared_with_random_scores_and_with_each_other(dataset: Path,
 def test_methods_are_alike_as_their_documents_are_ranked(dataset: Path, tmp_path: Path) -> None:
     files = [score(tmp_path / f"{name}.jsonl", dataset, noisy(1, seed)) for seed, name in enumerate("ab")]
     report = evaluate(dataset, *files, workdir=tmp_path)
-    tables = {file.stem: read_table_of_scores(file) for file in files}
-    counted = counted_of(dataset)
-    aucs = [
-        np.array([auc([[table[s, i] for i in one.images] for s in one.sentences], one.links) for one in counted], float)
-        for table in tables.values()
-    ]
-    assert report.tables["test/spearman"].rows == (("b", "a", spearman(*aucs)),)
+    assert report.tables["test/spearman"].rows == (("b", "a", spearman(*(aucs_of(dataset, file) for file in files))),)
 
 
-def read_table_of_scores(file: Path) -> dict[tuple[str, str], float]:
-    return {(row["query"], row["candidate"]): row["value"] for row in map(json.loads, file.read_text().splitlines())}
+def aucs_of(dataset: Path, scores: Path) -> Any:
+    """Of every counted document."""
+    rows = map(json.loads, scores.read_text().splitlines())
+    value = {(row["query"], row["candidate"]): row["value"] for row in rows}
+    tables = ((one, [[value[s, i] for i in one.images] for s in one.sentences]) for one in counted_of(dataset))
+    return np.array([auc(table, one.links) for one, table in tables], float)
 
 
-def test_seeds_are_averaged_document_by_document(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = tmp_path / "runs" / "links-dc"
-    run.mkdir(parents=True)
-    rows = [
-        score(tmp_path / f"seed{seed}.jsonl", dataset, noisy(1, seed), scorer=f"links-dc/seed{seed}") for seed in (0, 1)
-    ]
-    (run / "scores.jsonl").write_text("".join(file.read_text() for file in rows))
+def test_seeds_are_averaged_document_by_document(dataset: Path, tmp_path: Path) -> None:
+    run, rows = tmp_path / "runs" / "links-dc", ""
     origin = Parent("dataset", "dataset", sha256_file(dataset / "manifest.json"))
     for seed in (0, 1):
-        (run / f"seed{seed}").mkdir()
+        name = f"links-dc/seed{seed}"
+        rows += score(tmp_path / f"seed{seed}.jsonl", dataset, noisy(1, seed), scorer=name).read_text()
+        (run / f"seed{seed}").mkdir(parents=True)
         epochs = [CurveRow(epoch, 1.0, 0.5 / epoch, 0.6 + 0.1 * epoch * (-1) ** seed) for epoch in (1, 2, 3)]
         write_table(run / f"seed{seed}" / "curve.jsonl", epochs)
         (run / f"seed{seed}" / "config.json").write_text("{}")
+    (run / "scores.jsonl").write_text(rows)
     files = ["scores.jsonl", *(f"seed{seed}/{name}" for seed in (0, 1) for name in ("curve.jsonl", "config.json"))]
-    finish(
-        run, kind="run", verb="train", config={"variant": "links-dc"}, parents=[origin], content=Content(files, {}, {})
-    )
+    content = Content(files, {}, {})
+    finish(run, kind="run", verb="train", config={"variant": "links-dc"}, parents=[origin], content=content)
     report = evaluate(dataset, "links-dc", workdir=tmp_path)
     ((name, count, mean, each),) = report.tables["test/seeds"].rows
     assert (name, count) == ("links-dc", 2)
@@ -189,11 +177,7 @@ def test_spread_and_content_explain_auc(dataset: Path, tmp_path: Path, monkeypat
     file = score(tmp_path / "run.jsonl", larger, noisy(1), ("test",))
     report = evaluate(larger, file, encoder="ctxr-tiny", workdir=tmp_path, device="cpu")
     (row,) = report.tables["test/explained"].rows
-    scored = read_table_of_scores(file)
-    counted = counted_of(larger)
-    aucs = np.array(
-        [auc([[scored[s, i] for i in one.images] for s in one.sentences], one.links) for one in counted], float
-    )
+    aucs = aucs_of(larger, file)
     spreads = np.array([[spread(one) for one in pair] for pair in vectors])
     means = np.array([np.concatenate([one.mean(0) for one in pair]) for pair in vectors])
     _, directions = np.linalg.eigh(np.cov(means.T))
@@ -208,10 +192,8 @@ def test_spread_and_content_explain_auc(dataset: Path, tmp_path: Path, monkeypat
 
 def test_too_few_documents_explain_nothing_and_none_without_pictures(dataset: Path, tmp_path: Path) -> None:
     file = score(tmp_path / "run.jsonl", dataset, noisy(1))
-    row = cells(evaluate(dataset, file, encoder="ctxr-tiny", workdir=tmp_path, device="cpu").tables["valid/explained"])[
-        "run"
-    ]
-    assert row[2:] == ("–", "–")
+    report = evaluate(dataset, file, encoder="ctxr-tiny", workdir=tmp_path, device="cpu")
+    assert cells(report.tables["valid/explained"])["run"][2:] == ("–", "–")
     bare = write_documents(tmp_path / "bare", pictures=False)
     report = evaluate(bare, file, encoder="ctxr-tiny", workdir=tmp_path / "other")
     assert "test/explained" not in report.tables
@@ -234,29 +216,20 @@ def test_whole_documents_are_left_out_where_a_pair_has_no_score(dataset: Path, t
 
 
 @pytest.mark.parametrize(
-    ("line", "match"),
+    ("name", "sentence", "image", "error", "match"),
     [
-        ({"query": "d99/s0", "candidate": "d00/i0", "value": 1}, "'d99/s0' is not asked"),
-        ({"query": "d00/s0", "candidate": "d01/i0", "value": 1}, "'d01/i0'.*'d00/s0'"),
+        ("run", "d99/s0", "d00/i0", DataError, "'d99/s0' is not asked"),
+        ("run", "d00/s0", "d01/i0", DataError, "'d01/i0'.*'d00/s0'"),
+        ("random", "d00/s0", "d00/i0", UsageError, "'random'"),
     ],
 )
-def test_scores_of_other_documents_are_refused(line: object, match: str, dataset: Path, tmp_path: Path) -> None:
-    file = tmp_path / "run.jsonl"
-    file.write_text(json.dumps(line))
-    with pytest.raises(DataError, match=match):
+def test_scores_of_other_documents_and_the_name_of_the_baseline_are_refused(
+    name: str, sentence: str, image: str, error: type[CtxrError], match: str, dataset: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / f"{name}.jsonl"
+    file.write_text(json.dumps({"query": sentence, "candidate": image, "value": 1}))
+    with pytest.raises(error, match=match):
         evaluate(dataset, file, workdir=tmp_path)
-
-
-def test_a_run_is_not_called_like_the_baseline(dataset: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'random'"):
-        evaluate(dataset, score(tmp_path / "random.jsonl", dataset, noisy(1)), workdir=tmp_path)
-
-
-def test_options_for_other_questions_do_no_harm(dataset: Path, tmp_path: Path) -> None:
-    file = score(tmp_path / "run.jsonl", dataset, noisy(1), ("test",))
-    plain = evaluate(dataset, file, workdir=tmp_path)
-    more = evaluate(dataset, file, trec=True, rerank=0, positives=tmp_path, judgments=tmp_path, workdir=tmp_path)
-    assert plain.tables == more.tables
 
 
 def test_rows_hold_the_scores_of_each_sentence(dataset: Path, tmp_path: Path) -> None:
@@ -268,10 +241,8 @@ def test_rows_hold_the_scores_of_each_sentence(dataset: Path, tmp_path: Path) ->
             row = rows[sentence]
             linked = tuple(image for image, link in zip(one.images, one.links[number], strict=True) if link == 1)
             assert (row.kind, row.image_set, row.targets, row.candidates) == ("document", one.id, linked, one.images)
-            assert (row.picks, row.scores) == (
-                (one.images[1],),
-                tuple(float(place == 1) for place in range(len(one.images))),
-            )
+            assert row.picks == (one.images[1],)
+            assert row.scores == tuple(float(place == 1) for place in range(len(one.images)))
             assert row.accuracy == (one.images[1] in linked)
             assert (row.reciprocal_rank > 0) == bool(linked)
 
@@ -286,8 +257,13 @@ def test_an_evaluation_is_up_to_date_and_byte_equal(dataset: Path, tmp_path: Pat
         assert (first.results / name).read_bytes() == (other.results / name).read_bytes()
 
 
-def test_intervals_are_over_groups_where_asked(dataset: Path, tmp_path: Path) -> None:
+def test_intervals_are_over_groups_where_asked_and_options_for_other_questions_do_no_harm(
+    dataset: Path, tmp_path: Path
+) -> None:
     file = score(tmp_path / "run.jsonl", dataset, noisy(1))
+    others = {"trec": True, "rerank": 0, "positives": tmp_path, "judgments": tmp_path}
+    plain, more = (evaluate(dataset, file, split="test", workdir=tmp_path, **own) for own in ({}, others))
+    assert plain.tables == more.tables
     report = evaluate(dataset, file, cluster="group", split="test", workdir=tmp_path)
     assert "over groups" in report.tables["test/links"].note
     assert not [name for name in report.tables if name.startswith("valid")]

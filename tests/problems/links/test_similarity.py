@@ -1,9 +1,6 @@
 """Similarities and losses of documents against loops over pairs."""
 
-import json
 from itertools import product
-from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -14,12 +11,8 @@ from torch.nn import functional
 from ctxr.metrics.links import assign
 from ctxr.problems.links.objective import document_loss, similarities
 
-Kind = Literal["dc", "tk", "ap"]
-Loss = Literal["hinge", "logistic", "softmax"]
-Negatives = Literal["hard", "mean"]
-
-KINDS: tuple[Kind, ...] = ("dc", "tk", "ap")
-OPTIONS: list[tuple[Kind, bool, bool]] = [
+KINDS = ("dc", "tk", "ap")
+OPTIONS = [
     ("dc", False, False), ("tk", False, False), ("tk", True, False),
     ("ap", False, False), ("ap", True, False), ("ap", False, True), ("ap", True, True),
 ]  # fmt: skip
@@ -37,7 +30,7 @@ def batch(n: list[int], m: list[int], seed: int = 0, width: int = 6) -> tuple[Te
     return sentences, images, torch.tensor(n), torch.tensor(m)
 
 
-def pair(cosines: Tensor, kind: Kind, half: bool, at_most: bool) -> Tensor:
+def pair(cosines: Tensor, kind: str, half: bool, at_most: bool) -> Tensor:
     """The similarity of one matrix, after the paper."""
     n, m = cosines.shape
     k = -(-min(n, m) // 2) if half else min(n, m)
@@ -51,7 +44,7 @@ def pair(cosines: Tensor, kind: Kind, half: bool, at_most: bool) -> Tensor:
     return parts[0] + parts[1]
 
 
-def loop(batch: tuple[Tensor, Tensor, Tensor, Tensor], kind: Kind, half: bool = False, at_most: bool = False) -> Tensor:
+def loop(batch: tuple[Tensor, Tensor, Tensor, Tensor], kind: str, half: bool = False, at_most: bool = False) -> Tensor:
     """The similarities of all pairs of documents, one after the other."""
     sentences, images = (
         torch.split(tower, sizes.tolist()) for tower, sizes in ((batch[0], batch[2]), (batch[1], batch[3]))
@@ -60,7 +53,7 @@ def loop(batch: tuple[Tensor, Tensor, Tensor, Tensor], kind: Kind, half: bool = 
     return torch.stack(rows)
 
 
-def loss_loop(similar: Tensor, excluded: Tensor, kind: Loss, margin: float, negatives: Negatives) -> Tensor:
+def loss_loop(similar: Tensor, excluded: Tensor, kind: str, margin: float, negatives: str) -> Tensor:
     """The loss, one document after the other."""
     losses = []
     for i, own in enumerate(similar.diagonal()):
@@ -80,9 +73,7 @@ def loss_loop(similar: Tensor, excluded: Tensor, kind: Loss, margin: float, nega
 
 
 @pytest.mark.parametrize(("kind", "half", "at_most"), OPTIONS)
-def test_similarities_and_gradients_are_those_of_a_loop_on_ragged_batches(
-    kind: Kind, half: bool, at_most: bool
-) -> None:
+def test_similarities_and_gradients_are_those_of_a_loop_on_ragged_batches(kind: str, half: bool, at_most: bool) -> None:
     for seed, (n, m) in enumerate(
         [RAGGED, (RAGGED[1], RAGGED[0]), ([1], [1]), ([5, 5], [5, 5]), ([1, 1, 1], [4, 9, 2])]
     ):
@@ -98,19 +89,6 @@ def test_similarities_and_gradients_are_those_of_a_loop_on_ragged_batches(
             torch.testing.assert_close(
                 ours, torch.zeros_like(ours) if theirs is None else theirs, rtol=1e-12, atol=1e-12
             )
-
-
-def test_tk_is_dc_where_every_document_has_as_many_sentences_as_images() -> None:
-    data = batch([4] * 3, [4] * 3)
-    torch.testing.assert_close(similarities(*data, "tk"), similarities(*data, "dc"), rtol=1e-14, atol=0)
-    assert (similarities(*data, "tk", half=True) > similarities(*data, "dc")).all()
-
-
-def test_ap_is_at_most_half_of_tk() -> None:
-    for seed in range(5):
-        data = batch(*RAGGED, seed)
-        for half in (False, True):
-            assert (similarities(*data, "ap", half=half) <= similarities(*data, "tk", half=half) / 2 + 1e-12).all()
 
 
 @pytest.mark.parametrize(("half", "at_most"), [(False, False), (True, False), (False, True), (True, True)])
@@ -135,7 +113,7 @@ def test_without_a_positive_link_at_most_gives_zero_and_no_gradient() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_vector_that_is_not_a_number_reaches_the_similarity(kind: Kind) -> None:
+def test_a_vector_that_is_not_a_number_reaches_the_similarity(kind: str) -> None:
     sentences, images, n, m = batch(*RAGGED)
     sentences = sentences.detach().clone()
     sentences[4] = torch.nan  # the first of four sentences of the third document
@@ -144,7 +122,7 @@ def test_a_vector_that_is_not_a_number_reaches_the_similarity(kind: Kind) -> Non
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_lower_precision_stays_near_double(kind: Kind, dtype: torch.dtype) -> None:
+def test_lower_precision_stays_near_double(kind: str, dtype: torch.dtype) -> None:
     data = batch(*RAGGED)
     rounded = [tower.detach().to(dtype).requires_grad_() for tower in data[:2]]
     similar = similarities(rounded[0], rounded[1], *data[2:], kind)
@@ -161,17 +139,8 @@ def test_the_assignment_of_the_published_document_is_the_published_one() -> None
     assert similar.item() == pytest.approx((PUBLISHED[0][2] + PUBLISHED[1][1]) / 2)
 
 
-def test_the_assignment_of_the_real_file_is_the_one_it_tells(real_files: Path) -> None:
-    path = real_files / "documents" / "mmc4_example.jsonl"
-    if not path.is_file():
-        pytest.skip(f"no {path}: set CTXR_REAL_DATA")
-    row = json.loads(path.read_text())
-    rows, columns = assign(np.array(row["similarity_matrix"]))
-    assert columns[np.argsort(rows)].tolist() == [image["matched_text_index"] for image in row["image_info"]]
-
-
 @pytest.mark.parametrize(("kind", "negatives"), list(product(["hinge", "logistic", "softmax"], ["hard", "mean"])))
-def test_losses_and_gradients_are_those_of_a_loop(kind: Loss, negatives: Negatives) -> None:
+def test_losses_and_gradients_are_those_of_a_loop(kind: str, negatives: str) -> None:
     generator = torch.Generator().manual_seed(1)
     for size in (1, 2, 6):
         similar = torch.randn(size, size, dtype=torch.float64, generator=generator).requires_grad_()
@@ -184,15 +153,3 @@ def test_losses_and_gradients_are_those_of_a_loop(kind: Loss, negatives: Negativ
             ours = torch.autograd.grad(fast, similar)[0]
             theirs = torch.autograd.grad(slow, similar)[0] if slow.requires_grad else torch.zeros_like(similar)
             torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
-
-
-def test_hinge_by_hand() -> None:
-    similar = torch.tensor([[0.5, 0.4, 0.1], [0.2, 0.9, 0.8], [0.6, 0.0, 0.3]])
-    nobody = torch.zeros(3, 3, dtype=torch.bool)
-    # hardest: 0.1 + 0.3, 0.1 + 0 and 0.5 + 0.7; means: 0.05 + 0.15, 0.05 + 0 and 0.25 + 0.35
-    assert document_loss(similar, nobody, "hinge", 0.2, "hard").item() == pytest.approx(1.7 / 3)
-    assert document_loss(similar, nobody, "hinge", 0.2, "mean").item() == pytest.approx(0.85 / 3)
-    shared = nobody.clone()
-    shared[0, 2] = shared[2, 0] = True  # leaves 0.1 + 0, 0.1 + 0 and 0 + 0.7
-    assert document_loss(similar, shared, "hinge", 0.2, "hard").item() == pytest.approx(0.9 / 3)
-    assert document_loss(similar, shared, "hinge", 0.2, "mean").item() == pytest.approx(0.85 / 3)
