@@ -32,8 +32,7 @@ from ctxr.models.training.checkpoint import new_scorer
 from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.problems.contextual.learner import ContextualObjective
 from ctxr.problems.contextual.recipe import ContextualRecipe
-from ctxr.problems.embeddings import PictureFiles, as_vectors
-from ctxr.problems.pair_inputs import as_inputs
+from ctxr.problems.embeddings import PictureFiles, Runtime, as_inputs, as_vectors
 from ctxr.problems.queries import EvalQuery
 from ctxr.store.hashing import sha256_file
 from ctxr.store.records import Text
@@ -155,7 +154,7 @@ def _released(model: Any, tokenize: Any, scorer: Any, asked: Sequence[EvalQuery]
 
 def _set_major(name: str, asked: Sequence[EvalQuery], pictures: PictureFiles) -> Row:
     source = find_source(name, lambda _: None)
-    questions = as_inputs(asked, pictures, source, "cpu", Silent())
+    questions = as_inputs(asked, pictures, source, Runtime("cpu", "fp32", Silent()))
     # one query in one pass encodes the images of its set for itself alone
     alone = replace(TUNED, at_once=1)
     seconds = [
@@ -181,7 +180,7 @@ def _set_major(name: str, asked: Sequence[EvalQuery], pictures: PictureFiles) ->
 
 def _rounded(name: str, asked: Sequence[EvalQuery], pictures: PictureFiles) -> Row:
     source = find_source(name, lambda _: None)
-    questions = as_inputs(asked, pictures, source, "cpu", Silent())
+    questions = as_inputs(asked, pictures, source, Runtime("cpu", "fp32", Silent()))
     recipe = replace(TUNED, at_once=9)
     exact, rounded = (
         _epoch(

@@ -30,9 +30,8 @@ from ctxr.pipelines.revision.revise_labels import run as revise
 from ctxr.problems.embeddings import PictureFiles
 from ctxr.problems.galleries import gallery_splits
 from ctxr.problems.gallery.learner import OpenGallery
-from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.queries import pictures_of
-from ctxr.problems.runs import checkpoints
+from ctxr.problems.runs import ScoringOptions, checkpoints
 from ctxr.store.tables import read_table
 from ctxr.synthetic.captions import WorldCaptions, write_captions
 from scripts.ending import exit_code

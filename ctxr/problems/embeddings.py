@@ -1,4 +1,4 @@
-"""Queries as arrays for encoders of vectors: cached by content, from frozen encoders or from pixels.
+"""Queries as arrays for encoders of vectors and for encoders of pairs: cached by content, from frozen encoders or from pixels.
 
 The cache lies in `.ctxr-cache/encoded`, a file for every `CHUNK` rows, so a stopped run resumes. It may be deleted.
 """
@@ -11,25 +11,34 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from ctxr.datasets.changes import contents_of, refuse_other
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
-from ctxr.errors import DataError
+from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.images import Pixels, decoded, read_image, troubles
-from ctxr.models.encoders import Encoder
+from ctxr.models.cross.sources import CrossSource
+from ctxr.models.encoders import Encoder, EncoderSource
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.training.examples import ExampleTable, Images, PixelTable, PositivePairs, VectorTable
+from ctxr.models.training.examples import ExampleTable, Images, PixelTable, PositivePairs, VectorTable, with_features
+from ctxr.models.training.scoring import features_of, in_bf16
 from ctxr.problems.queries import EvalQuery, pictures_of
+from ctxr.problems.runs import REGIONS
+from ctxr.store.artifacts import MANIFEST
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_of
 from ctxr.store.paths import CACHE
-from ctxr.store.regions import RegionFeatures
+from ctxr.store.regions import RegionFeatures, read_regions
 
 CHUNK = 512
 """Rows in a file by default: 77 MB of pixels at 224 x 224."""
 
+PAIR_CHUNK = 64
+"""Queries in a file of pair features: some minutes of a large encoder on a CPU."""
+
 Array = npt.NDArray[Any]
+Source = EncoderSource | CrossSource
 
 
 def cached(
@@ -44,11 +53,9 @@ def cached(
     """Arrays of up to `chunk` rows each, memory-mapped, a row for each of `contents`.
 
     Args:
-        workdir: project folder.
         origin: everything else that decides the result, as plain values: weights, preprocessing, precision.
-        contents: SHA-256 of each thing.
-        make: the rows of a part of them.
-        advance: called with the rows of every part.
+        contents: SHA-256 of each thing. make: the rows of a part of them.
+        advance: called with the number of rows of every part.
         chunk: rows in a file, as many as a run that is stopped may lose.
 
     Raises CtxrError for a disk that does not take a file.
@@ -57,8 +64,11 @@ def cached(
     for start in range(0, len(contents), chunk):
         part = list(contents[start : start + chunk])
         file = workdir / CACHE / "encoded" / f"{sha256_of([origin, part])}.npy"
-        array = _read(file, len(part))
-        if array is None:
+        try:
+            array: Array | None = np.load(file, mmap_mode="r", allow_pickle=False)
+        except Exception:  # not there, or damaged, of which NumPy says all kinds of things: it is only a memory
+            array = None
+        if array is None or not array.ndim or len(array) != len(part):
             content = BytesIO()
             np.save(content, make(slice(start, start + len(part))), allow_pickle=False)
             write_bytes(file, content.getvalue(), durable=False)
@@ -68,23 +78,9 @@ def cached(
     return arrays
 
 
-def _read(file: Path, rows: int) -> Array | None:
-    try:
-        array: Array = np.load(file, mmap_mode="r", allow_pickle=False)
-    except Exception:  # not there, or damaged, of which NumPy says all kinds of things: it is only a memory
-        return None
-    return array if array.ndim and len(array) == rows else None
-
-
 @dataclass(frozen=True)
 class PictureFiles:
-    """Pictures of queries.
-
-    Attributes:
-        files: by image id. contents: SHA-256 of each, by image id.
-        workdir: project folder, where caches lie.
-        regions: of the pictures, for a model of regions.
-    """
+    """Pictures of queries, and the SHA-256 of each, by image id; `workdir` is where caches lie, `regions` are for a model of regions."""
 
     files: Mapping[str, Path]
     contents: Mapping[str, str]
@@ -129,19 +125,49 @@ def query_pictures(dataset: Dataset, queries: Sequence[EvalQuery], workdir: Path
     return PictureFiles(files, contents_of(dataset, files), workdir)
 
 
-def as_vectors(
-    queries: Sequence[EvalQuery], pictures: PictureFiles, encoder: Encoder, progress: Progress
-) -> ExampleTable:
-    """Queries with unit vectors of their images and texts; each is computed once for the same weights and precision."""
-    pictures = pictures.of(queries)
-    images = VectorTable(embedded_images(pictures, encoder, progress))
-    texts = embedded_texts([query.text for query in queries], pictures.workdir, encoder, progress)
-    return questions_with(queries, pictures, images, texts)
+def _read_pictures(picture: Path, content: str) -> Pixels:
+    refuse_other(picture, content)  # what is kept under a content must be of it, whatever the clocks of files say
+    try:
+        return read_image(picture)
+    except DataError as error:
+        raise DataError(error.message, hint=error.hint or "restore it, or name a dataset without it") from error
+
+
+def regions_for(source: CrossSource, name: str, workdir: Path) -> RegionFeatures | None:
+    """The region features called `name` in the project, if `source` needs any.
+
+    Raises UsageError where no name is given, UnfinishedError where they are not finished, DataError where they are of another
+    width than the encoder was made for.
+    """
+    if source.looks_at == "pixels":
+        return None
+    if not name:
+        raise UsageError(
+            f"{source.name} needs region features, and none are named",
+            hint="ctxr regions   makes them; then --set regions=NAME to train, --regions NAME to evaluate",
+        )
+    folder = workdir / REGIONS / name
+    if not folder.exists():
+        existing = sorted(one.parent.name for one in (workdir / REGIONS).glob(f"*/{MANIFEST}"))
+        raise UnfinishedError(
+            f"the recipe needs the region features {name!r}, and {folder} does not exist",
+            hint=f"--set regions={existing[0]}"
+            if existing
+            else f"ctxr regions --by {name}, or ctxr regions; then --set regions=grid",
+        )
+    regions = read_regions(folder)
+    if regions.features != source.features:
+        raise DataError(
+            f"{regions.folder} holds {regions.features} features for each region, and {source.name} needs {source.features}",
+            hint="name the regions that the encoder was made for",
+        )
+    return regions
 
 
 def embedded_images(pictures: PictureFiles, encoder: Encoder, progress: Progress) -> Array:
     """Unit vectors [N, D] of all pictures, each computed once for the same weights and precision."""
-    contents, origin = [*pictures.contents.values()], _origin("image", encoder)
+    contents = [*pictures.contents.values()]
+    origin = {"weights": encoder.fingerprint, "precision": encoder.precision, "what": "image"}
     with progress.task("embedding pictures", len(contents)) as task:
         arrays = cached(
             pictures.workdir, origin, contents, lambda part: encoder.encode_images(pictures.read(part)), task.advance
@@ -151,14 +177,11 @@ def embedded_images(pictures: PictureFiles, encoder: Encoder, progress: Progress
 
 def embedded_texts(texts: Sequence[str], workdir: Path, encoder: Encoder, progress: Progress) -> Array:
     """Unit vectors [M, D] of texts, each computed once for the same weights and precision."""
-    contents, origin = [sha256_bytes(text.encode()) for text in texts], _origin("text", encoder)
+    contents = [sha256_bytes(text.encode()) for text in texts]
+    origin = {"weights": encoder.fingerprint, "precision": encoder.precision, "what": "text"}
     with progress.task("embedding texts", len(contents)) as task:
         arrays = cached(workdir, origin, contents, lambda part: encoder.encode_texts(texts[part]), task.advance)
     return np.concatenate([np.zeros((0, encoder.dim), np.float32), *arrays])
-
-
-def _origin(what: str, encoder: Encoder) -> dict[str, str]:
-    return {"weights": encoder.fingerprint, "precision": encoder.precision, "what": what}
 
 
 def pixels_of(pictures: PictureFiles, preprocess: Preprocess, device: str, progress: Progress) -> Images:
@@ -179,10 +202,7 @@ def questions_with(queries: Sequence[EvalQuery], pictures: PictureFiles, images:
     row = {image: position for position, image in enumerate(pictures.files)}
     most = max((len(one.images) for one in queries), default=1)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(one.image_set for one in queries))}
-
-    def column(value: Callable[[EvalQuery], object], kind: type) -> Array:
-        return np.array([value(query) for query in queries], kind)
-
+    sizes = np.array([len(one.images) for one in queries], np.int64)
     weak, unsure = (
         [(query, row[image]) for query, images in enumerate(listed) for image in images if image in row]
         for listed in ([one.weak for one in queries], [one.unsure for one in queries])
@@ -194,18 +214,90 @@ def questions_with(queries: Sequence[EvalQuery], pictures: PictureFiles, images:
     columns = {
         "texts": texts,
         "candidates": np.array(padded, np.int64).reshape(len(queries), most),
-        "mask": np.arange(most)[None] < column(lambda one: len(one.images), np.int64)[:, None],
-        "ordered": column(lambda one: one.ordered, np.bool_),
+        "mask": np.arange(most)[None] < sizes[:, None],
+        "ordered": np.array([one.ordered for one in queries], np.bool_),
         "targets": targets,
-        "sets": column(lambda one: numbers[one.image_set], np.int64),
+        "sets": np.array([numbers[one.image_set] for one in queries], np.int64),
     }
     table = ExampleTable.of(images, columns, weak)
     return replace(table, unsure=PositivePairs.of(unsure, len(queries))) if unsure else table
 
 
-def _read_pictures(picture: Path, content: str) -> Pixels:
-    refuse_other(picture, content)  # what is kept under a content must be of it, whatever the clocks of files say
-    try:
-        return read_image(picture)
-    except DataError as error:
-        raise DataError(error.message, hint=error.hint or "restore it, or name a dataset without it") from error
+def as_vectors(
+    queries: Sequence[EvalQuery], pictures: PictureFiles, encoder: Encoder, progress: Progress
+) -> ExampleTable:
+    """Queries with unit vectors of their images and texts; each is computed once for the same weights and precision."""
+    pictures = pictures.of(queries)
+    images = VectorTable(embedded_images(pictures, encoder, progress))
+    texts = embedded_texts([query.text for query in queries], pictures.workdir, encoder, progress)
+    return questions_with(queries, pictures, images, texts)
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Where encoders compute: on `device`, cpu, cuda or mps, in `precision`, fp32, bf16 or auto."""
+
+    device: str
+    precision: str
+    progress: Progress
+
+    @property
+    def bf16(self) -> bool:
+        """Whether encoders of pairs and encoders that learn compute in it by autocast."""
+        return in_bf16(self.precision, self.device)
+
+    @property
+    def at_once(self) -> int:
+        """Queries in one pass of an encoder of pairs that does not learn."""
+        return 4 if self.device == "cpu" else 16
+
+
+def as_inputs(queries: Sequence[EvalQuery], pictures: PictureFiles, source: Source, runtime: Runtime) -> ExampleTable:
+    """Queries with tokens, and with the pixels or regions of their images."""
+    pictures = pictures.of(queries)
+    tokens = source.tokenize([query.text for query in queries]).numpy()
+    return questions_with(queries, pictures, image_inputs(pictures, source, runtime), tokens)
+
+
+def image_inputs(pictures: PictureFiles, source: Source, runtime: Runtime) -> Images:
+    """The inputs of an encoder for all pictures, by index: pixels, decoded and cropped once, or regions, which do not fit into memory."""
+    preprocess = (
+        source.preprocess
+        if isinstance(source, CrossSource)
+        else Preprocess.from_config(source.build().visual.preprocess_cfg)
+    )
+    if preprocess is not None:
+        return pixels_of(pictures, preprocess, runtime.device, runtime.progress)
+    contents, regions = list(pictures.contents.values()), pictures.regions
+    if regions is None:
+        raise ValueError("the encoder needs regions")
+    regions.check(contents)  # a picture without regions is named before hours are spent
+    return lambda rows: torch.from_numpy(regions.of([contents[row] for row in rows.tolist()]))
+
+
+def as_features(
+    queries: Sequence[EvalQuery], pictures: PictureFiles, source: CrossSource, runtime: Runtime
+) -> ExampleTable:
+    """Queries with the features of each of their pairs by the encoder as it is.
+
+    They are computed once for the same pictures, text, weights, preprocessing and precision.
+    """
+    device, bf16 = runtime.device, runtime.bf16
+    order = sorted(range(len(queries)), key=lambda index: (queries[index].image_set, index))
+    by_set = [queries[index] for index in order]
+    questions = as_inputs(by_set, pictures, source, runtime)
+    most = questions.candidates.shape[1]
+    regions = None if pictures.regions is None else pictures.regions.sha256
+    origin = {"what": "pairs", "weights": source.fingerprint, "bf16": bf16, "most": most, "regions": regions}
+    contents = [sha256_of([one.text, [pictures.contents[image] for image in one.images]]) for one in by_set]
+    encoder = source.build().to(device)
+
+    def make(part: slice) -> Array:
+        rows = range(part.start, part.stop)
+        return features_of(encoder, questions, rows, runtime.at_once, device, bf16=bf16)
+
+    with runtime.progress.task("encoding pairs", len(queries)) as task:
+        arrays = cached(pictures.workdir, origin, contents, make, task.advance, chunk=PAIR_CHUNK)
+    whole = np.concatenate(arrays) if arrays else np.zeros((0, most, source.width), np.float32)
+    back = np.argsort(np.array(order, np.int64))
+    return with_features(questions, back, whole)

@@ -1,7 +1,7 @@
 """What `ctxr eval` asks of a problem: columns of each run on each split, and what is shown beside them."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Generic, Protocol, TypeVar
@@ -18,13 +18,19 @@ from ctxr.engine.report import Table
 from ctxr.metrics.columns import RatioColumn
 from ctxr.models.hub import placeless
 from ctxr.models.identity import model_identity
-from ctxr.problems.figures import Columns, Figure, Summariser
-from ctxr.problems.human_labels import verdict_artifacts
+from ctxr.problems.figures import Columns, Figure, Summariser, percent
 from ctxr.problems.options import EvalOptions
-from ctxr.problems.protocols import ScoringOptions
-from ctxr.problems.results import Findings, QueryResult, write_findings
-from ctxr.problems.runs import REGIONS, EvaluatedRun, RunSource, check_run_name, run_folders, run_sources
-from ctxr.problems.tables import percent
+from ctxr.problems.results import Findings
+from ctxr.problems.runs import (
+    REGIONS,
+    EvaluatedRun,
+    RunSource,
+    ScoringOptions,
+    check_run_name,
+    run_folders,
+    run_sources,
+)
+from ctxr.problems.verdicts import verdict_artifacts
 from ctxr.store.artifacts import Content, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import CLASSIFIER, EVALUATION, MODEL, REGION_FEATURES
@@ -34,11 +40,12 @@ SIDES = (*SPLITS, NO_SPLIT)
 """Splits of a benchmark in the order of tables; the last is that of sets without one."""
 
 
+@dataclass(eq=False)
 class EvalRequest:
     """What is to be evaluated, by the `options` of `ctxr eval`."""
 
-    def __init__(self, options: EvalOptions, progress: Progress) -> None:
-        self.options, self.progress = options, progress
+    options: EvalOptions
+    progress: Progress
 
     @cached_property
     def path(self) -> Path:
@@ -46,8 +53,7 @@ class EvalRequest:
         options = self.options
         for source in options.runs:
             check_run_name(source, options.workdir)
-        folders = run_folders(options.runs, options.workdir)
-        path = options.dataset or common_dataset(folders, self.progress)
+        path = options.dataset or common_dataset(run_folders(options.runs, options.workdir), self.progress)
         return chosen(path, options.workdir, CHAIN, self.progress)
 
     @cached_property
@@ -108,28 +114,43 @@ class SplitExamples(Protocol):
     def __len__(self) -> int: ...
 
 
+RowT = TypeVar("RowT")
+
+
+@dataclass(frozen=True, eq=False)
+class SplitRows(Generic[RowT]):
+    """Examples of a split as rows."""
+
+    name: str
+    rows: Sequence[RowT]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
 SplitT = TypeVar("SplitT", bound=SplitExamples)
 ScoredRun = TypeVar("ScoredRun", bound=EvaluatedRun)
 
 
-class Evaluation(ABC, Generic[SplitT, ScoredRun]):
+class Evaluation(Generic[SplitT, ScoredRun]):
     """Runs on the examples of a problem.
 
     Attributes:
-        PROBLEM: its name in the registry, which manifests of evaluations tell. KIND: of the artifact. TOGETHER, EXACT: see `Summariser`.
-        unsure: splits with how many pairs leave their rankings.
+        PROBLEM: its name in the registry, which manifests of evaluations tell. KIND: of the artifact. TOGETHER: see `Summariser`.
         dataset: its name. runs: with their scorers. splits: examples in the order of tables.
+        unsure: splits with how many pairs leave their rankings.
+        single: runs whose queries are right or wrong outright, for McNemar's test.
     """
 
     PROBLEM: ClassVar[str]
     KIND: ClassVar[str] = EVALUATION
     TOGETHER: ClassVar[bool] = False
-    EXACT: ClassVar[bool] = False
 
-    unsure: Sequence[tuple[str, int]] = ()
     dataset: str
     runs: Sequence[ScoredRun]
     splits: Sequence[SplitT]
+    unsure: Sequence[tuple[str, int]] = ()
+    single: Sequence[str] = ()
 
     def __init__(self, request: EvalRequest) -> None:
         self.request, self.options, self.progress = request, request.options, request.progress
@@ -144,9 +165,9 @@ class Evaluation(ABC, Generic[SplitT, ScoredRun]):
         """What is drawn again as a whole, one for each row of the columns: by default each query by itself."""
         return range(len(split))
 
-    @abstractmethod
     def columns(self, split: SplitT, run: ScoredRun, summary: Summariser) -> Columns:
-        """The measures of a run, the mean over its scorers."""
+        """The measures of a run, the mean over its scorers; none where all figures are made in `complete`."""
+        return ()
 
     def compared(self, split: SplitT, columns: Mapping[str, Columns]) -> Mapping[str, Mapping[str, RatioColumn]]:
         """The measures by which runs are tested, by part: by default all that every run has."""
@@ -155,29 +176,17 @@ class Evaluation(ABC, Generic[SplitT, ScoredRun]):
         shared = [name for name in first if all(name in by_measure for by_measure in runs.values())]
         return {name: {run: by_measure[name] for run, by_measure in runs.items()} for name in shared}
 
-    def single(self) -> Sequence[str]:
-        """Runs whose queries are right or wrong outright, for McNemar's test."""
-        return ()
-
     def complete(self, split: SplitT, figures: list[Figure], summariser: Summariser) -> None:
         """Add the tables of a split, and what is no ratio of sums, to the findings; `figures` are those of its columns."""
         rows = tuple((figure.run, figure.part, figure.measure, percent(figure.interval)) for figure in figures)
         self.findings.tables[split.name] = Table(split.name, ("run", "on", "measure", "%"), rows)
 
     def finish(self) -> None:
-        """Add what concerns all splits."""
+        """Add what concerns all splits, the results of queries, and files for other programs."""
         self.findings.rows["tables"] = list(self.findings.tables.values())
-
-    def rows(self) -> Iterable[QueryResult]:
-        """What each scorer did on each query."""
-        return ()
-
-    def files(self) -> Mapping[str, str]:
-        """Files for other programs."""
-        return {}
 
     def write(self, out: Path) -> Content:
         """Write the findings, and count runs, rows and queries."""
-        content = write_findings(out, self.findings, self.rows(), self.files())
+        content = self.findings.write(out)
         counts = {"runs": len(self.runs)} | content.counts | {split.name: len(split) for split in self.splits}
         return Content(content.files, counts, content.models)

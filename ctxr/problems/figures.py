@@ -1,4 +1,4 @@
-"""Figures of an evaluation and comparisons of its runs, made of columns in one place.
+"""Figures of an evaluation and comparisons of its runs, made of columns in one place, and as text in tables.
 
 All figures of a split see the same draws, so the interval of a difference is that of pairs.
 """
@@ -9,9 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
+from ctxr.engine.report import P_SHOWN, Table
 from ctxr.metrics.columns import RatioColumn, ratio_difference, ratio_intervals, widen_certain
-from ctxr.metrics.compare import Clusters, Interval, mcnemar_of_shares, sign_flip
-from ctxr.metrics.proportions import holm
+from ctxr.metrics.compare import LEAST_CLUSTERS, Clusters, Interval, mcnemar_of_shares, sign_flip
+from ctxr.metrics.proportions import LEVEL, holm
 
 PARTS = ("all", "video", "photos")
 """What the paper calls static is called photos in tables of records."""
@@ -101,8 +102,8 @@ class Summariser:
 
     Attributes:
         groups: [N] what is drawn again and flipped as a whole. seed: equal ones give equal draws.
-        together: the columns of all runs are one product; else each run is one, with its weights. exact: figures of 0 and 1 get the
-            interval of as many trials.
+        together: the columns of all runs are one product, and figures of 0 and 1 get the interval of as many trials; else each run is a
+            product of its own, with its weights.
     """
 
     split: str
@@ -111,7 +112,6 @@ class Summariser:
     resamples: int
     permutations: int
     together: bool = False
-    exact: bool = False
 
     @cached_property
     def clusters(self) -> Clusters:
@@ -122,22 +122,19 @@ class Summariser:
         """Every measure of every run."""
         rows = [(run, *item) for run, columns in runs.items() for item in columns]
         tables = [rows] if self.together else [[row for row in rows if row[0] == run] for run in runs]
-        intervals = [one for table in tables if table for one in self._intervals([column for *_, column in table])]
+        intervals = [one for table in tables if table for one in self.intervals([column for *_, column in table])]
+        if self.together:
+            intervals = list(map(widen_certain, intervals))
         return [
-            Figure(
-                self.split, run, *measure, int(column.within.sum()), widen_certain(interval) if self.exact else interval
-            )
+            Figure(self.split, run, *measure, int(column.within.sum()), interval)
             for (run, measure, column), interval in zip(rows, intervals, strict=True)
         ]
 
     def differences(
         self, parts: Mapping[str, Mapping[str, RatioColumn]], single: Collection[str] = ()
     ) -> list[RunDifference]:
-        """Every run against every one before it, uncorrected (`correct_together`).
-
-        Args:
-            parts: a measure of the runs, of the same queries. single: runs whose queries are right or wrong outright, for McNemar.
-        """
+        """Every run against every one before it by a measure of each part, uncorrected (`correct_together`); `single`: runs whose
+        queries are right or wrong outright, for McNemar."""
         rows: list[RunDifference] = []
         for part, runs in parts.items():
             for number, (first, base) in enumerate(runs.items()):
@@ -164,7 +161,98 @@ class Summariser:
             sign_flip(gain.values[base.within], codes, np.random.default_rng(self.seed), self.permutations)
             for gain in gains
         ]
-        return list(zip(self._intervals(gains), flips, strict=True))
+        return list(zip(self.intervals(gains), flips, strict=True))
 
-    def _intervals(self, columns: Sequence[RatioColumn]) -> list[Interval]:
+    def intervals(self, columns: Sequence[RatioColumn]) -> list[Interval]:
+        """Of columns over the draws."""
         return ratio_intervals(columns, self.clusters, apart=self.together)
+
+
+STATIC = {"photos": "static"}
+"""How the paper calls parts that tables of records call otherwise."""
+
+
+def seed_table(split: str, rows: Sequence[Seeds], measure: str, note: str) -> Table | None:
+    """Mean and standard deviation over the seeds of each run, in percent; None without a run of several seeds."""
+    shown = tuple(
+        (
+            row.run,
+            len(row.accuracies),
+            f"{100 * row.mean:.1f} ± {100 * row.deviation:.1f}",
+            ", ".join(f"{100 * value:.1f}" for value in row.accuracies.values()),
+        )
+        for row in rows
+        if row.side == split
+    )
+    return Table(f"{split}: over seeds", ("run", "seeds", measure, "each"), shown, note) if shown else None
+
+
+def none_had(intervals: Sequence[Interval]) -> str:
+    """What to add where a figure has no interval, by the reasons that occur."""
+    lacking = [interval for interval in intervals if interval.value is not None and interval.low is None]
+    few = any(one.clusters < LEAST_CLUSTERS for one in lacking)
+    alike = any(one.clusters >= LEAST_CLUSTERS for one in lacking)
+    why = [*([f"fewer than {LEAST_CLUSTERS} clusters"] if few else []), *(["all draws are alike"] if alike else [])]
+    return f"; (–): no interval, {' or '.join(why)}" if why else ""
+
+
+CHANGED = "†: made on another dataset, or on this one before its judgments were changed"
+
+
+def mark_changed(table: Table, runs: Collection[str]) -> Table:
+    """The table with a dagger at these runs, named in the columns `run` and `against` or else at the top, and a note of what it means."""
+    named = [head in ("run", "against") for head in table.columns]
+    if any(named):
+        rows = (zip(row, named, strict=True) for row in table.rows)
+        marked_rows = tuple(tuple(f"{cell} †" if here and cell in runs else cell for cell, here in row) for row in rows)
+        marked = replace(table, rows=marked_rows)
+    else:
+        marked = replace(table, columns=tuple(f"{head} †" if head in runs else head for head in table.columns))
+    return table if marked == table else replace(marked, note=f"{table.note}; {CHANGED}" if table.note else CHANGED)
+
+
+def difference(row: RunDifference) -> str:
+    """A difference in points with its interval, starred where it is significant after correction."""
+    return percent(row.interval, signed=True) + ("*" if row.corrected < 1 - LEVEL else "")
+
+
+def corrected_note(rows: Sequence[RunDifference]) -> str:
+    """What the star and Holm's correction mean, by all rows that were corrected together."""
+    return (
+        f"Holm: corrected over all {len(rows):,} differences of the evaluation, for each test by itself; "
+        f"*: p of the sign flips below {1 - LEVEL:.2f} after it"
+    )
+
+
+def difference_table(split: str, rows: Sequence[RunDifference], units: str) -> Table | None:
+    """Each run less every one before it, measure by measure; `units` are what is flipped. None without a difference."""
+    own = [row for row in rows if row.side == split]
+    if not own:
+        return None
+    shown = tuple(
+        (row.run, row.part, row.against, difference(row), p_value(row.permutation), p_value(row.corrected))
+        for row in own
+    )
+    note = (
+        f"points; p: two-sided, {units} flipped whole; {corrected_note(rows)}{none_had([row.interval for row in own])}"
+    )
+    return Table(f"{split}: differences", ("run", "measure", "against", "difference", "p flips", "Holm"), shown, note)
+
+
+def percent(interval: Interval, signed: bool = False) -> str:
+    """A share as percent with its interval in brackets, "(–)" where there is none."""
+    if interval.value is None:
+        return "–"
+    sign = "+" if signed else ""
+    value = f"{100 * interval.value:{sign}.1f}"
+    if interval.low is None or interval.high is None:
+        return f"{value} (–)"
+    to = " to " if signed else "–"
+    return f"{value} ({100 * interval.low:{sign}.1f}{to}{100 * interval.high:{sign}.1f})"
+
+
+def p_value(value: float | None) -> str:
+    """A p-value; none is 0."""
+    if value is None:
+        return "–"
+    return f"<{P_SHOWN}" if value < P_SHOWN else f"{value:.3f}"

@@ -1,24 +1,47 @@
-"""Galleries as models see them: pictures that are searched together, their captions, which belong together, and their rankings."""
+"""Galleries as models see them: pictures that are searched together and their captions, with rankings, and recall both ways."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePosixPath
 from typing import ClassVar
 
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.truth import Pair
-from ctxr.errors import DataError
-from ctxr.metrics.ranking import BLOCK, accuracy, count_ranks, reciprocal_rank
-from ctxr.metrics.retrieval import Condensed, Matrix, QueryScores, Vectors, from_pairs, gallery_means, top
-from ctxr.problems.human_labels import NO_VERDICTS, Verdicts
-from ctxr.problems.queries import EvalQuery
+from ctxr.engine.report import Table
+from ctxr.errors import DataError, plural
+from ctxr.metrics.columns import RatioColumn
+from ctxr.metrics.ranking import BLOCK, accuracy, count_ranks, reciprocal_rank, row_blocks
+from ctxr.metrics.retrieval import (
+    Condensed,
+    Matrix,
+    QueryScores,
+    Vectors,
+    caption_retrieval,
+    from_pairs,
+    gallery_means,
+    top,
+    trec_of_pairs,
+)
+from ctxr.metrics.votes import Codes, Doubles
+from ctxr.problems.figures import Figure, none_had, percent
+from ctxr.problems.queries import EvalQuery, by_split, queries_of
 from ctxr.problems.results import QueryResult, plain_name, qrel, trec_ranking
+from ctxr.problems.verdicts import PairVerdicts
 from ctxr.store.hashing import sha256_of
-from ctxr.store.records import Query, Record, SplitName
+from ctxr.store.records import Record, SplitName
 
 Pairs = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class GalleryPart:
+    """A gallery by its rows of pictures [n] and of captions [m] in the split."""
+
+    name: str
+    images: Codes
+    captions: Codes
 
 
 @dataclass(frozen=True)
@@ -53,6 +76,27 @@ class GallerySplit:
         return self.side or "none"
 
     @cached_property
+    def parts(self) -> list[GalleryPart]:
+        """The galleries, each by its rows of pictures and of captions."""
+        galleries, owners = np.array(self.image_galleries), np.array(self.caption_galleries)
+        return [
+            GalleryPart(name, np.flatnonzero(galleries == gallery), np.flatnonzero(owners == gallery))
+            for gallery, name in enumerate(self.galleries)
+        ]
+
+    @cached_property
+    def largest(self) -> dict[str, int]:
+        """The most captions and the most pictures of a gallery."""
+        captions = max(len(part.captions) for part in self.parts)
+        return {"caption": captions, "picture": max(len(part.images) for part in self.parts)}
+
+    @cached_property
+    def first_owners(self) -> Codes:
+        """The picture that each caption was written for, [C]; the first where it was written for several."""
+        captions, images = np.array(self.written, np.int64).T
+        return np.asarray(images[np.unique(captions, return_index=True)[1]])
+
+    @cached_property
     def image_index(self) -> dict[str, int]:
         """Places of pictures by id."""
         return {image: index for index, image in enumerate(self.images)}
@@ -79,62 +123,49 @@ class GallerySplit:
         return Condensed(scored, from_pairs(images, captions)) if self.unsure else scored
 
 
-def gallery_splits(dataset: Dataset, verdicts: Verdicts = NO_VERDICTS) -> dict[str, GallerySplit]:
+def gallery_splits(dataset: Dataset, verdicts: PairVerdicts | None = None) -> dict[str, GallerySplit]:
     """The galleries of each side in which captions ask for pictures, with all of their pictures.
 
     Captions that were written for no known picture are left out. Raises DataError for a picture in two galleries of a side.
     """
-    targets: dict[str, list[str]] = {}
-    for query, one, position in dataset.targets():
-        targets.setdefault(query.id, []).append(one.images[position])
-    by_id = {image_set.id: image_set for image_set in dataset.sets}
-    sides: dict[str, list[Query]] = {}
-    for query in sorted(dataset.queries.values(), key=lambda query: (query.image_set, query.id)):
-        if query.labels is None and query.id in targets:
-            sides.setdefault(dataset.split_of(by_id[query.image_set]) or "", []).append(query)
+    verdicts = verdicts or PairVerdicts()
+    asked = sorted((one for one in queries_of(dataset) if one.targets), key=lambda one: (one.image_set, one.query))
     splits = {}
-    for side, queries in sides.items():
-        galleries = {name: number for number, name in enumerate(dict.fromkeys(query.image_set for query in queries))}
+    for side, queries in by_split(asked).items():
+        sets = {one.image_set: one.images for one in queries}
+        galleries = {name: number for number, name in enumerate(sets)}
         images: dict[str, int] = {}
-        for gallery in galleries:
-            for image in by_id[gallery].images:
-                if image in images:
-                    raise DataError(
-                        f"the picture {image} stands in the gallery {gallery!r} and in another one, or twice",
-                        hint="give it one place",
-                    )
-                images[image] = len(images)
-        captions = {query.id: number for number, query in enumerate(queries)}
-        written = {(number, images[image]) for name, number in captions.items() for image in targets[name]}
-        split = GallerySplit(
-            side,
-            tuple(galleries),
-            tuple(images),
-            tuple(number for name, number in galleries.items() for _ in by_id[name].images),
-            tuple(captions),
-            tuple(" ".join(dataset.texts[text].text for text in query.texts) for query in queries),
-            tuple(galleries[query.image_set] for query in queries),
-            tuple(sorted(written)),
+        owners: dict[str, int] = {}
+        for name, image in ((name, image) for name, own in sets.items() for image in own):
+            if image in images:
+                raise DataError(
+                    f"the picture {image} stands in the gallery {name!r} and in another one, or twice",
+                    hint="give it one place",
+                )
+            images[image], owners[image] = len(images), galleries[name]
+        captions = {one.query: number for number, one in enumerate(queries)}
+        written = {(row, images[one.images[place]]) for row, one in enumerate(queries) for place in one.targets}
+        weak, unsure = (
+            {
+                (captions[caption], images[image])
+                for caption, image in pairs
+                if caption in captions and owners.get(image) == galleries[queries[captions[caption]].image_set]
+            }
+            for pairs in ({pair for pair, entailed in verdicts.entailed.items() if entailed}, verdicts.unsure)
         )
-        weak = _beside(split, (pair for pair, yes in verdicts[0].items() if yes))
-        splits[side] = replace(split, weak=weak, unsure=_beside(split, verdicts[1]))
+        splits[side] = GallerySplit(
+            side,
+            tuple(sets),
+            tuple(images),
+            tuple(owners.values()),
+            tuple(captions),
+            tuple(one.text for one in queries),
+            tuple(galleries[one.image_set] for one in queries),
+            tuple(sorted(written)),
+            weak=tuple(sorted(weak - written)),
+            unsure=tuple(sorted(unsure - written)),
+        )
     return splits
-
-
-def _beside(split: GallerySplit, pairs: Iterable[Pair]) -> Pairs:
-    places = (
-        (split.caption_index[caption], split.image_index[image])
-        for caption, image in pairs
-        if caption in split.caption_index and image in split.image_index
-    )
-    inside = {pair for pair in places if split.caption_galleries[pair[0]] == split.image_galleries[pair[1]]}
-    return tuple(sorted(inside - {*split.written}))
-
-
-def first_owners(split: GallerySplit) -> np.ndarray:
-    """The picture that each caption was written for, [C]; the first where it was written for several."""
-    captions, images = (np.array(column, np.int64) for column in zip(*split.written, strict=True))
-    return images[np.unique(captions, return_index=True)[1]]
 
 
 RANKINGS, RECALLS = "rankings.jsonl", "recalls.jsonl"
@@ -149,8 +180,7 @@ RANKED = 30
 class QueryRanking(Record, frozen=True):
     """The best candidates of a query, best first, at most `RANKED`, with their scores: cosines, or log-odds of a match.
 
-    Attributes:
-        asks: `image` where a caption asks for pictures, `caption` where a picture asks for captions.
+    `asks` is `image` where a caption asks for pictures, `caption` where a picture asks for captions.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("asks", "query", "scorer")
@@ -175,28 +205,26 @@ class RecallRow(Record, frozen=True):
 
 def rankings_of(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> list[QueryRanking]:
     """The best candidates in the gallery of every caption, and of every picture of a gallery, without unsure pairs."""
-    scores_of = split.condensed(table)
-    galleries, owners = np.array(split.image_galleries), np.array(split.caption_galleries)
     rows = []
-    for gallery in range(len(split.galleries)):
-        images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(owners == gallery)
-        part = scores_of.part(images, captions)
-        names = [split.images[image] for image in images], [split.captions[caption] for caption in captions]
-        for asks, scored, (queries, candidates) in (
-            ("caption", part, names),
-            ("image", part.turned(), names[::-1]),
+    for gallery in split.parts:
+        part = split.condensed(table).part(gallery.images, gallery.captions)
+        images = [split.images[image] for image in gallery.images.tolist()]
+        captions = [split.captions[caption] for caption in gallery.captions.tolist()]
+        for asks, scored, queries, candidates in (
+            ("caption", part, images, captions),
+            ("image", part.turned(), captions, images),
         ):
             for indices, best, scores in top(scored, RANKED):
                 for query, row, values in zip(indices.tolist(), best.tolist(), scores.tolist(), strict=True):
-                    kept = [value for value in values if value > float("-inf")]
-                    names_of = tuple(candidates[one] for one in row[: len(kept)])
-                    rows.append(QueryRanking(asks, queries[query], scorer, names_of, tuple(kept)))
+                    kept = tuple(value for value in values if value > float("-inf"))
+                    names = tuple(candidates[one] for one in row[: len(kept)])
+                    rows.append(QueryRanking(asks, queries[query], scorer, names, kept))
     return rows
 
 
 def recalls_of(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> list[RecallRow]:
     """TR and IR of a side; every gallery is searched by itself, and counts as often as it has captions."""
-    galleries, owners = np.array(split.image_galleries), first_owners(split)
+    galleries, owners = np.array(split.image_galleries), split.first_owners
     totals: dict[str, float] = {}
     for captions, means in gallery_means(split.condensed(table), galleries, owners):
         means[MEAN_RECALL] = sum(means.values()) / len(means)
@@ -207,24 +235,21 @@ def recalls_of(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> lis
 
 def caption_results(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> Iterator[QueryResult]:
     """The result of each caption as a query for its picture."""
-    galleries, owners = np.array(split.image_galleries), np.array(split.caption_galleries)
-    pairs = np.array(split.written, np.int64)
-    for gallery, name in enumerate(split.galleries):
-        images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(owners == gallery)
+    written = from_pairs(*np.array(split.written, np.int64).T)
+    for gallery in split.parts:
+        images, captions = gallery.images, gallery.captions
         scored = split.condensed(table).part(images, captions).turned()
-        inside = pairs[(owners[pairs[:, 0]] == gallery) & (galleries[pairs[:, 1]] == gallery)]
-        of = from_pairs(np.searchsorted(captions, inside[:, 0]), np.searchsorted(images, inside[:, 1]))
-        step = max(1, BLOCK // max(1, len(images)))
-        for start in range(0, len(captions), step):
-            queries = np.arange(start, min(start + step, len(captions)))
+        right = written.part(captions, images)
+        for block in row_blocks(len(captions), len(images), BLOCK):
+            queries = np.arange(block.start, block.stop)
             scores = scored.rows(queries)
-            targets = of.among(queries, len(images))
+            targets = right.among(queries, len(images))
             placed = count_ranks(scores, targets)
             best = scores == scores.max(axis=1, keepdims=True)
             credit, ranks = accuracy(placed), reciprocal_rank(placed)
             for row, caption in enumerate(captions[queries].tolist()):
                 yield QueryResult(
-                    run=scorer, query=split.captions[caption], side=split.name, image_set=name, kind="photos",
+                    run=scorer, query=split.captions[caption], side=split.name, image_set=gallery.name, kind="photos",
                     text=split.texts[caption], targets=tuple(split.images[images[one]] for one in np.flatnonzero(targets[row])),
                     picks=tuple(split.images[images[one]] for one in np.flatnonzero(best[row])),
                     accuracy=float(credit[row]), reciprocal_rank=float(ranks[row]), above=int(placed.above[row]),
@@ -244,3 +269,120 @@ def trec_files(splits: Sequence[GallerySplit], rankings: Sequence[QueryRanking])
         name = f"trec/{'ir' if row.asks == 'image' else 'tr'}/{plain_name(row.scorer)}.txt"
         lines.setdefault(name, []).extend(trec_ranking(row.scorer, row.query, row.candidates, row.scores))
     return {name: "".join(rows) for name, rows in lines.items()}
+
+
+COCO_TEST = 5000
+"""Pictures of COCO's published test side, which is also searched in five parts in its own order: COCO 1K."""
+
+
+Recalls = dict[str, RatioColumn]
+"""Measures of queries, by name; a query is drawn again with the picture that it is, or was written for."""
+
+
+def recall_columns(
+    split: GallerySplit, scores: Vectors | Matrix, recalls: Sequence[int], trec: bool = False
+) -> Recalls:
+    """`TR@k` and `IR@k`, of COCO's test side also `1K TR@k`, but for those that are `pointless`, with `trec` what trec_eval has."""
+    condensed, parts = split.condensed(scores), dict[str, list[RatioColumn]]()
+    for gallery in split.parts:
+        images, owners = gallery.images, split.first_owners[gallery.captions]
+        part, own = condensed.part(images, gallery.captions), np.searchsorted(images, owners)
+        written = from_pairs(own, np.arange(len(own)))
+        if trec:
+            for direction, one, relevant, of in (
+                ("TR", part, written, images[written.queries]),
+                ("IR", part.turned(), written.turned(), owners),
+            ):
+                for measure, values in trec_of_pairs(one, relevant, recalls, RANKED).items():
+                    parts.setdefault(f"TREC {direction} {measure}", []).append(even_column(of, values))
+        of_coco = is_coco_test(split.side, [split.images[image] for image in images])
+        for folds, name in ((1, ""), (5, "1K ")) if of_coco else ((1, ""),):
+            both = caption_retrieval(part, own, folds, recalls)
+            means = both.means() if len(split.galleries) == 1 else {}
+            # pictures come fold by fold, and folds in the order of pictures
+            for direction, of, values in (("TR", images[np.unique(own)], both.tr), ("IR", owners, both.ir)):
+                for index, k in enumerate(both.ks):
+                    if (measure := f"{direction}@{k}") not in pointless(split, both.ks, folds):
+                        column = even_column(of, values[:, index], means.get(measure))
+                        parts.setdefault(name + measure, []).append(column)
+    return {measure: listed[0] if len(listed) == 1 else _joined(listed) for measure, listed in parts.items()}
+
+
+def _joined(columns: Sequence[RatioColumn]) -> RatioColumn:
+    rows, values = (np.concatenate([getattr(one, name) for one in columns]) for name in ("rows", "values"))
+    return even_column(rows, values)
+
+
+def pointless(split: GallerySplit, recalls: Sequence[int], folds: int = 1) -> list[str]:
+    """The `TR@k` and `IR@k` that could be nothing but 1, because no part of a gallery has more than k to find; k = 1 always stays."""
+    sizes = {"TR": split.largest["caption"], "IR": split.largest["picture"]}
+    return [f"{direction}@{k}" for direction, size in sizes.items() for k in recalls if k > 1 and k * folds >= size]
+
+
+def pointless_note(split: GallerySplit, recalls: Sequence[int]) -> list[str]:
+    """A sentence about the measures left out as `pointless`, if any."""
+    if not (measures := pointless(split, recalls)):
+        return []
+    are, they = ("is", "it") if len(measures) == 1 else ("are", "they")
+    sizes = " or ".join(plural(size, what, form=",") for what, size in split.largest.items())
+    return [
+        f"{split.name}: {', '.join(measures)} {are} left out: no gallery has more than {sizes}, so {they} would be 100.0"
+    ]
+
+
+def is_coco_test(split: str, images: Sequence[str]) -> bool:
+    """Whether a gallery is COCO's test side as published: 5,000 pictures of val2014 in Karpathy's order, which is no order of names.
+
+    Parts of the same pictures in another order, and those of the 5,000 of val2017, are other figures than COCO 1K.
+
+    >>> is_coco_test("test", ["test/COCO_val2014_000000391895.jpg"])
+    False
+    """
+    names = [PurePosixPath(image).name for image in images]
+    of_coco = all(name.startswith("COCO_val2014_") for name in names)
+    return split == "test" and len(names) == COCO_TEST and of_coco and names != sorted(names)
+
+
+def even_column(images: Codes, values: Doubles, value: float | None = None) -> RatioColumn:
+    """A column whose queries count alike; each is drawn again with its picture."""
+    return RatioColumn(images, values, np.ones(len(values)), value)
+
+
+SEED_NOTE = "mean of TR and IR over the k that are printed; every other figure of such a run is the mean over its seeds"
+
+
+_ASKED = "TR: a picture asks for its captions, IR: a caption for its picture"
+
+
+def recall_tables(
+    split: GallerySplit, figures: Sequence[Figure], by: str, sources: Mapping[str, str]
+) -> dict[str, Table]:
+    """Recall both ways, in five folds where it is COCO's test side, and by each of `sources`, further ground truths by a short name;
+    `by` is what is drawn again."""
+    own = [figure for figure in figures if figure.side == split.name]
+    size = f"{plural(len(split.captions), 'caption', form=',')} of {plural(len(split.images), 'picture', form=',')}"
+    galleries = f" in {len(split.galleries)} galleries, each searched by itself" if len(split.galleries) > 1 else ""
+    interval = f"in brackets 95 % over {by}s drawn again"
+    coco = f"COCO's {COCO_TEST:,} test pictures in five parts, in the published order, means over them; {interval}"
+    titles = {
+        "": ("recall", "recall", f"{size}{galleries}. {_ASKED}; {interval}"),
+        "TREC": ("trec", f"MAP@{RANKED}, P@k and nDCG@k", f"as trec_eval defines them; {_ASKED}; {interval}"),
+        "1K": ("1k", "COCO 1K, recall in five folds", coco),
+    }
+    for key, name in sources.items():
+        titles[name] = (key, f"by {name}", f"queries about which {name} says something; {_ASKED}; {interval}")
+    by_prefix: dict[str, list[Figure]] = {}
+    for figure in own:
+        head = figure.measure.partition(" ")[0]
+        by_prefix.setdefault("" if head[:3] in ("TR@", "IR@") else head, []).append(figure)
+    tables = {}
+    for prefix, (key, title, note) in titles.items():
+        if shown := by_prefix.get(prefix):
+            cells = {(figure.run, figure.measure): percent(figure.interval) for figure in shown}
+            measures = dict.fromkeys(figure.measure for figure in shown)
+            heads = ("run", *(name.removeprefix(prefix).strip() for name in measures))
+            runs = dict.fromkeys(figure.run for figure in own)
+            rows = tuple((run, *(cells[run, name] for name in measures)) for run in runs)
+            lacking = none_had([figure.interval for figure in shown])
+            tables[key] = Table(f"{split.name}: {title}, %", heads, rows, note + lacking)
+    return tables

@@ -1,25 +1,30 @@
 """Evaluations of runs that score the candidates of queries: which queries are asked for, and what of them was scored."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ctxr.errors import DataError
 from ctxr.problems import notes
 from ctxr.problems.evaluation import NO_SPLIT, SIDES, EvalRequest, Evaluation, SplitT
 from ctxr.problems.question import Question, find_learner
-from ctxr.problems.runs import ModelScores, Run, Scoring, find_runs
+from ctxr.problems.runs import Run, Scoring, find_runs
 from ctxr.store.records import ImageSet
 
 
-class ScoredEvaluation(Evaluation[SplitT, Run]):
-    """Runs that score the candidates of queries.
+@dataclass(frozen=True)
+class ScoredSplit:
+    """Queries of a split, and those of them that some scorer lacks or scored in part."""
 
-    Attributes:
-        places: split, of `SIDES`, and set of each query for an image by id, in the order of the dataset. notes: on the figures.
-    """
+    name: str
+    queries: Sequence[str]
+    lacking: Set[str]
+
+
+class ScoredEvaluation(Evaluation[SplitT, Run]):
+    """Runs that score the candidates of queries; `places` has the split, of `SIDES`, and the set of each query for an image, by id."""
 
     TOGETHER: ClassVar[bool] = True
-    EXACT: ClassVar[bool] = True
 
     runs: Sequence[Run]
     places: Mapping[str, tuple[str, ImageSet]]
@@ -41,23 +46,15 @@ class ScoredEvaluation(Evaluation[SplitT, Run]):
 
     def finish(self) -> None:
         """What keeps figures from being taken at their word."""
-        notes.mark_changed_runs(self)
-        notes.mark_labels(self)
-        dataset, splits = self.request.dataset, self.splits
-        self.findings.notes += [*self.notes, *notes.leakage_notes(dataset, splits, self.progress)]
-        self.findings.notes += notes.contamination_notes(self.request, splits, self.runs)
+        notes.add_cautions(self, self.notes)
 
-    def match(self) -> dict[str, tuple[list[str], set[str]]]:
-        """The splits that any run scored, or --split, with their queries and those that some scorer lacks, or scored in part.
-
-        A split without scores of some run is left out with a note, if any other remains.
+    def match(self) -> list[ScoredSplit]:
+        """The splits that any run scored, or --split; one without scores of some run is left out with a note, if any other remains.
 
         Raises DataError naming file:line for scores of what is not asked, and, without --partial, for what is missing.
         """
         only = self.options.split
-        candidates = {one.id: frozenset(one.images) for one in self.request.dataset.sets}
-        for scorer in self.scorers:
-            self._check_queries(scorer, candidates)
+        self._check_queries()
         scored = {scorer.name: {self.places[name][0] for name in scorer.values} for scorer in self.scorers}
         chosen = [split for split in SIDES if only in ("", split) and any(split in sides for sides in scored.values())]
         if not chosen:
@@ -69,11 +66,12 @@ class ScoredEvaluation(Evaluation[SplitT, Run]):
             f"{split} is left out, as {', '.join(names)} scored nothing of it: name the others, with --split {split}"
             for split, names in strangers.items() if shared and names
         ]  # fmt: skip
-        return {split: self._split(split) for split in shared or chosen}
+        return [self._split(split) for split in shared or chosen]
 
-    def _check_queries(self, scorer: ModelScores, candidates: Mapping[str, frozenset[str]]) -> None:
+    def _check_queries(self) -> None:
         dataset = self.request.dataset
-        for name, values in scorer.values.items():
+        candidates = {one.id: frozenset(one.images) for one in dataset.sets}
+        for scorer, name in ((one, name) for one in self.scorers for name in one.values):
             if name not in self.places:
                 what = "asks for a label, not for an image" if name in dataset.queries else "is not asked"
                 raise DataError(
@@ -81,14 +79,14 @@ class ScoredEvaluation(Evaluation[SplitT, Run]):
                     hint="evaluate on the dataset that was scored: --dataset PATH",
                 )
             image_set = self.places[name][1]
-            if strange := values.keys() - candidates[image_set.id]:
+            if strange := scorer.values[name].keys() - candidates[image_set.id]:
                 raise DataError(
                     f"{scorer.place(name, min(strange))}: {min(strange)!r} is not a candidate of query {name!r} "
                     f"(set {image_set.id!r} has {image_set.images[0]!r} and {len(image_set.images) - 1} more)",
                     hint="candidates are the image ids of the query's set",
                 )
 
-    def _split(self, split: str) -> tuple[list[str], set[str]]:
+    def _split(self, split: str) -> ScoredSplit:
         own = {name: image_set.images for name, (side, image_set) in self.places.items() if side == split}
         lacking: set[str] = set()
         for scorer in self.scorers:
@@ -103,4 +101,4 @@ class ScoredEvaluation(Evaluation[SplitT, Run]):
                     hint="score the rest, evaluate one side with --split, or leave them out of all runs with --partial",
                 )
             lacking.update(unscored)
-        return list(own), lacking
+        return ScoredSplit(split, list(own), lacking)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import AS_PUBLISHED, chosen_on_test, foreign_notes, lineage, other_datasets
@@ -15,8 +14,8 @@ from ctxr.engine.report import Table
 from ctxr.errors import DataError, plural
 from ctxr.models.leakage import Nearness, leakage_table
 from ctxr.problems.evaluation import EvalRequest, Evaluation, ScoredRun, SplitExamples, SplitT
+from ctxr.problems.figures import mark_changed
 from ctxr.problems.runs import EvaluatedRun
-from ctxr.problems.tables import mark_changed
 from ctxr.store.artifacts import Artifact
 
 IN_MIXTURES = "Mantis-Instruct holds the train split of ImageCoDe, so multimodal models that were tuned on it are not zero-shot here"
@@ -32,6 +31,15 @@ def first_notes(evaluation: Evaluation[SplitT, ScoredRun]) -> list[str]:
     return [*evaluation.request.dataset.notes, *([ALONE] if single else [])]
 
 
+def add_cautions(evaluation: Evaluation[SplitT, ScoredRun], more: Sequence[str] = ()) -> None:
+    """Add what keeps figures from being taken at their word to the findings: marks in tables, `more` notes, leaks, contamination."""
+    mark_changed_runs(evaluation)
+    mark_labels(evaluation)
+    request, splits = evaluation.request, evaluation.splits
+    evaluation.findings.notes += [*more, *leakage_notes(request.dataset, splits, evaluation.progress)]
+    evaluation.findings.notes += contamination_notes(request, splits, evaluation.runs)
+
+
 def crowd_table(dataset: Dataset) -> Table | None:
     """Human accuracy and agreement: of the dataset's own crowd, or as published for the ImageCoDe release."""
     if is_release(dataset):
@@ -44,21 +52,25 @@ def crowd_table(dataset: Dataset) -> Table | None:
         return None
     try:
         figures = json.loads(file.read_text(encoding="utf-8"))
-        rows = [_person(row, figures["agreement"]) for row in figures["accuracy"] if row["value"] is not None]
+        rows = []
+        for row in figures["accuracy"]:
+            if row["value"] is not None:
+                ends = ("low", "high") if row["crowd_low"] is None else ("crowd_low", "crowd_high")
+                shares = [f"{100 * row[name]:.1f}" for name in ("value", *ends)]
+                about = (row["kind"], row["basis"], "nominal", "image ids")
+                alphas = [
+                    one["value"]
+                    for one in figures["agreement"]
+                    if (one["kind"], one["basis"], one["level"], one["on"]) == about
+                ]
+                share = f"{shares[0]} ({shares[1]}–{shares[2]})"
+                rows.append((f"{row['kind']}, {row['basis']}", row["votes"], share, next(iter(alphas), None)))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{file} is damaged: {error}", hint="run ctxr aggregate again") from error
     if not rows:
         return None
     note = "all descriptions that were voted on, also those that were dropped; alpha: nominal, on image ids"
     return Table("People", ("of", "votes", "accuracy %", "alpha, nominal"), tuple(rows), note)
-
-
-def _person(row: dict[str, Any], agreement: Sequence[dict[str, Any]]) -> tuple[Any, ...]:
-    low, high = (row["low"], row["high"]) if row["crowd_low"] is None else (row["crowd_low"], row["crowd_high"])
-    about = (row["kind"], row["basis"], "nominal", "image ids")
-    alphas = (one["value"] for one in agreement if (one["kind"], one["basis"], one["level"], one["on"]) == about)
-    share = f"{100 * row['value']:.1f} ({100 * low:.1f}–{100 * high:.1f})"
-    return f"{row['kind']}, {row['basis']}", row["votes"], share, next(alphas, None)
 
 
 def leakage_notes(dataset: Dataset, splits: Sequence[SplitExamples], progress: Progress) -> list[str]:
@@ -80,25 +92,22 @@ def contamination_notes(
     request: EvalRequest, splits: Sequence[SplitExamples], runs: Sequence[EvaluatedRun]
 ) -> list[str]:
     """A sentence for each reason why it is not certain that a run never saw what it is evaluated on."""
-    names = {split.name for split in splits}
-    as_published = [run for run in runs if run.artifact is not None and _learned_nothing(run.artifact)]
-    trained = [run for run in runs if run.artifact is not None and run.artifact.manifest.verb == "train"]
-    notes = [
-        note for run in trained if run.artifact is not None for note in foreign_notes(run.artifact, request.origin)
-    ]
-    tested = [run for run in trained if run.artifact is not None and chosen_on_test(run.artifact)]
-    learned = [run for run in trained if run not in as_published]
+    names, notes = {split.name for split in splits}, list[str]()
+    trained = {run.name: run.artifact for run in runs if run.artifact and run.artifact.manifest.verb == "train"}
+    for artifact in trained.values():
+        notes += foreign_notes(artifact, request.origin)
+    learned = [name for name, artifact in trained.items() if not _learned_nothing(artifact)]
+    tested = [name for name, artifact in trained.items() if chosen_on_test(artifact)]
     if learned and "train" in names:
-        notes.append(f"figures on train show the fit of {_listed(learned)}, not their quality")
+        notes.append(f"figures on train show the fit of {', '.join(learned)}, not their quality")
     if tested and "test" in names:
-        notes.append(f"test chose the epoch of {_listed(tested)} (judged_on_test): its figures on test flatter")
-    if (others := [run for run in learned if run not in tested]) and "valid" in names:
-        whose = "its" if len(others) == 1 else "their"
-        notes.append(
-            f"where valid chose the epoch of {_listed(others)}, {whose} figures flatter a little; those of test do not"
-        )
-    if outside := [run for run in runs if run not in trained]:
-        notes.append(f"what {_listed(outside)} was trained on, and whether these sets were in it, is not known here")
+        notes.append(f"test chose the epoch of {', '.join(tested)} (judged_on_test): its figures on test flatter")
+    if (others := [name for name in learned if name not in tested]) and "valid" in names:
+        figures = "its figures flatter" if len(others) == 1 else "their figures flatter"
+        notes.append(f"where valid chose the epoch of {', '.join(others)}, {figures} a little; those of test do not")
+    if outside := [run.name for run in runs if run.name not in trained]:
+        source = f"what {', '.join(outside)} was trained on, and whether these sets were in it"
+        notes.append(f"{source}, is not known here")
         if is_release(request.dataset):
             notes.append(IN_MIXTURES)
     return notes
@@ -119,8 +128,8 @@ def mark_changed_runs(evaluation: Evaluation[SplitT, ScoredRun]) -> None:
 
 
 def mark_labels(evaluation: Evaluation[SplitT, ScoredRun]) -> None:
-    """Say in the notes and below every table which active rounds a toy judged, or are in force without a licence, and how many pairs
-    leave the rankings."""
+    """Add to the notes and below every table which active rounds a toy judged, which have no licence, and how many unsure pairs leave
+    the rankings."""
     places = (evaluation.request.dataset.root, evaluation.options.judgments)
     folders = dict.fromkeys(place.parent if place.is_file() else place for place in places if place is not None)
     findings, said = evaluation.findings, [note for folder in folders for note in label_notes(folder)]
@@ -137,7 +146,3 @@ def _learned_nothing(artifact: Artifact) -> bool:
     return artifact.manifest.config.get("variant") in AS_PUBLISHED and not any(
         parent.kind == artifact.manifest.kind for parent in artifact.manifest.parents
     )
-
-
-def _listed(runs: Sequence[EvaluatedRun]) -> str:
-    return ", ".join(run.name for run in runs)

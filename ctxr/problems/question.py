@@ -1,6 +1,7 @@
 """The half of a problem that needs no torch: what models are asked, how answers are evaluated, and how both are shown."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Protocol
@@ -13,8 +14,63 @@ from ctxr.engine.report import Table
 from ctxr.errors import UsageError
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.options import TrainOptions
-from ctxr.problems.protocols import Learner
-from ctxr.problems.view import ProblemResults, Subject, View
+from ctxr.problems.results import QueryResult
+from ctxr.problems.runs import Learner
+from ctxr.store.artifacts import Artifact
+
+DIGITS = 4
+"""Digits of a score that a page keeps."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The words for what the datasets of a problem hold.
+
+    Attributes:
+        unit: an image set. of: what follows `unit` in a headline. text: a query.
+        sets, task: all sets, and what is asked, in the card of an export. formats: of the exports that can hold it.
+        similar: whether the images of a set are alike by choice, so that distances tell how hard it is.
+        unknown: what a text without known targets is called. legend: how the numbers before texts are read, where it is not plain.
+    """
+
+    unit: str = "set"
+    of: str = " of images"
+    text: str = "description"
+    sets: str = "sets of minimally contrastive images"
+    task: str = "finding the right image from a contextual text"
+    formats: tuple[str, ...] = ("imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe")
+    similar: bool = True
+    unknown: str = "the target is hidden"
+    legend: str = ""
+
+
+@dataclass(frozen=True)
+class ProblemResults:
+    """The evaluations of one problem that a page shows; `picture` gives the number of an image's picture on the page, by image id."""
+
+    artifacts: Sequence[Artifact]
+    rows: Sequence[QueryResult]
+    scorers: Sequence[str]
+    dataset: Dataset | None
+    picture: Callable[[str], int]
+
+
+@dataclass(frozen=True)
+class View:
+    """A section of the report: `templates/ID.html` of a package, and where there are any, `static/ID.js` and `static/ID.css`.
+
+    Attributes:
+        id: its anchor. title: its heading. package: by dotted name.
+        context: what the template is given, beside `section`. data: what the script finds as `window.ctxr.data[ID]`.
+        counted: how much was evaluated, as in `12 documents`; "" where the page counts it otherwise.
+    """
+
+    id: str
+    title: str
+    package: str
+    context: Mapping[str, object]
+    data: object = None
+    counted: str = ""
 
 
 class Question(Protocol):

@@ -32,7 +32,12 @@ def read_recipe(
     """
     if parity not in PROFILES:
         raise UsageError(f"--parity {parity} is unknown", hint=f"choose {', '.join(PROFILES)}")
-    file = _file(named)
+    recipes, file = list_recipes(), Path(named)
+    if not named.endswith(".toml"):
+        if named not in recipes:
+            hint = did_you_mean(named, recipes, f"there are {', '.join(recipes)}, or name a .toml file")
+            raise UsageError(f"there is no recipe {named!r}", hint=hint)
+        file = FOLDER / f"{named}.toml"
     try:
         loaded = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -55,16 +60,6 @@ def read_recipe(
 def recipe_name(named: str) -> str:
     """The default name of a run of the recipe."""
     return Path(named).stem if named.endswith(".toml") else named
-
-
-def _file(named: str) -> Path:
-    if named.endswith(".toml"):
-        return Path(named)
-    recipes = list_recipes()
-    if named not in recipes:
-        hint = did_you_mean(named, recipes, f"there are {', '.join(recipes)}, or name a .toml file")
-        raise UsageError(f"there is no recipe {named!r}", hint=hint)
-    return FOLDER / f"{named}.toml"
 
 
 def _changed(change: str) -> tuple[str, object]:

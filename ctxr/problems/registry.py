@@ -10,9 +10,8 @@ from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError, did_you_mean
 from ctxr.models.training.recipe import Recipe
 from ctxr.problems.evaluation import EvalRequest, Evaluation
-from ctxr.problems.protocols import OpenRun, ScoringOptions
 from ctxr.problems.question import Question, find_learner
-from ctxr.problems.runs import trained_models
+from ctxr.problems.runs import OpenRun, ScoringOptions, trained_models
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import EVALUATION
 

@@ -3,7 +3,7 @@
 import re
 import shutil
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,11 +24,11 @@ from ctxr.store.tables import UNREADABLE, write_table
 MOST_NAMED = 80
 """Characters of a folder's name that may be made of the names of runs."""
 
-_LATEX = {
+_LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "–": "--", "†": r"$\dagger$",
     "*": r"$^{*}$",
-}  # fmt: skip
+})  # fmt: skip
 
 
 def markdown(table: Table) -> str:
@@ -41,16 +41,18 @@ def markdown(table: Table) -> str:
 def latex(table: Table) -> str:
     """A table in LaTeX; needs the package booktabs."""
     form = "l" + "r" * (len(table.columns) - 1)
-    body = [[_cell(value, table.digits) for value in row] for row in table.rows]
+    title, note = table.title.translate(_LATEX), table.note.translate(_LATEX)
+    rows = [table.columns, *([_cell(value, table.digits) for value in row] for row in table.rows)]
+    heads, *body = (" & ".join(cell.translate(_LATEX) for cell in row) + r" \\" for row in rows)
     lines = [
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{_tex(table.title)}. {_tex(table.note)}}}",
+        rf"\caption{{{title}. {note}}}",
         rf"\begin{{tabular}}{{{form}}}",
         r"\toprule",
-        " & ".join(map(_tex, table.columns)) + r" \\",
+        heads,
         r"\midrule",
-        *(" & ".join(map(_tex, row)) + r" \\" for row in body),
+        *body,
         r"\bottomrule",
         r"\end{tabular}",
         r"\end{table}",
@@ -121,10 +123,6 @@ def _cell(value: object, digits: int | None) -> str:
     return "–" if value is None else str(value)
 
 
-def _tex(text: str) -> str:
-    return "".join(_LATEX.get(sign, sign) for sign in text)
-
-
 def _token(name: str) -> str:
     return re.sub(r"[\s%]", lambda match: quote(match[0]), name)
 
@@ -174,30 +172,50 @@ class QueryResult(Record, frozen=True):
 
 @dataclass
 class Findings:
-    """What an evaluation found; `rows` are further rows of `figures.json` by name, in its order."""
+    """What an evaluation found.
+
+    Attributes:
+        rows: further rows of `figures.json` by name, in its order. tables: that are printed, by name.
+        results: what each scorer did on each query. files: for other programs, by name.
+    """
 
     figures: list[Figure] = field(default_factory=list)
     differences: list[RunDifference] = field(default_factory=list)
     rows: dict[str, list[Any]] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    results: Iterable[QueryResult] = ()
+    files: dict[str, str] = field(default_factory=dict)
 
-    def files(self) -> dict[str, str]:
-        """The figures as JSON, and the tables as Markdown and LaTeX."""
-        rows: dict[str, Sequence[Any]] = {"figures": self.figures, "differences": self.differences, **self.rows}
-        content: dict[str, object] = {name: [_flat(one) for one in listed] for name, listed in rows.items()}
+    def write(self, out: Path) -> Content:
+        """Write what was found, tables as Markdown and LaTeX too; what an earlier evaluation left of these files goes."""
+        for folder in ("leaderboard", "trec"):
+            with disk_errors(out / folder):
+                if (out / folder).is_dir():
+                    shutil.rmtree(out / folder)
+        count = write_table(out / PER_QUERY, self.results)
+        content: dict[str, object] = {}
+        found: dict[str, Sequence[Any]] = {"figures": self.figures, "differences": self.differences, **self.rows}
+        for name, listed in found.items():
+            rows = [asdict(one) for one in listed]
+            for row in rows:
+                row.update(row.pop("interval", {}))
+            content[name] = rows
         content |= {"people": asdict(self.tables["people"]) if "people" in self.tables else None, "notes": self.notes}
-        return {
-            FIGURES: msgspec.json.format(msgspec.json.encode(content), indent=1).decode() + "\n",
-            TABLES: tables_json(self.tables),
+        files = {
+            FIGURES: as_json(content),
+            TABLES: as_json(self.tables),
             "results.md": "\n".join(markdown(table) for table in self.tables.values()),
             "results.tex": "\n".join(latex(table) for table in self.tables.values()),
-        }
+        } | self.files
+        for name, text in files.items():
+            write_bytes(out / name, text.encode(), durable=False)
+        return Content([PER_QUERY, *files], {"rows": count}, {})
 
 
-def tables_json(tables: Mapping[str, Table]) -> str:
-    """Tables as `read_tables` reads them."""
-    return msgspec.json.format(msgspec.json.encode(tables), indent=1).decode() + "\n"
+def as_json(content: object) -> str:
+    """Indented, as `read_tables` and `read_findings` read it."""
+    return msgspec.json.format(msgspec.json.encode(content), indent=1).decode() + "\n"
 
 
 def read_tables(results: Path) -> dict[str, Table]:
@@ -206,19 +224,6 @@ def read_tables(results: Path) -> dict[str, Table]:
         return msgspec.json.decode((results / TABLES).read_bytes(), type=dict[str, Table])
     except (OSError, *UNREADABLE) as error:
         raise DataError(f"{results / TABLES} is damaged", hint="run ctxr eval again") from error
-
-
-def write_findings(out: Path, findings: Findings, rows: Iterable[QueryResult], files: Mapping[str, str]) -> Content:
-    """Write what was found, a row for each query, and files for other programs; what an earlier evaluation left of these goes."""
-    for folder in ("leaderboard", "trec"):
-        with disk_errors(out / folder):
-            if (out / folder).is_dir():
-                shutil.rmtree(out / folder)
-    count = write_table(out / PER_QUERY, rows)
-    contents = findings.files() | dict(files)
-    for name, content in contents.items():
-        write_bytes(out / name, content.encode(), durable=False)
-    return Content([PER_QUERY, *contents], {"rows": count}, {})
 
 
 class _Written(msgspec.Struct, frozen=True):
@@ -241,10 +246,3 @@ def read_findings(folder: Path) -> Findings:
     tables = {str(number): table for number, table in enumerate(written.tables)}
     tables |= {"people": written.people} if written.people else {}
     return Findings(figures, differences, tables=tables)
-
-
-def _flat(one: Any) -> dict[str, object]:
-    """A row with its interval's fields, where it has one, beside the others."""
-    row = asdict(one)
-    interval: dict[str, float | None] = row.pop("interval", {})
-    return row | interval

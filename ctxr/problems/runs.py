@@ -1,8 +1,9 @@
-"""Where scores come from: a trained run, a file of scores, or a published model."""
+"""Where scores come from: a trained run, a file of scores, or a published model; and how a problem trains and opens its models."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 from msgspec import structs
 
@@ -12,7 +13,8 @@ from ctxr.engine.progress import Progress
 from ctxr.errors import UnfinishedError, UsageError, did_you_mean
 from ctxr.models.hub import from_root
 from ctxr.models.identity import model_identity
-from ctxr.problems.protocols import Learner, ScoringOptions
+from ctxr.models.training.recipe import Recipe
+from ctxr.problems.options import TrainOptions
 from ctxr.problems.recipes import list_recipes
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
@@ -30,17 +32,49 @@ PLAIN_ENCODERS = ("ctxr-tiny", "auto")
 """Names of encoders that hold no colon."""
 
 
-Values = Mapping[str, Mapping[str, Mapping[str, float]]]
-"""Scores by scorer, query and candidate."""
+@dataclass(frozen=True)
+class ScoringOptions:
+    """Where and how a model scores.
+
+    Attributes:
+        workdir: project folder, where vectors are cached. device: auto, cpu, cuda, mps.
+        precision: fp32, bf16, or auto: as a run was trained. regions: name of region features in the project; "" for those a run was
+            trained on. rerank: candidates of each query that a cross-encoder rescores, 0 for all; None as a run was validated.
+        rerank_by: encoder that makes the shortlist.
+    """
+
+    workdir: Path
+    device: str = "auto"
+    precision: str = "auto"
+    regions: str = ""
+    rerank: int | None = None
+    rerank_by: str = ""
+
+
+class OpenRun(Protocol):
+    """A trained run, or a published encoder."""
+
+    def score(self, examples: Any) -> Mapping[str, Any]:
+        """The scores of the problem's own examples, by scorer: one, or `NAME/seedN` for each seed."""
+
+    def explain(self, examples: Any) -> Mapping[tuple[str, str], list[list[int]]]:
+        """Percent 0..100 that each candidate looks at each, by scorer and query, where the question `explains`."""
+        return {}
+
+
+class Learner(Protocol):
+    """How models are trained for a problem."""
+
+    def job(self, options: TrainOptions, recipe: Recipe, progress: Progress) -> Any:
+        """The `TrainJob` of a recipe. Raises UsageError for some that make no sense."""
+
+    def open_run(self, source: Path | str, options: ScoringOptions, progress: Progress) -> OpenRun:
+        """A run by its folder, or a published encoder by its name. Raises UnfinishedError for a run that is not finished."""
 
 
 @dataclass(frozen=True)
 class EvaluatedRun:
-    """What is one row of a table: a model, or several that differ in their seed alone.
-
-    Attributes:
-        name: of its row. origin: what it is, by content. artifact: of a trained run.
-    """
+    """A row of a table: a model, or several that differ in their seed alone; `origin` is what it is, by content."""
 
     name: str
     origin: Parent
@@ -53,13 +87,20 @@ class ModelScores:
 
     Attributes:
         name: of the run, or `RUN/seedN` where a run has several.
-        values: by query, by candidate. place: `file:line` of a query's scores, or of one of them; the name where no file
-            holds them.
+        values: by query and candidate. place: `file:line` of a query's scores, or of one of them; the name where there is no file.
     """
 
     name: str
     values: dict[str, dict[str, float]]
     place: Callable[[str, str | None], str] = field(compare=False)
+
+    def joined(self, other: "ModelScores") -> "ModelScores":
+        """With the scores of further queries."""
+
+        def locate(query: str, candidate: str | None) -> str:
+            return (self if query in self.values else other).place(query, candidate)
+
+        return replace(self, values=self.values | other.values, place=locate)
 
 
 @dataclass(frozen=True)
@@ -71,11 +112,7 @@ class Run(EvaluatedRun):
 
 @dataclass(frozen=True)
 class Scoring:
-    """How what was not scored yet is scored.
-
-    Attributes:
-        origin: of the dataset. queries: ids of those that are asked for. learner: opens models, when something is to be scored.
-    """
+    """How queries, by id, are scored that have no scores yet; `learner` opens models once something is to be scored."""
 
     dataset: Dataset
     origin: Parent
@@ -83,10 +120,6 @@ class Scoring:
     options: ScoringOptions
     progress: Progress
     learner: Callable[[], Learner]
-
-    def __call__(self, source: str | Path, queries: Sequence[str]) -> Values:
-        """Scores of queries by a run's folder, or a model's name."""
-        return self.learner().open_run(source, self.options, self.progress).score((self.dataset, queries))
 
     def fits(self, values: Mapping[str, Mapping[str, float]]) -> bool:
         """Whether the dataset asks all of these queries, with these candidates."""
@@ -133,13 +166,17 @@ def run_sources(sources: Sequence[str], workdir: Path, dataset: Parent, progress
         raise UnfinishedError(
             f"{workdir / RUNS} holds no finished run", hint="name a file of scores: ctxr eval scores.jsonl"
         )
-    if not sources:
-        named = [name for name in named if not _left_out(workdir / RUNS / name, dataset, progress)]
-        if not named:
-            raise UnfinishedError(
-                f"no run in {workdir / RUNS} has scores for {dataset.name}",
-                hint=_SCORE,
-            )
+    for name in () if sources else tuple(named):
+        artifact, why = open_artifact(workdir / RUNS / name, RUN), ""
+        if _can_score(artifact) and (others := other_datasets(artifact, dataset)):
+            why = f"was made on another dataset ({others[0].name}): ctxr eval {name}   scores it on this one"
+        elif not _has_scores(artifact):
+            why = f"scored nothing: ctxr eval {name}   scores it on what there is"
+        if why:
+            progress.warn(f"the run {name} is left out, it {why}")
+            named.remove(name)
+    if not named:
+        raise UnfinishedError(f"no run in {workdir / RUNS} has scores for {dataset.name}", hint=_SCORE)
     return tuple(_source(source, workdir) for source in named)
 
 
@@ -164,7 +201,16 @@ def find_runs(sources: Sequence[RunSource], scoring: Scoring, named: bool = True
 
     Raises UsageError for two runs of one name, DataError as `read_scores` does, UnfinishedError where none is left.
     """
-    runs = [run for source in sources for run in _open(source, scoring)]
+    runs: list[Run] = []
+    for source in sources:
+        if source.place is None:
+            runs.append(Run(source.name, source.origin, computed_scores(source.name, source.name, scoring)))
+        elif source.place.is_dir():
+            runs.append(_trained_run(source.place, scoring))
+        else:
+            for scorer, scores in read_scores(source.place).items():
+                own = ModelScores(scorer or source.name, scores.values, scores.locate)
+                runs.append(Run(own.name, structs.replace(source.origin, name=own.name), (own,)))
     for run in () if named else tuple(runs):
         if not all(scoring.fits(one.values) for one in run.scorers):
             scoring.progress.warn(f"the run {run.name} is left out, it scored what {scoring.dataset.name} does not ask")
@@ -195,7 +241,7 @@ def check_run_name(source: str, workdir: Path) -> None:
         )
     if ":" in source or source in PLAIN_ENCODERS:
         return
-    names = {folder: finished_runs(workdir, folder, kind) for folder, kind in TRAINED.items()}
+    names = {folder: finished_runs(workdir, folder) for folder in TRAINED}
     near = did_you_mean(source, (name for listed in names.values() for name in listed))
     hint = f"{near} " if near else ""
     if source in list_recipes():
@@ -216,17 +262,15 @@ def run_folders(sources: Sequence[str], workdir: Path) -> list[Path]:
 
 
 def trained_models(sources: Sequence[str], workdir: Path) -> list[Artifact]:
-    """The trained models of any kind that are named, or every finished run; files of scores and published models are none."""
-    named = sources or finished_runs(workdir)
-    places = [folder for name in named for folder in (*(workdir / home / name for home in TRAINED), Path(name)) if name]
-    artifacts = (open_artifact(folder) for folder in places if (folder / MANIFEST).is_file())
-    return [artifact for artifact in artifacts if artifact.manifest.kind in TRAINED.values()]
+    """The finished models of `run_folders`, of any kind."""
+    folders = (folder for folder in run_folders(sources, workdir) if (folder / MANIFEST).is_file())
+    return [artifact for artifact in map(open_artifact, folders) if artifact.manifest.kind in TRAINED.values()]
 
 
-def finished_runs(workdir: Path, folder: str = RUNS, kind: str = RUN) -> list[str]:
-    """Names of the finished runs of a project, or of the models of another kind in their folder."""
-    artifacts = sorted(file.parent for file in (workdir / folder).glob(f"*/{MANIFEST}"))
-    return [artifact.name for artifact in artifacts if kind == RUN or open_artifact(artifact).manifest.kind == kind]
+def finished_runs(workdir: Path, home: str = RUNS) -> list[str]:
+    """Names of the finished runs of a project, or of other trained models (`TRAINED`) by the folder that holds them."""
+    folders = sorted(file.parent for file in (workdir / home).glob(f"*/{MANIFEST}"))
+    return [one.name for one in folders if home == RUNS or open_artifact(one).manifest.kind == TRAINED[home]]
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -252,38 +296,28 @@ def trained_folder(source: str, workdir: Path) -> Path | None:
     return classifier if source and (classifier / MANIFEST).is_file() else run_folder(source, workdir)
 
 
-def _open(source: RunSource, scoring: Scoring) -> list[Run]:
-    place, origin = source.place, source.origin
-    if place is None:
-        return [Run(source.name, origin, _scorers(source.name, scoring(source.name, scoring.queries)))]
-    if place.is_dir():
-        return [_trained(place, scoring)]
-    return [
-        Run(name, structs.replace(origin, name=name), (ModelScores(name, scores.values, scores.locate),))
-        for name, scores in ((scorer or source.name, scores) for scorer, scores in read_scores(place).items())
-    ]
-
-
-def _trained(folder: Path, scoring: Scoring) -> Run:
+def _trained_run(folder: Path, scoring: Scoring) -> Run:
     """A trained run; what of it was not scored when it was trained is scored now."""
     artifact = open_artifact(folder, RUN)
-    name = folder.resolve().name
+    name, changed = folder.resolve().name, artifact.changed_files()
     origin = Parent(name, RUN, artifact.sha256)
-    changed = artifact.changed_files()
     if not _can_score(artifact):
         return Run(name, origin, _stored(folder), artifact=artifact)
-    kept = _stored(folder) if _holds(artifact, scoring) else ()
+    kept: Sequence[ModelScores] = ()
+    regions = scoring.options.regions in ("", artifact.manifest.config.get("regions", ""))
+    if regions and _has_scores(artifact) and not other_datasets(artifact, scoring.origin):
+        stored = _stored(folder)
+        kept = stored if all(scoring.fits(one.values) for one in stored) else ()
     lacking = [query for query in scoring.queries if not kept or any(query not in one.values for one in kept)]
     if not lacking:
         if changed:
-            scoring.progress.warn(
-                f"{artifact.changed_error(changed[0]).message}; its stored scores are whole and count"
-            )
-        return Run(name, origin, kept, artifact=artifact)
+            what = artifact.changed_error(changed[0]).message
+            scoring.progress.warn(f"{what}; its stored scores are whole and count")
+        return Run(name, origin, tuple(kept), artifact=artifact)
     artifact.refuse_changed()
-    computed = {scorer.name: scorer for scorer in _scorers(name, scoring(folder, lacking))}
-    stored = {one.name: one for one in kept}
-    scorers = tuple(_joined(stored[one], computed[one]) if one in stored else computed[one] for one in computed)
+    by_name = {one.name: one for one in kept}
+    computed = computed_scores(name, folder, replace(scoring, queries=lacking))
+    scorers = tuple(by_name[one.name].joined(one) if one.name in by_name else one for one in computed)
     return Run(name, origin, scorers, artifact=artifact)
 
 
@@ -291,6 +325,21 @@ def _stored(folder: Path) -> tuple[ModelScores, ...]:
     files = read_scores(folder / SCORES)
     names = _names(folder.resolve().name, files)
     return tuple(ModelScores(name, files[scorer].values, files[scorer].locate) for scorer, name in names.items())
+
+
+def computed_scores(run: str, source: str | Path, scoring: Scoring) -> tuple[ModelScores, ...]:
+    """What a run's folder, or a model by its name, says now of the queries."""
+    opened = scoring.learner().open_run(source, scoring.options, scoring.progress)
+    scores = opened.score((scoring.dataset, scoring.queries))
+    return tuple(
+        ModelScores(name, {query: dict(row) for query, row in scores[scorer].items()}, lambda _query, _candidate: run)
+        for scorer, name in _names(run, scores).items()
+    )
+
+
+def _names(run: str, scorers: Collection[str]) -> dict[str, str]:
+    """What the scorers of a run are called: seeds after its folder as it is now."""
+    return {name: run if len(scorers) == 1 else f"{run}/{name.rpartition('/')[2]}" for name in sorted(scorers)}
 
 
 def _can_score(artifact: Artifact) -> bool:
@@ -301,45 +350,3 @@ def _can_score(artifact: Artifact) -> bool:
 def _has_scores(artifact: Artifact) -> bool:
     entry = artifact.manifest.files.get(SCORES)
     return entry is not None and entry.bytes > 0
-
-
-def _holds(artifact: Artifact, scoring: Scoring) -> bool:
-    """Whether the stored scores of a run are answers to what is asked: made on this dataset, over the regions that are named."""
-    if not _has_scores(artifact) or other_datasets(artifact, scoring.origin):
-        return False
-    if scoring.options.regions not in ("", artifact.manifest.config.get("regions", "")):
-        return False
-    return all(scoring.fits(one.values) for one in _stored(artifact.path))
-
-
-def _joined(kept: ModelScores, computed: ModelScores) -> ModelScores:
-    def locate(query: str, candidate: str | None) -> str:
-        return (kept if query in kept.values else computed).place(query, candidate)
-
-    return ModelScores(kept.name, kept.values | computed.values, locate)
-
-
-def _left_out(folder: Path, dataset: Parent, progress: Progress) -> bool:
-    """Whether a run that was not named has no scores for the dataset; a warning says why."""
-    artifact, name, why = open_artifact(folder, RUN), folder.name, ""
-    if _can_score(artifact) and (others := other_datasets(artifact, dataset)):
-        why = f"was made on another dataset ({others[0].name}): ctxr eval {name}   scores it on this one"
-    elif not _has_scores(artifact):
-        why = f"scored nothing: ctxr eval {name}   scores it on what there is"
-    if why:
-        progress.warn(f"the run {name} is left out, it {why}")
-    return bool(why)
-
-
-def _names(run: str, scorers: Collection[str]) -> dict[str, str]:
-    """What the scorers of a run are called: seeds after its folder as it is now."""
-    return {name: run if len(scorers) == 1 else f"{run}/{name.rpartition('/')[2]}" for name in sorted(scorers)}
-
-
-def _scorers(run: str, scores: Values) -> tuple[ModelScores, ...]:
-    """Scores in memory."""
-    values = {
-        name: {query: dict(row) for query, row in scores[scorer].items()}
-        for scorer, name in _names(run, scores).items()
-    }
-    return tuple(ModelScores(name, rows, lambda _query, _candidate: run) for name, rows in values.items())

@@ -4,7 +4,6 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -37,18 +36,9 @@ def find_writer() -> "type[SummaryWriter]":
         from torch.utils.tensorboard import SummaryWriter as Writer
     except ImportError as error:
         raise UsageError(
-            "--tensorboard needs the package tensorboard, which is not installed",
-            hint="pip install tensorboard",
+            "--tensorboard needs the package tensorboard, which is not installed", hint="pip install tensorboard"
         ) from error
     return Writer
-
-
-@dataclass(frozen=True)
-class TrainedSeed:
-    """The epochs of a trained seed, and what writes its checkpoint into an empty folder."""
-
-    epochs: Sequence[Epoch]
-    save: Callable[[Path], None]
 
 
 class TrainJob(ABC):
@@ -88,13 +78,13 @@ class TrainJob(ABC):
         recipe = portable(self.recipe.key(), self.out.parents[1])
         return sha256_of([recipe, self.key["weights"], seed, sorted(one.sha256 for one in self.parents)])
 
-    def train_seed(self, seed: int, tensorboard: bool = False) -> "TrainedSeed":
+    def train_seed(self, seed: int, tensorboard: bool = False) -> "SeedTrainer":
         """Train a seed, or go on where it was stopped. Raises UsageError where TensorBoard is not installed, and what `fit` raises."""
         if tensorboard:
             find_writer()  # hours before it is wanted
         trainer = SeedTrainer(self, seed, tensorboard)
-        save = self.fit(seed, trainer)
-        return TrainedSeed(trainer.epochs, save)
+        trainer.save = self.fit(seed, trainer)
+        return trainer
 
     def clear(self) -> None:
         """Remove what only an unfinished training needs."""
@@ -130,7 +120,10 @@ class SeedTrainer:
 
     Attributes:
         weights: file of the best epoch's weights, once it was called. epochs: all of them.
+        save: writes the checkpoint into an empty folder.
     """
+
+    save: Callable[[Path], None]
 
     def __init__(self, job: TrainJob, seed: int, tensorboard: bool = False) -> None:
         self.job, self.seed = job, seed
@@ -158,22 +151,19 @@ class SeedTrainer:
         return state
 
     def _report(self, row: Epoch) -> None:
-        if self.tensorboard:
-            self._log(row)
+        """Note an epoch; write it into event files at once. A resumed training adds a file, the first epoch deletes earlier ones."""
+        valid = row.figures or ({} if row.accuracy is None else {"accuracy": row.accuracy})
+        figures = "".join(f", valid {name} {value:.4f}" for name, value in row.figures.items())
         accuracy = "" if row.accuracy is None else f", valid {row.accuracy:.1%}"
-        valid = "".join(f", valid {name} {value:.4f}" for name, value in row.figures.items())
-        self.job.progress.note(
-            f"seed {self.seed}, epoch {row.epoch} of {self.job.recipe.epochs}: loss {row.loss:.4f}{valid or accuracy}, {row.seconds:.1f} s"
-        )
-
-    def _log(self, row: Epoch) -> None:
-        """Write an epoch into event files, at once; a resumed training adds a file, and the first epoch deletes those of an earlier one."""
-        folder = self.job.out / TENSORBOARD / f"seed{self.seed}"
+        epoch = f"seed {self.seed}, epoch {row.epoch} of {self.job.recipe.epochs}"
+        self.job.progress.note(f"{epoch}: loss {row.loss:.4f}{figures or accuracy}, {row.seconds:.1f} s")
+        if not self.tensorboard:
+            return
         if self.writer is None:
+            folder = self.job.out / TENSORBOARD / f"seed{self.seed}"
             if row.epoch == 1:
                 shutil.rmtree(folder, ignore_errors=True)
             self.writer = find_writer()(str(folder), purge_step=row.epoch)
-        valid = row.figures or ({} if row.accuracy is None else {"accuracy": row.accuracy})
         scalars = {"train/loss": row.loss, **{f"valid/{name}": value for name, value in valid.items()}}
         for name, value in (scalars | {"train/seconds": row.seconds}).items():
             self.writer.add_scalar(name, value, row.epoch)

@@ -13,10 +13,9 @@ from ctxr.errors import CtxrError, UsageError, and_more
 from ctxr.media.images import read_image, troubles
 from ctxr.pipelines.inspection.config import Check, Doctor
 from ctxr.pipelines.inspection.order_check import check_order, check_scores, holds_sets
-from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.question import find_learner
 from ctxr.problems.registry import problem_of
-from ctxr.problems.runs import Scoring, find_runs, run_sources
+from ctxr.problems.runs import Scoring, ScoringOptions, find_runs, run_sources
 from ctxr.store.artifacts import MANIFEST, Artifact, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import IMAGE_SETS

@@ -21,8 +21,8 @@ from ctxr.metrics.compare import Interval, mean_interval, sign_flip
 from ctxr.metrics.proportions import holm
 from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.inspection.config import Check
+from ctxr.problems.figures import percent
 from ctxr.problems.runs import Run
-from ctxr.problems.tables import percent
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.records import ImageSet
 

@@ -23,7 +23,7 @@ from ctxr.pipelines.inspection.config import Report, ReportPage
 from ctxr.pipelines.inspection.pages import distributions, results, revision, sets, summary
 from ctxr.pipelines.inspection.pages.chain import ALONE, load_chain
 from ctxr.pipelines.inspection.pages.edition import SIDE, Edition, Thumbnails
-from ctxr.problems.view import View
+from ctxr.problems.question import View
 from ctxr.store.artifacts import MARKER
 from ctxr.store.atomic import disk_errors, replace_folder, write_bytes
 from ctxr.store.kinds import REVISE_LABELS

@@ -87,7 +87,6 @@ def measure(evaluation: Evaluation[SplitT, ScoredRun], config: Eval, progress: P
             config.resamples,
             config.permutations,
             evaluation.TOGETHER,
-            evaluation.EXACT,
         )
         columns: dict[str, Columns] = {}
         with progress.task(f"figures of {split.name}", len(evaluation.runs)) as task:
@@ -96,7 +95,7 @@ def measure(evaluation: Evaluation[SplitT, ScoredRun], config: Eval, progress: P
                 task.advance()
         measured.append((split, summary.figures(columns), summary))
         if config.compare:
-            findings.differences += summary.differences(evaluation.compared(split, columns), evaluation.single())
+            findings.differences += summary.differences(evaluation.compared(split, columns), evaluation.single)
     findings.differences = correct_together(findings.differences)
     for split, figures, summary in measured:
         findings.figures += figures

@@ -19,11 +19,11 @@ from ctxr.models.hub import from_root
 from ctxr.models.identity import model_identity, resolved_name
 from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.modelling.config import SeedResult, Train, TrainReport
-from ctxr.problems.human_labels import verdict_artifacts
 from ctxr.problems.question import Question, find_learner
 from ctxr.problems.recipes import read_recipe
 from ctxr.problems.registry import problem_of, recipe_class
 from ctxr.problems.runs import REGIONS
+from ctxr.problems.verdicts import verdict_artifacts
 from ctxr.store.artifacts import MANIFEST, Content, Manifest, Parent, finished, open_artifact, take_manifest
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import JUDGMENTS, MODEL, REGION_FEATURES, RUN, RUNS, TRAINED

@@ -24,7 +24,7 @@ from ctxr.models.training.checkpoint import read_checkpoint
 from ctxr.pipelines.revision.inputs import MinedGallery, missing_pictures, scores_pairs
 from ctxr.problems.embeddings import PictureFiles, embedded_images, embedded_texts
 from ctxr.problems.runs import checkpoints, run_folder
-from ctxr.problems.scoring import source_of
+from ctxr.problems.scorers import source_of
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import RUN
 from ctxr.store.records import ImageSet

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from ctxr.errors import DataError
 from ctxr.metrics.language import verdicts
 from ctxr.metrics.ranking import RankCounts, count_ranks
 from ctxr.metrics.votes import Doubles, Flags
-from ctxr.problems.runs import ModelScores, Run
+from ctxr.models.tokens import Tokenizer
+from ctxr.problems.runs import ModelScores
 from ctxr.store.records import ImageSet, Query
 
 WRITERS = {"train_worker": "seen in train", "unseen_worker": "unseen"}
@@ -27,9 +29,10 @@ class BenchmarkQuery:
     Attributes:
         number: index in the dataset, from 0. side: the split, of `SIDES`.
         right: positions of the targets among the candidates; empty where the target is hidden.
-        source: corpus, video or album. writer: seen in train or not; "" where unknown.
+        tokens: of the text, 0 where they are not counted. source: corpus, video or album.
+        writer: seen in train or not; "" where unknown.
         looked: phenomena that were annotated. found: those of them in the text.
-        distance: mean pairwise distance of the set, None where it is not known. tokens: of the text.
+        distance: mean pairwise distance of the set, None where it is not known.
         unsure: positions of candidates that are neither right nor wrong, and leave the ranking.
     """
 
@@ -39,13 +42,13 @@ class BenchmarkQuery:
     side: str
     right: tuple[int, ...]
     text: str
+    tokens: int
     source: str
     writer: str
     looked: frozenset[str]
     found: frozenset[str]
-    distance: float | None = None
-    tokens: int = 0
-    unsure: frozenset[int] = frozenset()
+    distance: float | None
+    unsure: frozenset[int]
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -58,47 +61,50 @@ def questions_of(
     places: Mapping[str, tuple[str, ImageSet]],
     distances: Mapping[str, tuple[float, float]],
     unsure: Mapping[str, Sequence[str]],
+    tokenizer: Tokenizer,
+    *,
+    counted: Set[str],
 ) -> dict[str, BenchmarkQuery]:
-    """Every query that has a place, a split and a set, by id; `distances` is (mean, closest) by set; `unsure`
-    are images by query.
+    """Every query that has a split and a set (`places`), by id; targets are the judgments of worker `gold`.
 
-    Targets are the judgments of worker `gold`. Raises DataError for a damaged certificate.
+    Args:
+        distances: (mean, closest) by set. unsure: images by query.
+        counted: splits whose texts the tokenizer measures.
+
+    Raises DataError for a damaged certificate.
     """
     targets: dict[str, set[int]] = {}
     for query, _, position in dataset.targets():
         targets.setdefault(query.id, set()).add(position)
-    tags = _tags(dataset)
+    # phenomena belong to the texts that they were found in: queries about labels name these
+    tags: dict[tuple[str, tuple[str, ...]], dict[str, bool]] = {}
+    for (name, phenomenon), present in verdicts(PHENOMENA, dataset.queries.values(), dataset.judgments).items():
+        about: Query = dataset.queries[name]
+        tags.setdefault((about.image_set, about.texts), {})[phenomenon] = present
     writers = _writers(dataset)
+    texts = {name: " ".join(dataset.texts[text].text for text in dataset.queries[name].texts) for name in places}
+    measured = {name: texts[name] for name, (side, _) in places.items() if side in counted and name in targets}
+    lengths = {name: len(one.tokens) for name, one in zip(measured, tokenizer.parse(measured), strict=True)}
     questions: dict[str, BenchmarkQuery] = {}
     for name, (side, image_set) in places.items():
-        query = dataset.queries[name]
-        doubts = unsure.get(query.id, ())
+        query, right, doubts = dataset.queries[name], targets.get(name, set()), unsure.get(name, ())
         examined = tags.get((query.image_set, query.texts), {})
-        questions[query.id] = BenchmarkQuery(
-            query=query.id,
+        questions[name] = BenchmarkQuery(
+            query=name,
             number=len(questions),
             image_set=image_set,
             side=side,
-            right=tuple(sorted(targets.get(query.id, ()))),
-            text=" ".join(dataset.texts[name].text for name in query.texts),
+            right=tuple(sorted(right)),
+            text=texts[name],
+            tokens=lengths.get(name, 0),
             source=collection_of(image_set),
-            writer=writers.get(query.id, ""),
+            writer=writers.get(name, ""),
             looked=frozenset(examined),
-            found=frozenset(name for name, present in examined.items() if present),
+            found=frozenset(phenomenon for phenomenon, present in examined.items() if present),
             distance=distances[image_set.id][0] if image_set.id in distances else None,
-            unsure=frozenset(place for place, image in enumerate(image_set.images) if image in doubts)
-            - targets.get(query.id, set()),
+            unsure=frozenset(place for place, image in enumerate(image_set.images) if image in doubts) - right,
         )
     return questions
-
-
-def _tags(dataset: Dataset) -> dict[tuple[str, tuple[str, ...]], dict[str, bool]]:
-    """Phenomena looked for, and whether found, by set and texts: queries about labels name the texts they are about."""
-    tags: dict[tuple[str, tuple[str, ...]], dict[str, bool]] = {}
-    for (name, phenomenon), present in verdicts(PHENOMENA, dataset.queries.values(), dataset.judgments).items():
-        query: Query = dataset.queries[name]
-        tags.setdefault((query.image_set, query.texts), {})[phenomenon] = present
-    return tags
 
 
 def _writers(dataset: Dataset) -> dict[str, str]:
@@ -115,7 +121,7 @@ def _writers(dataset: Dataset) -> dict[str, str]:
             writers |= {name: WRITERS.get(row.get("describer", ""), "") for name, row in rows.items()}
         except (ValueError, AttributeError, TypeError, RecursionError) as error:
             raise DataError(f"{certificate} is damaged: {error}", hint="run ctxr aggregate again") from error
-    return {name: writer for name, writer in writers.items() if writer}
+    return writers
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,77 +129,50 @@ class EvalSplit:
     """Questions of one side of the benchmark, scored by all runs.
 
     Attributes:
-        questions: B with a known target. runs: rows of a table. seeds: the scorers of each run, one or several.
-        scores: [B, K] of each scorer, -inf where there is no candidate.
-        right: [B, K] which candidates are targets. hidden: questions without a known target.
-        hidden_scores: theirs, by scorer and query. left_out: questions that some scorer did not score, with `--partial`.
+        questions: B with a known target. hidden: those without.
+        scorers: of each run, by its name: one, or one for each seed.
+        left_out: questions that some scorer did not score, with `--partial`.
     """
 
     name: str
-    questions: tuple[BenchmarkQuery, ...]
-    runs: tuple[str, ...]
-    seeds: dict[str, tuple[str, ...]]
-    scores: dict[str, Doubles]
-    right: Flags
-    hidden: tuple[BenchmarkQuery, ...]
-    hidden_scores: dict[str, dict[str, list[float]]]
+    questions: Sequence[BenchmarkQuery]
+    hidden: Sequence[BenchmarkQuery]
+    scorers: Mapping[str, Sequence[ModelScores]]
     left_out: int
 
     def __len__(self) -> int:
         return len(self.questions)
 
-    @property
-    def scorers(self) -> tuple[str, ...]:
-        """Every scorer of every run."""
-        return tuple(name for run in self.runs for name in self.seeds[run])
-
-    def ranked(self, scorer: str) -> Doubles:
-        """The scores [B, K] of a scorer, -inf at unsure candidates too."""
-        scores = self.scores[scorer].copy()
+    @cached_property
+    def targets(self) -> Flags:
+        """Which candidates are targets, [B, K]."""
+        targets = np.zeros((len(self), max((len(one.candidates) for one in self.questions), default=1)), bool)
         for row, one in enumerate(self.questions):
-            scores[row, list(one.unsure)] = -np.inf
-        return scores
+            targets[row, list(one.right)] = True
+        return targets
+
+    @cached_property
+    def ranked(self) -> dict[str, Doubles]:
+        """Scores [B, K] by scorer, -inf where there is no candidate and at unsure ones."""
+        tables: dict[str, Doubles] = {}
+        for scorer in (scorer for scorers in self.scorers.values() for scorer in scorers):
+            table = tables[scorer.name] = np.full(self.targets.shape, -np.inf)
+            for row, one in enumerate(self.questions):
+                table[row, : len(one.candidates)] = values_of(scorer, one)
+                table[row, list(one.unsure)] = -np.inf
+        return tables
 
     def rank_counts(self, scorer: str) -> RankCounts:
         """Where the targets stand for a scorer."""
-        return count_ranks(self.ranked(scorer), self.right)
+        return count_ranks(self.ranked[scorer], self.targets)
 
     def mean(self, run: str, figure: Callable[[RankCounts], Doubles]) -> Doubles:
         """A figure of each question [B], as the mean over the seeds of a run."""
-        means: Doubles = np.mean([figure(self.rank_counts(name)) for name in self.seeds[run]], axis=0)
+        means: Doubles = np.mean([figure(self.rank_counts(one.name)) for one in self.scorers[run]], axis=0)
         return means
 
 
-def split_of(name: str, questions: Sequence[BenchmarkQuery], runs: Sequence[Run], lacking: Set[str]) -> EvalSplit:
-    """A side with its questions but those that are `lacking` scores."""
-    scorers = [scorer for run in runs for scorer in run.scorers]
-    whole = [question for question in questions if question.query not in lacking]
-    labelled = tuple(one for one in whole if one.right)
-    hidden = tuple(one for one in whole if not one.right)
-    width = max((len(one.candidates) for one in labelled), default=1)
-    targets = np.zeros((len(labelled), width), bool)
-    for row, one in enumerate(labelled):
-        targets[row, list(one.right)] = True
-    return EvalSplit(
-        name=name,
-        questions=labelled,
-        runs=tuple(run.name for run in runs),
-        seeds={run.name: tuple(scorer.name for scorer in run.scorers) for run in runs},
-        scores={scorer.name: _table(scorer, labelled, width) for scorer in scorers},
-        right=targets,
-        hidden=hidden,
-        hidden_scores={scorer.name: {one.query: _values(scorer, one) for one in hidden} for scorer in scorers},
-        left_out=len(lacking),
-    )
-
-
-def _table(scorer: ModelScores, questions: Sequence[BenchmarkQuery], width: int) -> Doubles:
-    table = np.full((len(questions), width), -np.inf)
-    for row, one in enumerate(questions):
-        table[row, : len(one.candidates)] = _values(scorer, one)
-    return table
-
-
-def _values(scorer: ModelScores, one: BenchmarkQuery) -> list[float]:
+def values_of(scorer: ModelScores, one: BenchmarkQuery) -> list[float]:
+    """Scores of the candidates of a question, in their order."""
     values = scorer.values[one.query]
-    return [values[candidate] for candidate in one.candidates]
+    return [values[name] for name in one.candidates]

@@ -1,28 +1,53 @@
-"""What is measured of runs over sets of images: accuracy and ranks by view, correlations, and how far wrong picks lie."""
+"""What is measured of runs over sets of images: accuracy and ranks by view, correlations, how far wrong picks lie; and the tables.
+
+Tables have accuracy in percent, as the paper prints it.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from ctxr.datasets.readers.phenomena import PHENOMENA
+from ctxr.engine.report import Table
 from ctxr.metrics.columns import RatioColumn
-from ctxr.metrics.compare import Clusters, Interval, pearson_interval
+from ctxr.metrics.compare import FEW_CLUSTERS, Clusters, Interval, pearson_interval
 from ctxr.metrics.positions import MOST_POSITIONS
+from ctxr.metrics.proportions import LEVEL
 from ctxr.metrics.ranking import accuracy, best, chance, recall, reciprocal_rank
 from ctxr.metrics.retrieval import trec_figures
 from ctxr.metrics.shortcuts import length_bins
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.problems.contextual.examples import WRITERS, BenchmarkQuery, EvalSplit
-from ctxr.problems.figures import PARTS, Columns, Measure, Seeds, seeds_of
+from ctxr.problems.figures import (
+    PARTS,
+    STATIC,
+    Columns,
+    Figure,
+    Measure,
+    RunDifference,
+    corrected_note,
+    difference,
+    none_had,
+    p_value,
+    percent,
+    seed_table,
+)
+from ctxr.problems.results import Findings
 
 MOST_SOURCES = 12
 """Sources that are named; the rest is summed up."""
 
-Part = tuple[str, str, Flags]
-"""View, name of a part in it, and which questions belong to it [B]."""
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the questions by view and name; `within` are flags [B], with at least one question."""
+
+    view: str
+    name: str
+    within: Flags
 
 
 @dataclass(frozen=True)
@@ -47,41 +72,10 @@ class Error:
     blind: float
 
 
-def seeds(split: EvalSplit) -> list[Seeds]:
-    """A row for each run with several seeds."""
-    rows: list[Seeds] = []
-    for run in split.runs if split.questions else ():
-        means = {name: float(accuracy(split.rank_counts(name)).mean()) for name in split.seeds[run]}
-        rows += seeds_of(split.name, run, means)
-    return rows
-
-
-def telling(splits: Sequence[EvalSplit], recalls: Sequence[int]) -> tuple[list[int], list[str]]:
-    """The ks at which recall can be anything but 1, and a sentence about those at which it cannot."""
-    widest = max(
-        (len(question.candidates) for split in splits for question in split.questions),
-        default=max(recalls, default=0) + 1,
-    )
-    ks = [k for k in recalls if k < widest]
-    vain = ", ".join(f"R@{k}" for k in recalls if k >= widest)
-    most = "1 image" if widest == 1 else f"{widest} images"
-    return ks, [f"{vain} is left out: no set has more than {most}, so it would be 100.0"] if vain else []
-
-
 def resampling_unit(split: EvalSplit, by: str) -> str:
     """What is drawn again: `set`, `group` (video, album), or in galleries, where all share one set, `target`."""
     galleries = any(len(question.candidates) > MOST_POSITIONS for question in split.questions)
     return "target" if by == "set" and galleries else by
-
-
-def groups_of(split: EvalSplit, by: str) -> list[str]:
-    """The cluster of each question, drawn as a whole; `by` is what `resampling_unit` says."""
-    names: dict[str, Callable[[BenchmarkQuery], str]] = {
-        "set": lambda one: one.image_set.id,
-        "group": lambda one: one.image_set.group,
-        "target": lambda one: f"{one.image_set.id} {one.right}",
-    }
-    return [names[by](question) for question in split.questions]
 
 
 def kinds_of(questions: Sequence[BenchmarkQuery]) -> dict[str, list[bool]]:
@@ -90,52 +84,33 @@ def kinds_of(questions: Sequence[BenchmarkQuery]) -> dict[str, list[bool]]:
     return {part: [part in ("all", kind) for kind in kinds] for part in (PARTS if len({*kinds}) > 1 else ("all",))}
 
 
-def credits_of(split: EvalSplit) -> dict[str, Doubles]:
-    """Expected accuracy of each run on each question, [B] by run, the mean over its seeds."""
-    return {run: split.mean(run, accuracy) for run in split.runs}
+def accuracy_column(values: Doubles, within: Flags) -> RatioColumn:
+    """The mean of values [B] over a part of the questions."""
+    return RatioColumn(np.arange(len(values)), np.where(within, values, 0.0), within.astype(np.float64))
 
 
-def columns_of(split: EvalSplit, run: str, recalls: Sequence[int], trec: bool) -> Columns:
+def set_columns(split: EvalSplit, run: str, recalls: Sequence[int], trec: bool) -> Columns:
     """Every measure of a run overall, with `trec` those of trec_eval too, and accuracy by view; parts without a question are left out."""
     measures = {"accuracy": accuracy, "mrr": reciprocal_rank, "chance": chance}
     measures |= {f"recall@{k}": partial(recall, k=k) for k in recalls}
     values = {name: split.mean(run, measure) for name, measure in measures.items()}
     if trec:
-        scorers = [trec_figures(split.ranked(name), split.right, recalls) for name in split.seeds[run]]
+        scorers = [trec_figures(split.ranked[one.name], split.targets, recalls) for one in split.scorers[run]]
         values |= {name: np.mean([one[name] for one in scorers], axis=0) for name in scorers[0]}
     columns: list[tuple[Measure, RatioColumn]] = []
-    for view, part, within in parts_of(split.questions):
-        shown = values if view == "overall" else {"accuracy": values["accuracy"]}
-        columns += [((view, part, name), _column(column, within)) for name, column in shown.items()]
+    for part in question_parts(split.questions):
+        shown = values if part.view == "overall" else {"accuracy": values["accuracy"]}
+        columns += [
+            ((part.view, part.name, name), accuracy_column(column, part.within)) for name, column in shown.items()
+        ]
     return columns
 
 
-def compared(split: EvalSplit) -> dict[str, dict[str, RatioColumn]]:
-    """The accuracy of runs by part: all, those of a kind of set, those in whose text a phenomenon was found."""
-    shown = {phenomenon: [phenomenon in question.found for question in split.questions] for phenomenon in PHENOMENA}
-    credits = credits_of(split)
-    return {
-        part: {run: _column(credit, np.array(within)) for run, credit in credits.items()}
-        for part, within in (kinds_of(split.questions) | shown).items()
-        if any(within)
-    }
-
-
-def _column(values: Doubles, within: Flags) -> RatioColumn:
-    return RatioColumn(np.arange(len(values)), np.where(within, values, 0.0), within.astype(np.float64))
-
-
-def parts_of(questions: Sequence[BenchmarkQuery]) -> list[Part]:
+def question_parts(questions: Sequence[BenchmarkQuery]) -> list[Part]:
     """How a side is parted: overall by kind, then by every view that there is something known for."""
-    parts: list[Part] = []
-
-    def add(view: str, name: str, chosen: Sequence[bool]) -> None:
-        flags = np.array(chosen, bool)
-        if flags.any():
-            parts.append((view, name, flags))
-
-    for part, within in kinds_of(questions).items():
-        add("overall", part, within)
+    views: list[tuple[str, str, Sequence[bool]]] = [
+        ("overall", part, within) for part, within in kinds_of(questions).items()
+    ]
     # the bases of each phenomenon: the questions with every tag (200 in the release), and where there are
     # more those with one tag (1,002 for four of them)
     every = frozenset().union(*(question.looked for question in questions)) if questions else frozenset()
@@ -143,22 +118,36 @@ def parts_of(questions: Sequence[BenchmarkQuery]) -> list[Part]:
     full = {name: [name in one.looked and one.looked == every for one in questions] for name in PHENOMENA}
     single = {name: [name in one.looked and name in more for one in questions] for name in PHENOMENA}
     for examined in [full, single] if more else [full]:
-        for phenomenon, within in examined.items():
-            label = f"{phenomenon}, of {sum(within)}"
-            add("phenomena", label, [ok and phenomenon in one.found for ok, one in zip(within, questions, strict=True)])
-            without = [ok and phenomenon not in one.found for ok, one in zip(within, questions, strict=True)]
-            add("phenomena", f"no {label}", without)
-    for writer in WRITERS.values():
-        add("writers", writer, [question.writer == writer for question in questions])
+        for name, within in examined.items():
+            for label, present in ((f"{name}, of {sum(within)}", True), (f"no {name}, of {sum(within)}", False)):
+                tagged = [ok and (name in one.found) == present for ok, one in zip(within, questions, strict=True)]
+                views.append(("phenomena", label, tagged))
+    views += [("writers", name, [question.writer == name for question in questions]) for name in WRITERS.values()]
     counts = Counter(question.source for question in questions)
     sources = sorted(counts, key=lambda name: (-counts[name], name))
     if len(sources) > 1:
-        for source in sources[:MOST_SOURCES]:
-            add("source", source, [question.source == source for question in questions])
+        named = sources[:MOST_SOURCES]
+        views += [("source", name, [question.source == name for question in questions]) for name in named]
         others = set(sources[MOST_SOURCES:])
-        add("source", f"{len(others)} others", [question.source in others for question in questions])
-    _add_fifths(add, "length", "tokens", [question.tokens for question in questions], 0)
-    _add_fifths(add, "distance", "", [question.distance for question in questions], 3)
+        views.append(("source", f"{len(others)} others", [question.source in others for question in questions]))
+    parts = [Part(view, name, np.array(within, bool)) for view, name, within in views if any(within)]
+    parts += _fifths("length", "tokens", [one.tokens for one in questions], 0)
+    return parts + _fifths("distance", "", [one.distance for one in questions], 3)
+
+
+def _fifths(view: str, unit: str, values: Sequence[float | None], digits: int) -> list[Part]:
+    """A part for each fifth of what is known, named by its ends."""
+    column = np.array(values, np.float64)
+    defined = ~np.isnan(column)
+    if len(set(column[defined].tolist())) < 2:
+        return []
+    fifth = np.full(len(column), -1)
+    fifth[defined] = length_bins(column[defined].tolist())
+    parts = []
+    for number in sorted(set(fifth[defined].tolist())):
+        inside = fifth == number
+        ends = dict.fromkeys(f"{end:.{digits}f}" for end in (column[inside].min(), column[inside].max()))
+        parts.append(Part(view, f"{' to '.join(ends)} {unit}".strip(), inside))
     return parts
 
 
@@ -169,11 +158,11 @@ def correlations(split: EvalSplit, clusters: Clusters) -> list[Correlation]:
         "set distance": np.array([question.distance for question in split.questions], np.float64),
     }
     rows = []
-    for run, credit in credits_of(split).items():
+    for run in split.scorers:
         for name, values in columns.items():
             within = ~np.isnan(values)
             if within.sum() > 1:
-                interval = pearson_interval(credit, values, clusters, within)
+                interval = pearson_interval(split.mean(run, accuracy), values, clusters, within)
                 rows.append(Correlation(split.name, run, name, int(within.sum()), interval))
     return rows
 
@@ -187,37 +176,188 @@ def errors(split: EvalSplit) -> list[Error]:
     ]
     if not rows:
         return []
-    target = split.right[rows].argmax(axis=1)
-    distances = np.abs(np.arange(split.right.shape[1]) - target[:, None])
+    target = split.targets[rows].argmax(axis=1)
+    distances = np.abs(np.arange(split.targets.shape[1]) - target[:, None])
     shares = []
-    for run in split.runs:
-        picks = np.mean([best(split.ranked(name)[rows]) for name in split.seeds[run]], axis=0)
+    for run, scorers in split.scorers.items():
+        picks = np.mean([best(split.ranked[one.name][rows]) for one in scorers], axis=0)
         picked = np.where(distances > 0, picks, 0.0)
-        wrong = (split.ranked(split.seeds[run][0])[rows] > -np.inf) & (distances > 0)
+        wrong = (split.ranked[scorers[0].name][rows] > -np.inf) & (distances > 0)
         missed = picked.sum(axis=1, keepdims=True)
         blind = missed * wrong / wrong.sum(axis=1, keepdims=True)
         total = float(missed.sum())
-        for distance in range(1, int(distances[wrong].max()) + 1):
+        for distance in range(1, int(distances[wrong].max()) + 1) if total else ():
             at = distances == distance
-            if total:
-                shares.append(
-                    Error(split.name, run, distance, float(picked[at].sum()) / total, float(blind[at].sum()) / total)
-                )
+            share, guessed = float(picked[at].sum()) / total, float(blind[at].sum()) / total
+            shares.append(Error(split.name, run, distance, share, guessed))
     return shares
 
 
-def _add_fifths(
-    add: Callable[[str, str, Sequence[bool]], None], view: str, unit: str, values: Sequence[float | None], digits: int
-) -> None:
-    """A part for each fifth of what is known, named by its ends."""
-    column = np.array(values, np.float64)
-    defined = ~np.isnan(column)
-    if len(set(column[defined].tolist())) < 2:
-        return
-    fifth = np.full(len(column), -1)
-    fifth[defined] = length_bins(column[defined].tolist())
-    for number in sorted(set(fifth[defined].tolist())):
-        inside = fifth == number
-        low, high = column[inside].min(), column[inside].max()
-        ends = dict.fromkeys(f"{end:.{digits}f}" for end in (low, high))
-        add(view, f"{' to '.join(ends)} {unit}".strip(), inside.tolist())
+VIEWS = {
+    "writers": ("by writer", "whether the writer of the description was seen in train"),
+    "source": ("by source", "corpus, video or album"),
+    "length": ("by length of the text", "fifths of the queries"),
+    "distance": ("by mean distance of the set", "fifths of the queries; smaller is harder"),
+}
+
+
+def accuracy_table(split: EvalSplit, figures: Sequence[Figure], clusters: str) -> Table:
+    """A row for each run: accuracy all, video and static, ranks, as the paper's Table 5."""
+    own = [figure for figure in figures if figure.side == split.name and figure.view == "overall"]
+    cells = {(figure.run, figure.part, figure.measure): figure for figure in own}
+    parts = [part for part in PARTS if any(figure.part == part for figure in own)]
+    ranks = [name for name in dict.fromkeys(figure.measure for figure in own) if name not in ("accuracy", "chance")]
+    rows, first = list[tuple[object, ...]](), next(iter(split.scorers))
+    for run in split.scorers:
+        shares = {name: cells[run, "all", name].interval.value for name in ranks}
+        shown = [value if name == "mrr" or value is None else f"{100 * value:.1f}" for name, value in shares.items()]
+        rows.append((run, *(percent(cells[run, part, "accuracy"].interval) for part in parts), *shown))
+    sizes = []
+    for part in parts:
+        overall = cells[first, part, "accuracy"]
+        blind = cells[first, part, "chance"].interval.value
+        sizes.append(
+            f"{STATIC.get(part, part)}: {overall.queries:,} queries in {overall.interval.clusters:,} {clusters}s, "
+            f"chance {100 * (blind or 0):.1f} %"
+        )
+    note = (
+        f"{'; '.join(sizes)}. Accuracy in %, ties share it; in brackets {100 * LEVEL:g} % over {clusters}s drawn again"
+        f"{_caution([figure.interval for figure in own if figure.measure == 'accuracy'])}"
+    )
+    names = ("MRR" if name == "mrr" else name.replace("recall@", "R@") for name in ranks)
+    heads = ("run", *(STATIC.get(part, part) for part in parts), *names)
+    return Table(f"{split.name}: accuracy", heads, tuple(rows), note)
+
+
+def part_differences(
+    split: EvalSplit, figures: Sequence[Figure], rows: Sequence[RunDifference], clusters: str
+) -> Table | None:
+    """Each run and how it differs from every one before it, part by part."""
+    own = [row for row in rows if row.side == split.name]
+    if not own:
+        return None
+    # of the two bases of a phenomenon the wider one comes last: all questions in whose text it was found
+    accuracies = {
+        (figure.part.split(",")[0], figure.run): percent(figure.interval)
+        for figure in figures
+        if (figure.side, figure.measure) == (split.name, "accuracy") and figure.view in ("overall", "phenomena")
+    }
+    shown: list[tuple[object, ...]] = []
+    for part in dict.fromkeys(row.part for row in own):
+        inside, name = [row for row in own if row.part == part], STATIC.get(part, part)
+        first = own[0].against
+        shown.append((first, name, None, inside[0].queries, accuracies[part, first], *[None] * 5))
+        for row in inside:
+            tests = map(p_value, (row.permutation, row.corrected, row.mcnemar, row.mcnemar_corrected))
+            shown.append((row.run, name, row.against, row.queries, accuracies[part, row.run], difference(row), *tests))
+    ties = ", ".join(
+        f"{row.run} and {row.against} {row.tied} of {row.queries:,}" for row in own if row.part == "all" and row.tied
+    )
+    note = (
+        f"points of accuracy; p: two-sided, {clusters}s flipped whole; McNemar takes queries for independent, so its p is too "
+        f"small where a {clusters} has several, and leaves out queries whose target is tied for a run's highest score"
+        f"{f' ({ties})' if ties else ''}; {corrected_note(rows)}{none_had([row.interval for row in own])}"
+    )
+    heads = ("run", "on", "against", "queries", "accuracy", "difference", "p flips", "Holm", "McNemar", "Holm ")
+    return Table(f"{split.name}: differences", heads, tuple(shown), note)
+
+
+def view_tables(split: EvalSplit, figures: Sequence[Figure]) -> dict[str, Table]:
+    """A table for each way in which a side was parted, by name of the view."""
+    tables: dict[str, Table] = {}
+    own = [figure for figure in figures if figure.side == split.name and figure.measure == "accuracy"]
+    if tagged := [figure for figure in own if figure.view == "phenomena"]:
+        tables["phenomena"] = _phenomena(split, tagged)
+    for view, (title, note) in VIEWS.items():
+        cells = {(figure.part, figure.run): figure for figure in own if figure.view == view}
+        rows = []
+        for part in dict.fromkeys(part for part, _ in cells):
+            shown = [cells[part, run] for run in split.scorers]
+            intervals = (percent(figure.interval) for figure in shown)
+            rows.append((part, shown[0].queries, shown[0].interval.clusters, *intervals))
+        if rows:
+            fewer = f" (only {len(rows)}: equal values are not parted)" if "fifths" in note and len(rows) < 5 else ""
+            caption = note + fewer + _caution([cell.interval for cell in cells.values()])
+            heads = (view, "queries", "clusters", *split.scorers)
+            tables[view] = Table(f"{split.name}: accuracy {title}", heads, tuple(rows), caption)
+    return tables
+
+
+def _phenomena(split: EvalSplit, figures: Sequence[Figure]) -> Table:
+    """One run with and without each phenomenon; several runs side by side with it."""
+    cells = {(figure.part, figure.run): figure for figure in figures}
+    runs, rows = list(split.scorers), list[tuple[object, ...]]()
+    for part in dict.fromkeys(figure.part for figure in figures if not figure.part.startswith("no ")):
+        name, _, examined = part.rpartition(", of ")
+        shown: list[str | None] = [percent(cells[part, run].interval) for run in runs]
+        without = cells.get((f"no {part}", runs[0]))
+        if len(runs) == 1:
+            shown += [percent(without.interval) if without else None]
+        rows.append((name, int(examined), cells[part, runs[0]].queries, *shown))
+    heads = ("phenomenon", "examined", "found", *(("with it", "without") if len(runs) == 1 else runs))
+    note = "examined: descriptions that somebody examined for it; a phenomenon is listed twice where it was searched for in more"
+    note += _caution([figure.interval for figure in figures])
+    return Table(f"{split.name}: accuracy by phenomenon", heads, tuple(rows), note)
+
+
+def _caution(intervals: Sequence[Interval]) -> str:
+    """What to add where intervals rest on few clusters, and where there are none."""
+    lacking = none_had(intervals)
+    if all(interval.low is None or interval.clusters >= FEW_CLUSTERS for interval in intervals):
+        return lacking
+    return (
+        f"; intervals over fewer than {FEW_CLUSTERS} clusters are too narrow (of those over 5, four in five hold the truth)"
+        f"{lacking}"
+    )
+
+
+def correlation_table(split: EvalSplit, rows: Sequence[Correlation]) -> Table | None:
+    """Pearson's r of being right with length and with the distance of the set."""
+    cells: dict[tuple[str, str], str] = {}
+    own = [row for row in rows if row.side == split.name]
+    for row in own:
+        r = row.interval
+        span = "(–)" if r.low is None else f"({r.low:+.2f} to {r.high:+.2f})"
+        cells[row.run, row.of] = "–" if r.value is None else f"{r.value:+.2f} {span}"
+    names = list(dict.fromkeys(row.of for row in own))
+    if not names:
+        return None
+    shown = tuple((run, *(cells[run, of] for of in names)) for run in split.scorers)
+    note = (
+        "Pearson's r; the paper has -0.11 with tokens and 0.22 with set distance (target to the others, ViT-B/32)"
+        f"{none_had([row.interval for row in own])}"
+    )
+    return Table(f"{split.name}: being right goes with", ("run", *names), shown, note)
+
+
+def error_table(split: EvalSplit, rows: Sequence[Error]) -> Table | None:
+    """How far wrong picks lie from the target in video sets."""
+    own = {(row.run, row.distance): row for row in rows if row.side == split.name}
+    if not own:
+        return None
+    distances = sorted({distance for _, distance in own})
+    runs = [run for run in split.scorers if (run, distances[0]) in own]
+    shown = tuple(
+        (distance, 100 * own[runs[0], distance].blind, *(100 * own[run, distance].share for run in runs))
+        for distance in distances
+    )
+    note = "% of the wrong picks in video sets; blind: as far if wrong picks fell evenly on the other frames (of the first run)"
+    heads = ("frames", "blind", *runs)
+    return Table(f"{split.name}: wrong picks by frames from the target", heads, shown, note, digits=1)
+
+
+def tables_of(split: EvalSplit, findings: Findings, by: str) -> dict[str, Table]:
+    """Every table of a side that there is something for, by name `<side>/<table>`, in the order of reading."""
+    if not split.questions:
+        return {}
+    clusters = resampling_unit(split, by)
+    over_seeds = "mean and standard deviation over seeds; every other figure of such a run is the mean over its seeds, query by query"
+    tables: dict[str, Table | None] = {
+        "accuracy": accuracy_table(split, findings.figures, clusters),
+        "seeds": seed_table(split.name, findings.rows["seeds"], "accuracy %", over_seeds),
+        "differences": part_differences(split, findings.figures, findings.differences, clusters),
+        **view_tables(split, findings.figures),
+        "correlations": correlation_table(split, findings.rows["correlations"]),
+        "errors": error_table(split, findings.rows["errors"]),
+    }
+    return {f"{split.name}/{name}": table for name, table in tables.items() if table is not None}

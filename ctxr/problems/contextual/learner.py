@@ -1,6 +1,6 @@
 """How models learn to find the target of each query in its image set, and how they are opened to score sets (specs A0.3)."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,6 @@ from ctxr.errors import DataError, UsageError
 from ctxr.models.context import PLACES
 from ctxr.models.dataset_vectors import picture_vectors_of
 from ctxr.models.picture_vectors import PictureVectors
-from ctxr.models.precision import choose_device
 from ctxr.models.scorers import Batch, ClipScorer, PairScorer
 from ctxr.models.training.checkpoint import CONFIG, HEAD, Checkpoint, read_checkpoint
 from ctxr.models.training.examples import (
@@ -29,15 +28,12 @@ from ctxr.models.training.examples import (
 from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
 from ctxr.models.training.optimising import round_to_fp16
 from ctxr.models.training.scoring import accuracy_of, attend_all, loss_of, score_all
+from ctxr.problems import scorers
 from ctxr.problems.contextual.recipe import ContextualRecipe
-from ctxr.problems.embeddings import Array, PictureFiles, cached, query_pictures
-from ctxr.problems.human_labels import Verdicts
-from ctxr.problems.pair_inputs import Source
+from ctxr.problems.embeddings import Array, PictureFiles, Source, cached, query_pictures
 from ctxr.problems.queries import EvalQuery, by_split, check_positions, queries_of
 from ctxr.problems.runs import SCORES, scorers_in
-from ctxr.problems.scorer_training import Examples, ScorerJob, TrainingData, weighted_updates
-from ctxr.problems.scoring import OpenScorer, plan_scoring, prepared, source_of
-from ctxr.problems.weak_positives import with_unsure, with_weak_positives
+from ctxr.problems.verdicts import PairVerdicts, with_unsure, with_weak_positives
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.records import Score
 from ctxr.store.scores import write_scores
@@ -53,25 +49,40 @@ class ContextualObjective(Objective[None, tuple[Batch, Tensor]]):
         self, recipe: ContextualRecipe, train: ExampleTable, valid: ExampleTable | None, run: TrainingRun
     ) -> None:
         self.recipe, self.train, self.valid, self.run = recipe, train, valid, run
-        self.queries, self.repeats = self._twice(train, 0)
+        self.queries, self.repeats = self._repeated(train, 0)
 
     def __len__(self) -> int:
         return len(self.train)
 
     def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
         """Sets in random order, the queries of a set together; with the candidates and weak positives of the epoch."""
-        without_sets = torch.arange(len(self.train))
-        order = by_sets(without_sets if self.recipe.variant == "none" else self.train.sets, generator)
-        batches = torch.split(order, self.recipe.batch)
-        self.queries, self.repeats = self._twice(self._candidates(epoch, batches), epoch)
+        recipe, queries = self.recipe, self.train
+        contextless = recipe.variant == "none"
+        order = by_sets(torch.arange(len(self.train)) if contextless else self.train.sets, generator)
+        batches = torch.split(order, recipe.batch)
+        if contextless and recipe.distractors:
+            draw = 0 if recipe.fixed_distractors else epoch
+            chance = torch.Generator().manual_seed(self.run.seed * 1_000_003 + draw + 500_009)
+            if recipe.shared_distractors:
+                queries = with_shared_distractors(queries, batches, recipe.distractors, chance)
+            else:
+                queries = with_distractors(queries, recipe.distractors, chance)
+        self.queries, self.repeats = self._repeated(queries, epoch)
         return batches
+
+    def _repeated(self, queries: ExampleTable, epoch: int) -> tuple[ExampleTable, Tensor]:
+        """Queries followed by those that are repeated for a weak positive, and the row of each one's repetition or -1."""
+        if not self.recipe.repeats_queries:
+            return queries, torch.full((len(queries),), -1)
+        chance = torch.Generator().manual_seed(self.run.seed * 1_000_003 + epoch + 700_001)
+        return with_weak_targets(queries, chance, anywhere=self.recipe.variant == "none")
 
     def updates(self, rows: Tensor, apply: bool) -> Iterator[Update]:
         """The queries, and those among them that are repeated for a weak positive."""
         repeats = self.repeats[rows]
         repeats = repeats[repeats >= 0]
         second = Step((repeats,), len(repeats), None) if len(repeats) else None
-        yield from weighted_updates(self.recipe, Step((rows,), len(rows), None), lambda: second, apply)
+        yield from scorers.weighted_updates(self.recipe, Step((rows,), len(rows), None), lambda: second, apply)
 
     @property
     def sums(self) -> bool:
@@ -99,7 +110,9 @@ class ContextualObjective(Objective[None, tuple[Batch, Tensor]]):
         weak, unsure = (None if one is None else one.to(self.run.device) for one in marks)
         if unsure is not None:
             scores, batch = scores.masked_fill(unsure, float("-inf")), replace(batch, mask=batch.mask & ~unsure)
-        return loss_of(scores, batch, self.recipe.loss, weak, self.recipe.weak_share)
+        # the target share of a weak candidate relative to a positive: 0 makes it a negative, None leaves it out
+        share = {"off": 0.0, "soft-label": self.recipe.alpha}.get(self.recipe.weak)
+        return loss_of(scores, batch, self.recipe.loss, weak, share)
 
     def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
         """Accuracy of the validation queries."""
@@ -121,25 +134,8 @@ class ContextualObjective(Objective[None, tuple[Batch, Tensor]]):
             raise FloatingPointError(f"{what} are not finite")
         return scores
 
-    def _candidates(self, epoch: int, batches: Sequence[Tensor]) -> ExampleTable:
-        """The queries of an epoch with the candidates that it trains on."""
-        if self.recipe.variant != "none" or not self.recipe.distractors:
-            return self.train
-        draw = 0 if self.recipe.fixed_distractors else epoch
-        chance = torch.Generator().manual_seed(self.run.seed * 1_000_003 + draw + 500_009)
-        if self.recipe.shared_distractors:
-            return with_shared_distractors(self.train, batches, self.recipe.distractors, chance)
-        return with_distractors(self.train, self.recipe.distractors, chance)
 
-    def _twice(self, queries: ExampleTable, epoch: int) -> tuple[ExampleTable, Tensor]:
-        """Queries followed by those that are repeated for a weak positive, and the row of each one's repetition or -1."""
-        if not self.recipe.repeats_queries:
-            return queries, torch.full((len(queries),), -1)
-        chance = torch.Generator().manual_seed(self.run.seed * 1_000_003 + epoch + 700_001)
-        return with_weak_targets(queries, chance, anywhere=self.recipe.variant == "none")
-
-
-class OpenSets(OpenScorer):
+class OpenSets(scorers.OpenScorer):
     """A run or an encoder that scores the images of sets: a cosine, -1..1, or the log-odds of a match by an encoder of pairs."""
 
     def score(self, examples: tuple[Dataset, Collection[str] | None]) -> dict[str, dict[str, dict[str, float]]]:
@@ -148,10 +144,8 @@ class OpenSets(OpenScorer):
         Raises DataError for pictures or weights that do not exist or do not fit.
         """
         queries = queries_of(*examples)
-        values: dict[str, dict[str, dict[str, float]]] = {}
-        for row in self.rows(queries, self.with_regions(query_pictures(examples[0], queries, self.options.workdir))):
-            values.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value
-        return values
+        pictures = self.with_regions(query_pictures(examples[0], queries, self.options.workdir))
+        return _by_scorer(self.rows(queries, pictures))
 
     def rows(self, queries: Sequence[EvalQuery], pictures: PictureFiles) -> list[Score]:
         """A score for every candidate of every query, by scorer, and queries by split."""
@@ -160,14 +154,14 @@ class OpenSets(OpenScorer):
             config = None if checkpoint is None else read_checkpoint(checkpoint)
             if config is not None and (head := config.shape.head) is not None and head.positions:
                 check_positions(queries, PLACES, head.all_positions)
-            device, source = choose_device(self.options.device), source_of(checkpoint, self.encoder, self.progress)
-            plan = plan_scoring(checkpoint, source, pictures, device, self.options.precision, progress=self.progress)
+            runtime, source = self.runtime, scorers.source_of(checkpoint, self.encoder, self.progress)
+            plan = scorers.plan_scoring(checkpoint, source, pictures, runtime)
             chance = None if config is None else config.seed
             for split in by_split(queries).values():
                 table = plan.prepare(split)
                 with self.progress.task("scoring", len(split)) as task:
                     values = score_all(
-                        plan.ranker, table, plan.at_once, device, plan.bf16, advance=task.advance, seed=chance
+                        plan.ranker, table, plan.at_once, runtime.device, plan.bf16, advance=task.advance, seed=chance
                     )
                 scores += [
                     Score(one.query, image, scorer, value)
@@ -209,23 +203,32 @@ class OpenSets(OpenScorer):
         origin = {"attention": sha256_file(seed / HEAD), "config": sha256_file(seed / CONFIG), "most": most}
 
         def make(part: slice) -> Array:
-            device, source = choose_device(self.options.device), source_of(seed, self.encoder, self.progress)
-            plan = plan_scoring(seed, source, pictures, device, self.options.precision, progress=self.progress)
+            plan = scorers.plan_scoring(
+                seed, scorers.source_of(seed, self.encoder, self.progress), pictures, self.runtime
+            )
             table = plan.prepare(queries)
-            return attend_all(plan.ranker.eval(), table, rows[part], plan.at_once, device).numpy()
+            return attend_all(plan.ranker.eval(), table, rows[part], plan.at_once, self.runtime.device).numpy()
 
         with self.progress.task("attention", len(rows)) as task:
             return np.concatenate(cached(pictures.workdir, origin, contents, make, task.advance))
 
 
-class ContextualJob(ScorerJob[ExampleTable]):
+def _by_scorer(rows: Iterable[Score]) -> dict[str, dict[str, dict[str, float]]]:
+    """Values by scorer, query and candidate."""
+    values: dict[str, dict[str, dict[str, float]]] = {}
+    for row in rows:
+        values.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value
+    return values
+
+
+class ContextualJob(scorers.ScorerJob):
     """Seeds that find the target of each query among the images of its set."""
 
     NOTE: ClassVar[str] = "candidates that share the highest score share the hit"
 
     recipe: ContextualRecipe
 
-    def read(self, dataset: Dataset, verdicts: Verdicts) -> TrainingData:
+    def read(self, dataset: Dataset, verdicts: PairVerdicts) -> scorers.TrainingData:
         """See `ScorerJob`; the queries of each split, those for training all with targets."""
         recipe = self.recipe
         # the queries of each split that the recipe has to do with; those for training all have one target
@@ -258,7 +261,7 @@ class ContextualJob(ScorerJob[ExampleTable]):
             check_positions(everything, PLACES, recipe.all_positions)
         labelled = {split for split, queries in splits.items() if any(query.targets for query in queries)}
         choosing = (("test", "valid") if recipe.judged_on_test else ("valid",)) if recipe.learns else ()
-        return TrainingData(
+        return scorers.TrainingData(
             splits,
             {split: len(queries) for split, queries in splits.items()},
             [(query.query, query.weak) for query in splits.get("train", []) if query.weak],
@@ -281,10 +284,9 @@ class ContextualJob(ScorerJob[ExampleTable]):
         """With dropout, where the recipe never switches it off."""
         return replace(config, dropout_in_evaluation=self.recipe.dropout_in_evaluation)
 
-    def examples(self, source: Source) -> Examples[ExampleTable]:
-        """For an encoder that learns, or of what a frozen one says."""
-        frozen, precision = not self.recipe.tunes, self.recipe.precision
-        prepare = prepared(source, self.pictures, frozen, self.device, precision, progress=self.progress)
+    def learning(self, source: Source) -> scorers.Learning:
+        """The target among the candidates of its query, for an encoder that learns, or of what a frozen one says."""
+        prepare = scorers.prepared(source, self.pictures, not self.recipe.tunes, self.runtime)
         judged = [query for query in self.data.queries.get(self.judged_on, []) if query.target is not None]
         if self.recipe.judged_on_test:
             self.progress.warn(
@@ -292,13 +294,8 @@ class ContextualJob(ScorerJob[ExampleTable]):
                 if self.judged_on == "test"
                 else "judged_on_test: no target of the test side is known, so valid chooses the epoch"
             )
-        return Examples(prepare(self.data.queries["train"]), prepare(judged) if judged else None)
-
-    def objective(
-        self, source: Source, examples: Examples[ExampleTable]
-    ) -> Callable[[TrainingRun], ContextualObjective]:
-        """The target among the candidates of its query."""
-        return partial(ContextualObjective, self.recipe, examples.train, examples.valid)
+        train, valid = prepare(self.data.queries["train"]), prepare(judged) if judged else None
+        return scorers.Learning(partial(ContextualObjective, self.recipe, train, valid), len(train), bool(judged))
 
     def write_scores(self) -> list[str]:
         """A score for every candidate."""
@@ -309,12 +306,11 @@ class ContextualJob(ScorerJob[ExampleTable]):
 
     def results(self) -> list[tuple[float | None, float | None]]:
         """Expected accuracies."""
-        values: dict[str, dict[str, dict[str, float]]] = {}
-        for row in read_table(self.out / SCORES, Score):
-            values.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value
+        values = _by_scorer(read_table(self.out / SCORES, Score))
         valid, test = (self.data.queries.get(split, []) for split in ("valid", "test"))
         return [
-            (_accuracy(values.get(name, {}), valid), _accuracy(values.get(name, {}), test)) for name in self.scorers
+            (_accuracy(values.get(name, {}), valid), _accuracy(values.get(name, {}), test))
+            for name in scorers_in(self.out)
         ]
 
 

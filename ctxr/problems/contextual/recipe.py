@@ -64,14 +64,9 @@ class ContextualRecipe(ScorerRecipe):
         return self.variant != "zero-shot"
 
     @property
-    def has_head(self) -> bool:
-        """Whether a head over all candidates of a query learns."""
-        return self.variant in HEADS
-
-    @property
     def tunes(self) -> bool:
         """Whether the encoder itself learns."""
-        return self.learns and not (self.has_head and self.frozen)
+        return self.learns and not (self.variant in HEADS and self.frozen)
 
     @property
     def decay(self) -> float:
@@ -87,17 +82,12 @@ class ContextualRecipe(ScorerRecipe):
             all_positions=self.all_positions,
             highway_positions=self.highway_positions,
         )  # fmt: skip
-        return ScorerShape(self.encoder, head if self.has_head else None, self.new_score and self.learns)
-
-    @property
-    def weak_share(self) -> float | None:
-        """The target share of a weak candidate relative to a positive: 0 makes it a negative, None leaves it out of the loss."""
-        return {"off": 0.0, "soft-label": self.alpha}.get(self.weak)
+        return ScorerShape(self.encoder, head if self.variant in HEADS else None, self.new_score and self.learns)
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """A head that can start at a cosine, distractors of one kind, and weak positives only where something is learned."""
         yield from super().rules()
-        if self.start_at_cosine and not (self.has_head and self.fusion == "multiply"):
+        if self.start_at_cosine and not (self.variant in HEADS and self.fusion == "multiply"):
             yield (
                 "start_at_cosine needs a head over products of image and text",
                 "--set start_at_cosine=false, or fusion=multiply in a recipe with a head",

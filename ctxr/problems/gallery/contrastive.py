@@ -21,7 +21,7 @@ from ctxr.models.scorers import ClipScorer
 from ctxr.models.training.examples import ExampleTable, Images, PositivePairs
 from ctxr.models.training.loop import EncodedT, GivenT, Objective, Step, TrainingRun, Update
 from ctxr.problems.gallery.recipe import GalleryRecipe
-from ctxr.problems.scorer_training import weighted_updates
+from ctxr.problems.scorers import weighted_updates
 
 
 @dataclass(frozen=True)
@@ -199,16 +199,13 @@ def info_nce(images: Tensor, texts: Tensor, scale: Tensor, relations: Contrast, 
         images: unit vectors [n, D]. texts: unit vectors [m, D]. scale: of their products.
         soft: None leaves weak positives out; else they are among the others, and each is right to this share of a positive.
     """
-    scores = scale * texts.to(_wide(texts)) @ images.to(_wide(images)).T
+    images, texts = (one.to(torch.promote_types(one.dtype, torch.float32)) for one in (images, texts))
+    scores = scale * texts @ images.T
     positive, weak = relations.positive.to(scores.device), relations.weak.to(scores.device)
     captions, pictures = relations.caption_index.to(scores.device), relations.image_index.to(scores.device)
     to_image = cross_entropy_of(scores[captions], positive[captions], weak[captions], pictures, soft)
     to_text = cross_entropy_of(scores.T[pictures], positive.T[pictures], weak.T[pictures], captions, soft)
     return (to_image + to_text) / 2
-
-
-def _wide(vectors: Tensor) -> torch.dtype:
-    return torch.float32 if vectors.dtype == torch.bfloat16 else vectors.dtype
 
 
 LARGEST_SCALE = math.log(100)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,22 +11,13 @@ from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
 from ctxr.metrics.compare import Clusters, Interval
 from ctxr.metrics.entail_at import KS, Counted, EntailAt, Way, count, entail_at
-from ctxr.metrics.retrieval import (
-    Matrix,
-    Numbered,
-    QueryScores,
-    Retrieved,
-    Vectors,
-    retrieved,
-)
+from ctxr.metrics.retrieval import Matrix, QueryScores, Vectors, retrieved
 from ctxr.metrics.similarity import DRAWS, SampledRho, sampled_spearman
 from ctxr.metrics.stratified import audited_pairs, chances, rates
 from ctxr.metrics.votes import Codes, Doubles
-from ctxr.problems.figures import Figure
-from ctxr.problems.galleries import GallerySplit, first_owners
-from ctxr.problems.gallery.truth import PUBLISHED, Labels, coco_indices
-from ctxr.problems.recalls import Recalls, even_column, recall_columns
-from ctxr.problems.tables import percent
+from ctxr.problems.figures import Figure, percent
+from ctxr.problems.galleries import GallerySplit, Recalls, even_column, recall_columns
+from ctxr.problems.gallery.truth import PUBLISHED, GroundTruth, Labels, coco_indices
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,34 +42,43 @@ class EntailFigure:
     complete: int
 
 
-def columns_of(
+def gallery_columns(
     split: GallerySplit,
     scores: Vectors | Matrix,
-    truths: Mapping[str, tuple[Numbered, Numbered]],
+    truths: Mapping[str, GroundTruth],
     recalls: Sequence[int],
     trec: bool = False,
 ) -> Recalls:
-    """Recall both ways, and what the ground truths say."""
+    """Recall both ways, and what the ground truths say: R@k by CxC; R@1, R-Precision and mAP@R by ECCV."""
     columns = recall_columns(split, scores, recalls, trec)
-    for name, (captions_of, images_of) in truths.items():
-        ranked = retrieved(scores, captions_of.relation, absent=captions_of.absent)
-        columns |= _published(name, "TR", ranked, np.arange(len(split.images)))
-        ranked = retrieved(scores.turned(), images_of.relation, absent=images_of.absent)
-        columns |= _published(name, "IR", ranked, first_owners(split))
+    for name, truth in truths.items():
+        for direction, scored, right, images in (
+            ("TR", scores, truth.captions, np.arange(len(split.images))),
+            ("IR", scores.turned(), truth.images, split.first_owners),
+        ):
+            ranked = retrieved(scored, right.relation, absent=right.absent)
+            measures = {f"{direction}@{k}": ranked.recalls[:, index] for index, k in enumerate(ranked.ks)}
+            if name == "eccv":
+                measures = {
+                    f"{direction} R@1": ranked.recalls[:, ranked.ks.index(1)],
+                    f"{direction} R-Precision": ranked.r_precision,
+                    f"{direction} mAP@R": ranked.map_at_r,
+                }
+            of = images[ranked.queries]
+            columns |= {f"{PUBLISHED[name]} {measure}": even_column(of, values) for measure, values in measures.items()}
     return columns
 
 
 def entailed(split: GallerySplit, scorers: Sequence[Vectors | Matrix], labels: Labels) -> Counted | None:
     """What stands among the first captions of each picture, and what an audit by strata says of it, the mean over the seeds; None with
     fewer captions than K."""
-    galleries, owners = np.array(split.image_galleries), np.array(split.caption_galleries)
-    least = int(np.bincount(owners).min())
+    least = min(len(part.captions) for part in split.parts)
     ks = [k for k in KS if k <= least]
     if not ks:
         return None
-    inside: list[QueryScores] = [_within(scorer, galleries, owners) for scorer in scorers]
+    inside: list[QueryScores] = [_within(scorer, split) for scorer in scorers]
     if labels.entailed.labels == "classifier":  # what others say of a pair counts, however unsure the judge is
-        inside = [split.condensed(_within(scorer, galleries, owners)) for scorer in scorers]
+        inside = [split.condensed(_within(scorer, split)) for scorer in scorers]
     counts = [count(one, labels.entailed, labels.asked, ks) for one in inside]
     written, extra, judged = (
         np.mean([getattr(one, name) for one in counts], axis=0) for name in ("written", "extra", "judged")
@@ -122,36 +121,27 @@ def entail_columns(counted: Counted, labels: Labels) -> Recalls:
     images = np.arange(len(counted.written)) if labels.asked is None else labels.asked
     shares = (counted.written + counted.extra) / np.array(counted.ks)
     name = f"{labels.by} " if labels.by else "" if labels.entailed.labels == "gold" else "auto "
-    whole = [
-        not labels.by or bool(np.isclose(one, k).all()) for one, k in zip(counted.judged.T, counted.ks, strict=True)
-    ]
-    return {f"{name}E@{k}": even_column(images, shares[:, index]) for index, k in enumerate(counted.ks) if whole[index]}
+    return {
+        f"{name}E@{k}": even_column(images, share)
+        for k, share, judged in zip(counted.ks, shares.T, counted.judged.T, strict=True)
+        if not labels.by or np.isclose(judged, k).all()
+    }
 
 
-def _published(name: str, direction: str, ranked: Retrieved, images: Codes) -> Recalls:
-    """R@k by CxC; R@1, R-Precision and mAP@R by ECCV."""
-    title, of = PUBLISHED[name], images[ranked.queries]
-    recalls = {f"{title} {direction}@{k}": ranked.recalls[:, index] for index, k in enumerate(ranked.ks)}
-    if name == "eccv":
-        recalls = {f"{title} {direction} R@1": ranked.recalls[:, ranked.ks.index(1)]}
-        recalls |= {
-            f"{title} {direction} R-Precision": ranked.r_precision,
-            f"{title} {direction} mAP@R": ranked.map_at_r,
-        }
-    return {measure: even_column(of, values) for measure, values in recalls.items()}
-
-
-def _within(scores: Vectors | Matrix, galleries: Codes, owners: Codes) -> Vectors | Matrix:
+def _within(scores: Vectors | Matrix, split: GallerySplit) -> Vectors | Matrix:
     """The same scores, with captions of other galleries ranked below all of a picture's own gallery."""
-    if isinstance(scores, Matrix) or len(np.unique(galleries)) == 1:
+    if isinstance(scores, Matrix) or len(split.galleries) == 1:
         return scores  # a table has them there already
     # one more number for each gallery: 4 where both are in it, more than two cosines can differ
-    mark = np.eye(int(galleries.max()) + 1, dtype=np.float32) * 2
+    mark = np.eye(len(split.galleries), dtype=np.float32) * 2
     return Vectors(
-        np.concatenate([scores.queries, mark[galleries]], axis=1),
-        np.concatenate([scores.candidates, mark[owners]], axis=1),
+        np.concatenate([scores.queries, mark[list(split.image_galleries)]], axis=1),
+        np.concatenate([scores.candidates, mark[list(split.caption_galleries)]], axis=1),
     )
 
+
+_ENDS = {"SITS": ("captions", "images"), "SIS": ("images", "images"), "STS": ("captions", "captions")}
+"""What the rated pairs of each kind are pairs of."""
 
 LEAST = 10
 """Queries below which a correlation of half of them says nothing."""
@@ -181,11 +171,11 @@ def read_ratings(folder: Path, progress: Progress) -> list[Rated]:
 
 def ratings_of(split: GallerySplit, read: Sequence[Rated]) -> list[Ratings]:
     """The rated pairs that are about pictures and captions of a side, by kind; kinds with next to none are left out."""
-    images, captions = coco_indices(split)
-    ratings = []
-    for kind, ends in (("SITS", (captions, images)), ("SIS", (images, images)), ("STS", (captions, captions))):
+    coco, ratings = coco_indices(split), []
+    for kind, (one, other) in _ENDS.items():
+        firsts, seconds = getattr(coco, one), getattr(coco, other)
         pairs = [pair for file in read if file.kind == kind for pair in file.pairs]
-        inside = [(ends[0][a], ends[1][b], rated) for a, b, rated in pairs if a in ends[0] and b in ends[1]]
+        inside = [(firsts[a], seconds[b], rated) for a, b, rated in pairs if a in firsts and b in seconds]
         if len({first for first, _, _ in inside}) >= LEAST:
             first, second, rated = zip(*inside, strict=True)
             ratings.append(Ratings(kind, np.array(first), np.array(second), np.array(rated, np.float64)))
@@ -201,35 +191,25 @@ def correlated(
     """
     rhos = {}
     for rating in ratings:
-        scored = [_scored(rating, scorer) for scorer in scorers]
-        rng = partial(np.random.default_rng, seed)
-        if samples := [
-            sampled_spearman(rating.first, rating.rated, values, rng()) for values in scored if values is not None
-        ]:
-            rhos[rating.kind] = _mean(samples)
+        samples = []
+        for scorer in scorers:
+            if isinstance(scorer, Vectors):
+                sides = {"captions": scorer.candidates, "images": scorer.queries}
+                first, second = (sides[end] for end in _ENDS[rating.kind])
+                values = np.einsum("nd,nd->n", first[rating.first], second[rating.second], dtype=np.float64)
+            elif rating.kind == "SITS":
+                values = scorer.values[rating.second, rating.first].astype(np.float64)
+            else:
+                continue
+            samples.append(sampled_spearman(rating.first, rating.rated, values, np.random.default_rng(seed)))
+        defined = [rho for rho in samples if rho.value is not None]
+        if defined:
+            names = ("value", "spread", "low", "high")
+            value, spread, low, high = (float(np.mean([getattr(rho, name) for rho in defined])) for name in names)
+            rhos[rating.kind] = replace(samples[0], value=value, spread=spread, low=low, high=high)
+        elif samples:
+            rhos[rating.kind] = samples[0]
     return rhos
-
-
-def _scored(one: Ratings, scorer: Vectors | Matrix) -> Doubles | None:
-    if isinstance(scorer, Matrix):
-        return scorer.values[one.second, one.first].astype(np.float64) if one.kind == "SITS" else None
-    left, right = (scorer.candidates if kind == "c" else scorer.queries for kind in _ENDS[one.kind])
-    cosines: Doubles = np.einsum("nd,nd->n", left[one.first], right[one.second], dtype=np.float64)
-    return cosines
-
-
-def _mean(samples: Sequence[SampledRho]) -> SampledRho:
-    defined = [rho for rho in samples if rho.value is not None]
-    if not defined:
-        return samples[0]
-    value, spread, low, high = (
-        float(np.mean([getattr(rho, name) for rho in defined])) for name in ("value", "spread", "low", "high")
-    )
-    return replace(samples[0], value=value, spread=spread, low=low, high=high)
-
-
-_ENDS = {"SITS": "ci", "SIS": "ii", "STS": "cc"}
-"""Of each kind whether its ends are captions or images."""
 
 
 def similarity_figures(split: GallerySplit, runs: Mapping[str, Mapping[str, SampledRho]]) -> list[Figure]:
@@ -243,25 +223,25 @@ def similarity_figures(split: GallerySplit, runs: Mapping[str, Mapping[str, Samp
     ]  # fmt: skip
 
 
-def table(split: GallerySplit, runs: Mapping[str, Mapping[str, SampledRho]]) -> Table | None:
+def similarity_table(split: GallerySplit, runs: Mapping[str, Mapping[str, SampledRho]]) -> Table | None:
     """Rho times 100, as CxC prints it."""
-    kinds = list(dict.fromkeys(kind for rhos in runs.values() for kind in rhos))
-    if not kinds:
-        return None
-    rows = tuple((run, *(_shown_rho(rhos.get(kind)) for kind in kinds)) for run, rhos in runs.items())
     of = {kind: rho for rhos in runs.values() for kind, rho in rhos.items()}
+    if not of:
+        return None
+    rows = []
+    for run, rhos in runs.items():
+        cells = {
+            kind: f"{100 * rho.value:.1f} ± {100 * rho.spread:.1f}"
+            for kind, rho in rhos.items()
+            if rho.value is not None and rho.spread is not None
+        }
+        rows.append((run, *(cells.get(kind, "–") for kind in of)))
     sizes = ", ".join(f"{kind} {rho.pairs:,} pairs of {rho.queries:,} queries" for kind, rho in of.items())
     note = (
         f"{sizes}; mean and standard deviation over {DRAWS:,} draws of half of the queries, one pair of each (Parekh et al. 2021); "
         "SITS: captions with pictures, SIS: pictures, STS: captions"
     )
-    return Table(f"{split.name}: Spearman's rho with CxC's similarities, x 100", ("run", *kinds), rows, note)
-
-
-def _shown_rho(rho: SampledRho | None) -> str:
-    if rho is None or rho.value is None or rho.spread is None:
-        return "–"
-    return f"{100 * rho.value:.1f} ± {100 * rho.spread:.1f}"
+    return Table(f"{split.name}: Spearman's rho with CxC's similarities, x 100", ("run", *of), tuple(rows), note)
 
 
 _WAYS: dict[Way, str] = {
@@ -270,10 +250,6 @@ _WAYS: dict[Way, str] = {
     "errs here as there",
 }
 """What is said of the ways to correct Entail@K."""
-
-_HEADS = (
-    "run", "K", "labels", "E@K", "corrected", "judged %", "at most", "of judged", "pictures", "leaked %", "without leaked",
-)  # fmt: skip
 
 
 def entailment_table(split: str, rows: Sequence[EntailFigure]) -> Table | None:
@@ -287,9 +263,8 @@ def entailment_table(split: str, rows: Sequence[EntailFigure]) -> Table | None:
     leaked = any(one.found.leaked for one in own)
     silent = ([] if unseen else ["at most", "of judged"]) + ([] if audited else ["corrected"])
     silent += [] if leaked else ["leaked %", "without leaked"]
-    heads = tuple(name for name in _HEADS if name not in silent)
-    cells = (dict(zip(_HEADS, (one.run, one.found.k, one.by, *_cells(one)), strict=True)) for one in own)
-    shown = tuple(tuple(row[name] for name in heads) for row in cells)
+    cells = [{name: cell for name, cell in _cells(one).items() if name not in silent} for one in own]
+    heads, shown = tuple(cells[0]), tuple(tuple(row.values()) for row in cells)
     # the meaning of the shown columns, which depend on unjudged pairs, corrected figures and leaked pictures
     sources = "; ".join(f"{by}: {source}" for by, source in dict.fromkeys((one.by, one.source) for one in own))
     sentences = [f"{sources}. share of the first K captions of a picture that hold for it, %"]
@@ -320,10 +295,18 @@ def entailment_table(split: str, rows: Sequence[EntailFigure]) -> Table | None:
     return Table(f"{split}: Entail@K", heads, shown, "; ".join(sentences))
 
 
-def _cells(row: EntailFigure) -> tuple[str | int, ...]:
+def _cells(row: EntailFigure) -> dict[str, str | int]:
     figure = row.found
-    leaked = "–" if figure.leaked is None else f"{100 * figure.leaked:.1f}"
-    clean = "–" if figure.leaked is None else percent(figure.without_leaked)
-    of_judged = "–" if row.of_judged is None else f"{100 * row.of_judged:.1f}"
-    shares = f"{100 * figure.judged:.1f}", f"{100 * row.most:.1f}", of_judged
-    return percent(figure.value), percent(figure.corrected), *shares, row.pictures, leaked, clean
+    return {
+        "run": row.run,
+        "K": figure.k,
+        "labels": row.by,
+        "E@K": percent(figure.value),
+        "corrected": percent(figure.corrected),
+        "judged %": f"{100 * figure.judged:.1f}",
+        "at most": f"{100 * row.most:.1f}",
+        "of judged": "–" if row.of_judged is None else f"{100 * row.of_judged:.1f}",
+        "pictures": row.pictures,
+        "leaked %": "–" if figure.leaked is None else f"{100 * figure.leaked:.1f}",
+        "without leaked": "–" if figure.leaked is None else percent(figure.without_leaked),
+    }

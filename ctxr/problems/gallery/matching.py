@@ -6,6 +6,7 @@ Letters: C captions, N pictures, B pairs of a batch, m captions and n pictures o
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,31 +35,35 @@ Table = npt.NDArray[np.float32]
 Advance = Callable[[float], None]
 
 
-Compared = list[tuple[Tensor, Tensor, Tensor]]
-"""For each direction [b, 1 + d]: captions and pictures to compare, the pair itself first, and where there are so many."""
+class Compared(NamedTuple):
+    """Captions and pictures to compare, [b, 1 + d]: in each row a pair, then drawn others, and where there are so many."""
+
+    captions: Tensor
+    images: Tensor
+    present: Tensor
 
 
-def draw_compared(relations: Contrast, count: int, soft: bool) -> Compared:
-    """Each pair of a batch among `count` other pictures, and among other captions, all different, by torch's own generator.
+def draw_compared(relations: Contrast, count: int, soft: bool) -> list[Compared]:
+    """Each pair of a batch among `count` other pictures, then among other captions, all different, by torch's own generator.
 
     Only such as do not hold, as far as is known; with `soft` weak positives may be drawn.
     """
     free = ~(relations.positive if soft else relations.positive | relations.weak)
     caption, image = relations.caption_index[:, None], relations.image_index[:, None]
-    pictures, pictures_present = _drawn(free[relations.caption_index], count)
-    texts, texts_present = _drawn(free.T[relations.image_index], count)
     listed = []
-    for captions, images, others in (
-        (caption, torch.cat([image, pictures], 1), pictures_present),
-        (torch.cat([caption, texts], 1), image, texts_present),
-    ):
-        present = torch.cat([torch.ones_like(caption, dtype=torch.bool), others], 1)
-        listed.append((captions.expand_as(present), images.expand_as(present), present))
+    for others in ("images", "captions"):
+        near = free[relations.caption_index] if others == "images" else free.T[relations.image_index]
+        keys = torch.rand(near.shape).masked_fill(~near, 2.0)
+        least = keys.topk(min(count, near.shape[1]), largest=False)
+        present = torch.cat([torch.ones_like(caption, dtype=torch.bool), least.values < 2.0], 1)
+        candidates = torch.cat([image if others == "images" else caption, least.indices], 1)
+        captions, images = (caption, candidates) if others == "images" else (candidates, image)
+        listed.append(Compared(captions.expand_as(present), images.expand_as(present), present))
     return listed
 
 
 def matching_loss(
-    scores: Tensor, listed: Compared, relations: Contrast, kind: str, soft: float | None = None
+    scores: Tensor, listed: Sequence[Compared], relations: Contrast, kind: str, soft: float | None = None
 ) -> Tensor:
     """The loss summed over some pairs of a batch: half of it among pictures, half among captions.
 
@@ -70,9 +75,17 @@ def matching_loss(
     """
     total = scores.new_zeros(())
     for captions, images, present in listed:
-        weak = (relations.weak[captions, images] & present).to(scores.device)
-        own_scores = scores[captions.to(scores.device), images.to(scores.device)]
-        total = total + _among(own_scores, present.to(scores.device), weak, kind, soft) / 2
+        weak, mask = ((one & present).to(scores.device) for one in (relations.weak[captions, images], present))
+        own = scores[captions.to(scores.device), images.to(scores.device)]
+        if kind == "softmax":
+            first = torch.zeros(len(own), dtype=torch.int64, device=own.device)
+            loss = cross_entropy_of(own, ~mask, weak, first, soft) * len(own)
+        else:
+            labels = torch.zeros_like(own).masked_fill(weak, soft or 0.0)
+            labels[:, 0] = 1.0
+            losses = functional.binary_cross_entropy_with_logits(own, labels, reduction="none") * mask
+            loss = (losses.sum(1) / mask.sum(1)).sum()
+        total = total + loss / 2
     return total
 
 
@@ -189,25 +202,21 @@ def _least(scores: Table, where: Wanted) -> np.float32:
     return np.float32(np.min(scores, initial=0.0, where=where & np.isfinite(scores)))
 
 
-def _drawn(free: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Places [B, d] of `count` different ones among those that are free [B, k], and where there are so many."""
-    keys = torch.rand(free.shape).masked_fill(~free, 2.0)
-    least = keys.topk(min(count, free.shape[1]), largest=False)
-    return least.indices, least.values < 2.0
+class ComparedBatch(NamedTuple):
+    """A batch, and what each of its pairs is compared with: pictures, then captions."""
+
+    relations: Contrast
+    listed: Sequence[Compared]
 
 
-def _among(scores: Tensor, present: Tensor, weak: Tensor, kind: str, soft: float | None) -> Tensor:
-    """Summed over rows [b, K], whose first candidate is right."""
-    if kind == "softmax":
-        first = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
-        return cross_entropy_of(scores, ~present, weak, first, soft) * len(scores)
-    labels = torch.zeros_like(scores).masked_fill(weak, soft or 0.0)
-    labels[:, 0] = 1.0
-    losses = functional.binary_cross_entropy_with_logits(scores, labels, reduction="none") * present
-    return (losses.sum(1) / present.sum(1)).sum()
+class MatchedScores(NamedTuple):
+    """What is compared, and its scores [m, n]."""
+
+    listed: Sequence[Compared]
+    scores: Tensor
 
 
-class MatchingObjective(GalleryObjective[tuple[Contrast, Compared], tuple[Compared, Tensor]]):
+class MatchingObjective(GalleryObjective[ComparedBatch, MatchedScores]):
     """Pairs that a cross-encoder scores, each among drawn others; `shortlist`: which pairs of the validation split are scored."""
 
     def __init__(
@@ -221,20 +230,16 @@ class MatchingObjective(GalleryObjective[tuple[Contrast, Compared], tuple[Compar
         super().__init__(recipe, train, valid, run)
         self.shortlist = shortlist or Shortlist()
 
-    def step(self, captions: Tensor, images: Tensor) -> Step[tuple[Contrast, Compared]]:
+    def step(self, captions: Tensor, images: Tensor) -> Step[ComparedBatch]:
         """The pairs, with negatives drawn for each from the batch."""
         relations = contrast(self.pairs, captions, images)
         listed = draw_compared(relations, self.recipe.distractors, self.soft is not None)
-        return Step((torch.arange(len(captions)),), len(captions), (relations, listed))
+        return Step((torch.arange(len(captions)),), len(captions), ComparedBatch(relations, listed))
 
-    def encode(
-        self, model: nn.Module, tower: int, rows: Tensor, facts: tuple[Contrast, Compared]
-    ) -> tuple[Compared, Tensor]:
-        """What is compared, and its scores [m, n]; only these pictures are loaded."""
-        relations, listed = (
-            facts[0],
-            [(texts[rows], images[rows], present[rows]) for texts, images, present in facts[1]],
-        )
+    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: ComparedBatch) -> MatchedScores:
+        """Some pairs of a batch; only their pictures are loaded."""
+        relations = facts.relations
+        listed = [Compared(*(part[rows] for part in compared)) for compared in facts.listed]
         wanted = torch.zeros_like(relations.positive)
         for captions, images, present in listed:
             wanted[captions[present], images[present]] = True
@@ -243,14 +248,12 @@ class MatchingObjective(GalleryObjective[tuple[Contrast, Compared], tuple[Compar
         tokens = self.pairs.texts[self.pairs.first[relations.captions[texts]]]
         scores = scores_of(model, pictures, tokens, wanted[texts][:, columns], self.run.device)
         ends = texts[:, None].to(scores.device), columns.to(scores.device)
-        return listed, scores.new_zeros(wanted.shape).index_put(ends, scores)
+        return MatchedScores(listed, scores.new_zeros(wanted.shape).index_put(ends, scores))
 
-    def loss(
-        self, model: nn.Module, encoded: Sequence[tuple[Compared, Tensor]], step: Step[tuple[Contrast, Compared]]
-    ) -> Tensor:
+    def loss(self, model: nn.Module, encoded: Sequence[MatchedScores], step: Step[ComparedBatch]) -> Tensor:
         """The share of some pairs in the mean loss of the batch."""
         listed, scores = encoded[0]
-        return matching_loss(scores, listed, step.facts[0], self.recipe.loss, self.soft) / step.queries
+        return matching_loss(scores, listed, step.facts.relations, self.recipe.loss, self.soft) / step.queries
 
     def scored(self, model: nn.Module, pairs: GalleryPairs, micro_batch: int) -> Matrix:
         """Scores of the shortlisted pairs, the others below them."""

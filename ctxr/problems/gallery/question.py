@@ -1,46 +1,50 @@
 """The question of galleries: pictures and captions retrieve each other, each with any number of correct answers."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from ctxr.datasets.changes import contents_of
 from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.splits import SPLITS
 from ctxr.datasets.truth import read_verdicts
 from ctxr.engine.report import Table
 from ctxr.errors import DataError
 from ctxr.metrics.columns import mean_columns
+from ctxr.metrics.compare import Interval
 from ctxr.metrics.positions import MOST_POSITIONS
-from ctxr.metrics.retrieval import KS, Numbered
+from ctxr.metrics.retrieval import KS
 from ctxr.metrics.similarity import SampledRho
 from ctxr.models.training.recipe import HEADS
 from ctxr.problems import notes
-from ctxr.problems.evaluation import EvalRequest, Evaluation
-from ctxr.problems.figures import Columns, Figure, Seeds, Summariser, seeds_of
+from ctxr.problems.evaluation import NO_SPLIT, EvalRequest, Evaluation
+from ctxr.problems.figures import Columns, Figure, Seeds, Summariser, difference_table, seed_table, seeds_of
 from ctxr.problems.galleries import (
     RANKINGS,
+    SEED_NOTE,
     GallerySplit,
     QueryRanking,
     caption_results,
     gallery_splits,
+    pointless_note,
     rankings_of,
+    recall_tables,
     trec_files,
 )
 from ctxr.problems.gallery import figures as measuring
 from ctxr.problems.gallery.figures import EntailFigure, Ratings
 from ctxr.problems.gallery.recipe import IN_BATCH, GalleryRecipe
-from ctxr.problems.gallery.truth import PUBLISHED, Labels, gold_of, labels_of, published
-from ctxr.problems.human_labels import Verdicts, people_of
+from ctxr.problems.gallery.truth import PUBLISHED, GroundTruth, Labels, gold_of, labels_of, read_truths
 from ctxr.problems.queries import pictures_of
 from ctxr.problems.question import Question, find_learner
-from ctxr.problems.recalls import SEED_NOTE, for_accuracy, pointless_note, printed_recall, recall_tables
 from ctxr.problems.results import QueryResult, refuse_same_files
 from ctxr.problems.runs import EvaluatedRun, RunSource, checkpoints, refuse_twice
-from ctxr.problems.tables import difference_table, seed_table
-from ctxr.problems.weak_positives import verdicts_in
+from ctxr.problems.verdicts import people_of, verdicts_in
 from ctxr.store.artifacts import Content, open_artifact
 from ctxr.store.kinds import RUN
 from ctxr.store.records import Judgment
@@ -61,7 +65,7 @@ class _Answers:
     """What was measured of a split besides columns, and what its pairs are labelled with."""
 
     labels: list[Labels]
-    truths: Mapping[str, tuple[Numbered, Numbered]]
+    truths: Mapping[str, GroundTruth]
     ratings: list[Ratings]
     rhos: dict[str, dict[str, SampledRho]]
     seeds: list[Seeds]
@@ -76,20 +80,39 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request)
         options, dataset = self.options, request.dataset
-        verdicts = verdicts_in(dataset, options.judgments, options.workdir)
-        self.dataset, self.splits = dataset.name, _splits(dataset, options.split, verdicts)
+        splits = gallery_splits(dataset, verdicts_in(dataset, options.judgments, options.workdir))
+        wanted = {"valid", "test"} & splits.keys() or set(splits)
+        if options.split:
+            wanted = {"" if options.split == NO_SPLIT else options.split} & splits.keys()
+        self.dataset, self.splits = dataset.name, [splits[one] for one in (*SPLITS, "") if one in wanted]
+        if not self.splits:
+            raise DataError(
+                f"{dataset.name} has no gallery with captions of {options.split}", hint="name another --split"
+            )
         self.unsure = [(split.side or "all photos", len(split.unsure)) for split in self.splits if split.unsure]
         self.files_of = pictures_of(dataset, [split.as_query() for split in self.splits])
         self.contents = contents_of(dataset, self.files_of)
-        self.runs = [_open(source, request) for source in request.sources]
+        self.runs = [self._opened(source) for source in request.sources]
         refuse_twice(self.runs, "rename one of the folders")
         self.ks = sorted({*KS, *options.ks()})
-        self.people = people_of([one for one in (self._rounds(), dataset.root) if one is not None], options.workdir)
+        table = options.judgments  # its folder may hold rounds
+        self.rounds = table.parent if table is not None and table.is_file() else table
+        self.people = people_of([one for one in (self.rounds, dataset.root) if one is not None], options.workdir)
         self.findings.notes += notes.first_notes(self)
         self.entailments: list[EntailFigure] = []
         self.rankings: list[QueryRanking] = []
         self.results: list[QueryResult] = []
         self.answers: dict[str, _Answers] = {}
+        self.findings.results = self.results
+
+    def _opened(self, source: RunSource) -> GalleryRun:
+        request = self.request
+        opened: Any = find_learner(Gallery()).open_run(source.place or source.name, request.scoring, request.progress)
+        if source.place is None:
+            return GalleryRun(source.name, source.origin, opened)
+        artifact = open_artifact(source.place, RUN)
+        artifact.refuse_changed()
+        return GalleryRun(source.name, source.origin, opened, artifact=artifact)
 
     @cached_property
     def shortlists(self) -> dict[str, dict[str, object]]:
@@ -107,13 +130,16 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
         answers = self._answers(split)
         scored = run.opened.score((split, self.files_of, self.contents))
         measured = {
-            scorer: measuring.columns_of(split, one, answers.truths, self.ks, self.options.trec)
+            scorer: measuring.gallery_columns(split, one, answers.truths, self.ks, self.options.trec)
             for scorer, one in scored.items()
         }
         columns = mean_columns(list(measured.values()))
-        answers.seeds += seeds_of(
-            split.name, run.name, {scorer: printed_recall(one) for scorer, one in measured.items()}
-        )
+        printed = {
+            scorer: [one.values.mean() for name, one in by_name.items() if name[:3] in ("TR@", "IR@")]
+            for scorer, by_name in measured.items()
+        }
+        means = {scorer: float(np.mean(values)) for scorer, values in printed.items()}
+        answers.seeds += seeds_of(split.name, run.name, means)
         answers.rhos[run.name] = measuring.correlated(answers.ratings, list(scored.values()), summary.seed)
         for label in answers.labels:
             counted = measuring.entailed(split, list(scored.values()), label)
@@ -131,17 +157,22 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
         """Accuracy as sets have it, correlations with rated similarity, Entail@K."""
         answers, findings, name = self.answers[split.name], self.findings, split.name
         own = answers.entailments
-        corrected = {question.source for question in own if question.found.corrected.value is not None}
-        findings.notes += [
-            _audited(name, label) for label in answers.labels if label.audit and label.source in corrected
-        ]
-        findings.figures += for_accuracy(split, figures)
+        corrected = {figure.source for figure in own if figure.found.corrected.value is not None}
+        for label in answers.labels:
+            if label.audit and label.source in corrected:
+                where = ", all of another split" if label.elsewhere else ""
+                said = f"what people said of {label.audited} pairs with a judge's verdict{where}"
+                findings.notes.append(f"{name}: Entail@K is corrected by {said}")
+        # IR@1 once more as the accuracy of a caption that asks for its picture, and a blind guess, as sets have them
+        guess = Interval(float(np.mean(1 / np.bincount(split.image_galleries)[list(split.caption_galleries)])))
+        for row in (replace(row, measure="accuracy") for row in figures if row.measure == "IR@1"):
+            findings.figures += (row, replace(row, measure="chance", interval=guess))
         findings.figures += measuring.similarity_figures(split, answers.rhos)
         self.entailments += own
         by = "group" if self.options.cluster == "group" else "picture"
         tables: dict[str, Table | None] = {
             **recall_tables(split, figures, by, PUBLISHED),
-            "similarity": measuring.table(split, answers.rhos),
+            "similarity": measuring.similarity_table(split, answers.rhos),
             "entailed": measuring.entailment_table(name, own),
             "seeds": seed_table(name, answers.seeds, "mean recall %", SEED_NOTE),
             "differences": difference_table(name, findings.differences, "pictures"),
@@ -155,25 +186,31 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
     def finish(self) -> None:
         """What keeps figures from being taken at their word."""
         refuse_same_files({row.scorer: None for row in self.rankings})
-        notes.mark_changed_runs(self)
-        notes.mark_labels(self)
-        findings, dataset = self.findings, self.request.dataset
-        findings.notes += notes.leakage_notes(dataset, self.splits, self.progress)
-        findings.notes += notes.contamination_notes(self.request, self.splits, self.runs)
-        findings.notes += _shortlist_notes(self.runs, self.shortlists, self.options.compare)
+        notes.add_cautions(self)
+        findings = self.findings
+        findings.notes += self._shortlist_notes()
         findings.notes = [_NONE.sub("all photos: ", note) for note in findings.notes]
         if self.options.rerank and not self.shortlists:
             findings.notes.append("--rerank has no effect: every run compares the vectors of all pairs")
         findings.rows = {"entailed": self.entailments, "tables": list(findings.tables.values())}
         findings.rows |= {"correlations": [], "errors": [], "seeds": []}
+        findings.files = trec_files(self.splits, self.rankings)
 
-    def rows(self) -> list[QueryResult]:
-        """A row for each scorer and caption."""
-        return self.results
-
-    def files(self) -> dict[str, str]:
-        """For trec_eval."""
-        return trec_files(self.splits, self.rankings)
+    def _shortlist_notes(self) -> list[str]:
+        """Notes on figures with a shortlist."""
+        used = {run.name: self.shortlists.get(run.name, {}) for run in self.runs}
+        notes = [
+            f"{name} rescores the {one['most']} candidates of each query that {one['by']} ranks highest, in both directions; "
+            "the others rank below, in that order"
+            for name, one in used.items()
+            if one.get("most")
+        ]
+        different = {(one["most"], one["by"]) if one.get("most") else None for one in used.values()}
+        if self.options.compare and notes and len(different) > 1:
+            notes.append(
+                "runs behind different shortlists, or behind none, are compared: a difference may come from the retrievers"
+            )
+        return notes
 
     def write(self, out: Path) -> Content:
         """With the rankings as a table."""
@@ -182,11 +219,6 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
         shortlists = {"looked_at": self.shortlists} if self.shortlists else {}
         return content._replace(files=[*content.files, RANKINGS], counts=content.counts | shortlists)
 
-    def _rounds(self) -> Path | None:
-        """The folder of --judgments, which may hold rounds."""
-        table: Path | None = self.options.judgments
-        return table.parent if table is not None and table.is_file() else table
-
     def _answers(self, split: GallerySplit) -> _Answers:
         """The labels of a split's pairs, which of them were published as right, and how alike people rated some."""
         if split.name in self.answers:
@@ -194,8 +226,8 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
         options, dataset, people = self.options, self.request.dataset, self.people
         self.findings.notes += pointless_note(split, self.ks)
         more: list[Judgment] = [] if options.judgments is None else read_verdicts(options.judgments)
-        labels = labels_of(dataset, split, more, self._rounds(), people)
-        truths = {} if options.positives is None else published(options.positives, dataset, split)
+        labels = labels_of(dataset, split, more, self.rounds, people)
+        truths = {} if options.positives is None else read_truths(options.positives, split)
         rated = [] if options.positives is None else measuring.read_ratings(options.positives, self.progress)
         ratings = measuring.ratings_of(split, rated)
         if options.positives is not None and not truths and not ratings:
@@ -205,48 +237,6 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
             )
         labels += gold_of(dataset, split, truths, rated, more, people=people)
         return self.answers.setdefault(split.name, _Answers(labels, truths, ratings, {}, [], []))
-
-
-def _splits(dataset: Dataset, split: str, verdicts: Verdicts) -> list[GallerySplit]:
-    """The splits that are evaluated: the one that was named, else valid and test, else all."""
-    splits = gallery_splits(dataset, verdicts)
-    wanted = {"" if split == "none" else split} if split else {"valid", "test"} & splits.keys() or set(splits)
-    chosen = [splits[one] for one in ("train", "valid", "test", "") if one in wanted and one in splits]
-    if not chosen:
-        raise DataError(f"{dataset.name} has no gallery with captions of {split}", hint="name another --split")
-    return chosen
-
-
-def _open(source: RunSource, request: EvalRequest) -> GalleryRun:
-    opened: Any = find_learner(Gallery()).open_run(source.place or source.name, request.scoring, request.progress)
-    if source.place is None:
-        return GalleryRun(source.name, source.origin, opened)
-    artifact = open_artifact(source.place, RUN)
-    artifact.refuse_changed()
-    return GalleryRun(source.name, source.origin, opened, artifact=artifact)
-
-
-def _shortlist_notes(
-    runs: Sequence[GalleryRun], shortlists: Mapping[str, Mapping[str, object]], compare: bool
-) -> list[str]:
-    """Notes on figures with a shortlist."""
-    used = {run.name: shortlists.get(run.name, {}) for run in runs}
-    notes = [
-        f"{name} rescores the {one['most']} candidates of each query that {one['by']} ranks highest, in both directions; "
-        "the others rank below, in that order"
-        for name, one in used.items()
-        if one.get("most")
-    ]
-    if compare and notes and len({(one["most"], one["by"]) if one.get("most") else None for one in used.values()}) > 1:
-        notes.append(
-            "runs behind different shortlists, or behind none, are compared: a difference may come from the retrievers"
-        )
-    return notes
-
-
-def _audited(split: str, labels: Labels) -> str:
-    where = ", all of another split" if labels.elsewhere else ""
-    return f"{split}: Entail@K is corrected by what people said of {labels.audited} pairs with a judge's verdict{where}"
 
 
 class Gallery(Question):

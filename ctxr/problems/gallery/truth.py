@@ -21,19 +21,9 @@ from ctxr.metrics.retrieval import Numbered, Relation, from_pairs, number
 from ctxr.metrics.stratified import Sampled, Stratum
 from ctxr.metrics.votes import Codes, Flags
 from ctxr.problems.galleries import GallerySplit
-from ctxr.problems.human_labels import UNIT, HumanLabels, decided, rounds_in_force, verdicts_of
+from ctxr.problems.verdicts import UNIT, HumanLabels, decided, rounds_in_force, verdicts_of
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
-
-
-def strata_of(roots: Sequence[Path]) -> dict[Pair, str]:
-    """The stratum of each pair (caption, image) that an active round with a sample judged, by the latest such round."""
-    return {
-        (link.caption, link.image): f"{folder.name} {stratum_of(link)}"
-        for folder in rounds_in_force(roots)
-        if (folder / LEDGER).is_file() and (folder / STRATA).is_file()
-        for link in read_table(folder / LEDGER, CandidateRow)
-    }
 
 
 def sampled_of(
@@ -107,28 +97,34 @@ def labels_of(
 
     Raises DataError for a damaged table.
     """
-    written, labels = _written(split), []
+    written, labels, people = _written(split), [], people or HumanLabels()
     truth = None if dataset.root is None else dataset.root / TRUTH
     if truth is not None and truth.is_file():
-        positives = _indices(
-            split, ((row.caption, image) for row in read_table(truth, CaptionTruth) for image in row.holds)
-        )
-        labels.append(Labels(Entailed(written, _captions(positives), "gold"), "truth of the drawn world"))
+        holds = ((row.caption, image) for row in read_table(truth, CaptionTruth) for image in row.holds)
+        entailed = Entailed(written, _captions(_indices(split, holds)), "gold")
+        labels.append(Labels(entailed, "truth of the drawn world"))
     judgments = [*dataset.judgments, *more]
-    calls, _ = verdicts_of(judgments, people or HumanLabels())
-    judged = _indices(split, calls)
-    if judged:
+    calls = verdicts_of(judgments, people).entailed
+    if judged := _indices(split, calls):
         positives = _indices(split, (pair for pair, yes in calls.items() if yes))
         entailed = Entailed(written, _captions(positives), "classifier", judged=_captions(judged))
         workers = sorted({row.worker for row in judgments if row.worker.startswith(WORKER)})
         roots = [one for one in (root, dataset.root) if one is not None]
         by_classifier = Labels(entailed, ", ".join(workers), _leaked(roots, split))
-        labels.append(_checked(by_classifier, split, calls, judgments, people or HumanLabels(), roots=roots))
+        labels.append(_checked(by_classifier, split, calls, judgments, people, roots=roots))
     return labels
 
 
-def published(folder: Path, dataset: Dataset, split: GallerySplit) -> dict[str, tuple[Numbered, Numbered]]:
-    """The ground truths in a folder, by name: (captions of pictures, pictures of captions); those about no picture here are left out.
+@dataclass(frozen=True, eq=False)
+class GroundTruth:
+    """Published labels both ways: the captions of pictures, and the pictures of captions."""
+
+    captions: Numbered
+    images: Numbered
+
+
+def read_truths(folder: Path, split: GallerySplit) -> dict[str, GroundTruth]:
+    """The ground truths in a folder, by name; those about no picture of the split are left out.
 
     Raises UsageError where there is no such folder, DataError for one that holds none, and no table of similarities (`*.csv`)
     either, and for damaged files.
@@ -146,17 +142,25 @@ def published(folder: Path, dataset: Dataset, split: GallerySplit) -> dict[str, 
             f"{folder} holds neither {files['cxc'][0].name} nor {files['eccv'][0].name} with its other direction",
             hint="name the folder with the ground truth of eccv_caption",
         )
-    images, captions = coco_indices(split)
-    truths = {}
+    coco, truths = coco_indices(split), {}
     for name, (to_caption, to_image) in complete.items():
-        both = number(read_positives(to_caption), images, captions), number(read_positives(to_image), captions, images)
-        if len(both[0].relation) and len(both[1].relation):
-            truths[name] = both
+        captions = number(read_positives(to_caption), coco.images, coco.captions)
+        images = number(read_positives(to_image), coco.captions, coco.images)
+        if len(captions.relation) and len(images.relation):
+            truths[name] = GroundTruth(captions, images)
     return truths
 
 
-def coco_indices(split: GallerySplit) -> tuple[dict[str, int], dict[str, int]]:
-    """Places of pictures and of captions by their COCO ids: the number in the name of a file, and the one that ends a caption's id.
+@dataclass(frozen=True)
+class CocoIndices:
+    """Places of pictures and of captions by their COCO ids."""
+
+    images: Mapping[str, int]
+    captions: Mapping[str, int]
+
+
+def coco_indices(split: GallerySplit) -> CocoIndices:
+    """The number in the name of a file is a picture's COCO id, the one that ends a caption's id is that of the caption.
 
     Only pictures that bear COCO's names count, and captions of such: the numbers of Flickr30K's pictures and sentences, or of an
     album, would be those of others.
@@ -165,9 +169,10 @@ def coco_indices(split: GallerySplit) -> tuple[dict[str, int], dict[str, int]]:
     images = {name: index for index, name in names if name is not None and name.startswith("coco/")}
     coco = set(images.values())
     of_coco = {caption for caption, image in split.written if image in coco}
-    return images, {
-        f"coco/{caption.rpartition('/')[2]}": index for index, caption in enumerate(split.captions) if index in of_coco
-    }
+    captions = enumerate(split.captions)
+    return CocoIndices(
+        images, {f"coco/{name.rpartition('/')[2]}": index for index, name in captions if index in of_coco}
+    )
 
 
 Places = list[tuple[int, int]]
@@ -201,7 +206,12 @@ def _checked(
     roots: Sequence[Path],
 ) -> Labels:
     """A classifier's labels with what people said of the sample of pairs that it judged, by its strata."""
-    strata = strata_of(roots) if people.strata else {}
+    strata = {  # of the pairs that active rounds with a sample judged, by the latest such round
+        (link.caption, link.image): f"{folder.name} {stratum_of(link)}"
+        for folder in rounds_in_force(roots)
+        if people.strata and (folder / LEDGER).is_file() and (folder / STRATA).is_file()
+        for link in read_table(folder / LEDGER, CandidateRow)
+    }
     votes = decided(calls, judgments, people)
     here = [pair for pair in votes if pair[0] in split.caption_index and pair[1] in split.image_index]
     labels = replace(labels, audited=len(here or votes), elsewhere=bool(votes) and not here)
@@ -241,7 +251,7 @@ def _leaked(roots: Sequence[Path], split: GallerySplit) -> Flags | None:
 def gold_of(
     dataset: Dataset,
     split: GallerySplit,
-    truths: Mapping[str, tuple[Numbered, Numbered]],
+    truths: Mapping[str, GroundTruth],
     rated: Sequence[Rated],
     more: Sequence[Judgment],
     *,
@@ -250,27 +260,41 @@ def gold_of(
     """Labels by ECCV and CxC, and by people, each limited to the pictures with labels.
 
     Args:
-        truths: as `published` returns them. rated: CxC's similarities. more: judgments beside those of the dataset.
+        truths: as `read_truths` returns them. rated: CxC's similarities. more: judgments beside those of the dataset.
     """
-    labels = []
-    images, captions = coco_indices(split)
+    labels, coco = [], coco_indices(split)
     for name, title in PUBLISHED.items():
-        positives = _listed(*truths[name]) if name in truths else []
+        positives: Places = []
+        if name in truths:
+            both = truths[name].captions.relation.joined(truths[name].images.relation.turned()).pairs()
+            positives += zip(*(column.tolist() for column in both), strict=True)
         rows = [
-            ((images[image], captions[caption]), rating)
+            ((coco.images[image], coco.captions[caption]), rating)
             for one in rated if name == "cxc" and one.kind == "SITS"
-            for caption, image, rating in one.pairs if image in images and caption in captions
+            for caption, image, rating in one.pairs if image in coco.images and caption in coco.captions
         ]  # fmt: skip
         positives += [pair for pair, rating in rows if rating >= THRESHOLD]
         examined = positives + [pair for pair, _ in rows]
         of = "listed or rated" if rows else "listed"
         source = f"{len(set(positives)):,} pairs hold of {len(set(examined)):,} that are {of}"
-        labels.append(_labels(split, positives, examined, source, title, only_right=not rows))
+        labels += _labels(split, positives, examined, source, title, only_right=not rows)
     decisions = human_verdicts(dataset, split, more, people)
     yes = [pair for pair, entailed in decisions.items() if entailed]
     source = f"{len(yes):,} pairs hold of {len(decisions):,} that were judged"
-    labels.append(_labels(split, yes, list(decisions), source, "people"))
-    return [label for label in labels if label is not None]
+    labels += _labels(split, yes, list(decisions), source, "people")
+    return labels
+
+
+def _labels(
+    split: GallerySplit, positives: Places, examined: Places, source: str, by: str, *, only_right: bool = False
+) -> list[Labels]:
+    """Labels limited to the examined pictures; none where none was examined."""
+    if not examined:
+        return []
+    judged = _captions(examined)
+    entailed = Entailed(_written(split), _captions(positives), "gold", judged)
+    source = f"{source}, of {len(judged):,} pictures"
+    return [Labels(entailed, source, asked=judged.queries, by=by, only_right=only_right)]
 
 
 def human_verdicts(
@@ -280,38 +304,10 @@ def human_verdicts(
     images, captions = split.image_index, split.caption_index
     judgments = [*dataset.judgments, *more]
     pairs = {(row.query, row.candidate) for row in judgments} | people.looked.keys()
-    pairs |= set(_units([*judgments, *people.answers], images, captions))
+    for unit in {row.query for row in (*judgments, *people.answers) if row.query.startswith(UNIT)}:
+        # both ids may hold slashes, so the known ones say where the first ends
+        parts = unit.removeprefix(UNIT).split("/")
+        pairs |= {("/".join(parts[cut:]), "/".join(parts[:cut])) for cut in range(1, len(parts))}
     about = {(caption, image): True for caption, image in pairs if caption in captions and image in images}
     majorities = decided(about, judgments, people)
     return {(images[image], captions[caption]): entailed for (caption, image), entailed in majorities.items()}
-
-
-def _units(rows: Iterable[Judgment], images: Mapping[str, int], captions: Mapping[str, int]) -> Iterable[Pair]:
-    """The pairs that units are about; both ids may hold slashes, so the known ones say where the first ends."""
-    for unit in dict.fromkeys(row.query for row in rows if row.query.startswith(UNIT)):
-        parts = unit.removeprefix(UNIT).split("/")
-        for cut in range(1, len(parts)):
-            image, caption = "/".join(parts[:cut]), "/".join(parts[cut:])
-            if image in images and caption in captions:
-                yield caption, image
-
-
-def _listed(to_caption: Numbered, to_image: Numbered) -> Places:
-    """(picture, caption) of both directions."""
-    pairs = to_caption.relation.joined(to_image.relation.turned()).pairs()
-    return list(zip(*(column.tolist() for column in pairs), strict=True))
-
-
-def _labels(
-    split: GallerySplit, positives: Places, examined: Places, source: str, by: str, *, only_right: bool = False
-) -> Labels | None:
-    if not examined:
-        return None
-    judged = _captions(examined)
-    return Labels(
-        Entailed(_written(split), _captions(positives), "gold", judged),
-        f"{source}, of {len(judged):,} pictures",
-        asked=judged.queries,
-        by=by,
-        only_right=only_right,
-    )

@@ -14,8 +14,8 @@ from ctxr.engine.units import parallel
 from ctxr.errors import DataError
 from ctxr.media.images import ThumbnailMaker
 from ctxr.pipelines.inspection.pages.chain import Chain
+from ctxr.problems.question import View
 from ctxr.problems.registry import question_about
-from ctxr.problems.view import View
 from ctxr.store.artifacts import Artifact
 from ctxr.store.paths import CACHE
 from ctxr.store.records import LedgerReason

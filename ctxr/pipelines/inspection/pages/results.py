@@ -14,12 +14,11 @@ from ctxr.metrics.compare import LEAST_CLUSTERS
 from ctxr.pipelines.inspection.pages.chain import ALONE, artifacts_in, runs_as_evaluated
 from ctxr.pipelines.inspection.pages.edition import Edition
 from ctxr.pipelines.inspection.pages.plots import Axis, ticks
-from ctxr.problems.figures import PARTS, Figure, RunDifference
-from ctxr.problems.protocols import ScoringOptions
+from ctxr.problems.figures import PARTS, STATIC, Figure, RunDifference, p_value, percent
+from ctxr.problems.question import DIGITS, ProblemResults
 from ctxr.problems.registry import find_question, open_run, problem_of
 from ctxr.problems.results import PER_QUERY, RESULTS, QueryResult, read_findings
-from ctxr.problems.tables import STATIC, p_value, percent
-from ctxr.problems.view import DIGITS, ProblemResults
+from ctxr.problems.runs import ScoringOptions
 from ctxr.store.artifacts import Artifact, Parent
 from ctxr.store.kinds import EVALUATION
 from ctxr.store.tables import read_table

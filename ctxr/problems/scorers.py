@@ -1,20 +1,22 @@
-"""Trainings of an encoder or of a head over one, whatever the candidates of a query are."""
+"""Encoders and heads over them: opened to score pictures with texts, and trained, whatever the candidates of a query are."""
 
 import shlex
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Self
 
 from ctxr.datasets.changes import parent_of
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import foreign_notes
 from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress
-from ctxr.errors import UnfinishedError, UsageError
+from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.cross.sources import CrossSource
+from ctxr.models.encoders import Encoder
 from ctxr.models.families import find_encoder
+from ctxr.models.hub import makes_pairs
 from ctxr.models.precision import choose_device, memory_for
 from ctxr.models.scorers import ClipScorer, PairScorer, trainable
 from ctxr.models.training.checkpoint import (
@@ -22,6 +24,7 @@ from ctxr.models.training.checkpoint import (
     ENCODER,
     Checkpoint,
     check_head,
+    load_head,
     model_fingerprint,
     new_scorer,
     read_checkpoint,
@@ -33,20 +36,142 @@ from ctxr.models.training.checkpoint import (
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
 from ctxr.models.training.recipe import ScorerRecipe
-from ctxr.problems.embeddings import query_pictures
-from ctxr.problems.human_labels import Verdicts
+from ctxr.models.training.scoring import resolved
+from ctxr.problems.embeddings import (
+    PictureFiles,
+    Runtime,
+    Source,
+    as_features,
+    as_inputs,
+    as_vectors,
+    query_pictures,
+    regions_for,
+)
 from ctxr.problems.options import TrainOptions
-from ctxr.problems.pair_inputs import Source, regions_for
-from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.queries import EvalQuery, sha256_of_queries
 from ctxr.problems.recipes import list_recipes, read_recipe
-from ctxr.problems.runs import scorers_in
-from ctxr.problems.scoring import source_of
+from ctxr.problems.runs import OpenRun, ScoringOptions, scorers_in
 from ctxr.problems.training import SeedTrainer, TrainJob
-from ctxr.problems.weak_positives import verdicts_in
+from ctxr.problems.verdicts import PairVerdicts, verdicts_in
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import JUDGMENTS, REGION_FEATURES, RUN, RUNS
+from ctxr.store.paths import rooted
+
+
+@dataclass(frozen=True)
+class OpenScorer(OpenRun):
+    """A trained run, or an encoder as it was published; weights are read once something is to be scored.
+
+    Attributes:
+        checkpoints: by scorer; None for a published encoder. encoder: below them.
+        options: precision, regions and shortlist are those of the run where none were given.
+    """
+
+    checkpoints: Mapping[str, Path | None]
+    encoder: str
+    options: ScoringOptions
+    progress: Progress
+
+    @classmethod
+    def open(cls, source: Path | str, options: ScoringOptions, progress: Progress) -> Self:
+        """A run by its folder, or an encoder by its name.
+
+        Raises UnfinishedError for a run that is not finished, DataError for one without checkpoints.
+        """
+        if isinstance(source, str):
+            return cls({source: None}, rooted(source, options.workdir), options, progress)
+        config = rooted(open_artifact(source, RUN, "ctxr train").manifest.config, source / "../..")
+        checkpoints = scorers_in(source)
+        if not checkpoints:
+            raise DataError(f"{source} holds no checkpoint", hint="train it again: ctxr train")
+        precision = str(config["precision"]) if options.precision == "auto" else options.precision
+        options = replace(options, regions=options.regions or str(config.get("regions", "")), precision=precision)
+        if options.rerank is None:
+            by = str(config.get("rerank_by", ""))
+            options = replace(options, rerank=int(config.get("rerank", 0)), rerank_by=by)
+        return cls(dict(checkpoints), str(config["encoder"]), options, progress)
+
+    @property
+    def runtime(self) -> Runtime:
+        """Of the options."""
+        return Runtime(choose_device(self.options.device), self.options.precision, self.progress)
+
+    def with_regions(self, pictures: PictureFiles) -> PictureFiles:
+        """The pictures with their regions, where the encoder looks at any."""
+        if not makes_pairs(self.encoder):
+            return pictures
+        source: Any = find_encoder(self.encoder, self.progress.warn)
+        return replace(pictures, regions=regions_for(source, self.options.regions, pictures.workdir))
+
+
+@dataclass(frozen=True)
+class ScoringPlan:
+    """How queries are scored.
+
+    Attributes:
+        prepare: makes arrays of queries. ranker: the scorer of these, on its device, in evaluation mode (see `load_head`).
+        at_once: queries in one pass. bf16: compute in it by autocast.
+    """
+
+    prepare: Callable[[Sequence[EvalQuery]], ExampleTable]
+    ranker: ClipScorer | PairScorer
+    at_once: int
+    bf16: bool = False
+
+
+def prepared(
+    source: Source, pictures: PictureFiles, frozen: bool, runtime: Runtime
+) -> Callable[[Sequence[EvalQuery]], ExampleTable]:
+    """What makes arrays of queries: of what a `frozen` encoder says, which comes out of the cache; else of what it looks at."""
+    if not frozen:
+        return lambda queries: as_inputs(queries, pictures, source, runtime)
+    if isinstance(source, CrossSource):
+        return lambda queries: as_features(queries, pictures, source, runtime)
+    device, progress = runtime.device, runtime.progress
+    encoder = Encoder(source, device, resolved(runtime.precision, device), progress.warn)
+    return lambda queries: as_vectors(queries, pictures, encoder, progress)
+
+
+def plan_scoring(checkpoint: Path | None, source: Source, pictures: PictureFiles, runtime: Runtime) -> ScoringPlan:
+    """How a checkpoint, or the published encoder where there is none, scores queries.
+
+    A cross-encoder without a head over it as it was published computes its pairs again.
+    """
+    config = None if checkpoint is None else read_checkpoint(checkpoint)
+    kept = config is not None and config.shape.head is not None and config.frozen
+    frozen = kept or not isinstance(source, CrossSource)
+    prepare = prepared(source, pictures, frozen, runtime)
+    encoder = None if frozen else source.build()
+    if checkpoint is not None:
+        ranker = load_head(checkpoint, encoder)
+    else:
+        ranker = (ClipScorer() if encoder is None else PairScorer(encoder)).eval()
+    ranker = ranker.to(runtime.device)
+    return ScoringPlan(prepare, ranker, 256) if frozen else ScoringPlan(prepare, ranker, runtime.at_once, runtime.bf16)
+
+
+def source_of(checkpoint: Path | None, encoder: str, progress: Progress) -> Source:
+    """The encoder below a checkpoint, with its trained weights where it has any.
+
+    Raises DataError where it was trained over another encoder than `encoder`, or over other weights than it has now.
+    """
+    source = find_encoder(encoder, progress.warn)
+    if checkpoint is None:
+        return source
+    config = read_checkpoint(checkpoint)
+    if (below := config.shape.encoder) != source.name:
+        raise DataError(
+            f"{checkpoint} was trained over the encoder {below}, not over {source.name}",
+            hint=f"train again with --set encoder={below}",
+        )
+    trained = tuned(source, checkpoint, f"{below} as trained in {checkpoint.parent.name}/{checkpoint.name}")
+    if model_fingerprint(trained) != config.fingerprint:
+        raise DataError(
+            f"{checkpoint} was trained over other weights than {below} has now",
+            hint="put the weights back that it was trained with, or train again: ctxr train",
+        )
+    return trained
 
 
 def weighted_updates(
@@ -55,10 +180,7 @@ def weighted_updates(
     """The updates for a step whose queries may be repeated with a weak positive as the target (specs A3.2).
 
     With `weak = "extra-batch"` the second step gets an update of its own at `alpha` times the rate; with "loss-weight" its loss
-    counts `alpha` times in the first update.
-
-    Args:
-        second: draws the repeated queries; None where there are none.
+    counts `alpha` times in the first update. `second` draws the repeated queries; None where there are none.
     """
     separate = recipe.weak == "extra-batch"
 
@@ -80,6 +202,7 @@ class TrainingData:
         queries: by split, whose pictures are read. counts: of what each split is about.
         weak: the weak positives that are learned from. judged_on: split that chooses the epoch, "" where none does.
         slow_validation: images that a validation scores, where that takes long; else 0.
+        hashes: of whatever else is learned from.
     """
 
     queries: Mapping[str, Sequence[EvalQuery]]
@@ -87,20 +210,19 @@ class TrainingData:
     weak: Sequence[object]
     judged_on: str
     slow_validation: int = 0
-
-
-TableT = TypeVar("TableT", bound=ExampleTable)
+    hashes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
-class Examples(Generic[TableT]):
-    """Examples to train on, and to choose the epoch by or None."""
+class Learning:
+    """What a seed learns: an objective over so many examples an epoch; `judged` is whether anything chooses the epoch."""
 
-    train: TableT
-    valid: TableT | None
+    objective: Callable[[TrainingRun], Objective[Any, Any]]
+    examples: int
+    judged: bool
 
 
-class ScorerJob(TrainJob, Generic[TableT]):
+class ScorerJob(TrainJob):
     """Seeds that learn from the queries of a dataset.
 
     Attributes:
@@ -125,6 +247,7 @@ class ScorerJob(TrainJob, Generic[TableT]):
                 "--judgments says what is entailed, and the recipe has weak = off", hint="--set weak=extra-batch"
             )
         self.device, self.progress = choose_device(options.device), progress
+        self.runtime = Runtime(self.device, recipe.precision, progress)
         dataset = open_dataset(options.dataset, options.workdir, progress).of_sets(f"variant = {recipe.variant}")
         with progress.task(f"opening {recipe.encoder}", None):
             source = find_encoder(recipe.encoder, progress.warn)
@@ -146,7 +269,7 @@ class ScorerJob(TrainJob, Generic[TableT]):
     def origins(self, dataset: Dataset, queries: str) -> Iterator[Parent]:
         """The dataset, whose queries are hashed, and what the recipe names besides."""
         recipe, regions = self.recipe, self.pictures.regions
-        learned = parent_of(dataset, self.content_key(queries))
+        learned = parent_of(dataset, sha256_of([queries, *self.data.hashes]) if self.data.hashes else queries)
         yield learned
         if self.start is not None:
             origin = open_artifact(self.start, RUN)
@@ -159,20 +282,12 @@ class ScorerJob(TrainJob, Generic[TableT]):
             yield Parent("weak positives", JUDGMENTS, sha256_of(self.data.weak))
 
     @abstractmethod
-    def read(self, dataset: Dataset, verdicts: Verdicts) -> TrainingData:
+    def read(self, dataset: Dataset, verdicts: PairVerdicts) -> TrainingData:
         """What is learned from. Raises DataError where the dataset has nothing to learn from."""
 
     @abstractmethod
-    def examples(self, source: Source) -> Examples[TableT]:
-        """What is learned from, as arrays."""
-
-    @abstractmethod
-    def objective(self, source: Source, examples: Examples[TableT]) -> Callable[[TrainingRun], Objective[Any, Any]]:
-        """What is learned from them."""
-
-    def content_key(self, sha256: str) -> str:
-        """What the dataset is known by, of a hash over its queries and pictures."""
-        return sha256
+    def learning(self, source: Source) -> Learning:
+        """What is learned over an encoder."""
 
     def check(self) -> None:
         """Read every picture but those of train, which are read before the first step."""
@@ -190,12 +305,11 @@ class ScorerJob(TrainJob, Generic[TableT]):
         source = source_of(below, recipe.encoder, self.progress)
         epoch = 0
         if recipe.learns:
-            examples = self.examples(source)
-            if examples.valid is None:
+            learning = self.learning(source)
+            if not learning.judged:
                 unchosen = "there is nothing on valid to choose an epoch by, so the last epoch counts"
                 self.progress.warn(f"seed {seed}: {unchosen}")
-            model, objective = self.model(source, seed), self.objective(source, examples)
-            epoch = train(model, len(examples.train), objective).best or 0
+            epoch = train(self.model(source, seed), learning.examples, learning.objective).best or 0
 
         def save(folder: Path) -> None:
             write_weights(folder, train.weights if recipe.learns else None, None if below is None else below / ENCODER)
@@ -232,11 +346,6 @@ class ScorerJob(TrainJob, Generic[TableT]):
         """Where and how checkpoints score."""
         return ScoringOptions(self.pictures.workdir, self.device, self.recipe.precision, self.regions)
 
-    @property
-    def scorers(self) -> list[str]:
-        """Names of the scorers, by seed."""
-        return list(scorers_in(self.out))
-
 
 def _start(options: TrainOptions, recipe: ScorerRecipe, out: Path) -> Path | None:
     """The run that a recipe starts from; None for the encoder as it was published."""
@@ -257,16 +366,13 @@ def _start(options: TrainOptions, recipe: ScorerRecipe, out: Path) -> Path | Non
 
 def start_command(options: TrainOptions, recipe: ScorerRecipe) -> str:
     """The command that trains a run which the recipe can start from: of its name, its encoder, and the same dataset."""
-
-    def read(name: str) -> ScorerRecipe:
-        return read_recipe(name, options.parity, (), lambda _: type(recipe))
-
+    own, recipes = read_recipe(options.recipe, options.parity, (), lambda _: type(recipe)), list_recipes()
     # a run may be called otherwise than its recipe
-    name = next((start for start in (recipe.start, read(options.recipe).start) if start in list_recipes()), "")
+    name = next((start for start in (recipe.start, own.start) if start in recipes), "")
     words = ["ctxr", "train", "--recipe", name or "RECIPE"]
     words += [] if name == recipe.start else ["--name", recipe.start]
     words += [] if options.dataset is None else ["--dataset", str(options.dataset)]
-    if not name or read(name).encoder != recipe.encoder:
+    if not name or read_recipe(name, options.parity, (), lambda _: type(recipe)).encoder != recipe.encoder:
         words += ["--set", f"encoder={recipe.encoder}"]
     words += [] if options.workdir == type(options).workdir else ["--workdir", str(options.workdir)]
     return shlex.join(words)
