@@ -6,7 +6,7 @@ from pathlib import Path
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Silent
 from ctxr.problems.contextual.learner import OpenSets
-from ctxr.problems.protocols import ScoringOptions
+from ctxr.problems.runs import ScoringOptions
 from ctxr.store.records import Score
 
 

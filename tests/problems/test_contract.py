@@ -20,10 +20,10 @@ from ctxr.problems.figures import Summariser
 from ctxr.problems.galleries import RANKINGS, QueryRanking, rankings_of
 from ctxr.problems.gallery.question import GalleryEvaluation
 from ctxr.problems.links.recipe import VARIANTS
-from ctxr.problems.protocols import OpenRun, ScoringOptions
 from ctxr.problems.question import find_learner
 from ctxr.problems.recipes import list_recipes
 from ctxr.problems.registry import PROBLEMS, evaluation_of, find_question, open_run, problem_of
+from ctxr.problems.runs import OpenRun, ScoringOptions
 from ctxr.store.scores import read_scores
 from ctxr.store.tables import read_table
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
@@ -99,28 +99,13 @@ def same_probabilities(opened: OpenRun, evaluation: PairEvaluation, run: Path) -
 
 
 ONE_EPOCH = ("lr=1e-3", "epochs=1", "patience=0")
+SMALL_TOWERS = ("width=16", "word_width=16", "least_count=1")
+SMALL_BRANCHES = ("text=random:bert-tiny", "image=random:albef-tiny", "width=32", "text_layers=1", "fusion_layers=1")
 SMALL: dict[str, tuple[str, tuple[str, ...], Callable[[Path], object], Callable[..., bool]]] = {
     "contextual": ("clip-batch", ("batch=3",), draw_sets, same_scores),
-    "links": (
-        "links-ap",
-        ("features=", "batch=4", "width=16", "word_width=16", "least_count=1"),
-        draw_documents,
-        same_scores,
-    ),
+    "links": ("links-ap", (*SMALL_TOWERS, "features=", "batch=4"), draw_documents, same_scores),
     "gallery": ("retrieval-clip", ("batch=40",), draw, same_rankings),
-    "entailment": (
-        "entailment-tiny",
-        (
-            "text=random:bert-tiny",
-            "image=random:albef-tiny",
-            "width=32",
-            "text_layers=1",
-            "fusion_layers=1",
-            "batch=16",
-        ),
-        draw_pairs,
-        same_probabilities,
-    ),
+    "entailment": ("entailment-tiny", (*SMALL_BRANCHES, "batch=16"), draw_pairs, same_probabilities),
 }
 """A recipe, its changes, a small dataset, and whether a run that is opened again says what was kept of it."""
 
@@ -134,7 +119,7 @@ def test_what_a_problem_trains_is_opened_and_evaluated(name: str, tmp_path: Path
         changes = (*changes, f"encoder=local-dir:{make_folder(tmp_path / 'encoder')}")
     report = train.run(Train(recipe, dataset, changes=(*ONE_EPOCH, *changes), workdir=work, device="cpu"))
     assert report.folder == work / ("classifiers" if type(question).KIND == "classifier" else "runs") / recipe
-    config = Eval((recipe,), dataset, work, resamples=20, permutations=9, device="cpu")
+    config = Eval((recipe,), dataset, work, resamples=20, permutations=9, tokenizer="regex", device="cpu")
     evaluation = evaluation_of(EvalRequest(config, Silent()))
     assert type(evaluation) is question.evaluation
     assert evaluation.names == (recipe,)

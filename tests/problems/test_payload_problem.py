@@ -20,18 +20,12 @@ from ctxr.metrics.columns import RatioColumn
 from ctxr.models.scorers import Batch
 from ctxr.models.training import checkpoint, examples, loop, scoring
 from ctxr.models.training.recipe import Recipe
-from ctxr.problems import evaluation, protocols, question, registry, runs, training
+from ctxr.problems import evaluation, question, registry, runs, training
 from ctxr.problems.embeddings import PictureFiles, questions_with
 from ctxr.problems.queries import EvalQuery, by_split, queries_of, sha256_of_queries
 from ctxr.store.artifacts import Parent
 from ctxr.store.tables import PAYLOADS, PayloadTable
 from tests.problems.drawn_traces import Trace, write_traces
-
-
-class Split(list[EvalQuery]):
-    def __init__(self, dataset: Any, name: str) -> None:
-        super().__init__(by_split(queries_of(dataset))[name])
-        self.name, self.origin = name, Parent(dataset.name, "dataset", sha256_of_queries(self, {}))
 
 
 def table_of(queries: Sequence[EvalQuery]) -> examples.ExampleTable:
@@ -76,8 +70,9 @@ class TraceJob(training.TrainJob):
 
     def __init__(self, options: Any, recipe: Recipe, progress: Any) -> None:
         self.recipe, self.seeds, self.out, self.progress = recipe, options.seeds, options.folder("runs"), progress
-        self.train, self.dataset = Split(open_dataset(options.dataset, options.workdir, progress), "train"), "touched"
-        self.parents, self.queries = [self.train.origin], {"train": len(self.train)}
+        self.train = by_split(queries_of(open_dataset(options.dataset, options.workdir, progress)))["train"]
+        self.parents = [Parent("touched", "dataset", sha256_of_queries(self.train, {}))]
+        self.dataset, self.queries = "touched", {"train": len(self.train)}
 
     def fit(self, seed: int, train: training.SeedTrainer) -> Callable[[Path], Any]:
         torch.manual_seed(seed)
@@ -86,25 +81,26 @@ class TraceJob(training.TrainJob):
         return partial(shutil.copytree, train.folder)
 
 
-class TraceEvaluation(evaluation.Evaluation[Split, runs.Run]):
+class TraceEvaluation(evaluation.Evaluation[evaluation.SplitRows[EvalQuery], runs.Run]):
     PROBLEM = "traces"
 
     def __init__(self, request: evaluation.EvalRequest) -> None:
         super().__init__(request)
-        self.splits, self.dataset = [Split(request.dataset, "test")], request.dataset.name
-        asked: Any = [one.query for one in self.splits[0]], request.scoring, self.progress, Traces
+        rows, self.dataset = by_split(queries_of(request.dataset))["test"], request.dataset.name
+        asked: Any = [one.query for one in rows], request.scoring, self.progress, Traces
+        self.splits = [evaluation.SplitRows("test", rows)]
         self.runs = runs.find_runs(request.sources, runs.Scoring(request.dataset, request.origin, *asked))
 
-    def columns(self, split: Split, run: runs.Run, summariser: Any) -> Any:
+    def columns(self, split: evaluation.SplitRows[EvalQuery], run: runs.Run, summariser: Any) -> Any:
         (scorer,), wanted, found = run.scorers, np.zeros(len(split)), np.zeros(len(split))
-        for row, one in enumerate(split):
+        for row, one in enumerate(split.rows):
             scores, targets = scorer.values[one.query], {one.images[place] for place in one.targets}
             best = sorted(scores, key=scores.__getitem__, reverse=True)[: len(targets)]
             wanted[row], found[row] = len(targets), len(targets & {*best})
         return [(("overall", "all", "R-precision"), RatioColumn(np.arange(len(split)), found, wanted))]
 
 
-class Traces(question.Question, protocols.Learner, protocols.OpenRun):
+class Traces(question.Question, runs.Learner, runs.OpenRun):
     LEARNER, KIND, VARIANTS = f"{__name__}:Traces", "run", ("traces",)
     Recipe, job, evaluation = Recipe, TraceJob, TraceEvaluation
     folder: Path
@@ -112,7 +108,7 @@ class Traces(question.Question, protocols.Learner, protocols.OpenRun):
     def asks(self, dataset: Any) -> bool:
         return "traces" in dataset.payloads
 
-    def open_run(self, source: Path | str, options: protocols.ScoringOptions, progress: Any) -> "Traces":
+    def open_run(self, source: Path | str, options: runs.ScoringOptions, progress: Any) -> "Traces":
         self.folder = Path(source)
         return self
 

@@ -23,7 +23,7 @@ from ctxr.pipelines.inspection import report
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.modelling import eval, train
 from ctxr.pipelines.modelling.config import Eval, Train
-from ctxr.problems import protocols, question, registry, runs, training
+from ctxr.problems import question, registry, runs, training
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.store.artifacts import Parent
 from ctxr.store.scores import read_scores
@@ -106,14 +106,14 @@ class LineEvaluation(Evaluation[Points, runs.EvaluatedRun]):
         return {"accuracy": accuracy, "F1": RatioColumn(rows, 2 * called * above, called + above)}
 
 
-class Line(question.Question, protocols.Learner):
+class Line(question.Question, runs.Learner):
     LEARNER, KIND, VARIANTS, Recipe, job = f"{__name__}:Line", "run", ("line",), LineRecipe, LineJob
     evaluation = LineEvaluation
 
     def takes(self, request: EvalRequest) -> bool:
         return request.path.name == "points.jsonl"
 
-    def open_run(self, source: Path | str, options: protocols.ScoringOptions, progress: Any) -> Any:
+    def open_run(self, source: Path | str, options: runs.ScoringOptions, progress: Any) -> Any:
         def score(points: Points) -> dict[str, Any]:
             lines = {seed.name: load_file(seed / "best.safetensors") for seed in runs.checkpoints(Path(source))}
             return {name: nn.functional.linear(points.x, **line)[:, 0].numpy() for name, line in lines.items()}

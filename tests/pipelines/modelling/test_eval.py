@@ -24,10 +24,9 @@ from ctxr.pipelines.modelling.config import Eval
 from ctxr.pipelines.modelling.eval import run as run_eval
 from ctxr.problems import runs
 from ctxr.problems.contextual.learner import OpenSets
-from ctxr.problems.figures import RunDifference
+from ctxr.problems.figures import RunDifference, difference, mark_changed
 from ctxr.problems.notes import ALONE, IN_MIXTURES
 from ctxr.problems.results import QueryResult, latex
-from ctxr.problems.tables import difference, mark_changed
 from ctxr.store.artifacts import Content, Parent, finish, open_artifact
 from ctxr.store.records import Judgment, Score
 from ctxr.store.scores import write_scores as write_table_of_scores

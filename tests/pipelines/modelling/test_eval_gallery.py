@@ -13,7 +13,6 @@ import pytest
 
 from ctxr.annotation.artifacts import Answered
 from ctxr.annotation.tasks.entail import ENTAILMENT
-from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import AuditSample, AuditVerdict, CandidateRow, Round
 from ctxr.datasets.truth import read_verdicts
@@ -27,12 +26,12 @@ from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.inspection.report import run as write_report
 from ctxr.pipelines.modelling.config import Eval, EvalReport
 from ctxr.pipelines.modelling.eval import run
-from ctxr.problems import recalls
+from ctxr.problems import galleries
 from ctxr.problems.galleries import GallerySplit, gallery_splits
 from ctxr.problems.gallery import figures as measuring
-from ctxr.problems.gallery.truth import Labels, coco_indices, labels_of, published
-from ctxr.problems.human_labels import people_of
+from ctxr.problems.gallery.truth import CocoIndices, Labels, coco_indices, labels_of, read_truths
 from ctxr.problems.results import QueryResult, plain_name
+from ctxr.problems.verdicts import people_of
 from ctxr.store.artifacts import Content, finish, open_artifact
 from ctxr.store.records import Judgment, Score
 from ctxr.store.tables import read_table, write_table
@@ -314,25 +313,23 @@ def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(
     assert people_of([world], tmp_path / "other").answers == ()
 
 
-def coco_side() -> tuple[Dataset, GallerySplit]:
+def coco_side() -> GallerySplit:
     images = tuple(f"val/COCO_val2014_{number:012d}.jpg" for number in (3, 7, 9))
     captions = tuple(f"val/{number}" for number in (10, 11, 12, 13))
-    side = GallerySplit(
-        "valid", ("val",), images, (0, 0, 0), captions, captions, (0, 0, 0, 0), ((0, 0), (1, 1), (2, 1), (3, 2))
-    )
-    return Dataset("coco", None, (), {}), side
+    written = ((0, 0), (1, 1), (2, 1), (3, 2))
+    return GallerySplit("valid", ("val",), images, (0, 0, 0), captions, captions, (0, 0, 0, 0), written)
 
 
 def test_published_ground_truth_is_found_by_cocos_numbers(tmp_path: Path) -> None:
-    dataset, side = coco_side()
+    side = coco_side()
     (tmp_path / "eccv_image_to_caption.json").write_text('{"3": [10, 12, 999], "5": [10]}')
     (tmp_path / "eccv_caption_to_image.json").write_text('{"12": [3, 7]}')
-    truths = published(tmp_path, dataset, side)
+    truths = read_truths(tmp_path, side)
     assert list(truths) == ["eccv"]
     vectors = Vectors(
         np.eye(3, dtype=np.float32), np.array([[0.9, 0, 0], [0.5, 1, 0], [0.1, 1, 0], [0, 0, 1]], np.float32)
     )
-    columns = measuring.columns_of(side, vectors, truths, (1,))
+    columns = measuring.gallery_columns(side, vectors, truths, (1,))
     assert columns["ECCV TR R@1"].values.tolist() == [1.0]
     # of three right ones the first is found, one is not scored, one stands third
     assert columns["ECCV TR R-Precision"].values == pytest.approx([2 / 3])
@@ -341,19 +338,19 @@ def test_published_ground_truth_is_found_by_cocos_numbers(tmp_path: Path) -> Non
     assert columns["ECCV IR R@1"].rows.tolist() == [1]
     (bare := tmp_path / "none").mkdir()
     with pytest.raises(DataError, match=r"holds neither cxc_image_to_caption\.json nor eccv_image_to_caption\.json"):
-        published(bare, dataset, side)
+        read_truths(bare, side)
     with pytest.raises(UsageError, match="no folder nowhere"):
-        published(Path("nowhere"), dataset, side)
+        read_truths(Path("nowhere"), side)
 
 
 def test_the_numbers_of_other_pictures_and_sentences_are_none_of_cocos(tmp_path: Path) -> None:
     images = ("test/36979.jpg", "test/1000092795.jpg", "test/000000000007.jpg")
     captions = ("test/10", "test/11", "test/12")
     side = GallerySplit("test", ("test",), images, (0, 0, 0), captions, captions, (0, 0, 0), ((0, 0), (1, 1), (2, 2)))
-    assert coco_indices(side) == ({"coco/7": 2}, {"coco/12": 2})
+    assert coco_indices(side) == CocoIndices({"coco/7": 2}, {"coco/12": 2})
     (tmp_path / "eccv_image_to_caption.json").write_text('{"36979": [10, 11]}')
     (tmp_path / "eccv_caption_to_image.json").write_text('{"10": [36979]}')
-    assert published(tmp_path, Dataset("flickr30k", None, (), {}), side) == {}
+    assert read_truths(tmp_path, side) == {}
 
 
 def test_similarities_of_cxc_go_with_cosines_of_each_kind(tmp_path: Path) -> None:
@@ -376,21 +373,21 @@ def test_similarities_of_cxc_go_with_cosines_of_each_kind(tmp_path: Path) -> Non
             rating = 2.5 + way * 2.4 * np.tanh(arrays[0][a] @ arrays[1][b] / 8)
             lines.append(f"{names[kinds[0]][a]},{names[kinds[1]][b]},{rating:.9f},c2i_intrasim")
         (tmp_path / f"{name}_val.csv").write_text("\n".join(lines) + "\n")
-    assert published(tmp_path, Dataset("coco", None, (), {}), side) == {}
+    assert read_truths(tmp_path, side) == {}
     ratings = measuring.ratings_of(side, measuring.read_ratings(tmp_path, Silent()))
     assert [one.kind for one in ratings] == ["SITS", "SIS", "STS"]
     rhos = measuring.correlated(ratings, [vectors], (0, 0))
     assert [round(rho.value or 0, 6) for rho in rhos.values()] == [1.0, 1.0, -1.0]
     # of two seeds the mean: one of them has every picture turned round
     assert measuring.correlated(ratings, [vectors, other], (0, 0))["SITS"].value == pytest.approx(0)
-    table = measuring.table(side, {"run": rhos})
+    table = measuring.similarity_table(side, {"run": rhos})
     assert table is not None
     assert table.rows == (("run", "100.0 ± 0.0", "100.0 ± 0.0", "-100.0 ± 0.0"),)
     measures = {one.measure for one in measuring.similarity_figures(side, {"run": rhos})}
     assert measures == {"rho SITS", "rho SIS", "rho STS"}
     of_pairs = measuring.correlated(ratings, [Matrix(vectors.queries @ vectors.candidates.T)], (0, 0))
     assert {kind: rho.value for kind, rho in of_pairs.items()} == {"SITS": rhos["SITS"].value}
-    table = measuring.table(side, {"run": rhos, "pairs": of_pairs})
+    table = measuring.similarity_table(side, {"run": rhos, "pairs": of_pairs})
     assert table is not None
     assert table.rows[1] == ("pairs", "100.0 ± 0.0", "–", "–")
     (tmp_path / "sis_val.csv").write_text("a,b\n1,2\n")
@@ -399,17 +396,17 @@ def test_similarities_of_cxc_go_with_cosines_of_each_kind(tmp_path: Path) -> Non
 
 
 def test_only_cocos_test_pictures_in_their_own_order_are_coco_1k(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recalls, "COCO_TEST", 3)
+    monkeypatch.setattr(galleries, "COCO_TEST", 3)
     names = [f"test/COCO_val2014_{number:012d}.jpg" for number in (8, 2, 5)]
-    assert recalls.is_coco_test("test", names)
-    assert not recalls.is_coco_test("test", sorted(names))
-    assert not recalls.is_coco_test("valid", names)
-    assert not recalls.is_coco_test("test", names[:2])
-    assert not recalls.is_coco_test("test", [name.replace("COCO_val2014_", "") for name in names])
+    assert galleries.is_coco_test("test", names)
+    assert not galleries.is_coco_test("test", sorted(names))
+    assert not galleries.is_coco_test("valid", names)
+    assert not galleries.is_coco_test("test", names[:2])
+    assert not galleries.is_coco_test("test", [name.replace("COCO_val2014_", "") for name in names])
 
 
 def test_cocos_test_pictures_are_also_searched_in_five_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recalls, "COCO_TEST", 10)
+    monkeypatch.setattr(galleries, "COCO_TEST", 10)
     rng = np.random.default_rng(0)
     owners = np.repeat(np.arange(10), rng.integers(1, 4, 10))
     names = tuple(map(str, range(len(owners))))
@@ -418,7 +415,7 @@ def test_cocos_test_pictures_are_also_searched_in_five_parts(monkeypatch: pytest
     side = GallerySplit("test", ("test",), images, (0,) * 10, names, names, (0,) * len(owners), written)
     pictures = rng.standard_normal((10, 4)).astype(np.float32)
     vectors = Vectors(pictures, (pictures[owners] + rng.standard_normal((len(owners), 4))).astype(np.float32))
-    columns = measuring.columns_of(side, vectors, {}, (1,))
+    columns = measuring.gallery_columns(side, vectors, {}, (1,))
     scores = vectors.queries @ vectors.candidates.T
     hits = []
     for caption, image in enumerate(owners):
@@ -443,16 +440,21 @@ def test_recall_that_could_only_be_everything_is_left_out_with_a_note() -> None:
     }  # fmt: skip
     for ks, left in told.items():
         every = {f"{way}@{k}" for way in ("TR", "IR") for k in ks}
-        assert set(measuring.columns_of(side, vectors, {}, ks)) == every - set(left)
-        assert sorted(recalls.pointless(side, ks)) == sorted(left)
-        assert bool(recalls.pointless_note(side, ks)) == bool(left)
-    (note,) = recalls.pointless_note(side, (5, 7))
+        assert set(measuring.gallery_columns(side, vectors, {}, ks)) == every - set(left)
+        assert sorted(galleries.pointless(side, ks)) == sorted(left)
+        assert bool(galleries.pointless_note(side, ks)) == bool(left)
+    (note,) = galleries.pointless_note(side, (5, 7))
     assert note.startswith("test: IR@7 ")
     assert "21 captions or 7 pictures" in note
-    assert recalls.pointless(replace(side, image_galleries=(0,) * 3 + (1,) * 4), (3, 4)) == ["IR@4"]
+    assert galleries.pointless(replace(side, galleries=("a", "b"), image_galleries=(0,) * 3 + (1,) * 4), (3, 4)) == [
+        "IR@4"
+    ]
     # a picture alone: nothing else is left
     alone = GallerySplit("test", ("test",), names[:1], (0,), names[:1], names[:1], (0,), ((0, 0),))
-    assert set(measuring.columns_of(alone, vectors.part(np.arange(1), np.arange(1)), {}, (1, 5))) == {"TR@1", "IR@1"}
+    assert set(measuring.gallery_columns(alone, vectors.part(np.arange(1), np.arange(1)), {}, (1, 5))) == {
+        "TR@1",
+        "IR@1",
+    }
 
 
 def test_each_gallery_of_a_side_is_searched_by_itself() -> None:
@@ -464,10 +466,10 @@ def test_each_gallery_of_a_side_is_searched_by_itself() -> None:
     side = GallerySplit("", ("a", "b"), names[:40], halves, names, names, (0,) * 40 + (1,) * 40, written)
     vectors = Vectors(*(rng.standard_normal((count, 3)).astype(np.float32) for count in (40, 80)))
     unit = replace(vectors, **{name: v / np.linalg.norm(v, axis=1, keepdims=True) for name, v in vars(vectors).items()})
-    columns = measuring.columns_of(side, unit, {}, (1,))
+    columns = measuring.gallery_columns(side, unit, {}, (1,))
     half = np.arange(20), np.arange(40)
     first = GallerySplit("", ("a",), names[:20], halves[:20], names[:40], names[:40], (0,) * 40, written[:40])
-    alone = measuring.columns_of(first, unit.part(*half), {}, (1,))
+    alone = measuring.gallery_columns(first, unit.part(*half), {}, (1,))
     assert columns["IR@1"].values[:40].tolist() == alone["IR@1"].values.tolist()
     known = [
         Entailed(from_pairs(owners[:n], np.arange(n)), from_pairs(owners[:n], np.arange(n)), "gold") for n in (80, 40)

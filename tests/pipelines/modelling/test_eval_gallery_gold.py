@@ -16,13 +16,13 @@ from ctxr.metrics.compare import Clusters
 from ctxr.metrics.retrieval import Vectors
 from ctxr.pipelines.modelling.config import Eval
 from ctxr.pipelines.modelling.eval import run
-from ctxr.problems import recalls
+from ctxr.problems import galleries
 from ctxr.problems.galleries import GallerySplit, gallery_splits
 from ctxr.problems.gallery import figures as measuring
 from ctxr.problems.gallery import figures as similarity
 from ctxr.problems.gallery.figures import entailment_table
-from ctxr.problems.gallery.truth import Labels, gold_of, human_verdicts, published
-from ctxr.problems.human_labels import HumanLabels
+from ctxr.problems.gallery.truth import Labels, gold_of, human_verdicts, read_truths
+from ctxr.problems.verdicts import HumanLabels
 from ctxr.store.records import Judgment
 from scripts.task_artifact import write_judgments
 from tests.models.encoder_folder import make_folder
@@ -51,7 +51,7 @@ def vectors_of(ranked: dict[int, list[int]], pictures: int = 4, captions: int = 
     return Vectors(np.eye(pictures, dtype=np.float32), scores)
 
 
-def measured(side: GallerySplit, label: Labels, vectors: Vectors) -> tuple[measuring.EntailFigure, recalls.Recalls]:
+def measured(side: GallerySplit, label: Labels, vectors: Vectors) -> tuple[measuring.EntailFigure, galleries.Recalls]:
     counted = measuring.entailed(side, [vectors], label)
     assert counted is not None
     clusters = Clusters(np.arange(len(side.images)), np.random.default_rng(0), 100)
@@ -120,7 +120,7 @@ def test_eccv_lists_what_holds_and_cxc_also_rates_what_does_not(tmp_path: Path) 
              "COCO_val2014:sentid:106,COCO_val2014_000000000000.jpg,1.0,x"]  # fmt: skip
     (tmp_path / "sits_test.csv").write_text("\n".join(lines) + "\n")
     rated = similarity.read_ratings(tmp_path, Silent())
-    labels = gold_of(DATASET, side, published(tmp_path, DATASET, side), rated, [], people=HumanLabels())
+    labels = gold_of(DATASET, side, read_truths(tmp_path, side), rated, [], people=HumanLabels())
     told = {label.by: measured(side, label, vectors_of({}))[0] for label in labels}
     assert list(told) == ["CxC", "ECCV"]
     assert [int(one) for one in re.findall(r"\d+", told["CxC"].source)] == [1, 2, 1]

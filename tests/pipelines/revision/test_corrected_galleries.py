@@ -17,7 +17,7 @@ from ctxr.pipelines.revision.revise_labels import run
 from ctxr.problems.galleries import GallerySplit, gallery_splits
 from ctxr.problems.gallery.figures import EntailFigure, entail_columns, entailed, entailment_table, entailments
 from ctxr.problems.gallery.truth import Labels, labels_of
-from ctxr.problems.human_labels import people_of
+from ctxr.problems.verdicts import people_of
 from ctxr.store.artifacts import Content, finish
 from ctxr.store.tables import read_table, write_table
 from tests.pipelines.revision.stand_in import StandIn

@@ -22,7 +22,7 @@ from ctxr.pipelines.inspection.artifact_check import check_artifact
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.inputs import choose_threshold
 from ctxr.pipelines.revision.revise_labels import run
-from ctxr.problems.human_labels import people_of
+from ctxr.problems.verdicts import people_of
 from ctxr.store.tables import read_table, write_table
 from tests.pipelines.revision.stand_in import Listening, StandIn
 from tests.pipelines.revision.test_revise import bytes_of, options

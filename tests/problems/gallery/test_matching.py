@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ctxr.errors import CtxrError, UsageError
+from ctxr.errors import UsageError
 from ctxr.metrics.retrieval import Vectors
 from ctxr.models.scorers import Batch
 from ctxr.models.training.examples import PositivePairs
 from ctxr.models.training.loop import Trainer, TrainingRun
-from ctxr.problems.gallery.contrastive import GalleryPairs, contrast, make_pairs, mean_recall
+from ctxr.problems.gallery.contrastive import GalleryPairs, contrast, mean_recall
 from ctxr.problems.gallery.matching import (
     MatchingObjective,
     PairMatcher,
@@ -27,10 +27,8 @@ from ctxr.problems.gallery.matching import (
 )
 from ctxr.problems.gallery.recipe import GalleryRecipe
 from tests.models.training_questions import Table
+from tests.problems.gallery.drawn import IMAGES, OWNERS, WORDS, listed, make
 
-IMAGES, WORDS = 9, 11
-OWNERS = [0, 0, 0, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8]
-WEAK = [(0, 3), (4, 0), (5, 1), (6, 1), (7, 2), (12, 6), (10, 8)]
 SMALL = GalleryRecipe(
     variant="in-batch", encoder="random:blip-tiny", lr=1e-2, eps=1e-8, weight_decay=0.0, batch=6, epochs=3, patience=0,
     distractors=2, loss="binary",
@@ -61,24 +59,11 @@ def make_looker(dropout: float = 0.0) -> Looker:
         return Looker(dropout).double()
 
 
-def make(weak: bool = True) -> GalleryPairs:
-    """Nine pictures in two galleries with one to three captions each; one caption was written for two of them."""
-    chance = torch.Generator().manual_seed(0)
-    texts = torch.tensor([[one % WORDS, one // WORDS, 3 * one % WORDS, 5 * one % WORDS] for one in range(len(OWNERS))])
-    images = Table(torch.randn(IMAGES, 3, 2, 2, generator=chance, dtype=torch.float64))
-    written = sorted({*enumerate(OWNERS), (3, 2)})
-    return make_pairs(images, texts.numpy(), np.array([0] * 6 + [1] * 3), written, WEAK if weak else [])
-
-
 def make_trainer(
     folder: Path, recipe: GalleryRecipe = SMALL, scorer: Looker | None = None, **more: Any
 ) -> Trainer[MatchingObjective]:
     pairs = more.pop("pairs", None) or make()
     return Trainer(scorer or make_looker(), MatchingObjective(recipe, pairs, pairs, TrainingRun(folder), **more))
-
-
-def listed(known: PositivePairs) -> set[tuple[int, int]]:
-    return {(c, i) for c in range(len(OWNERS)) for i in known.images[slice(*known.starts[c : c + 2])].tolist()}
 
 
 @pytest.mark.parametrize("soft", [False, True])
@@ -220,20 +205,11 @@ def test_without_weak_positives_being_known_they_are_negatives(tmp_path: Path) -
 
 def test_a_small_gallery_is_learned_by_heart(tmp_path: Path) -> None:
     pairs = make(weak=False)
-    one = make_trainer(tmp_path, replace(SMALL, epochs=60, distractors=4, lr=3e-2), pairs=pairs)
+    one = make_trainer(tmp_path, replace(SMALL, epochs=40, distractors=4, lr=3e-2), pairs=pairs)
     before = mean_recall(match_scores(one.scorer, pairs, Shortlist(), "cpu", False), pairs)
     one.run()
     after = mean_recall(match_scores(one.scorer, pairs, Shortlist(), "cpu", False), pairs)
     assert after > 0.95 > before
-
-
-def test_scores_that_are_no_numbers_end_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = make_trainer(tmp_path)
-    monkeypatch.setattr(one, "update", lambda *_, **__: 0.0)
-    with torch.no_grad():
-        one.scorer.meet[3].bias.fill_(float("nan"))  # type: ignore[index,union-attr]
-    with pytest.raises(CtxrError, match="epoch 1 are not finite"):
-        one.run()
 
 
 def slow_scores(scorer: Looker, pairs: GalleryPairs) -> np.ndarray:
@@ -305,10 +281,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     [
         ({"rerank": 4}, "rerank = 4 .* rerank_by is ''"),
         ({"rerank": 4, "rerank_by": "random:uniter-tiny"}, "encoder of vectors"),
-        (
-            {"rerank": 4, "rerank_by": "ctxr-tiny", "encoder": "ctxr-tiny", "loss": "softmax"},
-            "rerank is for .* ctxr-tiny",
-        ),
+        ({"rerank": 4, "encoder": "ctxr-tiny", "loss": "softmax"}, "rerank is for .* ctxr-tiny"),
         ({"rerank": -1}, "rerank = -1"),
         ({"loss": "binary", "encoder": "ctxr-tiny"}, "loss does .*'in-batch'"),
     ],

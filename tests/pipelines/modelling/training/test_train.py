@@ -20,7 +20,7 @@ from ctxr.models.training.checkpoint import load_head
 from ctxr.pipelines.modelling.config import Train
 from ctxr.pipelines.modelling.train import load_recipe
 from ctxr.problems.queries import queries_of
-from ctxr.problems.scorer_training import start_command
+from ctxr.problems.scorers import start_command
 from ctxr.store.artifacts import Content, finish, open_artifact
 from ctxr.store.paths import portable
 from ctxr.store.records import Judgment, Score

@@ -13,6 +13,7 @@ from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.modelling.config import Train, TrainReport
 from ctxr.pipelines.modelling.train import run
 from ctxr.problems.galleries import QueryRanking, RecallRow, gallery_splits
+from ctxr.problems.verdicts import PairVerdicts
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
@@ -73,13 +74,12 @@ def test_pairs_of_a_side_become_weak_positives_only_inside_their_gallery(world: 
     row = truth_of(world, "train")[0]
     other = next(image for image in dataset.images if image != row.image and image.startswith("train/"))
     far = next(image for image in dataset.images if image.startswith("test/"))
-    sides = gallery_splits(
-        dataset, ({(row.caption, other): True, (row.caption, far): True, (row.caption, row.image): True}, frozenset())
-    )
+    judged = dict.fromkeys([(row.caption, image) for image in (other, far, row.image)], True)
+    sides = gallery_splits(dataset, PairVerdicts(judged))
     side = sides["train"]
     assert [(side.captions[caption], side.images[image]) for caption, image in side.weak] == [(row.caption, other)]
     assert not sides["test"].weak
-    assert not gallery_splits(dataset, ({(row.caption, other): False}, frozenset()))["train"].weak
+    assert not gallery_splits(dataset, PairVerdicts({(row.caption, other): False}))["train"].weak
 
 
 def test_the_latest_round_has_the_last_word() -> None:

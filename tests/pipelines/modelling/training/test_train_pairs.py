@@ -15,10 +15,9 @@ from ctxr.models.cross.sources import CrossSource
 from ctxr.models.scorers import PairScorer
 from ctxr.models.training.checkpoint import load_head
 from ctxr.models.training.scoring import score_all
-from ctxr.problems.embeddings import PictureFiles
-from ctxr.problems.pair_inputs import as_features, as_inputs
+from ctxr.problems.embeddings import PictureFiles, Runtime, as_features, as_inputs
 from ctxr.problems.queries import EvalQuery, check_positions, pictures_of, queries_of
-from ctxr.problems.scoring import source_of
+from ctxr.problems.scorers import source_of
 from ctxr.store.records import Score
 from ctxr.store.tables import read_table
 from tests.models.blip_folder import make_blip
@@ -42,8 +41,8 @@ def test_features_that_were_kept_score_as_the_live_encoder_does(train: Trains, b
     pictures = PictureFiles(files, contents_of(dataset, files), tmp_path / "other")
     source = source_of(folder, "random:blip-tiny", Silent())
     assert isinstance(source, CrossSource)
-    live = as_inputs(asked, pictures, source, "cpu", Silent())
-    kept = as_features(asked, pictures, source, "cpu", "fp32", progress=Silent())
+    live = as_inputs(asked, pictures, source, Runtime("cpu", "fp32", Silent()))
+    kept = as_features(asked, pictures, source, Runtime("cpu", "fp32", Silent()))
     encoder, head = source.build(), load_head(folder)
     assert isinstance(head, PairScorer)
     below = load_file(tmp_path / "work" / "runs" / "tuned" / "seed0" / "encoder.safetensors")

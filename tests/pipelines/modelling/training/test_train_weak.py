@@ -16,10 +16,9 @@ from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.models.encoders import load_encoder
 from ctxr.models.families import find_encoder
-from ctxr.problems.embeddings import PictureFiles, as_vectors
-from ctxr.problems.pair_inputs import as_features
+from ctxr.problems.embeddings import PictureFiles, Runtime, as_features, as_vectors
 from ctxr.problems.queries import EvalQuery, pictures_of, queries_of
-from ctxr.problems.weak_positives import verdicts_in, with_weak_positives
+from ctxr.problems.verdicts import verdicts_in, with_weak_positives
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Judgment
 from ctxr.store.tables import write_table
@@ -128,7 +127,7 @@ def test_arrays_mark_the_images_that_were_named(
     pictures = PictureFiles(files, contents_of(dataset, files), tmp_path / "other")
     if pairs:
         source = find_encoder("random:blip-tiny", Silent().warn)
-        questions = as_features(asked, pictures, source, "cpu", "fp32", progress=Silent())  # type: ignore[arg-type]
+        questions = as_features(asked, pictures, source, Runtime("cpu", "fp32", Silent()))  # type: ignore[arg-type]
     else:
         questions = as_vectors(asked, pictures, load_encoder(encoder, "cpu"), Silent())
     marks = questions.weak_marks(torch.arange(len(asked)))
@@ -185,6 +184,6 @@ def test_what_people_say_of_an_unsure_pair_counts(benchmark: Path, tmp_path: Pat
     answers = [Judgment(f"entail/{image}/{query}", ENTAILMENT, who, value) for (query, image), value, who in votes]
     table = write_round(tmp_path / "judgments.jsonl", [], unsure=[yes, no, tied, open_pair])
     write_table(table, [*read_verdicts(table), *answers, Judgment(*open_pair, "ann", 1.0)])
-    entailed, unsure = verdicts_in(read_dataset(benchmark), table, tmp_path)
-    assert entailed == {yes: True, no: False}
-    assert unsure == {tied, open_pair}
+    verdicts = verdicts_in(read_dataset(benchmark), table, tmp_path)
+    assert verdicts.entailed == {yes: True, no: False}
+    assert verdicts.unsure == {tied, open_pair}
