@@ -4,6 +4,7 @@ import struct
 import zlib
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -36,16 +37,11 @@ def test_a_photo_lying_on_its_side_comes_out_upright(tmp_path: Path, name: str) 
     assert np.array_equal(read_image(tmp_path / name), np.rot90(gradient(), -1))
 
 
-def test_transparency_is_shown_on_white(tmp_path: Path) -> None:
-    Image.new("RGBA", (4, 4), (0, 0, 0, 0)).save(tmp_path / "p.png")
-    assert (read_image(tmp_path / "p.png") == 255).all()
-
-
-def test_grey_and_palette_pictures_become_rgb(tmp_path: Path) -> None:
-    Image.new("L", (5, 3), 7).save(tmp_path / "l.png")
-    Image.new("P", (5, 3)).save(tmp_path / "p.png")
-    assert read_image(tmp_path / "l.png").tolist() == [[[7, 7, 7]] * 5] * 3
-    assert read_image(tmp_path / "p.png").shape == (3, 5, 3)
+def test_grey_palette_and_transparent_pictures_become_rgb_on_white(tmp_path: Path) -> None:
+    colours: dict[str, tuple[Any, int]] = {"RGBA": ((0, 0, 0, 0), 255), "L": (7, 7), "P": (0, 0)}
+    for mode, (colour, level) in colours.items():
+        Image.new(mode, (5, 3), colour).save(tmp_path / f"{mode}.png")
+        assert read_image(tmp_path / f"{mode}.png").tolist() == [[[level] * 3] * 5] * 3
 
 
 @pytest.mark.parametrize(
@@ -112,12 +108,9 @@ def test_blurring_takes_sharpness_away() -> None:
     assert sharpness(np.full((40, 50, 3), 90, np.uint8)) == 0
 
 
-def test_the_distance_of_prints_is_the_colour_difference() -> None:
+def test_prints_are_as_far_apart_as_colours_and_a_copy_encoded_and_scaled_again_is_near() -> None:
     black, white = np.zeros((30, 40, 3), np.uint8), np.full((50, 20, 3), 255, np.uint8)
     assert np.linalg.norm(look_print(black) - look_print(white)) == pytest.approx(1.0)
-
-
-def test_a_copy_encoded_and_scaled_again_is_near_and_another_picture_is_not() -> None:
     one = picture(1)
     again = decode_jpeg(encode_jpeg(np.asarray(cv2.resize(one, (240, 180), interpolation=cv2.INTER_LINEAR))))
     assert np.linalg.norm(look_print(one) - look_print(again)) < 0.02

@@ -282,7 +282,7 @@ def _assert_any_choice_is_bit_equal(
 
 @pytest.mark.parametrize("name", REAL_FRAMES)
 def test_frames_of_real_clips_are_read_again_bit_for_bit(real_files: Path, name: str) -> None:
-    _assert_any_choice_is_bit_equal(real_files / "videos" / name, sizes=(1, 12))
+    _assert_any_choice_is_bit_equal(real_files / "videos" / name, sizes=(8,))
 
 
 STAMPS = np.cumsum(np.random.default_rng(1).integers(1, 90, 80)).tolist()
@@ -333,20 +333,14 @@ def test_frames_can_be_read_in_any_order(tmp_path: Path) -> None:
             assert reader.read(index, full[index][1]).tobytes() == full[index][2]
 
 
-def test_a_reader_that_reads_nothing_opens_nothing(tmp_path: Path) -> None:
-    with FrameReader(tmp_path / "nothing.mp4"):
-        pass
-
-
 @pytest.mark.parametrize("decoder", ["pyav", "opencv"])
 @pytest.mark.parametrize(("index", "time"), [(5, Fraction(1, 7)), (5, Fraction(1, 3)), (99, Fraction(99, RATE))])
 def test_a_frame_that_is_not_there_is_not_made_up(tmp_path: Path, decoder: str, index: int, time: Fraction) -> None:
-    path = write_clip(tmp_path / "clip.mp4", pictures((1, 30)))
-    with (
-        FrameReader(path, decoder) as reader,
-        pytest.raises(VideoError, match=rf"frame {index} at .*the file") as failed,
-    ):
-        reader.read(index, time)
+    path = tmp_path / "clip.mp4"
+    with FrameReader(path, decoder) as reader:  # which opens nothing yet
+        write_clip(path, pictures((1, 30)))
+        with pytest.raises(VideoError, match=rf"frame {index} at .*the file") as failed:
+            reader.read(index, time)
     assert failed.value.reason == "frame_not_found"
 
 

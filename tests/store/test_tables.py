@@ -16,10 +16,7 @@ def test_a_table_comes_back_as_it_was_written_and_sorted(tmp_path: Path) -> None
     rows = [Shot("b", 0, 0, Fraction(0), 9, Fraction(1001, 30000)), Shot("a", 1, 0, Fraction(1, 3), 5, Fraction(2))]
     assert write_table(tmp_path / "t.jsonl", rows) == 2
     assert read_table(tmp_path / "t.jsonl", Shot) == [rows[1], rows[0]]
-
-
-def test_an_exact_time_travels_as_a_fraction() -> None:
-    assert b'"end_time":"1001/30000"' in encode_row(Shot("a", 0, 0, Fraction(0), 1, Fraction(1001, 30000)))
+    assert b'"end_time":"1001/30000"' in encode_row(rows[0])
 
 
 @settings(max_examples=50, deadline=None)
@@ -46,15 +43,16 @@ def test_any_table_round_trips(tmp_path_factory: pytest.TempPathFactory, rows: l
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"group":"a"}', r"t\.jsonl:2: .*missing required field `split`"),
-        ('{"group":"a","split":"dev"}', r"t\.jsonl:2: Invalid enum value 'dev'"),
-        ('{"group":"a","split":"test","colour":1}', r"t\.jsonl:2: .*unknown field `colour`"),
-        ('{"group":"a","spl', r"t\.jsonl:2: "),
-        ("[1]", r"t\.jsonl:2: Expected `object`"),
+        (b'{"group":"caf\xe9","split":"train"}', r"t\.jsonl:2: "),
+        (b'{"group":"a"}', r"t\.jsonl:2: .*missing required field `split`"),
+        (b'{"group":"a","split":"dev"}', r"t\.jsonl:2: Invalid enum value 'dev'"),
+        (b'{"group":"a","split":"test","colour":1}', r"t\.jsonl:2: .*unknown field `colour`"),
+        (b'{"group":"a","spl', r"t\.jsonl:2: "),
+        (b"[1]", r"t\.jsonl:2: Expected `object`"),
     ],
 )
-def test_a_hand_edited_row_is_named_by_line_and_id(tmp_path: Path, line: str, message: str) -> None:
-    (tmp_path / "t.jsonl").write_text('{"group":"z","split":"train"}\n' + line + "\n")
+def test_a_hand_edited_row_is_named_by_line_and_id(tmp_path: Path, line: bytes, message: str) -> None:
+    (tmp_path / "t.jsonl").write_bytes(b'{"group":"z","split":"train"}\n' + line + b"\n")
     with pytest.raises(DataError, match=message):
         read_table(tmp_path / "t.jsonl", Split)
 
@@ -70,12 +68,6 @@ def test_a_damaged_table_is_never_to_be_deleted(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         read_table(file, Image)
     assert f"command that made {file.parent} again" in caught.value.hint
-
-
-def test_latin_1_in_a_table_is_named_by_line(tmp_path: Path) -> None:
-    (tmp_path / "t.jsonl").write_bytes(b'{"group":"caf\xe9","split":"train"}\n')
-    with pytest.raises(DataError, match=r"t\.jsonl:1: "):
-        read_table(tmp_path / "t.jsonl", Split)
 
 
 def test_a_byte_order_mark_and_blank_lines_are_no_error(tmp_path: Path) -> None:

@@ -27,27 +27,20 @@ def write(path: Path, verb: str, *made_from: Artifact, salt: str = "") -> Artifa
 
 
 def test_the_furthest_finished_artifact_is_taken_without_a_word(tmp_path: Path) -> None:
-    sets = write(tmp_path / "sets", "build-sets")
-    assert latest(tmp_path, CHAIN) == (tmp_path / "sets", [])
-    filtered = write(tmp_path / "filtered", "filter", sets)
-    assert latest(tmp_path, CHAIN) == (tmp_path / "filtered", [])
-    write(tmp_path / "dataset", "aggregate", filtered)
-    assert latest(tmp_path, CHAIN) == (tmp_path / "dataset", [])
+    made: list[Artifact] = []
+    for name, verb in (("sets", "build-sets"), ("filtered", "filter"), ("dataset", "aggregate")):
+        made = [write(tmp_path / name, verb, *made)]
+        assert latest(tmp_path, CHAIN) == (tmp_path / name, [])
     assert latest(tmp_path, SETS) == (tmp_path / "filtered", [])
 
 
-def test_what_is_further_and_unfinished_is_passed_over_and_said(tmp_path: Path) -> None:
-    write(tmp_path / "sets", "build-sets")
+def test_what_is_further_and_unfinished_is_passed_over_and_said_but_not_what_lies_between(tmp_path: Path) -> None:
+    sets = write(tmp_path / "sets", "build-sets")
     for name in ("filtered", "dataset"):
         (tmp_path / name).mkdir()
     path, notes = latest(tmp_path, CHAIN)
     assert path == tmp_path / "sets"
     assert [note.split()[0] for note in notes] == ["dataset", "filtered"]
-
-
-def test_an_unfinished_step_between_two_finished_ones_is_no_matter(tmp_path: Path) -> None:
-    sets = write(tmp_path / "sets", "build-sets")
-    (tmp_path / "filtered").mkdir()
     write(tmp_path / "dataset", "aggregate", sets)
     assert latest(tmp_path, CHAIN) == (tmp_path / "dataset", [])
 
@@ -56,14 +49,14 @@ def test_every_step_whose_origin_was_made_anew_is_said_with_its_command(tmp_path
     filtered = write(tmp_path / "filtered", "filter", write(tmp_path / "sets", "build-sets"))
     write(tmp_path / "dataset", "aggregate", filtered)
     write(tmp_path / "sets", "build-sets", salt="other")
-    path, notes = latest(tmp_path, CHAIN)
-    assert path == tmp_path / "dataset"
-    assert [(note.split()[0], note.partition("ctxr ")[2].split()[0]) for note in notes] == [("filtered", "filter")]
+
+    def said() -> list[tuple[str, str]]:
+        return [(note.split()[0], note.partition("ctxr ")[2].split()[0]) for note in latest(tmp_path, CHAIN).notes]
+
+    assert latest(tmp_path, CHAIN).path == tmp_path / "dataset"
+    assert said() == [("filtered", "filter")]
     write(tmp_path / "filtered", "filter", salt="other")
-    assert [(note.split()[0], note.partition("ctxr ")[2].split()[0]) for note in latest(tmp_path, CHAIN)[1]] == [
-        ("dataset", "aggregate"),
-        ("filtered", "filter"),
-    ]
+    assert said() == [("dataset", "aggregate"), ("filtered", "filter")]
 
 
 def test_without_anything_finished_the_error_says_what_to_run(tmp_path: Path) -> None:

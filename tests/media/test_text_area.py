@@ -1,22 +1,25 @@
-"""Reading text: what is counted, what is never kept, which pictures are spared, and what happens when Tesseract misbehaves."""
+"""Text in pictures: what is counted, what is never kept, which pictures are spared, and a Tesseract that misbehaves."""
 
 import os
 import shutil
 import stat
 import subprocess
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import cv2
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from skimage import data as photographs
 
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.media import text_area
-from ctxr.media.text_area import NO_TEXT, TextFacts, TextReader
+from ctxr.media.text_area import NO_TEXT, TextFacts, TextGate, TextReader, _one_thread
 
 Picture = NDArray[np.uint8]
 HEAD = "level\tpage_num\tblock_num\tpar_num\tline_num\tword_num\tleft\ttop\twidth\theight\tconf\ttext\n"
@@ -64,33 +67,37 @@ def photo(text: str = "") -> Picture:
     return picture
 
 
-def test_overlapping_boxes_cover_an_area_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = row((0, 0, 64, 32), 90, "left") + row((32, 0, 64, 32), 70, "right")
-    reader, _ = told(monkeypatch, table)
-    assert reader.measure(blank()) == TextFacts(96 * 32 / (640 * 320), 2, 80.0)
+LEFT, HOSTILE = row((0, 0, 64, 32), 90, "left"), "ignore\u2028all\x0cprevious;$(rm)" + "x" * 5000
 
 
 @pytest.mark.parametrize(
-    "table",
+    ("table", "facts"),
     [
-        "",
-        row((0, 0, 64, 32), 59.9, "unsure"),
-        row((0, 0, 64, 32), 95, "ab"),
-        row((0, 0, 64, 32), 95, "|~--.,"),
-        row((0, 0, 64, 32), 95, "line", level=4),
-        row((0, 0, 64, 32), -1, ""),
-        "5\t1\n" + "\t" * 30 + "\n",
+        (LEFT + row((32, 0, 64, 32), 70, "right"), TextFacts(96 * 32 / (640 * 320), 2, 80.0)),
+        (
+            LEFT + row((1, 0, 64, 32), 80, "left") + row((64, 0, 10, 32), 70, "right"),
+            TextFacts(74 * 32 / (640 * 320), 2, 80.0),
+        ),
+        (row((0, 0, 64, 32), 60, "abc"), TextFacts(64 * 32 / (640 * 320), 1, 60.0)),
+        (row((-5, -5, 10_000, 10_000), 99, HOSTILE), TextFacts(1.0, 1, 99.0)),
+        ("", NO_TEXT),
+        (row((0, 0, 64, 32), 59.9, "unsure"), NO_TEXT),
+        (row((0, 0, 64, 32), 95, "ab"), NO_TEXT),
+        (row((0, 0, 64, 32), 95, "|~--.,"), NO_TEXT),
+        (row((0, 0, 64, 32), 95, "line", level=4), NO_TEXT),
+        (row((0, 0, 64, 32), -1, ""), NO_TEXT),
+        ("5\t1\n" + "\t" * 30 + "\n", NO_TEXT),
     ],
-    ids=["nothing", "unsure", "short", "signs", "not a word", "empty", "torn"],
-)
-def test_what_is_no_sure_word_is_not_counted(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
+    ids=[
+        "overlap once", "read twice", "both limits", "hostile", "nothing", "unsure", "short", "signs", "no word", "empty", "torn"
+    ],
+)  # fmt: skip
+def test_sure_words_are_counted_once_and_not_kept(
+    monkeypatch: pytest.MonkeyPatch, table: str, facts: TextFacts
+) -> None:
     reader, _ = told(monkeypatch, table)
-    assert reader.measure(blank()) == NO_TEXT
-
-
-def test_a_word_at_both_limits_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, _ = told(monkeypatch, row((0, 0, 64, 32), 60, "abc"))
-    assert reader.measure(blank()).words == 1
+    assert reader.measure(blank()) == facts
+    assert "ignore" not in repr(facts) + repr(reader.describe())
 
 
 def test_places_that_look_like_text_are_read_where_the_whole_shows_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,26 +110,6 @@ def test_places_that_look_like_text_are_read_where_the_whole_shows_no_word(monke
     assert part[:, part.shape[1] // 2].max() == 255
     assert part.size < whole.size / 4
     assert facts == TextFacts(64 * 32 / whole.size, 1, 90.0)
-
-
-def test_places_are_not_read_where_the_whole_shows_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, engine = told(monkeypatch, row((0, 0, 64, 32), 90, "word"), gate=True)
-    reader.measure(photo("Breaking news tonight"))
-    assert engine.asked == 1
-
-
-def test_a_word_that_is_read_twice_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    left = row((0, 0, 64, 32), 90, "left")
-    reader, _ = told(monkeypatch, left + row((1, 0, 64, 32), 80, "left") + row((64, 0, 10, 32), 70, "right"))
-    assert reader.measure(blank()) == TextFacts(74 * 32 / (640 * 320), 2, 80.0)
-
-
-def test_what_a_picture_says_is_counted_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    hostile = "ignore\u2028all\x0cprevious;$(rm)" + "x" * 5000
-    reader, _ = told(monkeypatch, row((-5, -5, 10_000, 10_000), 99, hostile))
-    facts = reader.measure(blank())
-    assert facts == TextFacts(1.0, 1, 99.0)
-    assert "ignore" not in repr(facts) + repr(reader.describe())
 
 
 @pytest.mark.parametrize("shape", [(0, 0, 3), (1, 4000, 3), (3, 3), (64, 5120)])
@@ -139,18 +126,19 @@ def test_the_gate_spares_photos_and_blank_pictures_and_lets_words_pass(monkeypat
         assert reader.measure(picture) == NO_TEXT
     assert engine.asked == 0
     assert reader.measure(photo("Breaking news tonight")).words == 1
+    assert engine.asked == 1  # no parts where the whole shows a word
 
 
 @pytest.mark.parametrize("levels", [4, 12, 55])
 def test_the_gate_sees_letters_of_any_contrast_on_a_flat_picture(levels: int) -> None:
     grey = np.full((360, 640), 200, np.uint8)
-    assert not text_area.TextGate().regions(grey)
+    assert not TextGate().regions(grey)
     cv2.putText(grey, "Breaking news", (40, 200), cv2.FONT_HERSHEY_SIMPLEX, 1.5, 200 + levels, 3, cv2.LINE_AA)
-    assert text_area.TextGate().regions(grey)[0] == (0, 0, 640, 360)
+    assert TextGate().regions(grey)[0] == (0, 0, 640, 360)
 
 
 def test_the_gate_lets_pass_what_reaches_both_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate, hot = text_area.TextGate(), np.full((10, 100), text_area.HOT - 1, np.float32)
+    gate, hot = TextGate(), np.full((10, 100), text_area.HOT - 1, np.float32)
     monkeypatch.setattr(gate, "heat", lambda _: hot)
     hot[5:7, 20:23] = text_area.HOT + 1
     hot[6, 22] = text_area.HOT
@@ -162,8 +150,7 @@ def test_the_gate_lets_pass_what_reaches_both_limits(monkeypatch: pytest.MonkeyP
 
 def test_the_gate_stands_in_the_description(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(monkeypatch, "")[0].describe()["gate"] is None
-    gate = told(monkeypatch, "", gate=True)[0].describe()["gate"]
-    assert isinstance(gate, dict)
+    gate: Any = told(monkeypatch, "", gate=True)[0].describe()["gate"]
     assert set(gate) == {"weights_sha256", "threshold", "least_share"}
 
 
@@ -244,28 +231,13 @@ def test_words_are_counted_with_their_share_of_the_picture(engine: str) -> None:
     assert 0.05 < facts.area_share < 0.3
 
 
-@pytest.fixture(scope="module")
-def reader() -> TextReader:
-    return TextReader()
-
-
 @needs_tesseract
-def test_a_picture_without_words_has_none(reader: TextReader) -> None:
-    assert reader.measure(np.full((90, 160, 3), 99, np.uint8)) == NO_TEXT
-    assert reader.measure(np.zeros((1, 1), np.uint8)) == NO_TEXT
+def test_a_picture_without_words_has_none_and_larger_words_cover_more() -> None:
+    reader = TextReader()
     noise = np.random.default_rng(0).integers(0, 255, (90, 160, 3)).astype(np.uint8)
-    assert reader.measure(noise) == NO_TEXT
-
-
-@needs_tesseract
-def test_larger_words_cover_more(reader: TextReader) -> None:
+    for picture in (np.full((90, 160, 3), 99, np.uint8), np.zeros((1, 1), np.uint8), noise):
+        assert reader.measure(picture) == NO_TEXT
     assert reader.measure(titled("Hello", 1.0)).area_share < reader.measure(titled("Hello", 2.5)).area_share
-
-
-@needs_tesseract
-def test_a_word_of_low_confidence_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_area, "LEAST_CONFIDENCE", 100)
-    assert TextReader().measure(titled("Breaking news")) == NO_TEXT
 
 
 @needs_tesseract
@@ -287,11 +259,6 @@ def test_pictures_read_together_have_a_table_each(engine: str) -> None:
     assert [len(list(text_area.words_in(table))) for table in tables] == [2, 1, 3]
 
 
-def test_pixels_of_another_kind_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match="alpha channel"):
-        told(monkeypatch, "")[0].measure(np.zeros((4, 4, 4), np.uint8))
-
-
 def test_a_machine_without_tesseract_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr("pytesseract.pytesseract.get_tesseract_version", _missing)
@@ -305,6 +272,59 @@ def _missing() -> str:
     raise FileNotFoundError("tesseract")
 
 
-def test_an_unknown_engine_is_refused() -> None:
+def test_an_unknown_engine_and_pixels_of_another_kind_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="unknown OCR engine"):
         TextReader("abbyy")
+    with pytest.raises(DataError, match="alpha channel"):
+        told(monkeypatch, "")[0].measure(np.zeros((4, 4, 4), np.uint8))
+
+
+LONG = 20.0  # seconds after which a test that hangs gives up
+
+
+@pytest.fixture
+def three_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("first_out", ["a", "b"])
+def test_uses_that_overlap_leave_every_thread_as_many_as_before(three_threads: None, first_out: str) -> None:
+    inside, leave = ({name: Event() for name in "ab"} for _ in range(2))
+
+    def use(name: str) -> int:
+        with _one_thread():
+            during = torch.get_num_threads()
+            inside[name].set()
+            assert leave[name].wait(LONG)
+        return during
+
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as two, ThreadPoolExecutor(1) as fresh:
+        uses = {}
+        for name, pool in (("a", one), ("b", two)):
+            uses[name] = pool.submit(use, name)
+            assert inside[name].wait(LONG)
+        for name in sorted("ab", reverse=first_out == "b"):
+            leave[name].set()
+            assert uses[name].result(LONG) == 1
+        assert [pool.submit(torch.get_num_threads).result(LONG) for pool in (one, two, fresh)] == [3, 3, 3]
+    assert torch.get_num_threads() == 3
+
+
+def test_a_use_that_fails_leaves_as_many_as_before(three_threads: None) -> None:
+    with pytest.raises(ValueError, match="broken"), _one_thread():
+        raise ValueError("broken")
+    assert torch.get_num_threads() == 3
+
+
+def test_scores_at_the_same_time_are_those_one_after_the_other(three_threads: None) -> None:
+    gate = TextGate()
+    pictures = [np.random.default_rng(seed).integers(0, 256, (96, 160)).astype(np.uint8) for seed in range(12)]
+    alone = [gate.heat(picture) for picture in pictures]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(gate.heat, pictures))
+        assert set(pool.map(lambda _: torch.get_num_threads(), range(8))) == {3}
+    assert np.array_equal(together, alone)
+    assert torch.get_num_threads() == 3
