@@ -1,8 +1,9 @@
 """Detects files of an artifact that changed after they were written, before anything is built on it."""
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from stat import S_ISREG
 
 import msgspec
@@ -15,7 +16,7 @@ from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import RELEASE
 from ctxr.store.paths import stays_inside
 from ctxr.store.tables import UNREADABLE
-from ctxr.store.units import drop_units, read_unit, unit_name
+from ctxr.store.units import SOURCES, read_unit, unit_folder
 
 
 def changed(artifact: Artifact) -> dict[str, str]:
@@ -25,7 +26,7 @@ def changed(artifact: Artifact) -> dict[str, str]:
     the manifest; one that is missing, a link, or outside the folder counts as changed. `ctxr doctor` reads them all.
     """
     if tables := artifact.changed_files():
-        return {name: unit_name(name) for name in tables}
+        return {name: PurePosixPath(name).parts[1] if name.startswith(f"{SOURCES}/") else "" for name in tables}
     written = (artifact.path / MANIFEST).stat().st_mtime_ns
     return {row.path: row.unit for row in picture_rows(artifact.path) if row.differs(artifact.path, written)}
 
@@ -88,7 +89,8 @@ def discard(artifact: Path, files: Mapping[str, str], progress: Progress) -> Non
             file.parent.unlink()
         elif file.suffix != ".jsonl":
             file.unlink(missing_ok=True)
-    drop_units(artifact, {*files.values()} - {""})
+    for unit in {*files.values()} - {""}:
+        shutil.rmtree(unit_folder(artifact, unit), ignore_errors=True)
 
 
 class PictureRow(msgspec.Struct, frozen=True):

@@ -25,10 +25,7 @@ OPTION_NAMES = {
 """Words of the command line for fields, where they differ from their names."""
 
 _FIELDS = {word: field for field, word in OPTION_NAMES.items()}
-
-MOST_KEYS = 40
-"""Up to so many keys are listed in an error; of more, the nearest."""
-
+MOST_KEYS = 40  # of more, an error lists the nearest
 _KINDS: dict[type, str] = {
     float: "a number",
     int: "a whole number",
@@ -91,7 +88,6 @@ class DeviceChoices(Choices):
 
 
 DEVICE = DeviceChoices(("auto", "cpu", "cuda", "mps"), (("gpu", "cuda"), ("metal", "mps")))
-"""Where a model runs."""
 
 
 class NotDecisive:
@@ -196,23 +192,8 @@ class Options:
         """The same options with those on which the result does not depend, such as folders, at their defaults."""
         return replace(self, **{name: option.default for name, option in self.describe().items() if not option.decides})
 
-    @classmethod
-    def parse(cls, values: Mapping[str, object], source: str) -> Self:
-        """Options from keys and values of a file that `source` names. Raises what `convert` raises."""
-        return cls(**convert(cls, values, source))
-
     def command_line(self, *words: str, **changes: Any) -> str:
-        """The command that was typed, with `words` and `changes`; what is at its default is left out.
-
-        >>> from pathlib import Path
-        >>> @dataclass(frozen=True)
-        ... class Copy(Options):
-        ...     COMMAND = "copy"
-        ...     workdir: Path = Path("work")
-        ...     fast: bool = False
-        >>> Copy(Path("my work")).command_line(fast=True)
-        "ctxr copy --workdir 'my work' --fast"
-        """
+        """The command that was typed, with `words` and `changes`; what is at its default is left out."""
         changed = replace(self, **changes)
         line = ["ctxr", self.COMMAND, *words]
         for field in fields(self):

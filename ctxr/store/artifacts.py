@@ -77,10 +77,6 @@ class Artifact:
     manifest: Manifest
     sha256: str
 
-    def is_unchanged(self) -> bool:
-        """Whether the manifest on the disk is the one that was read."""
-        return sha256_if_readable(self.path / MANIFEST) == self.sha256
-
     def changed_files(self, under: str = "") -> list[str]:
         """Tables and arrays whose names begin with `under` that were edited, damaged or removed since the manifest was written."""
         entries = {name: entry for name, entry in self.manifest.files.items() if name.startswith(under)}

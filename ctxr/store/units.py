@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -89,17 +89,6 @@ def unit_folder(artifact: Path, name: str) -> Path:
     if not PLAIN_NAME.fullmatch(name):
         raise DataError(f"{name!r} is not a valid name of a source", hint=f"restore {artifact}, or make it again")
     return artifact / SOURCES / name
-
-
-def unit_name(file: str) -> str:
-    """Name of the unit of a file, relative to the artifact; "" for a table of the artifact itself."""
-    return PurePosixPath(file).parts[1] if file.startswith(f"{SOURCES}/") else ""
-
-
-def drop_units(artifact: Path, names: Iterable[str]) -> None:
-    """Remove units; the next run makes them again."""
-    for name in names:
-        shutil.rmtree(unit_folder(artifact, name), ignore_errors=True)
 
 
 def finished_unit(artifact: Path, name: str, stamp: Stamp) -> SourceUnit | None:

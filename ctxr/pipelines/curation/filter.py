@@ -25,8 +25,8 @@ from ctxr.pipelines.curation.image_sets import SetsRun, SetsStage, VideoJob
 from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits, forget_other_measures
 from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext, pick_from_ledger
-from ctxr.store.artifacts import Artifact, Content, Parent, open_artifact
-from ctxr.store.hashing import sha256_of
+from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
+from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import last_path, portable, rooted
 from ctxr.store.records import SOURCE_KINDS, Failure, SharedFootage, Source, Split
@@ -142,7 +142,7 @@ class FilterStage(SetsStage[FilterInputs]):
     def write(self, inputs: FilterInputs, out: Path, progress: Progress) -> Content | None:
         """Pick again, video by video, then photos. Raises DataError for an album with a missing or changed photo."""
         content = super().write(inputs, out, progress)
-        if not inputs.built.is_unchanged():
+        if sha256_if_readable(inputs.built.path / MANIFEST) != inputs.built.sha256:
             raise UnfinishedError(f"{inputs.built.path} was rebuilt in the meantime", hint="run the same command again")
         return content
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.datasets.image_sets import sets_report
-from ctxr.engine.options import typed
+from ctxr.engine.options import convert, typed
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UnfinishedError, UsageError
@@ -41,11 +41,11 @@ def run(config: Merge, progress: Progress = SILENT) -> SetsReport:
         )
     (first, ran), *others = ranks.items()
     kind, stage = VERBS[ran.verb]
-    options = kind.parse(ran.options, f"{folder / SOURCES}: rank {first}")
+    options = kind(**convert(kind, ran.options, f"{folder / SOURCES}: rank {first}"))
     decisive = _decisive(ran, options)
     for rank, other in others:
-        theirs = VERBS[other.verb][0].parse(other.options, f"{folder / SOURCES}: rank {rank}")
-        found = _decisive(other, theirs)
+        theirs = VERBS[other.verb][0]
+        found = _decisive(other, theirs(**convert(theirs, other.options, f"{folder / SOURCES}: rank {rank}")))
         if names := sorted(name for name in decisive.keys() | found.keys() if decisive.get(name) != found.get(name)):
             different = "; ".join(f"{typed(name)} {decisive.get(name)} and {found.get(name)}" for name in names)
             raise DataError(
