@@ -19,7 +19,7 @@ its weights, which `Brisque.describe` names.
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -178,6 +178,8 @@ class _Coefficients:
     def __init__(self, rows: int, pitch: int, dtype: np.dtype[Any]) -> None:
         whole = dtype == np.uint8
         self.lanes = _LANES_WHOLE if whole else _LANES_HALF
+        # the remainder of windows of one brightness, by brightness
+        self.flat_errors = _remainder(self.lanes, np.tile(np.arange(256.0), (len(_WINDOW), 1))).astype(np.float32)
         # of a type that holds a square without loss
         self.square = np.empty((rows + 2 * MARGIN, pitch), np.uint16 if whole else np.float64)
         self.mean, self.variance = np.empty((2, *self.square.shape))
@@ -205,7 +207,7 @@ class _Coefficients:
         spread += np.float32(SATURATION)
         ratio /= spread
         if np.count_nonzero(near) > near.size * MANY:
-            _set_flat(self.lanes, centre, mean, spread, near, ratio=ratio)
+            self._set_flat(centre, mean, spread, near, ratio)
         places = np.flatnonzero(near)
         remainder = centre.take(places) - mean.take(places)
         zero = np.flatnonzero(np.abs(remainder) < ZERO)
@@ -217,18 +219,17 @@ class _Coefficients:
         ratio.put(places, remainder / spread.take(places))
         return ratio
 
-
-def _set_flat(lanes: Lanes, centre: Plane, mean: Doubles, spread: Floats, near: Flags, *, ratio: Floats) -> None:
-    """Set the coefficients of flat neighbourhoods, where the spread is 1, and remove them from those `near` zero."""
-    flat = spread < FLAT_SPREAD
-    flat &= near
-    level = centre
-    if centre.dtype != np.uint8:
-        level = centre.astype(np.uint8)
-        flat &= level == centre
-        flat &= np.abs(centre - mean) < ZERO
-    cv2.copyTo(cv2.LUT(level, _flat_errors(lanes).astype(np.float32)), flat.view(np.uint8), dst=ratio)
-    near ^= flat
+    def _set_flat(self, centre: Plane, mean: Doubles, spread: Floats, near: Flags, ratio: Floats) -> None:
+        """Set the coefficients of flat neighbourhoods, where the spread is 1, and remove them from those `near` zero."""
+        flat = spread < FLAT_SPREAD
+        flat &= near
+        level = centre
+        if centre.dtype != np.uint8:
+            level = centre.astype(np.uint8)
+            flat &= level == centre
+            flat &= np.abs(centre - mean) < ZERO
+        cv2.copyTo(cv2.LUT(level, self.flat_errors), flat.view(np.uint8), dst=ratio)
+        near ^= flat
 
 
 def _remainder(lanes: Lanes, values: Doubles) -> Doubles:
@@ -238,13 +239,6 @@ def _remainder(lanes: Lanes, values: Doubles) -> Doubles:
     return np.asarray(values[len(values) // 2] - sum(sums))
 
 
-@lru_cache(maxsize=2)
-def _flat_errors(lanes: Lanes) -> Doubles:
-    """The remainder of windows of one brightness, by brightness: [256]."""
-    return _remainder(lanes, np.tile(np.arange(256.0), (len(_WINDOW), 1)))
-
-
-@dataclass
 class _Sums:
     """Sums over coefficients a and over products p of neighbours, from the top in strips of at most `rows` rows.
 
@@ -252,18 +246,12 @@ class _Sums:
     each row between zeros: neighbours are then the same array at an offset.
     """
 
-    rows: int
-    width: int
-    products: Doubles = field(default_factory=lambda: np.zeros((4, 5)))  # Σ|p|, Σp², Σp|p|, p < 0, p > 0 by direction
-    pixels: int = 0
-    absolute: float = 0.0
-    square: float = 0.0
-    edges: list[Floats] = field(default_factory=list)
-    top: Floats = field(default_factory=lambda: np.empty(0, np.float32))
-    bottom: Floats = field(default_factory=lambda: np.empty(0, np.float32))
-
-    def __post_init__(self) -> None:
-        padded = (self.rows + 2, self.width + 2 * MARGIN)
+    def __init__(self, rows: int, width: int) -> None:
+        self.width, self.pixels, self.absolute, self.square = width, 0, 0.0, 0.0
+        self.products = np.zeros((4, 5))  # Σ|p|, Σp², Σp|p|, p < 0, p > 0 by direction
+        self.edges: list[Floats] = []
+        self.top = self.bottom = np.empty(0, np.float32)
+        padded = (rows + 2, width + 2 * MARGIN)
         self.fields = np.zeros((3, *padded), np.float32)
         self.signs = np.zeros((2, *padded), np.bool_)
         self.pairs = np.empty((2, *padded), np.bool_)

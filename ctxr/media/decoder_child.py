@@ -21,7 +21,7 @@ import cv2
 import msgspec
 
 from ctxr.engine.processes import die_with_parent
-from ctxr.media.decoder_process import CandidateFrame, ScanEnd, ShotSpan, is_out_of_memory, read_as, send
+from ctxr.media.decoder_process import OUT_OF_MEMORY, CandidateFrame, ScanEnd, ShotSpan, read_as, send
 from ctxr.media.opencv_video import FrameReader, open_video
 from ctxr.media.scan import ScanOptions
 from ctxr.media.shots import CutFinder, cut_finder
@@ -235,7 +235,7 @@ class Decoder:
         except Exception as error:
             _limit_memory(0)
             problem = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            if isinstance(error, MemoryError) or is_out_of_memory(problem):
+            if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(problem):
                 problem = f"the decoder needs more than the {limit:g} GiB it may take"
                 self._fail("memory_limit", problem, "raise --memory-limit", spent=True)
             else:

@@ -34,14 +34,14 @@ T = TypeVar("T")
 
 # -P: a numpy.py in the user's folder is not imported
 CHILD = (sys.executable, "-P", "-m", f"{__package__}.decoder_child")
-"""The command that starts the decoding child process."""
 
 _PREFIX = struct.Struct("<4sIQ")  # magic, bytes of JSON, bytes of pixels
 _MAGIC = b"ctxR"
 _LARGEST_JSON = 64 << 20  # a million shots
 _LARGEST_PIXELS = 4 << 30  # a frame of 37,000 x 37,000
 
-_OUT_OF_MEMORY = re.compile(
+# texts of exceptions, and last lines of processes, of Python, FFmpeg, OpenCV and the loader
+OUT_OF_MEMORY = re.compile(
     "memoryerror|bad_alloc|cannot allocate memory|insufficient memory|outofmemory|failed to map segment|can't start new thread",
     re.IGNORECASE,
 )
@@ -169,11 +169,6 @@ def read_as(kind: type[T], fields: Any) -> T:
     return msgspec.convert(fields, kind, dec_hook=lambda custom, text: custom(text))
 
 
-def is_out_of_memory(text: str) -> bool:
-    """Whether the text of an exception, or the last line of a process, means that memory ran out."""
-    return _OUT_OF_MEMORY.search(text) is not None
-
-
 def _write(descriptor: int, content: bytes | memoryview) -> None:
     view = memoryview(content)
     while view:
@@ -299,7 +294,9 @@ class ChildProcess:
         noise = self._last_noise()
         problem = f"the decoder process {how} ({noise})" if noise else f"the decoder process {how}"
         with self._changed:
-            self._ahead.append(VideoError("memory_limit" if is_out_of_memory(noise) else "decoder_crashed", problem))
+            self._ahead.append(
+                VideoError("memory_limit" if OUT_OF_MEMORY.search(noise) else "decoder_crashed", problem)
+            )
             self._changed.notify_all()
 
     def _last_noise(self) -> str:
@@ -328,8 +325,8 @@ def _environment() -> dict[str, str]:
     }
 
 
+# reasons after which another decoder is tried
 _SECOND_CHANCE = ("decoder_crashed", "decoder_failed", "stalled", "no_decoder", "no_frames")
-"""Reasons after which another decoder is tried."""
 
 Event = VideoHeader | CandidateFrame | Settle | ScanEnd
 _EVENTS: dict[str, type[Event]] = {"header": VideoHeader, "candidate": CandidateFrame, "settle": Settle, "end": ScanEnd}

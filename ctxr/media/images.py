@@ -27,11 +27,8 @@ T = TypeVar("T")
 _ORIENTATION = 0x0112  # tag of EXIF
 _QUARTER_TURNS = frozenset({5, 6, 7, 8})  # its values that swap width and height
 
-JPEG_QUALITY = 95
-"""Quality 0..100 of saved frames, at which BRISQUE does not react to artefacts."""
-
-THUMBNAIL_QUALITY = 68
-"""Quality of small pictures on a page, at 4 to 8 kB each; differences between neighbouring frames stay visible."""
+JPEG_QUALITY = 95  # 0..100, of saved frames; BRISQUE does not react to its artefacts
+THUMBNAIL_QUALITY = 68  # 4 to 8 kB for a small picture; differences of neighbouring frames stay visible
 
 
 def read_image(path: Path, side: int | None = None, *, tight: bool = False) -> Pixels:

@@ -22,10 +22,8 @@ from ctxr.media.pyav_video import (
 )
 from ctxr.media.video import DECODERS, Closing, Damage, Frame, Pixels, Video, VideoError, VideoHeader, check_file
 
-# Times come as floating-point milliseconds; all common time bases (1/90000, 1/30000, 1/1000) are exact below this denominator.
-_LARGEST_DENOMINATOR = 1_000_000
-# OpenCV's durations may be estimates, or those of the sound: less than a second is no loss.
-_LEAST_GAP = Fraction(1, 2)
+_LARGEST_DENOMINATOR = 1_000_000  # below it, common time bases (1/90000, 1/1000) are exact in milliseconds
+_LEAST_GAP = Fraction(1, 2)  # durations may be estimates, or those of the sound: less than a second is no loss
 
 
 class OpencvFrame(Frame):
@@ -68,7 +66,10 @@ class OpencvVideo(Video):
         if self._first is None:
             self.close()
             raise VideoError("no_frames", NO_FRAMES, file=path)
-        self.header = self._read_header(self._first)
+        rate, frames = (self._capture.get(term) for term in (cv2.CAP_PROP_FPS, cv2.CAP_PROP_FRAME_COUNT))
+        exact_rate = Fraction(rate).limit_denominator(1001) if 0 < rate < 1000 else None
+        duration = Fraction(round(frames)) / exact_rate if exact_rate and 0 < frames < MOST_FRAMES else None
+        self.header = VideoHeader(self._first.shape[1], self._first.shape[0], exact_rate, duration, None, "opencv")
 
     def __iter__(self) -> Iterator[Frame]:
         bgr, self._first = self._first, None
@@ -98,19 +99,6 @@ class OpencvVideo(Video):
             return None
         size = square_size(bgr.shape[1], bgr.shape[0], self._aspect)
         return np.asarray(bgr if size == bgr.shape[1::-1] else cv2.resize(bgr, size), np.uint8)
-
-    def _read_header(self, first: Pixels) -> VideoHeader:
-        rate = self._capture.get(cv2.CAP_PROP_FPS)
-        frames = self._capture.get(cv2.CAP_PROP_FRAME_COUNT)
-        exact_rate = Fraction(rate).limit_denominator(1001) if 0 < rate < 1000 else None
-        return VideoHeader(
-            width=first.shape[1],
-            height=first.shape[0],
-            rate=exact_rate,
-            duration=Fraction(round(frames)) / exact_rate if exact_rate and 0 < frames < MOST_FRAMES else None,
-            promised_frames=None,
-            decoder="opencv",
-        )
 
 
 def open_video(path: Path, decoder: str = "pyav", threads: int = 2) -> Video:

@@ -23,18 +23,13 @@ from av.video.reformatter import VideoReformatter
 
 from ctxr.media.video import THUMBNAIL_SHAPE, Damage, Frame, Pixels, Video, VideoError, VideoHeader
 
-# A playlist that calls itself a video must not open other files or addresses.
-_OPTIONS = {"protocol_whitelist": "file"}
-# After so many failed packets in a row, the rest is taken for garbage.
-_MAX_FAILURES_IN_A_ROW = 256
-# A jump discards what the decoding threads have ahead, so fewer frames than this are decoded.
-_FRAMES_WORTH_A_JUMP = 12
+_OPTIONS = {"protocol_whitelist": "file"}  # a playlist must not open other files or addresses
+_MAX_FAILURES_IN_A_ROW = 256  # packets, after which the rest is taken for garbage
+_FRAMES_WORTH_A_JUMP = 12  # a jump discards what the decoding threads have ahead
 _DEFAULT_RATE = Fraction(25)
-# A decoder holds fewer packets than this.
-_TAIL = 512
-# Without a frame count in the container, libraries compute absurd ones: no video has so many frames.
-MOST_FRAMES = 100_000_000
-# Containers under FFmpeg's names.
+_TAIL = 512  # packets, more than a decoder holds
+MOST_FRAMES = 100_000_000  # without a count in the container, libraries compute absurd numbers of frames
+# containers under FFmpeg's names
 MP4, MATROSKA, FLV, AVI, ASF = "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "flv", "avi", "asf"
 NO_FRAMES = "the file has a video stream, but not one frame of it could be decoded"
 # Planar YUV or grey, 8 bits or little-endian words, can be viewed as arrays. FFmpeg reformats the others.
@@ -225,7 +220,7 @@ class PyavVideo(Video):
         there are more packets than promised, the list was that of the first fragment.
         """
         promised = self.header.promised_frames
-        # at the end of a file, threads lose some packets without an error
+        # at the end of a file, threads lose packets without an error
         step = 1 / (self.header.rate or _DEFAULT_RATE) / self._time_base
         after = sum(stamp > self._last_stamp + 0.75 * step for stamp in self._last_packets)
         lost = self._failures + self._left_out + max(0, after - self._failures_in_a_row)
@@ -410,8 +405,6 @@ def _open_container(path: Path) -> Any:
             raise VideoError("truncated", problem, "download or copy it again", path) from error
         problem = "the file is not a video: its content fits no known format"
         raise VideoError("not_a_video", problem, file=path) from error
-    except MemoryError:
-        raise
     except (av.FFmpegError, OSError, ValueError) as error:
         if getattr(error, "errno", None) == errno.ENOMEM:
             raise MemoryError from error

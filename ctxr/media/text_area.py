@@ -14,7 +14,6 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
@@ -58,10 +57,12 @@ LAYERS = (
 
 
 class TextGate:
-    """Finds the regions of a picture that look like text; its weights are loaded once per process."""
+    """Finds the regions of a picture that look like text."""
 
     def __init__(self) -> None:
-        self._tensors = _load_weights()
+        from safetensors.numpy import load_file
+
+        self._tensors: dict[str, Floats] = load_file(WEIGHTS)
 
     def regions(self, grey: Picture) -> list[Box]:
         """What to read of `grey`, uint8 [H, W] of `working_size`: the whole, then each region that looks like text, with a margin of
@@ -130,14 +131,6 @@ def _one_thread() -> Iterator[None]:
     finally:
         with _LOCK:
             torch.set_num_threads(_INSIDE.pop())
-
-
-@cache
-def _load_weights() -> dict[str, Floats]:
-    from safetensors.numpy import load_file
-
-    tensors: dict[str, Floats] = load_file(WEIGHTS)
-    return tensors
 
 
 ENGINES = ("auto", "tesserocr", "pytesseract")

@@ -17,12 +17,8 @@ from ctxr.errors import DataError
 Pixels = npt.NDArray[np.uint8]
 
 DECODERS: tuple[str, ...] = ("pyav", "opencv")
-
-THUMBNAIL_SHAPE = (36, 64)
-"""Rows and columns of a luma thumbnail."""
-
+THUMBNAIL_SHAPE = (36, 64)  # rows and columns
 KEEP_DAMAGED = "the same command with --keep-damaged takes what can be decoded"
-"""The hint for a damaged video."""
 
 
 class VideoError(DataError):
