@@ -10,20 +10,14 @@ from ctxr.engine.progress import Progress
 from ctxr.errors import UnfinishedError
 from ctxr.store.artifacts import MANIFEST, merge_hint, open_artifact
 
-WORKDIR = Path("work")
-"""The project folder where none is named."""
+WORKDIR = Path("work")  # the project folder where none is named
+DATASETS = ("revised", "dataset")  # folders with descriptions of sets, furthest along first
+SETS = ("filtered", "sets")  # folders with image sets alone
+CHAIN = (*DATASETS, *SETS)  # each is made from a later one
+DOCUMENTS = "documents"  # written by `ctxr build-documents`: the dataset of a project that has no other
 
-DATASETS = ("revised", "dataset")
-"""Folders of a project that hold descriptions with their sets, furthest along first."""
 
-SETS = ("filtered", "sets")
-"""Those that hold image sets alone."""
-
-CHAIN = (*DATASETS, *SETS)
-"""All of them: each is made from a later one."""
-
-DOCUMENTS = "documents"
-"""Folder of what `ctxr build-documents` writes: the dataset of a project that has no other."""
+_MAKERS = {"dataset": ("aggregate",), "filtered": ("filter",), "sets": ("build-sets", "videos/")}
 
 
 class Latest(NamedTuple):
@@ -93,7 +87,3 @@ def _unfinished(workdir: Path, names: Sequence[str], first: str) -> UnfinishedEr
             command = command_in(workdir, *_MAKERS["sets"])
     hint = f"{command}   (or name an artifact: --input, --dataset or an argument, whichever the command has)"
     return UnfinishedError(f"{workdir} holds no finished {'image sets' if first == 'sets' else first}", hint=hint)
-
-
-_MAKERS = {"dataset": ("aggregate",), "filtered": ("filter",), "sets": ("build-sets", "videos/")}
-"""Commands that make the folders of the chain."""

@@ -7,8 +7,7 @@ from typing import Any
 
 from ctxr.errors import CtxrError
 
-P_SHOWN = 0.001
-"""A smaller p-value is shown as below this."""
+P_SHOWN = 0.001  # smaller p-values are shown as below this
 
 
 class VerbReport:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from ctxr.engine.options import Options
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.units import RankShard
-from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError, and_more
+from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError, some
 from ctxr.store.artifacts import (
     EARLIER,
     MANIFEST,
@@ -28,6 +28,9 @@ from ctxr.store.artifacts import (
 )
 from ctxr.store.atomic import disk_errors
 from ctxr.store.paths import stays_inside
+
+# folders inside an artifact that is being replaced: the new files, and the manifest of those to remove
+MAKING, LEAVING = ".making", ".leaving"
 
 
 class NothingWritten(CtxrError):
@@ -129,8 +132,8 @@ def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
             return StageResult(artifact, up_to_date=True)
         replaces = stage.shard is None and (out / MANIFEST).is_file()
         if replaces and (names := other_keys(out, inputs)):
-            other = f"{', '.join(names[:NAMED])}{and_more(len(names), NAMED)}"
-            progress.note(f"replacing {out}, which was made otherwise ({other}); choose another folder to keep both")
+            changed = f"replacing {out}, which was made otherwise ({some(names)})"
+            progress.note(f"{changed}; choose another folder to keep both")
         with nullcontext(out) if stage.IN_PLACE else staged_folder(out) as folder:
             try:
                 content = stage.write(inputs, folder, progress)
@@ -154,10 +157,6 @@ def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
         return StageResult(artifact if stage.IN_PLACE else open_artifact(out), up_to_date=False)
 
 
-NAMED = 3
-"""Settings that are named where a result is replaced."""
-
-
 def other_keys(out: Path, inputs: Inputs) -> list[str]:
     """Settings that the result in `out`, finished or being replaced, had at another value."""
     earlier = earlier_manifest(out)
@@ -167,10 +166,6 @@ def other_keys(out: Path, inputs: Inputs) -> list[str]:
         if earlier is None
         else sorted(name for name in key.keys() | before.keys() if key.get(name) != before.get(name))
     )
-
-
-MAKING, LEAVING = ".making", ".leaving"
-"""Folders inside an artifact that is being replaced: the new files, and the manifest of those to remove."""
 
 
 @contextmanager

@@ -125,8 +125,7 @@ class Shot(Record, frozen=True):
     end_time: Fraction
 
 
-BETWEEN: Final = "between_samples"
-"""Reason of a frame between two samples that was held and never embedded, because the search did not need it."""
+BETWEEN: Final = "between_samples"  # a frame that was held, and never embedded, because the search did not need it
 
 LedgerReason = Literal[
     "between_samples", "near_still", "too_close", "low_quality", "too_much_text", "too_small", "set_incomplete", "duplicate",

@@ -8,16 +8,15 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-MOST_BYTES = 64 * 1024
-"""A longer body is refused; the longest form of ours is a few thousand bytes."""
+MOST_BYTES = 64 * 1024  # of a body; the longest form of ours has a few thousand
+MOST_FIELDS = 200  # of a form
+_MOST_NAMES = 20_000  # of a limit of rate, so that memory stays bounded
 
-MOST_FIELDS = 200
-
+# own resources only, nothing inline, no frames
 POLICY = (
     "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-"""Content security: own resources only, nothing inline, no frames."""
 
 _STEADY = {
     "content-security-policy": POLICY,
@@ -28,8 +27,6 @@ _STEADY = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
-
-_MOST_NAMES = 20_000
 
 
 class TooLarge(Exception):
@@ -73,7 +70,7 @@ class Buckets:
             self._left[name] = (left, now)
             return (cost - left) / self._rate
         if len(self._left) >= _MOST_NAMES and name not in self._left:
-            # names whose bucket is full again go, or all names if none is: memory stays bounded
+            # forget names whose bucket is full again, or all names if none is
             kept = {
                 key: (had, at) for key, (had, at) in self._left.items() if had + (now - at) * self._rate < self._burst
             }

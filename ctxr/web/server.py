@@ -15,20 +15,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ctxr.errors import UsageError
 
-STOP_SECONDS = 3
-"""Seconds for running requests to finish when the server stops."""
-
-REQUEST_SECONDS = 20.0
-"""Seconds for a request to arrive whole, or its connection is closed."""
+STOP_SECONDS = 3  # for running requests to finish when the server stops
+REQUEST_SECONDS = 20.0  # for a request to arrive whole, or its connection is closed
+ACCEPTED_AT_ONCE = 128  # connections that asyncio accepts before it looks at the first
+LOCAL = ("127.0.0.1", "::1", "localhost")  # addresses that only this machine can reach
 
 MOST_CONNECTIONS = 256
 """Open connections of one address: forty browsers behind a router, and a quarter of what most systems allow a server."""
-
-ACCEPTED_AT_ONCE = 128
-"""Connections that asyncio accepts before it looks at the first: for a moment they exceed `MOST_CONNECTIONS`."""
-
-LOCAL = ("127.0.0.1", "::1", "localhost")
-"""Addresses that only this machine can reach."""
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
