@@ -72,6 +72,10 @@ class Dataset:
         """The split of a set; None if unknown."""
         return self.splits.get(image_set.group)
 
+    def text_of(self, query: Query) -> str:
+        """The texts of a query in order, as one."""
+        return " ".join(self.texts[name].text for name in query.texts)
+
     def tables(self) -> dict[str, Collection[Record]]:
         """Its rows, by the names of the tables in which an artifact keeps them."""
         return {

@@ -91,6 +91,12 @@ class Job(Portable, ABC, Generic[R]):
     def __call__(self, unit: WorkUnit) -> R:
         """Write the unit. A unit that cannot be made is a result; an exception ends all work."""
 
+    def show(self, name: str, share: float) -> None:
+        """Show that `share` of a unit, 0..1, is done."""
+        before = self.shares.get(name, 0.0)
+        self.shares[name] = max(before, min(0.99, share))
+        self.task.advance(self.shares[name] - before)
+
     def stop(self) -> None:
         """End what is under way, from any thread."""
 

@@ -45,6 +45,11 @@ class Image(Record, frozen=True):
     index: int | None = None
     time: Fraction | None = None
 
+    @property
+    def source(self) -> str:
+        """Name of its video or album."""
+        return self.id.rpartition("/")[0] or self.group
+
 
 def _require_known(kind: str) -> None:
     if kind not in SET_KINDS:

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ctxr.models.encoders import load_encoder
+from tests.drawn import load_drawn
 from tests.exports import export
 from tests.footage import two_shot_clip
 
@@ -23,6 +25,20 @@ THRESHOLD = "0.02"
 
 LIMIT = 1.115
 """A BRISQUE limit that a third of the frames exceed, so that others take their places."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def drawn_encoder() -> Iterator[None]:
+    """Sets are picked with a drawn encoder, since encoding takes most of the time of a build."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("ctxr.pipelines.curation.videos.load_encoder", load_drawn)
+        yield
+
+
+@pytest.fixture
+def real_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The encoder itself, as child processes load it."""
+    monkeypatch.setattr("ctxr.pipelines.curation.videos.load_encoder", load_encoder)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """Croissant 1.0: JSON Lines, pictures, and a `croissant.json` from which a reader finds and joins them."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names, suffix_of
@@ -53,6 +52,8 @@ _IMAGE: Columns = {
     "licence": Column(TEXT, "Licence of the image."),
 }
 
+_PICTURE: Columns = {"path": _IMAGE["path"], "image": Column("sc:ImageObject", "The picture.")}
+
 
 def write(job: ExportJob) -> ExportResult:
     """Write the tables, the pictures in `images/`, and `croissant.json` last."""
@@ -73,15 +74,27 @@ def write(job: ExportJob) -> ExportResult:
         sets.append(job.set_row(image_set) | more | {"images": list(image_set.images)})
         queries += [row | {"split": split} for row in job.query_rows(image_set)]
     tables = {"sets": (_SET, sets), "images": (_IMAGE, images)} | ({"queries": (_QUERY, queries)} if queries else {})
-    distribution, records = [], []
-    for name, (columns, rows) in tables.items():
+    distribution: list[dict[str, object]] = []
+    records = []
+    for table, (columns, rows) in tables.items():
+        name = f"{table}.jsonl"
         content = b"".join(encode_row({column: row.get(column) for column in columns}) for row in rows)
-        write_bytes(job.out / f"{name}.jsonl", content)
-        distribution.append(_file(name, content))
-        records.append(_records(name, "path" if name == "images" else "id", columns, partial(_in_table, name)))
-    kinds = sorted({suffix_of(image) for image in job.dataset.images.values()})
-    distribution += [_pictures(kind) for kind in kinds]
-    records += [_picture_records(kind) for kind in kinds]
+        write_bytes(job.out / name, content)
+        about = {"contentSize": f"{len(content)} B", "encodingFormat": "application/jsonlines"}
+        place = {"@type": "cr:FileObject", "@id": name, "name": name, "contentUrl": name}
+        distribution.append(place | about | {"sha256": sha256_bytes(content)})
+        sources = {column: {"fileObject": {"@id": name}, "extract": {"column": column}} for column in columns}
+        records.append(_records(table, "path" if table == "images" else "id", columns, sources))
+    for suffix in sorted({suffix_of(image) for image in job.dataset.images.values()}):
+        kind = suffix.removeprefix(".")
+        about = {"encodingFormat": _MEDIA.get(kind, f"image/{kind}"), "includes": f"images/*{suffix}"}
+        files_of_kind = {"@id": f"files-{kind}"}
+        distribution.append({"@type": "cr:FileSet", **files_of_kind, "name": f"files-{kind}"} | about)
+        sources = {
+            column: {"fileSet": files_of_kind, "extract": {"fileProperty": what}}
+            for column, what in (("path", "fullpath"), ("image", "content"))
+        }
+        records.append(_records(f"pictures-{kind}", "path", _PICTURE, sources))
     licence = job.licences.shared(job.dataset.images.values())
     card = {
         "@context": _CONTEXT,
@@ -99,52 +112,13 @@ def write(job: ExportJob) -> ExportResult:
     return ExportResult(_LOAD)
 
 
-def _file(name: str, content: bytes) -> dict[str, object]:
-    return {
-        "@type": "cr:FileObject",
-        "@id": f"{name}.jsonl",
-        "name": f"{name}.jsonl",
-        "contentUrl": f"{name}.jsonl",
-        "contentSize": f"{len(content)} B",
-        "encodingFormat": "application/jsonlines",
-        "sha256": sha256_bytes(content),
-    }
-
-
-def _pictures(suffix: str) -> dict[str, object]:
-    kind = suffix.removeprefix(".")
-    return {
-        "@type": "cr:FileSet",
-        "@id": f"files-{kind}",
-        "name": f"files-{kind}",
-        "encodingFormat": _MEDIA.get(kind, f"image/{kind}"),
-        "includes": f"images/*{suffix}",
-    }
-
-
-def _picture_records(suffix: str) -> dict[str, object]:
-    """Records of the pictures themselves, by path, which `images` says more of."""
-    kind = suffix.removeprefix(".")
-    columns = {"path": Column(TEXT, "The file in this folder."), "image": Column("sc:ImageObject", "The picture.")}
-    properties = {"path": "fullpath", "image": "content"}
-
-    def source(column: str) -> object:
-        return {"fileSet": {"@id": f"files-{kind}"}, "extract": {"fileProperty": properties[column]}}
-
-    return _records(f"pictures-{kind}", "path", columns, source)
-
-
-def _in_table(name: str, column: str) -> object:
-    return {"fileObject": {"@id": f"{name}.jsonl"}, "extract": {"column": column}}
-
-
-def _records(name: str, key: str, columns: Columns, source: Callable[[str], object]) -> dict[str, object]:
+def _records(name: str, key: str, columns: Columns, sources: Mapping[str, object]) -> dict[str, object]:
     """A record set of columns, each from its source."""
     fields = [
         {"@type": "cr:Field", "@id": f"{name}/{column}", "name": column, "description": about.meaning}
         | {"dataType": about.kind}
         | ({"repeated": True} if about.repeated else {})
-        | {"source": source(column)}
+        | {"source": sources[column]}
         for column, about in columns.items()
     ]
     return {"@type": "cr:RecordSet", "@id": name, "name": name, "key": {"@id": f"{name}/{key}"}, "field": fields}

@@ -7,7 +7,6 @@ from dataclasses import asdict
 
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names, suffix_of
 from ctxr.store.atomic import write_bytes
-from ctxr.store.records import Image, ImageSet
 from ctxr.store.tables import pretty_json
 
 
@@ -17,46 +16,38 @@ def write(job: ExportJob) -> ExportResult:
     samples: list[dict[str, object]] = []
     with job.progress.task("export sets", len(job.dataset.sets)) as task:
         for image_set in job.dataset.sets:
+            queries = [query for query in job.queries.get(image_set.id, []) if query.labels is None]
             for position, image in enumerate(job.members(image_set)):
                 path = f"data/{image_set.id}/{position:02d}{suffix_of(image)}"
                 job.pictures.link(image, job.out / path)
-                samples.append(_sample(job, image_set, position, image, path))
+                described = [
+                    job.dataset.text_of(query) for query in queries if position in job.targets.get(query.id, [])
+                ]
+                row = job.image_row(image)
+                samples.append({
+                    "filepath": path,
+                    "tags": [job.split(image_set), image_set.kind],
+                    "set_id": image_set.id,
+                    "position": position,
+                    "image_id": image.id,
+                    "sha256": image.sha256,
+                    "source": image.source,
+                    "shot": image_set.shot,
+                    "frame_index": image.index,
+                    # a number to sort by, and the exact time
+                    "seconds": None if image.time is None else float(image.time),
+                    "time": row["time"],
+                    "closest": image_set.closest,
+                    "mean_distance": image_set.mean_distance,
+                    "descriptions": described,
+                    "licence": row["licence"],
+                })  # fmt: skip
             task.advance()
-    about = {
-        "name": job.dataset.name,
-        "media_type": "image",
-        "info": {"format": "ctxr image sets"} | asdict(job.counts),
-    }
+    info = {"format": "ctxr image sets"} | asdict(job.counts)
+    about = {"name": job.dataset.name, "media_type": "image", "info": info}
     write_bytes(job.out / "metadata.json", pretty_json(about))
     write_bytes(job.out / "samples.json", pretty_json({"samples": samples}))
     return ExportResult(_LOAD, counts={"samples": len(samples)})
-
-
-def _sample(job: ExportJob, image_set: ImageSet, position: int, image: Image, path: str) -> dict[str, object]:
-    row = job.image_row(image)
-    described = [
-        " ".join(job.words(query))
-        for query in job.queries.get(image_set.id, [])
-        if query.labels is None and position in job.targets.get(query.id, [])
-    ]
-    return {
-        "filepath": path,
-        "tags": [job.split(image_set), image_set.kind],
-        "set_id": image_set.id,
-        "position": position,
-        "image_id": image.id,
-        "sha256": image.sha256,
-        "source": row["source"],
-        "shot": image_set.shot,
-        "frame_index": image.index,
-        # a number to sort by, and the exact time
-        "seconds": None if image.time is None else float(image.time),
-        "time": row["time"],
-        "closest": image_set.closest,
-        "mean_distance": image_set.mean_distance,
-        "descriptions": described,
-        "licence": row["licence"],
-    }
 
 
 _LOAD = """    import fiftyone as fo

@@ -84,7 +84,7 @@ def write(job: ExportJob) -> ExportResult:
         def set_rows(own: Iterable[ImageSet]) -> Iterator[tuple[Columns, int]]:
             for image_set in own:
                 members = job.members(image_set)
-                pictures = [job.pictures.content(image) for image in members]
+                pictures = [job.pictures.checked(image).read_bytes() for image in members]
                 # the path serves to guess the format and is no place
                 names = [f"{position}{suffix_of(image)}" for position, image in enumerate(members)]
                 images = [{"bytes": one, "path": name} for one, name in zip(pictures, names, strict=True)]
@@ -98,24 +98,18 @@ def write(job: ExportJob) -> ExportResult:
         if rows := [row for image_set in own for row in job.query_rows(image_set)]:
             queries[split] = len(rows)
             write_rows("queries", split, QUERIES, ((row, len(json.dumps(row))) for row in rows))
-    folders = {"sets": ("data", list(sets))} | ({"queries": ("queries", list(queries))} if queries else {})
+    front = ["configs:"]
+    for name, folder, splits in (("sets", "data", sets), ("queries", "queries", queries)):
+        if name == "sets" or splits:
+            front += [f"- config_name: {name}", *(["  default: true"] if name == "sets" else [])]
+            front += ["  data_files:" if splits else "  data_files: []"]
+        for split in splits:
+            front += [f"  - split: {SPLITS[split]}", f"    path: {folder}/{SPLITS[split]}-*.parquet"]
     return ExportResult(
         _LOAD + (_LOAD_QUERIES if queries else ""),
-        front_matter="\n".join(_configs(folders)),
+        front_matter="\n".join(front),
         software={"pyarrow": arrow.__version__},
     )
-
-
-def _configs(folders: dict[str, tuple[str, list[str]]]) -> Iterator[str]:
-    yield "configs:"
-    for name, (folder, splits) in folders.items():
-        yield f"- config_name: {name}"
-        if name == "sets":
-            yield "  default: true"
-        yield "  data_files:" if splits else "  data_files: []"
-        for split in splits:
-            yield f"  - split: {SPLITS[split]}"
-            yield f"    path: {folder}/{SPLITS[split]}-*.parquet"
 
 
 @contextmanager

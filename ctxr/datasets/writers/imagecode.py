@@ -44,7 +44,12 @@ def write(job: ExportJob) -> ExportResult:
             for number, image in zip(_numbers(members), members, strict=True):
                 encoded += job.pictures.save_jpeg(image, job.out / "image-sets" / name / f"img{number}.jpg")
             queries = job.queries.get(image_set.id, [])
-            tables[split][name] = _unlabeled(job, queries) if split == "test" else _labelled(job, queries, skipped)
+            if split == "test":
+                # by hash: the order must not betray the targets
+                texts = [job.dataset.text_of(query) for query in queries if query.labels is None]
+                tables[split][name] = sorted(texts, key=lambda text: sha256_bytes(text.encode()))
+            else:
+                tables[split][name] = _labelled(job, queries, skipped)
             task.advance()
     for split, file in _FILES.items():
         write_bytes(job.out / file, pretty_json(tables[split]))
@@ -69,20 +74,15 @@ def _numbers(members: list[Image]) -> Sequence[int]:
 
 
 def _labelled(job: ExportJob, queries: list[Query], skipped: list[str]) -> dict[str, str]:
+    """Descriptions by the position of their target; ids of the other queries are added to `skipped`."""
     described: dict[int, str] = {}
     for query in queries:
         positions = job.targets.get(query.id, [])
         if query.labels is not None or len(positions) != 1 or positions[0] in described:
             skipped.append(query.id)
             continue
-        described[positions[0]] = " ".join(job.words(query))
+        described[positions[0]] = job.dataset.text_of(query)
     return {str(position): described[position] for position in sorted(described)}
-
-
-def _unlabeled(job: ExportJob, queries: list[Query]) -> list[str]:
-    texts = [" ".join(job.words(query)) for query in queries if query.labels is None]
-    # by hash: the order must not betray the targets
-    return sorted(texts, key=lambda text: sha256_bytes(text.encode()))
 
 
 _LOAD = """The layout is that of the ImageCoDe release: `train_data.json` and `valid_data.json` map a set to its descriptions by the

@@ -54,22 +54,13 @@ class Licences:
 
     def of(self, image: Image) -> Licence:
         """What holds for an image: its own row, or that of its source."""
-        source = image.id.rpartition("/")[0] or image.group
-        return self.known.get(image.id) or self.known.get(source) or self.known.get(image.group) or Licence()
-
-    def name_of(self, image: Image) -> str:
-        """The licence of an image in words."""
-        return self.of(image).licence or UNKNOWN
+        names = image.id, image.source, image.group
+        return next((self.known[name] for name in names if name in self.known), Licence())
 
     def shared(self, images: Iterable[Image]) -> str | None:
         """The one licence that all images have; None if they differ or one is unknown."""
         names = {self.of(image).licence for image in images}
         return names.pop() or None if len(names) == 1 else None
-
-
-def source_names(dataset: Dataset) -> list[str]:
-    """Names of what the images come from: the sources that have images in a set, or, where sources are not known, the groups."""
-    return sorted({image.id.rpartition("/")[0] or image.group for image in dataset.images.values()})
 
 
 def read_licences(path: Path | None, dataset: Dataset) -> Licences:
@@ -82,19 +73,19 @@ def read_licences(path: Path | None, dataset: Dataset) -> Licences:
         return Licences()
     if path.suffix.lower() == ".json":
         by_file = licences_of_files(path, _HINT)
-        photos = [image.id for image in dataset.images.values() if image.index is None]
-        found = {photo: by_file[name] for photo in photos if (name := photo.rpartition("/")[2]) in by_file}
         known = {
-            photo: Licence(one.name, url=one.url if one.url.startswith(("https://", "http://")) else "")
-            for photo, one in found.items()
+            image.id: Licence(found.name, url=found.url if found.url.startswith(("https://", "http://")) else "")
+            for image in dataset.images.values()
+            if image.index is None and (found := by_file.get(image.id.rpartition("/")[2]))
         }
         if not known:
             raise DataError(
                 f"{path} names the licence of no image here", hint="it names them by the files of the photos"
             )
         return Licences(known)
-    every = [*source_names(dataset), *dataset.images, *(source.name for source in dataset.sources)]
-    names = {source.file: source.name for source in dataset.sources} | {name: name for name in every}
+    every = [*(image.source for image in dataset.images.values()), *dataset.images]
+    names = {source.file: source.name for source in dataset.sources}
+    names |= {name: name for name in (*every, *(source.name for source in dataset.sources))}
     licences: dict[str, Licence] = {}
     reader = csv.reader(io.StringIO(read_utf8(path, _HINT), newline=""), strict=True)
     try:
@@ -158,10 +149,6 @@ class ExportPictures:
                 raise DataError(f"{image.id}: {file} was changed since it was written", hint=cure)
             self._compared.add(image.id)
         return file
-
-    def content(self, image: Image) -> bytes:
-        """The file's bytes."""
-        return self.checked(image).read_bytes()
 
     def link(self, image: Image, copy: Path) -> None:
         """Make `copy` the same file: a hard link where the file system can."""
@@ -271,21 +258,17 @@ class ExportJob:
         """The images of a set in their order."""
         return [self.dataset.images[name] for name in image_set.images]
 
-    def words(self, query: Query) -> list[str]:
-        """The texts of a query in order."""
-        return [self.dataset.texts[name].text for name in query.texts]
-
     def image_row(self, image: Image) -> dict[str, object]:
         """An image as JSON types; its time is exact, "numerator/denominator" seconds."""
         return {
             "id": image.id,
             "sha256": image.sha256,
-            "source": image.id.rpartition("/")[0] or image.group,
+            "source": image.source,
             "width": image.width,
             "height": image.height,
             "index": image.index,
             "time": None if image.time is None else encode_other(image.time),
-            "licence": self.licences.name_of(image),
+            "licence": self.licences.of(image).licence or UNKNOWN,
         }
 
     def set_row(self, image_set: ImageSet) -> dict[str, object]:
@@ -300,7 +283,7 @@ class ExportJob:
             {
                 "id": query.id,
                 "image_set": query.image_set,
-                "texts": self.words(query),
+                "texts": [self.dataset.texts[name].text for name in query.texts],
                 "labels": list(query.labels or ()),
                 "targets": self.targets.get(query.id, []),
                 "judgments": [
@@ -382,14 +365,10 @@ def write_shards(
             if full + size > most:
                 file.close()
                 stream = file.enter_context(pattern.with_name(pattern.name.format(number=count)).open("xb"))
-                file.callback(_to_medium, stream)
+                file.callback(os.fsync, stream.fileno())
+                file.callback(stream.flush)
                 add = file.enter_context(begin(stream))
                 count, full = count + 1, 0
             add(row, size)
             full += size
     return count
-
-
-def _to_medium(stream: IO[bytes]) -> None:
-    stream.flush()
-    os.fsync(stream.fileno())

@@ -22,7 +22,15 @@ def write(job: ExportJob) -> ExportResult:
 
         def samples(split: str, sets: list[ImageSet]) -> Iterator[tuple[dict[str, bytes], int]]:
             for number, image_set in enumerate(sets):
-                sample = _sample(job, image_set, split, number)
+                # a part of the id suffices: the number keeps names apart; what follows the first dot is the kind of file
+                key = f"{number:06d}-{safe_name(image_set.id)[:60].replace('.', '_')}"
+                rows, files = [], dict[str, bytes]()
+                for position, image in enumerate(job.members(image_set)):
+                    name = f"{position}{suffix_of(image)}"
+                    files[f"{key}.{name}"] = job.pictures.checked(image).read_bytes()
+                    rows.append(job.image_row(image) | {"file": name})
+                more = {"split": split, "images": rows, "queries": job.query_rows(image_set)}
+                sample = {f"{key}.json": msgspec.json.encode(job.set_row(image_set) | more), **files}
                 yield sample, sum(_BLOCK + -(-len(content) // _BLOCK) * _BLOCK for content in sample.values())
                 task.advance()
 
@@ -31,20 +39,6 @@ def write(job: ExportJob) -> ExportResult:
             shards[split] = write_shards(pattern, job.shard_bytes, _tar, samples(split, sets))
     patterns = "\n".join(f"    {split}: {split}-{{000000..{count - 1:06d}}}.tar" for split, count in shards.items())
     return ExportResult(_LOAD.format(patterns=patterns), counts={"shards": shards})
-
-
-def _sample(job: ExportJob, image_set: ImageSet, split: str, number: int) -> dict[str, bytes]:
-    """Files of one sample by name. The key has no dot: what follows the first dot is the kind of file."""
-    # a part of the id suffices: the number before it keeps names apart
-    key = f"{number:06d}-{safe_name(image_set.id)[:60].replace('.', '_')}"
-    files: dict[str, bytes] = {}
-    rows = []
-    for position, image in enumerate(job.members(image_set)):
-        name = f"{position}{suffix_of(image)}"
-        files[f"{key}.{name}"] = job.pictures.content(image)
-        rows.append(job.image_row(image) | {"file": name})
-    row = job.set_row(image_set) | {"split": split, "images": rows, "queries": job.query_rows(image_set)}
-    return {f"{key}.json": msgspec.json.encode(row), **files}
 
 
 @contextmanager

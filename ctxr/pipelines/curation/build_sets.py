@@ -3,6 +3,7 @@
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,17 +23,10 @@ from ctxr.models.identity import model_identity
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, shared_footage
 from ctxr.pipelines.curation.image_sets import SetsRun, SetsStage, VideoJob, gone
-from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool, has_shard, hashes_of
+from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool, has_shard
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
-from ctxr.pipelines.curation.videos import (
-    Embedder,
-    Picking,
-    UnitContext,
-    VideoProgress,
-    pick_from_ledger,
-    scan_video,
-)
-from ctxr.store.artifacts import Artifact, Content, Manifest, Parent, earlier_manifest, open_artifact, package_versions
+from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext, pick_from_ledger, scan_video
+from ctxr.store.artifacts import Artifact, Parent, earlier_manifest, open_artifact, package_versions
 from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import last_path, portable, remember_paths, rooted
@@ -154,8 +148,9 @@ class BuildStage(SetsStage[BuildInputs]):
         return BuildRun(
             options=options,
             progress=progress,
-            work=BuildVideos(context, retry, ""),
+            work=BuildVideos(context, {source.name: str(source.path) for source in inputs.sources}, retry, ""),
             videos=[WorkUnit(one.name, stamps[one.name], one) for one in inputs.sources if one.kind == "video"],
+            albums=albums,
             stamps={album.name: stamps[album.name] for album in albums},
             models={
                 "encoder": encoder.describe()
@@ -163,22 +158,26 @@ class BuildStage(SetsStage[BuildInputs]):
                 "selection": selection,
                 "quality": instruments,
             },
-            fixed=published,
-            salt=options.salt,
             retried=ready is not None and options.retry_failed,
             merged=self.merged,
-            albums=albums,
             choice=choice,
+            published=published,
             dealt=_dealt(out, options),
         )
 
     def remarks(self, report: SetsReport) -> Iterator[str]:
         """On sets that a fallback picked, and on none at all."""
+        counts = report.counts
         if report.up_to_date and self.options.encoder == "auto" and report.encoder == "ctxr-tiny":
             yield "these sets were picked with ctxr-tiny because CLIP was not available: --encoder ViT-B-32:openai"
-        if not report.up_to_date and not report.counts["sets"]:
-            yield f"no image set could be built: {_cure_for_none(report)}"
-        elif empty := [split for split in SPLITS if not report.counts["splits"].get(split)]:
+        if not report.up_to_date and not counts["sets"]:
+            cure = f"try a --threshold below {report.threshold:g} (--yield-curve shows what each gives), or a higher --rate"
+            if not counts["videos"]:
+                cure = "there are too few photos once duplicates are removed; add photos, or try a smaller --set-size"
+            elif max(counts["reasons"], key=counts["reasons"].get, default="") == "near_still":
+                cure = "most frames were nearly static; try --gate 0, a higher --rate, or footage with more motion"
+            yield f"no image set could be built: {cure}"
+        elif empty := [split for split in SPLITS if not counts["splits"].get(split)]:
             yield f"no sets in {' and '.join(empty)}: add sources, or deal them with --splits"
 
 
@@ -187,8 +186,8 @@ class BuildRun(SetsRun):
     """A build.
 
     Attributes:
-        albums: the sources of photos. choice: how their sets are picked.
-        dealt: the splits that an earlier run dealt by the same rule. moved: sources that a build from nothing would deal otherwise.
+        choice: how the sets of albums are picked. published: splits that are given.
+        dealt: the splits that an earlier run dealt by the same rule.
     """
 
     NOTHING: ClassVar[str] = "the warnings above give every reason"
@@ -196,30 +195,23 @@ class BuildRun(SetsRun):
     options: BuildSets
     albums: Sequence[InputSource]
     choice: PhotoPicking
+    published: Mapping[str, SplitName]
     dealt: Mapping[str, SplitName]
-    moved: int = 0
-
-    def kept(self, earlier: Manifest, parents: Sequence[Parent]) -> Sequence[Parent]:
-        """The sources without those that only --keep-damaged took."""
-        if not earlier.config.get("keep_damaged") or self.options.keep_damaged:
-            return parents
-        damaged = {source.name for source in unit_sources(self.artifact) if source.damage}
-        return [parent for parent in parents if parent.name not in damaged]
 
     def make_videos(self) -> list[SourceUnit]:
         """As for all image sets; a video that is used in part, and one without a set, is named."""
         units, needed = super().make_videos(), self.options.set_size
-        files = {unit.name: unit.payload.path for unit in self.videos}
         for unit in units:
+            file = self.work.files[unit.source.name]
             if unit.source.damage:
-                self.progress.warn(f"{files[unit.source.name]} is used in part: {unit.source.damage}")
+                self.progress.warn(f"{file} is used in part: {unit.source.damage}")
             left = sum(row.row is not None for row in unit.ledger)
             if left < needed:
                 still = sum(row.reason == "near_still" for row in unit.ledger)
                 gate = f"--gate 0 keeps {still} near-still frames"
                 cure = gate if left + still >= needed else "a higher --rate samples more"
                 self.progress.warn(
-                    f"{files[unit.source.name]} gives no set: sampling and the motion gate leave {left} of its "
+                    f"{file} gives no set: sampling and the motion gate leave {left} of its "
                     f"{unit.source.frames} frames, fewer than a set of {needed}; {cure}"
                 )
         return units
@@ -240,14 +232,26 @@ class BuildRun(SetsRun):
             return gather_pool(self.artifact, self.albums, scanned, scans, embedder, task=task, rank=shard)
 
     def make_photos(self) -> None:
-        """Every album of the run: all of a split are one pool, in which each photo finds its neighbours."""
+        """Deal the splits, then make the unit of every album: all of a split are one pool, in which photos find neighbours."""
+        if not self.albums:
+            self._deal([])
+            return
         pool, picking = self._pool(), self.work.context.picking
-        self.fail_photos(pool.unreadable)
-        self.deal(pool)
-        self.stamps = {
-            album.name: unit_stamp(album, self.stamps[album.name].scan, picking, self.choice, self._pool_of(album))
-            for album in self.albums
-        }
+        for album in self.albums:
+            for position, message in pool.unreadable.get(album.name, {}).items():
+                file = str(album.photos[position])
+                self.failures.append(Failure(album.name, file, "unreadable", message, self.work.retry))
+                self.progress.warn(message)
+        self._deal(pool.hashes(self.albums))
+        everything = [[album.name, album.sha256] for album in self.albums]
+        for album in self.albums:
+            # what the sets of an album are picked from; a sample depends on all albums
+            side = [row for row in everything if self.splits[row[0]] == self.splits[album.name]]
+            whole = self.options.sample is None or side == everything
+            scan = self.stamps[album.name].scan
+            self.stamps[album.name] = unit_stamp(
+                album, scan, picking, self.choice, side if whole else [side, everything]
+            )
         if all(self.take(name, stamp) for name, stamp in self.stamps.items()):
             return
         self.pick_photos(pool, self.albums, self.choice, {}, "photo sets")
@@ -256,37 +260,28 @@ class BuildRun(SetsRun):
             photos = f"{plural(count, 'different photo')} {'is' if count == 1 else 'are'}"
             self.progress.warn(f"no photo set: {photos} too few for sets of {needed}")
 
-    def _pool_of(self, album: InputSource) -> object:
-        """What the sets of an album are picked from; a sample depends on all albums."""
-        everything = [[other.name, other.sha256] for other in self.albums]
-        pool = [[name, sha256] for name, sha256 in everything if self.splits[name] == self.splits[album.name]]
-        return pool if self.options.sample is None or pool == everything else [pool, everything]
-
-    def content(self) -> Content:
-        """As for all image sets, with the number of sources that a build from nothing would deal otherwise."""
-        content = super().content()
-        return content._replace(counts=content.counts | ({"splits_kept": self.moved} if self.moved else {}))
-
-    def deal(self, pool: PhotoPool | None = None) -> None:
+    def _deal(self, albums: Sequence[SourceHashes]) -> None:
         """Find shared footage; keep the splits that were dealt before, and deal the rest."""
-        options = self.options
-        albums = hashes_of(pool, self.albums) if pool else []
-        self.footage = shared_footage([*map(SourceHashes.of, self.units.values()), *albums], self.choice.copies)
+        needed = self.options.set_size
+        self.footage.extend(shared_footage([*map(SourceHashes.of, self.units.values()), *albums], self.choice.copies))
         sources = {name: bool(unit.sets) for name, unit in self.units.items()}
-        large = any(len(album.ids) >= options.set_size for album in albums)
-        sources |= {album.name: len(album.ids) >= options.set_size if large else bool(album.ids) for album in albums}
-        shared = () if options.keep_leaks else self.footage
-        bound = {**self.dealt, **self.fixed}
+        large = any(len(album.ids) >= needed for album in albums)
+        sources |= {album.name: len(album.ids) >= needed if large else bool(album.ids) for album in albums}
+        shared = () if self.options.keep_leaks else self.footage
+        bound = {**self.dealt, **self.published}
         tied = {*bound, *(name for row in shared for name in (row.first, row.second))}
-        afresh, self.splits = (
-            _pooled(assign_splits(sources, shared, fixed, self.salt), albums, {*sources} - tied, options.set_size)
-            for fixed in (self.fixed, bound)
+        afresh, kept = (
+            _pooled(assign_splits(sources, shared, fixed, self.options.salt), albums, {*sources} - tied, needed)
+            for fixed in (self.published, bound)
         )
-        together = [row for row in shared if self.splits[row.first] == self.splits[row.second]]
+        self.splits.update(kept)
+        together = [row for row in shared if kept[row.first] == kept[row.second]]
         if together:
             pairs = some(f"{row.first} and {row.second}" for row in together)
             self.progress.note(f"{plural(len(together), 'pair')} of sources with shared footage in one split: {pairs}")
-        self.moved = sum(split != afresh[name] for name, split in self.splits.items())
+        # those that a build from nothing would deal otherwise
+        if moved := sum(split != afresh[name] for name, split in kept.items()):
+            self.more["splits_kept"] = moved
 
 
 def _dealt(out: Path, options: BuildSets) -> Mapping[str, SplitName]:
@@ -309,24 +304,19 @@ class BuildVideos(VideoJob):
     scanners: list[Scanner] = field(default_factory=list, init=False)
     free: list[Scanner] = field(default_factory=list, init=False)
 
-    def file(self, unit: WorkUnit) -> Path:
-        """The file of a video."""
-        source: InputSource = unit.payload
-        return source.path
-
     def make(self, unit: WorkUnit) -> SourceUnit:
         """Scan the video, or pick from its ledger."""
         self.task.say(unit.name)
-        artifact = self.context.artifact
+        artifact, video = self.context.artifact, unit.payload
         if old := scanned_unit(artifact, unit.name, unit.stamp.scan):
-            return pick_from_ledger(self.context, old, artifact, self.file(unit), unit.stamp)
+            return pick_from_ledger(self.context, old, artifact, video.path, unit.stamp)
         try:
             scanner = self.free.pop()
         except IndexError:
             scanner = Scanner()
             self.scanners.append(scanner)
         try:
-            return scan_video(self.context, unit.payload, unit.stamp, scanner, VideoProgress(self, unit.name))
+            return scan_video(self.context, video, unit.stamp, scanner, partial(self.show, unit.name))
         finally:
             self.free.append(scanner)
 
@@ -385,12 +375,3 @@ def _pooled(
         if sum(len(album.ids) for album in own) < needed:
             splits |= {album.name: "train" for album in own if album.name in free}
     return splits
-
-
-def _cure_for_none(report: SetsReport) -> str:
-    counts, reasons = report.counts, report.counts["reasons"]
-    if not counts["videos"]:
-        return "there are too few photos once duplicates are removed; add photos, or try a smaller --set-size"
-    if reasons and max(reasons, key=reasons.__getitem__) == "near_still":
-        return "most frames were nearly static; try --gate 0, a higher --rate, or footage with more motion"
-    return f"try a --threshold below {report.threshold:g} (--yield-curve shows what each gives), or a higher --rate"

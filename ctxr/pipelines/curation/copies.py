@@ -97,9 +97,7 @@ class PhotoRanking:
 
     def squared(self, anchor: int, rows: Positions) -> npt.NDArray[np.float64]:
         """Exact squared distances of the photos `rows` from `anchor`."""
-        difference = np.asarray(self.vectors[rows], np.float64) - np.asarray(self.vectors[anchor], np.float64)
-        squares: npt.NDArray[np.float64] = np.einsum("nd,nd->n", difference, difference)
-        return squares
+        return _squares(self.vectors[rows], self.vectors[anchor])
 
 
 def find_copies(
@@ -187,7 +185,9 @@ def shared_footage(sources: Iterable[SourceHashes], rule: CopyRule) -> list[Shar
     members = np.split(np.argsort(group, kind="stable"), np.cumsum(counts)[:-1])
     for (one, other), own in zip(which.tolist(), members, strict=False):
         copies = np.unique(pairs[own, 1]).tolist()
-        if parts[one].kind == parts[other].kind == "video" and _is_still([hashes[at] for at in copies], rule.bits):
+        words = _words([hashes[at] for at in copies])[:, 0]
+        still = bool((_differences(words, words[:1]) <= rule.bits).all())
+        if still and parts[one].kind == parts[other].kind == "video":
             continue
         closest = own[distances[own].argmin()]
         example = ids[pairs[closest, 0]], ids[pairs[closest, 1]]
@@ -197,19 +197,13 @@ def shared_footage(sources: Iterable[SourceHashes], rule: CopyRule) -> list[Shar
     return shared
 
 
-def _is_still(hashes: Sequence[str], bits: int) -> bool:
-    """Whether frames show one picture."""
-    words = _words(hashes)[:, 0]
-    return bool((_count(words, words[:1]) <= bits).all())
-
-
 def _words(hashes: Sequence[str]) -> Words:
     """The hashes [M, 4, 4] of those that have any."""
     digits = bytes.fromhex("".join(phash for phash in hashes if phash))
     return np.frombuffer(digits, np.uint64).reshape(-1, _HASHES, _WORDS)
 
 
-def _count(left: Words, right: Words) -> npt.NDArray[np.uint64]:
+def _differences(left: Words, right: Words) -> npt.NDArray[np.uint64]:
     """In how many places hashes [..., 4] differ."""
     differences: npt.NDArray[np.uint64] = np.bitwise_count(left ^ right).sum(axis=-1)
     return differences
@@ -229,7 +223,7 @@ def _alike(hashes: Sequence[str], ends: Positions, bits: int) -> Positions:
             if len(own) > 1:
                 differ += np.bitwise_count(own[1] ^ heads[theirs, 1, first : first + _BLOCK[1]])
             left, right = np.nonzero(differ <= bits)
-            near = _count(words[left + start, mine], words[right + first, theirs]) <= bits
+            near = _differences(words[left + start, mine], words[right + first, theirs]) <= bits
             pairs = rows[np.stack([left[near] + start, right[near] + first], axis=1)]
             blocks.append(pairs[pairs[:, 1] >= ends[pairs[:, 0]]])
     return np.unique(np.concatenate(blocks), axis=0)
@@ -240,6 +234,12 @@ def _distances(vectors: Vectors, pairs: Positions) -> npt.NDArray[np.float64]:
     distances = np.empty(len(pairs))
     for start in range(0, len(pairs), _PAIRS):
         left, right = pairs[start : start + _PAIRS].T
-        difference = np.asarray(vectors[left], np.float64) - vectors[right]
-        distances[start : start + _PAIRS] = np.sqrt(np.einsum("nd,nd->n", difference, difference))
+        distances[start : start + _PAIRS] = np.sqrt(_squares(vectors[left], vectors[right]))
     return distances
+
+
+def _squares(left: Vectors, right: Vectors) -> npt.NDArray[np.float64]:
+    """Squared distances of rows, from differences in float64."""
+    difference = np.asarray(left, np.float64) - np.asarray(right, np.float64)
+    squares: npt.NDArray[np.float64] = np.einsum("nd,nd->n", difference, difference)
+    return squares

@@ -7,10 +7,10 @@ filtering gives the same sets as building with the same limits in one pass.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ctxr.datasets.changes import refuse_changed
-from ctxr.datasets.splits import GROUPS, SPLITS, SPLITS_TABLE, assign_splits
+from ctxr.datasets.splits import GROUPS, SPLITS, SPLITS_TABLE
 from ctxr.engine.options import typed
 from ctxr.engine.progress import SILENT, Progress, Silent
 from ctxr.engine.report import SetsReport
@@ -22,14 +22,14 @@ from ctxr.media.sources import InputSource, require_sources
 from ctxr.pipelines.curation.config import BuildSets, Filter
 from ctxr.pipelines.curation.copies import CopyRule
 from ctxr.pipelines.curation.image_sets import SetsRun, SetsStage, VideoJob
-from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool
+from ctxr.pipelines.curation.photos import PhotoPicking, gather_pool
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits, forget_other_measures
 from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext, pick_from_ledger
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
 from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import last_path, portable, rooted
-from ctxr.store.records import SOURCE_KINDS, Failure, SharedFootage, Source, Split
+from ctxr.store.records import SOURCE_KINDS, Failure, SharedFootage, Split
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, Stamp, album_files, read_unit, unit_folder
 
@@ -73,7 +73,13 @@ class FilterStage(SetsStage[FilterInputs]):
             )
         if built.changed_files():
             refuse_changed(built)
-        _check_same_limits(built.manifest.config, self.options)
+        for name in ("brisque", "max_text", "min_size"):
+            before, option = built.manifest.config.get(name), typed(name)
+            if before is not None and getattr(self.options, name) is None:  # rejected frames would return
+                raise DataError(
+                    f"the sets were built with {option} {before}, which this filter leaves out",
+                    hint=f"add {option} {before} (or another value) to the command",
+                )
         parents = [Parent("image_sets", IMAGE_SETS, built.sha256), *built.manifest.parents]
         return FilterInputs(parents, self.options.key(), built=built)
 
@@ -108,28 +114,27 @@ class FilterStage(SetsStage[FilterInputs]):
             unit.source.name: Stamp(unit.stamp.scan, sha256_of([unit.stamp.scan, unit.stamp.select, limits]), measures)
             for unit in units
         }
+        videos = [unit.source for unit in units if unit.source.kind == "video"]
+        albums = [unit for unit in units if unit.source.kind == "photos"]
+        # where a video was last seen, or its name
+        files = {video.name: str(last_path(built.path, video.sha256) or video.file) for video in videos}
         embedder = Embedder(encoder_name, options.device, encoder["precision"], progress, encoder["fingerprint"])
         # the search reports no progress: it runs inside another progress line
         locator = SourceLocator(built.path, options.videos, SILENT)
-        retry, albums = options.decisive().command_line(), [unit for unit in units if unit.source.kind == "photos"]
+        context, retry = UnitContext(out, picking, embedder), options.decisive().command_line()
         return FilterRun(
             options=options,
             progress=progress,
-            work=FilterVideos(UnitContext(out, picking, embedder), retry, RESTORE, built.path, locator),
-            videos=[
-                WorkUnit(unit.source.name, stamps[unit.source.name], unit.source)
-                for unit in units
-                if unit.source.kind == "video"
-            ],
+            work=FilterVideos(context, files, retry, RESTORE, built.path, locator),
+            videos=[WorkUnit(video.name, stamps[video.name]) for video in videos],
             stamps={unit.source.name: stamps[unit.source.name] for unit in albums},
             models={
                 "encoder": encoder | {"name": portable(encoder_name, out), "threshold": selection["threshold"]},
                 "selection": selection,
                 "quality": quality.describe(),
             },
-            # the splits were assigned when the sets were built, and filtering keeps them
-            fixed={row.group: row.split for row in read_table(built.path / SPLITS_TABLE, Split)},
-            salt=built.manifest.config["salt"],
+            # filtering keeps the splits that were dealt when the sets were built
+            splits={row.group: row.split for row in read_table(built.path / SPLITS_TABLE, Split)},
             retried=ready is not None,
             merged=self.merged,
             earlier=read_table(built.path / "failures.jsonl", Failure),
@@ -158,21 +163,22 @@ class FilterRun(SetsRun):
     albums: list[SourceUnit]
     locator: SourceLocator
 
-    def deal(self, pool: PhotoPool | None = None) -> None:
-        """Filtering keeps the splits."""
-        sources = dict.fromkeys([*self.units, *self.stamps], True)
-        self.splits = {row.group: row.split for row in assign_splits(sources, (), self.fixed, self.salt)}
-
     def share_photos(self) -> None:
         """Nothing: albums are picked from as one."""
 
     def make_photos(self) -> None:
-        """Pick again from the photos of all albums."""
-        self.deal()
+        """Pick again from the photos of all albums. Raises DataError when one of them is gone or was changed."""
         if all(self.take(name, stamp) for name, stamp in self.stamps.items()):
             return
-        albums, context = [self._album(unit) for unit in self.albums], self.work.context
-        units = {unit.source.name: unit for unit in self.albums}
+        albums = []
+        for unit in self.albums:
+            source, folder = unit.source, self.locator.album(unit.source)
+            files, hashes, wrong = album_files(unit, folder)
+            if wrong:
+                raise DataError(f"the album {source.name} cannot be filtered: {wrong[0]}", hint=RESTORE)
+            content = source.sha256, source.bytes, tuple(files), tuple(hashes)
+            albums.append(InputSource(source.name, "photos", folder, *content))
+        units, context = {unit.source.name: unit for unit in self.albums}, self.work.context
         pool = gather_pool(self.artifact, albums, units, {}, context.embedder, task=Silent())
         measures = context.picking.quality.stamps()
         facts = {
@@ -183,14 +189,6 @@ class FilterRun(SetsRun):
         config, copies = self.built.manifest.config, CopyRule.recorded(self.built.manifest.models["selection"])
         self.pick_photos(pool, albums, PhotoPicking(copies, config["sample"], config["seed"]), facts, "filter photos")
 
-    def _album(self, unit: SourceUnit) -> InputSource:
-        """The album of a unit. Raises DataError when a photo of it is gone or was changed."""
-        source, folder = unit.source, self.locator.album(unit.source)
-        files, hashes, wrong = album_files(unit, folder)
-        if wrong:
-            raise DataError(f"the album {source.name} cannot be filtered: {wrong[0]}", hint=RESTORE)
-        return InputSource(source.name, "photos", folder, source.sha256, source.bytes, tuple(files), tuple(hashes))
-
 
 @dataclass
 class FilterVideos(VideoJob):
@@ -199,23 +197,6 @@ class FilterVideos(VideoJob):
     built: Path
     locator: SourceLocator
 
-    def file(self, unit: WorkUnit) -> Path | str:
-        """Where the video was last seen, or its name."""
-        source: Source = unit.payload
-        return last_path(self.built, source.sha256) or source.file
-
     def make(self, unit: WorkUnit) -> SourceUnit:
         """Pick the sets of a video again."""
         return pick_from_ledger(self.context, read_unit(self.built, unit.name), self.built, self.locator, unit.stamp)
-
-
-def _check_same_limits(built: dict[str, Any], config: Filter) -> None:
-    """Raise DataError for a limit that the sets were built with and that is missing now: rejected frames would return."""
-    for name in ("brisque", "max_text", "min_size"):
-        before, now = built.get(name), getattr(config, name)
-        if before is not None and now is None:
-            option = typed(name)
-            raise DataError(
-                f"the sets were built with {option} {before}, which this filter leaves out",
-                hint=f"add {option} {before} (or another value) to the command",
-            )

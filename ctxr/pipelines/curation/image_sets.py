@@ -22,7 +22,7 @@ from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, plural
 from ctxr.media.sources import InputSource
 from ctxr.media.video import KEEP_DAMAGED, VideoError
 from ctxr.pipelines.curation.config import KEEPING, SetsOptions
-from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, part_of_pool, pick_photos, with_neighbours
+from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, pick_photos, with_neighbours
 from ctxr.pipelines.curation.quality import Unmeasurable
 from ctxr.pipelines.curation.videos import UnitContext
 from ctxr.store.artifacts import (
@@ -61,20 +61,18 @@ class VideoJob(Job[SourceUnit | FailedUnit]):
     """Makes the units of videos.
 
     Attributes:
-        retry: the command that tries failed sources again. hint: the hint for failures that have none.
+        files: of the videos, by name, for failures. retry: the command that tries failed sources again.
+        hint: the hint for failures that have none.
     """
 
     context: UnitContext
+    files: Mapping[str, str]
     retry: str
     hint: str
 
     @abstractmethod
     def make(self, unit: WorkUnit) -> SourceUnit:
         """Write the unit."""
-
-    @abstractmethod
-    def file(self, unit: WorkUnit) -> Path | str:
-        """The file of a video, for failures."""
 
     def __call__(self, unit: WorkUnit) -> SourceUnit | FailedUnit:
         """Write the unit; the failure of a video that cannot be used."""
@@ -83,7 +81,7 @@ class VideoJob(Job[SourceUnit | FailedUnit]):
         except (VideoError, Unmeasurable) as error:
             hint = error.hint or self.hint
             retry = f"{self.retry} --keep-damaged" if hint == KEEP_DAMAGED else self.retry
-            failure = Failure(unit.name, str(self.file(unit)), error.reason, error.message, retry)
+            failure = Failure(unit.name, self.files[unit.name], error.reason, error.message, retry)
             return FailedUnit(unit.stamp, failure, f"{error.message} ({hint})" if hint else error.message)
 
     def stop(self) -> None:
@@ -105,11 +103,11 @@ class SetsRun(ABC):
 
     Attributes:
         work: makes units of the `videos`. stamps: of the albums, by name. models: as in the manifest.
-        fixed: splits that are given. salt: of the others. earlier: failures of the parent.
-        retried: whether a finished result of the same inputs has failures that are tried again.
+        earlier: failures of the parent. retried: whether failures of a finished result of the same inputs are tried again.
         merged: how the ranks ran whose units are merged: this run makes no unit of a video.
-        units: those that are done, by source. failures: sources and photos that gave nothing.
         footage: sources that share footage. splits: of each source, once they are dealt.
+        units: those that are done, by source. failures: sources and photos that gave nothing. more: counts for the manifest beside
+            those of the units.
     """
 
     LABEL: ClassVar[str] = "videos"
@@ -123,15 +121,14 @@ class SetsRun(ABC):
     videos: Sequence[WorkUnit]
     stamps: dict[str, Stamp]
     models: Mapping[str, Any]
-    fixed: Mapping[str, SplitName]
-    salt: str
     retried: bool
     merged: RankRun | None
     earlier: Sequence[Failure] = ()
-    footage: Sequence[SharedFootage] = ()
-    splits: Mapping[str, SplitName] = field(default_factory=dict)
+    footage: list[SharedFootage] = field(default_factory=list)
+    splits: dict[str, SplitName] = field(default_factory=dict)
     units: dict[str, SourceUnit] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    more: dict[str, int] = field(default_factory=dict)
 
     @property
     def artifact(self) -> Path:
@@ -145,25 +142,24 @@ class SetsRun(ABC):
 
     @abstractmethod
     def make_photos(self) -> None:
-        """The units of all albums; every source then has its split."""
+        """The units of all albums, once the videos are done; every source then has its split."""
 
     @abstractmethod
     def share_photos(self) -> None:
         """What a rank does for the albums; the merge makes their units."""
 
-    @abstractmethod
-    def deal(self, pool: PhotoPool | None = None) -> None:
-        """Give every source its split, once the videos are done and the photos are read."""
-
-    def kept(self, earlier: Manifest, parents: Sequence[Parent]) -> Sequence[Parent]:
-        """The sources of the earlier result that this run may use, too."""
-        return parents
-
     def make_videos(self) -> list[SourceUnit]:
         """Make the units of videos that are missing; returns those that were made. Raises NotMerged if ranks make them."""
-        shard, made = RankShard.of(self.options), []
+        shard, todo, made = RankShard.of(self.options), [], []
         videos = shard.part(self.videos) if shard else sorted(self.videos, key=lambda unit: unit.name)
-        todo = [unit for unit in videos if not self._is_done(unit)]
+        for unit in videos:
+            failed = None if self.options.retry_failed else read_failed(self.artifact, unit.name)
+            if self.take(unit.name, unit.stamp):
+                continue
+            if failed and failed.stamp == unit.stamp:
+                self.fail(failed)
+            else:
+                todo.append(unit)
         if len(todo) < len(videos):
             self.progress.note(f"{self.LABEL}: {len(videos) - len(todo)} of {len(videos)} were done before")
         if todo and self.merged:
@@ -180,18 +176,8 @@ class SetsRun(ABC):
             self.fail(result)
             if shard:
                 write_failed(self.artifact, result)
-        self.units |= {unit.source.name: unit for unit in made}
+        self.units.update({unit.source.name: unit for unit in made})
         return made
-
-    def _is_done(self, unit: WorkUnit) -> bool:
-        """Take the unit of an earlier run, or its failure, unless failures are tried again; False without either."""
-        if self.take(unit.name, unit.stamp):
-            return True
-        failed = None if self.options.retry_failed else read_failed(self.artifact, unit.name)
-        if failed is None or failed.stamp != unit.stamp:
-            return False
-        self.fail(failed)
-        return True
 
     def take(self, name: str, stamp: Stamp) -> bool:
         """Reuse the unit of an earlier run; False if it is missing, damaged, or of another stamp."""
@@ -204,13 +190,6 @@ class SetsRun(ABC):
         """Record a video that gave nothing."""
         self.failures.append(failed.failure)
         self.progress.warn(failed.warning)
-
-    def fail_photos(self, unreadable: Sequence[tuple[InputSource, int, str]]) -> None:
-        """Record photos (album, position, why) that could not be read."""
-        for album, position, message in unreadable:
-            file = str(album.photos[position])
-            self.failures.append(Failure(album.name, file, "unreadable", message, self.work.retry))
-            self.progress.warn(message)
 
     def _take_manifest(self) -> None:
         """Remove the manifest for a rank that has work; the failures that it stood for are recorded, for the merge."""
@@ -233,7 +212,7 @@ class SetsRun(ABC):
         sides: dict[SplitName, list[InputSource]] = defaultdict(list)
         for album in albums:
             sides[self.splits[album.name]].append(album)
-        parts = [part_of_pool(pool, side) for side in sides.values()]
+        parts = [pool.part(side) for side in sides.values()]
         found = with_neighbours(self.artifact, parts, self.engine, self.progress)
         pools = list(zip(found, sides.values(), strict=True))
         left, photos = choice.sample, len(pool.photos)
@@ -274,21 +253,8 @@ class SetsRun(ABC):
         for name, rows in {"failures.jsonl": failures, **tables}.items():
             write_table(self.artifact / name, rows)
         tidy(self.artifact, self.units)
-        failed = {"failed": len(failures)}
-        return Content(
-            [*files, *tables], counts_of(self.units.values(), self.splits, shared) | failed, dict(self.models)
-        )
-
-    def report(self, read: Path | None) -> SetsReport:
-        """What a rank did."""
-        counts = {"sources": len(self.videos), "finished": len(self.units), "failed": len(self.failures)}
-        failures = [*map(msgspec.structs.asdict, self.failures)]
-        encoder, threshold = (
-            rooted(self.models["encoder"]["name"], self.artifact),
-            self.models["selection"]["threshold"],
-        )
-        rank = f"{self.options.rank} of {self.options.world_size}"
-        return SetsReport(self.artifact, False, encoder, threshold, counts, failures, read=read, rank=rank)
+        counts = counts_of(self.units.values(), self.splits, shared) | {"failed": len(failures)} | self.more
+        return Content([*files, *tables], counts, dict(self.models))
 
 
 def counts_of(
@@ -331,6 +297,7 @@ class SetsStage(Stage[InputsT]):
 
     Attributes:
         NAMES_SOURCES: whether the command names the sources, and so can lose some. merged: see `SetsRun`.
+        shared: the report of a rank that made units.
     """
 
     KIND = IMAGE_SETS
@@ -340,7 +307,7 @@ class SetsStage(Stage[InputsT]):
 
     def __init__(self, options: SetsOptions, merged: RankRun | None = None) -> None:
         super().__init__(options)
-        self.merged, self.ran = merged, list[SetsRun]()
+        self.merged, self.shared = merged, list[SetsReport]()
 
     @abstractmethod
     def open(self, inputs: InputsT, out: Path, progress: Progress, ready: Artifact | None) -> SetsRun:
@@ -371,26 +338,38 @@ class SetsStage(Stage[InputsT]):
             hint = "run the same command once without --rank: it rebuilds what changed"
             raise DataError(f"{out / next(iter(files))} has changed since it was written", hint=hint)
         run = self.open(inputs, out, progress, None if files else ready)
-        self.ran.append(run)
         if earlier := earlier_manifest(out):
             self._ask(earlier, inputs, run)
         if self.shard:
-            ranks = RankRun(self.options.COMMAND, self.shard.world, rank_options(self.options))
-            with rank_lock(out, self.shard.rank, ranks) as record:
-                run.make_videos()
-                run.share_photos()
-                if run.retried and (out / MANIFEST).is_file():  # nothing to do
-                    record.unlink()
+            self._make_share(run, self.shard)
             return None
         first = take_manifest(out) is None
         discard(out, files, progress)
         run.make_videos()
-        if run.stamps:
-            run.make_photos()
-        else:
-            run.deal()
+        run.make_photos()
         run.require_units(first)
         return run.content()
+
+    def _make_share(self, run: SetsRun, shard: RankShard) -> None:
+        """Make the units of a rank, and report on them."""
+        # engines, workers and retries may differ between ranks, and a merge ignores them
+        own = {"rank", "world_size", "engine", "workers", "threads", "retry_failed"}
+        options = {
+            name: value
+            for name, value in vars(self.options).items()
+            if value != getattr(type(self.options), name) and name not in own
+        }
+        ran = RankRun(self.options.COMMAND, shard.world, json_config(options))
+        with rank_lock(run.artifact, shard.rank, ran) as record:
+            run.make_videos()
+            run.share_photos()
+            if run.retried and (run.artifact / MANIFEST).is_file():  # nothing to do
+                record.unlink()
+        counts = {"sources": len(run.videos), "finished": len(run.units), "failed": len(run.failures)}
+        failures = [*map(msgspec.structs.asdict, run.failures)]
+        encoder = rooted(run.models["encoder"]["name"], run.artifact)
+        made = run.artifact, False, encoder, run.models["selection"]["threshold"], counts, failures
+        self.shared.append(SetsReport(*made, read=self.read(), rank=f"{shard.rank} of {shard.world}"))
 
     def _ask(self, earlier: Manifest, inputs: InputsT, run: SetsRun) -> None:
         """Say what the run takes from the earlier result. Raises UsageError without --yes."""
@@ -398,7 +377,10 @@ class SetsStage(Stage[InputsT]):
         recorded = [models["encoder"]["fingerprint"], models["selection"]["threshold"]]
         other = recorded != [run.models["encoder"]["fingerprint"], run.models["selection"]["threshold"]]
         other = other or not KEEPING.issuperset(self.options.describe().keys() & other_keys(out, inputs))
-        parents = run.kept(earlier, inputs.parents)
+        parents = inputs.parents
+        if earlier.config.get("keep_damaged") and not getattr(self.options, "keep_damaged", True):
+            damaged = {source.name for source in unit_sources(out) if source.damage}
+            parents = [parent for parent in parents if parent.name not in damaged]
         lost = losses(out, parents, self.options.workdir, other=other, sources=self.NAMES_SOURCES)
         if lost and not self.options.yes:
             add = "--add to keep these sources, " if self.NAMES_SOURCES and gone(out, parents) else ""
@@ -409,8 +391,8 @@ class SetsStage(Stage[InputsT]):
     def report(self, progress: Progress, curve: bool = False) -> SetsReport:
         """Run the stage, and report on its result, or on what a rank did."""
         result = execute(self, progress)
-        if self.shard and not result.up_to_date:
-            return self.ran[0].report(self.read())
+        if self.shared:
+            return self.shared[0]
         report = sets_report(self.out(), result.up_to_date, curve, self.read())
         for remark in self.remarks(report):
             progress.warn(remark)
@@ -419,16 +401,6 @@ class SetsStage(Stage[InputsT]):
         retry = self.options.command(retry_failed=True)
         damaged = any(row["retry"].endswith(" --keep-damaged") for row in report.failures)
         return replace(report, retry=f"{retry} --keep-damaged" if damaged else retry)
-
-
-_OF_A_RANK = {"rank", "world_size", "engine", "workers", "threads", "retry_failed"}
-"""Options that a merge ignores."""
-
-
-def rank_options(options: SetsOptions) -> dict[str, Any]:
-    """The options that are not at their defaults, by field, without those that a merge ignores."""
-    changes = {name: value for name, value in vars(options).items() if value != getattr(type(options), name)}
-    return json_config({name: value for name, value in changes.items() if name not in _OF_A_RANK})
 
 
 def gone(artifact: Path, parents: Sequence[Parent]) -> list[Source]:

@@ -1,24 +1,23 @@
 """The images of a recipe or an artifact in their sources: frames are decoded again, photos are known by their hash."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec.structs import replace
 
-from ctxr.datasets.rebuilding import RebuildRecipe, RecipeImage
+from ctxr.datasets.rebuilding import ImageDifference, RecipeImage
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
-from ctxr.media.footage import WHERE, SourceLocator, decode_frames
+from ctxr.media.footage import WHERE, SourceLocator, decode_frames, pixels_sha256
 from ctxr.media.images import Pixels
 from ctxr.media.video import VideoError
 from ctxr.pipelines.curation.config import Rebuild, Verify
 from ctxr.store.artifacts import Artifact, open_artifact
+from ctxr.store.hashing import sha256_bytes
 from ctxr.store.kinds import EXPORT
 from ctxr.store.records import Source
-
-V = TypeVar("V")
 
 
 def recipe_at(path: Path) -> Artifact:
@@ -36,54 +35,66 @@ def recipe_at(path: Path) -> Artifact:
     return artifact
 
 
+def frame_difference(image: RecipeImage, rgb: Pixels, saved: bytes) -> ImageDifference | None:
+    """How a decoded frame, or the JPEG that it was saved as, differs from the recipe; None where both are the same."""
+    if pixels_sha256(rgb) != image.pixels:
+        return ImageDifference(image.id, "pixels", "the decoded frame has other pixels than the recipe says")
+    if sha256_bytes(saved) != image.sha256:
+        return ImageDifference(image.id, "saved_file", "the frame is the same, its JPEG file is another")
+    return None
+
+
 class Originals:
     """Looks images up in their sources.
 
     Attributes:
         locator: finds the sources of `artifact`. errors: by source, why images of it could not be had.
+        compared: by image, how it differs from its source; None where it is the same.
     """
 
     def __init__(self, artifact: Path, options: Rebuild | Verify, progress: Progress) -> None:
         self.locator = SourceLocator(artifact, options.videos, progress)
         self.errors: dict[str, DataError] = {}
+        self.compared: dict[str, ImageDifference | None] = {}
         self._workers, self._progress = options.workers, progress
 
-    def recipe_frames(
-        self, images: Iterable[RecipeImage], recipe: RebuildRecipe, visit: Callable[[Any, Pixels, int | None], V]
-    ) -> Iterator[V]:
-        """As `frames`, of the images of a recipe that are frames."""
-        frames = [image for image in images if image.index is not None]
-        sources = [
-            replace(recipe.sources[image.source], sha256=image.source_sha256, decoder=image.decoder) for image in frames
-        ]
-        return self.frames(zip(frames, sources, strict=True), visit)
-
-    def frames(
-        self, images: Iterable[tuple[Any, Source]], visit: Callable[[Any, Pixels, int | None], V]
-    ) -> Iterator[V]:
-        """What `visit` returns for each image, which comes with its video; see `decode_frames`."""
+    def compare_frames(
+        self,
+        images: Iterable[Any],
+        sources: Mapping[str, Source],
+        compare: Callable[[Any, Pixels], ImageDifference | None],
+    ) -> None:
+        """Decode the frames among the images; `compared` gets what `compare`, in several threads, says of each."""
         videos: dict[Source, list[Any]] = defaultdict(list)
-        for image, video in sorted(images, key=lambda pair: pair[1].name):
-            videos[video].append(image)
-        for video, results, error in decode_frames(videos, self.locator, visit, self._progress, self._workers):
+        for image in sorted(images, key=lambda image: image.source):
+            if image.index is not None:
+                video = sources[image.source]
+                if isinstance(image, RecipeImage):
+                    video = replace(video, sha256=image.source_sha256, decoder=image.decoder)
+                videos[video].append(image)
+        found = decode_frames(
+            videos, self.locator, lambda image, rgb, _: (image.id, compare(image, rgb)), self._progress, self._workers
+        )
+        for video, results, error in found:
             if error:
                 self.errors[video.name] = error
-            yield from results
+            self.compared.update(results)
 
-    def photos(self, images: Sequence[tuple[Any, str]], sources: Iterable[Source]) -> Iterator[tuple[Any, Path]]:
-        """Each image, which comes with the name of its album, with its file among `sources`."""
-        if not images:
+    def photos(self, images: Iterable[Any], sources: Mapping[str, Source]) -> Iterator[tuple[Any, Path]]:
+        """The photos among the images, each with its file."""
+        photos = [image for image in images if image.index is None]
+        if not photos:
             return
-        albums = {source.name: source.sha256 for source in sources if source.kind == "photos"}
+        albums = {name: source.sha256 for name, source in sources.items() if source.kind == "photos"}
         files, lost = self.locator.photos(albums), dict[str, list[str]]()
         folders: dict[str, set[Path]] = defaultdict(set)
-        with self._progress.task("photos", len(images)) as task:
-            for image, album in images:
+        with self._progress.task("photos", len(photos)) as task:
+            for image in photos:
                 if file := files.get(image.sha256):
-                    folders[album].add(file.parent)
+                    folders[image.source].add(file.parent)
                     yield image, file
                 else:
-                    lost.setdefault(album, []).append(image.id)
+                    lost.setdefault(image.source, []).append(image.id)
                 task.advance()
         for album, (folder, *others) in folders.items():
             if not others:

@@ -5,8 +5,7 @@ table per instrument, one picture per frame. It may be deleted at any time.
 """
 
 import threading
-from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,16 @@ from ctxr.media.brisque import Brisque
 from ctxr.media.images import Pixels
 from ctxr.media.text_area import TextReader
 from ctxr.metrics.selection import Rejection
+from ctxr.pipelines.curation.config import SetsOptions
 from ctxr.store.atomic import link_or_copy
 from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.paths import CACHE
 from ctxr.store.records import Facts
 from ctxr.store.tables import read_table, write_table
 from ctxr.store.units import SourceUnit
+
+_COLUMNS = {"brisque": ("brisque",), "text": ("text_share", "text_words", "text_confidence")}
+"""Columns of `Facts` by instrument; the first one is never None after a measurement."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +44,15 @@ class QualityLimits:
     min_size: int | None = None
 
     @classmethod
-    def of(cls, config: Any) -> "QualityLimits":
-        """The limits in the configuration of `build-sets` or `filter`."""
-        return cls(config.brisque, config.max_text, config.min_size)
+    def of(cls, options: SetsOptions) -> "QualityLimits":
+        """The limits among the options of `build-sets` or `filter`."""
+        return cls(options.brisque, options.max_text, options.min_size)
 
     @property
-    def measured(self) -> tuple[str, ...]:
+    def measured(self) -> list[str]:
         """Names of the measurements that are needed."""
         wanted = {"brisque": self.brisque, "text": self.max_text}
-        return tuple(name for name, limit in wanted.items() if limit is not None)
+        return [name for name, limit in wanted.items() if limit is not None]
 
     def __bool__(self) -> bool:
         return self != QualityLimits()
@@ -108,25 +111,25 @@ class QualityGate(Portable):
         """Whether everything the limits need has been measured."""
         return all(getattr(facts, _COLUMNS[name][0]) is not None for name in self.limits.measured)
 
-    def measure(self, facts: Facts, rgb: Pixels) -> Facts:
-        """`facts` with what was missing measured on the picture uint8 [H, W, 3]. Raises DataError where an instrument fails on it."""
+    def measure(self, facts: Facts, read: Callable[[], Pixels]) -> Facts:
+        """`facts` with what the limits need measured on the picture uint8 [H, W, 3], which is read only if something is missing.
+
+        Raises Unmeasurable, with the picture's name, where it cannot be read or an instrument fails on it.
+        """
+        if self.complete(facts):
+            return facts
         figures: dict[str, Any] = {}
-        if "brisque" in self.limits.measured and facts.brisque is None:
-            figures = {"brisque": round(self._instrument("brisque").score(rgb), 6)}
-        if "text" in self.limits.measured and facts.text_share is None:
-            text = self._instrument("text").measure(rgb)
-            numbers = round(text.area_share, 6), text.words, round(text.confidence, 2)
-            figures |= zip(_COLUMNS["text"], numbers, strict=True)
+        try:
+            rgb = read()
+            if "brisque" in self.limits.measured and facts.brisque is None:
+                figures = {"brisque": round(self._instrument("brisque").score(rgb), 6)}
+            if "text" in self.limits.measured and facts.text_share is None:
+                text = self._instrument("text").measure(rgb)
+                numbers = round(text.area_share, 6), text.words, round(text.confidence, 2)
+                figures |= zip(_COLUMNS["text"], numbers, strict=True)
+        except DataError as error:
+            raise Unmeasurable(f"{facts.source}/img{facts.index}: {error.message}", error.hint) from error
         return msgspec.structs.replace(facts, **figures)
-
-
-@contextmanager
-def measuring(facts: Facts) -> Iterator[None]:
-    """Raises Unmeasurable, with the picture's name, where it cannot be read or an instrument fails on it."""
-    try:
-        yield
-    except DataError as error:
-        raise Unmeasurable(f"{facts.source}/img{facts.index}: {error.message}", error.hint) from error
 
 
 def forget_other_measures(facts: Iterable[Facts], old: Mapping[str, str], new: Mapping[str, str]) -> list[Facts]:
@@ -134,10 +137,6 @@ def forget_other_measures(facts: Iterable[Facts], old: Mapping[str, str], new: M
     other = [name for name, key in new.items() if old.get(name, key) != key]
     stale = {column: None for name in other for column in _COLUMNS[name]}
     return [msgspec.structs.replace(row, **stale) for row in facts]
-
-
-_COLUMNS = {"brisque": ("brisque",), "text": ("text_share", "text_words", "text_confidence")}
-"""Columns of `Facts` by instrument; the first one is never None after a measurement."""
 
 
 class FactCache:
@@ -149,22 +148,21 @@ class FactCache:
     def load(self, measures: Mapping[str, str], but: Container[int] = ()) -> dict[int, tuple[Facts, Path]]:
         """Facts by frame, with the file they were measured on, as far as they come from the instruments in `measures`.
 
-        Frames in `but` are left out; nothing of them is read.
-
-        A row may know only some of the measures. What is damaged, or was measured on another picture than lies here, is forgotten.
+        Frames in `but` are left out; nothing of them is read. A row may know only some of the measures. What is damaged, or was
+        measured on another picture than lies here, is forgotten.
         """
         facts: dict[int, tuple[Facts, Path]] = {}
         hashes: dict[Path, str | None] = {}
         for name, key in measures.items():
-            for row in self._read(name, key):
+            for row in self._rows(name, key):
                 if row.index in but:
                     continue
                 file = self.folder / _picture(row)
                 if file not in hashes:
                     hashes[file] = sha256_if_readable(file)
                 if hashes[file] == row.sha256:
-                    merged = facts[row.index][0] if row.index in facts else row
-                    facts[row.index] = (msgspec.structs.replace(merged, **_measured(row, name)), file)
+                    known = facts[row.index][0] if row.index in facts else row
+                    facts[row.index] = (_with_measures(known, row, name), file)
                 else:
                     file.unlink(missing_ok=True)
         return facts
@@ -174,13 +172,12 @@ class FactCache:
         linked: set[int] = set()
         files = {file.name for file in self.folder.iterdir()} if self.folder.is_dir() else set()
         for name, key in unit.stamp.measures.items():
-            own = [row for row in unit.facts if getattr(row, _COLUMNS[name][0]) is not None]
-            rows, changed = {row.index: row for row in self._read(name, key)}, dict[int, Facts]()
-            for row in own:
+            rows, changed = {row.index: row for row in self._rows(name, key)}, dict[int, Facts]()
+            for row in unit.facts:
                 picture = _picture(row)
                 blank = Facts(row.source, row.index, picture, row.sha256, row.width, row.height)
-                new = msgspec.structs.replace(blank, **_measured(row, name))
-                if rows.get(row.index) == new and picture in files:
+                new = _with_measures(blank, row, name)
+                if getattr(row, _COLUMNS[name][0]) is None or (rows.get(row.index) == new and picture in files):
                     continue
                 file = self.folder / picture
                 if row.index not in linked and sha256_if_readable(file) != row.sha256:
@@ -190,20 +187,22 @@ class FactCache:
             if changed:
                 write_table(self._table(name, key), (rows | changed).values())
 
-    def _read(self, name: str, key: str) -> list[Facts]:
-        try:
-            return read_table(self._table(name, key), Facts)
-        except (DataError, OSError):  # not there, or damaged: it is only a memory
-            return []
-
     def _table(self, name: str, key: str) -> Path:
         return self.folder / f"{name}-{key[:16]}.jsonl"
 
+    def _rows(self, name: str, key: str) -> list[Facts]:
+        """The rows of one instrument; none where the table is missing or damaged, since it is only a memory."""
+        try:
+            return read_table(self._table(name, key), Facts)
+        except (DataError, OSError):
+            return []
+
 
 def _picture(row: Facts) -> str:
-    """Name of a frame's picture in the memory."""
+    """Name of a frame's picture in the cache."""
     return f"img{row.index}{Path(row.path).suffix}"
 
 
-def _measured(row: Facts, name: str) -> dict[str, Any]:
-    return {column: getattr(row, column) for column in _COLUMNS[name]}
+def _with_measures(facts: Facts, row: Facts, name: str) -> Facts:
+    """The facts with what `row` says of one instrument."""
+    return msgspec.structs.replace(facts, **{column: getattr(row, column) for column in _COLUMNS[name]})

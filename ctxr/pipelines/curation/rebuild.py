@@ -2,8 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +12,17 @@ from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, and_more
-from ctxr.media.footage import other_software, pixels_sha256
+from ctxr.media.footage import other_software
 from ctxr.media.images import Pixels, encode_jpeg
 from ctxr.media.sources import require_sources
 from ctxr.pipelines.curation.config import Rebuild, RebuildReport
-from ctxr.pipelines.curation.originals import Originals, recipe_at
+from ctxr.pipelines.curation.originals import Originals, frame_difference, recipe_at
 from ctxr.store.artifacts import MANIFEST, MARKER, Artifact, Content, Parent, open_artifact, take_manifest
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_if_readable
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import remember_paths
-from ctxr.store.records import Facts, Failure, Image, ImageSet, Record, Shot
+from ctxr.store.records import Failure, Image, ImageSet, Record
 from ctxr.store.tables import PAYLOADS, payload_rows, read_table, write_tables
 from ctxr.store.units import IMAGES, SOURCES
 
@@ -45,39 +43,32 @@ def run(config: Rebuild, progress: Progress = SILENT) -> RebuildReport:
     return report
 
 
-@dataclass(frozen=True)
-class RebuildInputs(Inputs):
-    """Where the recipe lies."""
-
-    recipe: Path
+_RETRY = "ctxr rebuild --videos DIR"
+"""The command that retries a source; without paths, so an artifact is the same wherever it was made."""
 
 
-@dataclass(frozen=True)
-class RebuiltPictures:
-    """Pictures by image id, those that did not come out as recorded, and by source why images of it could not be had."""
-
-    images: dict[str, Image]
-    differences: list[ImageDifference]
-    failed: dict[str, DataError]
-
-
-class RebuildStage(Stage[RebuildInputs]):
+class RebuildStage(Stage[Inputs]):
     """Makes the images of a recipe from its sources. Existing pictures are kept."""
 
     KIND = IMAGE_SETS
     IN_PLACE = True
     options: Rebuild
 
-    def inputs(self, progress: Progress) -> RebuildInputs:
+    def inputs(self, progress: Progress) -> Inputs:
         """The recipe, a folder that may be written, and one that holds sources if it is named."""
         if self.options.videos is not None:
             require_sources(self.options.videos)
-        artifact = recipe_at(self.options.source())
-        refuse_other_verbs(self.out())
-        parents = [Parent("recipe", artifact.manifest.kind, artifact.sha256)]
-        return RebuildInputs(parents, self.options.key(), recipe=artifact.path)
+        artifact, out = recipe_at(self.options.source()), self.out()
+        if (out / MANIFEST).is_file():
+            verb = open_artifact(out).manifest.verb
+            if verb != Rebuild.COMMAND:
+                raise UsageError(f"{out} was made by ctxr {verb}", hint="choose another folder with --out")
+        elif (out / SOURCES).exists():
+            what = f"{out} holds an unfinished artifact of another kind"
+            raise UsageError(what, hint="choose another folder with --out")
+        return Inputs([Parent("recipe", artifact.manifest.kind, artifact.sha256)], self.options.key())
 
-    def pending(self, artifact: Artifact, inputs: RebuildInputs) -> bool:
+    def pending(self, artifact: Artifact, inputs: Inputs) -> bool:
         """Whether an image could not be made."""
         return artifact.manifest.counts.get("failed") != 0
 
@@ -85,47 +76,26 @@ class RebuildStage(Stage[RebuildInputs]):
         """Tables, or else pictures."""
         return [*changed(artifact)]
 
-    def _pictures(self, recipe: RebuildRecipe, out: Path, progress: Progress) -> RebuiltPictures:
-        """Make the missing pictures."""
-        originals, images = Originals(recipe.path, self.options, progress), recipe.images.values()
-        had = {image.id for image in images if sha256_if_readable(out / image.path) == image.sha256}
-        missing = [image for image in images if image.id not in had]
-        made: list[tuple[Image, ImageDifference | None]]
-        made = [(_image(image), None) for image in images if image.id in had]
-        made += originals.recipe_frames(missing, recipe, partial(_frame, out))
-        photos = [(image, image.source) for image in missing if image.index is None]
-        for image, file in originals.photos(photos, recipe.sources.values()):
-            link_or_copy(file, out / image.path)
-            made.append((_image(image), None))
-        pictures, failed = {row.id: row for row, _ in made}, originals.errors
-        differences = [difference for _, difference in made if difference]
-        if not pictures:
-            first = failed[min(failed)] if failed else DataError(f"{recipe.path} holds no images")
-            raise DataError(f"no image could be made: {first.message}{and_more(len(failed))}", hint=first.hint)
-        for name in sorted(failed):
-            progress.warn(failed[name].message)
-        if differences and (other := other_software(recipe.head.software)):
-            progress.warn(f"other versions are installed here than where the recipe was made: {other}")
-        remember_paths(out, originals.locator.places)
-        return RebuiltPictures(pictures, differences, failed)
-
-    def write(self, inputs: RebuildInputs, out: Path, progress: Progress) -> Content:
+    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """Make the missing pictures, while the earlier result stays valid, then write the tables."""
-        refuse_links(out)
-        recipe = read_rebuild_recipe(inputs.recipe)
-        made = self._pictures(recipe, out, progress)
-        pictures, compared, failed = made.images, made.differences, made.failed
+        for folder in (out / IMAGES, *(out / IMAGES).glob("*")):
+            if folder.is_symlink():
+                hint = "choose an empty or new folder with --out"
+                raise UsageError(f"{folder} is a link to another folder", hint=hint)
+        recipe = read_rebuild_recipe(self.options.source())
+        originals = Originals(recipe.path, self.options, progress)
+        pictures = _make_pictures(recipe, out, originals, progress)
         take_manifest(out)
         sets = [image_set for image_set in recipe.sets if all(name in pictures for name in image_set.images)]
         used = {name for image_set in sets for name in image_set.images}
         images = [image for name, image in pictures.items() if name in used]
-        differences = [row for row in compared if row.id in used]
+        differences = [row for name, row in originals.compared.items() if row and name in used]
         failures = [
             Failure(name, recipe.sources[name].file, getattr(error, "reason", "unreadable"), error.message, _RETRY)
-            for name, error in failed.items()
+            for name, error in originals.errors.items()
         ]
         kept = {recipe.images[name].source for name in used}
-        tables: dict[str, Sequence[Any]] = {
+        tables: dict[str, Sequence[Record]] = {
             "images": images,
             "sets": sets,
             "sources": [source for name, source in recipe.sources.items() if name in kept],
@@ -133,11 +103,10 @@ class RebuildStage(Stage[RebuildInputs]):
             "groups": recipe.footage,
             "failures": failures,
             "differences": differences,
-            "facts": list[Facts](),
-            "shots": list[Shot](),
+            "facts": (),
+            "shots": (),
         }
-        annotations = _annotations(recipe, sets)
-        tables |= {name: rows for name, rows in annotations.items() if rows}
+        tables |= {name: rows for name, rows in _annotations(recipe, sets).items() if rows}
         write_tables(out, tables)
         _tidy(out, recipe, {image.path for image in images}, set(tables))
         split_of = {row.group: row.split for row in recipe.splits}
@@ -155,42 +124,39 @@ class RebuildStage(Stage[RebuildInputs]):
         return Content([f"{name}.jsonl" for name in tables], counts, recipe.head.models)
 
 
-_RETRY = "ctxr rebuild --videos DIR"
-"""The command that retries a source; without paths, so an artifact is the same wherever it was made."""
+def _make_pictures(recipe: RebuildRecipe, out: Path, originals: Originals, progress: Progress) -> dict[str, Image]:
+    """Make the missing pictures; returns all that are there, by id. Raises DataError without a single one."""
+    pictures, missing = dict[str, Image](), list[RecipeImage]()
+    for image in recipe.images.values():
+        if sha256_if_readable(out / image.path) == image.sha256:
+            pictures[image.id] = _picture(image)
+        else:
+            missing.append(image)
+
+    def save(image: RecipeImage, rgb: Pixels) -> ImageDifference | None:
+        content = encode_jpeg(rgb)
+        write_bytes(out / image.path, content, durable=False)
+        sides = {"height": rgb.shape[0], "width": rgb.shape[1]}
+        pictures[image.id] = msgspec.structs.replace(_picture(image), sha256=sha256_bytes(content), **sides)
+        return frame_difference(image, rgb, content)
+
+    originals.compare_frames(missing, recipe.sources, save)
+    for image, file in originals.photos(missing, recipe.sources):
+        link_or_copy(file, out / image.path)
+        pictures[image.id] = _picture(image)
+    failed = originals.errors
+    if not pictures:
+        first = failed[min(failed)] if failed else DataError(f"{recipe.path} holds no images")
+        raise DataError(f"no image could be made: {first.message}{and_more(len(failed))}", hint=first.hint)
+    for name in sorted(failed):
+        progress.warn(failed[name].message)
+    if any(originals.compared.values()) and (other := other_software(recipe.head.software)):
+        progress.warn(f"other versions are installed here than where the recipe was made: {other}")
+    remember_paths(out, originals.locator.places)
+    return pictures
 
 
-def refuse_other_verbs(out: Path) -> None:
-    """Raise UsageError for a folder that another verb wrote, finished or not."""
-    if (out / MANIFEST).is_file():
-        verb = open_artifact(out).manifest.verb
-        if verb != Rebuild.COMMAND:
-            raise UsageError(f"{out} was made by ctxr {verb}", hint="choose another folder with --out")
-    elif (out / SOURCES).exists():
-        raise UsageError(f"{out} holds an unfinished artifact of another kind", hint="choose another folder with --out")
-
-
-def refuse_links(out: Path) -> None:
-    """Raise UsageError where a link would lead pictures out of the folder."""
-    for folder in (out / IMAGES, *(out / IMAGES).glob("*")):
-        if folder.is_symlink():
-            raise UsageError(f"{folder} is a link to another folder", hint="choose an empty or new folder with --out")
-
-
-def _frame(out: Path, image: RecipeImage, rgb: Pixels, stream: int | None) -> tuple[Image, ImageDifference | None]:
-    """Save a decoded frame, and compare it with the recipe."""
-    content, difference = encode_jpeg(rgb), None
-    sha256 = sha256_bytes(content)
-    write_bytes(out / image.path, content, durable=False)
-    if pixels_sha256(rgb) != image.pixels:
-        what = "the decoded frame has other pixels than the recipe says"
-        difference = ImageDifference(image.id, "pixels", what)
-    elif sha256 != image.sha256:
-        what = "the decoded frame is the one of the recipe, but saved as JPEG it is another file"
-        difference = ImageDifference(image.id, "saved_file", what)
-    return msgspec.structs.replace(_image(image), sha256=sha256, height=rgb.shape[0], width=rgb.shape[1]), difference
-
-
-def _image(image: RecipeImage) -> Image:
+def _picture(image: RecipeImage) -> Image:
     size = image.width, image.height
     return Image(image.id, image.path, image.sha256, image.group, *size, image.index, image.time)
 

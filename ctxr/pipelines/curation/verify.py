@@ -1,14 +1,13 @@
 """`ctxr verify`: compare the images of a recipe or an artifact with their sources, frames by decoding, photos by hash."""
 
-from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
+from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import open_sets
-from ctxr.datasets.rebuilding import ImageDifference, RecipeImage, read_rebuild_recipe
+from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage, read_rebuild_recipe
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import SETS, chosen
 from ctxr.errors import DataError, UsageError
@@ -16,14 +15,11 @@ from ctxr.media.footage import other_software, pixels_sha256
 from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, read_image
 from ctxr.media.sources import require_sources
 from ctxr.pipelines.curation.config import Verify, VerifyReport
-from ctxr.pipelines.curation.originals import Originals, recipe_at
+from ctxr.pipelines.curation.originals import Originals, frame_difference, recipe_at
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_if_readable
 from ctxr.store.kinds import EXPORT, IMAGE_SETS
 from ctxr.store.records import Image
-
-Verdicts = dict[str, ImageDifference | None]
-"""How images differ from their sources, by id; None: proven equal."""
 
 
 def run(config: Verify, progress: Progress = SILENT) -> VerifyReport:
@@ -35,90 +31,78 @@ def run(config: Verify, progress: Progress = SILENT) -> VerifyReport:
     if config.videos is not None:
         require_sources(config.videos)
     path = chosen(config.artifact, config.workdir, SETS, progress)
-    artifact = open_artifact(path, maker="ctxr build-sets, or ctxr export --to recipe")
-    kind, to = artifact.manifest.kind, artifact.manifest.config.get("to")
-    originals = Originals(path, config, progress)
-    if kind == EXPORT and to == "recipe":
-        return _verify_recipe(path, config, originals)
-    if kind == EXPORT:
+    manifest = open_artifact(path, maker="ctxr build-sets, or ctxr export --to recipe").manifest
+    is_recipe, to = manifest.kind == EXPORT, manifest.config.get("to")
+    if is_recipe and to != "recipe":
         raise UsageError(f"{path} is an export to {to}", hint=f"ctxr doctor {path} checks its files")
-    return _verify_sets(path, originals, progress)
-
-
-def _report(path: Path, kind: str, images: Collection[str], verdicts: Verdicts, originals: Originals) -> VerifyReport:
-    rows = [msgspec.structs.asdict(difference) for _, difference in sorted(verdicts.items()) if difference]
-    unproven = sorted(set(images) - verdicts.keys())
+    originals, software = Originals(path, config, progress), ""
+    images: set[str]
+    if is_recipe:
+        recipe = read_rebuild_recipe(recipe_at(path).path)
+        images = {*recipe.images}
+        _compare_recipe(recipe, config.pictures, originals)
+    else:
+        dataset = open_sets(path)
+        images = {*dataset.images}
+        _compare_sets(dataset, path, originals, progress)
+    rows = [msgspec.structs.asdict(difference) for _, difference in sorted(originals.compared.items()) if difference]
+    if is_recipe and rows:
+        software = other_software(recipe.head.software)
+    unproven = sorted(images - originals.compared.keys())
     sources = {name: error.message for name, error in sorted(originals.errors.items())}
-    return VerifyReport(path, kind, len(images), len(verdicts) - len(rows), rows, unproven, sources, software="")
+    counts = len(images), len(originals.compared) - len(rows)
+    return VerifyReport(path, "recipe" if is_recipe else IMAGE_SETS, *counts, rows, unproven, sources, software)
 
 
-def _verify_recipe(path: Path, config: Verify, originals: Originals) -> VerifyReport:
+def _compare_recipe(recipe: RebuildRecipe, pictures: Path | None, originals: Originals) -> None:
     """Compare a recipe with its sources: pixels of frames and the files they are saved as, photos by their hash."""
-    recipe = read_rebuild_recipe(recipe_at(path).path)
 
-    def frame(image: RecipeImage, rgb: Pixels, stream: int | None) -> tuple[str, ImageDifference | None]:
+    def compare(image: RecipeImage, rgb: Pixels) -> ImageDifference | None:
         content = encode_jpeg(rgb)
-        if pixels_sha256(rgb) != image.pixels:
-            what = "pixels", "the decoded frame has other pixels than the recipe says"
-        elif sha256_bytes(content) != image.sha256:
-            what = "saved_file", "the frame is the same, its JPEG file is another"
-        else:
-            return image.id, None
-        saved = config.pictures and config.pictures / image.path
-        distance = _distance(saved, image.sha256, content) if saved else None
-        return image.id, ImageDifference(image.id, *what, distance)  # type: ignore[arg-type]
+        difference = frame_difference(image, rgb, content)
+        if difference is None or pictures is None:
+            return difference
+        return msgspec.structs.replace(difference, distance=_distance(pictures / image.path, image.sha256, content))
 
-    images = recipe.images.values()
-    verdicts = dict(originals.recipe_frames(images, recipe, frame))
-    photos = [(image, image.source) for image in images if image.index is None]
-    for image, file in originals.photos(photos, recipe.sources.values()):
+    originals.compare_frames(recipe.images.values(), recipe.sources, compare)
+    for image, file in originals.photos(recipe.images.values(), recipe.sources):
         same = pixels_sha256(read_image(file)) == image.pixels
         message = "the photo is the same file, but is read as other pixels here"
-        verdicts[image.id] = None if same else ImageDifference(image.id, "pixels", message)
-    report = _report(path, "recipe", recipe.images, verdicts, originals)
-    return replace(report, software=other_software(recipe.head.software)) if report.differences else report
+        originals.compared[image.id] = None if same else ImageDifference(image.id, "pixels", message)
 
 
-def _verify_sets(path: Path, originals: Originals, progress: Progress) -> VerifyReport:
+def _compare_sets(dataset: Dataset, path: Path, originals: Originals, progress: Progress) -> None:
     """Compare pictures with their sources: a frame decoded and saved again is the same file, a photo still lies there."""
-    dataset = open_sets(path)
     sources = {source.name: source for source in dataset.sources}
-    verdicts: Verdicts = {}
-    frames, photos = [], []
+    whole = []
     with progress.task("read pictures", len(dataset.images)) as task:
         for image in dataset.images.values():
-            name = image.id.rpartition("/")[0] or image.group
-            if (trouble := _trouble(path, image)) is not None:
-                verdicts[image.id] = trouble
-            elif image.index is None:
-                photos.append((image, name))
-            elif source := sources.get(name):
-                frames.append((image, source))
+            try:
+                same = sha256_file(path / image.path) == image.sha256
+            except OSError as error:
+                message = f"{image.path} cannot be read: {error.strerror}"
+                originals.compared[image.id] = ImageDifference(image.id, "missing", message)
             else:
-                originals.errors[name] = DataError(f"nothing is known of the source {name}")
+                if not same:
+                    message = f"{image.path} was changed since it was saved"
+                    originals.compared[image.id] = ImageDifference(image.id, "changed", message)
+                elif image.index is None or image.source in sources:
+                    whole.append(image)
+                else:
+                    originals.errors[image.source] = DataError(f"nothing is known of the source {image.source}")
             task.advance()
 
-    def frame(image: Image, rgb: Pixels, stream: int | None) -> tuple[str, ImageDifference | None]:
+    def compare(image: Image, rgb: Pixels) -> ImageDifference | None:
         content = encode_jpeg(rgb)
         if sha256_bytes(content) == image.sha256:
-            return image.id, None
+            return None
         message = "the frame decoded and saved here is another file than the picture"
-        return image.id, ImageDifference(
-            image.id, "saved_file", message, _distance(path / image.path, image.sha256, content)
-        )
+        distance = _distance(path / image.path, image.sha256, content)
+        return ImageDifference(image.id, "saved_file", message, distance)
 
-    verdicts |= dict(originals.frames(frames, frame))
+    originals.compare_frames(whole, sources, compare)
     # a photo is a copy of its source: the same file says all
-    verdicts |= {image.id: None for image, _ in originals.photos(photos, dataset.sources)}
-    return _report(path, IMAGE_SETS, dataset.images, verdicts, originals)
-
-
-def _trouble(path: Path, image: Image) -> ImageDifference | None:
-    try:
-        same = sha256_file(path / image.path) == image.sha256
-    except OSError as error:
-        return ImageDifference(image.id, "missing", f"{image.path} cannot be read: {error.strerror}")
-    return None if same else ImageDifference(image.id, "changed", f"{image.path} was changed since it was saved")
+    originals.compared.update((image.id, None) for image, _ in originals.photos(whole, sources))
 
 
 def _distance(saved: Path, sha256: str, content: bytes) -> int | None:

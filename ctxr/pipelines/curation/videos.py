@@ -6,7 +6,7 @@ only where pixels come from differs. So both give the same sets.
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from ctxr.engine.progress import SILENT, Progress
-from ctxr.engine.units import Job, Portable
+from ctxr.engine.units import Portable
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.media.decoder_process import CandidateFrame, ChildFrameReader, FrameGone, ScanEnd, Scanner
 from ctxr.media.footage import SourceLocator
@@ -26,12 +26,12 @@ from ctxr.media.sources import InputSource
 from ctxr.media.video import VideoError, VideoHeader
 from ctxr.metrics.selection import Completed, GreedyPicker, Rejection
 from ctxr.models.encoders import Encoder, load_encoder
-from ctxr.pipelines.curation.quality import FactCache, QualityGate, forget_other_measures, measuring
+from ctxr.pipelines.curation.quality import FactCache, QualityGate, forget_other_measures
 from ctxr.store.arrays import VectorLog, Vectors, set_distances, stack_vectors
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import BETWEEN, Facts, Image, ImageSet, LedgerRow, Shot, Source
-from ctxr.store.units import DROPPED, IMAGES, SOURCES, FailedUnit, SourceUnit, Stamp, write_unit
+from ctxr.store.units import DROPPED, IMAGES, SOURCES, SourceUnit, Stamp, write_unit
 
 BATCH = 16
 """Frames that are embedded together; their pixels are held until they were decided on."""
@@ -166,11 +166,8 @@ class SetPicker(GreedyPicker, ABC):
             return None
         path = f"{DROPPED}/{self.source}/img{index}.jpg"
         self._save(index, path)
-        facts = self.facts[index]
-        if not quality.complete(facts):
-            # measured on the file as it is saved, so that anyone can repeat it
-            with measuring(facts):
-                facts = quality.measure(facts, decode_jpeg(self.files[index].read_bytes()))
+        # measured on the file as it is saved, so that anyone can repeat it
+        facts = quality.measure(self.facts[index], lambda: decode_jpeg(self.files[index].read_bytes()))
         self.facts[index] = self._measured[index] = msgspec.structs.replace(facts, path=path)
         return quality.limits.judge(facts)
 
@@ -301,32 +298,15 @@ class VideoPass(SetPicker):
         self.vectors.discard()
 
 
-@dataclass
-class VideoProgress:
-    """How much of a video was decoded, on the progress line of a job."""
-
-    job: Job[SourceUnit | FailedUnit]
-    name: str
-    frames: int = 0
-
-    def begin(self, header: VideoHeader) -> None:
-        """The container says how many frames there are, or how long they take."""
-        by_time = float(header.duration * header.rate) if header.duration and header.rate else 0
-        self.frames = int(header.promised_frames or by_time)
-
-    def reach(self, index: int) -> None:
-        """A frame was decoded."""
-        if self.frames:
-            shown = self.job.shares.get(self.name, 0.0)
-            self.job.shares[self.name] = max(shown, min(0.99, index / self.frames))
-            self.job.task.advance(self.job.shares[self.name] - shown)
-
-
 def scan_video(
-    context: UnitContext, video: InputSource, stamp: Stamp, scanner: Scanner, progress: VideoProgress
+    context: UnitContext, video: InputSource, stamp: Stamp, scanner: Scanner, show: Callable[[float], None]
 ) -> SourceUnit:
-    """Decode, embed and pick in one pass, and write the unit. Raises `VideoError` when the file gives nothing."""
+    """Decode, embed and pick in one pass, and write the unit. `show` hears which share of the video, 0..1, was decoded.
+
+    Raises VideoError when the file gives nothing.
+    """
     decode: VideoPass | None = None
+    frames = 0
     try:
         with closing(scanner.scan(video.path, context.options)) as events:
             for event in events:
@@ -335,13 +315,15 @@ def scan_video(
                     if decode:
                         decode.close()
                     decode = VideoPass(context, video, event, scanner)
-                    progress.begin(event)
+                    by_time = float(event.duration * event.rate) if event.duration and event.rate else 0
+                    frames = int(event.promised_frames or by_time)
                 elif decode and isinstance(event, ScanEnd):
                     decode.settle()
                     shots = [Shot(video.name, *astuple(shot)) for shot in event.shots]
                     return context.save(decode.unit(stamp, _source(video, event), shots, decode.vectors.close()))
                 elif decode and isinstance(event, CandidateFrame):
-                    progress.reach(event.index)
+                    if frames:
+                        show(event.index / frames)
                     with suppress(FrameGone):
                         decode.take(event)
                 elif decode:
@@ -401,7 +383,7 @@ class LedgerPass(SetPicker):
         """Decide on all frames. Returns the vectors at `places`."""
         old, held = self._old, list[int]()
         samples = {row.index for row in old.ledger if row.row is not None and not row.held}
-        self.places = {index: place for index, place in self._before.items() if index in samples}
+        self.places.update((index, place) for index, place in self._before.items() if index in samples)
         for index, row in self.rows.items():
             if self.context.stopping.is_set():
                 raise VideoError("cancelled", f"{self.source}: picking was stopped")

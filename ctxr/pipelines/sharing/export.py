@@ -22,7 +22,6 @@ from ctxr.datasets.writers.job import (
     ExportResult,
     Licence,
     read_licences,
-    source_names,
     without_test_answers,
 )
 from ctxr.engine.progress import SILENT, Progress
@@ -107,27 +106,26 @@ def _origin(job: ExportJob, manifest: Manifest, fingerprint: str) -> str:
 
 
 def _licences(job: ExportJob) -> str:
+    images, known = job.dataset.images, job.licences.known
     sources: dict[str, Source] = {source.name: source for source in job.dataset.sources}
-    lines = ["| source | licence | attribution | sha256 |", "| --- | --- | --- | --- |"]
-    for name in source_names(job.dataset):
+    rows = []
+    # the sources that have images in a set
+    for name in sorted({image.source for image in images.values()}):
         source = sources.get(name)
         shown = f"{text(name)} ({text(source.file)})" if source and source.file != name else text(name)
-        lines.append(_row(shown, job.licences.known.get(name, Licence()), source.sha256 if source else ""))
-    own = [name for name in sorted(job.licences.known) if name in job.dataset.images]
-    lines += [_row(text(name), job.licences.known[name], job.dataset.images[name].sha256) for name in own]
-    unknown = sum(not job.licences.of(image).licence for image in job.dataset.images.values())
+        rows.append((shown, known.get(name, Licence()), source.sha256 if source else ""))
+    rows += [(text(name), known[name], images[name].sha256) for name in sorted(known) if name in images]
+    lines = ["| source | licence | attribution | sha256 |", "| --- | --- | --- | --- |"]
+    for shown, licence, sha256 in rows:
+        link = f" <{licence.url.replace('>', '%3E').replace(' ', '%20').replace('|', '%7C')}>" if licence.url else ""
+        lines.append(f"| {shown} | {text(licence.licence) or UNKNOWN} | {text(licence.attribution)}{link} | {sha256} |")
     note = ""
-    if unknown:
+    if unknown := sum(not job.licences.of(image).licence for image in images.values()):
         note = (
-            f"The licence of {unknown} of {len(job.dataset.images)} images is unknown. "
+            f"The licence of {unknown} of {len(images)} images is unknown. "
             "Ask the owner of a source before redistributing its images.\n"
         )
     return "\n".join([*lines, "", note])
-
-
-def _row(name: str, licence: Licence, sha256: str) -> str:
-    link = f" <{licence.url.replace('>', '%3E').replace(' ', '%20').replace('|', '%7C')}>" if licence.url else ""
-    return f"| {name} | {text(licence.licence) or UNKNOWN} | {text(licence.attribution)}{link} | {sha256} |"
 
 
 WRITERS: dict[str, Callable[[ExportJob], ExportResult]] = {
@@ -164,34 +162,30 @@ class _ExportStage(Stage[Inputs]):
     def __init__(self, options: Export, source: Path) -> None:
         super().__init__(options)
         self.source = source
+        # whether documents are exported as others keep them
+        self.foreign = options.to in DOCUMENT_FORMATS and not (source / MANIFEST).is_file()
 
     def inputs(self, progress: Progress) -> Inputs:
-        inside, around = self.out().resolve(), self.source.resolve()
+        options, out = self.options, self.out()
+        inside, around = out.resolve(), self.source.resolve()
         if inside.is_relative_to(around) or around.is_relative_to(inside):
-            raise UsageError(
-                f"{self.out()} and {self.source}, the input, are inside one another", hint="choose another --out"
-            )
-        _refuse_others(self.out(), self.options.to)
-        if not self._foreign:
+            raise UsageError(f"{out} and {self.source}, the input, are inside one another", hint="choose another --out")
+        _refuse_others(out, options.to)
+        if not self.foreign:
             open_artifact(self.source, None, "ctxr build-sets videos/")
         known = content_of(self.source)
-        parents = [known, *picture_parents(self.source, known, self.options.workdir, progress)]
-        key = self.options.key()
-        if self.options.by:
-            key["by"] = Path(self.options.by).name
-            parents.append(Parent("scores", "scores", sha256_file(_scores_file(self.options.by, self.options.workdir))))
-        if self.options.licences is not None:
-            parents.append(Parent("licences", "table", sha256_file(self.options.licences)))
+        parents = [known, *picture_parents(self.source, known, options.workdir, progress)]
+        key = options.key()
+        if options.by:
+            key["by"] = Path(options.by).name
+            parents.append(Parent("scores", "scores", sha256_file(_scores_file(options.by, options.workdir))))
+        if options.licences is not None:
+            parents.append(Parent("licences", "table", sha256_file(options.licences)))
         return Inputs(parents, key)
-
-    @property
-    def _foreign(self) -> bool:
-        """Whether documents are exported as others keep them."""
-        return self.options.to in DOCUMENT_FORMATS and not (self.source / MANIFEST).is_file()
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         options = self.options
-        manifest = None if self._foreign else open_artifact(self.source).manifest
+        manifest = None if self.foreign else open_artifact(self.source).manifest
         dataset = open_sets(self.source) if manifest else open_dataset(self.source, options.workdir, progress)
         alert_of_leaks(dataset, progress)
         if not dataset.sets:
@@ -204,11 +198,12 @@ class _ExportStage(Stage[Inputs]):
             raise DataError(what, hint=f"--to {', '.join(subject.formats)}")
         dataset = replace(dataset, notes=(*dataset.notes, *label_notes(self.source)))
         licences = read_licences(options.licences, dataset)
-        scores = _scores_by(options.by, options.workdir) if options.by else ()
         dataset = without_test_answers(dataset) if options.hide_test else dataset
-        _keep_card(self.out(), progress)
         size = options.shard_mb * 10**6
-        job = ExportJob(dataset, self.source, out, licences, size, progress, options.videos, options.workers, *scores)
+        job = ExportJob(dataset, self.source, out, licences, size, progress, options.videos, options.workers)
+        if options.by:
+            job = _with_scores(job, options.by, options.workdir)
+        _keep_card(self.out(), progress)
         written = WRITERS[options.to](job)
         if options.to != "recipe":
             written.left_out += [
@@ -236,14 +231,14 @@ def _scores_file(by: str, workdir: Path) -> Path:
     return path
 
 
-def _scores_by(by: str, workdir: Path) -> tuple[str, dict[str, dict[str, float]]]:
-    """A scorer that `by` means, and its scores."""
+def _with_scores(job: ExportJob, by: str, workdir: Path) -> ExportJob:
+    """The job with the scorer that `by` means, and its scores."""
     path, run = _scores_file(by, workdir), workdir / RUNS / by
     scorers = read_scores(path)
     name = by if by in scorers else next(iter(scorers))
     if by not in scorers and (len(scorers) > 1 or path not in (Path(by), run / SCORES)):
         raise UsageError(f"--by {by} is not one of the scorers of {path}: {some(scorers)}", hint=f"--by {name}")
-    return name or path.stem, scorers[name].values
+    return replace(job, scorer=name or path.stem, scores=scorers[name].values)
 
 
 def _refuse_others(out: Path, to: str) -> None:

@@ -14,6 +14,7 @@ from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, PooledPhoto,
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext
 from ctxr.store.arrays import Vectors
+from ctxr.store.records import Image
 from ctxr.store.units import SourceUnit, Stamp
 
 LIMIT = 0.1
@@ -61,6 +62,12 @@ def test_groups_are_those_of_every_pair_even_where_neighbours_at_hand_are_few() 
     assert 12 < len(set(expected)) < 80
 
 
+def pooled(file: Path, position: int, width: int, height: int, sha256: str = "") -> PooledPhoto:
+    """A photo of the album `album`."""
+    image = Image(f"album/{file.name}", f"images/album/{file.name}", sha256 or file.name, "album", width, height)
+    return PooledPhoto("album", position, file, image, position, "")
+
+
 def pick(
     folder: Path, vectors: Vectors, choice: PhotoPicking, contents: list[tuple[int, int]]
 ) -> tuple[list[PooledPhoto], SourceUnit]:
@@ -72,13 +79,10 @@ def pick(
     hashes = tuple(file.name for file in files)
     album = InputSource("album", "photos", folder, "0" * 64, 0, files, hashes)
     sides = [side for side, _ in contents]
-    photos = [
-        PooledPhoto(album, at, files[at], hashes[at], files[at].name, sides[at], sides[at], at, "")
-        for at in range(count)
-    ]
+    photos = [pooled(files[at], at, sides[at], sides[at]) for at in range(count)]
     picking = Picking(0.0, 4 if count > 9 else 2, 0.0, QualityGate(QualityLimits(), "live", "auto"))
     context = UnitContext(folder / "sets", picking, Embedder("none"))
-    (pool,) = with_neighbours(folder, [PhotoPool(photos, vectors, [])], Engine(), Silent())
+    (pool,) = with_neighbours(folder, [PhotoPool(photos, vectors, {})], Engine(), Silent())
     stamps = {"album": Stamp("scan", "select", {})}
     (unit,) = pick_photos(context, pool, [album], stamps, choice, facts={}, task=Silent())
     return photos, unit
@@ -119,7 +123,7 @@ def test_no_two_photos_of_a_set_are_copies_of_one_another(tmp_path: Path, seed: 
     photos, unit = pick(tmp_path, vectors, PhotoPicking(CopyRule(0.07), None, seed), [(9, 9)] * count)
     assert unit.sets
     assert any(row.reason == "duplicate" for row in unit.ledger)
-    places = {photo.id: photo.position for photo in photos}
+    places = {photo.image.id: photo.position for photo in photos}
     for one in unit.sets:
         for first, second in combinations(one.images, 2):
             assert np.linalg.norm(vectors[places[first]] - vectors[places[second]]) >= 0.07

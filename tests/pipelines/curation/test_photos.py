@@ -21,7 +21,6 @@ from ctxr.pipelines.curation.copies import CopyRule
 from ctxr.pipelines.curation.photos import (
     PhotoPicking,
     PhotoPool,
-    PooledPhoto,
     gather_pool,
     pick_photos,
     with_neighbours,
@@ -33,6 +32,7 @@ from ctxr.store.records import Failure, ImageSet
 from ctxr.store.tables import read_table
 from ctxr.store.units import Stamp, read_unit
 from tests.pipelines.curation.test_build_sets import build, same_tree
+from tests.pipelines.curation.test_photo_copies import pooled
 
 
 class Means:
@@ -184,10 +184,10 @@ def test_a_pool_reopened_from_some_files_of_a_folder_has_their_names_and_places(
     reopened = gather_pool(tmp_path / "fresh", [again], {"album": unit}, {}, untouched, task=Silent())
     assert reopened.photos == fresh.photos
     assert reopened.unreadable == fresh.unreadable
-    names = [photo.name.lower() for photo in fresh.photos]
+    names = [photo.image.path.lower() for photo in fresh.photos]
     assert len(set(names)) == len(names) == 6
     assert np.array_equal(reopened.vectors, unit.vectors)
-    assert {image.id for image in unit.images} <= {photo.id for photo in reopened.photos}
+    assert {image.id for image in unit.images} <= {photo.image.id for photo in reopened.photos}
 
 
 def units_of(rng: np.random.Generator, count: int, width: int) -> Vectors:
@@ -254,16 +254,14 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
     one = InputSource("album", "photos", tmp_path, "0" * 64, 0, tuple(files), tuple(hashes))
     # nine of ten photos are too small
     sides = np.where(rng.random(count) < 0.9, 10, 100).tolist()
-    photos = [
-        PooledPhoto(one, at, files[at], hashes[at], files[at].name, sides[at], 200, at, "") for at in range(count)
-    ]
+    photos = [pooled(files[at], at, sides[at], 200, hashes[at]) for at in range(count)]
     sets = []
     for neighbours in (3, count):
         monkeypatch.setattr(photo_pool, "NEIGHBOURS", neighbours)
         picking = Picking(0.0, 5, 0.0, QualityGate(QualityLimits(min_size=50), "live", "auto"))
         stamps = {"album": Stamp("scan", "select", {})}
         context = UnitContext(tmp_path / f"out{neighbours}", picking, Means().embedder())
-        (pool,) = with_neighbours(tmp_path, [PhotoPool(photos, vectors, [])], Engine(), Silent())
+        (pool,) = with_neighbours(tmp_path, [PhotoPool(photos, vectors, {})], Engine(), Silent())
         choice = PhotoPicking(CopyRule(0.0), None, seed)
         (unit,) = pick_photos(context, pool, [one], stamps, choice, facts={}, task=Silent())
         sets.append(unit.sets)
@@ -273,14 +271,13 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
 
 def pools_of(folder: Path, *counts: int) -> list[PhotoPool]:
     """Pools of so many photos, every third of which is a duplicate of another."""
-    rng, album = np.random.default_rng(4), InputSource("album", "photos", folder, "0" * 64, 0, (), ())
-    pools = []
+    rng, pools = np.random.default_rng(4), []
     for count in counts:
         vectors = rng.normal(size=(count, 8)).astype(np.float32)
         vectors[::3] = vectors[rng.integers(0, count, len(vectors[::3]))]
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        photos = [PooledPhoto(album, at, folder / f"{at}.png", "", f"{at}.png", 9, 9, at, "") for at in range(count)]
-        pools.append(PhotoPool(photos, vectors, []))
+        photos = [pooled(folder / f"{at}.png", at, 9, 9) for at in range(count)]
+        pools.append(PhotoPool(photos, vectors, {}))
     return pools
 
 
