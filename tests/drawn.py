@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ctxr.models.encoders import Encoder, load_encoder
 
-GREY = 15.0
+GREY = 3.0
 """A constant part of every vector; the larger, the nearer all pictures are to one another."""
 
 
