@@ -24,19 +24,18 @@ class DrawnEncoder(Encoder):
         """Float32 [N, 289], L2-normalised."""
         small = [cv2.resize(image, (12, 8), interpolation=cv2.INTER_AREA).ravel() / 255.0 for image in images]
         vectors = np.array([[*row, GREY] for row in small]).reshape(len(images), -1)
-        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+        units: npt.NDArray[np.float32] = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+        return units
 
 
 @cache
-def _loaded(*given: str) -> Encoder:
-    return load_encoder(*given)
+def _tiny(device: str, precision: str) -> Encoder:
+    return load_encoder("ctxr-tiny", device, precision)
 
 
 def load_drawn(name: str = "auto", device: str = "auto", precision: str = "auto", **more: Any) -> Encoder:
     """As `load_encoder`; what would be ctxr-tiny is drawn, and loaded once."""
-    encoder = (
-        copy(_loaded(name, device, precision)) if name == "ctxr-tiny" else load_encoder(name, device, precision, **more)
-    )
+    encoder = copy(_tiny(device, precision)) if name == "ctxr-tiny" else load_encoder(name, device, precision, **more)
     if encoder.name == "ctxr-tiny":
         encoder.__class__ = DrawnEncoder
     return encoder

@@ -74,8 +74,7 @@ def write(job: ExportJob) -> ExportResult:
         sets.append(job.set_row(image_set) | more | {"images": list(image_set.images)})
         queries += [row | {"split": split} for row in job.query_rows(image_set)]
     tables = {"sets": (_SET, sets), "images": (_IMAGE, images)} | ({"queries": (_QUERY, queries)} if queries else {})
-    distribution: list[dict[str, object]] = []
-    records = []
+    distribution, records = [], []
     for table, (columns, rows) in tables.items():
         name = f"{table}.jsonl"
         content = b"".join(encode_row({column: row.get(column) for column in columns}) for row in rows)

@@ -39,9 +39,9 @@ def write(job: ExportJob) -> ExportResult:
                 raise DataError(f"{image.id} is a frame without number or time")
             videos[source].append(image)
         else:
-            content = {"source": source.name, "source_sha256": image.sha256, "stream": None, "decoder": None}
+            fields = msgspec.structs.asdict(image) | {"source": source.name, "source_sha256": image.sha256}
             pixels = pixels_sha256(read_image(job.pictures.checked(image)))
-            rows.append(RecipeImage(**msgspec.structs.asdict(image), **content, pixels=pixels))
+            rows.append(RecipeImage(**fields, stream=None, decoder=None, pixels=pixels))
     rows += _decoded(job, videos)
     groups = {image.group for image in dataset.images.values()} | {image_set.group for image_set in dataset.sets}
     splits = [Split(group, split) for group, split in dataset.splits.items() if group in groups]
@@ -64,9 +64,9 @@ def _decoded(job: ExportJob, videos: dict[Source, list[Image]]) -> list[RecipeIm
 
     def decoded(image: Image, rgb: Pixels, stream: int | None) -> RecipeImage:
         source = sources[image.source]
-        fields = msgspec.structs.asdict(image) | {"sha256": sha256_bytes(encode_jpeg(rgb))}
-        content = {"source": source.name, "source_sha256": source.sha256, "decoder": source.decoder or "pyav"}
-        return RecipeImage(**fields, **content, stream=stream, pixels=pixels_sha256(rgb))
+        fields = msgspec.structs.asdict(image) | {"source": source.name, "source_sha256": source.sha256}
+        fields |= {"sha256": sha256_bytes(encode_jpeg(rgb)), "decoder": source.decoder or "pyav"}
+        return RecipeImage(**fields, stream=stream, pixels=pixels_sha256(rgb))
 
     rows, failed = list[RecipeImage](), dict[str, DataError]()
     locator = SourceLocator(job.origin, job.videos, job.progress)
