@@ -1,20 +1,15 @@
 """Simulated workers: how they pick, what they read of a page, and that what they answer is theirs to say."""
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import httpx
 import numpy as np
 import pytest
 
-from ctxr.synthetic.crowd import (
-    BIASED,
-    CAREFUL,
-    HASTY,
-    SPAMMER,
-    Page,
-    Person,
-    Profile,
-    Visitor,
-    pick_chances,
-)  # fmt: skip
+from ctxr.metrics.agreement import alpha
+from ctxr.metrics.votes import gather
+from ctxr.synthetic.crowd import BIASED, CAREFUL, HASTY, SPAMMER, Cast, Page, Profile, expected, pick_chances
 
 ORDER = tuple("abcdefghij")
 ONE = {image: image == "d" for image in ORDER}
@@ -51,7 +46,36 @@ def test_a_page_is_read_as_a_worker_sees_it() -> None:
     assert (page.pictures, page.marked) == (["/w/x/picture/1", "/w/x/picture/2"], "/w/x/picture/1")
 
 
-def test_nobody_visits_without_knowing_what_to_answer() -> None:
-    with pytest.raises(TypeError, match=r"abstract method '?answer"):
-        Visitor("ada", "http://localhost/i/x", {}, np.random.default_rng(0))  # type: ignore[abstract]
-    assert not Person.__abstractmethods__
+DESCRIPTIONS = 40
+
+
+def cast_votes(rng: np.random.Generator) -> list[Cast]:
+    """Three votes on each description."""
+    workers = {"ada": CAREFUL, "bob": CAREFUL, "cy": BIASED, "dan": SPAMMER}
+    casts = []
+    for number in range(DESCRIPTIONS):
+        target = ORDER[number % 10]
+        verdicts = {image: image == target for image in ORDER}
+        voters = rng.choice(list(workers), 3, replace=False).tolist()
+        casts += [Cast(f"text {number}", name, pick_chances(workers[name], verdicts, ORDER), target) for name in voters]
+    return casts
+
+
+def test_all_figures_of_a_crowd_lie_in_their_ranges_in_nineteen_of_twenty_studies() -> None:
+    rng = np.random.default_rng(3)
+    casts = cast_votes(rng)
+    sets = [SimpleNamespace(images=ORDER[:5], kind="video"), SimpleNamespace(images=ORDER[5:], kind="photos")]
+    accuracy, alphas = expected(cast("Any", SimpleNamespace(casts=casts, dataset=SimpleNamespace(sets=sets))), rng)
+    inside = []
+    for _ in range(200):
+        picks = [str(rng.choice(list(one.spread), p=list(one.spread.values()))) for one in casts]
+        hits = np.mean([pick == one.target for pick, one in zip(picks, casts, strict=True)])
+        figures: list[tuple[Any, tuple[float, float, float]]] = [(hits, accuracy)]
+        for kind, images in (("video", ORDER[:5]), ("photos", ORDER[5:])):
+            rows = [row for row, one in enumerate(casts) if one.target in images]
+            votes = gather(
+                [casts[row].text for row in rows], [casts[row].worker for row in rows], [picks[row] for row in rows]
+            )
+            figures.append((alpha(votes).value, alphas[kind]))
+        inside.append(all(low <= found <= high for found, (_, low, high) in figures))
+    assert 0.93 <= np.mean(inside) <= 0.99

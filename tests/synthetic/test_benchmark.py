@@ -20,16 +20,16 @@ from ctxr.synthetic.world.statements import TAGS
 
 @pytest.fixture(scope="module")
 def benchmark(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset artifact with 12 train, 6 valid and 6 test queries."""
+    """A dataset artifact with 8 train, 3 valid and 3 test queries."""
     out = tmp_path_factory.mktemp("world") / "dataset"
-    write_benchmark(WorldBenchmark(out, train=12, valid=6, test=6, video=0.5, side=48, workers=1))
+    write_benchmark(WorldBenchmark(out, train=8, valid=3, test=3, video=0.5, side=48, workers=1))
     return out
 
 
 def test_each_side_has_the_queries_that_were_asked_for_about_sets_of_its_own(benchmark: Path) -> None:
     dataset = read_dataset(benchmark)
     sides = [dataset.split_of(image_set) for _, image_set, _ in dataset.targets()]
-    assert {side: sides.count(side) for side in ("train", "valid", "test")} == {"train": 12, "valid": 6, "test": 6}
+    assert {side: sides.count(side) for side in ("train", "valid", "test")} == {"train": 8, "valid": 3, "test": 3}
     assert {one.kind for one in dataset.sets} == {"video", "photos"}
     assert all(len(one.images) == 10 and 0 <= one.closest < one.mean_distance < 2 for one in dataset.sets)
     assert all(one.id.startswith(str(dataset.split_of(one))) for one in dataset.sets)
@@ -42,18 +42,18 @@ def test_each_side_has_the_queries_that_were_asked_for_about_sets_of_its_own(ben
 def test_phenomena_are_judged_for_every_description(benchmark: Path) -> None:
     dataset = read_dataset(benchmark)
     labelled = [query for query in dataset.queries.values() if query.labels is not None]
-    assert len(labelled) == 24
+    assert len(labelled) == 14
     assert all(query.labels == TAGS for query in labelled)
     rows = [row for row in dataset.judgments if row.worker == "phenomena"]
-    assert len(rows) == 24 * len(TAGS)
+    assert len(rows) == 14 * len(TAGS)
     temporal = {row.query.removeprefix("phenomena/") for row in rows if row.candidate == "temporal" and row.value}
     kinds = {one.id: one.kind for one in dataset.sets}
     assert temporal
     assert {kinds[dataset.queries[name].image_set] for name in temporal} == {"video"}
 
 
-SMALL = WorldBenchmark(train=3, valid=1, test=1, side=32, workers=1)
-CAPTIONS = WorldCaptions(train=0, valid=0, test=7, pair_train=5, pair_valid=0, side=24, workers=1)
+SMALL = WorldBenchmark(train=2, valid=0, test=1, side=32, workers=1)
+CAPTIONS = WorldCaptions(train=0, valid=0, test=4, pair_train=3, pair_valid=0, side=24, workers=1)
 
 
 @pytest.mark.parametrize(("write", "config"), [(write_benchmark, SMALL), (write_captions, CAPTIONS)])
