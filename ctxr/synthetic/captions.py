@@ -156,20 +156,22 @@ def pairs_about(
     another picture, a near neighbour first. Nothing doubtful is among them, and no premise holds its hypothesis word by word.
     """
     pairs: list[EntailmentPair] = []
-    for position, image in enumerate(gallery.images):
-        holding = _holding(rng, gallery, position, hypotheses // 2)
-        details = [gallery.details(index) for index in holding]
-        chosen = [
-            Hypothesis(gallery.statements[index].text, gallery.captions[index], "entailment", 1) for index in holding
-        ]
-        chosen += _failing(rng, gallery, position, hypotheses - hypotheses // 2, details)
+    for position, image in enumerate(gallery.pictures):
+        own, foreign = gallery.own(position), gallery.foreign(position, 1)
+        # most of those that hold say little, so what says more comes first in half of the places
+        rng.shuffle(foreign)
+        foreign[: len(foreign) // 2] = sorted(foreign[: len(foreign) // 2], key=lambda caption: -caption.details)
+        once = [choose(rng, own)] if len(own) > 1 else []
+        holding = [*once, *foreign][: hypotheses // 2]
+        chosen = [Hypothesis(caption.statement.text, caption.id, "entailment", 1) for caption in holding]
+        chosen += _failing(rng, gallery, position, hypotheses - hypotheses // 2, [row.details for row in holding])
         for number, (text, caption, relation, label) in enumerate(chosen):
-            own = (
-                gallery.statements[index].text for index in gallery.own(position) if gallery.captions[index] != caption
+            others = (one.statement.text for one in own if one.id != caption)
+            premise = " ".join(premise for premise in others if text not in premise) or None
+            key = f"{SOURCE}/{image.id}/{number}"
+            pairs.append(
+                EntailmentPair(key, premise, text, image.id, label, relation, SOURCE, split, image.family, caption)
             )
-            premise = " ".join(premise for premise in own if text not in premise) or None
-            key, family = f"{SOURCE}/{image}/{number}", gallery.families[position]
-            pairs.append(EntailmentPair(key, premise, text, image, label, relation, SOURCE, split, family, caption))
     return pairs
 
 
@@ -209,38 +211,27 @@ def _changed(rng: np.random.Generator, predicate: Predicate) -> Predicate | None
     return msgspec.structs.replace(predicate, **options[int(rng.integers(len(options)))])
 
 
-def _holding(rng: np.random.Generator, gallery: "GalleryTruth", position: int, count: int) -> list[int]:
-    """Captions that hold of a picture: one of its own, then others."""
-    own, foreign = gallery.own(position), gallery.foreign(position, 1)
-    # most of those that hold say little, so what says more comes first in half of the places
-    rng.shuffle(foreign)
-    foreign[: len(foreign) // 2] = sorted(foreign[: len(foreign) // 2], key=lambda index: -gallery.details(index))
-    once = [int(rng.choice(own))] if len(own) > 1 else []
-    return [*once, *foreign][:count]
-
-
 def _failing(
     rng: np.random.Generator, gallery: "GalleryTruth", position: int, count: int, details: Sequence[int]
 ) -> list[Hypothesis]:
     """What does not hold, saying as many things as what does: else the number of words would give the label away."""
-    family = gallery.families[position]
-    true = np.flatnonzero(gallery.verdicts[:, position] == 1).tolist()
-    false = gallery.foreign(position, 0)
+    picture, false = gallery.pictures[position], gallery.foreign(position, 0)
+    true = [gallery.captions[at] for at in np.flatnonzero(gallery.verdicts[:, position] == 1).tolist()]
     rng.shuffle(false)
     wanted = [details[number % len(details)] if details else 1 for number in rng.permutation(count).tolist()]
     failing: list[Hypothesis] = []
     for number, much in enumerate(wanted):
-        alike = [index for index in true if gallery.details(index) == much]
+        alike = [caption.statement for caption in true if caption.details == much]
         early = alike and number < round(_ALTERED_SHARE * count)
-        if early and (changed := altered(rng, gallery.statements[int(rng.choice(alike))], gallery.views[position])):
+        if early and (changed := altered(rng, choose(rng, alike), picture.view)):
             failing.append(Hypothesis(changed.text, None, "altered", 0))
         elif false:
             # of what is as detailed a near neighbour's comes first
-            far = {index: gallery.families[gallery.owners[index]] != family for index in false}
-            best = min(false, key=lambda index: (abs(gallery.details(index) - much), far[index]))
+            far = {row.id: gallery.pictures[row.owner].family != picture.family for row in false}
+            best = min(false, key=lambda row: (abs(row.details - much), far[row.id]))
             false.remove(best)
-            relation = "other" if far[best] else "neighbour"
-            failing.append(Hypothesis(gallery.statements[best].text, gallery.captions[best], relation, 0))
+            relation = "other" if far[best.id] else "neighbour"
+            failing.append(Hypothesis(best.statement.text, best.id, relation, 0))
     return failing
 
 
@@ -253,16 +244,16 @@ def text_pairs(rng: np.random.Generator, gallery: "GalleryTruth", split: SplitNa
     Both come from the same premises and say equally much: neither premise nor length predicts the label.
     """
     pairs: list[EntailmentPair] = []
-    for position, image in enumerate(gallery.images):
-        own, family = gallery.own(position), gallery.families[position]
+    for position, image in enumerate(gallery.pictures):
+        own = gallery.own(position)
         for number in range(count // 2):
-            premise = gallery.statements[int(rng.choice(own))]
+            premise = choose(rng, own).statement
             weaker = weakened(rng, premise)
-            other = altered(rng, weaker, gallery.views[position])
+            other = altered(rng, weaker, image.view)
             if other is not None:
                 follows = Hypothesis(weaker.text, None, "entailment", 1)
                 for at, (text, _, relation, label) in enumerate((follows, Hypothesis(other.text, None, "altered", 0))):
-                    key = f"{TEXT_SOURCE}/{image}/{2 * number + at}"
+                    key, family = f"{TEXT_SOURCE}/{image.id}/{2 * number + at}", image.family
                     pairs.append(
                         EntailmentPair(key, premise.text, text, None, label, relation, TEXT_SOURCE, split, family)
                     )
@@ -348,36 +339,47 @@ class Family:
     pictures: tuple[bytes, ...]
 
 
+class DrawnPicture(NamedTuple):
+    """A picture of a gallery."""
+
+    id: str
+    family: str
+    view: SceneView
+
+
+class DrawnCaption(NamedTuple):
+    """A caption that was written for the picture at the place `owner`."""
+
+    id: str
+    owner: int
+    statement: Statement
+
+    @property
+    def details(self) -> int:
+        """How many things it says."""
+        return len(self.statement.predicates)
+
+
 @dataclass(frozen=True, eq=False)
 class GalleryTruth:
-    """A gallery as it is drawn.
+    """A gallery of N pictures and C captions as it is drawn.
 
     Attributes:
-        images: [N] ids. families: [N] the family of each. views: [N].
-        captions: [C] ids. owners: [C] places of the pictures they were written for. statements: [C].
         verdicts: [C, N] 1 where a caption holds for a picture, 0 where it does not, -1 where it is too close to call.
     """
 
-    images: tuple[str, ...]
-    families: tuple[str, ...]
-    views: tuple[SceneView, ...]
-    captions: tuple[str, ...]
-    owners: tuple[int, ...]
-    statements: tuple[Statement, ...]
+    pictures: Sequence[DrawnPicture]
+    captions: Sequence[DrawnCaption]
     verdicts: Verdicts
 
-    def own(self, position: int) -> list[int]:
+    def own(self, position: int) -> list[DrawnCaption]:
         """The captions that were written for a picture."""
-        return [index for index, owner in enumerate(self.owners) if owner == position]
+        return [caption for caption in self.captions if caption.owner == position]
 
-    def foreign(self, position: int, verdict: int) -> list[int]:
+    def foreign(self, position: int, verdict: int) -> list[DrawnCaption]:
         """The captions of other pictures that have this verdict on a picture."""
-        judged = np.flatnonzero(self.verdicts[:, position] == verdict).tolist()
-        return [index for index in judged if self.owners[index] != position]
-
-    def details(self, index: int) -> int:
-        """How many things a caption says."""
-        return len(self.statements[index].predicates)
+        judged = (self.captions[at] for at in np.flatnonzero(self.verdicts[:, position] == verdict).tolist())
+        return [caption for caption in judged if caption.owner != position]
 
 
 def draw_family(config: WorldCaptions, gallery: int, number: int) -> Family:
@@ -422,48 +424,35 @@ def judge_all(statements: Sequence[Statement], views: Sequence[SceneView]) -> Ve
 def _add_gallery(config: WorldCaptions, number: int, families: Sequence[Family], rows: dict[str, list[Any]]) -> None:
     """Add the rows of a gallery by table, and write its pictures."""
     plan, name = GALLERIES[number], GALLERIES[number].name
-    gallery = _truth_of(plan, families)
-    pictures = [picture for family in families for picture in family.pictures]
-    for image, family, content in zip(gallery.images, gallery.families, pictures, strict=True):
-        path = f"images/{image}.jpg"
-        write_bytes(config.out / path, content, durable=False)
-        rows["images"].append(Image(image, path, sha256_bytes(content), family, config.side, config.side))
-    distances = _distances(pictures) if len(pictures) > 1 else np.zeros(1)
+    pictures, captions = list[DrawnPicture](), list[DrawnCaption]()
+    for at, family in enumerate(families):
+        group = f"{name}/{at:05d}"
+        for position, scene in enumerate(family.scenes):
+            image, path = f"{group}-{position}", f"images/{group}-{position}.jpg"
+            content = family.pictures[position]
+            write_bytes(config.out / path, content, durable=False)
+            rows["images"].append(Image(image, path, sha256_bytes(content), group, config.side, config.side))
+            said = enumerate(family.statements[position])
+            captions += [DrawnCaption(f"{image}/{order}", len(pictures), statement) for order, statement in said]
+            pictures.append(DrawnPicture(image, group, SceneView(scene)))
+    verdicts = judge_all([caption.statement for caption in captions], [picture.view for picture in pictures])
+    gallery, ids = GalleryTruth(pictures, captions, verdicts), tuple(picture.id for picture in pictures)
+    files = [content for family in families for content in family.pictures]
+    distances = _distances(files) if len(files) > 1 else np.zeros(1)
     closest, mean = round(float(distances.min()), 6), round(float(distances.mean()), 6)
-    rows["sets"].append(ImageSet(name, "photos", gallery.images, name, name, None, closest, mean))
+    rows["sets"].append(ImageSet(name, "photos", ids, name, name, None, closest, mean))
     rows["splits"].append(Split(name, plan.split))
-    for at, (caption, owner) in enumerate(zip(gallery.captions, gallery.owners, strict=True)):
-        image = gallery.images[owner]
-        rows["texts"].append(Text(caption, gallery.statements[at].text, AUTHOR, at))
-        holds, doubtful = (
-            tuple(gallery.images[position] for position in np.flatnonzero(gallery.verdicts[at] == value))
-            for value in (1, -1)
-        )
-        rows["truth"].append(CaptionTruth(caption, name, image, holds, doubtful, gallery.details(at)))
+    for at, (caption, row) in enumerate(zip(captions, verdicts, strict=True)):
+        rows["texts"].append(Text(caption.id, caption.statement.text, AUTHOR, at))
+        holds, doubtful = (tuple(ids[place] for place in np.flatnonzero(row == value)) for value in (1, -1))
+        rows["truth"].append(CaptionTruth(caption.id, name, ids[caption.owner], holds, doubtful, caption.details))
         if plan.queries:
-            rows["queries"].append(Query(caption, name, (caption,)))
-            rows["judgments"].append(Judgment(caption, image, "gold", 1.0))
+            rows["queries"].append(Query(caption.id, name, (caption.id,)))
+            rows["judgments"].append(Judgment(caption.id, ids[caption.owner], "gold", 1.0))
     if plan.pairs:
         rng = np.random.default_rng((config.seed, number))  # families have three numbers
         rows["pairs"] += pairs_about(rng, gallery, plan.split, config.hypotheses)
         rows["pairs"] += text_pairs(rng, gallery, plan.split, config.texts)
-
-
-def _truth_of(plan: GalleryPlan, families: Sequence[Family]) -> GalleryTruth:
-    images: list[tuple[str, str, SceneView]] = []
-    captions: list[tuple[str, int, Statement]] = []
-    for number, family in enumerate(families):
-        group = f"{plan.name}/{number:05d}"
-        for position, scene in enumerate(family.scenes):
-            image = f"{group}-{position}"
-            captions += [
-                (f"{image}/{order}", len(images), statement)
-                for order, statement in enumerate(family.statements[position])
-            ]
-            images.append((image, group, SceneView(scene)))
-    ids, groups, views = zip(*images, strict=True)
-    names, owners, statements = zip(*captions, strict=True)
-    return GalleryTruth(ids, groups, views, names, owners, statements, judge_all(statements, views))
 
 
 def _distances(pictures: Sequence[bytes]) -> npt.NDArray[np.float64]:

@@ -45,11 +45,8 @@ def read_artifact(path: Path) -> Dataset:
     Raises UnfinishedError without a manifest; DataError for another kind, and as `dataset_of` does.
     """
     artifact = _open(path)
-    notes = [
-        f"{name} was changed since the artifact was written: run ctxr doctor {path}"
-        for name in artifact.changed_files()[:1]
-    ]
-    return replace(dataset_of(artifact), notes=tuple(notes))
+    edited, what = artifact.changed_files()[:1], f"was changed since the artifact was written: run ctxr doctor {path}"
+    return replace(dataset_of(artifact), notes=tuple(f"{name} {what}" for name in edited))
 
 
 def dataset_of(artifact: Artifact) -> Dataset:
@@ -65,7 +62,11 @@ def dataset_of(artifact: Artifact) -> Dataset:
 
     sets = read_table(path / "sets.jsonl", ImageSet)
     images = _by_id(read_table(path / "images.jsonl", Image))
-    _check_paths(path / "images.jsonl", images.values())
+    inside = path.resolve()
+    for image in images.values():
+        if image.path and not (stays_inside(image.path) and (path / image.path).resolve().is_relative_to(inside)):
+            what = f"image {image.id!r}: the path {image.path!r} does not stay inside the artifact"
+            _refuse(path / "images.jsonl", what)
     by_path = {image.path: image.id for image in images.values()}
     dataset = Dataset(
         name=path.resolve().name,
@@ -91,14 +92,6 @@ def _by_id(rows: Iterable[R]) -> dict[str, R]:
 
 def _refuse(table: Path, what: str, hint: str = "run the command that made this artifact again") -> NoReturn:
     raise DataError(f"{table}: {what}", hint=hint)
-
-
-def _check_paths(table: Path, images: Iterable[Image]) -> None:
-    inside = table.parent.resolve()
-    for image in images:
-        file = (table.parent / image.path).resolve()
-        if image.path and not (stays_inside(image.path) and file.is_relative_to(inside)):
-            _refuse(table, f"image {image.id!r}: the path {image.path!r} does not stay inside the artifact")
 
 
 def _check_references(path: Path, dataset: Dataset) -> None:
@@ -129,10 +122,8 @@ def _check_references(path: Path, dataset: Dataset) -> None:
 
 
 def open_sets(path: Path) -> Dataset:
-    """What an artifact of image sets, or a dataset made of them, holds.
-
-    Raises UnfinishedError without a finished artifact, DataError when a table of it was changed or damaged.
-    """
+    """What an artifact of image sets, or a dataset made of them, holds. Raises UnfinishedError without a finished artifact, DataError
+    when a table of it was changed or damaged."""
     artifact = _open(path)
     artifact.refuse_changed()
     return dataset_of(artifact)

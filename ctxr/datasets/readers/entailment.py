@@ -228,15 +228,14 @@ class Rows:
             header = header.removeprefix(mark)
         self._json = header.lstrip().startswith("{")
         self._delimiter = "\t" if "\t" in header else ","
-        try:  # a return within the line would end the header
-            names = (
-                json_object(header)
-                if self._json
-                else next(csv.reader([header.replace("\r", " ")], delimiter=self._delimiter))
-            )
-        except csv.Error as error:
-            raise DataError(f"{path}:1: no header can be read: {error}", hint="fetch it again") from error
-        self.columns = tuple(name if self._json else name.strip() for name in names or ())
+        if self._json:
+            self.columns = tuple(json_object(header) or ())
+        else:
+            try:  # a return within the line would end the header
+                names = next(csv.reader([header.replace("\r", " ")], delimiter=self._delimiter))
+            except csv.Error as error:
+                raise DataError(f"{path}:1: no header can be read: {error}", hint="fetch it again") from error
+            self.columns = tuple(name.strip() for name in names)
         wide = len(header.split("\t")) >= len(headless)
         self._headless = not self._json and bool(headless) and wide and not {*headless} & {*self.columns}
         if self._headless:
@@ -251,7 +250,7 @@ class Rows:
             if line.text.strip():
                 self.read += 1
                 try:
-                    yield Row(line.number, self._json_cells(line.text) if self._json else self._cells(line))
+                    yield Row(line.number, self._cells(line))
                 except RowError as error:
                     self.note(line.number, error.code, str(error))
 
@@ -262,15 +261,12 @@ class Rows:
     def _next(self) -> TextLine | None:
         return self._ahead.popleft() if self._ahead else next(self._lines, None)
 
-    def _json_cells(self, text: str) -> dict[str, str]:
-        if (row := json_object(text)) is None:
-            raise RowError("not_json", "the line is not a JSON object")
-        return {
-            name: "" if cell is None else cell if isinstance(cell, str) else json.dumps(cell)
-            for name, cell in row.items()
-        }
-
     def _cells(self, line: TextLine) -> dict[str, str]:
+        if self._json:
+            if (row := json_object(line.text)) is None:
+                raise RowError("not_json", "the line is not a JSON object")
+            named = {name: "" if cell is None else cell for name, cell in row.items()}
+            return {name: cell if isinstance(cell, str) else json.dumps(cell) for name, cell in named.items()}
         literal = line.text.split(self._delimiter)
         quoted = self._quoted and '"' in line.text
         cells = self._fitting(self._quoted_cells(line, literal) if quoted else literal)

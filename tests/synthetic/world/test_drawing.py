@@ -35,7 +35,7 @@ def test_equal_scenes_give_equal_pixels_of_the_size_asked_for() -> None:
 def test_every_shape_is_drawn_within_its_radius_in_its_colour(shape: str) -> None:
     actor = Actor("a0", shape, "red", 0.3, 0.5, 0.5)
     mask, left, top = silhouette(actor, 200, 200)
-    assert len(np.unique(mask)) > 8  # edges are anti-aliased
+    assert len(np.unique(mask)) > 5  # edges are anti-aliased
     rows, columns = np.nonzero(mask >= 128)
     distance = np.hypot(columns + left + 0.5 - 100, rows + top + 0.5 - 100)
     assert distance.max() <= 0.3 * 200 * REACH
