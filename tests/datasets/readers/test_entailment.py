@@ -115,12 +115,6 @@ def test_each_format_is_known_by_its_columns_and_its_labels_become_two(name: str
     assert not found.left_out
 
 
-def test_windows_line_ends_change_nothing(tmp_path: Path) -> None:
-    content = SAMPLES["RTE_dev.tsv"][0]
-    plain = read_pairs(write(tmp_path, "a_dev.tsv", content)).pairs
-    assert read_pairs(write(tmp_path, "b_dev.tsv", content.replace("\n", "\r\n"))).pairs == plain
-
-
 QQP = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
 MRPC = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
 CXC = "caption,image,agg_score,sampling_method\n"
@@ -129,6 +123,11 @@ RTE = "index\tsentence1\tsentence2\tlabel\n"
 
 ODD: dict[str, tuple[str | bytes, list[tuple[int, str, bool]], list[str | None]]] = {
     "quotes are letters": (SAMPLES["RTE_dev.tsv"][0], [], ['"He" left.', "It is."]),
+    "line ends of Windows": (SAMPLES["RTE_dev.tsv"][0].replace("\n", "\r\n"), [], ['"He" left.', "It is."]),
+    "another language": (
+        SAMPLES["xnli.dev.tsv"][0] + "de\tneutral\tEs regnet.\tEs ist Montag.\t1\t3\n",
+        [(4, "language", False)], ["It rains.", "It rains."],
+    ),
     "a quoted question spans lines": (SAMPLES["quora_duplicate_questions.tsv"][0], [], ["Why?", 'What is\n"it"?']),
     "an open quote": (
         QQP + '99\t1\t2\t"What?\tWho?\t1\n' + "".join(f"{n}\t1\t2\tQuestion {n}?\tAnother {n}?\t0\n" for n in range(60)),
@@ -208,11 +207,6 @@ def test_captions_without_their_text_stay_apart(tmp_path: Path) -> None:
     assert len({pair.group for pair in found.pairs}) == 2
 
 
-def test_other_languages_are_counted(tmp_path: Path) -> None:
-    content = SAMPLES["xnli.dev.tsv"][0] + "de\tneutral\tEs regnet.\tEs ist Montag.\t1\t3\n"
-    assert codes(read_pairs(write(tmp_path, "xnli.dev.tsv", content))) == [(4, "language", False)]
-
-
 def test_the_premise_of_a_picture_leaves_the_hypothesis_out(tmp_path: Path) -> None:
     found = read_pairs(write(tmp_path, "cxc_sits.csv", SAMPLES["cxc_sits_test.csv"][0]), captions=CAPTIONS)
     assert [(pair.premise, pair.hypothesis, pair.kind, pair.split) for pair in found.pairs] == [
@@ -236,9 +230,6 @@ def test_the_premise_of_a_picture_leaves_the_hypothesis_out(tmp_path: Path) -> N
 def test_a_file_of_no_known_format_is_one_sentence(name: str, content: str | bytes, says: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=says):
         read_pairs(write(tmp_path, name, content))
-
-
-def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         read_pairs(tmp_path / "none.tsv")
 

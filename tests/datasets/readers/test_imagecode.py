@@ -73,17 +73,12 @@ def test_lists_where_targets_are_promised_are_told_of(tmp_path: Path, side: str)
     assert not any("hidden" in note for note in read_dataset(write_release(tmp_path / "whole")).notes)
 
 
-def test_sets_of_another_size_are_told_of(tmp_path: Path) -> None:
+def test_sets_of_another_size_and_damaged_pictures_are_reported(tmp_path: Path) -> None:
     folder = write_release(tmp_path, train={FRAMES: {"5": "The hand."}}, test=None, valid=None)
     draw_sets(folder, [FRAMES], numbers=[0, 12, 30, 41, 50, 66])
-    assert any("6 pictures here, not 10" in note for note in read_dataset(folder).notes)
-
-
-def test_a_damaged_picture_costs_only_itself(tmp_path: Path) -> None:
-    folder = write_release(tmp_path, test=None, valid=None)
-    draw_sets(folder, [FRAMES, PHOTOS])
     (folder / "image-sets" / FRAMES / "img12.jpg").write_bytes(b"no picture")
     dataset = read_dataset(folder)
+    assert any("6 pictures here, not 10" in note for note in dataset.notes)
     assert [image.id for image in dataset.images.values() if not image.path] == [f"{FRAMES}/img12"]
     assert any("1 images cannot be" in note for note in dataset.notes)
 
@@ -137,9 +132,9 @@ def test_the_repository_as_cloned_is_read_with_what_lies_in_its_folder_of_analys
 
 
 def test_partially_named_files_and_a_bom_are_read(tmp_path: Path) -> None:
-    (tmp_path / "train_data.first2.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(TRAIN).encode())
-    assert len(read_dataset(tmp_path).sets) == 2
-    assert len(read_dataset(tmp_path / "train_data.first2.json").sets) == 2
+    file = tmp_path / "train_data.first2.json"
+    file.write_bytes(b"\xef\xbb\xbf" + json.dumps(TRAIN).encode())
+    assert len(read_dataset(tmp_path).sets) == len(read_dataset(file).sets) == 2
 
 
 @pytest.mark.parametrize(
@@ -190,12 +185,8 @@ def test_a_wrong_file_of_writers_is_one_sentence(tmp_path: Path, content: str, m
     (folder / "annotator_split_valid.json").write_text(content)
     with pytest.raises(DataError, match=message):
         read_dataset(folder)
-
-
-def test_writers_alone_are_no_dataset(tmp_path: Path) -> None:
-    (tmp_path / "annotator_split_valid.json").write_text('{"s": {"1": "train_worker"}}')
     with pytest.raises(DataError, match="holds none"):
-        read_dataset(tmp_path / "annotator_split_valid.json")
+        read_dataset(folder / "annotator_split_valid.json")
 
 
 @pytest.mark.parametrize("name", ["nothing", "empty", "notes.txt"])
@@ -231,7 +222,7 @@ def test_bytes_changed_by_chance_never_give_more_than_one_sentence(tmp_path: Pat
     files = sorted(file for file in folder.iterdir() if file.is_file())
     read = 0
     refused: list[str] = []
-    for _ in range(300):
+    for _ in range(150):
         file = files[int(rng.integers(len(files)))]
         before = file.read_bytes()
         at, length = int(rng.integers(len(before))), int(rng.integers(0, 5))
@@ -242,6 +233,6 @@ def test_bytes_changed_by_chance_never_give_more_than_one_sentence(tmp_path: Pat
         except CtxrError as error:
             refused.append(error.message)
         file.write_bytes(before)
-    assert read > 20
-    assert len(refused) > 100
+    assert read > 10
+    assert len(refused) > 50
     assert not any("\n" in message for message in refused)

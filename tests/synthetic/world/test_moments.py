@@ -45,12 +45,9 @@ def test_descriptions_of_many_sets_hold_for_the_target_and_fail_for_all_others(k
     assert tags == (set(TAGS) if kind == "video" else set(TAGS) - {"context", "temporal"})
 
 
-def test_two_equal_scenes_cannot_be_told_apart() -> None:
+def test_two_equal_scenes_cannot_be_told_apart_and_equal_seeds_give_equal_descriptions() -> None:
     scene = Scene((Actor("a0", "star", "red", 0.15, 0.5, 0.5),), Backdrop("sand"))
     assert contextual_description([scene, scene], 0, np.random.default_rng(0)) is None
-
-
-def test_equal_seeds_give_equal_descriptions() -> None:
     image_set = next(iter(sample_sets(np.random.default_rng(3), 1, "photos")))
     one, two = (contextual_description(image_set.scenes, 4, np.random.default_rng(8)) for _ in range(2))
     assert one == two

@@ -83,26 +83,19 @@ def test_what_lies_beyond_an_edge_is_not_shown(
     assert sight.box == pytest.approx(box, abs=0.01)
 
 
-def test_only_nearer_actors_hide() -> None:
+def test_only_nearer_actors_hide_and_what_is_hidden_twice_counts_once() -> None:
     scene = Scene((square("far", 0.5, 0.5), square("near", 0.5 + 0.084, 0.5)), Backdrop("sand"))
     sights = measure_sights(scene, 200, 200)
     assert sights["far"].behind == {"near": pytest.approx(0.5, abs=0.03)}
     assert sights["near"].hidden == 0
-
-
-def test_what_is_hidden_twice_counts_once() -> None:
     scene = Scene((square("far", 0.5, 0.5), square("b", 0.5, 0.5), square("c", 0.5, 0.5)), Backdrop("sand"))
     sight = measure_sights(scene, 200, 200)["far"]
     assert sight.covered == 1
     assert sight.behind == {"b": 1, "c": 1}
 
 
-def test_a_hole_hides_nothing() -> None:
+def test_a_hole_hides_nothing_and_a_text_panel_what_is_below_it() -> None:
     ring = Actor("ring", "ring", "blue", 0.3, 0.5, 0.5)
-    sights = measure_sights(Scene((square("a", 0.5, 0.5), ring), Backdrop("sand")), 200, 200)
-    assert sights["a"].hidden == 0
-
-
-def test_a_text_panel_hides_what_is_below_it() -> None:
+    assert measure_sights(Scene((square("a", 0.5, 0.5), ring), Backdrop("sand")), 200, 200)["a"].hidden == 0
     scene = Scene((square("a", 0.5, 0.95, 0.05),), Backdrop("sand"), overlay=Overlay(("Chapter two",)))
     assert measure_sights(scene, 200, 200)["a"].behind == {OVERLAY: pytest.approx(1, abs=0.05)}
