@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from ctxr.cli.commands import COMMANDS, LINES, named
+from ctxr.cli.commands import COMMANDS, LINES
+from ctxr.cli.verbs import named
 from ctxr.engine.options import typed
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"

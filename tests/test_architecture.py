@@ -127,7 +127,7 @@ def test_there_is_no_room_without_a_name() -> None:
     "statement",
     [
         "from ctxr.cli.app import app; import typer; typer.main.get_command(app).list_commands(None)",
-        "from ctxr.cli import commands; [commands.named(one.config) for one in commands.COMMANDS.values()]",
+        "from ctxr.cli import commands, verbs; [verbs.named(one.config) for one in commands.COMMANDS.values()]",
         "import ctxr.cli.views",
     ],
 )

@@ -21,8 +21,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ctxr import __version__
-from ctxr.cli.commands import COMMANDS, LINES, MORE, Command, as_function, named
+from ctxr.cli.commands import COMMANDS, LINES, MORE, as_function
 from ctxr.cli.render import Terminal, show, show_error
+from ctxr.cli.verbs import Command, named
 from ctxr.engine.options import Options
 from ctxr.errors import CtxrError, UsageError, did_you_mean
 from ctxr.store.paths import relative

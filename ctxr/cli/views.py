@@ -99,8 +99,8 @@ def plan(report: PlanReport) -> Iterator[Block]:
         f"{money(report.cost)} in all; pay is at least {money(report.floor)} an hour at the median time; amounts in "
         f"{report.currency}"
     )
-    places = ("submissions",) if report.platform == "prolific" else ()
-    heads = ("task", "units", "answers", "median", *places, "pay", "an hour", "hours", "fees", "cost")
+    submissions = ("submissions",) if report.platform == "prolific" else ()
+    heads = ("task", "units", "answers", "median", *submissions, "pay", "an hour", "hours", "fees", "cost")
     yield Table(f"What it takes on {report.platform}", heads, rows, note)
     yield Sentences("assumed", report.notes)
     facts = {"people needed": _numbers(report.people), "next": "ctxr export-tasks describe"}

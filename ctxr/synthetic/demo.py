@@ -15,8 +15,8 @@ from zipfile import ZipFile
 import msgspec
 import numpy as np
 
-from ctxr.cli.commands import COMMANDS, named
 from ctxr.cli.render import Block
+from ctxr.cli.verbs import VERBS, named
 from ctxr.cli.views import image_sets
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import LEDGER, CandidateRow, folder_of
@@ -45,7 +45,7 @@ from ctxr.synthetic.world.footage import World, WorldConfig, write_world
 
 def run_command(verb: str, progress: Progress, /, **options: Any) -> Any:
     """Run a command of the table with these options; returns its report."""
-    command = COMMANDS[verb]
+    command = VERBS[verb]
     return named(command.run)(named(command.config)(**options), progress)
 
 

@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 from ctxr import __version__
 from ctxr.annotation.config import ImportAnswersReport
 from ctxr.cli.app import HISTORY, app
-from ctxr.cli.commands import COMMANDS, Command, load_toml, named
+from ctxr.cli.commands import COMMANDS, load_toml
+from ctxr.cli.verbs import Command, named
 from ctxr.engine.options import Options, typed
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import VerbReport

@@ -5,7 +5,8 @@ from typing import get_type_hints
 
 import pytest
 
-from ctxr.cli.commands import COMMANDS, Command, named
+from ctxr.cli.commands import COMMANDS
+from ctxr.cli.verbs import Command, named
 from ctxr.engine.report import VerbReport
 from ctxr.errors import CtxrError, FindingsError, PartialError
 from ctxr.metrics.shortcuts import Verdict

@@ -123,7 +123,7 @@ def _extremes(
     *,
     why: str,
 ) -> Iterator[Rule | str]:
-    """The rules of both ends of a measure, in the sets of which every image has a value."""
+    """The rules that choose the least and the largest value of a measure, in sets whose images all have one."""
     numbers = {one.id: np.array([values.get(name) for name in one.images], np.float64) for one in wanted}
     by_set = {name: row for name, row in numbers.items() if not np.isnan(row).any()}
     if not by_set:

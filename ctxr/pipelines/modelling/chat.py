@@ -162,8 +162,8 @@ def instruction(query: EvalQuery, shift: int) -> str:
     size = len(query.images)
     order = ", ".join(str((index - shift) % size + 1) for index in range(size))
     frames = [ROUND.format(order=order) if shift else STRAIGHT] if query.ordered else []
-    asked = f"Which of the pictures 1 to {size} does the description fit? Answer with the number alone."
-    return "\n".join([*frames, f"Description: {query.text}", asked])
+    question = f"Which of the pictures 1 to {size} does the description fit? Answer with the number alone."
+    return "\n".join([*frames, f"Description: {query.text}", question])
 
 
 def messages(query: EvalQuery, shift: int, files: Mapping[str, Path], longest: int) -> list[dict[str, object]]:

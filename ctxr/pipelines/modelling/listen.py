@@ -54,7 +54,7 @@ class ListenJob:
     """All requests of a run.
 
     Attributes:
-        split_size: queries of the split, of which `queries` are the sample. requests: in the order of queries.
+        split_size: number of queries of the split; `queries` are a sample of them. requests: in the order of queries.
     """
 
     config: Listen

@@ -1,0 +1,80 @@
+"""The table of verbs. A row names modules without importing them, which keeps `ctxr --help` fast."""
+
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command.
+
+    Attributes:
+        module: whose `run(options, progress)` does the work. options: class of its options, in `config.py` beside the module unless
+            named as `module:name`.
+        view: what renders its report as blocks: a function of `ctxr.cli.views`, or `module:name`.
+        started: `module:name` of what renders what `run` passes to its callback, for commands that run until interrupted.
+        arguments: positional fields. resumes: whether it continues after an interruption.
+    """
+
+    module: str
+    options: str
+    view: str
+    started: str = ""
+    arguments: tuple[str, ...] = ()
+    resumes: bool = False
+
+    @property
+    def config(self) -> str:
+        """`module:name` of the options."""
+        return self.options if ":" in self.options else f"{self.module.rpartition('.')[0]}.config:{self.options}"
+
+    @property
+    def run(self) -> str:
+        """`module:name` of the work."""
+        return f"{self.module}:run"
+
+
+def named(dotted: str) -> Any:
+    """Import `module:name`; without a module, from the views."""
+    return resolve_name(dotted if ":" in dotted else f"ctxr.cli.views:{dotted}")
+
+
+VERBS = {
+    "build-sets": Command(
+        "ctxr.pipelines.curation.build_sets", "BuildSets", "image_sets", arguments=("sources",), resumes=True
+    ),
+    "filter": Command("ctxr.pipelines.curation.filter", "Filter", "image_sets", resumes=True),
+    "merge": Command("ctxr.pipelines.curation.merge", "Merge", "image_sets", arguments=("artifact",), resumes=True),
+    "plan": Command("ctxr.pipelines.crowd.plan", "Plan", "plan"),
+    "export-tasks": Command(
+        "ctxr.pipelines.crowd.export_tasks",
+        "ctxr.annotation.config:ExportTasks",
+        "tasks",
+        arguments=("task",),
+        resumes=True,
+    ),
+    "import-answers": Command("ctxr.annotation.answers", "ImportAnswers", "judgments", arguments=("file",)),
+    "aggregate": Command("ctxr.pipelines.crowd.aggregate", "Aggregate", "dataset"),
+    "workers": Command("ctxr.pipelines.crowd.workers", "Workers", "workers"),
+    "report": Command("ctxr.pipelines.inspection.report", "Report", "page"),
+    "export": Command("ctxr.pipelines.sharing.export", "Export", "export"),
+    "rebuild": Command("ctxr.pipelines.curation.rebuild", "Rebuild", "rebuilt", arguments=("recipe",), resumes=True),
+    "verify": Command("ctxr.pipelines.curation.verify", "Verify", "verified", arguments=("artifact",)),
+    "build-documents": Command("ctxr.pipelines.curation.documents", "BuildDocuments", "documents", arguments=("kind",)),
+    "pairs": Command("ctxr.pipelines.curation.pairs", "Pairs", "documents", arguments=("source",)),
+    "stats": Command("ctxr.pipelines.inspection.stats", "Stats", "statistics", arguments=("dataset",)),
+    "audit": Command("ctxr.pipelines.inspection.audit", "Audit", "shortcuts", arguments=("dataset",)),
+    "train": Command("ctxr.pipelines.modelling.train", "Train", "training", resumes=True),
+    "regions": Command(
+        "ctxr.pipelines.modelling.regions", "RegionsConfig", "regions", arguments=("dataset",), resumes=True
+    ),
+    "listen": Command("ctxr.pipelines.modelling.listen", "Listen", "listening", arguments=("dataset",), resumes=True),
+    "revise-labels": Command(
+        "ctxr.pipelines.revision.revise_labels", "ReviseLabels", "revision", arguments=("dataset",), resumes=True
+    ),
+    "eval": Command("ctxr.pipelines.modelling.eval", "Eval", "evaluation", arguments=("runs",)),
+    "serve": Command("ctxr.pipelines.crowd.serve", "Serve", "collected", started="serving"),
+    "doctor": Command("ctxr.pipelines.inspection.doctor", "Doctor", "checks", arguments=("artifact",)),
+}
+"""Verbs by name, in order of use."""
