@@ -68,11 +68,7 @@ class TalkState:
 
 
 def refusal(talk: TalkState, seat: int, kind: Kind, text: str = "") -> Problem | None:
-    """Why something may not happen now; None if it may.
-
-    >>> refusal(TalkState(present=frozenset((0, 1))), SENDER, "share").code
-    'too_early'
-    """
+    """Why something may not happen now; None if it may."""
     if kind == "alone":
         return None
     if kind == "join":

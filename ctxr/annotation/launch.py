@@ -1,5 +1,7 @@
 """Tasks written for a platform and sent to it; a repeated command sends nothing twice."""
 
+import hashlib
+import hmac
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
@@ -50,7 +52,8 @@ def backend_files(config: ExportTasks, batch: TaskBatch) -> dict[str, bytes]:
 def launch(config: ExportTasks) -> str:
     """Create the study on Prolific, unless it is there, and publish it with `live`; returns a note, one sentence."""
     private, out = private_folder(config.workdir), config.folder()
-    name = prolific.internal_name(read_key(private), out.name)
+    # by this name the study is found on Prolific again; it does not reveal the project
+    name = f"ctxr-{hmac.new(read_key(private), b'project', hashlib.sha256).hexdigest()[:12]}-{out.name}"
     client = prolific.connect()
     study = read_study(out)
     if study is None:
@@ -60,8 +63,12 @@ def launch(config: ExportTasks) -> str:
         if created:
             study = created[0]
         else:
+            codes, review = codes_of(private, out.name), [{"action": "MANUALLY_REVIEW"}]
             body["filters"] = prolific.filters(config, client.choices(prolific.RESIDENCE))
-            study = client.create(prolific.with_codes(body, codes_of(private, out.name), name))
+            body["completion_codes"] = [
+                {"code": codes[kind], "code_type": kind, "actions": review} for kind in prolific.CODE_TYPES
+            ]
+            study = client.create(body | {"internal_name": name})
         write_bytes(out / "prolific" / "launched.json", msgspec.json.encode({"study": study}) + b"\n")
     if not config.live:
         return f"the study {study} is a draft on Prolific: look at it there, or publish it with --launch --live"

@@ -54,9 +54,6 @@ def wording_problems(
     """Everything wrong with a description, empty where nothing is.
 
     `own` are the worker's earlier descriptions, `others` what other people (or the instructions) wrote about the same set.
-
-    >>> [problem.code for problem in wording_problems("the cat on the next image")]
-    ['mentions_other_images']
     """
     words = _WORD.findall(text)
     if not words:
@@ -85,22 +82,14 @@ _SENTENCES = {
 
 
 def other_images(text: str) -> str | None:
-    """The words by which a text points at other images of its set; None if it does not.
-
-    >>> other_images("A picture frame hangs on the wall.") is None
-    True
-    """
+    """The words by which a text points at other images of its set; None if it does not."""
     plain = " ".join(_FRAMES_OF_THINGS.sub("rim", text).split())
     mention = _OTHERS.search(plain)
     return None if mention is None or _OVERLAID.search(plain) else mention.group()
 
 
 def same_wording(text: str, other: str, sameness: float = PUBLISHED.sameness) -> bool:
-    """Whether two texts are the same but for case, punctuation and a word or two: see `AnswerLimits.sameness`.
-
-    >>> same_wording("The dog's left ear is folded.", "the dog's left ear is folded"), same_wording("a red cup", "a blue cup")
-    (True, False)
-    """
+    """Whether two texts are the same but for case, punctuation and a word or two: see `AnswerLimits.sameness`."""
     (first, a), (second, b) = _shape(text), _shape(other)
     if first == second:
         return True

@@ -80,10 +80,6 @@ class Transaction:
         """The first value of each row of a query."""
         return list(self.connection.scalars(query, values))
 
-    def run(self, statement: sql.Executable, **values: object) -> None:
-        """Execute a statement that changes rows."""
-        self.connection.execute(statement, values)
-
     def insert(self, table: sql.Table, **values: object) -> None:
         """Add a row to a table; columns that are left out have their defaults."""
         self.connection.execute(_insert(table), values)
@@ -126,11 +122,7 @@ def moment(stored: int) -> datetime:
 
 
 def stamp(stored: int) -> str:
-    """ISO 8601 with milliseconds and "Z".
-
-    >>> stamp(1_500_000)
-    '1970-01-01T00:00:01.500Z'
-    """
+    """ISO 8601 with milliseconds and "Z"."""
     return moment(stored).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import sqlalchemy as sql
-from sqlalchemy import Column, Connection, Integer, RowMapping, Table, Text, UniqueConstraint, insert, select, update
+from sqlalchemy import Column, Integer, RowMapping, Table, Text, UniqueConstraint, insert, select, update
 
 from ctxr.annotation.journal.database import Database, micros, moment
 from ctxr.annotation.journal.results import Refused
@@ -100,11 +100,11 @@ class Identities:
         """
         since, columns = micros(visit.began - lasts), _visit.c
         with self._database.writing() as connection:
-            earlier = _find(connection, visit.submission)
-            if earlier is not None and earlier.participant != visit.participant:
+            same = connection.execute(select(_visit).where(columns.submission == visit.submission)).mappings().first()
+            if same is not None and same["participant"] != visit.participant:
                 raise Refused("not_yours", "This submission belongs to another participant.")
-            if earlier is not None:
-                return earlier
+            if same is not None:
+                return _visit_of(same)
             unended = (columns.worker == visit.worker, columns.ending == "")
             live = select(columns.submission).where(*unended, columns.began > since, columns.submission != instead_of)
             if connection.execute(live).first() is not None:
@@ -123,7 +123,8 @@ class Identities:
     def visit(self, submission: str) -> Visit | None:
         """The visit of a submission; None for one that never came."""
         with self._database.reading() as connection:
-            return _find(connection, submission)
+            row = connection.execute(select(_visit).where(_visit.c.submission == submission)).mappings().one_or_none()
+        return None if row is None else _visit_of(row)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -137,11 +138,6 @@ def read_visits(folder: Path) -> list[Visit]:
     with closing(Database(folder / FILE, read_only=True)) as database, database.reading() as connection:
         rows = connection.execute(select(_visit).order_by(_visit.c.submission)).mappings()
         return list(map(_visit_of, rows))
-
-
-def _find(connection: Connection, submission: str) -> Visit | None:
-    row = connection.execute(select(_visit).where(_visit.c.submission == submission)).mappings().one_or_none()
-    return None if row is None else _visit_of(row)
 
 
 def _visit_of(row: RowMapping) -> Visit:

@@ -155,7 +155,15 @@ class Journal:
     def enrol(self, worker: str, platform: str, now: datetime) -> WorkerState:
         """The worker's state; a new worker is dealt a pool. Repeating it changes nothing."""
         with self._writing(now) as tx:
-            return worker_state.enrol(tx, worker, platform)
+            if tx.find(tables.worker, id=worker) is None:
+                pool, protocol = tables.worker.c.pool, self._rules.protocol
+                units = select(unit.side, func.count()).where(unit.purpose == "work").group_by(unit.side)
+                work: dict[str, int] = dict(tx.connection.execute(units).all())
+                sizes: dict[str, int] = dict(tx.connection.execute(select(pool, func.count()).group_by(pool)).all())
+                dealt = worker_state.next_pool(worker_state.pool_shares(protocol, work), sizes)
+                columns = {"platform": platform, "pool": dealt, "state": "active", "enrolled": tx.now}
+                tx.insert(tables.worker, id=worker, qualified=int(protocol.qualification == 0), **columns)
+            return worker_state.state_of(worker_state.require(tx, worker))
 
     def lease(self, worker: str, now: datetime, tasks: Collection[str] | None = None) -> Lease | NoWork:
         """The lease that the worker holds, else a new one of `tasks` (any where None), else why there is none."""

@@ -136,7 +136,7 @@ def free_slot(tx: Transaction, name: str) -> int:
 
 def count_live(tx: Transaction, name: str, change: int = 1) -> None:
     """Count a place of a unit as leased; with -1, as free again."""
-    tx.run(_TAKE, name=name, change=change)
+    tx.connection.execute(_TAKE, {"name": name, "change": change})
 
 
 def expose(tx: Transaction, worker: str, row: RowMapping) -> None:

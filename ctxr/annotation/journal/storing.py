@@ -222,7 +222,7 @@ def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tu
         payload = msgspec.json.encode(answer).decode()
         tx.insert(tables.answer, unit=unit.id, worker=answer.worker, number=number, task=unit.task, payload=payload)
         tx.update(tables.lease, {"token": row["token"]}, state="answered", draft=None)
-        tx.run(_COUNT_ANSWER, name=answer.worker)
+        tx.connection.execute(_COUNT_ANSWER, {"name": answer.worker})
     first = votes[0][1]
     correct = task_of(unit).score(unit, first).right
     leasing.count_vote(tx, unit_row, unit, correct)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
 from scipy.special import betainc
-from sqlalchemy import RowMapping, func, select
+from sqlalchemy import RowMapping
 
 from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.database import SURE, Transaction
@@ -16,20 +16,6 @@ from ctxr.annotation.tasks import task_of
 
 RULE = "rule"
 """The author of changes that a rule of the protocol makes."""
-
-
-def enrol(tx: Transaction, worker: str, platform: str) -> WorkerState:
-    """The worker's state; a new worker is dealt the pool that is furthest below its share."""
-    if tx.find(tables.worker, id=worker) is None:
-        unit, pool = tables.unit.c, tables.worker.c.pool
-        units = select(unit.side, func.count()).where(unit.purpose == "work").group_by(unit.side)
-        work: dict[str, int] = dict(tx.connection.execute(units).all())
-        sizes: dict[str, int] = dict(tx.connection.execute(select(pool, func.count()).group_by(pool)).all())
-        dealt = _next_pool(pool_shares(tx.rules.protocol, work), sizes)
-        qualified = int(tx.rules.protocol.qualification == 0)
-        columns = {"pool": dealt, "state": "active", "qualified": qualified, "enrolled": tx.now}
-        tx.insert(tables.worker, id=worker, platform=platform, **columns)
-    return state_of(require(tx, worker))
 
 
 def require(tx: Transaction, worker: str) -> RowMapping:
@@ -69,7 +55,8 @@ def pool_shares(protocol: Protocol, work: Mapping[str, int]) -> dict[Pool, float
     return {**{pool: (1 - shared) * part / sum(parts.values()) for pool, part in parts.items()}, "both": shared}
 
 
-def _next_pool(shares: Mapping[Pool, float], sizes: Mapping[str, int]) -> Pool:
+def next_pool(shares: Mapping[Pool, float], sizes: Mapping[str, int]) -> Pool:
+    """The pool that is furthest below its share."""
     total = sum(sizes.values()) + 1
     return max(shares, key=lambda pool: (shares[pool] > 0, shares[pool] * total - sizes.get(pool, 0)))
 
@@ -97,7 +84,7 @@ def people_needed(units: Iterable[Unit], protocol: Protocol) -> dict[str, int]:
     while sizes.total() < needed["any"] or any(
         sizes[pool] + sizes["both"] < needed[pool] for pool in ("train", "eval")
     ):
-        sizes[_next_pool(shares, sizes)] += 1
+        sizes[next_pool(shares, sizes)] += 1
     return dict(sorted((+needed).items())) | {"all": sizes.total()}
 
 
@@ -121,11 +108,7 @@ def count_check(tx: Transaction, row: RowMapping, correct: bool) -> None:
 
 
 def chance_below(right: int, wrong: int, limit: float) -> float:
-    """Probability that the accuracy behind `right` and `wrong` answers is below `limit`, from a uniform prior.
-
-    >>> chance_below(0, 0, 0.5), round(chance_below(0, 4, 0.5), 3)
-    (0.5, 0.969)
-    """
+    """Probability that the accuracy behind `right` and `wrong` answers is below `limit`, from a uniform prior."""
     return float(betainc(right + 1, wrong + 1, limit))
 
 

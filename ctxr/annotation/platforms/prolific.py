@@ -222,18 +222,6 @@ def filters(config: ExportTasks, ids: Mapping[str, str] | None = None) -> list[d
     return rows
 
 
-def internal_name(key: bytes, task: str) -> str:
-    """The name by which a study is found on Prolific again; it does not reveal the project."""
-    return f"ctxr-{hmac.new(key, b'project', hashlib.sha256).hexdigest()[:12]}-{task}"
-
-
-def with_codes(body: Mapping[str, Any], codes: Mapping[str, str], internal_name: str) -> dict[str, Any]:
-    """The body as it is sent, with a completion code for each of `CODE_TYPES`."""
-    actions = [{"action": "MANUALLY_REVIEW"}]
-    completion = [{"code": codes[kind], "code_type": kind, "actions": actions} for kind in CODE_TYPES]
-    return {**body, "internal_name": internal_name, "completion_codes": completion}
-
-
 def confirmed_answers(
     path: Path, stored: Iterable[Answer], visits: Iterable[Visit], studies: Iterable[str], key: bytes
 ) -> Arrivals:

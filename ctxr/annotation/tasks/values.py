@@ -32,11 +32,7 @@ class Exposure:
 
 
 def odd(text: str) -> bool:
-    """Whether a text contains invisible characters or ones that change how others are displayed.
-
-    >>> odd("a cat"), odd("a \\u202etac")
-    (False, True)
-    """
+    """Whether a text contains invisible characters or ones that change how others are displayed."""
     return any(sign not in _HARMLESS and category(sign) in _INVISIBLE for sign in text)
 
 

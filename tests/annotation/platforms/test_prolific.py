@@ -18,7 +18,6 @@ from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import CtxrError, DataError, UsageError
 
 KEY = bytes(range(32))
-CODES = {"COMPLETED": "C" * 16, "FAILED_ATTENTION_CHECK": "F" * 16}
 ADDRESS = "https://prolific.test/api/v1"
 STUDY = ExportTasks(
     task="retrieve", backend="prolific", server="https://crowd.example.org/", title="Find the image", reward=120
@@ -84,7 +83,7 @@ def platform() -> Platform:
 def body() -> dict[str, Any]:
     parts = prolific.bundles([unit(number) for number in range(45)], STUDY, KEY)
     written = prolific.study_body(parts, STUDY, FORM)
-    return prolific.with_codes(written, CODES, "ctxr-1-retrieve")
+    return written | {"internal_name": "ctxr-1-retrieve"}
 
 
 def test_bundles_hold_every_unit_once_and_keep_sets_apart() -> None:
@@ -110,8 +109,6 @@ def test_the_study_gives_each_bundle_an_address_of_its_own() -> None:
     assert made["total_available_places"] == sum(one["total_allocation"] for one in made["access_details"]) == 9
     assert (made["reward"], made["estimated_completion_time"]) == (120, 10)
     assert made["device_compatibility"] == ["desktop", "tablet"]
-    codes = [one["code"] for one in made["completion_codes"]]
-    assert codes == list(CODES.values())
 
 
 def test_participants_are_filtered_as_in_the_paper() -> None:
