@@ -61,23 +61,20 @@ def queries_of(dataset: Dataset, queries: Collection[str] | None = None) -> list
     targets: dict[str, set[int]] = {}
     for query, _, position in dataset.targets():
         targets.setdefault(query.id, set()).add(position)
-    rows = []
-    for name, query in sorted(dataset.queries.items()):
-        if query.labels is None and (queries is None or name in queries):
-            image_set = by_id[query.image_set]
-            rows.append(
-                EvalQuery(
-                    query=name,
-                    image_set=image_set.id,
-                    texts=tuple(dataset.texts[one] for one in query.texts),
-                    images=image_set.images,
-                    targets=tuple(sorted(targets.get(name, ()))),
-                    ordered=image_set.ordered,
-                    split=dataset.split_of(image_set),
-                    payload=dataset.payload("query", name),
-                )
-            )
-    return rows
+    asked = [one for one in dataset.queries.values() if one.labels is None and (queries is None or one.id in queries)]
+    return [
+        EvalQuery(
+            query=one.id,
+            image_set=one.image_set,
+            texts=tuple(dataset.texts[text] for text in one.texts),
+            images=by_id[one.image_set].images,
+            targets=tuple(sorted(targets.get(one.id, ()))),
+            ordered=by_id[one.image_set].ordered,
+            split=dataset.split_of(by_id[one.image_set]),
+            payload=dataset.payload("query", one.id),
+        )
+        for one in sorted(asked, key=lambda one: one.id)
+    ]
 
 
 def pictures_of(dataset: Dataset, queries: Sequence[EvalQuery]) -> dict[str, Path]:

@@ -121,6 +121,7 @@ class Question(Protocol):
 
 
 def find_learner(question: Question) -> Learner:
-    """The other half of a problem."""
-    learner: Learner = resolve_name(question.LEARNER)()
-    return learner
+    """The other half of a problem: a module, or what a class makes."""
+    learner: Any = resolve_name(question.LEARNER)
+    found: Learner = learner() if isinstance(learner, type) else learner
+    return found

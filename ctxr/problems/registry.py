@@ -91,12 +91,10 @@ def evaluation_of(request: EvalRequest) -> Evaluation[Any, Any]:
 
 def results_kind(request: EvalRequest) -> str:
     """The kind of what an evaluation writes: that of a problem with a kind of its own, which knows its runs without the dataset."""
-    named = request.options.problem
-    for question in [find_question(named)] if named else problems().values():
-        kind = question.evaluation.KIND
-        if kind != EVALUATION and (named or question.takes(request)):
-            return kind
-    return EVALUATION
+    if request.options.problem:
+        return find_question(request.options.problem).evaluation.KIND
+    special = (one for one in problems().values() if one.evaluation.KIND != EVALUATION)
+    return next((one.evaluation.KIND for one in special if one.takes(request)), EVALUATION)
 
 
 def recipe_class(recipe: Mapping[str, object]) -> type[Recipe]:

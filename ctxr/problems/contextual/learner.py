@@ -325,8 +325,5 @@ def _accuracy(scores: Mapping[str, Mapping[str, float]], queries: Sequence[EvalQ
     return mean(hits) if hits else None
 
 
-class ContextualLearner:
-    """See `Learner`."""
-
-    job = ContextualJob
-    open_run = OpenSets.open
+job, open_run = ContextualJob, OpenSets.open
+"""See `Learner`."""

@@ -188,7 +188,7 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
 class Contextual(Question):
     """Sets of similar images."""
 
-    LEARNER: ClassVar[str] = "ctxr.problems.contextual.learner:ContextualLearner"
+    LEARNER: ClassVar[str] = "ctxr.problems.contextual.learner"
     Recipe: ClassVar[type[ContextualRecipe]] = ContextualRecipe
     KIND: ClassVar[str] = RUN
     VARIANTS: ClassVar[tuple[str, ...]] = VARIANTS

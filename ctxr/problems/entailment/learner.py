@@ -316,8 +316,5 @@ def _without_shared_premises(
     return [pair for pair in train if pair.image is not None or pair.group not in groups]
 
 
-class EntailmentLearner:
-    """See `Learner`."""
-
-    job = ClassifierJob
-    open_run = OpenClassifier.open
+job, open_run = ClassifierJob, OpenClassifier.open
+"""See `Learner`."""

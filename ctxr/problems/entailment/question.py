@@ -203,7 +203,7 @@ def _card(name: str, split: str, quality: Sequence[Sequence[Any]], calibrations:
 class Entailment(Question):
     """Pairs of a premise and a text."""
 
-    LEARNER: ClassVar[str] = "ctxr.problems.entailment.learner:EntailmentLearner"
+    LEARNER: ClassVar[str] = "ctxr.problems.entailment.learner"
     Recipe: ClassVar[type[ClassifierRecipe]] = ClassifierRecipe
     KIND: ClassVar[str] = CLASSIFIER
     VARIANTS: ClassVar[tuple[str, ...]] = (ENTAILMENT,)

@@ -262,8 +262,5 @@ class GalleryJob(ScorerJob):
         return [(values.get((name, "valid")), values.get((name, "test"))) for name in scorers_in(self.out)]
 
 
-class GalleryLearner:
-    """See `Learner`."""
-
-    job = GalleryJob
-    open_run = OpenGallery.open
+job, open_run = GalleryJob, OpenGallery.open
+"""See `Learner`."""

@@ -242,7 +242,7 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
 class Gallery(Question):
     """Galleries of photos."""
 
-    LEARNER: ClassVar[str] = "ctxr.problems.gallery.learner:GalleryLearner"
+    LEARNER: ClassVar[str] = "ctxr.problems.gallery.learner"
     Recipe: ClassVar[type[GalleryRecipe]] = GalleryRecipe
     KIND: ClassVar[str] = RUN
     VARIANTS: ClassVar[tuple[str, ...]] = (IN_BATCH,)

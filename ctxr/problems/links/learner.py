@@ -361,8 +361,5 @@ class OpenLinks(OpenScorer):
         return pairs
 
 
-class LinksLearner:
-    """See `Learner`."""
-
-    job = LinksJob
-    open_run = OpenLinks.open
+job, open_run = LinksJob, OpenLinks.open
+"""See `Learner`."""

@@ -292,7 +292,7 @@ def _graphs(
 class Links(Question):
     """Documents with several sentences and images."""
 
-    LEARNER: ClassVar[str] = "ctxr.problems.links.learner:LinksLearner"
+    LEARNER: ClassVar[str] = "ctxr.problems.links.learner"
     Recipe: ClassVar[type[LinksRecipe]] = LinksRecipe
     KIND: ClassVar[str] = RUN
     VARIANTS: ClassVar[tuple[str, ...]] = VARIANTS
