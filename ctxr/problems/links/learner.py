@@ -105,7 +105,7 @@ class Sources:
         self.width = int(self.matrix.values.shape[1]) if self.matrix else of_net if self.net else self.encoder.dim
 
     def pictures(self, documents: Sequence[Document], dataset: Dataset) -> PictureFiles:
-        """The pictures of documents, none where features come from a matrix. Raises what `picture_files` raises."""
+        """The pictures of documents, none where features come from a matrix. Raises what `query_pictures` raises."""
         queries = [EvalQuery(one.id, one.id, (), one.images, (), False, one.split) for one in documents]
         return query_pictures(dataset, queries if self.matrix is None else [], self.options.workdir)
 
