@@ -90,8 +90,8 @@ class PictureFiles:
     def of(self, queries: Sequence[EvalQuery]) -> "PictureFiles":
         """The pictures of some queries, in the order of their ids."""
         wanted = sorted({image for query in queries for image in query.images})
-        files, contents = ({image: table[image] for image in wanted} for table in (self.files, self.contents))
-        return replace(self, files=files, contents=contents)
+        contents = {image: self.contents[image] for image in wanted}
+        return replace(self, files={image: self.files[image] for image in wanted}, contents=contents)
 
     def read(self, part: slice) -> list[Pixels]:
         """Some of them, decoded side by side. Raises DataError for one that cannot be read or is of another content."""
