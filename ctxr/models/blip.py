@@ -17,24 +17,12 @@ from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import fingerprint
 from ctxr.models.layers import cut
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.published import (
-    CONFIG,
-    WEIGHTS,
-    careful,
-    is_model_folder,
-    load,
-    model_folder,
-    read_object,
-    vocabulary_hash,
-)
+from ctxr.models.published import CONFIG, WEIGHTS, careful, load, model_folder, read_object, vocabulary_hash
 
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 VOCABULARIES = ("tokenizer.json", "vocab.txt")
-LONGEST = 120
-"""Tokens of a text that are read, as of the cross-encoders of the paper."""
-
-WORDS = 30524
-"""Words of the published models, where a config does not say."""
+LONGEST = 120  # tokens of a text that are read, as of the cross-encoders of the paper
+WORDS = 30524  # words of the published models, where a config does not say
 
 _SMALL = (CONFIG, PREPROCESSOR, PROCESSOR, *VOCABULARIES, "tokenizer_config.json", "special_tokens_map.json")
 _PATTERNS = ((*_SMALL, "model*.safetensors*"), (*_SMALL, WEIGHTS[-1]))
@@ -85,14 +73,7 @@ def read_tokenizer(folder: Path) -> Any:
     return tokenizer
 
 
-def _is_fetched(folder: Path) -> bool:
-    """Whether a fetch that may have been cut off left everything that is needed."""
-    needed = ((PREPROCESSOR, PROCESSOR), VOCABULARIES)
-    return is_model_folder(folder) and all(any((folder / name).is_file() for name in names) for names in needed)
-
-
-TINY = "random:blip-tiny"
-"""Untrained weights from a fixed seed, for tests and nothing else."""
+TINY = "random:blip-tiny"  # untrained weights from a fixed seed, for tests and nothing else
 
 _TINY: dict[str, Any] = {
     "text_config": {
@@ -108,17 +89,13 @@ _TINY: dict[str, Any] = {
     "initializer_range": 0.2,
 }  # fmt: skip
 _VOLATILE = ("transformers_version", "_name_or_path", "dtype", "torch_dtype", "architectures")
-"""What a config says of the file it stood in, not of the model."""
+"""Keys of a config that describe its file, not the model."""
 
 
 class BlipEncoder(nn.Module):
-    """An encoder of pairs for `PairScorer`, over pixels. An image is encoded once, however many descriptions refer to it.
+    """An encoder of pairs for `PairScorer`, over pixels; it encodes an image once for all its descriptions.
 
-    Args:
-        model: transformers' BlipForImageTextRetrieval.
-
-    Attributes:
-        width: D of a pair, the width of the text encoder.
+    `model`: transformers' BlipForImageTextRetrieval. `width`: D of a pair, the width of its text encoder.
     """
 
     def __init__(self, model: Any) -> None:
@@ -145,7 +122,7 @@ class BlipEncoder(nn.Module):
 
 
 def joint_vectors(text_encoder: Any, tokens: Tensor, image: Tensor) -> Tensor:
-    """The [CLS] [B, D] of texts [B, T] that look at the tokens of an image each, [B, P, ...]."""
+    """The [CLS] [B, D] of texts [B, T], each with attention to the tokens of an image, [B, P, ...]."""
     states: Tensor = text_encoder(
         input_ids=tokens,
         attention_mask=(tokens != 0).long(),
@@ -168,47 +145,53 @@ def load_blip(name: str) -> CrossSource:
             preprocessor_config.json); "blip:OWNER/NAME", such a folder of the hub, fetched once into its cache; or
             "random:blip-tiny".
 
-    Raises UsageError for a name that is neither; DataError for a folder whose files are not all there, cannot be read, or hold
-    another model; CtxrError for files that cannot be fetched.
+    Raises UsageError for another name; DataError for files that are missing, damaged, or of another model; CtxrError for files that
+    cannot be fetched.
     """
+    from transformers import BlipConfig, BlipForImageTextRetrieval
+
+    def untrained() -> Any:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return BlipForImageTextRetrieval(BlipConfig(**_TINY)).eval()
+
+    def hashed(text: str) -> list[int]:
+        """A number for each word, by its letters alone."""
+        numbers = (int(hashlib.sha256(word.encode()).hexdigest(), 16) % 509 for word in text.lower().split()[:60])
+        return [1, *(3 + number for number in numbers), 2]
+
     if name == TINY:
-
-        def untrained() -> Any:
-            from transformers import BlipConfig, BlipForImageTextRetrieval
-
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(0)
-                return BlipForImageTextRetrieval(BlipConfig(**_TINY)).eval()
-
         pixels = Preprocess((32, 32), (0.5,) * 3, (0.25,) * 3, resize_mode="squash")
-        return _source(TINY, untrained, pixels, _hashed_words, "hashed")
+        return _source(TINY, untrained, pixels, lambda texts: [hashed(text) for text in texts], "hashed")
     folder = blip_folder(name.removeprefix("blip:"))
     preprocess, tokenizer = read_preprocess(folder), read_tokenizer(folder)
-
-    def tokenize(texts: Sequence[str]) -> Tensor:
-        """int64 [B, T], 0 where there is none."""
-        encoded = tokenizer(list(texts), truncation=True) if texts else {}
-        return _padded(encoded.get("input_ids", []))
-
-    def build() -> Any:
-        from transformers import BlipForImageTextRetrieval
-
-        hint = "name a model for image-text retrieval (itm): those for captions have no such head"
-        return load(BlipForImageTextRetrieval, folder, hint)
-
-    return _source(name, careful(f"encoder {name!r}", build), preprocess, tokenize, vocabulary_hash(tokenizer))
+    hint = "name a model for image-text retrieval (itm): those for captions have no such head"
+    build = careful(f"encoder {name!r}", lambda: load(BlipForImageTextRetrieval, folder, hint))
+    return _source(
+        name, build, preprocess,
+        lambda texts: tokenizer(list(texts), truncation=True)["input_ids"] if texts else [], vocabulary_hash(tokenizer),
+    )  # fmt: skip
 
 
 def blip_folder(named: str) -> Path:
     """The folder of that name, or of "OWNER/NAME". Raises as `load_blip` does."""
     if not named:
         raise UsageError("'blip:' names no folder", hint="blip:DIRECTORY, or blip:OWNER/NAME of the hub")
-    return model_folder("blip", named, _PATTERNS, _is_fetched)
+    return model_folder("blip", named, _PATTERNS, ((PREPROCESSOR, PROCESSOR), VOCABULARIES))
 
 
 def _source(
-    name: str, build: Callable[[], Any], preprocess: Preprocess, tokenize: Callable[[Sequence[str]], Tensor], words: str
-) -> CrossSource:
+    name: str, build: Callable[[], Any], preprocess: Preprocess, ids: Callable[[Sequence[str]], list[list[int]]],
+    words: str,
+) -> CrossSource:  # fmt: skip
+    """The source of what `build` makes. `ids`: a row for each text. `words`: hash over the vocabulary."""
+
+    def tokenize(texts: Sequence[str]) -> Tensor:
+        """int64 [B, T], filled up with 0 to the longest row, one column at least."""
+        rows = ids(texts)
+        most = max(map(len, rows), default=1)
+        return torch.tensor([row + [0] * (most - len(row)) for row in rows], dtype=torch.int64).reshape(-1, most)
+
     model = build()
     config = model.config.to_dict()
     pixels = config["vision_config"]["image_size"]
@@ -229,18 +212,3 @@ def _source(
         tokenize=tokenize,
         preprocess=preprocess,
     )
-
-
-def _hashed_words(texts: Sequence[str]) -> Tensor:
-    """A row of ids for each text, a number for each word that follows from its letters alone."""
-    rows = [
-        [1, *(3 + int(hashlib.sha256(word.encode()).hexdigest(), 16) % 509 for word in text.lower().split()[:60]), 2]
-        for text in texts
-    ]
-    return _padded(rows)
-
-
-def _padded(rows: list[list[int]]) -> Tensor:
-    """int64 [B, T], rows filled up with 0 to the longest, one column at least."""
-    most = max((len(row) for row in rows), default=1)
-    return torch.tensor([row + [0] * (most - len(row)) for row in rows], dtype=torch.int64).reshape(len(rows), most)

@@ -1,11 +1,11 @@
-"""Requests to a model behind an endpoint: their price, parallel requests, and replies that are written down as they arrive."""
+"""Requests to a model behind an endpoint: their price, parallel requests, and a journal of replies."""
 
 import base64
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -19,30 +19,20 @@ from ctxr.models.endpoint import NOT_ALLOWED, Endpoint, EndpointAddress, Rejecte
 from ctxr.store.records import Record
 from ctxr.store.tables import append
 
-KEPT_CHARACTERS = 300
-"""Characters of an answer that are kept."""
-
-MOST_TOKENS = 10**9
-"""Of one reply: no host counts as many."""
-
-QUALITY = 90
-"""Of the JPEGs that are sent."""
-
-CACHED_PICTURES = 64
-"""Encoded pictures that are kept: descriptions of one set stand together."""
-
-CHARACTERS = 3.5
-"""Of English text in a token, at least."""
+KEPT_CHARACTERS = 300  # characters of an answer that are kept
+MOST_TOKENS = 10**9  # of one reply; a larger count of a host is not believed
+QUALITY = 90  # of the JPEGs that are sent
+CACHED_PICTURES = 64  # encoded pictures in memory: descriptions of one set follow each other
+CHARACTERS = 3.5  # of English text in a token, at least
 
 
 @dataclass(frozen=True)
 class Completion:
-    """What came of a request.
+    """The result of a request.
 
     Attributes:
         text: the answer, or why there is none. outcome: `answered`; `refused`, by the model or its host; `unreadable`, no completion.
-        prompt_tokens, completion_tokens: as the host counts; None where it does not say. model: what the host says that answered.
-        raw: as it arrived.
+        prompt_tokens, completion_tokens, model: as the host says, None where it does not count. raw: as it arrived.
     """
 
     text: str = ""
@@ -53,46 +43,45 @@ class Completion:
     raw: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def noted(self) -> tuple[str, int | None, int | None, str]:
-        """The fields that a journal keeps: the beginning of the text, tokens sent and received, the model."""
-        return _kept(self.text), self.prompt_tokens, self.completion_tokens, self.model
+    def said(self) -> str:
+        """The beginning of the text, for a journal."""
+        return shortened(self.text)
+
+
+def shortened(text: str) -> str:
+    """The beginning of a text, which can be encoded."""
+    return text[:KEPT_CHARACTERS].encode(errors="replace").decode()
 
 
 def read_completion(raw: Mapping[str, Any]) -> Completion:
     """A chat completion as a host sends it; anything else is unreadable."""
-    counts = (_tokens(raw, "prompt_tokens"), _tokens(raw, "completion_tokens"), _kept(str(raw.get("model") or "")), raw)
+    usage = raw.get("usage")
+    counts = [usage.get(name) if isinstance(usage, dict) else None for name in ("prompt_tokens", "completion_tokens")]
+    sent, received = (count if type(count) is int and 0 <= count < MOST_TOKENS else None for count in counts)
+    completion = Completion("", "unreadable", sent, received, shortened(str(raw.get("model") or "")), raw)
     try:
         choice = raw["choices"][0]
         message = choice["message"]
         content, refusal = message.get("content"), message.get("refusal")
     except (KeyError, IndexError, TypeError, AttributeError):
-        return Completion("", "unreadable", *counts)
+        return completion
     if isinstance(refusal, str) and refusal:
-        return Completion(refusal, "refused", *counts)
+        return replace(completion, text=refusal, outcome="refused")
     if isinstance(content, list):
         content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     filtered = choice.get("finish_reason") == "content_filter"
-    return Completion(content if isinstance(content, str) else "", "refused" if filtered else "answered", *counts)
+    text = content if isinstance(content, str) else ""
+    return replace(completion, text=text, outcome="refused" if filtered else "answered")
 
 
 def final_text(text: str) -> str:
-    """An answer without what a model thinks aloud first; nothing of a thought that was cut off."""
+    """An answer without the model's reasoning before it; "" if the reasoning was cut off."""
     return text.rpartition("</think>")[2].partition("<think>")[0].strip()
-
-
-def _tokens(completion: Mapping[str, object], name: str) -> int | None:
-    usage = completion.get("usage")
-    count = usage.get(name) if isinstance(usage, dict) else None
-    return count if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < MOST_TOKENS else None
-
-
-def _kept(text: str) -> str:
-    return text[:KEPT_CHARACTERS].encode(errors="replace").decode()
 
 
 @lru_cache(maxsize=CACHED_PICTURES)
 def data_url(file: Path, longest: int) -> str:
-    """The picture, upright, its longer side at most `longest` pixels, as a JPEG inside an address."""
+    """The picture, upright, its longer side at most `longest` pixels, as the data URL of a JPEG."""
     return "data:image/jpeg;base64," + base64.b64encode(thumbnail(file, longest, QUALITY)).decode("ascii")
 
 
@@ -108,12 +97,12 @@ def chat_messages(system: str, content: Sequence[str | Path], longest: int) -> l
 
 
 def text_tokens(characters: int) -> int:
-    """About how many tokens English text has, rather too many."""
+    """An upper estimate of the tokens of English text."""
     return math.ceil(characters / CHARACTERS)
 
 
 def picture_tokens(width: int, height: int, longest: int) -> int:
-    """About how many tokens a picture has, rather too many: models count tiles of 512 or patches of 28 pixels; 0 = size unknown."""
+    """An upper estimate of the tokens of a picture: models count tiles of 512 or patches of 28 pixels; 0 = size unknown."""
     longer = max(width, height)
     scale = min(1.0, longest / longer) if longer else 0.0
     wide, high = (width * scale, height * scale) if longer else (longest, longest)
@@ -123,7 +112,7 @@ def picture_tokens(width: int, height: int, longest: int) -> int:
 
 @dataclass(frozen=True)
 class PricedRequest:
-    """A request. `identity`: hash over everything that decides the reply; `tokens`: about how many it has; `asked`: what it asks about."""
+    """A request. `identity`: hash over everything that decides the reply; `tokens`: estimate; `asked`: what it asks about."""
 
     identity: str
     tokens: int
@@ -132,30 +121,29 @@ class PricedRequest:
 
 @dataclass
 class Budget:
-    """What was spent, and whether a further request still fits. `spent`: so far; `dearest`: reply so far."""
+    """The money `spent` so far, and the price of the `dearest` reply."""
 
     options: EndpointOptions
     spent: float = 0.0
     dearest: float = 0.0
 
     def cost(self, sent: int, received: int) -> float:
-        """What so many tokens cost."""
+        """Of so many tokens."""
         return (sent * self.options.price_in + received * self.options.price_out) / 1e6
 
     def pay(self, sent: int | None, received: int | None, estimate: int) -> None:
-        """Count a reply; tokens that the host does not tell count as they were estimated."""
+        """Count a reply; where the host does not count tokens, with the estimate."""
         cost = self.cost(estimate if sent is None else sent, self.options.max_tokens if received is None else received)
         self.spent += cost
         self.dearest = max(self.dearest, cost)
 
     def reaches(self, request: PricedRequest, on_the_way: int) -> bool:
-        """Whether a request would still fit beside those that are on the way, were all as dear as the dearest."""
+        """Whether a request fits the limit beside those on the way, if all cost as much as the dearest."""
         expected = max(self.cost(request.tokens, self.options.max_tokens), self.dearest)
         return not self.options.max_cost or self.spent + (on_the_way + 1) * expected <= self.options.max_cost
 
 
-Pause = Callable[[float], object]
-"""Waits that many seconds; True where the wait was cut short."""
+Pause = Callable[[float], object]  # waits that many seconds; True where the wait was cut short
 
 Q = TypeVar("Q", bound=PricedRequest)
 R = TypeVar("R", bound=Record)
@@ -163,13 +151,11 @@ R = TypeVar("R", bound=Record)
 
 @dataclass
 class ChatClient:
-    """Asks a model for completions, and writes replies down as they arrive.
+    """Asks a model for completions, and adds each reply to the file `journal` as it arrives.
 
     Attributes:
-        address: where it is. options: its name, limits and prices. journal: file of replies, to which each is added.
-        budget: what was spent.
-        trusted: whether the endpoint is known to answer: from one that never did, what is no completion is no answer.
-        accepted: what the host is known to take. temperature: of its answers. pause: waits, for tests that do not.
+        trusted: whether the endpoint has answered before; until then a reply that is no completion is an error.
+        accepted: options that the host is known to take. pause: replaces waiting in tests.
 
     Raises CtxrError without a key.
     """
@@ -193,15 +179,15 @@ class ChatClient:
             raise CtxrError("stopped while it waited for the endpoint", hint="run the same command again")
 
     def ask_all(self, requests: Sequence[Q], ask: Callable[[Q], R], task: ProgressTask) -> list[R]:
-        """Replies in the order in which they came, to all requests or to those that the budget reaches for; once.
+        """Replies in the order in which they came, to all requests or to those that the budget allows; to be called once.
 
-        Whatever `ask` raises is raised when those on the way are done.
+        What `ask` raises is raised when those on the way are done.
         """
         replies: list[R] = []
 
         def affordable() -> Iterator[Q | None]:
             for started, request in enumerate(requests):
-                # those on the way may turn out cheaper than feared
+                # those on the way may turn out cheaper
                 while not self.budget.reaches(request, started - len(replies)):
                     if started == len(replies):
                         return
@@ -218,7 +204,7 @@ class ChatClient:
         return replies
 
     def ask(self, request: Q, messages: object, read: Callable[[Q, Completion], R], shape: object = None) -> R:
-        """The reply to a request, paid for and on the disk; `shape` is the `response_format`, for hosts that know one.
+        """The reply to a request, counted and in the journal; `shape` is the `response_format`, for hosts that know one.
 
         Raises CtxrError for an endpoint that does not answer, or refuses for anything but the content.
         """
@@ -230,7 +216,7 @@ class ChatClient:
         return reply
 
     def _complete(self, asked: Mapping[str, object], shape: object) -> Completion:
-        """The completion, asked for in the way that the host takes, which is remembered."""
+        """The completion of a request with the options that the host takes, which are remembered."""
         accepted = self.accepted
         while True:
             body = {**asked, accepted.limit: self.options.max_tokens}
@@ -247,7 +233,7 @@ class ChatClient:
                     raise
                 return Completion(error.message, "unreadable")
             except Rejected as error:
-                # an empty account or a moved address is not the model's answer: what is written down is never asked again
+                # an empty account or a moved address is not the model's answer, and a reply in the journal is never asked again
                 if error.filtered and error.status not in NOT_ALLOWED:
                     return Completion(error.message, "refused")
                 other = None if error.status in NOT_ALLOWED else accepted.after(error.detail)

@@ -1,4 +1,4 @@
-"""A context head over the candidates of one set: a small transformer over pairs of image and text (specs A0.2, H4)."""
+"""The context head: a small transformer over the pairs of a text with all images of its set (specs A0.2, H4)."""
 
 from typing import Literal
 
@@ -12,8 +12,7 @@ Fusion = Literal["multiply", "concat"]
 SCALE = 1000.0
 """Unit vectors of 512 numbers have products of about 1/512; this makes them of order 1 (in the released code alone)."""
 
-PLACES = 10
-"""Positions that are learned: as many as a set of ImageCoDe has images."""
+PLACES = 10  # positions that are learned: as many as a set of ImageCoDe has images
 
 
 def fuse(images: Tensor, texts: Tensor, fusion: Fusion = "multiply", scale: float = SCALE) -> Tensor:
@@ -24,17 +23,18 @@ def fuse(images: Tensor, texts: Tensor, fusion: Fusion = "multiply", scale: floa
 
 
 class ContextHead(nn.Module):
-    """Scores of the candidates of a set in the light of one another; over the pair features of any encoder.
+    """Scores the candidates of a set together, from the pair features of any encoder.
 
     score_i = w (z_i + m_i) + b with z = Transformer(m + p), where p is learned for each position of an ordered set and 0
-    for a set without order; with `highway_positions`, w (z_i + m_i + p_i) + b, as Eq. 1 of the paper has it. Without
-    `positions`, and for sets without order, permuting candidates permutes scores.
+    for a set without order. Without `positions`, and for sets without order, permuting candidates permutes scores.
 
     Args:
-        width: of a pair's features.
-        layers: blocks. heads: of each. inner: width inside a block. dropout: 0..1.
-        positions: learn where in an ordered set of at most `PLACES` a candidate stands (+TemporalEmbeddings).
-        add_input: the highway: add the pair to what the transformer makes of it.
+        width: of a pair's features. layers: blocks. heads, inner, dropout: of each.
+        positions: learn a vector for each position in an ordered set of at most `PLACES` candidates (+TemporalEmbeddings).
+
+    Attributes:
+        highway_positions: w (z_i + m_i + p_i) + b, as Eq. 1 of the paper has it.
+        all_positions: positions act on sets without order too, as in the released cross-encoders (specs A0.6.8).
     """
 
     def __init__(
@@ -46,28 +46,23 @@ class ContextHead(nn.Module):
         dropout: float = 0.1,
         *,
         positions: bool = False,
-        add_input: bool = True,
     ) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(Block(width, heads, inner, dropout) for _ in range(layers))
         self.positions = nn.Embedding(PLACES, width) if positions else None
-        self.add_input, self.highway_positions = add_input, False
+        self.highway_positions = self.all_positions = False
         self.score = nn.Linear(width, 1)
 
     def forward(self, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
-        """Scores [B, K]; those where `mask` is False mean nothing.
+        """Scores [B, K] of pair features [B, K, D].
 
-        Args:
-            pairs: features [B, K, D] of each candidate with the query.
-            mask: bool [B, K], True where there is a candidate.
-            ordered: bool [B], whether a set has an order.
-
+        `mask` [B, K] is True where there is a candidate; other scores mean nothing. `ordered` [B] says which sets have an order.
         Raises ValueError for an ordered set with more candidates than there are positions.
         """
         items = placed = self.placed(pairs, mask, ordered)
         for block in self.blocks:
             items = block(items, mask)
-        items = items + (placed if self.highway_positions else pairs) if self.add_input else items
+        items = items + (placed if self.highway_positions else pairs)
         # scores of one set lie close together: autocast would make ties of them
         return (items * self.score.weight[0]).sum(-1) + self.score.bias
 
@@ -75,6 +70,7 @@ class ContextHead(nn.Module):
         """What goes into the first block, [B, K, D]: pairs, with positions where they are learned. Raises as `forward`."""
         if self.positions is None:
             return pairs
+        ordered = torch.ones_like(ordered) if self.all_positions else ordered
         most, learned = int((mask.sum(1) * ordered).max()), self.positions.num_embeddings
         if most > learned:
             raise ValueError(f"an ordered set has {most} candidates, and {learned} positions are learned")
@@ -86,10 +82,9 @@ class ContextHead(nn.Module):
 
 @torch.no_grad()
 def attention_of(head: ContextHead, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
-    """How much each candidate looks at each other in every layer, [B, layers, heads, K, K]; rows sum to 1.
+    """Attention of each candidate to each other in every layer, [B, layers, heads, K, K]; rows sum to 1.
 
-    The head computes its scores without ever holding these shares; here they are computed from the same weights, as in
-    evaluation, whatever mode the head is in. Rows of candidates that are not there mean nothing. Arguments are those of the head.
+    The head does not keep these shares: they are computed again, as in evaluation. Arguments are those of the head.
     """
     mode = head.training
     head.eval()

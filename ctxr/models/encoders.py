@@ -39,10 +39,9 @@ from ctxr.store.arrays import stack_vectors
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ctxr.models.modules import ImageTextModel
+    from ctxr.models.scorers import ImageTextModel
 
-TEXT_ROWS = 8
-"""Texts in one pass: queries come one at a time, and a text costs a fifth of an image."""
+TEXT_ROWS = 8  # texts in one pass: queries come one at a time, and a text costs a fifth of an image
 
 
 def ignore(warning: str) -> None:
@@ -61,10 +60,10 @@ def load_encoder(
             where its weights are here or can be fetched, else ctxr-tiny with a warning. A named encoder never falls back.
         device: "auto", "cpu", "cuda" or "mps".
         precision: "auto", which is "fp32" or "bf16"; or "openvino" (fp32) or "openvino-bf16", on a CPU with the extra.
-        warn: gets one sentence for each thing the user should know; without it they are lost.
+        warn: called with each warning.
 
-    Raises UsageError for an unknown name, device or precision, or a device that this machine does not have; DataError
-    for weights or a config that cannot be read; CtxrError for weights that cannot be downloaded.
+    Raises UsageError for an unknown name, or a device or precision that this machine does not have; DataError for weights or a config
+    that cannot be read; CtxrError for weights that cannot be downloaded.
     """
     return Encoder(find_source(name, warn), choose_device(device), precision, warn)
 
@@ -75,30 +74,26 @@ class Encoder:
     Attributes:
         name: resolved, e.g. "ViT-B-32:openai" or "ctxr-tiny".
         fingerprint: sha256 in hex over weights, architecture and preprocessing; independent of precision and device.
-        dim: length of a vector.
-        image_size: side in pixels of what the model looks at.
+        dim: length of a vector. image_size: side of the pictures that the model takes, in pixels.
         threshold: Euclidean distance between unit vectors, 0..2, beyond which two images count as different (specs C1).
-        device: "cpu", "cuda" or "mps".
-        precision: "fp32", "bf16", "openvino" or "openvino-bf16", as really used.
+        device, precision: as used, never "auto".
     """
 
     def __init__(self, source: EncoderSource, device: str, precision: str, warn: Callable[[str], None]) -> None:
         model = source.build()
         self._source, self._warn = source, warn
         self._preprocess = Preprocess.from_config(model.visual.preprocess_cfg)
-        self.name = source.name
+        self.name, self.dim, self.threshold, self.device = source.name, source.dim, source.threshold, device
         self.fingerprint = fingerprint(model, source.config, self._preprocess)
-        self.dim = source.dim
         self.image_size = self._preprocess.size[0]
-        self.threshold = source.threshold
-        self.device = device
         self._matmul = cpu_matmul_precision() if device == "cpu" else "highest"
         # an encoder of images alone is half the memory: the text tower is loaded again by whoever asks for texts
         self._fine, self._margins = model.visual, {"fp32": 0.0}
         self._towers: dict[str, Callable[[Tensor], Tensor]] = {}
         self._parameters = sum(weights.numel() for weights in model.visual.parameters())
         del model
-        self.use(choose_precision(precision, device, self._parameters))
+        self.precision, self._rows = choose_precision(precision, device, self._parameters), 0
+        self.use(self.precision)
 
     def use(self, precision: str) -> None:
         """Compute in this precision from now on."""
@@ -142,24 +137,25 @@ class Encoder:
             if self.precision not in self.precisions():
                 hint = "pip install openvino and use --device cpu, or --precision auto"
                 raise UsageError(f"precision {self.precision} is not available on {self.device} here", hint=hint)
+            tower: Any = self._fine
             if self.precision in OPENVINO:
-                self._towers[self.precision] = OpenVinoTower(
-                    self._fine, self._preprocess.size, OPENVINO[self.precision]
-                )
+                tower = OpenVinoTower(tower, self._preprocess.size, OPENVINO[self.precision])
+            elif self.precision == "bf16":
+                tower = _rounded(tower).to(self.device)
             else:
-                tower = _rounded(self._fine) if self.precision == "bf16" else self._fine
-                self._towers[self.precision] = tower.to(self.device)
+                tower = tower.to(self.device)
+            self._towers[self.precision] = tower
         return self._towers[self.precision]
 
     @property
     def margin(self) -> float:
-        """Half-width of the band around a threshold in which a distance must be taken again with `exact=True`.
+        """Half-width of the band around a threshold in which a distance must be computed again with `exact=True`.
 
-        0 in torch's fp32. Else twice the largest error of a vector among sixteen made-up pictures, with the very weights in use:
-        a distance errs by at most the errors of its two vectors. Raises CtxrError where OpenVINO gives other vectors than torch.
+        0 in torch's fp32. Else twice the largest error of a vector among sixteen made-up pictures: a distance errs by at most the errors
+        of its two vectors. Raises CtxrError where OpenVINO gives other vectors than torch.
         """
-        # checked on 300 frames of two films, fades through grey among them: the largest error of a distance was 0.53 of this
-        # margin for ctxr-tiny in bf16, and 0.43 for ViT-B/32 on every twelfth frame; of 300 single colours, 0.82 for ctxr-tiny
+        # the largest error of a distance was 0.53 of this margin on 300 frames of two films for ctxr-tiny in bf16, 0.43 for ViT-B/32
+        # on every twelfth frame, and 0.82 on 300 single colours for ctxr-tiny
         if self.precision not in self._margins:
             rough, exact = (self.encode_images(_probes(), exact=fine) for fine in (False, True))
             margin = 2 * float(np.linalg.norm(rough - exact, axis=1).max())
@@ -175,7 +171,7 @@ class Encoder:
 
         Args:
             images: uint8 RGB arrays [H, W, 3]; sizes may differ.
-            exact: compute in torch's fp32 whatever the precision is. Both copies of the image tower are then kept.
+            exact: compute in torch's fp32 whatever the precision is; keeps both copies of the image tower in memory.
             rows: images in one pass, at most as many as by default. Another number rounds vectors differently.
 
         Raises ValueError for an array of another type or shape.
@@ -193,7 +189,8 @@ class Encoder:
             part = images[done : done + limit]
             # filled up with zeros
             pixels = torch.nn.functional.pad(self._preprocess(part), (*[0] * 7, limit - len(part)))
-            if (vectors := self._forward(tower, pixels.to(self.device, dtype))) is not None:
+            vectors = self._forward(tower, pixels.to(self.device, dtype), self._matmul)
+            if vectors is not None:
                 parts.append(vectors[: len(part)])
                 done += len(part)
         return stack_vectors(parts, self.dim)
@@ -215,7 +212,7 @@ class Encoder:
 
     def describe(self) -> dict[str, object]:
         """What a manifest should keep of the encoder, as plain values."""
-        packages = ["torch", "torchvision", "open_clip_torch", *(["openvino"] if self.precision in OPENVINO else [])]
+        packages = ["torch", "torchvision", "open_clip_torch"] + ["openvino"] * (self.precision in OPENVINO)
         return {
             "name": self.name,
             "fingerprint": self.fingerprint,
@@ -238,9 +235,7 @@ class Encoder:
         rounded = self.precision == "bf16" and self.device != "cpu"
         return (model.bfloat16() if rounded else model).to(self.device)
 
-    def _forward(
-        self, tower: Callable[[Tensor], Tensor], batch: Tensor, matmul: str | None = None
-    ) -> np.ndarray | None:
+    def _forward(self, tower: Callable[[Tensor], Tensor], batch: Tensor, matmul: str) -> np.ndarray | None:
         """Unit vectors of a batch; None if the device ran out of memory, and then the next batch is half as large.
 
         Raises CtxrError where there is no memory for a single image.
@@ -248,7 +243,7 @@ class Encoder:
         import torch
 
         try:
-            with torch.inference_mode(), float32_matmul(matmul or self._matmul):
+            with torch.inference_mode(), float32_matmul(matmul):
                 vectors = torch.nn.functional.normalize(tower(batch).float(), dim=-1)
                 return np.asarray(vectors.cpu().numpy())
         except (RuntimeError, MemoryError) as error:
@@ -270,7 +265,7 @@ def _rounded(tower: nn.Module) -> nn.Module:
 
 
 def _probes() -> list[np.ndarray]:
-    """Four pictures with the spectrum of photographs, and of each a dark one, a faded one and a dark colour, whose vectors err most."""
+    """Four pictures with the spectrum of photographs, and of each a dark and a faded copy and a dark colour, whose vectors err most."""
     rng = np.random.default_rng(0)
     size = 256
     frequency = np.hypot(np.fft.fftfreq(size)[:, None], np.fft.rfftfreq(size)[None])
@@ -287,14 +282,13 @@ def _probes() -> list[np.ndarray]:
 DEFAULT_ENCODER = "ViT-B-32:openai"
 TINY = "ctxr-tiny"
 TINY_FOLDER = Path(__file__).parent / "weights" / TINY
-CLIP_THRESHOLD = 0.35
-"""The paper's distance (specs C1): Euclidean, on unit vectors of CLIP."""
+CLIP_THRESHOLD = 0.35  # the paper's distance (specs C1): Euclidean, on unit vectors of CLIP
 
 CONFIG_NAME = "open_clip_config.json"
 NOTES_NAME = "ctxr.json"
 _SUFFIXES = (".safetensors", ".bin", ".pth")
 _TOKENIZER_KWARGS = {"clean", "language", "strip_sep_token"}
-"""What a config may say of its tokenizer; transformers takes much else, paths and code among it."""
+"""Settings of a tokenizer that a config may contain; transformers takes others too, paths and code among them."""
 
 
 @dataclass(frozen=True)
@@ -303,10 +297,8 @@ class EncoderSource:
 
     Attributes:
         name: resolved: "ViT-B-32:openai", "ctxr-tiny", "local-dir:PATH", "random:ViT-B-32".
-        build: makes the model on the CPU, fp32, in evaluation mode.
-        config: open_clip's model_cfg.
-        tokenize: texts to token ids [N, T].
-        threshold: the distance of the selection that fits the model.
+        build: makes the model on the CPU, fp32, in evaluation mode. config: open_clip's model_cfg.
+        tokenize: texts to token ids [N, T]. threshold: as of an `Encoder`.
     """
 
     name: str
@@ -322,10 +314,7 @@ class EncoderSource:
 
 
 def find_source(name: str, warn: Callable[[str], None] = ignore) -> EncoderSource:
-    """What a name stands for, as `load_encoder` takes it and with its errors; weights are fetched if they are not on this machine.
-
-    `warn` is told when `auto` has to do with the small model.
-    """
+    """The model of a name, as `load_encoder` takes it and with its errors; weights are downloaded if they are not on this machine."""
     kind, _, value = name.partition(":")
     if name == "auto":
         try:
@@ -336,10 +325,8 @@ def find_source(name: str, warn: Callable[[str], None] = ignore) -> EncoderSourc
                 f"out, but not for a dataset that you publish (an encoder that is named, such as {DEFAULT_ENCODER}, never falls back)"
             )
             name = TINY
-    if name == TINY:
-        return _folder(TINY, TINY_FOLDER)
-    if kind in ("local-dir", "checkpoint"):
-        return _folder(name, Path(value))
+    if name == TINY or kind in ("local-dir", "checkpoint"):
+        return _folder(name, TINY_FOLDER if name == TINY else Path(value))
     return _random(value) if kind == "random" else _pretrained(name)
 
 
@@ -358,7 +345,7 @@ def check_encoder_name(name: str) -> None:
 
 
 def is_here(name: str) -> bool:
-    """Whether an encoder of open_clip can be loaded without asking any host. Raises UsageError for an unknown name."""
+    """Whether an encoder of open_clip can be loaded without the network. Raises UsageError for an unknown name."""
     return cached_weights(*split_name(name)) is not None
 
 
@@ -421,6 +408,11 @@ def _folder(name: str, folder: Path) -> EncoderSource:
     _stay_inside(config_path, config)
     if not any(path.suffix in _SUFFIXES for path in folder.iterdir()):
         raise DataError(f"{folder}: there is no weights file", hint="put open_clip_model.safetensors into it")
+    notes_path, threshold = folder / NOTES_NAME, CLIP_THRESHOLD
+    if notes_path.is_file():
+        threshold = read_object(notes_path).get("threshold", CLIP_THRESHOLD)
+        if not isinstance(threshold, int | float) or not 0 < threshold < 2:
+            raise DataError(f"{notes_path}: threshold is {threshold!r}, wanted a distance between 0 and 2")
 
     def build() -> ImageTextModel:
         import open_clip
@@ -435,30 +427,20 @@ def _folder(name: str, folder: Path) -> EncoderSource:
         return model
 
     files = tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in sorted(folder.iterdir()))
-    return _source(name, config, build, f"local-dir:{folder.resolve()}", files=files, threshold=_threshold(folder))
-
-
-def _threshold(folder: Path) -> float:
-    notes_path = folder / NOTES_NAME
-    if not notes_path.is_file():
-        return CLIP_THRESHOLD
-    threshold = read_object(notes_path).get("threshold", CLIP_THRESHOLD)
-    if not isinstance(threshold, int | float) or not 0 < threshold < 2:
-        raise DataError(f"{notes_path}: threshold is {threshold!r}, wanted a distance between 0 and 2")
-    return float(threshold)
+    return _source(name, config, build, f"local-dir:{folder.resolve()}", files=files, threshold=float(threshold))
 
 
 def _stay_inside(path: Path, config: Mapping[str, object]) -> None:
-    """Refuse names in a folder's config that would make a library read another folder, and settings that may do more than that."""
+    """Raises DataError for names in a folder's config that lead to another folder, and for unknown settings of a tokenizer."""
     for part in ("vision_cfg", "text_cfg"):
-        settings_of_part = config[part]
-        if not isinstance(settings_of_part, dict):
+        settings = config[part]
+        if not isinstance(settings, dict):
             raise DataError(f"{path}: {part} is no JSON object")
-        settings = settings_of_part.get("tokenizer_kwargs") or {}
-        if not isinstance(settings, dict) or settings.keys() - _TOKENIZER_KWARGS:
+        tokenizer = settings.get("tokenizer_kwargs") or {}
+        if not isinstance(tokenizer, dict) or tokenizer.keys() - _TOKENIZER_KWARGS:
             wanted = ", ".join(sorted(_TOKENIZER_KWARGS))
-            raise DataError(f"{path}: {part}.tokenizer_kwargs is {settings!r}, wanted an object with any of {wanted}")
-        for key, value in settings_of_part.items():
+            raise DataError(f"{path}: {part}.tokenizer_kwargs is {tokenizer!r}, wanted an object with any of {wanted}")
+        for key, value in settings.items():
             if key.endswith("_name") and isinstance(value, str):
                 pure = PurePosixPath(value.replace("\\", "/"))
                 if pure.is_absolute() or ".." in pure.parts or ":" in value or Path(value).is_dir():
@@ -467,7 +449,7 @@ def _stay_inside(path: Path, config: Mapping[str, object]) -> None:
 
 @lru_cache(maxsize=4)
 def _open_tokenizer(model_name: str, files: tuple[tuple[str, int, int], ...]) -> Callable[[list[str]], Tensor]:
-    """The tokenizer of a model, read once: a vocabulary takes a third of a second. `files`: of its folder, as they are now."""
+    """The tokenizer of a model, read once: a vocabulary takes a third of a second. `files`: of its folder, with time and size."""
     import open_clip
 
     try:
@@ -483,7 +465,7 @@ _DRAWS = ("normal_", "uniform_", "trunc_normal_", "kaiming_uniform_", "xavier_un
 
 
 def _undrawn() -> AbstractContextManager[object]:
-    """Leaves out random first values, which cost more than reading the weights that replace every one of them."""
+    """Skips random first values, which take longer than reading the weights that replace them."""
     from torch.overrides import TorchFunctionMode
 
     class Undrawn(TorchFunctionMode):
@@ -501,6 +483,6 @@ def _source(
     name: str, config: Mapping[str, Any], build: Callable[[], ImageTextModel], tokenizer: str, *,
     files: tuple[tuple[str, int, int], ...] = (), threshold: float = CLIP_THRESHOLD,
 ) -> EncoderSource:  # fmt: skip
-    """The source of what `build` makes, which it gives in evaluation mode; its tokenizer is opened when the first text comes."""
+    """The source of what `build` makes; its tokenizer is opened for the first text."""
     make = careful(f"encoder {name!r}", lambda: build().eval().requires_grad_(False))
     return EncoderSource(name, make, config, lambda texts: _open_tokenizer(tokenizer, files)(texts), threshold)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ctxr.errors import CtxrError, UsageError
@@ -17,30 +17,21 @@ PATH = "/chat/completions"
 
 TRIES = 6
 
-LONGEST = 300.0
-"""Seconds that a host may make us wait between two tries."""
-
-MOST_BYTES = 1 << 20
-"""Of a reply: a number needs a hundred."""
-
-MOST_SAID = 300
-"""Characters of a complaint that are passed on."""
+LONGEST = 300.0  # seconds that a host may make us wait between two tries
+MOST_BYTES = 1 << 20  # of a reply: a number needs a hundred
+MOST_SAID = 300  # characters of a complaint in our error
 
 BUSY = frozenset({408, 425, 429})
 SERVER_ERROR = 500
 NOT_ALLOWED = frozenset({401, 403, 404, 405})
 FILTERED = ("content_filter", "content_policy", "content management policy", "safety")
-"""Words by which hosts say that it was the content that they refuse."""
+"""Words by which hosts say that they refuse the content."""
 
 AGAIN = "run the same command again: it resumes where it stopped"
 
 
 class Rejected(CtxrError):
-    """The host understood the request and will not answer it.
-
-    Attributes:
-        status: of HTTP. filtered: whether it was for the content.
-    """
+    """The host understood the request and will not answer it; `filtered`: because of the content."""
 
     def __init__(self, status: int, detail: str, hint: str) -> None:
         super().__init__(f"the endpoint refused with {status}: {detail}", hint)
@@ -54,11 +45,7 @@ class Unreadable(CtxrError):
 
 @dataclass(frozen=True)
 class EndpointAddress:
-    """Where requests go.
-
-    Attributes:
-        url: of chat completions. local: whether it is this machine.
-    """
+    """Where requests go. `url`: of chat completions. `local`: whether it is this machine."""
 
     url: str
     local: bool
@@ -66,7 +53,7 @@ class EndpointAddress:
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """What a host is known to take: servers differ in the options they know. `logprobs`: tokens whose probabilities it tells, 0 = none."""
+    """The options that a host is known to take. `logprobs`: of how many tokens it reports probabilities, 0 = none."""
 
     structured: bool = True
     limit: str = "max_tokens"
@@ -86,9 +73,9 @@ class ServerLimits:
 
 
 def resolve_address(endpoint: str, insecure: bool, option: str = "--endpoint ") -> EndpointAddress:
-    """The address of an endpoint such as http://localhost:8000/v1, which is typed behind `option`.
+    """The address of an endpoint such as http://localhost:8000/v1, which is typed after `option`.
 
-    Raises UsageError for what is no such address, holds a password or a key, or would send pictures and key in the clear.
+    Raises UsageError for an invalid address, for one with a password or a key, and for http to another machine.
     """
     typed, example = option.rstrip(" :"), f"{option}http://localhost:8000/v1"
     plain = endpoint.isascii() and endpoint.isprintable() and " " not in endpoint
@@ -106,7 +93,10 @@ def resolve_address(endpoint: str, insecure: bool, option: str = "--endpoint ") 
             f"{typed} holds a password or a query, which would be written down",
             hint="leave it out: the key is read from the environment",
         )
-    local = _is_local(host)
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = host == "localhost" or host.endswith(".localhost")
     if parts.scheme == "http" and not local and not insecure:
         raise UsageError(
             f"{option}{endpoint} would send key and pictures in the clear", hint="use https, or --insecure"
@@ -128,13 +118,21 @@ def key_of(variable: str, address: EndpointAddress) -> str:
     return key
 
 
+class ServerReply(NamedTuple):
+    """A reply: its status, its body as JSON, else as text, and the seconds that it asks us to wait."""
+
+    status: int
+    content: object
+    pause: float
+
+
 @dataclass
 class Endpoint:
     """A host of chat completions; may be used by several threads.
 
     Attributes:
-        timeout: seconds for one try.
-        pause: waits that many seconds between tries. now: seconds since 1970, against which a host's date is read.
+        timeout: seconds for one try. pause: waits that many seconds between tries.
+        now: seconds since 1970, to which a host's date is compared.
     """
 
     address: EndpointAddress
@@ -150,7 +148,7 @@ class Endpoint:
         headers = {"Content-Type": "application/json"}
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
-        # a proxy of the environment would see what is meant for this machine alone
+        # a proxy of the environment would see requests to this machine
         self._client = httpx.Client(
             headers=headers,
             timeout=httpx.Timeout(self.timeout, connect=min(self.timeout, 10)),
@@ -159,11 +157,11 @@ class Endpoint:
         )
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._client.close()
 
     def complete(self, body: Mapping[str, object]) -> dict[str, Any]:
-        """The completion of a request, asked for again while the host is busy, broken or slow.
+        """The completion of a request, which is repeated while the host is busy, broken or slow.
 
         Raises Rejected for a request that it will not answer, Unreadable for replies that are no completion, CtxrError for
         a host that cannot be reached or does not recover.
@@ -175,7 +173,7 @@ class Endpoint:
         for number in range(TRIES):
             wait = 2.0**number
             try:
-                status, headers, reply = self._post(request)
+                status, content, pause = self._post(request)
             except httpx.TimeoutException:
                 trouble, answered = f"no answer within {self.timeout:g} seconds", False
             except httpx.RequestError as error:  # no connection, or a body that does not decompress
@@ -185,9 +183,6 @@ class Endpoint:
                     raise CtxrError(f"{self.address.url} cannot be reached: {trouble}", hint=hint) from error
             else:
                 self._reached = True
-                if len(reply) >= MOST_BYTES:
-                    raise Unreadable(f"the endpoint answered with more than {MOST_BYTES} bytes")
-                content = _parsed(reply)
                 failed = isinstance(content, dict) and bool(content.get("error"))
                 if status == httpx.codes.OK and isinstance(content, dict) and "choices" in content and not failed:
                     return {self.clean(name): self._cleaned(item) for name, item in content.items()}
@@ -195,8 +190,14 @@ class Endpoint:
                 answered = status == httpx.codes.OK and not failed
                 trouble = f"what is not a completion: {detail}" if answered else f"{status}: {detail}"
                 if status != httpx.codes.OK and status not in BUSY and status < SERVER_ERROR:
-                    raise Rejected(status, detail, _hint(status))
-                wait = max(wait, self._retry_after(headers.get("retry-after", "")))
+                    hint = (
+                        "check --model and the address (…/v1)"
+                        if status in NOT_ALLOWED
+                        else f"see what it says; {AGAIN}"
+                    )
+                    key_hint = "check the key, and that --key-from names its variable"
+                    raise Rejected(status, detail, key_hint if status in (401, 403) else hint)
+                wait = max(wait, pause)
             if number < TRIES - 1:
                 self.pause(wait)
         if answered:
@@ -209,7 +210,7 @@ class Endpoint:
         return text.replace(self.key, "[key]") if self.key else text
 
     def _detail(self, content: object) -> str:
-        """The beginning of what a host says about an error, on one line; cut only once the key is out of it."""
+        """The beginning of a host's error message, on one line; cut after the key was removed."""
         error = (content.get("error") or content) if isinstance(content, dict) else content
         parts = [error.get("code"), error.get("message")] if isinstance(error, dict) else [error]
         complaint = " ".join(str(part) for part in parts if part)
@@ -222,49 +223,29 @@ class Endpoint:
             return {self.clean(str(name)): self._cleaned(item) for name, item in value.items()}
         return [self._cleaned(item) for item in value] if isinstance(value, list) else value
 
-    def _post(self, content: bytes) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body; a body that is too long, or takes too long, is cut off."""
+    def _post(self, request: bytes) -> ServerReply:
+        """One try. Raises Unreadable for a body that is too long, httpx.ReadTimeout for one that takes too long."""
         import httpx
 
         end = time.monotonic() + self.timeout
         body = bytearray()
-        with self._client.stream("POST", self.address.url, content=content) as response:
+        with self._client.stream("POST", self.address.url, content=request) as response:
             for part in response.iter_bytes():
                 body += part
-                if len(body) > MOST_BYTES:
-                    return response.status_code, response.headers, bytes(body[:MOST_BYTES])
+                if len(body) >= MOST_BYTES:
+                    raise Unreadable(f"the endpoint answered with more than {MOST_BYTES} bytes")
                 if time.monotonic() > end:
                     raise httpx.ReadTimeout("the reply does not end")
-            return response.status_code, response.headers, bytes(body)
-
-    def _retry_after(self, header: str) -> float:
-        """Seconds that a Retry-After asks for, 0 if none, at most `LONGEST`."""
         try:
-            wait = float(header)
+            content = json.loads(body)
+        except (ValueError, RecursionError):
+            content = body.decode(errors="replace")
+        header = response.headers.get("retry-after", "")
+        try:
+            pause = float(header)
         except ValueError:
             try:
-                wait = parsedate_to_datetime(header).timestamp() - self.now()
+                pause = parsedate_to_datetime(header).timestamp() - self.now()
             except (ValueError, TypeError, OverflowError):
-                return 0.0
-        return min(LONGEST, max(0.0, wait)) if math.isfinite(wait) else 0.0
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-
-
-def _parsed(reply: bytes) -> object:
-    """The value of JSON; other content as text."""
-    try:
-        return json.loads(reply)
-    except (ValueError, RecursionError):
-        return reply.decode(errors="replace")
-
-
-def _hint(status: int) -> str:
-    if status in (401, 403):
-        return "check the key, and that --key-from names its variable"
-    return "check --model and the address (…/v1)" if status in NOT_ALLOWED else f"see what it says; {AGAIN}"
+                pause = 0.0
+        return ServerReply(response.status_code, content, min(LONGEST, pause) if math.isfinite(pause) else 0.0)

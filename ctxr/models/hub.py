@@ -1,4 +1,4 @@
-"""What names of encoders tell, and weights that open_clip knows by `arch:pretrained`: whether they are here, how they are fetched."""
+"""Names of encoders, and the files behind them: weights that open_clip knows by `arch:pretrained`, and folders of the hub."""
 
 import difflib
 import re
@@ -8,73 +8,64 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ctxr.errors import CtxrError, UsageError, first_line
 from ctxr.store.paths import without_folder
 
-PATIENCE = 2.0
-"""Seconds that a host may take to answer before weights count as out of reach."""
-
+PATIENCE = 2.0  # seconds that a host may take to answer before weights count as out of reach
 
 T = TypeVar("T")
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 IN_PLACES = (
-    "local-dir",
-    "checkpoint",
-    "volta",
-    "albef",
-    "bert",
-    "late",
-    "blip",
-    "nli",
-    "faster-rcnn",
-    "classifier",
-    "toy",
-)
-"""What names of models begin with that may go on with the place of their files."""
+    "local-dir", "checkpoint", "volta", "albef", "bert", "late", "blip", "nli", "faster-rcnn", "classifier", "toy",
+)  # fmt: skip
+"""Kinds of models whose names may contain the place of their files, as `blip:FOLDER`."""
 
 PAIR_ENCODERS = ("blip:", "volta:", "random:blip", "random:vilbert", "random:uniter")
-"""What names of encoders of pairs begin with; all others are open_clip's."""
+"""First parts of the names of encoders of pairs; all others are open_clip's."""
 
 
 def makes_pairs(name: str) -> bool:
-    """Whether an encoder of that name looks at image and text together; else it makes a vector of each."""
+    """Whether an encoder of that name reads image and text together; else it makes a vector of each."""
     return name.startswith(PAIR_ENCODERS)
 
 
 def placeless(name: str) -> str:
-    """The name of a model without its place on this machine: a folder or file by its last part."""
+    """The name of a model with the last part alone of its folder or file."""
     return without_folder(from_root(name))
 
 
 def from_root(name: str) -> str:
-    """The name of a model or file with its path from the root, where it ends in that of a folder or a file on this machine."""
+    """The name of a model or file with an absolute path, where it ends in the path of a folder or file on this machine."""
     kind, colon, value = name.rpartition(":")
     is_folder = kind.removeprefix("aligned:") in IN_PLACES and Path(value).is_dir()
     return f"{kind}{colon}{Path(value).resolve()}" if is_folder or Path(value).is_file() else name
 
 
-def split_name(name: str) -> tuple[str, str]:
-    """(arch, pretrained) in open_clip's spelling.
+class PretrainedName(NamedTuple):
+    """A name of open_clip's weights, `arch:pretrained`."""
 
-    Raises UsageError where open_clip does not know the pair; the hint has the nearest names.
-    """
+    arch: str
+    tag: str
+
+
+def split_name(name: str) -> PretrainedName:
+    """The parts of a name, in open_clip's spelling. Raises UsageError with the nearest names where open_clip does not know it."""
     import open_clip
 
     arch, _, tag = name.partition(":")
     arch, tag = arch.replace("/", "-"), tag.lower().replace("-", "_")
     pairs = {f"{known_arch}:{known_tag}" for known_arch, known_tag in open_clip.list_pretrained()}
     if f"{arch}:{tag}" in pairs:
-        return arch, tag
+        return PretrainedName(arch, tag)
     tags = sorted(pair for pair in pairs if pair.startswith(f"{arch}:"))
     if not tag and tags:
         raise UsageError(f"encoder {name!r} does not say which weights", hint=f"one of {', '.join(tags)}")
-    near = (
-        difflib.get_close_matches(f"{arch}:{tag}", sorted(pairs | {"ctxr-tiny", "auto"}), n=3, cutoff=0.5) or tags[:3]
-    )
+    near = difflib.get_close_matches(f"{arch}:{tag}", sorted(pairs | {"ctxr-tiny", "auto"}), n=3, cutoff=0.5)
+    near = near or tags[:3]
     hint = f"did you mean {' or '.join(near)}?" if near else "names are arch:pretrained, e.g. ViT-B-32:openai"
     raise UsageError(f"unknown encoder {name!r}", hint=hint)
 
@@ -85,8 +76,8 @@ def cached_weights(arch: str, tag: str) -> Path | None:
     import open_clip
 
     config = open_clip.get_pretrained_cfg(arch, tag)
-    repo, names = _hub_files(config)
-    for file in names:
+    for place in _hub_files(config):
+        repo, _, file = place.rpartition("/")
         if isinstance(path := huggingface_hub.try_to_load_from_cache(repo, file), str):
             return Path(path)
     url = str(config.get("url") or "")
@@ -95,10 +86,7 @@ def cached_weights(arch: str, tag: str) -> Path | None:
 
 
 def fetched_weights(arch: str, tag: str) -> Path:
-    """The weights' file, downloaded if it is not on this machine yet.
-
-    Raises CtxrError where the host does not answer within `PATIENCE` seconds, or the download failed.
-    """
+    """The weights' file, downloaded if it is not on this machine yet. Raises CtxrError where it cannot be downloaded."""
     import open_clip
     from open_clip.pretrained import download_pretrained
 
@@ -109,8 +97,8 @@ def fetched_weights(arch: str, tag: str) -> Path:
         "connect to the network once, or name an encoder that is on this machine, ctxr-tiny or local-dir:PATH: "
         "--encoder NAME, and for ctxr train --set encoder=NAME"
     )
-    repo, files = _hub_files(config)
-    address = _hub_address(repo, files[0]) if repo else str(config.get("url") or "")
+    files = _hub_files(config)
+    address = _hub_address(files[0]) if files else str(config.get("url") or "")
     return Path(_downloaded(f"the weights of {arch}:{tag}", lambda: download_pretrained(config), address, hint))
 
 
@@ -122,8 +110,7 @@ def hub_folder(kind: str, repository: str, is_whole: Callable[[Path], bool], pat
         is_whole: whether a folder in the cache holds everything; a download may have been cut off.
         patterns: of files to download; the next ones only where the folder is not whole with those before.
 
-    Raises UsageError where this is no name, and no folder either; CtxrError where the files are not on this machine and cannot be
-    downloaded.
+    Raises UsageError for what is no such name, CtxrError for files that cannot be downloaded.
     """
     import huggingface_hub
 
@@ -140,13 +127,13 @@ def hub_folder(kind: str, repository: str, is_whole: Callable[[Path], bool], pat
                 break
         return folder
 
-    address = _hub_address(repository, "config.json")
+    address = _hub_address(f"{repository}/config.json")
     hint = f"connect to the network once, or give the folder: {kind}:DIRECTORY; {repository} is not a folder here"
     return _downloaded(f"the files of {kind}:{repository}", fetch, address, hint)
 
 
 def _downloaded(what: str, fetch: Callable[[], T], address: str, hint: str) -> T:
-    """What `fetch` gives, if the host of `address` answers. Raises CtxrError where it does not, or the download failed."""
+    """What `fetch` gives. Raises CtxrError where the host of `address` does not answer, or the download failed."""
     if not can_reach(address, PATIENCE):
         raise CtxrError(f"{what} are not on this machine and cannot be downloaded", hint=hint)
     try:
@@ -156,10 +143,7 @@ def _downloaded(what: str, fetch: Callable[[], T], address: str, hint: str) -> T
 
 
 def can_reach(address: str, patience: float) -> bool:
-    """Whether the file at an address can be had, decided within `patience` seconds.
-
-    It is asked in a thread, because looking up a host's name can hang beyond any timeout that can be set.
-    """
+    """Whether the file at an address is available, decided within `patience` seconds."""
     if not address.startswith("https://"):
         return False
     reachable = threading.Event()
@@ -176,26 +160,26 @@ def can_reach(address: str, patience: float) -> bool:
         except OSError:
             return
 
+    # looking up a host's name can hang beyond any timeout that can be set
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(patience)
     return reachable.is_set()
 
 
-def _hub_files(config: Mapping[str, object]) -> tuple[str, list[str]]:
-    """(repository, file names) in the order in which open_clip tries them: safetensors first."""
+def _hub_files(config: Mapping[str, object]) -> list[str]:
+    """Files of the hub as OWNER/NAME/FILE, in the order in which open_clip tries them: safetensors first."""
     from open_clip.constants import HF_SAFE_WEIGHTS_NAME, HF_WEIGHTS_NAME
 
     repo, _, file = str(config.get("hf_hub") or "").rpartition("/")
-    if not repo:
-        return "", []
     safe = str(Path(file).with_suffix(".safetensors")) if file else HF_SAFE_WEIGHTS_NAME
-    return repo, [safe, file or HF_WEIGHTS_NAME]
+    return [f"{repo}/{safe}", f"{repo}/{file or HF_WEIGHTS_NAME}"] if repo else []
 
 
-def _hub_address(repository: str, file: str) -> str:
-    """Where a file of the hub lies; empty when the user has switched the hub off."""
+def _hub_address(place: str) -> str:
+    """The address of OWNER/NAME/FILE; empty when the user has switched the hub off."""
     import huggingface_hub
     from huggingface_hub.constants import HF_HUB_OFFLINE
 
+    repository, _, file = place.rpartition("/")
     return "" if HF_HUB_OFFLINE else huggingface_hub.hf_hub_url(repository, file)

@@ -10,8 +10,7 @@ from ctxr.models.hub import IN_PLACES, from_root
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.memory import Watch, remembered
 
-WEIGHTS = Path(__file__).parent / "weights"
-"""Models inside this package, a folder each."""
+WEIGHTS = Path(__file__).parent / "weights"  # models inside this package, a folder each
 
 _LIBRARIES = ("open_clip_torch", "torch", "torchvision", "transformers")
 """They decide the architecture and the preprocessing of models that are known by name alone, and untrained weights."""

@@ -6,37 +6,35 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-EPSILON = 1e-12
-"""Of layer normalisation, as in BERT."""
-
-
-def attend(query: Tensor, key: Tensor, value: Tensor, heads: int, mask: Tensor | None, *, dropout: float) -> Tensor:
-    """[B, K, D] that queries [B, K, D] gather from values [B, R, D] by their keys, head by head; where `mask` [B, R] is False nothing."""
-    width = query.shape[2] // heads
-    query, key, value = (items.view(*items.shape[:2], heads, width).transpose(1, 2) for items in (query, key, value))
-    seen_mask = None if mask is None else mask[:, None, None, :]
-    seen = functional.scaled_dot_product_attention(query, key, value, attn_mask=seen_mask, dropout_p=dropout)
-    return seen.transpose(1, 2).flatten(2)
+EPSILON = 1e-12  # of layer normalisation, as in BERT
 
 
 class Attention(nn.Module):
-    """Self-attention over the items that are not masked."""
+    """Attention over items that are not masked; `inner` is the width of queries, keys and values, 0 for that of the items."""
 
-    def __init__(self, width: int, heads: int, dropout: float) -> None:
+    def __init__(self, width: int, heads: int, dropout: float, inner: int = 0) -> None:
         super().__init__()
-        require_heads(width, heads)
-        self.heads, self.dropout = heads, dropout
-        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
-        self.out = nn.Linear(width, width)
+        inner = inner or width
+        require_heads(inner, heads)
+        self.heads, self.rate = heads, dropout
+        self.query, self.key, self.value = (nn.Linear(width, inner) for _ in range(3))
+        self.out = nn.Linear(inner, width)
 
     def forward(self, items: Tensor, mask: Tensor) -> Tensor:
         """[B, K, D] of items [B, K, D]; items where `mask` [B, K] is False receive no attention."""
-        projected = self.query(items), self.key(items), self.value(items)
-        seen = attend(*projected, self.heads, mask, dropout=self.dropout if self.training else 0.0)
-        return cast("Tensor", self.out(seen))
+        return self.attend(self.query(items), self.key(items), self.value(items), mask)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+        """What queries [B, K, ..] gather from values [B, R, ..] by their keys where `mask` [B, R] is True: [B, K, D]."""
+        shape = (self.heads, query.shape[2] // self.heads)
+        query, key, value = (items.view(*items.shape[:2], *shape).transpose(1, 2) for items in (query, key, value))
+        seen = functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask[:, None, None, :], dropout_p=self.rate if self.training else 0.0
+        )
+        return cast("Tensor", self.out(seen.transpose(1, 2).flatten(2)))
 
     def shares(self, items: Tensor, mask: Tensor) -> Tensor:
-        """How much each item looks at each other, [B, heads, K, K], rows sum to 1: what `forward` uses and does not keep."""
+        """Attention of each item to each other, [B, heads, K, K], whose rows sum to 1; `forward` does not keep it."""
         query, key = (layer(items).unflatten(-1, (self.heads, -1)).transpose(1, 2) for layer in (self.query, self.key))
         fits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
         return cast("Tensor", fits.masked_fill(~mask[:, None, None, :], float("-inf")).softmax(-1))

@@ -1,6 +1,6 @@
 """What the splits of a dataset share: sources, files, descriptions, and pictures that look or embed alike."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -14,7 +14,6 @@ from ctxr.engine.report import Table
 from ctxr.media.images import look_print
 from ctxr.models.neighbours import euclidean_search
 from ctxr.models.picture_vectors import PictureVectors, open_pictures
-from ctxr.store.records import ImageSet
 
 Floats = npt.NDArray[np.float32]
 
@@ -27,10 +26,8 @@ class Leak:
     """What two splits share.
 
     Attributes:
-        what: kind of thing. splits: the two, in the order given.
-        shared: how many different things lie in both. of: how many different things lie in the second split.
-        examples: a few of the shared, in words.
-        nearest: for pictures compared by look, the smallest distance between the splits; None where nothing was compared.
+        what: kind of thing. shared: how many different things are in both splits. of: how many are in the second.
+        nearest: smallest distance between pictures of the splits, None for other things.
     """
 
     what: str
@@ -44,10 +41,7 @@ class Leak:
 def shared_things(what: str, things: Iterable[tuple[str, str, str]], order: Sequence[str]) -> list[Leak]:
     """Leaks for every pair of splits that hold anything.
 
-    Args:
-        what: kind of thing, for the result.
-        things: (key, split, where) of every occurrence; an empty key is unknown and passed over.
-        order: the splits, earliest first.
+    `things`: (key, split, where) of every occurrence; an empty key is unknown and skipped. `order`: the splits, earliest first.
 
     >>> shared_things("video", [("a", "train", "s1"), ("a", "test", "s2"), ("b", "test", "s3")], ("train", "test"))[0].shared
     1
@@ -69,14 +63,9 @@ def shared_things(what: str, things: Iterable[tuple[str, str, str]], order: Sequ
 def near_duplicates(
     what: str, vectors: Floats, names: Sequence[str], splits: Sequence[str], limit: float, *, order: Sequence[str]
 ) -> list[Leak]:
-    """Leaks for every pair of splits: images of the second with an image of the first at most `limit` away.
+    """Leaks for every pair of splits: images of the second with an image of the first at most `limit` away (Euclidean).
 
-    Args:
-        what: kind of comparison, for the result.
-        vectors: float32 [N, D]; distance is Euclidean.
-        names: [N], for examples. splits: [N].
-        limit: largest distance that counts as alike.
-        order: the splits, earliest first.
+    `vectors` float32 [N, D], `names` and `splits` [N]. `order`: the splits, earliest first.
     """
     split_of = np.asarray(splits)
     leaks = []
@@ -84,7 +73,10 @@ def near_duplicates(
         first, second = np.flatnonzero(split_of == earlier), np.flatnonzero(split_of == later)
         if not first.size or not second.size:
             continue
-        distances, partner = nearest_rows(vectors[second], vectors[first])
+        rows, _ = euclidean_search(vectors[second], vectors[first], False).best(1, _ROWS)
+        partner = rows[:, 0]
+        differences = vectors[second].astype(np.float64) - vectors[first][partner]
+        distances = np.sqrt((differences**2).sum(1))
         near: list[int] = np.flatnonzero(distances <= limit).tolist()
         ranked = sorted(near, key=lambda row: (distances[row], names[int(second[row])]))[:EXAMPLES]
         examples = tuple(
@@ -95,16 +87,9 @@ def near_duplicates(
     return leaks
 
 
-def nearest_rows(queries: Floats, pool: Floats) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    """Distance [N] of each query to its nearest row of `pool`, by differences in float64, and that row's index [N]."""
-    rows, _ = euclidean_search(np.asarray(queries, np.float32), np.asarray(pool, np.float32), False).best(1, _ROWS)
-    differences = np.asarray(queries, np.float64) - np.asarray(pool, np.float64)[rows[:, 0]]
-    return np.sqrt((differences**2).sum(1)), rows[:, 0]
-
-
 @dataclass(frozen=True)
 class Nearness:
-    """What counts as a near-duplicate.
+    """Limits of near-duplicates.
 
     Attributes:
         look: root mean square colour difference (0..1) at 16 x 16 pixels; None: pictures are not opened.
@@ -125,10 +110,26 @@ def leakage_table(near: Nearness, dataset: Dataset, vectors: PictureVectors | No
     for image_set in dataset.sets:
         for name in image_set.images:
             of_image.setdefault(name, []).append((splits[image_set.id], image_set.id))
-    sources = ((_source(image_set), splits[image_set.id], image_set.id) for image_set in dataset.sets)
+    # readers name the source of a photo set as the set itself where they do not know it
+    sources = (
+        (image_set.source, splits[image_set.id], image_set.id)
+        for image_set in dataset.sets
+        if image_set.kind != "photos" or image_set.source != image_set.id
+    )
+    files = (
+        (dataset.images[name].sha256, split, f"{name} in {image_set}")
+        for name, uses in of_image.items()
+        for split, image_set in uses
+    )
+    texts = (
+        (" ".join(" ".join(dataset.texts[name].text for name in query.texts).lower().split()), query)
+        for query in dataset.queries.values()
+        if query.labels is None
+    )
+    descriptions = ((text, splits[query.image_set], query.id) for text, query in texts)
     leaks = shared_things("source video or album", sources, present)
-    leaks += shared_things("same file (sha256)", _files(dataset, of_image), present)
-    leaks += shared_things("same description", _texts(dataset, splits), present)
+    leaks += shared_things("same file (sha256)", files, present)
+    leaks += shared_things("same description", descriptions, present)
     notes = []
     if vectors is not None:
         limit = near.embedding * vectors.threshold
@@ -147,28 +148,10 @@ def leakage_table(near: Nearness, dataset: Dataset, vectors: PictureVectors | No
     return Table("Leakage between splits", heads, rows, note, examples, digits=4)
 
 
-def _source(image_set: ImageSet) -> str:
-    """The video or album of a set; "" where unknown: a reader then calls a photo set's source as the set itself."""
-    return "" if image_set.kind == "photos" and image_set.source == image_set.id else image_set.source
-
-
-def _files(dataset: Dataset, of_image: dict[str, list[tuple[str, str]]]) -> Iterator[tuple[str, str, str]]:
-    for name, uses in of_image.items():
-        for split, image_set in uses:
-            yield dataset.images[name].sha256, split, f"{name} in {image_set}"
-
-
-def _texts(dataset: Dataset, splits: dict[str, str]) -> Iterator[tuple[str, str, str]]:
-    for query in dataset.queries.values():
-        if query.labels is None:
-            text = " ".join(" ".join(dataset.texts[name].text for name in query.texts).lower().split())
-            yield text, splits[query.image_set], query.id
-
-
 def _alike(
     what: str, vectors: PictureVectors, of_image: dict[str, list[tuple[str, str]]], limit: float, present: list[str]
 ) -> list[Leak]:
-    # an image of two splits stands here once for each: it is its own near-duplicate
+    # an image of two splits is here once for each: it is its own near-duplicate
     entries = sorted({(name, split) for name, uses in of_image.items() if name in vectors.rows for split, _ in uses})
     matrix = vectors.matrix[[vectors.rows[name] for name, _ in entries]]
     return near_duplicates(

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def devices() -> list[str]:
-    """Names of the devices that torch can use here, the processor first, with what is known about each."""
+    """Names of the devices that torch can use here, the processor first, with the number of threads or the name of each."""
     import torch
-    import torchvision.ops  # the two must have been built for one another: a mismatch shows here
+    import torchvision.ops  # fails where the two were not built for one another
 
     names = [f"cpu ({torch.get_num_threads()} threads)"]
     if torch.cuda.is_available():
@@ -28,11 +28,11 @@ def devices() -> list[str]:
 
 
 NO_MEMORY = ("allocate memory", "out of memory", "not enough memory")
-"""How torch says so in plain RuntimeErrors: on a CPU, on MPS, and on a CPU under Windows."""
+"""Messages of torch's RuntimeErrors on a CPU, on MPS, and on a CPU under Windows."""
 
 
 def is_memory(error: BaseException) -> bool:
-    """Whether an error means that there is no memory; on a CPU and on MPS torch says so in words alone."""
+    """Whether an error means that there is no memory."""
     import torch
 
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
@@ -52,10 +52,7 @@ def memory_for(what: str, device: str, hint: str) -> Iterator[None]:
 
 
 def in_microbatches(rows: Tensor, at_once: int, device: str, work: Callable[[Tensor], None]) -> None:
-    """Do `work` on all rows in their order, `at_once` in a pass; when memory runs out, with half as many from then on.
-
-    Raises CtxrError when there is no memory for a single row.
-    """
+    """Do `work` on all rows in order, `at_once` in a pass; half as many after memory ran out. Raises CtxrError for a single row."""
     while len(rows):
         part = rows[:at_once]
         try:
@@ -72,18 +69,15 @@ def in_microbatches(rows: Tensor, at_once: int, device: str, work: Callable[[Ten
 
 
 OPENVINO = {"openvino": "f32", "openvino-bf16": "bf16"}
-"""Precisions that OpenVINO computes in on a CPU, with its names of their number formats."""
+"""Precisions that OpenVINO computes in on a CPU, with its names for their number formats."""
 
 PRECISIONS = ("auto", "fp32", "bf16", *OPENVINO)
 BF16_PARAMETERS = 80_000_000
-"""Image towers from ViT-B upwards (86 to 88 million) gain from bf16 on a CPU; below, the casts cost what is won."""
+"""Image towers from ViT-B upwards (86 to 88 million) gain from bf16 on a CPU; for smaller ones the casts take as long."""
 
 
 def choose_device(device: str = "auto") -> str:
-    """The device to run on: "cpu", "cuda" or "mps"; `auto` takes the first available accelerator.
-
-    Raises UsageError for an unknown device, or one that this machine does not have.
-    """
+    """ "cpu", "cuda" or "mps"; `auto` takes the first available accelerator. Raises UsageError for a device that is not there."""
     import torch
 
     DEVICE.require("--device {}", device)
@@ -96,10 +90,10 @@ def choose_device(device: str = "auto") -> str:
 
 
 def choose_precision(precision: str, device: str, parameters: int) -> str:
-    """The number format of the weights of an image tower with so many parameters, on a device as `choose_device` returned it.
+    """The precision of an image tower with so many parameters on a device.
 
-    A precision is taken as it is; "auto" takes bf16 where it is faster: on GPUs that compute in it, and on CPUs with bf16
-    matrix units for towers of ViT-B's size or larger. Raises UsageError for an unknown precision.
+    "auto" takes bf16 where it is faster: on GPUs that compute in it, and on CPUs with bf16 matrix units for towers of ViT-B's size
+    or larger. Raises UsageError for an unknown precision.
     """
     import torch
 
@@ -115,7 +109,7 @@ def choose_precision(precision: str, device: str, parameters: int) -> str:
 
 
 def has_bf16_units() -> bool:
-    """Whether this CPU says that it multiplies bf16 matrices itself (AVX512-BF16 or AMX). A flag, not a timing."""
+    """Whether this CPU multiplies bf16 matrices itself (AVX512-BF16 or AMX), by its flags."""
     import torch
 
     if (flags := getattr(torch.cpu, "get_capabilities", None)) is not None:
@@ -129,9 +123,8 @@ def has_bf16_units() -> bool:
 def cpu_matmul_precision() -> Literal["highest", "medium"]:
     """The setting of `torch.set_float32_matmul_precision` for fp32 on this CPU.
 
-    "medium" makes torch hand fp32 products to oneDNN: up to twice as fast on x86, and as exact as before where oneDNN
-    has no bf16 path for them. Where it has one (AMX) the result is rounded, so it is tried once on a product of a
-    transformer's shape, and taken only if its error stays that of fp32.
+    "medium" makes torch give fp32 products to oneDNN: up to twice as fast on x86, and as exact as before, except where oneDNN
+    computes them in bf16 (AMX). So it is tried once on a product of a transformer's shape.
     """
     import torch
 

@@ -23,12 +23,10 @@ RESIZE_MODES = ("shortest", "longest", "squash")
 
 @dataclass(frozen=True)
 class Preprocess:
-    """What a model wants done to a picture before it looks at it.
+    """The preprocessing of a model's pictures.
 
     Attributes:
-        size: (height, width) of the result in pixels.
-        mean: per channel, on the 0..1 scale, subtracted.
-        std: per channel, on the 0..1 scale, divided by.
+        size: (height, width) of the result in pixels. mean, std: per channel, on the 0..1 scale.
         interpolation: "bicubic" or "bilinear", always with antialiasing.
         resize_mode: "shortest" fits the shorter side and crops the centre; "longest" fits the longer side and pads;
             "squash" ignores the aspect ratio.
@@ -44,10 +42,7 @@ class Preprocess:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Preprocess:
-        """The same settings from open_clip's `preprocess_cfg`.
-
-        Raises DataError for a resize mode that open_clip does not know.
-        """
+        """From open_clip's `preprocess_cfg`. Raises DataError for a resize mode that open_clip does not know."""
         size = config["size"]
         height, width = (size, size) if isinstance(size, int) else (int(length) for length in size)
         mode = config.get("resize_mode") or "shortest"
@@ -56,11 +51,13 @@ class Preprocess:
             raise DataError(message, hint="mend preprocess_cfg in open_clip_config.json")
         # "random" is a training choice of open_clip's; its evaluation transform takes bicubic for it
         interpolation = "bilinear" if config.get("interpolation") == "bilinear" else "bicubic"
-        mean, std = _per_channel(config["mean"]), _per_channel(config["std"])
+        # three numbers, or one for all channels
+        channels = [value if isinstance(value, Sequence) else (value,) * 3 for value in (config["mean"], config["std"])]
+        mean, std = (tuple(map(float, values)) for values in channels)
         return cls((height, width), mean, std, interpolation, mode, int(config.get("fill_color") or 0))
 
     def describe(self) -> dict[str, object]:
-        """The settings as plain values: for a manifest and for the fingerprint."""
+        """The settings as plain values, for a manifest and the fingerprint."""
         return asdict(self)
 
     def resized(self, height: int, width: int) -> tuple[int, int]:
@@ -78,12 +75,9 @@ class Preprocess:
         return max(1, round(height / ratio)), max(1, round(width / ratio))
 
     def __call__(self, images: Sequence[np.ndarray]) -> Tensor:
-        """Float32 tensor [N, 3, height, width], normalised, in the order of `images`.
+        """Float32 tensor [N, 3, height, width], normalised, of uint8 RGB arrays [H, W, 3] of any sizes.
 
-        Args:
-            images: uint8 RGB arrays [H, W, 3]; sizes may differ. A picture comes out the same whatever stands beside it.
-
-        Raises ValueError for an array of another type or shape.
+        A result does not depend on the other images. Raises ValueError for an array of another type or shape.
         """
         return self.normalised(self.fitted(images))
 
@@ -96,11 +90,15 @@ class Preprocess:
                 raise ValueError(f"image {position} is {image.dtype} {image.shape}, wanted uint8 [H, W, 3]")
         if not images:
             return torch.empty((0, 3, *self.size), dtype=torch.uint8)
+        with warnings.catch_warnings():
+            # torch warns about every read-only array; it is only read here
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable", category=UserWarning)
+            views = [torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1).unsqueeze(0) for image in images]
         # one by one: stacking large frames first costs more than it saves, and a lone image is resized like any other
-        return torch.cat([self._fit(_view(image)) for image in images])
+        return torch.cat([self._fit(view) for view in views])
 
     def normalised(self, fitted: Tensor) -> Tensor:
-        """Float32 tensor of what `fitted` made, on the device that it is on."""
+        """Float32 tensor of what `fitted` made, on the same device."""
         import torch
 
         scale = 1 / (255 * torch.tensor(self.std, dtype=torch.float32).view(3, 1, 1))
@@ -120,20 +118,3 @@ class Preprocess:
             fitted = functional.pad(fitted, borders, value=self.fill)
         top, left = (round((actual - wanted) / 2) for actual, wanted in zip(fitted.shape[2:], self.size, strict=True))
         return fitted[:, :, top : top + self.size[0], left : left + self.size[1]]
-
-
-def _view(image: np.ndarray) -> Tensor:
-    """The array as uint8 tensor [1, 3, H, W], without a copy where its memory allows."""
-    import torch
-
-    with warnings.catch_warnings():
-        # torch warns about every read-only array; it is only read here
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable", category=UserWarning)
-        return torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1).unsqueeze(0)
-
-
-def _per_channel(value: float | Sequence[float]) -> tuple[float, ...]:
-    """Three numbers from one or three."""
-    if isinstance(value, int | float):
-        return (float(value),) * 3
-    return tuple(float(channel) for channel in value)

@@ -8,9 +8,9 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ctxr.errors import CtxrError, DataError, UsageError, and_more, first_line
+from ctxr.errors import CtxrError, DataError, and_more, first_line
 from ctxr.models.hub import hub_folder
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _CODE = ("auto_map", "custom_pipelines", "trust_remote_code")
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file. Raises DataError where there is none."""
+    """The JSON object in a file. Raises DataError for anything else."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -42,10 +42,8 @@ def read_object(path: Path) -> dict[str, Any]:
 def read_tensors(path: Path, under: Iterable[str] = ()) -> dict[str, Tensor]:
     """The tensors of a `.safetensors` file, or of a pickle of tensors and plain values, by name. Nothing in it is run.
 
-    Args:
-        under: names under which a checkpoint may keep its weights beside its optimiser and its epoch.
-
-    Raises DataError for what is damaged, or more than tensors and plain values.
+    `under`: names under which a checkpoint may keep its weights beside its optimiser and its epoch. Raises DataError for a file
+    that is damaged, or holds more than tensors and plain values.
     """
     import torch
 
@@ -69,30 +67,34 @@ def read_tensors(path: Path, under: Iterable[str] = ()) -> dict[str, Tensor]:
     raise DataError(f"{path}: holds no table of names and tensors", hint=HINT)
 
 
-def is_model_folder(folder: Path) -> bool:
-    """Whether a folder holds a config and weights as transformers writes them."""
-    return (folder / CONFIG).is_file() and any((folder / name).is_file() for name in WEIGHTS)
-
-
-def require_model_folder(folder: Path) -> None:
-    """Raises DataError where there are no weights, where a list of their parts leads out of the folder, or as `refuse_code` does."""
-    refuse_code(folder)
-    if not is_model_folder(folder):
-        raise DataError(
-            f"{folder} holds no {CONFIG} with {WEIGHTS[0]} beside it", hint="give a folder that transformers wrote"
-        )
-    if (folder / WEIGHTS[1]).is_file():
-        for name in set(read_object(folder / WEIGHTS[1]).get("weight_map", {}).values()):
-            if not isinstance(name, str) or Path(name).name != name or name in ("", ".."):
-                raise DataError(f"{folder / WEIGHTS[1]} names {name!r}, which leads out of the folder")
-
-
 def model_folder(
-    kind: str, source: str, patterns: Sequence[Sequence[str]], is_whole: Callable[[Path], bool] = is_model_folder
+    kind: str, source: str, patterns: Sequence[Sequence[str]], others: Sequence[Sequence[str]] = ()
 ) -> Path:
-    """A folder that transformers wrote, or the one of "OWNER/NAME". Raises as `hub_folder` and `require_model_folder` do."""
-    folder = Path(source) if Path(source).is_dir() else hub_folder(kind, source, is_whole, patterns)
-    require_model_folder(folder)
+    """A folder that transformers wrote, or the one of "OWNER/NAME" of the hub.
+
+    Args:
+        kind, patterns: as for `hub_folder`.
+        others: files that a download must contain beside config and weights, one of each sequence.
+
+    Raises what `hub_folder` and `refuse_code` raise; DataError where there are no weights, or where a list of their parts names a
+    file outside the folder.
+    """
+
+    def holds(folder: Path, needed: Sequence[Sequence[str]]) -> bool:
+        return all(any((folder / name).is_file() for name in names) for names in needed)
+
+    model = ((CONFIG,), WEIGHTS)
+    folder = Path(source)
+    if not folder.is_dir():
+        folder = hub_folder(kind, source, lambda cached: holds(cached, (*model, *others)), patterns)
+    refuse_code(folder)
+    if not holds(folder, model):
+        hint = "give a folder that transformers wrote"
+        raise DataError(f"{folder} holds no {CONFIG} with {WEIGHTS[0]} beside it", hint=hint)
+    if (index := folder / WEIGHTS[1]).is_file():
+        for name in set(read_object(index).get("weight_map", {}).values()):
+            if not isinstance(name, str) or Path(name).name != name or name in ("", ".."):
+                raise DataError(f"{index} names {name!r}, which leads out of the folder")
     return folder
 
 
@@ -111,37 +113,20 @@ def refuse_code(folder: Path) -> None:
                     )
 
 
-class CheckpointFiles(NamedTuple):
-    """The config and the weights of a checkpoint."""
-
-    config: Path
-    weights: Path
-
-
-def checkpoint_files(
-    folder: Path, configs: Sequence[str], weights: Sequence[Sequence[str]], missing: UsageError
-) -> CheckpointFiles:
-    """The files of a checkpoint's folder: the one that the first patterns to match anything name.
-
-    Raises `missing` where there is no such folder; DataError where there is none or more than one of either.
-    """
-    if not folder.is_dir():
-        raise missing
-    chosen = []
-    for what, choices in (("config", [[pattern] for pattern in configs]), ("weights", weights)):
-        matches = ({path for pattern in patterns for path in folder.glob(pattern)} for patterns in choices)
-        files = sorted(next(filter(None, matches), ()))
-        if len(files) != 1:
-            names = ", ".join(path.name for path in files) or "none"
-            wanted = ", ".join(pattern for patterns in choices for pattern in patterns)
-            problem = f"{folder}: wanted one file with the {what} ({wanted}), found {names}"
-            raise DataError(problem, hint="leave exactly one there")
-        chosen.append(files[0])
-    return CheckpointFiles(*chosen)
+def checkpoint_file(folder: Path, what: str, choices: Sequence[Sequence[str]]) -> Path:
+    """The only file of a folder that the first patterns to match anything name. Raises DataError where there is not exactly one."""
+    matches = ({path for pattern in patterns for path in folder.glob(pattern)} for patterns in choices)
+    files = sorted(next(filter(None, matches), ()))
+    if len(files) != 1:
+        names = ", ".join(path.name for path in files) or "none"
+        wanted = ", ".join(pattern for patterns in choices for pattern in patterns)
+        problem = f"{folder}: wanted one file with the {what} ({wanted}), found {names}"
+        raise DataError(problem, hint="leave exactly one there")
+    return files[0]
 
 
 def careful(what: str, make: Callable[[], Made]) -> Callable[[], Made]:
-    """The same maker of something that a library reads: silent, with one kind of error, and without a trace in torch's generator.
+    """`make` without output of libraries and without a trace in torch's generator.
 
     Raises what `make` raises of ours; DataError that `what` cannot be loaded for all else.
     """
@@ -187,7 +172,7 @@ def load(kind: Any, folder: Path, hint: str = "", spare: Collection[str] = ("pos
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the talk and the bars of transformers and open_clip to themselves, out of the output for programs.
+    """Silence the logs and bars of transformers and open_clip, for output that programs read.
 
     open_clip logs at the root, and its first line would set up logging for everybody. transformers does not ask whether to run code
     of a model that open_clip names: it refuses.
@@ -227,8 +212,8 @@ def renamed(
     missing = [key for key in names if key not in state]
     foreign = [key for key in state if key not in names and not needless(key)]
     if missing or foreign:
-        faults = [f"lacks {_some(missing)}"] * bool(missing)
-        faults += [f"holds {_some(foreign)} that nothing here takes"] * bool(foreign)
+        missed, strange = (", ".join(keys[:3]) + and_more(len(keys), 3) for keys in (missing, foreign))
+        faults = [f"lacks {missed}"] * bool(missing) + [f"holds {strange} that nothing here takes"] * bool(foreign)
         raise DataError(f"{path}: {' and '.join(faults)}", hint="give the config that these weights were trained with")
     return {ours: state[key] for key, ours in names.items()}
 
@@ -247,7 +232,7 @@ def check_shapes(weights: Mapping[str, Tensor], parameters: Mapping[str, Tensor]
 
 
 def fingerprint_of(tensors: Mapping[str, Tensor], about: bytes = b"", after: bytes = b"") -> str:
-    """sha256 in hex over what is said `about` tensors, their names, shapes and values in the order of names, and what comes after."""
+    """sha256 in hex over `about`, tensors with their names and shapes in the order of names, and `after`."""
     import torch
 
     digest = hashlib.sha256(about)
@@ -256,7 +241,3 @@ def fingerprint_of(tensors: Mapping[str, Tensor], about: bytes = b"", after: byt
         digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     digest.update(after)
     return digest.hexdigest()
-
-
-def _some(names: Collection[str]) -> str:
-    return ", ".join(list(names)[:3]) + and_more(len(names), 3)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -30,11 +30,7 @@ ROWS = 8
 
 
 class Extractor(Protocol):
-    """Makes regions of pictures.
-
-    Attributes:
-        features: F.
-    """
+    """Makes regions of pictures, of `features` F."""
 
     features: int
 
@@ -52,10 +48,8 @@ class GridRegions:
     vector alone. The picture is squashed to the encoder's square: the cells tile all of it and not its centre.
 
     Args:
-        name: of the encoder, as `load_encoder` takes it.
+        name, device, warn: as `load_encoder` takes them.
         most: a finer grid is averaged, by area, to the finest one that has no more cells than this.
-        device: "auto", "cpu", "cuda" or "mps".
-        warn: gets one sentence for each thing the user should know.
 
     Raises what `find_source` raises, and UsageError for an encoder without a feature map.
     """
@@ -68,10 +62,8 @@ class GridRegions:
         self._preprocess = replace(fitting, resize_mode="squash")
         self._fingerprint = fingerprint(model, source.config, self._preprocess)
         self._tower = model.visual.to(self._device)
-        map_of_nothing = self._maps(torch.zeros(1, 3, *self._preprocess.size))
-        self.features = map_of_nothing.shape[1]
-        self._finest = (map_of_nothing.shape[2], map_of_nothing.shape[3])
-        self.grid = coarser(*self._finest, most)
+        _, self.features, height, width = self._maps(torch.zeros(1, 3, *self._preprocess.size)).shape
+        self._finest, self.grid = [height, width], coarser(height, width, most)
 
     def describe(self) -> dict[str, object]:
         """Weights, preprocessing and grid."""
@@ -79,14 +71,12 @@ class GridRegions:
             "encoder": placeless(self.name),
             "fingerprint": self._fingerprint,
             "preprocess": self._preprocess.describe(),
-            "grid": list(self.grid),
+            "grid": self.grid,
         }
 
     def regions(self, images: Sequence[Pixels]) -> list[Array]:
         """The whole picture and its cells, row by row from the top left: float32 [1 + H W, F + BOX] of each."""
-        height, width = self.grid
-        boxes = grid_boxes(height, width)
-        regions_of = []
+        boxes, regions_of = grid_boxes(*self.grid), []
         for start in range(0, len(images), ROWS):
             part = images[start : start + ROWS]
             pixels = torch.zeros(ROWS, 3, *self._preprocess.size)
@@ -95,7 +85,7 @@ class GridRegions:
             if self.grid != self._finest:
                 rows, columns = (averaging(cells, kept) for cells, kept in zip(self._finest, self.grid, strict=True))
                 maps = torch.einsum("hi,wj,nfij->nfhw", rows, columns, maps)
-            cells = maps.permute(0, 2, 3, 1).reshape(len(part), height * width, self.features).numpy()
+            cells = maps.flatten(2).transpose(1, 2).contiguous().numpy()
             regions_of += [with_whole(block, boxes) for block in cells]
         return regions_of
 
@@ -114,28 +104,27 @@ def feature_map(tower: nn.Module, pixels: Tensor) -> Tensor:
     from open_clip.timm_model import TimmModel
     from open_clip.transformer import VisionTransformer
 
+    tokens, grid = torch.zeros(0, 0, 0), (1, 1)
     if isinstance(tower, VisionTransformer):
-        tokens = output_of(tower.transformer, tower, pixels)[:, 1:]
+        tokens, grid = output_of(tower.transformer, tower, pixels)[:, 1:], tower.grid_size
         # with attention pooling the norm comes after it, and is of another width
         tokens = tokens if tower.attn_pool is not None else tower.ln_post(tokens)
-        return _unfolded(tokens, tower.grid_size)
-    if isinstance(tower, ModifiedResNet):
-        return output_of(tower.layer4, tower, pixels)
-    if isinstance(tower, TimmModel):
-        trunk = tower.trunk
-        out: Tensor = trunk.forward_features(pixels)
-        if out.ndim == 3:  # tokens
-            tokens = out[:, getattr(trunk, "num_prefix_tokens", 0) :]
-            width = math.isqrt(tokens.shape[1])
-            if width * width == tokens.shape[1]:
-                return _unfolded(tokens, (width, width))
-        elif out.ndim == 4:  # a map, whose channels stand last in some networks
-            last = out.shape[1] != trunk.num_features and out.shape[3] == trunk.num_features
-            return out.permute(0, 3, 1, 2) if last else out
-    raise UsageError(
-        f"an encoder of the kind {type(tower).__name__} has no grid of tokens",
-        hint="--by grid:ViT-B-32:openai, or another transformer of open_clip",
-    )
+    elif isinstance(tower, ModifiedResNet):
+        return cast("Tensor", output_of(tower.layer4, tower, pixels))
+    elif isinstance(tower, TimmModel):
+        out: Tensor = tower.trunk.forward_features(pixels)
+        if out.ndim == 4:  # a map, whose channels stand last in some networks
+            channels = tower.trunk.num_features
+            return out.permute(0, 3, 1, 2) if out.shape[1] != channels and out.shape[3] == channels else out
+        if out.ndim == 3:
+            tokens = out[:, getattr(tower.trunk, "num_prefix_tokens", 0) :]
+            grid = (math.isqrt(tokens.shape[1]),) * 2
+    if tokens.shape[1] != grid[0] * grid[1]:
+        raise UsageError(
+            f"an encoder of the kind {type(tower).__name__} has no grid of tokens",
+            hint="--by grid:ViT-B-32:openai, or another transformer of open_clip",
+        )
+    return tokens.transpose(1, 2).reshape(len(tokens), -1, *grid)
 
 
 def grid_boxes(height: int, width: int) -> Array:
@@ -148,16 +137,14 @@ def grid_boxes(height: int, width: int) -> Array:
     return np.stack([x / width, y / height, (x + 1) / width, (y + 1) / height], axis=1).astype(np.float32)
 
 
-def coarser(height: int, width: int, most: int) -> tuple[int, int]:
-    """The finest grid of at most `most` cells, of about the same shape; the grid itself where it has no more.
+def coarser(height: int, width: int, most: int) -> list[int]:
+    """[height, width] of the finest grid of at most `most` cells, of about the same shape; the grid itself where it has no more.
 
     >>> coarser(14, 14, 36), coarser(7, 7, 49), coarser(8, 4, 10)
-    ((6, 6), (7, 7), (4, 2))
+    ([6, 6], [7, 7], [4, 2])
     """
-    if height * width <= most:
-        return height, width
-    scale = math.sqrt(most / (height * width))
-    return max(1, min(most, math.floor(height * scale + 1e-9))), max(1, min(most, math.floor(width * scale + 1e-9)))
+    scale = min(1.0, math.sqrt(most / (height * width)))
+    return [max(1, min(most, math.floor(side * scale + 1e-9))) for side in (height, width)]
 
 
 def averaging(cells: int, kept: int) -> Tensor:
@@ -172,20 +159,15 @@ def averaging(cells: int, kept: int) -> Tensor:
     return (upper - lower).clamp(min=0) * kept
 
 
-def output_of(layer: nn.Module, tower: nn.Module, pixels: Tensor) -> Tensor:
-    """What a layer puts out while the tower looks at pixels."""
-    seen: list[Tensor] = []
+def output_of(layer: nn.Module, tower: nn.Module, pixels: Tensor) -> Any:
+    """The output of a layer while the tower computes."""
+    seen: list[Any] = []
     handle = layer.register_forward_hook(lambda _layer, _given, out: seen.append(out))
     try:
         tower(pixels)
     finally:
         handle.remove()
     return seen[0]
-
-
-def _unfolded(tokens: Tensor, grid: tuple[int, int]) -> Tensor:
-    """Tokens [N, H W, F] as a map [N, F, H, W]."""
-    return tokens.transpose(1, 2).reshape(len(tokens), tokens.shape[2], *grid)
 
 
 DETECTOR = "faster-rcnn"
@@ -204,12 +186,11 @@ class DetectorRegions:
     """The boxes that a detector is surest of, with the features of its box head at these boxes.
 
     Each proposal counts with its best class; boxes that overlap more than the detector's own threshold (0.5) with a surer one
-    go, whatever their classes. Fewer than `most` may remain.
+    go, whatever their classes.
 
     Args:
         weights: file of torchvision's `fasterrcnn_resnet50_fpn` or `_v2`, `.pth` or `.safetensors`.
-        most: boxes of a picture, the whole picture not counted.
-        device: "auto", "cpu" or "cuda".
+        most: boxes of a picture at most, the whole picture not counted.
         settings: of torchvision's model, such as `min_size`; its own by default.
 
     Raises DataError for a file that holds something else.
@@ -246,10 +227,10 @@ class DetectorRegions:
 
     def regions(self, images: Sequence[Pixels]) -> list[Array]:
         """The whole picture and its boxes, the surest first: float32 [1 + up to `most`, F + BOX] of each picture."""
-        with torch.inference_mode():
-            return [self._look(image) for image in images]
+        return [self._detect(image) for image in images]
 
-    def _look(self, image: Pixels) -> Array:
+    @torch.inference_mode()
+    def _detect(self, image: Pixels) -> Array:
         from torchvision.ops import clip_boxes_to_image, nms, remove_small_boxes
 
         model, heads = self._model, self._model.roi_heads
@@ -264,8 +245,7 @@ class DetectorRegions:
         boxes = decoded[torch.arange(len(best), device=best.device), best + 1]
         boxes = clip_boxes_to_image(boxes, batch.image_sizes[0])
         large = remove_small_boxes(boxes, min_size=1.0)
-        boxes, sure = boxes[large], sure[large]
-        kept = boxes[nms(boxes, sure, heads.nms_thresh)[: self._most]]
+        kept = boxes[large][nms(boxes[large], sure[large], heads.nms_thresh)[: self._most]]
         features = heads.box_head(heads.box_roi_pool(maps, [kept], batch.image_sizes))
         height, width = batch.image_sizes[0]
         shares = kept / kept.new_tensor([width, height, width, height])

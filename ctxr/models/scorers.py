@@ -13,7 +13,15 @@ from torch import Tensor, nn
 
 from ctxr.models.context import SCALE, ContextHead, Fusion, fuse
 from ctxr.models.layers import unit
-from ctxr.models.modules import ImageTextModel
+
+
+class ImageTextModel(nn.Module):
+    """The parts of a model of open_clip that are used here, for type checkers."""
+
+    visual: Any
+    logit_scale: nn.Parameter
+    encode_image: Callable[..., Tensor]
+    encode_text: Callable[..., Tensor]
 
 
 @dataclass(frozen=True)
@@ -21,13 +29,13 @@ class Batch:
     """Queries with their candidates. An image stands in it once, however many queries ask about it.
 
     Attributes:
-        images: [N, 3, H, W] float pixels as the encoder wants them, or [N, D] unit vectors of them.
+        images: [N, 3, H, W] float pixels as the encoder takes them, or [N, D] unit vectors.
         texts: [B, T] int64 token ids, or [B, D] unit vectors.
         candidates: [B, K] int64 rows of `images`, in the order of the set; any row where there is none.
         mask: [B, K] bool, True where there is a candidate; each query has at least one.
         ordered: [B] bool, whether the order of the candidates is that of time.
-        targets: [B, K] bool, the candidates that are right; none where they are not known.
-        payload: what else a problem knows of its queries, [B, ...] by name.
+        targets: [B, K] bool, the right candidates; none where they are not known.
+        payload: further data of the queries, [B, ...] by name.
     """
 
     images: Tensor
@@ -46,7 +54,7 @@ class Batch:
     def to(self, device: str) -> "Batch":
         """The same on another device."""
         payload = {name: tensor.to(device) for name, tensor in self.payload.items()}
-        tensors = {one.name: getattr(self, one.name).to(device) for one in fields(self) if one.name != "payload"}
+        tensors = {part.name: getattr(self, part.name).to(device) for part in fields(self) if part.name != "payload"}
         return Batch(**tensors, payload=payload)
 
 
@@ -69,15 +77,12 @@ def _masked(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 class ClipScorer(nn.Module):
-    """Cosine of image and text times a learned scale; with a head, what it makes of their pair.
-
-    Images and texts may come as pixels and tokens, for which an encoder is needed, or as its unit vectors.
+    """Cosine of image and text times a learned scale, or a head over their pair features.
 
     Args:
-        encoder: a model of open_clip; None if everything comes as vectors.
-        head: looks at all candidates of a set; None scores each by itself.
-        fusion: how a pair is made for the head, "multiply" or "concat".
-        scale: of the product.
+        encoder: a model of open_clip for pixels and tokens; None if images and texts come as its unit vectors.
+        head: scores all candidates of a set together; None scores each by itself.
+        fusion: how a pair is made for the head. scale: of the product.
     """
 
     def __init__(
@@ -110,17 +115,15 @@ class ClipScorer(nn.Module):
         return fuse(images, self.text_vectors(batch.texts), self.fusion, self.scale)
 
     def start_at_cosine(self, logit_scale: float) -> None:
-        """Let an untrained head score as the encoder below it does: cosine times `logit_scale`.
-
-        The last layer norm leaves numbers whose mean is 0, so a weight that is the same for all of them hears the product alone.
-        """
+        """Let an untrained head score as the encoder below it does: cosine times `logit_scale`."""
         if self.head is None or self.fusion != "multiply":
             raise ValueError("only a head over products can start at the cosine")
+        # the mean of the last layer norm is 0: with one weight for all numbers only the product counts
         nn.init.constant_(self.head.score.weight, logit_scale / self.scale)
         nn.init.zeros_(self.head.score.bias)
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode, but for statistics over a batch: the vector of a picture must not depend on its neighbours."""
+        """Training mode, except for batch statistics: the vector of a picture must not depend on its neighbours."""
         super().train(mode)
         for module in self.modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -145,22 +148,20 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 def trainable(build: Callable[[], ModuleT]) -> ModuleT:
-    """A model of open_clip whose weights all learn, fp32, in training mode. `build` as in `EncoderSource`.
-
-    Channels stand last in memory: convolutions of ctxr-tiny then take two thirds of the time on a CPU.
-    """
+    """A model of open_clip whose weights all learn, fp32, in training mode. `build` as in `EncoderSource`."""
+    # with channels last in memory, convolutions of ctxr-tiny take two thirds of the time on a CPU
     return build().requires_grad_(True).train().to(memory_format=torch.channels_last)
 
 
 class PairScorer(nn.Module):
-    """What a head makes of the pairs of a set; or each pair by itself, by the published head or by a new one.
+    """Scores from the pair features of an encoder.
 
     Args:
         encoder: a module with `pairs(images, texts, candidates, mask)`, which gives pair features [B, K, D] of pixels [N, 3, H, W]
             or regions [N, R, F + BOX], `match(pairs)`, how well each matches [B, K], and `width`, D. None if the batch's images are
             pair features [N, D] already, and then `candidates` names the pair of each query and candidate.
-        head: looks at all candidates of a set. alone: a layer [D] -> [1] that scores each by itself.
-            With neither, the encoder's published head does.
+        head: scores all candidates of a set together. alone: a layer [D] -> [1] that scores each by itself.
+            With neither, the encoder's published head scores.
     """
 
     def __init__(

@@ -16,11 +16,8 @@ from typing import Any
 from ctxr.errors import DataError, UsageError, first_line
 from ctxr.metrics.language import Parsed, tree_depth
 
-PARSER = "en_core_web_sm"
-"""The model of the published figures (ImageCoDe, section 4.2)."""
-
-MOST_LETTERS = 1_000_000
-"""spaCy's own limit; no description is a book."""
+PARSER = "en_core_web_sm"  # the model of the published figures (ImageCoDe, section 4.2)
+MOST_LETTERS = 1_000_000  # spaCy's own limit; no description is a book
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 _END = re.compile(r"[.!?]+(?=\s|$)")

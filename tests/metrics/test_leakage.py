@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ctxr.models.leakage import near_duplicates, nearest_rows, shared_things
+from ctxr.models.leakage import near_duplicates, shared_things
 
 ORDER = ("train", "valid", "test")
 
@@ -25,16 +25,21 @@ def test_an_unknown_key_is_no_leak() -> None:
 
 def test_the_nearest_is_the_nearest_of_all_pairs() -> None:
     rng = np.random.default_rng(2)
-    asked, pool = rng.normal(size=(70, 9)).astype(np.float32), rng.normal(size=(5000, 9)).astype(np.float32)
-    distances, partner = nearest_rows(asked, pool)
-    slow = np.sqrt(((asked[:, None].astype(float) - pool[None].astype(float)) ** 2).sum(-1))
-    assert partner.tolist() == slow.argmin(1).tolist()
-    assert distances == pytest.approx(slow.min(1))
+    vectors = rng.normal(size=(5070, 9)).astype(np.float32)
+    splits = ["train"] * 5000 + ["test"] * 70
+    slow = np.sqrt(((vectors[5000:, None].astype(float) - vectors[None, :5000].astype(float)) ** 2).sum(-1))
+    limit = float(np.median(slow.min(1)))
+    (leak,) = near_duplicates("look", vectors, [f"{row:04}" for row in range(5070)], splits, limit, order=ORDER)
+    assert leak.shared == int((slow.min(1) <= limit).sum())
+    assert leak.nearest == pytest.approx(slow.min())
+    image, copy = divmod(int(slow.argmin()), 5000)
+    assert leak.examples[0].startswith(f"{copy:04} (train) and {5000 + image} (test), {slow.min():.4f}")
 
 
 def test_equal_vectors_are_at_zero() -> None:
-    one = np.random.default_rng(0).normal(size=(1, 512)).astype(np.float32)
-    assert nearest_rows(one, one)[0].tolist() == [0.0]
+    vectors = np.repeat(np.random.default_rng(0).normal(size=(1, 512)).astype(np.float32), 2, axis=0)
+    (leak,) = near_duplicates("look", vectors, ["a", "b"], ["train", "test"], 0.0, order=ORDER)
+    assert (leak.shared, leak.nearest) == (1, 0.0)
 
 
 def test_only_images_of_another_split_count_as_alike() -> None:

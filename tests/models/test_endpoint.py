@@ -18,8 +18,8 @@ from ctxr.models.endpoint import (
     Endpoint,
     Rejected,
     ServerLimits,
+    ServerReply,
     Unreadable,
-    _parsed,
     key_of,
     resolve_address,
 )
@@ -126,7 +126,7 @@ def test_a_host_that_is_not_there_ends_it() -> None:
     assert waits == [1]
     for address, ends in (("http://localhost:1", "in /v1"), ("http://localhost:1/v1", "resumes")):
         one = Endpoint(resolve_address(address, insecure=False), KEY, 1.0, waits.append)
-        one._post = lambda content: (200, {}, b"<html>Hello")  # type: ignore[method-assign]
+        one._post = lambda request: ServerReply(200, "<html>Hello", 0.0)  # type: ignore[method-assign]
         with pytest.raises(Unreadable, match=f"^{address}/.*<html>Hello") as caught:
             one.complete({})
         assert ends in (caught.value.hint or "")
@@ -155,8 +155,8 @@ def test_a_completion_that_names_an_error_of_none_is_one() -> None:
 @pytest.mark.parametrize("before", range(MOST_SAID - len(KEY), MOST_SAID))
 def test_a_key_where_a_complaint_is_cut_does_not_leave_its_beginning(before: int) -> None:
     one = Endpoint(resolve_address("http://127.0.0.1/v1", insecure=False), KEY, 5.0)
-    for said in (f'{{"error": {{"message": "{"a" * before}{KEY}"}}}}', "a" * before + KEY):
-        assert set(one._detail(_parsed(said.encode()))) <= {"a", *"[key]"}
+    for said in ({"error": {"message": "a" * before + KEY}}, "a" * before + KEY):
+        assert set(one._detail(said)) <= {"a", *"[key]"}
     one.close()
 
 

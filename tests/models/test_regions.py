@@ -71,7 +71,7 @@ def test_the_regions_of_a_transformer_are_its_patch_tokens_behind_the_last_norm(
             tower(grid._preprocess([picture]))
     wanted = torch.cat(seen)[:, 1:].numpy()
     found = np.stack(grid.regions(pictures()))
-    assert grid.grid == (3, 3)
+    assert grid.grid == [3, 3]
     assert found.shape == (3, 10, 64 + BOX)
     np.testing.assert_allclose(found[:, 1:, :64], wanted, atol=2e-6)
     np.testing.assert_allclose(found[:, 0, :64], wanted.mean(1), atol=2e-6)
@@ -94,7 +94,7 @@ def test_the_first_token_is_that_of_the_top_left(encoder: str) -> None:
 
 def test_a_network_without_tokens_gives_the_cells_of_its_last_map() -> None:
     grid = GridRegions("ctxr-tiny", 36, "cpu")
-    assert grid.grid == (3, 3)
+    assert grid.grid == [3, 3]
     assert grid.regions(pictures(1))[0].shape == (10, 512 + BOX)
 
 
@@ -107,7 +107,7 @@ def test_a_picture_has_the_same_regions_whatever_stands_beside_it(encoder: str) 
 
 def test_a_grid_that_is_too_fine_is_averaged_by_area(encoder: str) -> None:
     fine, coarse = GridRegions(encoder, 9, "cpu"), GridRegions(encoder, 4, "cpu")
-    assert coarse.grid == (2, 2)
+    assert coarse.grid == [2, 2]
     (tokens,), (found,) = (grid.regions(pictures(1)) for grid in (fine, coarse))
     cells = tokens[1:, :64].reshape(3, 3, 64)
     upper = np.array([2 / 3, 1 / 3, 0])

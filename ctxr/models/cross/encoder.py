@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from ctxr.models.layers import EPSILON, Block, FeedForward, attend, cut, require_heads
+from ctxr.models.layers import EPSILON, Attention, Block, FeedForward, cut
 from ctxr.store.regions import BOX
 
 Stage = Literal["text", "vision", "both", "crossed", "joint"]
@@ -19,17 +19,12 @@ Stage = Literal["text", "vision", "both", "crossed", "joint"]
 "joint": one layer for both, and everything looks at everything.
 """
 
-TOKENS = 120
-"""The most word pieces of a text (specs A0.2, 6)."""
+TOKENS = 120  # the most word pieces of a text (specs A0.2, 6)
 
 
 @dataclass(frozen=True)
 class Stream:
-    """The items of one side.
-
-    Attributes:
-        width: of an item. heads: of its attention to itself, a divisor of the width. inner: width of its feed-forward layers.
-    """
+    """Sizes of one side: width of an item, heads of its attention to itself, width inside its feed-forward layers."""
 
     width: int
     heads: int
@@ -41,15 +36,12 @@ class CrossConfig:
     """A region cross-encoder.
 
     Attributes:
-        text: the stream of word pieces. vision: the stream of regions.
-        stages: the layers in order.
-        crossed_width: width of the attention in crossed stages. crossed_heads: a divisor of it.
-        embedding: how regions are embedded, as "vilbert" or as "uniter" does.
-        vocabulary: word pieces. kinds: token types. places: positions of word pieces.
-        features: F of a region. pooled: D of a pair.
+        text: the stream of word pieces. vision: the stream of regions. stages: the layers in order.
+        crossed_width, crossed_heads: of the attention in crossed stages.
+        embedding: how regions are embedded.
+        vocabulary, kinds, places: word pieces, token types and positions. features: F of a region. pooled: D of a pair.
         dropout: of embeddings, attention and layers. pair_dropout: of a pair.
-        epsilon: of the layer normalisation of embeddings.
-        spread: standard deviation of weights before training.
+        epsilon: of the layer normalisation of embeddings. spread: standard deviation of weights before training.
     """
 
     text: Stream
@@ -129,30 +121,20 @@ def present(items: Tensor) -> Tensor:
     return mask | (torch.arange(mask.shape[1], device=mask.device) == 0)
 
 
-class CoAttention(FeedForward):
-    """One stream's part of a crossed stage: asks the other stream, then transforms what it heard.
-
-    Args:
-        stream: whose items these are.
-        width: of the attention. heads: a divisor of it. dropout: 0..1.
-    """
+class CoAttention(Attention, FeedForward):
+    """One stream's part of a crossed stage: attention to the other stream, then a feed-forward layer."""
 
     def __init__(self, stream: Stream, width: int, heads: int, dropout: float) -> None:
-        super().__init__()
-        require_heads(width, heads)
-        self.heads, self.rate = heads, dropout
-        self.query, self.key, self.value = (nn.Linear(stream.width, width) for _ in range(3))
-        self.out = nn.Linear(width, stream.width)
+        super().__init__(stream.width, heads, dropout, width)
         self.after_attention = nn.LayerNorm(stream.width, eps=EPSILON)
         self.widen, self.narrow = nn.Linear(stream.width, stream.inner), nn.Linear(stream.inner, stream.width)
         self.after_widening = nn.LayerNorm(stream.width, eps=EPSILON)
         self.dropout = nn.Dropout(dropout)
 
-    def heard(self, items: Tensor, other: CoAttention, others: Tensor, mask: Tensor) -> Tensor:
-        """What items [P, T, width] after attending to others [P, R, ...] where `mask` [P, R] is True."""
-        projected = self.query(items), other.key(others), other.value(others)
-        seen = attend(*projected, self.heads, mask, dropout=self.rate if self.training else 0.0)
-        return self.feed_forward(self.after_attention(items + self.dropout(self.out(seen))))
+    def cross(self, items: Tensor, other: CoAttention, others: Tensor, mask: Tensor) -> Tensor:
+        """Items [P, T, width] after attending to others [P, R, ...] where `mask` [P, R] is True."""
+        seen = self.attend(self.query(items), other.key(others), other.value(others), mask)
+        return self.feed_forward(self.after_attention(items + self.dropout(seen)))
 
 
 class Crossed(nn.Module):
@@ -168,8 +150,8 @@ class Crossed(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Words [P, T, ...] and regions [P, R, ...]; `words_mask` [P, T] and `regions_mask` [P, R] are True where there is one."""
         return (
-            self.text.heard(words, self.vision, regions, regions_mask),
-            self.vision.heard(regions, self.text, words, words_mask),
+            self.text.cross(words, self.vision, regions, regions_mask),
+            self.vision.cross(regions, self.text, words, words_mask),
         )
 
 
@@ -192,37 +174,25 @@ class Own(nn.Module):
         return words, regions if self.vision is None else self.vision(regions, regions_mask)
 
 
-class Joint(Block):
-    """Word pieces and regions as one sequence (UNITER)."""
-
-    def __init__(self, config: CrossConfig) -> None:
-        if config.text != config.vision:
-            raise ValueError("a joint stage needs two streams of the same widths and heads")
-        super().__init__(config.text.width, config.text.heads, config.text.inner, config.dropout)
-
-
-def make_stage(kind: Stage, config: CrossConfig) -> nn.Module:
-    """The layer of that kind."""
-    if kind == "joint":
-        return Joint(config)
+def make_stage(kind: Stage, config: CrossConfig) -> Block | Crossed | Own:
+    """The layer of that kind; that of a joint stage takes word pieces and regions as one sequence (UNITER)."""
     if kind == "crossed":
         return Crossed(config)
-    return Own(config, text=kind != "vision", vision=kind != "text")
+    if kind != "joint":
+        return Own(config, text=kind != "vision", vision=kind != "text")
+    if config.text != config.vision:
+        raise ValueError("a joint stage needs two streams of the same widths and heads")
+    return Block(config.text.width, config.text.heads, config.text.inner, config.dropout)
 
 
-PAIRS = 160
-"""Pairs in one pass: sixteen sets of ten."""
+PAIRS = 160  # pairs in one pass: sixteen sets of ten
 
 
 class RegionEncoder(nn.Module):
     """An encoder of pairs for `PairScorer`: pooled text times pooled vision, each of them a ReLU of the first item.
 
-    What does not depend on the other side is done once for each text and each image: embeddings, and the layers before the
-    first in which the streams meet (half of ViLBERT's layers of text). Weights are drawn from torch's global generator.
-
-    Args:
-        config: what it is made of.
-        most: pairs in one pass.
+    Embeddings, and the layers before the first in which the streams meet (half of ViLBERT's layers of text), are computed once for
+    each text and each image. Weights are drawn from torch's global generator. `most`: pairs in one pass.
     """
 
     def __init__(self, config: CrossConfig, most: int = PAIRS) -> None:
@@ -234,7 +204,11 @@ class RegionEncoder(nn.Module):
         self.pool_vision = nn.Linear(config.vision.width, config.pooled)
         self.aligned = nn.Linear(config.pooled, 2)
         self.dropout = nn.Dropout(config.pair_dropout)
-        self.apply(self._draw)
+        for module in self.modules():  # BERT's first weights
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=config.spread)
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
 
     def pairs(self, images: Tensor, texts: Tensor, candidates: Tensor, mask: Tensor) -> Tensor:
         """Pair features [B, K, D]; 0 where `mask` is False. Arguments as in a `Batch`.
@@ -257,14 +231,11 @@ class RegionEncoder(nn.Module):
         for stage in stages[:meeting]:
             words, regions = stage(words, regions, words_mask, regions_mask)
         query, candidate = mask.nonzero(as_tuple=True)
-        image = candidates[query, candidate]
-        passes = zip(torch.split(query, self.most), torch.split(image, self.most), strict=True)
-        pairs = torch.cat(
-            [
-                self._joined(words[of], regions[at], words_mask[of], regions_mask[at], stages[meeting:])
-                for of, at in passes
-            ]
-        )
+        passes = zip(torch.split(query, self.most), torch.split(candidates[query, candidate], self.most), strict=True)
+        pairs = torch.cat([
+            self._joined(words[text], regions[image], words_mask[text], regions_mask[image], stages[meeting:])
+            for text, image in passes
+        ])  # fmt: skip
         return pairs.new_zeros(*mask.shape, self.width).index_put((query, candidate), pairs)
 
     def match(self, pairs: Tensor) -> Tensor:
@@ -278,7 +249,7 @@ class RegionEncoder(nn.Module):
     ) -> Tensor:
         """[P, D] of words [P, T, ..] and regions [P, R, ..]."""
         for stage in stages:
-            if isinstance(stage, Joint):
+            if isinstance(stage, Block):
                 both = stage(torch.cat([words, regions], 1), torch.cat([words_mask, regions_mask], 1))
                 words, regions = both.split([words.shape[1], regions.shape[1]], 1)
             else:
@@ -287,10 +258,3 @@ class RegionEncoder(nn.Module):
         if text.dtype != torch.float64:
             text, vision = text.float(), vision.float()
         return cast("Tensor", self.dropout(text * vision))
-
-    def _draw(self, module: nn.Module) -> None:
-        """BERT's first weights."""
-        if isinstance(module, nn.Linear | nn.Embedding):
-            nn.init.normal_(module.weight, std=self.config.spread)
-        if isinstance(module, nn.Linear):
-            nn.init.zeros_(module.bias)

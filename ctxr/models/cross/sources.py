@@ -14,7 +14,7 @@ from ctxr.models.cross.encoder import CONFIGS, TOKENS, CrossConfig, RegionEncode
 from ctxr.models.cross.volta import VOCABULARY, load_volta, read_volta_config
 from ctxr.models.cross.wordpieces import make_tokenizer, read_vocabulary, tiny_vocabulary
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.published import checkpoint_files, fingerprint_of
+from ctxr.models.published import checkpoint_file, fingerprint_of
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,10 @@ class CrossSource:
     """A cross-encoder that can be built, as often as wanted, always the same.
 
     Attributes:
-        name: as it was asked for.
+        name: as it was given. width: D of a pair.
         fingerprint: sha256 in hex over weights, config and vocabulary; independent of the file that the weights came from.
-        width: D of a pair.
-        looks_at: "pixels" [N, 3, H, W], or "regions" [N, R, features + BOX].
-        features: F of a region; 0 for pixels.
-        build: makes the module, an encoder for `ctxr.models.scorers.PairScorer`, on the CPU, fp32, in evaluation mode; its weights
-            take gradients.
+        looks_at: "pixels" [N, 3, H, W], or "regions" [N, R, features + BOX]. features: F of a region; 0 for pixels.
+        build: makes the encoder for `ctxr.models.scorers.PairScorer`, on the CPU, fp32, in evaluation mode.
         tokenize: texts to int64 token ids [B, T], 0 where there is none.
         preprocess: what is done to a picture first; None for regions.
     """
@@ -46,24 +43,19 @@ class CrossSource:
 def load_cross(name: str) -> CrossSource:
     """The region cross-encoder of that name.
 
-    Args:
-        name: "volta:FOLDER", a checkpoint with config, weights and vocab.txt; or untrained weights, "random:vilbert",
-            "random:uniter", "random:vilbert-tiny" or "random:uniter-tiny". ":F" behind those four says how many features
-            a region has (2048, tiny 64).
+    `name`: "volta:FOLDER", a checkpoint with config, weights and vocab.txt; or untrained weights, "random:vilbert", "random:uniter",
+    "random:vilbert-tiny" or "random:uniter-tiny", where ":F" says how many features a region has (2048, tiny 64).
 
-    Raises UsageError for an unknown name, or a folder that does not exist; DataError for a folder whose files cannot be read or
-    do not belong together.
+    Raises UsageError for an unknown name or folder; DataError for files that cannot be read or do not belong together.
     """
     kind, _, model = name.partition(":")
     if kind == "volta" and model:
         folder = Path(model)
-        missing = UsageError(
-            f"there is no folder {folder} with weights of volta",
-            hint="volta:FOLDER with a config, weights and vocab.txt; for a recipe --set encoder=volta:FOLDER",
-        )
-        patterns = (("model.safetensors",), ("pytorch_model*.bin", "*.pth"))
-        config_path, weights = checkpoint_files(folder, ("config.json", "*.json"), patterns, missing)
-        config = read_volta_config(config_path)
+        if not folder.is_dir():
+            hint = "volta:FOLDER with a config, weights and vocab.txt; for a recipe --set encoder=volta:FOLDER"
+            raise UsageError(f"there is no folder {folder} with weights of volta", hint=hint)
+        config = read_volta_config(checkpoint_file(folder, "config", (("config.json",), ("*.json",))))
+        weights = checkpoint_file(folder, "weights", (("model.safetensors",), ("pytorch_model*.bin", "*.pth")))
         pieces = read_vocabulary(folder / VOCABULARY)
         if len(pieces) > config.vocabulary:
             message = f"{folder / VOCABULARY}: has {len(pieces)} word pieces, and the config has {config.vocabulary}"

@@ -21,12 +21,11 @@ from ctxr.models.entailment.fusion import FusionBranch, FusionConfig, text_model
 from ctxr.models.entailment.image_branches import MEAN, PREMISE, STD, WORDS, dark_pixel, paired
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.published import check_shapes, checkpoint_files, fingerprint_of, read_tensors, renamed
+from ctxr.models.published import check_shapes, checkpoint_file, fingerprint_of, read_tensors, renamed
 
 POSITIONS = "vision.embeddings.position_embedding"
 
-HEAD = 64
-"""Width of each head of the vision transformer."""
+HEAD = 64  # width of each head of the vision transformer
 
 _LEFT = re.compile(
     r".*_m\..*|.*_queue|queue_ptr|idx_queue|temp|(vision|text)_proj\..*|itm_head\..*|cls_head\..*|text_encoder\.cls\..*"
@@ -50,19 +49,18 @@ _OURS = (
 
 
 def albef_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
-    """The image branch of "albef:FOLDER".
-
-    Raises UsageError for no such folder; DataError for files that are missing, damaged, or do not belong together, and for a picture
-    size that is no multiple of a patch.
+    """The image branch of "albef:FOLDER". Raises UsageError for no such folder; DataError for files that are missing, damaged, or do
+    not belong together, and for a picture size that is no multiple of a patch.
     """
     folder = Path(name.removeprefix("albef:"))
-    missing = UsageError(
-        f"there is no folder {folder} with ALBEF's weights",
-        hint="ctxr train --set image=albef:FOLDER, which holds a .pth, config_bert.json and vocab.txt; "
-        "--recipe entailment-tiny needs no weights",
-    )
-    configs, weights = ("config_bert.json", "config.json", "*.json"), (("model.safetensors",), ("*.pth",))
-    config_path, path = checkpoint_files(folder, configs, weights, missing)
+    if not folder.is_dir():
+        raise UsageError(
+            f"there is no folder {folder} with ALBEF's weights",
+            hint="ctxr train --set image=albef:FOLDER, which holds a .pth, config_bert.json and vocab.txt; "
+            "--recipe entailment-tiny needs no weights",
+        )
+    config_path = checkpoint_file(folder, "config", (("config_bert.json",), ("config.json",), ("*.json",)))
+    path = checkpoint_file(folder, "weights", (("model.safetensors",), ("*.pth",)))
     pieces = read_vocabulary(folder / "vocab.txt")
     state = {
         key.removeprefix("module."): tensor.float() for key, tensor in read_tensors(path, under=("model",)).items()

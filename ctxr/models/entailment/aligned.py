@@ -1,7 +1,7 @@
-"""An image branch whose words and patches start in one space: that of a bi-encoder which learned from pictures and their captions.
+"""An image branch whose words and cells start in the space of a bi-encoder of pictures and captions.
 
-ALBEF too is pre-trained with image-text contrast before it learns entailment. Here each word starts as what the text tower of the
-encoder says of it alone, and each cell as what pooling would take from it, both in the directions along which words differ most.
+ALBEF too is pre-trained with image-text contrast before it learns entailment. Here each word starts as its vector by the text tower,
+and each cell as its part of the pooled vector, both along the axes on which words differ most.
 
 Letters: V words, P cells, F features, E width of the encoder's space, D width of the branch.
 """
@@ -15,20 +15,16 @@ from torch import Tensor, nn
 from ctxr.errors import UsageError
 from ctxr.models.encoders import EncoderSource, find_source
 from ctxr.models.entailment.fusion import FusionBranch, NoCrossAttention
-from ctxr.models.modules import ImageTextModel
+from ctxr.models.scorers import ImageTextModel
 
 WORDS_AT_ONCE = 64
 
-LITTLE = 0.1
-"""What first positions, kinds and layers over words are beside what the words mean."""
+LITTLE = 0.1  # what first positions, kinds and layers over words are beside what the words mean
 
 
 class WordSpace(NamedTuple):
-    """Words as a text tower has them.
-
-    Attributes:
-        centre: [E] their mean. axes: [E, D] along which they differ most. meaning: [V, D] of each, of the norm sqrt(D) on average.
-    """
+    """Words by a text tower: their mean [E], the axes [E, D] along which they differ most, and their coordinates [V, D] on these, of
+    the norm sqrt(D) on average."""
 
     centre: Tensor
     axes: Tensor
@@ -37,7 +33,7 @@ class WordSpace(NamedTuple):
 
 @torch.no_grad()
 def words_of(model: ImageTextModel, source: EncoderSource, pieces: Sequence[str], width: int) -> WordSpace:
-    """The words of an encoder for a `width` of D. Raises UsageError for an encoder of fewer dimensions."""
+    """The words of an encoder on `width` axes. Raises UsageError for an encoder of fewer dimensions."""
     most = min(len(pieces), source.dim)
     if width > most:
         raise UsageError(
@@ -54,10 +50,7 @@ def words_of(model: ImageTextModel, source: EncoderSource, pieces: Sequence[str]
 
 @torch.no_grad()
 def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> FusionBranch:
-    """The branch with its words, cells and looks from one to the other as the encoder has them.
-
-    Raises UsageError for an encoder whose cells cannot be said in its space, or with fewer dimensions than the branch.
-    """
+    """The branch with words, cells and attention between them that start as the encoder's. Raises as `words_of` and `into_space`."""
     source = find_source(encoder)
     model = source.build()
     centre, axes, meaning = words_of(model, source, pieces, branch.width)
@@ -68,7 +61,7 @@ def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> 
     words.word_embeddings.weight.copy_(meaning)
     for part in (words.position_embeddings.weight, words.token_type_embeddings.weight, cells.position_embedding):
         part.mul_(LITTLE)
-    # at first a layer passes words and patches on nearly unchanged, and a word that looks at its picture sees what it is like
+    # at first a layer changes words and patches little, and a word attends to the cells that are like it
     for layer in branch.vision.encoder.layers:
         layer.self_attn.projection.weight.mul_(LITTLE)
         layer.mlp.fc2.weight.mul_(LITTLE)
@@ -83,23 +76,20 @@ def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> 
 
 @torch.no_grad()
 def word_vectors(model: ImageTextModel, source: EncoderSource, pieces: Sequence[str]) -> Tensor:
-    """Unit vectors [V, E] of words, each told to the text tower by itself."""
+    """Unit vectors [V, E] of words, each encoded alone."""
     words = [piece.strip("[]").lower() if len(piece) > 2 else piece for piece in pieces]
     parts = (words[start : start + WORDS_AT_ONCE] for start in range(0, len(words), WORDS_AT_ONCE))
     return torch.cat([model.encode_text(source.tokenize(part), normalize=True) for part in parts])
 
 
 def into_space(tower: nn.Module) -> tuple[Tensor, Tensor]:
-    """Weights [E, F] and bias [E] that take a cell of the last feature map to the encoder's space, as pooling does.
-
-    Raises UsageError for a tower that does more than that between its cells and its vector.
-    """
+    """Weights [E, F] and bias [E] from a cell of the last feature map to the encoder's space. Raises UsageError for other towers."""
     pool, project = getattr(tower, "attnpool", None), getattr(tower, "proj", None)
     if pool is not None and hasattr(pool, "c_proj"):
         return pool.c_proj.weight @ pool.v_proj.weight, pool.c_proj.weight @ pool.v_proj.bias + pool.c_proj.bias
     if isinstance(project, Tensor):
         return project.T, torch.zeros(project.shape[1])
     raise UsageError(
-        f"the cells of {type(tower).__name__} cannot be told in the space of its texts",
+        f"the cells of {type(tower).__name__} cannot be projected into the space of its texts",
         hint="--set image=aligned:ctxr-tiny",
     )

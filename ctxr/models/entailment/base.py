@@ -23,7 +23,6 @@ class Claim:
     Attributes:
         premise: text, such as all captions of the picture joined by blanks; "" where there is none.
         image: file of the picture; None where there is none.
-        hypothesis: text.
         pair: ids of image and query, for a judge that reads its answers from a file; None for a pair of dev.
     """
 
@@ -49,9 +48,8 @@ class Judge(Protocol):
     Attributes:
         name: as outputs call it. fingerprint: SHA-256 over everything that decides its answers: weights, config, prompt, file.
         threshold: probability from which on a claim counts as entailed, unless the user says otherwise.
-        trained_on: images it was trained on or chosen by, what it must not judge: SHA-256 of each available file, and the
-            canonical id (`coco/9`, `flickr30k/7`) of each published one. Ids of artifacts are not among them: two may share them.
-            None where its training data are unknown.
+        trained_on: images it was trained on or chosen by, which it must not judge: SHA-256 of each available file, and the
+            canonical id (`coco/9`, `flickr30k/7`) of each published one. None where its training data are unknown.
         family: the encoder it is built on, such as `ctxr-tiny` or `blip`; "" for none or unknown.
         toy: whether it was trained on drawn scenes alone and ships with ctxr.
     """
@@ -97,8 +95,7 @@ class TextSource:
     Attributes:
         name: as it was given. fingerprint: sha256 over weights, config and vocabulary. width: D of h^t.
         build: makes the module, on the CPU, fp32: ids and types [B, T] to h^t [B, D].
-        tokenize: of premises and hypotheses.
-        asked: the branch stays as it is: in place of ids stands h^t itself, float32 [B, D], and the module hands it on.
+        frozen: `tokenize` gives h^t itself, float32 [B, D], in place of ids.
     """
 
     name: str
@@ -106,7 +103,7 @@ class TextSource:
     width: int
     build: Callable[[], nn.Module]
     tokenize: Callable[[Sequence[str], Sequence[str]], PairTokens]
-    asked: bool = False
+    frozen: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,11 +112,10 @@ class ImageSource:
 
     Attributes:
         name: as it was given. fingerprint: sha256 over weights, config and vocabulary. width: D of h^v.
-        build: makes the module, on the CPU, fp32 (`ctxr.models.entailment.fusion.FusionBranch` says what it does).
+        build: makes the module, on the CPU, fp32 (`ctxr.models.entailment.fusion.FusionBranch`).
         tokenize: hypotheses to ids int64 [B, U], 0 where there is none.
-        preprocess: preprocessing of pixels; None where cells of an encoder are used.
-        cells: that encoder's name; "" for pixels.
-        pairs: premises and hypotheses as the layers over words take them, for a text branch that shares them; None where it cannot.
+        preprocess: of pixels; None for a branch over the cells of an encoder, whose name is `cells`.
+        pairs: premises and hypotheses for the layers over words, which a text branch can share; None where it cannot.
     """
 
     name: str

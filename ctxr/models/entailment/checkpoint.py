@@ -13,7 +13,7 @@ import torch
 from safetensors import safe_open
 
 from ctxr.errors import DataError
-from ctxr.media.images import Pixels, read_image
+from ctxr.media.images import read_image
 from ctxr.models.entailment.base import Claim, Judge
 from ctxr.models.entailment.classifier import EntailmentClassifier
 from ctxr.models.entailment.image_branches import FINEST, black_picture, cells_of
@@ -30,11 +30,8 @@ from ctxr.store.tables import UNREADABLE
 
 WEIGHTS, TRAINED_ON = "weights.safetensors", "trained_on.json"
 
-PICTURES = 64
-"""Pictures that are held in memory while the claims about them are judged."""
-
-AT_ONCE = 64
-"""Claims in one pass."""
+PICTURES = 64  # pictures that are held in memory while the claims about them are judged
+AT_ONCE = 64  # claims in one pass
 
 
 @dataclass(frozen=True)
@@ -42,9 +39,8 @@ class Notes(SeedConfig):
     """How to build a trained classifier.
 
     Attributes:
-        text_fingerprint, image_fingerprint: of the branches below; "" for none.
-        threshold: from which probability on a claim counts as entailed. reached: its precision on dev 0..1, None where dev had no
-            pair or none was called.
+        text_fingerprint, image_fingerprint: of the branches; "" for none.
+        threshold: lowest probability of a claim that counts as entailed. reached: its precision on dev 0..1, None where no pair counts.
     """
 
     recipe: ClassifierRecipe
@@ -67,16 +63,8 @@ def read_notes(folder: Path) -> Notes:
     return read_config(folder, Notes, "a trained classifier")
 
 
-def fingerprint_of_classifier(folder: Path) -> str:
-    """What a trained classifier is known by: its config and its weights."""
-    return sha256_of([portable(asdict(read_notes(folder)), folder / "../../.."), _sha256(folder / WEIGHTS)])
-
-
 class TrainedClassifier(Judge):
-    """A classifier in a folder.
-
-    Args:
-        folder: as `write_classifier` wrote it. device: where it runs. toy: as `Judge` says.
+    """A classifier in a folder as `write_classifier` wrote it.
 
     Raises DataError for files that are missing or damaged, or where a branch is another one than it was trained with.
     """
@@ -95,18 +83,22 @@ class TrainedClassifier(Judge):
                     f"{folder} was trained with another {other} than the one that is here",
                     hint="bring back its files, or train again",
                 )
-        self.fingerprint = fingerprint_of_classifier(folder)
+        try:
+            with safe_open(folder / WEIGHTS, "pt"):
+                weights = sha256_file(folder / WEIGHTS)
+        except Exception as error:  # safetensors has errors of its own
+            raise DataError(f"{folder / WEIGHTS} cannot be read as weights", hint=TRAIN_AGAIN) from error
+        self.fingerprint = sha256_of([portable(asdict(notes), folder / "../../.."), weights])
         try:
             self.trained_on = msgspec.json.decode((folder / TRAINED_ON).read_bytes(), type=frozenset[str])
         except (OSError, *UNREADABLE) as error:
             message = f"{folder / TRAINED_ON} holds no list of what was trained on"
             raise DataError(message, hint=TRAIN_AGAIN) from error
         self._folder = folder
-        self._grid: GridRegions | None = None
 
     @cached_property
     def model(self) -> EntailmentClassifier:
-        """The classifier, on its device; read once it is asked, since that takes seconds."""
+        """The classifier, on its device; read at first use, since that takes seconds."""
         model = new_classifier(self.recipe, self.branches)
         fill(model, self._folder / WEIGHTS, f"the classifier that {self._folder / CONFIG} describes")
         return model.to(self.device).eval()
@@ -132,7 +124,13 @@ class TrainedClassifier(Judge):
         """The claims as arrays; labels are 0."""
         files = list(dict.fromkeys(claim.image for claim in claims if claim.image and self.branches.image))
         row: dict[Path | None, int] = {file: number for number, file in enumerate(files, start=1)}
-        stack = self._seen([black_picture(), *(read_image(file) for file in files)])
+        pictures, source = [black_picture(), *(read_image(file) for file in files)], self.branches.image
+        if source is None:
+            stack = torch.zeros(1, 1)
+        elif source.preprocess is not None:
+            stack = source.preprocess(pictures)
+        else:
+            stack = torch.from_numpy(cells_of(self._grid, pictures))
         rows = []
         for claim in claims:
             column = self.recipe.column(bool(claim.premise), claim.image is not None)
@@ -140,20 +138,7 @@ class TrainedClassifier(Judge):
             rows.append((row.get(claim.image, 0), claim.premise, claim.hypothesis, 0, theta))
         return make_claims(lambda used: stack[used], rows, self.branches.tokenize)
 
-    def _seen(self, pictures: Sequence[Pixels]) -> torch.Tensor:
-        source = self.branches.image
-        if source is None:
-            return torch.zeros(1, 1)
-        if source.preprocess is not None:
-            return source.preprocess(pictures)
-        if self._grid is None:
-            self._grid = GridRegions(source.cells, FINEST, self.device)
-        return torch.from_numpy(cells_of(self._grid, pictures))
-
-
-def _sha256(file: Path) -> str:
-    try:
-        with safe_open(file, "pt"):
-            return sha256_file(file)
-    except Exception as error:  # safetensors has errors of its own
-        raise DataError(f"{file} cannot be read as weights", hint=TRAIN_AGAIN) from error
+    @cached_property
+    def _grid(self) -> GridRegions:
+        """Of an image branch over cells."""
+        return GridRegions(self.branches.image.cells if self.branches.image else "", FINEST, self.device)

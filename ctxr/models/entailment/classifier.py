@@ -1,5 +1,4 @@
-"""Text branch and image branch, gated into one: three heads that say whether a hypothesis is entailed, and positives that masking makes
-negatives (paper, section 3).
+"""The classifier: text branch and image branch, gated into one, with three heads, and masked negatives (paper, section 3).
 
 Letters: B claims, N pictures, P patches, T tokens, D width of h^t, h^v and h^m.
 """
@@ -17,12 +16,12 @@ from ctxr.models.layers import cut
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Claims of all kinds in one batch. A picture stands in it once, however many claims are about it.
+    """Claims of all kinds in one batch. A picture is in it once, however many claims are about it.
 
     Attributes:
         images: [N, ...] as the image branch takes them. place: [B] rows of `images`; that of a black one where there is none.
-        text, types: [B, T] ids and types of "[CLS] premise [SEP] hypothesis [SEP]", 0 where there is none; the premise may be empty.
-            Of a text branch that stays as it is `text` is h^t, float [B, D].
+        text, types: [B, T] ids and types of "[CLS] premise [SEP] hypothesis [SEP]", then 0; the premise may be empty.
+            `text` of a frozen text branch is h^t, float [B, D].
         hypotheses: [B, U] ids of the hypothesis for the image branch.
         label: [B] 1 entailed, 0 not. theta: [B, 3] bool, which of the three losses count.
     """
@@ -52,21 +51,13 @@ class Gate(nn.Module):
         return cast("Tensor", self.open(hidden).sigmoid() * hidden)
 
 
-def make_head(width: int, inner: int, dropout: float) -> nn.Sequential:
-    """Two hidden layers with ReLU, and two classes, not entailed first."""
-    return nn.Sequential(
-        nn.Dropout(dropout), nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, inner), nn.ReLU(), nn.Linear(inner, 2)
-    )
-
-
 class EntailmentClassifier(nn.Module):
     """h^m = g^t * h^t + g^v * h^v, and a head on each of h^t, h^v and h^m.
 
     Args:
         text: ids and types [B, T] to h^t [B, D]; None where pictures alone are judged.
         image: pictures, rows and hypotheses to h^v [B, D] (`FusionBranch`); None where texts alone are judged.
-        inner: width of the heads' hidden layers; 0 for D, because the paper names none.
-        scalar_gate: gates of one number. dropout: before each head.
+        inner: width of the heads' hidden layers; 0 for D, because the paper names none. dropout: before each head.
 
     Raises ValueError for branches of different widths, or none.
     """
@@ -77,26 +68,27 @@ class EntailmentClassifier(nn.Module):
         if len(widths) != 1:
             raise ValueError(f"the branches are {sorted(widths)} wide: they are added, so both must be as wide")
         width = widths.pop()
+        inner = inner or width
         self.text, self.image, self.width = text, image, width
         used = [TEXT] * (text is not None) + [IMAGE] * (image is not None)
-        kinds = [*used, JOINT] if len(used) == 2 else used
-        self.heads = nn.ModuleDict({str(kind): make_head(width, inner or width, dropout) for kind in kinds})
+        self.heads = nn.ModuleDict()
+        for kind in [*used, JOINT] if len(used) == 2 else used:
+            first, second, last = nn.Linear(width, inner), nn.Linear(inner, inner), nn.Linear(inner, 2)
+            self.heads[str(kind)] = nn.Sequential(nn.Dropout(dropout), first, nn.ReLU(), second, nn.ReLU(), last)
         self.gates = nn.ModuleDict({str(kind): Gate(width, scalar_gate) for kind in used} if len(used) == 2 else {})
 
     def forward(self, batch: PairBatch) -> Tensor:
         """Logits [B, 3, 2] of each head, not entailed first; zeros where neither its loss counts nor another needs it."""
         logits = torch.zeros(len(batch.label), 3, 2, device=batch.label.device)
         theta = batch.theta
-        needs = {TEXT: theta[:, TEXT] | theta[:, JOINT], IMAGE: theta[:, IMAGE] | theta[:, JOINT]}
         hidden: dict[int, Tensor] = {}
         for kind in (TEXT, IMAGE):
-            rows = needs[kind].nonzero().flatten()
+            rows = (theta[:, kind] | theta[:, JOINT]).nonzero().flatten()
             if str(kind) in self.heads and len(rows):
-                part = self._text(batch, rows) if kind == TEXT else self._image(batch, rows)
+                part = self._hidden(kind, batch, rows)
                 hidden[kind] = part.new_zeros(len(theta), self.width).index_put((rows,), part)
-                logits = logits.index_put(
-                    (rows, torch.full_like(rows, kind)), self.heads[str(kind)](part).to(logits.dtype)
-                )
+                own = self.heads[str(kind)](part).to(logits.dtype)
+                logits = logits.index_put((rows, torch.full_like(rows, kind)), own)
         both = theta[:, JOINT].nonzero().flatten()
         if self.gates and len(both):
             joint = sum(self.gates[str(kind)](hidden[kind][both]) for kind in (TEXT, IMAGE))
@@ -104,13 +96,15 @@ class EntailmentClassifier(nn.Module):
             logits = logits.index_put((both, torch.full_like(both, JOINT)), joint_logits)
         return logits
 
-    def _text(self, batch: PairBatch, rows: Tensor) -> Tensor:
-        ids = batch.text[rows] if batch.text.is_floating_point() else cut(batch.text[rows])
+    def _hidden(self, kind: int, batch: PairBatch, rows: Tensor) -> Tensor:
+        """h^t or h^v [n, D] of some claims."""
+        if kind == IMAGE:
+            used, positions = torch.unique(batch.place[rows], return_inverse=True)
+            return cast("Tensor", self.image(batch.images[used], positions, cut(batch.hypotheses[rows])))
+        if batch.text.is_floating_point():
+            return batch.text[rows]
+        ids = cut(batch.text[rows])
         return cast("Tensor", self.text(ids, batch.types[rows, : ids.shape[1]]))
-
-    def _image(self, batch: PairBatch, rows: Tensor) -> Tensor:
-        used, positions = torch.unique(batch.place[rows], return_inverse=True)
-        return cast("Tensor", self.image(batch.images[used], positions, cut(batch.hypotheses[rows])))
 
 
 def joint_loss(logits: Tensor, batch: PairBatch) -> Tensor:
@@ -133,9 +127,9 @@ def most_seen(shares: Tensor, ratio: float) -> Tensor:
 
 
 def to_mask(label: Tensor, theta: Tensor, place: Tensor, most: int) -> Tensor:
-    """Which of the claims [B] of a step are masked: up to `most` positives that have a picture, int64, in their order.
+    """Which of the claims [B] of a whole step are masked: up to `most` positives that have a picture, int64, in their order.
 
-    Every picture is masked once, for the first claim about it. To be asked of a whole step, however many passes it takes.
+    Every picture is masked once, for the first claim about it.
 
     >>> theta = torch.tensor([[False, True, False]] * 4)
     >>> to_mask(torch.tensor([0, 1, 1, 1]), theta, torch.tensor([1, 2, 2, 3]), 4).tolist()
@@ -147,13 +141,9 @@ def to_mask(label: Tensor, theta: Tensor, place: Tensor, most: int) -> Tensor:
 
 
 def with_masked(batch: PairBatch, branch: Any, ratio: float, rows: Tensor) -> PairBatch:
-    """The batch with some of its claims once more, masked and not entailed.
+    """The batch with some of its claims (`to_mask`) once more, masked and not entailed, without their textual loss.
 
-    Their textual loss is left out: nothing of the text was changed.
-
-    Args:
-        branch: the image branch, which says what it looks at, in evaluation mode.
-        ratio: share of patches, 0..1. rows: of the batch (`to_mask`).
+    `branch`: the image branch, whose attention decides which `ratio` of the patches is masked.
     """
     if not len(rows):
         return batch

@@ -1,4 +1,4 @@
-"""A vision transformer, and a text transformer whose upper layers look at its picture (ALBEF), of the layers that transformers has of BLIP.
+"""A vision transformer, and a text transformer whose upper layers attend to its picture (ALBEF), built of transformers' BLIP layers.
 
 Letters: B claims, T tokens, N pictures, P patches, F features, D width.
 """
@@ -20,11 +20,11 @@ class FusionConfig:
     """Sizes of a fusion encoder.
 
     Attributes:
-        vocabulary, places, kinds: word pieces, positions and token types that it knows.
-        width: D. text_layers: that see words alone. fusion_layers: above them, with cross-attention.
+        vocabulary, places, kinds: word pieces, positions and token types.
+        width: D. text_layers: over words alone. fusion_layers: above them, with cross-attention.
         heads, inner, dropout: of each layer. image_width: width of the image tokens.
-        products: fusion layers add a product of each word with what it saw. Published layers have none; from nothing and with
-            little data sums alone take very long to find whether a word fits.
+        products: fusion layers add a product of each word with the cells it attends to, which learns faster from little data.
+            Published layers have none.
     """
 
     vocabulary: int
@@ -41,7 +41,7 @@ class FusionConfig:
 
 
 class NoCrossAttention(nn.Module):
-    """Stands for cross-attention in the layers that see words alone."""
+    """In place of cross-attention in the layers over words alone."""
 
     def forward(self, words: Tensor, **_: object) -> tuple[Tensor, None]:
         """The words as they are, and no attention."""
@@ -49,7 +49,7 @@ class NoCrossAttention(nn.Module):
 
 
 class ProductOutput(nn.Module):
-    """The output of cross-attention, with a product of each word with what it saw."""
+    """The output of cross-attention, with a product of each word with the cells it attends to."""
 
     def __init__(self, output: Any, width: int) -> None:
         super().__init__()
@@ -57,14 +57,14 @@ class ProductOutput(nn.Module):
         self.products = nn.Linear(width, width)
 
     def forward(self, seen: Tensor, words: Tensor) -> Tensor:
-        """[B, T, D] of what the words saw and the words, [B, T, D] both."""
+        """[B, T, D] of attended cells and of words, [B, T, D] both."""
         seen = self.dense(seen)
         seen = seen + self.products(words * seen)
         return cast("Tensor", self.LayerNorm(words + self.dropout(seen)))
 
 
 def text_model(config: FusionConfig) -> Any:
-    """A BlipTextModel with the embeddings of BERT, whose lower layers see words alone."""
+    """A BlipTextModel with BERT's embeddings, whose lower layers have no cross-attention."""
     from transformers import BlipTextConfig, BlipTextModel
     from transformers.models.bert.modeling_bert import BertEmbeddings
 
@@ -86,10 +86,7 @@ def text_model(config: FusionConfig) -> Any:
 
 
 class CellEmbeddings(nn.Module):
-    """Cells [N, P, F] of another encoder's feature map, projected to D and then normalised, behind a [CLS].
-
-    An aligned projection keeps its meaning because nothing normalises the cells before it.
-    """
+    """[CLS], then cells [N, P, F] of another encoder's feature map, projected to D and normalised."""
 
     def __init__(self, cells: int, features: int, width: int) -> None:
         super().__init__()
@@ -115,10 +112,9 @@ def vision_model(side: int, patch: int, width: int, depth: int, heads: int, *, i
 
 
 class FusionBranch(nn.Module):
-    """Picture and hypothesis to h^v, `width` wide: the [CLS] of the text model.
+    """Picture and hypothesis to h^v, the [CLS] of the text model.
 
-    Args:
-        vision: BlipVisionModel. words: BlipTextModel. black: a picture without light as `vision` takes it, [1, ...].
+    `vision`: BlipVisionModel. `words`: BlipTextModel. `black`: a black picture as `vision` takes it, [1, ...].
     """
 
     black: Tensor
@@ -133,14 +129,12 @@ class FusionBranch(nn.Module):
         return joint_vectors(self.words, tokens, self.vision(images).last_hidden_state[place])
 
     def cls_attention(self, images: Tensor) -> Tensor:
-        """How much [CLS] of the vision transformer looks at each patch in its last layer, mean over heads: [N, P]."""
-        _, looks = cast(
-            "tuple[Tensor, Tensor]", output_of(self.vision.encoder.layers[-1].self_attn, self.vision, images)
-        )
-        return looks[:, :, 0, 1:].mean(1)
+        """Attention of the vision transformer's [CLS] to each patch in its last layer, mean over heads: [N, P]."""
+        attention: Tensor = output_of(self.vision.encoder.layers[-1].self_attn, self.vision, images)[1]
+        return attention[:, :, 0, 1:].mean(1)
 
     def blackened(self, images: Tensor, hidden: Tensor) -> Tensor:
-        """The pictures without light in the patches of a square grid where `hidden` [N, P] is True."""
+        """The pictures, black in the patches of a square grid where `hidden` [N, P] is True."""
         if images.ndim == 3:
             return torch.where(hidden[..., None], self.black, images)
         size = round(hidden.shape[1] ** 0.5)

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -29,11 +30,8 @@ MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.2757
 WORDS, PREMISE = 40, 160
 """Word pieces of a hypothesis and of a premise with its hypothesis; what is longer is cut."""
 
-BERT = 768
-"""Width of the published text encoders."""
-
-FINEST = 64
-"""Cells of a picture at most."""
+BERT = 768  # width of the published text encoders
+FINEST = 64  # cells of a picture at most
 
 
 def random_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
@@ -51,16 +49,13 @@ def random_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
             dropout=recipe.dropout,
         )  # fmt: skip
     vision = {"side": size, "patch": patch, "width": width, "depth": depth, "heads": heads, "inner": inner}
-
-    def build() -> FusionBranch:
-        return new_branch(lambda: vision_model(**vision), config, dark_pixel())
-
+    build = partial(new_branch, partial(vision_model, **vision), config, dark_pixel())
     preprocess = Preprocess((size, size), MEAN, STD, resize_mode="squash")
     return untrained(name, build, config, pieces, preprocess, decides=([vision, preprocess.describe()], SEED))
 
 
 def aligned_source(name: str, recipe: ClassifierRecipe, device: str) -> ImageSource:
-    """A fusion encoder over the cells of the last feature map of an encoder, which stays as it is, with words that start in its space."""
+    """A fusion encoder over the cells of the last feature map of a frozen encoder, with words that start in its space."""
     encoder = name.partition(":")[2]
     grid = GridRegions(encoder, FINEST, device)
     cells, features = grid.grid[0] * grid.grid[1], grid.features
@@ -83,7 +78,7 @@ def aligned_source(name: str, recipe: ClassifierRecipe, device: str) -> ImageSou
 
 
 def black_picture() -> Pixels:
-    """Stands for a picture that is missing: uint8 [16, 16, 3] of zeros (paper, section 3.4)."""
+    """In place of a missing picture: uint8 [16, 16, 3] of zeros (paper, section 3.4)."""
     return np.zeros((16, 16, 3), np.uint8)
 
 
@@ -93,7 +88,7 @@ def cells_of(grid: Extractor, pictures: Sequence[Pixels]) -> Array:
 
 
 def dark_pixel(mean: Sequence[float] = MEAN, std: Sequence[float] = STD) -> Tensor:
-    """A pixel without light, [1, 3, 1, 1], by the mean and the deviation of each channel."""
+    """A normalised black pixel, [1, 3, 1, 1]."""
     return -torch.tensor(mean).view(1, 3, 1, 1) / torch.tensor(std).view(1, 3, 1, 1)
 
 
@@ -101,11 +96,9 @@ def untrained(
     name: str, build: Callable[[], FusionBranch], config: FusionConfig, pieces: Sequence[str], looks: Preprocess | str,
     *, decides: Sequence[object],
 ) -> ImageSource:  # fmt: skip
-    """The source of a branch whose first weights are drawn.
+    """The source of a branch with random first weights, which follow from `decides` beside name, config and word pieces.
 
-    Args:
-        looks: preprocessing of pixels, or the name of the encoder whose cells are used.
-        decides: what the weights follow from, beside name, config and word pieces.
+    `looks`: preprocessing of pixels, or the name of the encoder whose cells are used.
     """
     settings = json.dumps([placeless(name), asdict(config), list(pieces), *decides], sort_keys=True, default=str)
     return ImageSource(
@@ -136,7 +129,7 @@ def new_branch(vision: Callable[[], nn.Module], config: FusionConfig, black: Ten
 
 
 def spread_of(width: int) -> float:
-    """Standard deviation of first weights: BERT's 0.02 at its width, more for narrow layers, which would say nothing else.
+    """Standard deviation of first weights: BERT's 0.02 at its width, more for narrower layers.
 
     >>> spread_of(768), spread_of(64)
     (0.02, 0.125)
@@ -145,9 +138,9 @@ def spread_of(width: int) -> float:
 
 
 def paired(pieces: Sequence[str], most: int) -> Callable[[Sequence[str], Sequence[str]], PairTokens]:
-    """A function from premises and hypotheses to ids and types [B, T]: [CLS] premise [SEP] hypothesis [SEP], then 0.
+    """A function from premises and hypotheses to ids and types [B, `most`]: [CLS] premise [SEP] hypothesis [SEP], then 0.
 
-    An overlong premise is cut, its hypothesis never: `most` is the sum of what both may have.
+    An overlong premise is cut, its hypothesis never.
     """
     first, second = make_tokenizer(pieces, most - WORDS), make_tokenizer(pieces, WORDS + 1)
     start, end = pieces.index(START), pieces.index(END)
@@ -156,10 +149,8 @@ def paired(pieces: Sequence[str], most: int) -> Callable[[Sequence[str], Sequenc
         ids = torch.zeros(len(premises), most, dtype=torch.int64)
         types = torch.zeros_like(ids)
         for row, (above, below) in enumerate(zip(first(premises), second(hypotheses), strict=True)):
-            premise, hypothesis = above[above != 0], below[below != 0][1:]
-            if premise.tolist() == [start, end] or not len(premise):
-                premise = torch.tensor([start, end])
-            whole = torch.cat([premise, hypothesis])
+            premise = above[above != 0] if above.any() else torch.tensor([start, end])
+            whole = torch.cat([premise, below[below != 0][1:]])
             ids[row, : len(whole)] = whole
             types[row, len(premise) : len(whole)] = 1
         return PairTokens(ids, types)

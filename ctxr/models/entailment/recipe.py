@@ -8,8 +8,7 @@ from ctxr.engine.options import Choices, Range
 from ctxr.models.training.recipe import Count, Natural, Recipe, Share
 from ctxr.store.kinds import MODEL
 
-ENTAILMENT = "entailment"
-"""The only variant."""
+ENTAILMENT = "entailment"  # the only variant
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,8 @@ class ClassifierRecipe(Recipe):
             yield "text", MODEL
 
     def column(self, premise: bool, image: bool) -> int:
-        """The head that judges a claim: over both where there are both, of the one that there is, else of the branch that the
-        classifier has, which then sees an empty premise or a black picture."""
+        """The head that judges a claim: over both where there are both, else of the branch for the premise or the picture. A classifier
+        with one branch reads an empty premise or a black picture where its input is missing."""
         has_text, has_image = bool(self.text), bool(self.image)
         if has_text and has_image:
             return JOINT if premise and image else IMAGE if image else TEXT
@@ -89,5 +88,4 @@ TEXT, IMAGE, JOINT = 0, 1, 2
 SHARED = "shared"
 """Text branch of that name: the layers over words of the image branch (paper, Table 3, without BERT)."""
 
-SEED = 0
-"""Of the first weights of branches that start from nothing."""
+SEED = 0  # of the first weights of branches that start from nothing

@@ -1,4 +1,4 @@
-"""What the names of text branches and image branches stand for, and the classifier that they make."""
+"""Text and image branches by name, and the classifier that they make."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,16 +21,14 @@ def find_image(name: str, recipe: ClassifierRecipe, device: str = "cpu") -> Imag
     """The image branch of that name.
 
     Args:
-        name: "albef:FOLDER", a published checkpoint; "blip:DIRECTORY" or "blip:OWNER/NAME"; "aligned:ENCODER", a fusion encoder of
-            our own over the cells of an encoder of open_clip, whose words and cells start in its space; or untrained weights,
-            "random:albef", "random:albef-tiny", "random:blip-tiny".
+        name: "albef:FOLDER", a published checkpoint; "blip:DIRECTORY" or "blip:OWNER/NAME"; "aligned:ENCODER", a fusion encoder
+            over the cells of an encoder of open_clip; or untrained weights, "random:albef", "random:albef-tiny", "random:blip-tiny".
 
     Raises UsageError for an unknown name, DataError for files that do not fit.
     """
     if name.startswith("albef:"):
         return albef_source(name, recipe)
     if is_blip(name):
-        # the image branch of "blip:DIRECTORY", "blip:OWNER/NAME" or "random:blip-tiny"
         source = load_blip(name)
         preprocess = source.preprocess
         if preprocess is None or recipe.image_size not in (0, preprocess.size[0]):
@@ -38,9 +36,8 @@ def find_image(name: str, recipe: ClassifierRecipe, device: str = "cpu") -> Imag
 
         def build() -> FusionBranch:
             model = cast("BlipEncoder", source.build()).model
-            return FusionBranch(
-                model.vision_model, model.text_encoder, dark_pixel(preprocess.mean, preprocess.std)
-            ).requires_grad_(True)
+            black = dark_pixel(preprocess.mean, preprocess.std)
+            return FusionBranch(model.vision_model, model.text_encoder, black).requires_grad_(True)
 
         return ImageSource(name, source.fingerprint, source.width, build, source.tokenize, preprocess)
     if name.startswith("aligned:"):
@@ -52,18 +49,15 @@ def find_image(name: str, recipe: ClassifierRecipe, device: str = "cpu") -> Imag
 
 
 def find_text(name: str, recipe: ClassifierRecipe) -> TextSource:
-    """The text branch of that name: "bert:DIRECTORY", "bert:OWNER/NAME" of the hub, the same with "late:" to read premise
-    and hypothesis apart, or untrained weights, "random:bert-tiny" and "aligned:ENCODER", whose words start as an encoder of open_clip has
-    them.
+    """The text branch of that name: "bert:DIRECTORY", "bert:OWNER/NAME", the same with "late:" to read premise and hypothesis apart, or
+    untrained weights, "random:bert-tiny" and "aligned:ENCODER", whose words start in the space of an encoder.
 
     Raises UsageError for an unknown name, DataError for files that do not fit.
     """
     if name.partition(":")[0] in ("bert", LATE) and ":" in name:
         return bert_source(name)
-    if name == TINY:
-        return tiny_source(recipe)
-    if name.startswith("aligned:"):
-        return tiny_source(recipe, name.removeprefix("aligned:"))
+    if name == TINY or name.startswith("aligned:"):
+        return tiny_source(recipe, "" if name == TINY else name.removeprefix("aligned:"))
     raise UsageError(
         f"unknown text branch {name!r}",
         hint=f"--set text=bert:DIRECTORY, {LATE}:DIRECTORY, aligned:ctxr-tiny, {TINY} or {SHARED}",
@@ -72,11 +66,7 @@ def find_text(name: str, recipe: ClassifierRecipe) -> TextSource:
 
 @dataclass(frozen=True)
 class Branches:
-    """What a classifier is made of; None for a branch that it does without.
-
-    Attributes:
-        text: with `SHARED`, it is that of the image branch and None here.
-    """
+    """The branches of a classifier; None for a missing one, and for a text branch that is `shared` with the image branch."""
 
     text: TextSource | None
     image: ImageSource | None

@@ -5,9 +5,10 @@ Letters: B claims, T tokens, V words, D width of h^t.
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +27,7 @@ from ctxr.models.layers import cut
 from ctxr.models.published import careful, fingerprint_of, load, model_folder, vocabulary_hash
 from ctxr.models.training import checkpoint
 
-POOLING = "1_Pooling/config.json"
-"""Where sentence encoders write how they pool."""
+POOLING = "1_Pooling/config.json"  # where sentence encoders write how they pool
 
 CLS, MEAN = "cls", "mean"
 
@@ -35,10 +35,7 @@ _MODES = {"pooling_mode_cls_token": CLS, "pooling_mode_mean_tokens": MEAN}
 
 
 def read_pooling(folder: Path) -> str:
-    """`cls` or `mean`, as `1_Pooling/config.json` of the folder says; `cls` where it has none.
-
-    Raises DataError for a damaged file, and for another mode or several at once.
-    """
+    """`cls` or `mean`, as `1_Pooling/config.json` says; `cls` without it. Raises DataError for other modes and a damaged file."""
     file = folder / POOLING
     if not file.is_file():
         return CLS
@@ -67,11 +64,7 @@ MIDDLE, SPREAD = 0.6, 6.0
 
 
 class BertBranch(nn.Module):
-    """h^t of a model of transformers over "[CLS] premise [SEP] hypothesis [SEP]".
-
-    Args:
-        pooling: as `read_pooling` says: [CLS], or the mean of all tokens.
-    """
+    """h^t of a model of transformers over "[CLS] premise [SEP] hypothesis [SEP]". `pooling`: as `read_pooling` says."""
 
     def __init__(self, model: Any, pooling: str = CLS) -> None:
         super().__init__()
@@ -89,17 +82,24 @@ class BertBranch(nn.Module):
 
 
 def leftwards(values: Tensor, ids: Tensor) -> Tensor:
-    """Values of tokens [B, T], those that are none (id 0) behind all others; the order stays otherwise."""
+    """Values of tokens [B, T], those of padding (id 0) behind all others, otherwise in order."""
     return values.gather(1, (ids == 0).to(torch.uint8).argsort(dim=1, stable=True))
 
 
-class LateBranch(BertBranch):
-    """h^t of four likenesses of vectors that know nothing of the other text (late interaction, Khattab and Zaharia 2020).
+class TextStates(NamedTuple):
+    """Unit vectors of texts [B, D] and of each token [B, T, D], and which tokens are words [B, T]."""
 
-    The cosine of both texts; for each word of the hypothesis the cosine with the word of the premise that is most like it, their mean
-    and their least; and the mean of the same for each word of the premise. What all words of the hypothesis find in the premise may
-    follow from it, whatever else the premise says: unlike a product of two vectors that is not symmetric, as entailment is not.
-    Each number fills a quarter of h^t; with so few, heads learn from some hundred pairs.
+    whole: Tensor
+    tokens: Tensor
+    words: Tensor
+
+
+class LateBranch(BertBranch):
+    """h^t of four similarities of texts that are encoded separately (late interaction, Khattab and Zaharia 2020).
+
+    The cosine of both texts; mean and minimum, over the words of the hypothesis, of the highest cosine with a word of the premise; and
+    the mean of the same over the words of the premise. Unlike a product of two vectors this is not symmetric, as entailment is not.
+    Each number fills a quarter of h^t.
     """
 
     def forward(self, ids: Tensor, types: Tensor) -> Tensor:
@@ -107,38 +107,35 @@ class LateBranch(BertBranch):
         premise, hypothesis = (
             self._read(cut(leftwards(own, own))) for own in (ids * (types == kind) for kind in (0, 1))
         )
-        whole = (premise[0] * hypothesis[0]).sum(-1)
-        words = hypothesis[2][:, :, None] & premise[2][:, None]
-        alike = (hypothesis[1] @ premise[1].transpose(1, 2)).masked_fill(~words, -1.0)
+        whole = (premise.whole * hypothesis.whole).sum(-1)
+        words = hypothesis.words[:, :, None] & premise.words[:, None]
+        alike = (hypothesis.tokens @ premise.tokens.transpose(1, 2)).masked_fill(~words, -1.0)
         covered, back = alike.amax(2), alike.amax(1)
-        least = covered.masked_fill(~hypothesis[2], 1.0).amin(1)
-        likenesses = torch.stack([whole, _mean(covered, hypothesis[2]), least, _mean(back, premise[2])], 1)
+        least = covered.masked_fill(~hypothesis.words, 1.0).amin(1)
+        # mean over words; 0 where there are none
+        means = [
+            (values * present).sum(1) / present.sum(1).clamp(min=1)
+            for values, present in ((covered, hypothesis.words), (back, premise.words))
+        ]
+        likenesses = torch.stack([whole, means[0], least, means[1]], 1)
         return (SPREAD * (likenesses - MIDDLE)).repeat_interleave(-(-self.width // 4), 1)[:, : self.width]
 
-    def _read(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(unit vectors [B, D], of each token [B, T, D], which tokens are words [B, T]: neither the first nor the last)."""
+    def _read(self, ids: Tensor) -> TextStates:
         states = self.states(ids, torch.zeros_like(ids)).float()
         last = (ids != 0).sum(1, keepdim=True) - 1
         at = torch.arange(ids.shape[1], device=ids.device)
-        units = functional.normalize(pooled(states, ids, self.pooling)), functional.normalize(states, dim=-1)
-        return *units, (at > 0) & (at < last)
+        whole = functional.normalize(pooled(states, ids, self.pooling))
+        return TextStates(whole, functional.normalize(states, dim=-1), (at > 0) & (at < last))
 
 
-def _mean(values: Tensor, present: Tensor) -> Tensor:
-    """[B] mean over the tokens present in [B, T]; 0 where there are none."""
-    return (values * present).sum(1) / present.sum(1).clamp(min=1)
-
-
-TINY = "random:bert-tiny"
-"""Untrained weights from a seed."""
+TINY = "random:bert-tiny"  # untrained weights from a seed
 
 _FILES = ("config.json", "model.safetensors", "tokenizer*.json", "vocab.txt", "special_tokens_map.json", POOLING)
 
 LATE = "late"
 """What the name of a branch begins with that reads premise and hypothesis each by itself."""
 
-PLACES = 0.1
-"""What first positions are of words, in an untrained model."""
+PLACES = 0.1  # what first positions are of words, in an untrained model
 
 SIDES, SHARP = 0.5, 1.4
 """In a model whose words start aligned: what premise and hypothesis differ by, of what words do, and how much more sharply its first
@@ -168,10 +165,7 @@ class SharedBranch(nn.Module):
 
 
 def tiny_source(recipe: ClassifierRecipe, encoder: str = "") -> TextSource:
-    """An untrained BERT, as wide as the image branch that it stands beside; its words start as an encoder has them, if one is named.
-
-    Raises what `find_source` raises.
-    """
+    """An untrained BERT of the recipe's width; its words start as those of `encoder`, if named. Raises what `find_source` raises."""
     pieces = tiny_vocabulary()
     config = {
         "vocab_size": len(pieces), "hidden_size": recipe.width, "num_hidden_layers": recipe.text_layers,
@@ -185,7 +179,12 @@ def tiny_source(recipe: ClassifierRecipe, encoder: str = "") -> TextSource:
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
-            model = _looking_alike(BertModel(BertConfig(**config), add_pooling_layer=False))
+            model = BertModel(BertConfig(**config), add_pooling_layer=False)
+        with torch.no_grad():
+            # with equal queries and keys each word first attends to its like, also in the premise, which is slow to learn from few data
+            model.embeddings.position_embeddings.weight.mul_(PLACES)
+            for layer in model.encoder.layer:
+                layer.attention.self.key.weight.copy_(layer.attention.self.query.weight)
         if not encoder:
             return BertBranch(model)
         source = find_source(encoder)
@@ -199,20 +198,9 @@ def tiny_source(recipe: ClassifierRecipe, encoder: str = "") -> TextSource:
 
 
 @torch.no_grad()
-def _looking_alike(model: Any) -> Any:
-    """The model with keys that begin as its queries and places that say little: each word first looks at its like, in the
-    premise too, which from nothing and with little data is very long in coming."""
-    model.embeddings.position_embeddings.weight.mul_(PLACES)
-    for layer in model.encoder.layer:
-        own = layer.attention.self
-        own.key.weight.copy_(own.query.weight)
-    return model
-
-
-@torch.no_grad()
 def _comparing(model: Any, words: Tensor) -> Any:
-    """The model with words that mean something from the start, a first layer that asks whether each has its like on the other side
-    (it looks there, at what is alike, and keeps what that does not explain), and layers above that gather this for [CLS]."""
+    """The model with given word embeddings, a first layer in which each word attends to similar words of the other text and keeps the
+    difference, and layers above that gather this for [CLS]."""
     embeddings, (first, *above) = model.embeddings, [layer.attention for layer in model.encoder.layer]
     width = words.shape[1]
     same = torch.eye(width)
@@ -243,91 +231,66 @@ def bert_folder(name: str) -> Path:
 def bert_source(name: str) -> TextSource:
     """The encoder in a folder that transformers wrote (config.json, model.safetensors, a tokenizer), or of the hub.
 
-    Args:
-        name: "bert:FOLDER" reads premise and hypothesis at once, "late:FOLDER" each apart.
-
-    Raises UsageError for no folder; DataError for a folder whose files are not all there, cannot be read, or hold no encoder with
-    padding 0; CtxrError for files that cannot be fetched.
+    "bert:FOLDER" reads premise and hypothesis at once, "late:FOLDER" each apart. Raises UsageError for no folder; DataError for files
+    that are missing, damaged, or hold no encoder with padding 0; CtxrError for files that cannot be fetched.
     """
+    from transformers import AutoModel, AutoTokenizer
+
     folder = bert_folder(name)
     separate, pooling = name.startswith(f"{LATE}:"), read_pooling(folder)
-    branch = LateBranch if separate else BertBranch
+
+    def make() -> BertBranch:
+        model = load(AutoModel, folder, spare=("position_ids", "pooler"))
+        if not hasattr(model.config, "hidden_size"):
+            raise DataError(f"{folder} holds a {model.config.model_type}, which is not an encoder of texts")
+        model.pooler = None  # never used, so its weights must not count in the fingerprint
+        return (LateBranch if separate else BertBranch)(model, pooling)
+
     what = f"text branch {name!r}"
-    build = careful(what, lambda: branch(_pretrained(folder), pooling))
-    tokenizer = careful(what, lambda: _tokenizer(folder))()
+    build = careful(what, make)
+    settings = {"local_files_only": True, "trust_remote_code": False}
+    tokenizer: Any = careful(what, lambda: AutoTokenizer.from_pretrained(folder, **settings))()
+    if tokenizer.pad_token_id != 0:
+        raise DataError(f"{folder}: padding is token {tokenizer.pad_token_id}, not 0", hint="take a BERT-like encoder")
     model = build()
     config = model.model.config.to_dict() | {"_name_or_path": ""}
     about = json.dumps([config, vocabulary_hash(tokenizer)], sort_keys=True, default=str).encode()
     how = f"{pooling} {LATE if separate else 'at once'}".encode() if separate or pooling != CLS else b""
-    return TextSource(
-        name, fingerprint_of(model.state_dict(), about, how), model.width, build, _tokenize_by(tokenizer, separate)
-    )
+    fingerprint = fingerprint_of(model.state_dict(), about, how)
+    return TextSource(name, fingerprint, model.width, build, partial(_tokenize, tokenizer, separate))
 
 
-def _pretrained(folder: Path) -> Any:
-    from transformers import AutoModel
-
-    model = load(AutoModel, folder, spare=("position_ids", "pooler"))
-    if not hasattr(model.config, "hidden_size"):
-        raise DataError(f"{folder} holds a {model.config.model_type}, which is not an encoder of texts")
-    model.pooler = None  # its weights would be told apart by nothing: [CLS] itself is looked at
-    return model
-
-
-def _tokenizer(folder: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    if tokenizer.pad_token_id != 0:
-        raise DataError(f"{folder}: padding is token {tokenizer.pad_token_id}, not 0", hint="take a BERT-like encoder")
-    return tokenizer
-
-
-def _tokenize_by(tokenizer: Any, separate: bool) -> Callable[[Sequence[str], Sequence[str]], PairTokens]:
+def _tokenize(tokenizer: Any, separate: bool, premises: Sequence[str], hypotheses: Sequence[str]) -> PairTokens:
     """Premise and hypothesis at once, or each with a [CLS] of its own."""
     most = min(LONGEST, int(tokenizer.model_max_length))
-
-    def tokenize(premises: Sequence[str], hypotheses: Sequence[str]) -> PairTokens:
-        tokens = tokenizer(
-            list(premises), list(hypotheses), truncation="longest_first", max_length=most, padding=True,
-            return_token_type_ids=True, return_tensors="pt",
-        )  # fmt: skip
+    settings = {"max_length": most, "padding": True, "return_tensors": "pt"}
+    texts = list(premises), list(hypotheses)
+    if not separate:
+        tokens = tokenizer(*texts, truncation="longest_first", return_token_type_ids=True, **settings)
         return PairTokens(tokens["input_ids"], tokens["token_type_ids"])
-
-    def tokenize_separately(premises: Sequence[str], hypotheses: Sequence[str]) -> PairTokens:
-        first, second = (
-            tokenizer(list(texts), truncation=True, max_length=most, padding=True, return_tensors="pt")["input_ids"]
-            for texts in (premises, hypotheses)
-        )
-        ids = torch.cat([first, second], dim=1)
-        types = torch.cat([torch.zeros_like(first), torch.ones_like(second)], dim=1)
-        return PairTokens(leftwards(ids, ids), leftwards(types, ids))
-
-    return tokenize_separately if separate else tokenize
+    first, second = (tokenizer(column, truncation=True, **settings)["input_ids"] for column in texts)
+    ids = torch.cat([first, second], dim=1)
+    types = torch.cat([torch.zeros_like(first), torch.ones_like(second)], dim=1)
+    return PairTokens(leftwards(ids, ids), leftwards(types, ids))
 
 
-AT_ONCE = 16
-"""Claims in one pass, those of like length together."""
+AT_ONCE = 16  # claims in one pass, those of like length together
 
 
 class CachedBranch(nn.Module):
-    """h^t that is known beforehand: no weights."""
+    """Stands for a text branch whose h^t is in the batch: it has no weights and is never called."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.width = width
 
-    def forward(self, hidden: Tensor, types: Tensor) -> Tensor:
-        """h^t [B, D], as it is."""
-        return hidden
-
 
 def frozen_text_source(source: TextSource, device: str = "cpu") -> TextSource:
-    """The branch of `source` as it is; the encoder is built when it is first asked, and runs on `device`."""
+    """The branch of `source`, frozen: `tokenize` gives h^t. The encoder is built for the first texts, and runs on `device`."""
     encoders: list[nn.Module] = []
 
     @torch.no_grad()
-    def ask(premises: Sequence[str], hypotheses: Sequence[str]) -> PairTokens:
+    def encode(premises: Sequence[str], hypotheses: Sequence[str]) -> PairTokens:
         if not encoders:
             encoders.append(source.build().to(device).eval())
         hidden = torch.zeros(len(premises), source.width)
@@ -340,4 +303,4 @@ def frozen_text_source(source: TextSource, device: str = "cpu") -> TextSource:
         return PairTokens(hidden, torch.zeros(len(premises), 1, dtype=torch.int64))
 
     fingerprint = hashlib.sha256(f"{source.fingerprint} as it is".encode()).hexdigest()
-    return TextSource(source.name, fingerprint, source.width, lambda: CachedBranch(source.width), ask, asked=True)
+    return TextSource(source.name, fingerprint, source.width, lambda: CachedBranch(source.width), encode, frozen=True)

@@ -22,11 +22,7 @@ from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
 class PairTable:
     """Claims by row; texts become tokens batch by batch.
 
-    Attributes:
-        images: pictures by row; row 0 is black. place: [Q] rows of them.
-        premises, hypotheses: texts; "" where there is no premise.
-        label: [Q]. theta: [Q, 3] bool.
-        tokenize: as `Branches.tokenize`.
+    `images`: pictures by row; row 0 is black. Other columns [Q] as in a `PairBatch`, and `tokenize` as `Branches.tokenize`.
     """
 
     images: Images
@@ -41,7 +37,7 @@ class PairTable:
         return len(self.label)
 
     def batch(self, rows: Tensor) -> PairBatch:
-        """Some of the claims; a picture that several of them are about stands in the batch once."""
+        """Some of the claims; a picture of several claims is in the batch once."""
         used, positions = torch.unique(self.place[rows], return_inverse=True)
         premises, hypotheses = ([texts[row] for row in rows.tolist()] for texts in (self.premises, self.hypotheses))
         ids, types, words = self.tokenize(premises, hypotheses)
@@ -76,10 +72,9 @@ class EntailmentObjective(Objective[Tensor, tuple[PairBatch, Tensor]]):
         return torch.split(by_sets(torch.arange(len(self.train)), generator), self.recipe.batch)
 
     def updates(self, rows: Tensor, apply: bool) -> Iterator[Update]:
-        """One step; which of its claims are masked is decided before it is cut into passes."""
+        """One step; its masked claims are chosen before it is cut into passes."""
         masked, recipe, claims = rows[:0], self.recipe, self.train
         if recipe.masking and recipe.image:
-            # the last step of an epoch may be short: it gets its share
             most = min(recipe.masked, max(1, round(recipe.masked * len(rows) / recipe.batch)))
             masked = rows[to_mask(claims.label[rows], claims.theta[rows], claims.place[rows], most)]
         yield Update(((Step((rows,), len(rows), masked), 1.0),), apply=apply)
@@ -119,9 +114,7 @@ def probabilities(
 ) -> npt.NDArray[np.float32]:
     """float32 [Q] in 0..1: that each claim is entailed, by the one head that its `theta` names.
 
-    Args:
-        classifier: in evaluation mode. at_once: claims in one pass, fewer where memory runs out.
-        advance: told of every pass how many claims are done.
+    `classifier`: in evaluation mode. `at_once`: claims in one pass. `advance`: called with the number of claims of each pass.
     """
     entailed = torch.full((len(claims),), float("nan"))
     column = claims.theta.float().argmax(1)
@@ -140,7 +133,7 @@ def probabilities(
 def looking_up(
     texts: Sequence[tuple[str, str]], hidden: npt.NDArray[np.float32], branches: Branches
 ) -> Callable[[Sequence[str], Sequence[str]], ClaimTokens]:
-    """As `Branches.tokenize`, from what was hidden [N, D] of premises and hypotheses; zeros for others, whose text counts in no loss."""
+    """As `Branches.tokenize`, with h^t from `hidden` [N, D] of `texts`; zeros for other texts, which count in no loss."""
     table = torch.from_numpy(np.concatenate([hidden, np.zeros((1, hidden.shape[1]), np.float32)]))
     row = {pair: number for number, pair in enumerate(texts)}
 

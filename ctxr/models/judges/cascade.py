@@ -13,16 +13,17 @@ from ctxr.store.hashing import sha256_of
 Limits = tuple[float, float]
 """Probabilities below which a claim is not entailed, and from which on it is; between them it is unsure."""
 
-DIGITS = 6
-"""Decimal places of a probability."""
-
-BETWEEN: Limits = (0.1, 0.9)
-"""Limits of a judge that another one follows."""
+DIGITS = 6  # decimal places of a probability
+BETWEEN: Limits = (0.1, 0.9)  # limits of a judge that another one follows
 
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """Parallel columns [N]: 1 entailed, 0 not, -1 unsure; by the judge that decided, NaN without an answer; its place in the cascade."""
+    """Parallel columns [N].
+
+    Attributes:
+        values: 1 entailed, 0 not, -1 unsure. judges: index of the judge that decided. probabilities: its; NaN without an answer.
+    """
 
     values: Codes
     probabilities: Doubles
@@ -74,16 +75,13 @@ class Cascade:
     def decide(self, ask: Callable[[Judge, Codes], Doubles], count: int, last: Limits) -> Verdicts:
         """The verdicts on `count` claims. `ask` gives the probabilities of a judge for some of them; `last` are the last judge's limits.
 
-        Probabilities and limits are compared as the ledger holds them, so a limit read from it calls the same pairs.
+        Probabilities and limits are rounded as in the ledger, so a limit read from it gives the same verdicts.
         """
-        values, places = np.full(count, int(UNSURE)), np.zeros(count, np.int64)
-        probabilities, left = np.full(count, np.nan), np.arange(count)
-        for place, (judge, (low, high)) in enumerate(zip(self.judges, (*self.limits, last), strict=True)):
-            probability, (low, high) = (
-                np.round(ask(judge, left).astype(np.float64), DIGITS),
-                np.round((low, high), DIGITS),
-            )
-            places[left], probabilities[left] = place, probability
-            values[left] = np.where(probability >= high, 1, np.where(probability < low, 0, int(UNSURE)))
-            left = left[values[left] == UNSURE]
-        return Verdicts(values, probabilities, places)
+        verdicts = Verdicts(np.full(count, int(UNSURE)), np.full(count, np.nan), np.zeros(count, np.int64))
+        left = np.arange(count)
+        for index, (judge, limits) in enumerate(zip(self.judges, (*self.limits, last), strict=True)):
+            probability, (low, high) = np.round(ask(judge, left).astype(np.float64), DIGITS), np.round(limits, DIGITS)
+            verdicts.judges[left], verdicts.probabilities[left] = index, probability
+            verdicts.values[left] = np.where(probability >= high, 1, np.where(probability < low, 0, int(UNSURE)))
+            left = left[verdicts.values[left] == UNSURE]
+        return verdicts

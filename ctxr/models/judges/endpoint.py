@@ -19,22 +19,17 @@ from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.records import Record
 from ctxr.store.tables import read_appended
 
-VERSION = 1
-"""Of the prompt: answers to another are not mixed with those to this one."""
+VERSION = 1  # of the prompt: answers to another are not mixed with those to this one
 
 SYSTEM = (
     "You are given a picture, captions that people wrote for it, or both, and a statement. Decide whether the statement follows: "
     "answer yes if it is certainly true of the picture, and no if it is false or cannot be known. Answer with one word, yes or no."
 )
 
-TOP = 20
-"""Likeliest tokens whose probabilities are asked for."""
-
-CHARACTERS = 1500
-"""Of the captions and the statement of a claim, as an estimate expects them."""
+TOP = 20  # likeliest tokens whose probabilities are asked for
+CHARACTERS = 1500  # of the captions and the statement of a claim, in an estimate
 
 ANSWERS = ("no", "yes")
-"""In the order of their probability of yes."""
 
 Outcome = Literal["token_probabilities", "answer", "unreadable", "refused"]
 
@@ -63,7 +58,7 @@ class JudgeReply(Record, frozen=True):
 
 
 def question(claim: Claim) -> str:
-    """What stands behind the picture."""
+    """The text after the picture."""
     captions = [f"Captions: {claim.premise}"] if claim.premise else []
     return "\n".join([*captions, f"Statement: {claim.hypothesis}", "Does the statement follow? Answer yes or no."])
 
@@ -85,8 +80,8 @@ def token_probability(completion: Completion) -> float | None:
         positions = completion.raw["choices"][0]["logprobs"]["content"]
         # an answer stands first or last; a thought before it may hold such tokens too
         first = _plain(completion.text.split()[0]) in ANSWERS
-        position = [one for one in positions if _plain(one["token"]) in ANSWERS][0 if first else -1]
-        likely = {one["token"]: math.exp(one["logprob"]) for one in [position, *position["top_logprobs"]]}
+        position = [token for token in positions if _plain(token["token"]) in ANSWERS][0 if first else -1]
+        likely = {token["token"]: math.exp(token["logprob"]) for token in [position, *position["top_logprobs"]]}
         no, yes = (sum(share for token, share in likely.items() if _plain(token) == word) for word in ANSWERS)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError):
         return None
@@ -99,10 +94,12 @@ def reply_of(request: PricedRequest, completion: Completion) -> JudgeReply:
     outcome: Outcome = "unreadable" if completion.outcome == "unreadable" else "refused"
     probability = None
     if completion.outcome == "answered":
-        word, told = read_answer_word(completion.text), token_probability(completion)
-        probability = word if word is None or told is None else told
-        outcome = "unreadable" if word is None else "answer" if told is None else "token_probabilities"
-    return JudgeReply(request.identity, outcome, probability, *completion.noted)
+        probability, precise = read_answer_word(completion.text), token_probability(completion)
+        outcome = "unreadable" if probability is None else "answer"
+        if probability is not None and precise is not None:
+            probability, outcome = precise, "token_probabilities"
+    tokens = (completion.prompt_tokens, completion.completion_tokens)
+    return JudgeReply(request.identity, outcome, probability, completion.said, *tokens, completion.model)
 
 
 def _plain(token: str) -> str:
@@ -110,17 +107,16 @@ def _plain(token: str) -> str:
 
 
 class EndpointJudge(Judge):
-    """A language model behind an endpoint; every reply is on the disk before the next request takes its place, and counts towards
-    `--max-cost` for good.
+    """A language model behind an endpoint. Every reply is written at once, and counts towards `--max-cost` for good.
 
     Args:
         url: its address. workdir: project folder. budget: shared with other judges.
 
-    Raises UsageError for what is no address, or would send pictures and key in the clear.
+    Raises what `resolve_address` raises.
     """
 
     pause: chat.Pause | None = None
-    """Waits, for tests that do not."""
+    """Replaces waiting in tests."""
 
     def __init__(
         self,
@@ -151,18 +147,25 @@ class EndpointJudge(Judge):
         for sample in range(self._options.samples):
             label = f"asking {self.name}" + f", answer {sample + 1}" * (sample > 0)
             self._ask([requests[sample] for requests in left], label)
-            left = [one for one in left if self._replies[one[0].identity].outcome in ("answer", "unreadable")]
-        return np.array([self._mean(requests) for requests in samples_of], np.float32)
+            left = [
+                requests for requests in left if self._replies[requests[0].identity].outcome in ("answer", "unreadable")
+            ]
+        means = []
+        for requests in samples_of:
+            replies = [self._replies[request.identity] for request in requests if request.identity in self._replies]
+            values = [reply.probability for reply in replies if reply.probability is not None]
+            means.append(sum(values) / len(values) if values else math.nan)
+        return np.array(means, np.float32)
 
     def estimate(self, claims: int) -> Estimate:
-        """As if each claim had a picture, and took all samples where the host is not known to tell probabilities of tokens."""
+        """As if each claim had a picture, and took all samples unless the host is known to report probabilities of tokens."""
         single = any(reply.outcome == "token_probabilities" for reply in self._replies.values())
         requests = claims * (1 if single else self._options.samples)
         sent, received = requests * self._tokens(CHARACTERS), requests * self._options.max_tokens
         return Estimate(requests, sent, received, self._budget.cost(sent, received))
 
     def unanswered(self) -> str:
-        """How one of the replies without a yes or no reads, and what may help; "" where all have one."""
+        """One of the replies without a yes or no, and what may help; "" where all have one."""
         for reply in self._replies.values():
             if reply.probability is None:
                 cut = (reply.completion_tokens or 0) >= self._options.max_tokens or not chat.final_text(reply.said)
@@ -178,11 +181,6 @@ class EndpointJudge(Judge):
         words, samples = question(claim), range(self._options.samples if claim.premise or claim.image else 0)
         size = self._tokens(len(words), claim.image is not None)
         return [PricedRequest(sha256_of([words, content, sample]), size, claim) for sample in samples]
-
-    def _mean(self, samples: Sequence[PricedRequest]) -> float:
-        replies = [self._replies[one.identity] for one in samples if one.identity in self._replies]
-        values = [reply.probability for reply in replies if reply.probability is not None]
-        return sum(values) / len(values) if values else math.nan
 
     def _ask(self, requests: Sequence[PricedRequest], label: str) -> None:
         """Send those without a reply, as far as the budget allows. Raises UnfinishedError where it ends."""

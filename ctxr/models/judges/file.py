@@ -23,12 +23,34 @@ _HINT = (
 class FileJudge(Judge):
     """Answers from a file of JSON Lines, or of CSV with the header image,caption,p; a pair without a row gets none.
 
-    Raises UsageError for a file that cannot be opened; DataError naming file:line for a row that is none, and for a pair with two
+    Raises UsageError for a file that cannot be opened; DataError naming file:line for an invalid row, and for a pair with two
     probabilities.
     """
 
     def __init__(self, path: Path) -> None:
-        self.name, self.answers = f"file:{path.name}", _read(path)
+        self.name, rows = f"file:{path.name}", Rows(path)
+        self.answers: dict[tuple[str, str], float] = {}
+        for row in rows:
+            where = f"{path}:{row.line}"
+            if not set(COLUMNS) <= row.cells.keys():
+                columns = some(map(repr, row.cells), 6)
+                raise DataError(f"{where}: the columns are {columns}: image, caption and p are needed", hint=_HINT)
+            image, caption, text = (row.cells[name] for name in COLUMNS)
+            try:
+                p = float(text)
+            except ValueError:
+                p = np.nan
+            if not 0 <= p <= 1:
+                raise DataError(f"{where}: p must be a number from 0 to 1 and is {text[:30]!r}", hint=_HINT)
+            before = self.answers.setdefault((image, caption), p)
+            if before != p:
+                clash = f"p of {image} and {caption} is {p:g}, and {before:g} above"
+                raise DataError(f"{where}: {clash}", hint="delete one of them")
+        for oddity in rows.oddities:
+            if not oddity.kept:
+                raise DataError(f"{oddity.where}: {oddity.what}", hint=_HINT)
+        if not self.answers:
+            raise DataError(f"{path} holds no row", hint=_HINT)
         self.fingerprint = sha256_file(path)
 
     def probabilities(self, claims: Sequence[Claim]) -> npt.NDArray[np.float32]:
@@ -36,13 +58,12 @@ class FileJudge(Judge):
         return np.array([self.answers.get(claim.pair or ("", ""), np.nan) for claim in claims], np.float32)
 
     def gaps(self, pairs: Sequence[tuple[str, str]]) -> str:
-        """How many of these pairs have no row, and how many rows belong to none of them; "" for none. Raises DataError where no row
-        belongs to any."""
+        """How many of these pairs have no row, and how many rows belong to none of them; "" for none. Raises DataError if all do."""
         lacking, strange = len(set(pairs) - self.answers.keys()), len(self.answers.keys() - set(pairs))
         if not pairs or not lacking + strange:
             return ""
         if strange == len(self.answers):
-            row, pair = (f"({', '.join(one)})" for one in (next(iter(self.answers)), pairs[0]))
+            row, pair = (f"({', '.join(ids)})" for ids in (next(iter(self.answers)), pairs[0]))
             raise DataError(
                 f"{self.name} names none of the {lacking:,} candidates: its first row is {row}, the first candidate {pair}",
                 hint=_HINT,
@@ -51,30 +72,3 @@ class FileJudge(Judge):
             f"{self.name} has no row for {lacking:,} of {len(set(pairs)):,} candidates; "
             f"{strange:,} of its {len(self.answers):,} rows name no candidate"
         )
-
-
-def _read(path: Path) -> dict[tuple[str, str], float]:
-    rows = Rows(path)
-    answers: dict[tuple[str, str], float] = {}
-    for row in rows:
-        where = f"{path}:{row.line}"
-        if not set(COLUMNS) <= row.cells.keys():
-            columns = some(map(repr, row.cells), 6)
-            raise DataError(f"{where}: the columns are {columns}: image, caption and p are needed", hint=_HINT)
-        image, caption, text = (row.cells[name] for name in COLUMNS)
-        try:
-            p = float(text)
-        except ValueError:
-            p = np.nan
-        if not 0 <= p <= 1:
-            raise DataError(f"{where}: p must be a number from 0 to 1 and is {text[:30]!r}", hint=_HINT)
-        before = answers.setdefault((image, caption), p)
-        if before != p:
-            clash = f"p of {image} and {caption} is {p:g}, and {before:g} above"
-            raise DataError(f"{where}: {clash}", hint="delete one of them")
-    for oddity in rows.oddities:
-        if not oddity.kept:
-            raise DataError(f"{oddity.where}: {oddity.what}", hint=_HINT)
-    if not answers:
-        raise DataError(f"{path} holds no row", hint=_HINT)
-    return answers

@@ -1,4 +1,4 @@
-"""Published models of natural language inference as judges: do the captions of a picture entail the hypothesis?"""
+"""Published models as judges: of natural language inference, from the captions alone, and of image-text matching."""
 
 import json
 import re
@@ -10,13 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ctxr.errors import DataError
+from ctxr.errors import DataError, UsageError
+from ctxr.media.images import read_image
+from ctxr.models.blip import is_blip, load_blip
 from ctxr.models.entailment.base import Claim, Judge
 from ctxr.models.published import careful, fingerprint_of, load, model_folder, quiet, read_object
-from ctxr.store.hashing import sha256_file
+from ctxr.store.hashing import sha256_file, sha256_of
 
-AT_ONCE = 16
-"""Claims in one pass, those of like length together."""
+AT_ONCE, PAIRS = 16, 32
+"""Claims in one pass: texts of like length together, and pairs about one picture together."""
 
 LEAST, LONGEST = 16, 512
 """Tokens of premise and hypothesis together: how many it must read, and how many where a model does not say."""
@@ -53,7 +55,19 @@ class NliJudge(Judge):
                 hint=f"in id2label of {config} write entailment for the class that means it",
             )
         self.entailment, self.device = rows[0], "cpu"
-        self.model, self.tokenizer = careful(self.name, lambda: _read(folder))()
+
+        def read() -> None:
+            from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+            hint = "take a model that was trained for inference"
+            self.model: Any = load(AutoModelForSequenceClassification, folder, hint).requires_grad_(False)
+            if not any(file for name in _TEXTS[1:4] for file in folder.glob(name)):
+                raise DataError(f"{folder} holds no vocabulary", hint="put the files of its tokenizer there")
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            if len(self.tokenizer) > (known := self.model.get_input_embeddings().num_embeddings):
+                raise DataError(f"{folder} has a tokenizer of {len(self.tokenizer)} tokens and a model of {known}")
+
+        careful(self.name, read)()
         places = getattr(self.model.config, "max_position_embeddings", None) or LONGEST
         self.most = min(places - RESERVED, int(self.tokenizer.model_max_length))
         if self.most < LEAST:
@@ -96,14 +110,35 @@ def nli_folder(source: str) -> Path:
     return model_folder("nli", source, [[*_TEXTS, "model*.safetensors*"], [*_TEXTS, "pytorch_model.bin"]])
 
 
-def _read(folder: Path) -> tuple[Any, Any]:
-    """Model and tokenizer."""
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+class MatchingJudge(Judge):
+    """The matching head of a BLIP-like encoder, over picture and hypothesis. A claim without a picture gets no answer.
 
-    model = load(AutoModelForSequenceClassification, folder, "take a model that was trained for inference")
-    if not any(file for name in _TEXTS[1:4] for file in folder.glob(name)):
-        raise DataError(f"{folder} holds no vocabulary", hint="put the files of its tokenizer there")
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    if len(tokenizer) > (known := model.get_input_embeddings().num_embeddings):
-        raise DataError(f"{folder} has a tokenizer of {len(tokenizer)} tokens and a model of {known}")
-    return model.requires_grad_(False), tokenizer
+    Raises UsageError for a name that is not one of `load_blip`, and what that raises.
+    """
+
+    family = "blip"
+
+    def __init__(self, model: str, device: str = "cpu") -> None:
+        if not is_blip(model):
+            raise UsageError(f"--judge itm:{model} names no BLIP model", hint="--judge itm:blip:DIRECTORY")
+        source = load_blip(model)
+        self.name = f"itm:{Path(model.partition(':')[2]).resolve().name}"
+        self.fingerprint = sha256_of(["itm", source.fingerprint])
+        self.tokenize, self.device = source.tokenize, device
+        self.preprocess: Any = source.preprocess
+        self.model: Any = source.build().to(device)
+
+    @torch.no_grad()
+    def probabilities(self, claims: Sequence[Claim]) -> npt.NDArray[np.float32]:
+        """float32 [n] in 0..1 that picture and hypothesis match, NaN where there is no picture."""
+        matched = np.full(len(claims), np.nan, np.float32)
+        rows = sorted((claim.image, row) for row, claim in enumerate(claims) if claim.image is not None)
+        for start in range(0, len(rows), PAIRS):
+            files, part = zip(*rows[start : start + PAIRS], strict=True)
+            pictures = sorted(set(files))
+            pixels = self.preprocess([read_image(file) for file in pictures]).to(self.device)
+            tokens = self.tokenize([claims[row].hypothesis for row in part]).to(self.device)
+            index = torch.tensor([[pictures.index(file)] for file in files]).to(self.device)
+            pairs = self.model.pairs(pixels, tokens, index, torch.ones_like(index, dtype=torch.bool))
+            matched[list(part)] = self.model.match(pairs)[:, 0].sigmoid().cpu().numpy()
+        return matched

@@ -39,8 +39,7 @@ class SeedConfig:
     """What every checkpoint says of its training.
 
     Attributes:
-        epoch: the one that was chosen, from 1; 0 where nothing was trained.
-        made_by: hash over what decided the training: recipe, seed, dataset.
+        epoch: the chosen one, from 1; 0 where nothing was trained. made_by: hash over recipe, seed and dataset.
     """
 
     epoch: int
@@ -55,8 +54,7 @@ class Checkpoint(SeedConfig):
     """How to build a trained scorer.
 
     Attributes:
-        shape: of the scorer. fingerprint: of its encoder with the weights in use. width: of the vectors of that.
-        frozen: whether the encoder did not learn.
+        fingerprint, width: of its encoder with the weights in use. frozen: whether the encoder did not learn.
         seed: of the training, and of what is drawn while it scores with `dropout_in_evaluation`.
     """
 
@@ -66,14 +64,6 @@ class Checkpoint(SeedConfig):
     frozen: bool
     seed: int
     dropout_in_evaluation: bool = False
-
-
-class EverywhereOrdered(ContextHead):
-    """A head whose positions act on sets without order too, as in the released cross-encoders (specs A0.6.8)."""
-
-    def forward(self, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
-        """As `ContextHead.forward`, with every set taken as an ordered one."""
-        return super().forward(pairs, mask, torch.ones_like(ordered))
 
 
 class ExactLinear(nn.Linear):
@@ -94,11 +84,9 @@ def new_scorer(
         if head is None:
             linear = ExactLinear(width, 1) if pairs and shape.new_score else None
             return PairScorer(encoder, None, linear) if pairs else ClipScorer(encoder)
-        kind = EverywhereOrdered if head.all_positions else ContextHead
-        module = kind(
-            _pair_width(shape, width), head.layers, head.heads, head.inner, head.dropout, positions=head.positions
-        )
-        module.highway_positions = head.highway_positions
+        pair = _pair_width(shape, width)
+        module = ContextHead(pair, head.layers, head.heads, head.inner, head.dropout, positions=head.positions)
+        module.highway_positions, module.all_positions = head.highway_positions, head.all_positions
     if pairs:
         return PairScorer(encoder, module)
     return ClipScorer(encoder, module, cast(Fusion, head.fusion), head.scale)
@@ -128,11 +116,9 @@ def _pair_width(shape: ScorerShape, width: int) -> int:
 
 
 def write_weights(folder: Path, trained: Path | None, encoder: Path | None) -> None:
-    """Write the weights of a scorer, one file each for encoder and head.
+    """Write the weights of a scorer into a new folder, one file each for encoder and head.
 
-    Args:
-        folder: new. trained: file of a scorer's weights, None where nothing was trained.
-        encoder: file of encoder weights to keep beside those of a head.
+    `trained`: file of a scorer's weights, None where nothing was trained. `encoder`: weights to keep beside those of a head.
     """
     if encoder is not None and encoder.exists():
         link_or_copy(encoder, folder / ENCODER)
@@ -162,7 +148,7 @@ def read_config(folder: Path, kind: type[ConfigT], what: str) -> ConfigT:
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """The config of a trained scorer. Raises what `read_config` raises."""
+    """The config of a trained scorer. Raises as `read_config`."""
     return read_config(folder, Checkpoint, "a trained scorer")
 
 

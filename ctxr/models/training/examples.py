@@ -25,32 +25,28 @@ class Positives(NamedTuple):
 
 @dataclass(frozen=True)
 class PositivePairs:
-    """For which pictures each caption holds, as compressed rows.
-
-    Attributes:
-        starts: int64 [C + 1] where each caption's pictures begin. images: int64, ascending in each caption.
-    """
+    """For which pictures each caption holds, as compressed rows: `starts` int64 [C + 1] of each caption in `images`, ascending in each."""
 
     starts: Tensor
     images: Tensor
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[int, int]], captions: int) -> "PositivePairs":
-        """From (caption, picture) pairs; a pair that stands twice counts once."""
+        """From (caption, picture) pairs; a repeated pair counts once."""
         table = torch.tensor(sorted(set(pairs)), dtype=torch.int64).reshape(-1, 2)
         sizes = torch.bincount(table[:, 0], minlength=captions)
         return cls(torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]), table[:, 1].contiguous())
 
     @classmethod
     def marked(cls, marks: Tensor, images: Tensor) -> "PositivePairs":
-        """From the marked ones, bool [C, K], of `images` [C, K]; those that are marked in a row are all different."""
+        """From marks, bool [C, K], on `images` [C, K], which must be different in a row."""
         last = torch.iinfo(torch.int64).max
         ascending = torch.where(marks, images, last).sort(1).values
         sizes = marks.sum(1)
         return cls(torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]), ascending[ascending != last])
 
     def mask(self, captions: Tensor, images: Tensor) -> Tensor:
-        """Which of these captions [b] hold for which of these pictures [n], ascending: bool [b, n]."""
+        """bool [b, n]: whether captions [b] hold for pictures [n], ascending."""
         rows, pictures = self._pairs(captions)
         positions = torch.searchsorted(images, pictures).clamp(max=len(images) - 1)
         present = images[positions] == pictures
@@ -59,7 +55,7 @@ class PositivePairs:
         return marked
 
     def among(self, captions: Tensor, images: Tensor) -> Tensor:
-        """For which of its own pictures [b, K] each of these captions [b] holds: bool [b, K]."""
+        """bool [b, K]: whether captions [b] hold for pictures [b, K] of their own."""
         rows, pictures = self._pairs(captions)
         which, columns = (images[rows] == pictures[:, None]).nonzero(as_tuple=True)
         marked = torch.zeros_like(images, dtype=torch.bool)
@@ -67,25 +63,25 @@ class PositivePairs:
         return marked
 
     def part(self, captions: Tensor) -> "PositivePairs":
-        """For which pictures these captions [b] hold, the first of them as row 0."""
+        """The rows of these captions [b]."""
         sizes = self.starts.diff()[captions]
         return PositivePairs(torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]), self._pairs(captions).images)
 
     def turned(self, images: int) -> "PositivePairs":
-        """For which captions each of `images` pictures holds."""
+        """The captions of each of `images` pictures."""
         captions = len(self.starts) - 1
         owner = torch.arange(captions).repeat_interleave(self.starts.diff())
         return PositivePairs.of(zip(self.images.tolist(), owner.tolist(), strict=True), images)
 
     def draw(self, rows: Tensor, chance: torch.Generator | None = None) -> Positives:
-        """One picture for each of `rows` that has any, by `chance` or torch's own generator."""
+        """A random picture for each of `rows` that has any, by `chance` or torch's own generator."""
         starts, sizes = self.starts[rows], self.starts.diff()[rows]
         some = sizes > 0
         offsets = (torch.rand(int(some.sum()), generator=chance) * sizes[some]).long().clamp(max=sizes[some] - 1)
         return Positives(rows[some], self.images[starts[some] + offsets])
 
     def _pairs(self, captions: Tensor) -> Positives:
-        """Every pair, by the place in `captions`."""
+        """Every pair, by the index in `captions`."""
         sizes = self.starts.diff()[captions]
         rows = torch.arange(len(captions)).repeat_interleave(sizes)
         within = torch.arange(len(rows)) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
@@ -93,25 +89,21 @@ class PositivePairs:
 
 
 class Images(Protocol):
-    """Where pictures come from: as float pixels [n, 3, H, W], or as unit vectors [n, D]."""
+    """Gives pictures of rows int64 [n]: float pixels [n, 3, H, W], or unit vectors [n, D]."""
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """The pictures of some rows, int64 [n], in that order."""
+        """The pictures, in the order of the rows."""
 
 
 @dataclass(frozen=True)
 class ExampleTable:
-    """Queries with the rows of their candidates.
+    """Queries with the rows of their candidates; columns as in a `Batch`.
 
     Attributes:
         images: pictures by row.
-        texts: [Q, T] token ids, or [Q, D] unit vectors.
         candidates: [Q, K] rows of images, in the order of each set; where there is none, the first of the same set again.
-        mask: [Q, K] bool, True where there is a candidate.
-        ordered: [Q] bool. targets: [Q, K] bool, the candidates that are right; none where unknown.
         sets: [Q] number of the image set.
-        payload: what else a problem knows of its queries, [Q, ...] by name.
-        entailed: for which further rows of images each query was found to hold; None where none of them was. unsure: likewise, may.
+        entailed: further rows of images for which each query was found to hold; None where none was. unsure: for which it may hold.
     """
 
     images: Images
@@ -129,7 +121,7 @@ class ExampleTable:
     def of(
         cls, images: Images, columns: Mapping[str, npt.NDArray[np.generic]], weak: Sequence[tuple[int, int]] = ()
     ) -> "ExampleTable":
-        """Queries from arrays, by the names of the attributes; `weak` are pairs of a query and a further picture that it holds for."""
+        """Queries from arrays, by the names of the attributes; `weak`: pairs of a query and a further picture for which it holds."""
         tensors = {name: torch.from_numpy(np.ascontiguousarray(column)) for name, column in columns.items()}
         entailed = PositivePairs.of(weak, len(columns["targets"])) if weak else None
         return cls(images, **tensors, payload={}, entailed=entailed, unsure=None)
@@ -143,7 +135,7 @@ class ExampleTable:
         return only_position(self.targets)
 
     def batch(self, rows: Tensor) -> Batch:
-        """Some of the queries; an image that several of them ask about stands in the batch once."""
+        """Some of the queries; an image of several queries is in the batch once."""
         unique, positions = torch.unique(self.candidates[rows], return_inverse=True)
         return Batch(
             self.images(unique),
@@ -156,20 +148,17 @@ class ExampleTable:
         )
 
     def weak_marks(self, rows: Tensor) -> Tensor | None:
-        """Which candidates of these queries [B] are weak positives, bool [B, K]; None where nothing was found to hold.
-
-        The targets are none, whatever else was found.
-        """
+        """Which candidates of these queries [B], targets excepted, are weak positives, bool [B, K]; None where none was found."""
         if self.entailed is None:
             return None
         return self.entailed.among(rows, self.candidates[rows]) & self.mask[rows] & ~self.targets[rows]
 
     def unsure_marks(self, rows: Tensor) -> Tensor | None:
-        """Which candidates are neither right nor wrong, as `weak_marks`."""
+        """Which candidates are unsure, as `weak_marks`."""
         return replace(self, entailed=self.unsure).weak_marks(rows)
 
     def part(self, rows: Tensor) -> "ExampleTable":
-        """Some of the queries as questions of their own."""
+        """Some of the queries."""
         names = ("texts", "candidates", "mask", "ordered", "targets", "sets")
         columns = {name: getattr(self, name)[rows] for name in names}
         payload = {name: tensor[rows] for name, tensor in self.payload.items()}
@@ -185,10 +174,7 @@ def by_sets(sets: Tensor, chance: torch.Generator) -> Tensor:
 
 
 def with_distractors(questions: ExampleTable, count: int, chance: torch.Generator) -> ExampleTable:
-    """The same queries with other candidates: the target, first, and `count` random images of the pool, all different.
-
-    The pool is all candidates of all queries; it may hold fewer than `count` others, and then all are taken.
-    """
+    """The same queries with other candidates: the target, first, and up to `count` different random candidates of all queries."""
     pool = torch.unique(questions.candidates[questions.mask])
     own = questions.candidates.gather(1, questions.target[:, None])
     count = min(count, len(pool) - 1)
@@ -209,11 +195,9 @@ def with_distractors(questions: ExampleTable, count: int, chance: torch.Generato
 def with_shared_distractors(
     questions: ExampleTable, steps: Sequence[Tensor], count: int, chance: torch.Generator
 ) -> ExampleTable:
-    """The same as `with_distractors`, but the pool of a query is the targets of its step: each image is encoded once for all.
+    """As `with_distractors`, from the targets of the same step alone: each image is encoded once for all queries of a step.
 
-    Args:
-        questions: with known targets. steps: the rows of each step, int64; every row is in one.
-        count: how many distractors; fewer where a step has fewer other targets.
+    `steps`: the rows of each step, int64; every row is in one.
     """
     own = questions.candidates.gather(1, questions.target[:, None])
     candidates, mask = own.repeat(1, count + 1), torch.zeros(len(own), count + 1, dtype=torch.bool)
@@ -233,17 +217,11 @@ def _first(candidates: Tensor) -> Tensor:
 def with_weak_targets(
     questions: ExampleTable, chance: torch.Generator, anywhere: bool = False
 ) -> tuple[ExampleTable, Tensor]:
-    """The same queries, and behind them once more those with weak positives, each asking for one of these, drawn by chance.
+    """The queries, followed by copies of those with weak positives, whose target is a random one of these; and the row [Q] of the copy of
+    each query, -1 where it has none.
 
-    There the written target counts as a weak positive like those that were not drawn.
-
-    Args:
-        questions: with known targets.
-        anywhere: any image for which a query holds can be drawn, and takes the target's place where it is not a candidate;
-            else the weak ones among the candidates alone.
-
-    Returns:
-        The queries, and the row [Q] of each one's second self, -1 where it has none.
+    In a copy the written target counts as a weak positive. With `anywhere`, any image for which a query holds can be drawn, and replaces
+    the target where it is no candidate; else the weak ones among the candidates alone.
     """
     every = torch.arange(len(questions))
     second, weak = torch.full_like(every, -1), questions.weak_marks(every)
@@ -291,7 +269,7 @@ class VectorTable:
 
 
 class PixelTable:
-    """Pictures uint8 [n, 3, H, W] in arrays of equal length but for the last; normalised on the device when asked for."""
+    """Pictures uint8 [n, 3, H, W] in arrays of equal length except the last; normalised on the device."""
 
     def __init__(self, arrays: Sequence[npt.NDArray[np.uint8]], preprocess: Preprocess, device: str) -> None:
         self._arrays, self._preprocess, self._device = arrays, preprocess, device
@@ -306,7 +284,7 @@ class PixelTable:
 def with_features(
     questions: ExampleTable, rows: npt.NDArray[np.int64], features: npt.NDArray[np.float32]
 ) -> ExampleTable:
-    """Queries by row, with their pair features [Q, K, D] as images: each candidate of a query is one of its own."""
+    """Queries by row, with their pair features [Q, K, D] as images."""
     questions, features = questions.part(torch.from_numpy(rows)), features[rows]
     count, most, width = features.shape
     own = torch.arange(count * most).view(count, most)

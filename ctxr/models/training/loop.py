@@ -1,18 +1,14 @@
 """The training loop. It resumes a stopped training and keeps the best epoch.
 
-What is learned is an `Objective`: it plans the steps of an epoch as rows, encodes them, and computes their loss. The loop cuts steps
-into passes that fit into memory, applies the optimiser, and keeps the best epoch. All randomness of an epoch follows from the seed
-and the epoch's number, so a training that was stopped resumes to the same result.
-
-A loss that compares everything with everything cannot be accumulated part by part. But its gradient by the vectors is small, and
-from there each part can go back by itself (GradCache, arXiv:2101.06983): vectors are computed once without a graph, then the loss and
-its gradient by the vectors, then each part again with the same chance and with its graph. That is exact, dropout included, for one
-more forward pass.
+An `Objective` plans the steps of an epoch as rows, encodes them, and computes their loss. The loop cuts steps into passes that fit
+into memory, applies the optimiser, and keeps the best epoch. All randomness of an epoch follows from the seed and the epoch's number,
+so a training that was stopped resumes to the same result.
 """
 
 import math
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -39,7 +35,7 @@ class LossGradients(NamedTuple):
 
 
 Encode = Callable[[], Tensor]
-"""Makes the vectors [n, D] of some rows of a batch, by chance as torch has it at that time."""
+"""Makes the vectors [n, D] of some rows of a batch, with torch's random state at that time."""
 
 
 def cached_gradients(
@@ -48,49 +44,46 @@ def cached_gradients(
     weights: Sequence[Tensor],
     device: str = "cpu",
 ) -> LossGradients:
-    """The loss of a whole batch and its gradients.
+    """The loss of a whole batch and its gradients (GradCache, arXiv:2101.06983).
+
+    A loss that compares all vectors with each other cannot be accumulated part by part. So vectors are computed without a graph, then the
+    loss and its gradient by the vectors, then each part again with the same random state and its graph. This is exact.
 
     Args:
         towers: the parts of each tower (images, texts).
         loss_of: the loss of the vectors of each tower, [N, D] of all of its parts in order.
         weights: what learns; the loss may also depend on some of them directly, as on a temperature.
-        device: where the parts draw their chance, beside the CPU.
+        device: where the parts draw random numbers, beside the CPU.
     """
     if all(len(parts) <= 1 for parts in towers):
-        whole = loss_of([_joined([encode() for encode in parts]) for parts in towers])
+        whole = loss_of([torch.cat([encode() for encode in parts]) for parts in towers])
         return LossGradients(float(whole.detach()), torch.autograd.grad(whole, weights, allow_unused=True))
-    states: list[list[tuple[Tensor, Tensor | None]]] = []
-    vectors: list[Tensor] = []
+    on_gpu, states, vectors = device.startswith("cuda"), deque[Sequence[Tensor]](), list[Tensor]()
     with torch.no_grad():
         for parts in towers:
-            encoded_parts, before = [], []
+            encoded_parts = []
             for encode in parts:
-                on_device = torch.cuda.get_rng_state(device) if device.startswith("cuda") else None
-                before.append((torch.get_rng_state(), on_device))
+                states.append([torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if on_gpu else [])])
                 encoded_parts.append(encode())
-            states.append(before)
-            vectors.append(_joined(encoded_parts).detach().requires_grad_())
+            vectors.append(torch.cat(encoded_parts).detach().requires_grad_())
     loss = loss_of(vectors)
     gradients = torch.autograd.grad(loss, [*vectors, *weights], allow_unused=True)
     total: Gradients = list(gradients[len(vectors) :])
-    for parts, before, gradient in zip(towers, states, gradients, strict=False):
+    for parts, gradient in zip(towers, gradients, strict=False):
         start = 0
-        for encode, state in zip(parts, before, strict=True):
-            # the part draws what it drew before, and what comes after draws as if it had not
-            with torch.random.fork_rng(devices=[] if state[1] is None else [device]):
-                torch.set_rng_state(state[0])
-                if state[1] is not None:
-                    torch.cuda.set_rng_state(state[1], device)
+        for encode in parts:
+            # the part draws what it drew before, and later parts draw as if it had not
+            with torch.random.fork_rng(devices=[device] if on_gpu else []):
+                cpu_state, *gpu_states = states.popleft()
+                torch.set_rng_state(cpu_state)
+                for state in gpu_states:
+                    torch.cuda.set_rng_state(state, device)
                 encoded = encode()
             if gradient is not None and encoded.requires_grad:
                 own = gradient[start : start + len(encoded)]
                 _add(total, torch.autograd.grad(encoded, weights, own, allow_unused=True))
             start += len(encoded)
     return LossGradients(float(loss.detach()), total)
-
-
-def _joined(parts: Sequence[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 def _add(total: Gradients, more: Sequence[Tensor | None]) -> None:
@@ -111,13 +104,8 @@ STATE, BEST = "state.safetensors", "best.safetensors"
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Functions that a running training calls.
-
-    Attributes:
-        warn: with a warning. note: with a remark.
-        advance: with the number of queries trained on since the last call. epoch: with the metrics of each epoch.
-        validated: with the number of images scored by a long validation since the last call.
-    """
+    """Functions that a running training calls: `advance` with the number of queries trained on since the last call, `validated` with
+    the number of images scored."""
 
     warn: Callable[[str], None] = lambda _: None
     advance: Callable[[float], None] = lambda _: None
@@ -131,8 +119,7 @@ class TrainingRun:
     """Where one training runs, and what identifies it.
 
     Attributes:
-        folder: of the state. seed: of all randomness.
-        key: identifies what is trained; a saved state with another key is ignored.
+        folder: of the state. seed: of all randomness. key: a saved state with another key is ignored.
         bf16: compute in it by autocast on `device`; the weights keep their type.
     """
 
@@ -150,7 +137,7 @@ class Step(Generic[FactsT]):
 
     Attributes:
         towers: int64 rows of each tower. queries: number of queries in the loss.
-        facts: arguments of encoding and loss about the whole step, None for none.
+        facts: arguments of encoding and loss about the whole step.
     """
 
     towers: tuple[Tensor, ...]
@@ -167,7 +154,7 @@ class Update:
     """One optimiser step: the weighted steps whose gradients add up.
 
     Attributes:
-        steps: with their weights; taken one after another, so a generator draws the second after the first was computed.
+        steps: with their weights; a generator draws the second after the first was computed.
         rate: factor on the learning rate. apply: False leaves the gradients for the next update.
     """
 
@@ -289,12 +276,25 @@ class Trainer(Generic[ObjectiveT]):
                 if not math.isfinite(losses[-1]):
                     return losses[-1]
             if update.apply:
-                self._step(rate * update.rate)
+                if self.recipe.clip:
+                    nn.utils.clip_grad_norm_(self.weights, self.recipe.clip)
+                for group in self.optimiser.param_groups:
+                    group["lr"] = rate * update.rate
+                self.optimiser.step()
+                self.optimiser.zero_grad()
+                self.objective.after_step(self.scorer)
         return losses[0]
 
     def accumulate(self, step: Step[object], weight: float = 1.0) -> float:
         """Add `weight` times the gradient of a step's loss, its mean or sum as the objective says; the sum of its losses."""
-        loss = self._accumulate_passes(step, weight) if self.objective.SPLITS else self._accumulate_whole(step, weight)
+        if self.objective.SPLITS:
+            loss = self._accumulate_passes(step, weight)
+        else:
+            result, most = None, max(map(len, step.towers))
+            while result is None:
+                result = self._attempt(partial(self._differentiate_whole, step), min(self.progress.at_once, most))
+            loss, gradients = result
+            self._add(gradients, weight)
         return loss * step.queries if self.objective.AVERAGES else loss
 
     def _accumulate_passes(self, step: Step[object], weight: float) -> float:
@@ -325,30 +325,21 @@ class Trainer(Generic[ObjectiveT]):
         self._add(summed, weight)
         return total
 
-    def _accumulate_whole(self, step: Step[object], weight: float) -> float:
-        def differentiate() -> LossGradients:
-            towers = [
-                [partial(self._encode, tower, part, step.facts) for part in torch.split(rows, self.progress.at_once)]
-                for tower, rows in enumerate(step.towers)
-            ]
-            return cached_gradients(
-                towers, lambda vectors: self.objective.loss(self.scorer, vectors, step), self.weights, self.device
-            )
-
-        result, most = None, max(map(len, step.towers))
-        while result is None:
-            result = self._attempt(differentiate, min(self.progress.at_once, most))
-        loss, gradients = result
-        self._add(gradients, weight)
-        return loss
+    def _differentiate_whole(self, step: Step[object]) -> LossGradients:
+        towers = [
+            [partial(self._encode, tower, part, step.facts) for part in torch.split(rows, self.progress.at_once)]
+            for tower, rows in enumerate(step.towers)
+        ]
+        return cached_gradients(
+            towers, lambda vectors: self.objective.loss(self.scorer, vectors, step), self.weights, self.device
+        )
 
     def _encode(self, tower: int, rows: Tensor, facts: object) -> Tensor:
-        """What the objective encodes: a tensor where its loss does not split."""
         with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
             return cast("Tensor", self.objective.encode(self.scorer, tower, rows, facts))
 
     def _attempt(self, work: Callable[[], T], rows: int) -> T | None:
-        """What `work` on so many rows makes; None when memory ran out, and then fewer rows are in a pass from now on."""
+        """The result of `work` on so many rows; None when memory ran out, and then later passes have fewer rows."""
         try:
             return work()
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
@@ -369,15 +360,6 @@ class Trainer(Generic[ObjectiveT]):
             if gradient is not None:
                 gradient = gradient if factor == 1.0 else factor * gradient
                 weights.grad = laid_out_as(weights, gradient if weights.grad is None else weights.grad + gradient)
-
-    def _step(self, rate: float) -> None:
-        if self.recipe.clip:
-            nn.utils.clip_grad_norm_(self.weights, self.recipe.clip)
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        self.optimiser.step()
-        self.optimiser.zero_grad()
-        self.objective.after_step(self.scorer)
 
     def _epoch(self, number: int) -> Epoch:
         recipe, start = self.recipe, time.monotonic()
@@ -400,11 +382,10 @@ class Trainer(Generic[ObjectiveT]):
         return Epoch(number, loss, accuracy, time.monotonic() - start, figures)
 
     def _keep(self, row: Epoch) -> None:
-        """The state after an epoch; first its weights, if it is the best so far: a kill in between only repeats it."""
+        """Save the state after an epoch; first its weights, if it is the best so far: a kill in between only repeats it."""
         progress = self.progress
         best = next((epoch.accuracy for epoch in progress.history if epoch.epoch == progress.best), None)
-        judged = row.accuracy is not None
-        if (judged and (best is None or row.accuracy > best)) or (not judged and best is None):  # type: ignore[operator]
+        if best is None or (row.accuracy is not None and row.accuracy > best):
             progress.best = row.epoch
             save_tensors(self.folder / BEST, self.scorer.state_dict(), {"epoch": row.epoch, "key": self.key})
         progress.history.append(row)

@@ -15,15 +15,12 @@ _PROJECTIONS = ("text_projection", "proj")
 
 
 def laid_out_as(weights: Tensor, tensor: Tensor) -> Tensor:
-    """`tensor` in memory as `weights` of its shape lie.
-
-    Fused steps walk through memory and not through indices: where the two lie differently, they mix up numbers without a word.
-    """
+    """`tensor` with the memory layout of `weights`: fused steps go through memory, not indices, and would silently mix up numbers."""
     return tensor if tensor.stride() == weights.stride() else torch.empty_like(weights).copy_(tensor)
 
 
 def make_optimiser(weights: Iterable[Tensor], recipe: Recipe) -> torch.optim.Optimizer:
-    """Adam with L2, or AdamW, as the recipe says; each weight is read and written once a step where torch can do so."""
+    """Adam with L2, or AdamW, as the recipe says; fused where torch can."""
     weights, betas = list(weights), (recipe.beta1, recipe.beta2)
     fused = all(weight.device.type in _FUSED for weight in weights) or None
     groups: list[dict[str, object]] = [{"params": weights}]
@@ -50,7 +47,7 @@ def rate_at(recipe: Recipe, step: int, steps: int, measures: Sequence[float | No
 
 @torch.no_grad()
 def round_to_fp16(scorer: nn.Module) -> None:
-    """Leave of each weight that the published CLIP keeps in fp16 what fp16 can hold (specs A0.6.3)."""
+    """Round each weight that the published CLIP keeps in fp16 (specs A0.6.3)."""
     for module in scorer.modules():
         for name, weights in module.named_parameters(recurse=False):
             if isinstance(module, _IN_FP16) or name in _PROJECTIONS:

@@ -12,8 +12,7 @@ WEAK = ("off", "mask-only", "extra-batch", "loss-weight", "soft-label")
 """How weak positives count (specs A3.2): as negatives (off); not at all (mask-only); in a step of their own, at alpha times the rate
 (extra-batch); in the loss, times alpha (loss-weight); as alpha of a positive (soft-label). Unless off, unsure images do not count."""
 
-HEADS = ("module", "temporal")
-"""Variants of scorers with a head over all candidates of a query."""
+HEADS = ("module", "temporal")  # variants of scorers with a head over all candidates of a query
 
 Positive = Annotated[float, Range(0, inf, "a number above 0", above=True)]
 Share = Annotated[float, Range(0, nextafter(1, 0), "a share from 0 to below 1, such as 0.1")]
@@ -95,13 +94,8 @@ class Recipe(Options):
 
 @dataclass(frozen=True)
 class HeadShape:
-    """A context head.
-
-    Attributes:
-        layers, heads, inner: of its transformer. dropout: of these. fusion, scale: of the pairs that it is given.
-        positions: whether ordered sets have learned positions. all_positions: sets without order too.
-        highway_positions: the highway adds the positions too.
-    """
+    """A context head: `layers`, `heads`, `inner` and `dropout` of its transformer, `fusion` and `scale` of the pairs, and positions as
+    `ContextHead` has them."""
 
     layers: int
     heads: int
@@ -116,7 +110,7 @@ class HeadShape:
 
 @dataclass(frozen=True)
 class ScorerShape:
-    """What a scorer is built of: the encoder, by name, and over it a head, for pairs a new layer (`new_score`), or nothing."""
+    """A scorer: the name of its encoder, and a head over it, for pairs a new layer (`new_score`), or nothing."""
 
     encoder: str
     head: HeadShape | None = None

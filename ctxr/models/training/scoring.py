@@ -26,15 +26,13 @@ def score_all(
     advance: Callable[[float], None] | None = None,
     seed: int | None = None,
 ) -> Tensor:
-    """float32 [Q, K] on the CPU, -inf where there is no candidate.
+    """float32 [Q, K] on the CPU, -inf where there is no candidate; queries of one set are scored together.
 
     Args:
-        scorer: in evaluation mode or not; its mode is kept.
-        questions: what to score; queries of one set are scored together, so its images are encoded once.
+        scorer: in evaluation mode or not, on `device`. bf16: compute in it by autocast.
         at_once: queries in one pass, fewer where memory runs out.
-        device: where the scorer lives. bf16: compute in it by autocast.
         advance: called after each pass with the number of queries scored.
-        seed: of what a scorer that is not in evaluation mode draws; None to draw on from wherever torch is.
+        seed: for a scorer that is not in evaluation mode; None for torch's own random state.
     """
     scores = torch.full(questions.mask.shape, float("-inf"))
 
@@ -54,9 +52,9 @@ def score_all(
 
 def in_bf16(precision: str, device: str) -> bool:
     """Whether a recipe's precision means autocast on this device."""
-    # on a CPU autocast wins or loses by the architecture: it has to be asked for
+    # on a CPU autocast gains or loses by the architecture, so auto leaves it out
     return precision == "bf16" or (
-        precision == "auto" and device == "cuda" and choose_precision("auto", "cuda", 0) == "bf16"
+        precision == "auto" and device == "cuda" and choose_precision("auto", device, 0) == "bf16"
     )
 
 
@@ -66,9 +64,9 @@ def resolved(precision: str, device: str) -> str:
 
 
 def accuracy_of(scores: Tensor, targets: Tensor) -> float | None:
-    """The share of queries, 0..1, whose target scores highest; None without a known target. A tie of n candidates counts 1/n.
+    """The share of queries, 0..1, whose target scores highest, by scores and bool targets [Q, K]; None without a known target.
 
-    `scores` [Q, K], `targets` bool [Q, K].
+    A tie of n candidates counts 1/n.
     """
     known = targets.any(1)
     if not bool(known.any()):
@@ -87,8 +85,7 @@ def loss_of(scores: Tensor, batch: Batch, kind: str, weak: Tensor | None = None,
         kind: "softmax", cross-entropy over the candidates of a query, whose targets are right in equal shares; or "binary",
             cross-entropy of each candidate by itself (target or not), averaged over the candidates of a query.
         weak: bool [B, K], candidates beside the targets that were found to be right too; None where none was.
-        soft: the share of a positive to which each of these is right: 0 makes them negatives like any other; None leaves
-            them out, as if they were no candidates.
+        soft: as how much of a positive each of these counts: 0 as a negative; None leaves them out.
     """
     counted, labels, one_each = batch.mask, batch.targets.to(scores.dtype), bool((batch.targets.sum(1) == 1).all())
     if weak is not None and soft is None:
@@ -109,7 +106,7 @@ def loss_of(scores: Tensor, batch: Batch, kind: str, weak: Tensor | None = None,
 def features_of(
     encoder: Any, questions: ExampleTable, rows: Sequence[int], at_once: int, device: str, *, bf16: bool
 ) -> npt.NDArray[np.float32]:
-    """Pair features [n, K, D] of some queries by an encoder as it is, 0 where there is no candidate."""
+    """Pair features [n, K, D] of some queries by a frozen encoder, 0 where there is no candidate."""
     features: list[Tensor] = []
 
     def encode(part: Tensor) -> None:
@@ -128,10 +125,7 @@ def attend_all(
 ) -> Tensor:
     """float32 [n, K, K] on the CPU: attention of each candidate (rows) to each (columns) in the last layer, averaged over heads.
 
-    Args:
-        scorer: with a head, for what the questions hold; dropout is off, whatever its mode.
-        questions: with vectors of images and texts. wanted: n rows of them. at_once: queries in one pass. device: where the scorer lives.
-
+    `scorer`: with a head, in any mode. `questions`: with vectors of images and texts. `wanted`: n rows of them.
     Raises ValueError for a scorer without a head.
     """
     if scorer.head is None:

@@ -19,11 +19,8 @@ class Epoch:
     """Metrics of one epoch.
 
     Attributes:
-        epoch: from 1.
-        loss: mean over its queries.
-        accuracy: on validation, 0..1, or the measure of the job; None where it was not judged.
-        seconds: of training and judging.
-        figures: see `Objective.figures`.
+        epoch: from 1. loss: mean over its queries. seconds: of training and validation. figures: see `Objective.figures`.
+        accuracy: on validation, 0..1, or the measure of the job; None without validation.
     """
 
     epoch: int
@@ -38,8 +35,7 @@ class TrainingState:
     """Progress of a training.
 
     Attributes:
-        history: every epoch so far. best: number of the one with the highest validation accuracy, or the last judged one
-            where there is no validation; None before any.
+        history: every epoch so far. best: number of the one with the highest accuracy; None before any.
         at_once: queries that fit into memory.
     """
 
@@ -66,7 +62,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], notes: Mapping[str, obj
 def save_state(
     path: Path, scorer: nn.Module, optimiser: torch.optim.Optimizer, progress: TrainingState, key: str
 ) -> None:
-    """Keep everything that the next epoch starts from, with gradients that wait for its first step. `key` names what is trained."""
+    """Save everything that the next epoch starts from, with gradients for its first step."""
     tensors = {f"model.{name}": weights for name, weights in scorer.state_dict().items()}
     for number, kept in optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser.{number}.{name}": value for name, value in kept.items()}
@@ -76,7 +72,7 @@ def save_state(
 
 
 def load_state(path: Path, scorer: nn.Module, optimiser: torch.optim.Optimizer, key: str) -> TrainingState | None:
-    """Put scorer and optimiser back to where they were; None if nothing usable of this `key` is kept."""
+    """Restore scorer and optimiser; None without a usable state of this `key`."""
     try:
         with safe_open(path, "pt") as opened:
             notes = json.loads((opened.metadata() or {})["notes"])

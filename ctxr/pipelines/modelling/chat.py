@@ -200,4 +200,6 @@ def reply_from(request: Request, completion: Completion) -> Reply:
     order = rotate_images(request.asked.images, request.shift)
     outcome, number = read_answer(completion, len(order))
     query, candidate = request.asked.query, None if number is None else order[number - 1]
-    return Reply(query, request.shift, request.identity, outcome, number, candidate, *completion.noted)
+    tokens = (completion.prompt_tokens, completion.completion_tokens)
+    answer = (outcome, number, candidate, completion.said)
+    return Reply(query, request.shift, request.identity, *answer, *tokens, completion.model)

@@ -94,7 +94,7 @@ def default_spec(workdir: Path) -> str:
 _MODELS = {
     "classifier": "ctxr.problems.entailment.learner:open_classifier",
     "nli": "ctxr.models.judges.nli:NliJudge",
-    "itm": "ctxr.models.judges.matching:MatchingJudge",
+    "itm": "ctxr.models.judges.nli:MatchingJudge",
     TOY: "ctxr.problems.entailment.learner:open_toy",
 }
 """What opens each kind that is a model, by where it lies and the device."""

@@ -138,7 +138,7 @@ def claim_table(
     row = {image: number for number, image in enumerate(wanted, start=1)}
     claims = [(row.get(one.image or "", 0), one.premise, one.hypothesis, one.label, one.theta) for one in rows]
     images = _images(wanted, pairs, branches, workdir, device, progress=progress)
-    if branches.text is None or not branches.text.asked:
+    if branches.text is None or not branches.text.frozen:
         return make_claims(images, claims, branches.tokenize)
     needed = {(one.premise, one.hypothesis) for one in rows if one.theta[TEXT] or one.theta[JOINT]}
     texts = sorted(needed | {(one.premise, one.hypothesis or "") for one in pairs.rows if one.premise})

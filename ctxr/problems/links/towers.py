@@ -22,7 +22,7 @@ from torchvision.models import DenseNet169_Weights, densenet169
 
 from ctxr.errors import CtxrError, DataError
 from ctxr.media.images import Pixels
-from ctxr.models.modules import ImageTextModel
+from ctxr.models.scorers import ImageTextModel
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import fingerprint_of, read_tensors
 from ctxr.models.regions import ROWS, load_torchvision

@@ -18,8 +18,7 @@ from ctxr.models.entailment.base import Claim, Judge
 from ctxr.models.entailment.checkpoint import TrainedClassifier
 from ctxr.models.judges.endpoint import EndpointJudge
 from ctxr.models.judges.file import FileJudge
-from ctxr.models.judges.matching import AT_ONCE, MatchingJudge
-from ctxr.models.judges.nli import NliJudge
+from ctxr.models.judges.nli import PAIRS, MatchingJudge, NliJudge
 from ctxr.problems.entailment.judges import TOY_FOLDER
 from ctxr.store.hashing import sha256_of
 from tests.models.blip_folder import make_blip
@@ -84,7 +83,7 @@ class Kind:
     answers: Callable[[Claim], bool]
 
 
-ROWS = 2 * AT_ONCE + 3
+ROWS = 2 * PAIRS + 3
 ALL: dict[str, Kind] = {
     **{
         f"nli {kind}": Kind(
