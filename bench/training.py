@@ -99,12 +99,12 @@ def _from_vectors(name: str, asked: Sequence[EvalQuery], pictures: PictureFiles)
     start = perf_counter()
     questions = as_vectors(asked, pictures, encoder, Silent())
     cached = perf_counter() - start
-    _trainer(new_scorer(HEAD.shape, source.dim), HEAD, questions, pictures.workdir / f"head-{source.dim}").run()
+    _trainer(new_scorer(HEAD.shape, source.width), HEAD, questions, pictures.workdir / f"head-{source.width}").run()
     ours = perf_counter() - start
 
-    floor = _products(source.dim) * EPOCHS * len(asked)
+    floor = _products(source.width) * EPOCHS * len(asked)
     start = perf_counter()
-    _released(model, source.tokenize, new_scorer(HEAD.shape, source.dim), asked[:SLOW], pictures)
+    _released(model, source.tokenize, new_scorer(HEAD.shape, source.width), asked[:SLOW], pictures)
     theirs = (perf_counter() - start) * EPOCHS * len(asked) / SLOW
     each = len(asked) * EPOCHS
     return Row(
@@ -185,7 +185,11 @@ def _rounded(name: str, asked: Sequence[EvalQuery], pictures: PictureFiles) -> R
     exact, rounded = (
         _epoch(
             _trainer(
-                ClipScorer(trainable(source.build)), recipe, questions, pictures.workdir / f"{source.dim}-{bf16}", bf16
+                ClipScorer(trainable(source.build)),
+                recipe,
+                questions,
+                pictures.workdir / f"{source.width}-{bf16}",
+                bf16,
             )
         )
         for bf16 in (False, True)

@@ -208,18 +208,10 @@ class ChatClient:
 
         Raises CtxrError for an endpoint that does not answer, or refuses for anything but the content.
         """
-        completion = self._complete({"model": self.options.model, "messages": messages}, shape)
-        reply = read(request, completion)
-        with self._writing:
-            self.budget.pay(completion.prompt_tokens, completion.completion_tokens, request.tokens)
-            append(self.journal, reply)
-        return reply
-
-    def _complete(self, asked: Mapping[str, object], shape: object) -> Completion:
-        """The completion of a request with the options that the host takes, which are remembered."""
-        accepted = self.accepted
-        while True:
-            body = {**asked, accepted.limit: self.options.max_tokens}
+        completion, accepted = None, self.accepted
+        while completion is None:
+            body: dict[str, object] = {"model": self.options.model, "messages": messages}
+            body[accepted.limit] = self.options.max_tokens
             if accepted.temperature:
                 body["temperature"] = self.temperature
             if accepted.structured:
@@ -227,19 +219,23 @@ class ChatClient:
             if accepted.logprobs:
                 body |= {"logprobs": True, "top_logprobs": accepted.logprobs}
             try:
-                completion = self._endpoint.complete(body)
+                completion = read_completion(self._endpoint.complete(body))
+                self.accepted, self.trusted = accepted, True
             except Unreadable as error:
                 if not self.trusted:
                     raise
-                return Completion(error.message, "unreadable")
+                completion = Completion(error.message, "unreadable")
             except Rejected as error:
                 # an empty account or a moved address is not the model's answer, and a reply in the journal is never asked again
-                if error.filtered and error.status not in NOT_ALLOWED:
-                    return Completion(error.message, "refused")
                 other = None if error.status in NOT_ALLOWED else accepted.after(error.detail)
-                if other is None:
+                if error.filtered and error.status not in NOT_ALLOWED:
+                    completion = Completion(error.message, "refused")
+                elif other is None:
                     raise
-                accepted = other
-            else:
-                self.accepted, self.trusted = accepted, True
-                return read_completion(completion)
+                else:
+                    accepted = other
+        reply = read(request, completion)
+        with self._writing:
+            self.budget.pay(completion.prompt_tokens, completion.completion_tokens, request.tokens)
+            append(self.journal, reply)
+        return reply

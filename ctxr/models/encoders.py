@@ -83,7 +83,7 @@ class Encoder:
         model = source.build()
         self._source, self._warn = source, warn
         self._preprocess = Preprocess.from_config(model.visual.preprocess_cfg)
-        self.name, self.dim, self.threshold, self.device = source.name, source.dim, source.threshold, device
+        self.name, self.dim, self.threshold, self.device = source.name, source.width, source.threshold, device
         self.fingerprint = fingerprint(model, source.config, self._preprocess)
         self.image_size = self._preprocess.size[0]
         self._matmul = cpu_matmul_precision() if device == "cpu" else "highest"
@@ -308,7 +308,7 @@ class EncoderSource:
     threshold: float = CLIP_THRESHOLD
 
     @property
-    def dim(self) -> int:
+    def width(self) -> int:
         """Length of the vectors."""
         return int(self.config["embed_dim"])
 

@@ -1,7 +1,8 @@
-"""What a named model is, by the content of its files and without building it; enough to tell whether a result was made with it."""
+"""The identity of a named model, by the content of its files and without building it."""
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from pkgutil import resolve_name
@@ -17,13 +18,9 @@ _LIBRARIES = ("open_clip_torch", "torch", "torchvision", "transformers")
 
 
 def model_identity(name: str, workdir: Path) -> str:
-    """SHA-256 over the files of a model and what else decides what it computes, wherever the files lie.
+    """SHA-256 over the files of an encoder, scorer or branch and what else decides its results, wherever the files are.
 
-    Args:
-        name: of an encoder, a scorer or a branch, such as `ViT-B-32:openai`, `local-dir:PATH` or `aligned:ctxr-tiny`.
-        workdir: project folder, which keeps the hashes of large files.
-
-    Raises what finding the weights of that name raises, which may fetch them.
+    `workdir`: project folder, which keeps the hashes of large files. Raises as `locate_model`, which may download weights.
     """
     kind, _, value = name.partition(":")
     if kind == "aligned":
@@ -64,13 +61,12 @@ def _located(name: str, workdir: Path) -> list[str]:
 
 
 def _hashes(files: Sequence[Path], workdir: Path) -> list[tuple[str, str]]:
-    """Name and content of each file; what was hashed once is hashed again only where it changed."""
+    """Name and content of each file; a file is hashed again only where it changed."""
 
-    def digest(file: Path) -> str:
-        def find(watch: Watch) -> str:
-            watch([file])
-            return sha256_file(file)
+    def digest(file: Path, watch: Watch) -> str:
+        watch([file])
+        return sha256_file(file)
 
-        return remembered(workdir, ["sha256", str(file.resolve())], find)
-
-    return [(file.name, digest(file)) for file in files if file.is_file()]
+    present = [file for file in files if file.is_file()]
+    digests = (remembered(workdir, ["sha256", str(file.resolve())], partial(digest, file)) for file in present)
+    return [(file.name, content) for file, content in zip(present, digests, strict=True)]

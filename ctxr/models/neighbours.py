@@ -42,16 +42,12 @@ def best_matches(
 ) -> Matches:
     """The `k` candidates of the highest dot product for every query, equal ones by index.
 
-    The answer is that of a stable sort of all products in float64, whatever the block and `coarse`: approximate products only
-    choose which pairs are computed so. Memory does not grow with Q x M: `block` rows of products are held at a time.
+    The answer is that of a stable sort of all products in float64, whatever the block and `coarse`. `block` rows of products are in
+    memory at a time. Raises DataError for vectors of different widths, or that are not finite.
 
     Args:
-        queries: [Q, D] float32. pool: [M, D] float32.
-        k: how many, at least 1; cut to M.
-        without: parallel columns (query, candidate) of pairs that are left out.
-        coarse: products in bf16, else in fp32; None: in bf16 where this processor has units for it.
-
-    Raises DataError for vectors that do not fit or are not finite.
+        queries: [Q, D] float32. pool: [M, D] float32. k: how many, at least 1; cut to M.
+        without, coarse: see `ExactSearch`.
     """
     if queries.ndim != 2 or pool.ndim != 2 or queries.shape[1] != pool.shape[1]:
         raise DataError(f"vectors of shapes {queries.shape} and {pool.shape} do not share one space")
@@ -149,11 +145,10 @@ class ExactSearch:
         return Matches(indices, values)
 
     def _candidates(self, scores: Vectors, k: int) -> Pairs:
-        """Pairs among which the k best of each row are sure to be: what reaches the k-th best less twice the bound.
+        """Pairs that reach the k-th best of their row less twice the bound: the k best of each row are among them.
 
-        The k-th best true value of a row is at least the k-th best approximate one less the bound, and a column that reaches it
-        has at least that less the bound again. k groups of columns hold a product each that is at least the k-th highest maximum,
-        so most groups need no second look.
+        The k-th best exact value of a row is at least the k-th best approximate one less the bound, and a pair that reaches it
+        has at least that less the bound again. The maxima of groups of columns rule most groups out.
         """
         groups = scores.reshape(len(scores), GROUP, -1)
         highest = groups.max(axis=1)
@@ -166,27 +161,20 @@ class ExactSearch:
         return row[pair], member * highest.shape[1] + group[pair]
 
 
-Neighbours = tuple[Indices, NDArray[np.float32]]
-
 NORM_ERROR = 1e-3  # how far from length 1 a vector may be
 
 
 def nearest(
     vectors: Vectors, k: int, block: int = 512, coarse: bool | None = None, rows: slice | Indices = slice(None)
-) -> Neighbours:
-    """The `k` nearest neighbours of every vector, its duplicates among them, and how far they are: ([N, k] int64, [N, k] float32).
+) -> Matches:
+    """The `k` nearest neighbours of every vector, its duplicates among them, with their float32 distances, 0 to 2, in place of scores.
 
-    Euclidean distances on unit vectors, 0 to 2, ascending; equal distances by index. The answer is that of a stable sort of all
-    distances computed in float64 from the differences, whatever the block and `coarse`: approximate products only choose which pairs are
-    computed so, and a pair is left out only if the bound on their error rules it out. Memory does not grow with N beyond the
-    vectors and `block` rows of products.
+    The answer is that of a stable sort of all distances computed in float64 from the differences, whatever the block and `coarse`.
 
     Args:
-        vectors: [N, D] float32, each of length 1.
-        k: how many neighbours, at most N - 1.
+        vectors: [N, D] float32, each of length 1. k: how many neighbours, at most N - 1.
         block: rows of products at a time, 4 bytes x N each (6 in bf16): 300 MB at the most for 100,000 vectors.
-        coarse: see `ExactSearch`.
-        rows: vectors whose neighbours alone are found; stripes of them give what all at once give.
+        coarse: see `ExactSearch`. rows: of the vectors whose neighbours are found, if not of all.
 
     Raises DataError for what is not [N, D], or a vector whose length is not 1 (or not finite).
     """
@@ -199,19 +187,19 @@ def nearest(
         raise DataError(f"vector {wrong[0]} has length {lengths[wrong[0]]:.4g}, not 1", hint="normalise the vectors")
     stripe = np.arange(len(pool))[rows]
     indices, values = euclidean_search(pool[stripe], pool, coarse, (np.arange(len(stripe)), stripe)).best(k, block)
-    return indices, np.sqrt(-values).astype(np.float32)
+    return Matches(indices, np.sqrt(-values).astype(np.float32))
 
 
 def euclidean_search(
     queries: Vectors, pool: Vectors, coarse: bool | None = None, without: Pairs | None = None
 ) -> ExactSearch:
-    """The search for what is nearest to each query; values are squared distances below zero."""
+    """The search for the nearest of each query; values are negative squared distances."""
     squares = np.einsum("nd,nd->n", pool, pool, dtype=np.float64)
     # half the spread of |b|²/2, by which the order of products can differ from that of distances
     slack = float(squares.max() - squares.min()) / 4
 
     def minus_squares(left: Vectors, right: Vectors) -> Doubles:
-        """In float64, below zero: the nearest is the best."""
+        """In float64; negative, so the nearest is the best."""
         difference = np.subtract(left, right, dtype=np.float64)
         return cast("Doubles", -np.vecdot(difference, difference))
 

@@ -29,7 +29,6 @@ from ctxr.models.training.checkpoint import (
     new_scorer,
     read_checkpoint,
     tuned,
-    width_of,
     write_config,
     write_weights,
 )
@@ -253,7 +252,7 @@ class ScorerJob(TrainJob):
             source = find_encoder(recipe.encoder, progress.warn)
             self.weights = model_fingerprint(source)
         self.recipe = recipe = replace(recipe, encoder=source.name)
-        check_head(recipe.shape, width_of(source), self.device)
+        check_head(recipe.shape, source.width, self.device)
         regions = regions_for(source, recipe.regions, options.workdir) if isinstance(source, CrossSource) else None
         self.out = options.folder(RUNS)
         self.start = _start(options, recipe, self.out)
@@ -318,7 +317,7 @@ class ScorerJob(TrainJob):
                 tuned(find_encoder(recipe.encoder, self.progress.warn), folder, source.name)
             )
             config = Checkpoint(
-                epoch, self.seed_key(seed), recipe.shape, fingerprint, width_of(source), not recipe.tunes, seed
+                epoch, self.seed_key(seed), recipe.shape, fingerprint, source.width, not recipe.tunes, seed
             )
             write_config(folder, self.noted(config))
 
@@ -334,7 +333,7 @@ class ScorerJob(TrainJob):
         with memory_for(
             f"a scorer over {recipe.encoder}", self.device, "use a smaller encoder or head, or --device cpu"
         ):
-            return new_scorer(recipe.shape, width_of(source), encoder, seed).to(self.device)
+            return new_scorer(recipe.shape, source.width, encoder, seed).to(self.device)
 
     def models(self) -> dict[str, object]:
         """The encoder of the first seed."""

@@ -7,10 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from ctxr.models.blip import load_blip
-from ctxr.models.context import ContextHead
 from ctxr.models.cross.encoder import CONFIGS, RegionEncoder
 from ctxr.models.encoders import find_source
-from ctxr.models.scorers import Batch, ClipScorer, PairScorer, marks_at, trainable
+from ctxr.models.scorers import Batch, ClipScorer, ContextHead, PairScorer, marks_at, trainable
 from ctxr.store.regions import BOX
 from tests.models.blip_folder import WORDS, make_blip
 from tests.models.encoder_folder import make_folder

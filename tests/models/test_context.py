@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from ctxr.models.context import ContextHead, attention_of
 from ctxr.models.layers import Block
-from ctxr.models.scorers import ClipScorer
+from ctxr.models.scorers import ClipScorer, ContextHead, attention_of
 from ctxr.models.training.scoring import attend_all
 from tests.models.training_questions import make_questions
 

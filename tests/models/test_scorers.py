@@ -8,10 +8,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from ctxr.models.context import SCALE, ContextHead, fuse
 from ctxr.models.cross.encoder import RegionEncoder
 from ctxr.models.layers import Block, unit
-from ctxr.models.scorers import Batch, ClipScorer, PairScorer
+from ctxr.models.scorers import SCALE, Batch, ClipScorer, ContextHead, PairScorer, fuse
 from tests.models.scorers import (
     BLIP_SCORERS,
     REGION_SCORERS,

@@ -5,20 +5,30 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ctxr.errors import UsageError
 from ctxr.media.images import Pixels
 from ctxr.models.cross.wordpieces import END, START, make_tokenizer, tiny_vocabulary
-from ctxr.models.entailment.aligned import start_aligned
+from ctxr.models.encoders import EncoderSource, find_source
 from ctxr.models.entailment.base import ImageSource, PairTokens
-from ctxr.models.entailment.fusion import CellEmbeddings, FusionBranch, FusionConfig, text_model, vision_model
+from ctxr.models.entailment.fusion import (
+    CellEmbeddings,
+    FusionBranch,
+    FusionConfig,
+    NoCrossAttention,
+    text_model,
+    vision_model,
+)
 from ctxr.models.entailment.recipe import SEED, ClassifierRecipe
 from ctxr.models.hub import placeless
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.regions import Extractor, GridRegions
+from ctxr.models.scorers import ImageTextModel
 from ctxr.store.regions import Array
 
 RANDOM = {"random:albef": (384, 16), "random:albef-tiny": (32, 8)}
@@ -31,6 +41,8 @@ WORDS, PREMISE = 40, 160
 """Word pieces of a hypothesis and of a premise with its hypothesis; what is longer is cut."""
 
 BERT = 768  # width of the published text encoders
+WORDS_AT_ONCE = 64  # words in one pass of a text tower
+LITTLE = 0.1  # first positions, kinds and layers over words, beside word embeddings
 FINEST = 64  # cells of a picture at most
 
 
@@ -156,3 +168,76 @@ def paired(pieces: Sequence[str], most: int) -> Callable[[Sequence[str], Sequenc
         return PairTokens(ids, types)
 
     return tokenize
+
+
+class WordSpace(NamedTuple):
+    """Words by a text tower: their mean [E], the axes [E, D] along which they differ most, and their coordinates [V, D] on these, of
+    the norm sqrt(D) on average."""
+
+    centre: Tensor
+    axes: Tensor
+    meaning: Tensor
+
+
+@torch.no_grad()
+def words_of(model: ImageTextModel, source: EncoderSource, pieces: Sequence[str], width: int) -> WordSpace:
+    """The words of an encoder on `width` axes. Raises UsageError for an encoder of fewer dimensions."""
+    most = min(len(pieces), source.width)
+    if width > most:
+        raise UsageError(
+            f"width = {width} is more than the {most} of {source.name}", hint=f"--set width={most // 32 * 32}"
+        )
+    vectors = word_vectors(model, source, pieces)
+    centre = vectors.mean(0)
+    axes = torch.linalg.svd(vectors - centre, full_matrices=False).Vh[:width].T
+    meaning = (vectors - centre) @ axes
+    meaning = meaning * (width**0.5 / meaning.norm(dim=-1).mean())
+    meaning[0] = 0  # padding
+    return WordSpace(centre, axes, meaning)
+
+
+@torch.no_grad()
+def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> FusionBranch:
+    """The branch with words, cells and attention between them that start as the encoder's. Raises as `words_of` and `into_space`."""
+    source = find_source(encoder)
+    model = source.build()
+    centre, axes, meaning = words_of(model, source, pieces, branch.width)
+    weight, bias = into_space(model.visual)
+    cells, words = branch.vision.embeddings, branch.words.embeddings
+    cells.project.weight.copy_(axes.T @ weight)
+    cells.project.bias.copy_(axes.T @ (bias - centre))
+    words.word_embeddings.weight.copy_(meaning)
+    for part in (words.position_embeddings.weight, words.token_type_embeddings.weight, cells.position_embedding):
+        part.mul_(LITTLE)
+    # at first a layer changes words and patches little, and a word attends to the cells that are like it
+    for layer in branch.vision.encoder.layers:
+        layer.self_attn.projection.weight.mul_(LITTLE)
+        layer.mlp.fc2.weight.mul_(LITTLE)
+    for layer in branch.words.encoder.layer:
+        layer.attention.output.dense.weight.mul_(LITTLE)
+        layer.output.dense.weight.mul_(LITTLE)
+        if not isinstance(crossed := layer.crossattention, NoCrossAttention):
+            for projection in (crossed.self.query, crossed.self.key, crossed.self.value, crossed.output.dense):
+                nn.init.eye_(projection.weight)
+    return branch
+
+
+@torch.no_grad()
+def word_vectors(model: ImageTextModel, source: EncoderSource, pieces: Sequence[str]) -> Tensor:
+    """Unit vectors [V, E] of words, each encoded alone."""
+    words = [piece.strip("[]").lower() if len(piece) > 2 else piece for piece in pieces]
+    parts = (words[start : start + WORDS_AT_ONCE] for start in range(0, len(words), WORDS_AT_ONCE))
+    return torch.cat([model.encode_text(source.tokenize(part), normalize=True) for part in parts])
+
+
+def into_space(tower: nn.Module) -> tuple[Tensor, Tensor]:
+    """Weights [E, F] and bias [E] from a cell of the last feature map to the encoder's space. Raises UsageError for other towers."""
+    pool, project = getattr(tower, "attnpool", None), getattr(tower, "proj", None)
+    if pool is not None and hasattr(pool, "c_proj"):
+        return pool.c_proj.weight @ pool.v_proj.weight, pool.c_proj.weight @ pool.v_proj.bias + pool.c_proj.bias
+    if isinstance(project, Tensor):
+        return project.T, torch.zeros(project.shape[1])
+    raise UsageError(
+        f"the cells of {type(tower).__name__} cannot be projected into the space of its texts",
+        hint="--set image=aligned:ctxr-tiny",
+    )

@@ -17,10 +17,9 @@ from torch.nn import functional
 from ctxr.errors import DataError, UsageError
 from ctxr.models.cross.wordpieces import tiny_vocabulary
 from ctxr.models.encoders import find_source
-from ctxr.models.entailment.aligned import LITTLE, words_of
 from ctxr.models.entailment.base import PairTokens, TextSource
 from ctxr.models.entailment.fusion import FusionBranch, NoCrossAttention
-from ctxr.models.entailment.image_branches import PREMISE, paired, spread_of
+from ctxr.models.entailment.image_branches import LITTLE, PREMISE, paired, spread_of, words_of
 from ctxr.models.entailment.recipe import SEED, ClassifierRecipe
 from ctxr.models.hub import placeless
 from ctxr.models.layers import cut

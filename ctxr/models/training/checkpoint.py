@@ -13,13 +13,12 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.context import ContextHead, Fusion
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import EncoderSource, fingerprint
 from ctxr.models.hub import makes_pairs
 from ctxr.models.precision import memory_for
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.scorers import ClipScorer, ModuleT, PairScorer
+from ctxr.models.scorers import ClipScorer, ContextHead, Fusion, ModuleT, PairScorer
 from ctxr.models.training.recipe import Recipe, ScorerShape
 from ctxr.models.training.state import save_tensors
 from ctxr.store.atomic import link_or_copy, write_bytes
@@ -194,11 +193,6 @@ def fill(module: nn.Module, file: Path, what: str) -> None:
         raise DataError(
             f"{file} holds weights of something else than {what}", hint="name the encoder it was trained with"
         ) from error
-
-
-def width_of(source: EncoderSource | CrossSource) -> int:
-    """Length of the vectors, or of the pair features, that `source` makes."""
-    return source.width if isinstance(source, CrossSource) else source.dim
 
 
 def model_fingerprint(source: EncoderSource | CrossSource) -> str:

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctxr.models.context import attention_of
 from ctxr.models.precision import choose_precision, in_microbatches
-from ctxr.models.scorers import Batch, ClipScorer, PairScorer
+from ctxr.models.scorers import Batch, ClipScorer, PairScorer, attention_of
 from ctxr.models.training.examples import ExampleTable
 
 

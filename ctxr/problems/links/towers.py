@@ -22,10 +22,10 @@ from torchvision.models import DenseNet169_Weights, densenet169
 
 from ctxr.errors import CtxrError, DataError
 from ctxr.media.images import Pixels
-from ctxr.models.scorers import ImageTextModel
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import fingerprint_of, read_tensors
 from ctxr.models.regions import ROWS, load_torchvision
+from ctxr.models.scorers import ImageTextModel
 from ctxr.problems.links.recipe import LinksRecipe
 
 PAD, UNKNOWN = "<PAD>", "<UNK>"

@@ -9,9 +9,8 @@ import torch
 
 from ctxr.errors import CtxrError, UsageError
 from ctxr.models.blip import load_blip
-from ctxr.models.context import ContextHead
 from ctxr.models.precision import in_microbatches
-from ctxr.models.scorers import ClipScorer, PairScorer
+from ctxr.models.scorers import ClipScorer, ContextHead, PairScorer
 from ctxr.models.training.checkpoint import new_scorer
 from ctxr.models.training.examples import with_features
 from ctxr.models.training.optimising import make_optimiser

@@ -11,8 +11,8 @@ from torch.nn import functional
 from ctxr.errors import UsageError
 from ctxr.models.cross.wordpieces import tiny_vocabulary
 from ctxr.models.encoders import find_source
-from ctxr.models.entailment.aligned import into_space, word_vectors
 from ctxr.models.entailment.base import ImageSource
+from ctxr.models.entailment.image_branches import into_space, word_vectors
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import find_image, find_text
 
