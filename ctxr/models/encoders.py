@@ -1,7 +1,6 @@
-"""Images and texts to unit vectors of one space: encoders of open_clip by name, their weights, and how they compute.
+"""Images and texts to unit vectors of one space: encoders of open_clip by name.
 
-A vector depends on its own image (or text), the weights and the machine's arithmetic, never on what else was asked for
-at the same time: every forward pass has the same number of rows, and what is missing is filled with zeros.
+A vector does not depend on the other images or texts of a call: every forward pass has the same number of rows, filled up with zeros.
 """
 
 from __future__ import annotations
@@ -54,13 +53,10 @@ def load_encoder(
     """The encoder of that name, ready to use.
 
     Args:
-        name: any `arch:pretrained` of open_clip; "local-dir:PATH" or "checkpoint:PATH", a folder with
-            open_clip_config.json and safetensors weights; "random:ARCH", untrained weights from a fixed seed, for
-            measuring speed and nothing else; "ctxr-tiny", the small model inside this package; "auto", ViT-B-32:openai
+        name: any `arch:pretrained` of open_clip; "local-dir:PATH" or "checkpoint:PATH", a folder with open_clip_config.json and
+            safetensors weights; "random:ARCH", untrained; "ctxr-tiny", the small model inside this package; "auto", ViT-B-32:openai
             where its weights are here or can be fetched, else ctxr-tiny with a warning. A named encoder never falls back.
-        device: "auto", "cpu", "cuda" or "mps".
-        precision: "auto", which is "fp32" or "bf16"; or "openvino" (fp32) or "openvino-bf16", on a CPU with the extra.
-        warn: called with each warning.
+        device, precision: see `precision.choose_device` and `choose_precision`. warn: called with each warning.
 
     Raises UsageError for an unknown name, or a device or precision that this machine does not have; DataError for weights or a config
     that cannot be read; CtxrError for weights that cannot be downloaded.
@@ -368,7 +364,7 @@ def _pretrained(name: str) -> EncoderSource:
     settings = {key: weights[key] for key in ("mean", "std", "interpolation", "resize_mode") if key in weights}
 
     def build() -> ImageTextModel:
-        with _undrawn():
+        with undrawn():
             model: ImageTextModel = open_clip.create_model(
                 arch, pretrained=str(path), force_quick_gelu=quick, force_preprocess_cfg=settings, weights_only=True
             )
@@ -418,7 +414,7 @@ def _folder(name: str, folder: Path) -> EncoderSource:
         import open_clip
         import torch
 
-        with _undrawn():
+        with undrawn():
             model: ImageTextModel = open_clip.create_model(f"local-dir:{folder}", weights_only=True)
         # towers of timm refuse pictures of another size than theirs only when they run
         if hasattr(model.visual, "trunk"):
@@ -464,7 +460,7 @@ _DRAWS = ("normal_", "uniform_", "trunc_normal_", "kaiming_uniform_", "xavier_un
 """Functions of tensors, and of torch.nn.init, that fill with random values."""
 
 
-def _undrawn() -> AbstractContextManager[object]:
+def undrawn() -> AbstractContextManager[object]:
     """Skips random first values, which take longer than reading the weights that replace them."""
     from torch.overrides import TorchFunctionMode
 

@@ -76,8 +76,7 @@ def model_folder(
         kind, patterns: as for `hub_folder`.
         others: files that a download must contain beside config and weights, one of each sequence.
 
-    Raises what `hub_folder` and `refuse_code` raise; DataError where there are no weights, or where a list of their parts names a
-    file outside the folder.
+    Raises as `hub_folder` and `refuse_code`; DataError without weights, or where a list of their parts leads out of the folder.
     """
 
     def holds(folder: Path, needed: Sequence[Sequence[str]]) -> bool:
@@ -153,8 +152,7 @@ def careful(what: str, make: Callable[[], Made]) -> Callable[[], Made]:
 def load(kind: Any, folder: Path, hint: str = "", spare: Collection[str] = ("position_ids",)) -> Any:
     """A model of transformers, fp32, from a folder; `kind` is its class, such as AutoModel. Nothing in the folder is run.
 
-    Raises DataError for a weight of another shape than the config says, and with `hint` for one that is missing, unless its name
-    holds one of `spare`.
+    Raises DataError for weights of wrong shapes, and with `hint` for missing ones whose names contain none of `spare`.
     """
     import torch
 
@@ -201,14 +199,7 @@ def quiet() -> Iterator[None]:
 def renamed(
     state: Mapping[str, Tensor], names: Mapping[str, str], needless: Callable[[str], bool], path: Path
 ) -> dict[str, Tensor]:
-    """Weights by our names.
-
-    Args:
-        names: ours by theirs; all of them must be there.
-        needless: whether a weight of theirs may be there and is not taken.
-
-    Raises DataError for weights that are missing or that nothing here takes; `path` is named.
-    """
+    """Weights by our names, which `names` gives by theirs. Raises DataError for missing weights, and for others that are not `needless`."""
     missing = [key for key in names if key not in state]
     foreign = [key for key in state if key not in names and not needless(key)]
     if missing or foreign:

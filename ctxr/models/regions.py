@@ -1,9 +1,6 @@
-"""Regions of a picture: cells of an encoder, or the most certain boxes of a detector.
+"""Regions of a picture: cells of an encoder, or the most certain boxes of a detector, with the 1024 features of its box head.
 
 Letters: N pictures, R regions, F features, H and W cells of a grid.
-
-A detector's features are the 1024 of its box head, trained on COCO; the 2048 of the bottom-up-attention detector (Visual
-Genome) come in as files.
 """
 
 import math
@@ -18,7 +15,7 @@ from torch import Tensor, nn
 
 from ctxr.errors import CtxrError, DataError, UsageError, and_more
 from ctxr.media.images import Pixels
-from ctxr.models.encoders import find_source, fingerprint, ignore
+from ctxr.models.encoders import find_source, fingerprint, ignore, undrawn
 from ctxr.models.hub import placeless
 from ctxr.models.precision import choose_device
 from ctxr.models.preprocess import Preprocess
@@ -26,7 +23,7 @@ from ctxr.models.published import fingerprint_of, read_tensors
 from ctxr.store.regions import Array, with_whole
 
 ROWS = 8
-"""Pictures of every pass, filled up with zeros: what comes out must not depend on what stands beside it."""
+"""Pictures of every pass, filled up with zeros: the result must not depend on the other pictures."""
 
 
 class Extractor(Protocol):
@@ -96,10 +93,7 @@ class GridRegions:
 
 
 def feature_map(tower: nn.Module, pixels: Tensor) -> Tensor:
-    """The last feature map [N, F, H, W] of an image tower of open_clip for pixels [N, 3, h, w].
-
-    Raises UsageError for a tower that has none.
-    """
+    """The last feature map [N, F, H, W] of an image tower of open_clip. Raises UsageError for a tower that has none."""
     from open_clip.modified_resnet import ModifiedResNet
     from open_clip.timm_model import TimmModel
     from open_clip.transformer import VisionTransformer
@@ -183,17 +177,15 @@ COUNTERS = "num_batches_tracked"
 
 
 class DetectorRegions:
-    """The boxes that a detector is surest of, with the features of its box head at these boxes.
+    """The boxes with a detector's highest scores for any class, and the features of its box head at these boxes.
 
-    Each proposal counts with its best class; boxes that overlap more than the detector's own threshold (0.5) with a surer one
-    go, whatever their classes.
+    Boxes that overlap more than the detector's own threshold (0.5) with one of a higher score are dropped, whatever their classes.
 
     Args:
         weights: file of torchvision's `fasterrcnn_resnet50_fpn` or `_v2`, `.pth` or `.safetensors`.
-        most: boxes of a picture at most, the whole picture not counted.
-        settings: of torchvision's model, such as `min_size`; its own by default.
+        most: boxes of a picture, without the whole picture. settings: of torchvision's model, such as `min_size`.
 
-    Raises DataError for a file that holds something else.
+    Raises DataError for a file of something else.
     """
 
     def __init__(self, weights: Path, most: int, device: str = "auto", settings: dict[str, int] | None = None) -> None:
@@ -206,7 +198,8 @@ class DetectorRegions:
             )
         self._layout, self._most, self._settings = layout, most, dict(settings or {})
         self._device = choose_device(device)
-        self._model = build(layout, len(state[CLASSES]), self._settings)
+        with undrawn():
+            self._model = build(layout, len(state[CLASSES]), self._settings)
         load_torchvision(self._model, state, weights, "detector")
         self._model.to(self._device)
         self._fingerprint = fingerprint_of({name: state[name] for name in state if not name.endswith(COUNTERS)})
@@ -268,10 +261,7 @@ def build(layout: str, classes: int, settings: dict[str, int]) -> Any:
 
 
 def weights_here() -> Path:
-    """torchvision's published weights where an earlier download left them, v2 before v1.
-
-    Raises CtxrError where they are not: nothing is downloaded.
-    """
+    """torchvision's published weights in its cache, v2 before v1. Raises CtxrError without them: nothing is downloaded."""
     from torchvision.models import detection
 
     folder = Path(torch.hub.get_dir()) / "checkpoints"

@@ -32,8 +32,7 @@ PLACES = 10  # positions that are learned: as many as a set of ImageCoDe has ima
 
 
 def fuse(images: Tensor, texts: Tensor, fusion: Fusion = "multiply", scale: float = SCALE) -> Tensor:
-    """Pair features of unit vectors of images [B, K, D] and texts [B, D]: `scale` times the product [B, K, D], or both side by side
-    [B, K, 2 D] without a scale."""
+    """Pair features of unit vectors of images [B, K, D] and texts [B, D]: `scale` times the product, or both, [B, K, 2 D]."""
     spread = texts[:, None, :].expand_as(images)
     return scale * images * spread if fusion == "multiply" else torch.cat([images, spread], dim=-1)
 

@@ -1,7 +1,6 @@
-"""Tokens, sentences and trees of descriptions, by spaCy, or by a plain rule that says that it is one.
+"""Tokens, sentences and trees of descriptions, by spaCy (an optional extra) or by a regular expression.
 
-spaCy is an optional extra (`pip install spacy`). Its rules for English need no model; tree depth needs a parsing model.
-The two ways of counting differ, so every result carries the name of the one that made it.
+spaCy's rules for English need no model; tree depth needs a parsing model. The ways of counting differ, so each result names its own.
 """
 
 import re
@@ -25,7 +24,7 @@ _END = re.compile(r"[.!?]+(?=\s|$)")
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """Takes texts apart. `name` says how, `why_no_depth` why there are no trees ("" when there are)."""
+    """Splits texts. `name`: how; `why_no_depth`: why there are no trees, "" with trees."""
 
     name: str
     take_apart: Callable[[list[str]], list[Parsed]]
@@ -40,9 +39,8 @@ class Tokenizer:
 
 
 def load_tokenizer(choice: str = "auto", parser: str | None = None) -> Tokenizer:
-    """The tokenizer `auto` (spaCy where it is installed), `spacy` or `regex`; `parser` names a spaCy model or its folder.
-
-    Without `parser` the published model is used where it is installed. Raises UsageError for what is unknown or not installed.
+    """The tokenizer `auto` (spaCy where it is installed), `spacy` or `regex`; `parser`: a spaCy model or its folder, else the published
+    one where it is installed. Raises UsageError for what is unknown or not installed.
     """
     if choice not in ("auto", "spacy", "regex"):
         raise UsageError(f"--tokenizer {choice} is unknown", hint="choose auto, spacy or regex")

@@ -84,20 +84,6 @@ def test_exact_vectors_of_a_rounded_encoder_are_those_in_fp32(
     np.testing.assert_array_equal(encoder.encode_images(pictures, exact=True), exact)
 
 
-def test_the_margin_covers_the_error_of_every_distance(
-    encoder: Encoder, rounded: Encoder, pictures: list[np.ndarray]
-) -> None:
-    assert encoder.margin == 0
-    near = [*pictures, *(picture // 2 + 20 for picture in pictures)]
-    exact, rough = encoder.encode_images(near), rounded.encode_images(near)
-    error = 0.0
-    for one in range(len(near)):
-        for two in range(one):
-            distances = [float(np.linalg.norm(vectors[one] - vectors[two])) for vectors in (exact, rough)]
-            error = max(error, abs(distances[0] - distances[1]))
-    assert 0 < error < rounded.margin < 0.05
-
-
 def drawn() -> list[np.ndarray]:
     """Drawn scenes that fade into single colours and into the dark, and greys: none is a probe of the margin."""
     across, down = np.meshgrid(np.linspace(0, 255, 96), np.linspace(255, 0, 64))

@@ -17,7 +17,7 @@ from ctxr.models import encoders as loading
 from ctxr.models import hub
 from ctxr.models.encoders import load_encoder
 from ctxr.models.precision import choose_device, choose_precision
-from tests.models.encoder_folder import MODEL, make_folder
+from tests.models.encoder_folder import MODEL, PREPROCESS, make_folder
 
 
 @pytest.fixture
@@ -127,9 +127,15 @@ def test_only_the_host_itself_counts_as_an_answer(monkeypatch: pytest.MonkeyPatc
     assert not hub.can_reach("file:///etc/hostname", 1.0)
 
 
-def test_a_random_encoder_is_always_the_same() -> None:
-    prints = {load_encoder("random:ViT-S-32-alt").fingerprint for _ in range(2)}
-    assert len(prints) == 1
+def test_a_random_encoder_is_always_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def create(arch: str, **_: object) -> torch.nn.Module:
+        model: torch.nn.Module = open_clip.CLIP(**MODEL)
+        model.visual.preprocess_cfg = {**PREPROCESS, "size": 48}
+        return model
+
+    monkeypatch.setattr(open_clip, "create_model", create)
+    torch.manual_seed(1)
+    assert len({load_encoder("random:ViT-S-32-alt").fingerprint for _ in range(2)}) == 1
 
 
 @pytest.mark.parametrize(

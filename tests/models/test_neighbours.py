@@ -47,10 +47,10 @@ def slow(vectors: Vectors, k: int) -> tuple[NDArray[np.int64], NDArray[np.float3
 @pytest.mark.parametrize("coarse", ENGINES.values(), ids=ENGINES)
 @pytest.mark.parametrize(
     "vectors",
-    [scattered(500), clustered(400), repeated(300), scattered(33)],
+    [scattered(300), clustered(400), repeated(300), scattered(33)],
     ids=["scattered", "clustered", "repeated", "few"],
 )
-@pytest.mark.parametrize(("k", "block"), [(9, 64), (1, 7), (32, 1000)])
+@pytest.mark.parametrize(("k", "block"), [(9, 64), (32, 1000)])
 def test_the_answer_is_that_of_sorting_all_distances(vectors: Vectors, k: int, block: int, coarse: bool | None) -> None:
     indices, distances = nearest(vectors, k, block=block, coarse=coarse)
     expected, lengths = slow(vectors, k)
@@ -69,7 +69,7 @@ def on_a_grid(seed: int) -> Vectors:
 
 
 @pytest.mark.parametrize("coarse", [False, True])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_ids_and_distances_have_the_bits_of_a_stable_sort_whatever_the_block_and_the_stripe(
     seed: int, coarse: bool
 ) -> None:

@@ -143,15 +143,6 @@ def test_openvino_that_is_named_and_does_not_work_is_one_sentence(broken: None, 
     assert (raised.value.exit_code, "--precision fp32" in raised.value.hint) == (1, True)
 
 
-def test_a_folder_named_openvino_is_not_the_package(
-    folder: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "openvino").mkdir()
-    monkeypatch.syspath_prepend(tmp_path)
-    uninstall(monkeypatch)
-    assert list(encoder.precisions()) == ["fp32", "bf16"]
-
-
 def uninstall(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make OpenVINO a package that is not installed."""
 
@@ -164,9 +155,12 @@ def uninstall(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_machine_without_openvino_says_how_to_get_it_and_still_decides_exactly(
-    folder: Path, encoder: Encoder, pictures: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
+    folder: Path, encoder: Encoder, pictures: list[np.ndarray], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    (tmp_path / "openvino").mkdir()  # a folder of that name is not the package
+    monkeypatch.syspath_prepend(tmp_path)
     uninstall(monkeypatch)
+    assert list(encoder.precisions()) == ["fp32", "bf16"]
     other = load_encoder(f"local-dir:{folder}", device="cpu", precision="openvino")
     np.testing.assert_allclose(other.encode_images(pictures, exact=True), encoder.encode_images(pictures), atol=1e-6)
     with pytest.raises(UsageError, match="precision openvino") as raised:

@@ -10,7 +10,7 @@ from ctxr.errors import DataError
 from ctxr.models.preprocess import Preprocess
 
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
-SIZES = [(720, 1280), (640, 360), (224, 224), (225, 301), (97, 480), (61, 33), (600, 90)]
+SIZES = [(360, 640), (224, 224), (225, 301), (97, 480), (61, 33), (600, 90)]
 
 
 def photograph(height: int, width: int) -> np.ndarray:
@@ -50,9 +50,9 @@ def test_a_picture_comes_out_as_from_the_reference_transform(
 
 def test_a_picture_comes_out_the_same_whatever_stands_beside_it() -> None:
     preprocess = Preprocess((64, 64), MEAN, STD)
-    pictures = [photograph(*size) for size in (*SIZES, (64, 64), (720, 1280))]
+    pictures = [photograph(*size) for size in (*SIZES, (64, 64))]
     together = preprocess(pictures)
-    assert together.shape == (9, 3, 64, 64)
+    assert together.shape == (7, 3, 64, 64)
     assert together.dtype == torch.float32
     for position, picture in enumerate(pictures):
         assert torch.equal(preprocess([picture])[0], together[position])
@@ -70,13 +70,10 @@ def test_arrays_may_be_read_only_or_views_of_others() -> None:
     assert torch.equal(result[0], result[2])
 
 
-def test_one_number_stands_for_three_channels() -> None:
+def test_one_number_stands_for_three_channels_and_an_unknown_resize_mode_is_refused() -> None:
     preprocess = Preprocess.from_config({"size": 16, "mean": 0.5, "std": 0.25})
     white = preprocess([np.full((20, 20, 3), 255, np.uint8)])
     assert preprocess.describe()["mean"] == (0.5, 0.5, 0.5)
     assert torch.allclose(white, torch.full((1, 3, 16, 16), 2.0))
-
-
-def test_an_unknown_resize_mode_is_refused() -> None:
     with pytest.raises(DataError, match="resize_mode 'stretch', known are shortest, longest, squash"):
         Preprocess.from_config({"size": 16, "mean": 0.5, "std": 0.25, "resize_mode": "stretch"})

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from ctxr.errors import CtxrError
 from ctxr.models.blip import load_blip
@@ -18,7 +17,8 @@ from ctxr.models.encoders import check_encoder_name, find_source
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import find_text
 from ctxr.models.judges.nli import NliJudge
-from tests.models.blip_folder import WORDS, make_blip
+from tests.models.bert_folder import make_bert
+from tests.models.blip_folder import make_blip
 from tests.models.encoder_folder import MODEL, make_folder
 from tests.models.judges.nli_folder import make_nli
 
@@ -27,18 +27,6 @@ AUTO_MAP = {
     "AutoProcessor": "planted.Processor", "AutoImageProcessor": "planted.Pictures",
 }  # fmt: skip
 FOREIGN = {"model_type": "planted", "auto_map": AUTO_MAP, "trust_remote_code": True}
-
-
-def make_bert(folder: Path) -> Path:
-    """A small untrained BERT as transformers writes it."""
-    config = BertConfig(
-        vocab_size=len(WORDS), hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=64
-    )  # fmt: skip
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        BertModel(config).save_pretrained(folder)
-    BertTokenizerFast(vocab={word: row for row, word in enumerate(WORDS)}).save_pretrained(folder)
-    return folder
 
 
 def change(path: Path, values: dict[str, Any]) -> None:
@@ -88,14 +76,10 @@ def read_checkpoint(folder: Path) -> None:
     find_source(f"checkpoint:{folder}").tokenize(["a bat"])
 
 
-def read_bert(folder: Path) -> None:
-    source = find_text(f"bert:{folder}", ClassifierRecipe())
+def read_text_branch(folder: Path, kind: str = "bert") -> None:
+    source = find_text(f"{kind}:{folder}", ClassifierRecipe())
     source.build()
     source.tokenize(["a bat"], ["a"])
-
-
-def read_late(folder: Path) -> None:
-    find_text(f"late:{folder}", ClassifierRecipe()).tokenize(["a bat"], ["a"])
 
 
 def read_blip(folder: Path) -> None:
@@ -140,12 +124,12 @@ DOORS: dict[str, tuple[Callable[[Path], Path], Plant, Callable[[Path], None]]] =
     "tokenizer_kwargs and a config": (make_folder, with_tokenizer_and_config, read_encoder),
     "yes to transformers' question": (make_folder, with_tokenizer, read_encoder),
     "hf_model_name": (make_folder, with_text_tower, read_encoder),
-    "config of BERT": (make_bert, with_config, read_bert),
-    "older config of BERT": (make_bert, with_older_config, read_bert),
-    "kernels of BERT": (make_bert, in_file("config.json", {"attn_implementation": "planted/kernel"}), read_bert),
-    "tokenizer of BERT": (make_bert, in_file("tokenizer_config.json", {"auto_map": AUTO_MAP}), read_bert),
-    "weights of BERT": (make_bert, pickled, read_bert),
-    "late interaction": (make_bert, with_config, read_late),
+    "config of BERT": (make_bert, with_config, read_text_branch),
+    "older config of BERT": (make_bert, with_older_config, read_text_branch),
+    "kernels of BERT": (make_bert, in_file("config.json", {"attn_implementation": "planted/kernel"}), read_text_branch),
+    "tokenizer of BERT": (make_bert, in_file("tokenizer_config.json", {"auto_map": AUTO_MAP}), read_text_branch),
+    "weights of BERT": (make_bert, pickled, read_text_branch),
+    "late interaction": (make_bert, with_config, partial(read_text_branch, kind="late")),
     "config of a judge": (make_nli, with_config, read_nli),
     "kernels of a judge": (make_nli, in_file("config.json", {"attn_implementation": "planted/kernel"}), read_nli),
     "tokenizer of a judge": (make_nli, in_file("tokenizer_config.json", {"auto_map": AUTO_MAP}), read_nli),

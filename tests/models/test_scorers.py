@@ -10,7 +10,8 @@ from torch import nn
 
 from ctxr.models.cross.encoder import RegionEncoder
 from ctxr.models.layers import Block, unit
-from ctxr.models.scorers import SCALE, Batch, ClipScorer, ContextHead, PairScorer, fuse
+from ctxr.models.scorers import SCALE, Batch, ClipScorer, ContextHead, PairScorer, attention_of, fuse
+from ctxr.models.training.scoring import attend_all
 from tests.models.scorers import (
     BLIP_SCORERS,
     REGION_SCORERS,
@@ -22,6 +23,7 @@ from tests.models.scorers import (
     random_batch,
 )
 from tests.models.slow_layers import mixed, shares
+from tests.models.training_questions import make_questions
 
 Scorer = ClipScorer | PairScorer
 ALL = (*SCORERS, *BLIP_SCORERS, *REGION_SCORERS)
@@ -89,18 +91,13 @@ def test_padding_changes_no_score(scorer: Scorer) -> None:
 
 
 @torch.no_grad()
-def test_sets_of_different_sizes_are_scored_as_each_alone(scorer: Scorer) -> None:
+def test_queries_with_sets_of_different_sizes_are_scored_as_each_alone(scorer: Scorer) -> None:
     batch = random_batch(scorer)
     batch.mask[2:4, 3:] = False
-    alone = part(batch, slice(2, 4), slice(3))
-    torch.testing.assert_close(scorer(batch)[2:4, :3], scorer(alone), rtol=1e-5, atol=1e-5)
-
-
-@torch.no_grad()
-def test_the_size_of_a_batch_changes_no_score(scorer: Scorer) -> None:
-    batch = random_batch(scorer)
-    single = [scorer(part(batch, slice(row, row + 1))) for row in range(6)]
-    torch.testing.assert_close(torch.cat(single), scorer(batch), rtol=1e-5, atol=1e-5)
+    scores = scorer(batch)
+    for row, size in enumerate((5, 5, 3, 3, 5, 5)):
+        alone = part(batch, slice(row, row + 1), slice(size))
+        torch.testing.assert_close(scores[row : row + 1, :size], scorer(alone), rtol=1e-5, atol=1e-5)
 
 
 @torch.no_grad()
@@ -181,18 +178,6 @@ def test_positions_do_nothing_to_sets_without_order_and_stay_out_of_the_highway(
     torch.testing.assert_close(with_places(pairs, mask, static), with_places.score(pairs).squeeze(-1))
 
 
-def test_static_sets_give_positions_no_gradient() -> None:
-    head = make_head(positions=True)
-    pairs, mask = torch.randn(2, 5, WIDTH), torch.ones(2, 5, dtype=torch.bool)
-    assert head.positions is not None
-    head(pairs, mask, torch.tensor([False, False])).sum().backward()
-    assert head.positions.weight.grad is not None
-    assert float(head.positions.weight.grad.abs().sum()) == 0.0
-    head(pairs, mask, torch.tensor([False, True])).sum().backward()
-    assert float(head.positions.weight.grad[:5].abs().sum()) > 0.0
-    assert float(head.positions.weight.grad[5:].abs().sum()) == 0.0
-
-
 def test_an_ordered_set_may_not_be_larger_than_the_positions_and_a_static_one_may() -> None:
     head = make_head(positions=True).eval()
     pairs, mask = torch.randn(1, 12, WIDTH), torch.ones(1, 12, dtype=torch.bool)
@@ -240,15 +225,12 @@ def test_a_block_equals_the_slow_obvious_one() -> None:
     assert block.after_attention.eps == 1e-12
 
 
-def test_heads_must_divide_the_width() -> None:
-    with pytest.raises(ValueError, match=r"3 heads .* 8"):
-        Block(8, heads=3)
-
-
 def test_a_scorer_of_vectors_says_what_it_cannot_take(encoders: Path) -> None:
     batch = random_batch(make_scorer("batch", encoders))
     with pytest.raises(ValueError, match="without an encoder"):
         ClipScorer()(batch)
+    with pytest.raises(ValueError, match="without a head"):
+        attend_all(ClipScorer(), make_questions(ClipScorer()), [0], 8)
 
 
 @torch.no_grad()
@@ -273,3 +255,37 @@ def test_a_head_that_starts_at_the_cosine_scores_as_its_encoder_does(positions: 
     torch.testing.assert_close(scorer(batch), 7.0 * ClipScorer()(batch), rtol=1e-4, atol=1e-4)
     with pytest.raises(ValueError, match="head over products"):
         ClipScorer().start_at_cosine(7.0)
+
+
+def deep_head(positions: bool) -> ContextHead:
+    torch.manual_seed(0)
+    return ContextHead(16, layers=3, heads=4, inner=24, positions=positions)
+
+
+@pytest.mark.parametrize("positions", [False, True])
+def test_shares_times_values_are_what_every_layer_of_the_head_makes(positions: bool) -> None:
+    one = deep_head(positions).eval()
+    pairs, ordered = torch.randn(5, 7, 16), torch.tensor([True, False, True, True, False])
+    mask = torch.arange(7)[None] < torch.tensor([7, 4, 1, 6, 7])[:, None]
+    shares = attention_of(one, pairs, mask, ordered)
+    assert shares.shape == (5, 3, 4, 7, 7)
+    torch.testing.assert_close(shares.sum(-1), torch.ones(5, 3, 4, 7))
+    assert bool((shares.masked_select(~mask[:, None, None, None, :]) == 0).all())
+    items = one.placed(pairs, mask, ordered)
+    for layer, block in enumerate(one.blocks):
+        assert isinstance(block, Block)
+        attention = block.attention
+        values = attention.value(items).view(5, 7, 4, 4).transpose(1, 2)
+        mixed = attention.out((shares[:, layer] @ values).transpose(1, 2).reshape(5, 7, 16))
+        torch.testing.assert_close(mixed, attention(items, mask), rtol=1e-5, atol=1e-6)
+        items = block(items, mask)
+
+
+def test_looking_changes_neither_mode_nor_scores_and_has_no_dropout() -> None:
+    one = deep_head(False).train()
+    pairs, mask, ordered = torch.randn(2, 4, 16), torch.ones(2, 4, dtype=torch.bool), torch.tensor([False, True])
+    first = attention_of(one, pairs, mask, ordered)
+    assert one.training
+    assert all(block.training for block in one.blocks)
+    torch.testing.assert_close(attention_of(one, pairs, mask, ordered), first, rtol=0, atol=0)
+    assert not first.requires_grad

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-import torch
-from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from scripts.text_branch_proof import FOLDS, commoner, main, read_rows, with_sides
+from tests.models.bert_folder import make_bert
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "red", "blue", "cat", "dog", "runs", "sleeps", "."]
 
@@ -41,14 +40,7 @@ def test_folds_part_premises_and_the_commoner_answer_is_that_of_other_folds(rows
 def test_every_row_is_judged_once_by_an_encoder_of_the_published_layout(
     rows: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = tmp_path / "model"
-    config = BertConfig(
-        vocab_size=len(WORDS), hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=32
-    )  # fmt: skip
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        BertModel(config).save_pretrained(model)
-    BertTokenizerFast(vocab={word: row for row, word in enumerate(WORDS)}).save_pretrained(model)
+    model = make_bert(tmp_path / "model", words=WORDS)
     (model / "1_Pooling").mkdir()
     (model / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
     asks = [str(tmp_path / "proof"), "--model", str(model), "--rows", str(rows), "--set", "epochs=1"]

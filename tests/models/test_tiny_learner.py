@@ -21,7 +21,7 @@ from scripts.train_tiny import write
 def pool() -> Pool:
     with pytest.MonkeyPatch.context() as patch:
         draw_here(patch)
-        return make_pool(3, SIZE, 16, 2)
+        return make_pool(3, SIZE, 8, 2)
 
 
 def draw_here(patch: pytest.MonkeyPatch) -> None:
@@ -33,7 +33,7 @@ def start(pool: Pool) -> tuple[Learner, Callable[[int], list[float]]]:
     """A new learner, and a function that takes a number of steps with it and gives their losses."""
     generator = torch.Generator().manual_seed(0)
     tokens = tokenized(pool.texts, SimpleTokenizer(context_length=48))
-    source = Batches(pool, pool, tokens, generator, told=8, said=1)
+    source = Batches(pool, pool, tokens, generator, told=4, said=1)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         learner = Learner(2e-3)
@@ -43,7 +43,7 @@ def start(pool: Pool) -> tuple[Learner, Callable[[int], list[float]]]:
 def test_a_varied_scene_is_another_one_and_the_same_seed_varies_alike() -> None:
     def varied(seed: int) -> list[tuple[Scene, Scene]]:
         rng = np.random.default_rng(seed)
-        return [(scene, vary(rng, scene)) for scene in (sample_scene(rng, 16 / 9) for _ in range(200))]
+        return [(scene, vary(rng, scene)) for scene in (sample_scene(rng, 16 / 9) for _ in range(50))]
 
     assert all(scene != other for scene, other in varied(1))
     assert varied(1) == varied(1)
@@ -51,9 +51,9 @@ def test_a_varied_scene_is_another_one_and_the_same_seed_varies_alike() -> None:
 
 
 def test_a_pool_is_made_of_pairs_and_follows_from_its_seed(pool: Pool) -> None:
-    assert pool.pictures.shape == (16, SIZE, SIZE, 3)
-    assert [len(texts) for texts in pool.texts] == [2] * 16
-    again = make_pool(3, SIZE, 16, 2, workers=2)
+    assert pool.pictures.shape == (8, SIZE, SIZE, 3)
+    assert [len(texts) for texts in pool.texts] == [2] * 8
+    again = make_pool(3, SIZE, 8, 2, workers=2)
     np.testing.assert_array_equal(again.pictures, pool.pictures)
     assert again.texts == pool.texts
     pixels = pool.pictures.astype(np.float32)
@@ -64,9 +64,7 @@ def test_a_pool_is_made_of_pairs_and_follows_from_its_seed(pool: Pool) -> None:
 
 def test_photographs_come_without_captions(monkeypatch: pytest.MonkeyPatch) -> None:
     draw_here(monkeypatch)
-    photos = make_pool(3, SIZE, 4, 0)
-    assert photos.pictures.shape == (4, SIZE, SIZE, 3)
-    assert photos.texts == []
+    assert make_pool(3, SIZE, 2, 0).texts == []
 
 
 def test_steps_can_be_repeated_bit_for_bit_and_learn(pool: Pool) -> None:
@@ -74,8 +72,8 @@ def test_steps_can_be_repeated_bit_for_bit_and_learn(pool: Pool) -> None:
     torch.set_num_threads(1)
     try:
         (one, step), (two, step_again) = start(pool), start(pool)
-        losses = step(3)
-        assert step_again(3) == losses
+        losses = step(2)
+        assert step_again(2) == losses
         assert all(torch.equal(weights, two.weights()[name]) for name, weights in one.weights().items())
         assert np.mean(step(6)[-3:]) < np.mean(losses) - 0.2
     finally:

@@ -12,13 +12,12 @@ from ctxr.models.tokens import MOST_LETTERS, load_tokenizer
 TEXT = "The girl's hand isn't up.  It is DOWN... right?"
 
 
-def without_spacy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "spacy", None)
-
-
 def test_spacy_splits_contractions_and_the_rule_does_not() -> None:
-    (by_spacy,) = load_tokenizer("spacy").parse({"t": TEXT})
-    (by_rule,) = load_tokenizer("regex").parse({"t": TEXT})
+    spacy, regex = load_tokenizer("spacy"), load_tokenizer("regex")
+    by_spacy, empty = spacy.parse({"t": TEXT, "empty": "  \n "})
+    (by_rule,) = regex.parse({"t": TEXT})
+    assert (empty.tokens, empty.sentences) == ((), 0)
+    assert (spacy.name[:7], regex.name[:6]) == ("spaCy 3", "regex ")
     assert by_spacy.tokens[:8] == ("the", "girl", "'s", "hand", "is", "n't", "up", ".")
     assert by_rule.tokens[:5] == ("the", "girl's", "hand", "isn't", "up")
     assert " " not in "".join(by_spacy.tokens)
@@ -26,29 +25,21 @@ def test_spacy_splits_contractions_and_the_rule_does_not() -> None:
     assert by_rule.sentences == 3
 
 
-def test_each_way_says_its_name() -> None:
-    assert load_tokenizer("spacy").name.startswith("spaCy 3")
-    assert load_tokenizer("regex").name.startswith("regex ")
-
-
 def test_without_spacy_auto_takes_the_rule_and_spacy_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_spacy(monkeypatch)
+    monkeypatch.setitem(sys.modules, "spacy", None)
     assert load_tokenizer("auto").name.startswith("regex")
     with pytest.raises(UsageError, match="spaCy is not") as error:
         load_tokenizer("spacy")
     assert error.value.hint == "pip install spacy"
     with pytest.raises(UsageError, match="spaCy is not"):
         load_tokenizer("auto", parser="en_core_web_sm")
+    with pytest.raises(UsageError, match="--tokenizer nltk"):
+        load_tokenizer("nltk")
 
 
 @pytest.mark.parametrize(("text", "sentences"), [("", 0), ("...", 1), ("No stop", 1), ("A. B! C?", 3), ("3.5 m", 1)])
 def test_the_rule_counts_sentences(text: str, sentences: int) -> None:
     assert load_tokenizer("regex").parse({"t": text})[0].sentences == sentences
-
-
-def test_an_empty_text_has_nothing_in_it() -> None:
-    (parsed,) = load_tokenizer("spacy").parse({"t": "  \n "})
-    assert (parsed.tokens, parsed.sentences) == ((), 0)
 
 
 def test_a_parsing_model_gives_the_depth_of_each_sentence(tmp_path: Path) -> None:
@@ -84,8 +75,3 @@ def test_a_model_that_is_not_there_or_cannot_parse_is_said(tmp_path: Path) -> No
 def test_a_text_as_long_as_a_book_is_refused() -> None:
     with pytest.raises(DataError, match="text 'q' has 1000001 characters"):
         load_tokenizer("regex").parse({"q": "a" * (MOST_LETTERS + 1)})
-
-
-def test_an_unknown_tokenizer_is_refused() -> None:
-    with pytest.raises(UsageError, match="--tokenizer nltk"):
-        load_tokenizer("nltk")

@@ -11,11 +11,5 @@ def test_the_row_of_the_gpu_is_made_on_any_device() -> None:
     assert row.met is not None
     assert "10 images" in row.figure
     assert "images a second" in row.note
-
-
-def test_without_a_gpu_there_is_no_row() -> None:
     assert len(measure("cuda", "ctxr-tiny", sets=1, steps=1, side=64)) == int(torch.cuda.is_available())
-
-
-def test_the_rate_is_in_operations_a_second() -> None:
     assert 1e6 < matmul_rate("cpu", 64, 2) < 1e16

@@ -1,6 +1,5 @@
 """Checkpoints of volta: its configuration as a `CrossConfig`, and its names for weights."""
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -31,7 +30,7 @@ Sizes = dict[str, Size]
 
 
 class VoltaConfig(Struct):
-    """What of a config of volta decides the encoder, by volta's names; `v_` stands for vision."""
+    """The fields of a config of volta that decide the encoder; `v_` stands for vision."""
 
     image_embeddings: Literal["vilbert", "uniter"]
     hidden_size: Size
@@ -65,7 +64,7 @@ class VoltaConfig(Struct):
     sublayer2v_attn_hidden_size: Sizes = {}
     sublayer2v_num_attention_heads: Sizes = {}
     sublayer2v_intermediate_size: Sizes = {}
-    # other values are other models
+    # only these values are ViLBERT and UNITER
     hidden_act: Literal["gelu"] = "gelu"
     v_hidden_act: Literal["gelu"] = "gelu"
     fusion_method: Literal["mul"] = "mul"
@@ -89,13 +88,7 @@ class VoltaConfig(Struct):
 
 
 def read_volta_config(path: Path) -> CrossConfig:
-    """The encoder that a config of volta describes.
-
-    Args:
-        path: JSON as volta publishes it, e.g. `vilbert_base.json` or `ctrl_uniter_base.json`.
-
-    Raises DataError for a file that is not readable, or an architecture other than ViLBERT's and UNITER's.
-    """
+    """The encoder that a config of volta describes, e.g. `vilbert_base.json`. Raises DataError for other architectures."""
     try:
         return _cross_config(convert(read_object(path), VoltaConfig))
     except (ValidationError, ValueError) as error:
@@ -157,55 +150,70 @@ def _cross_config(raw: VoltaConfig) -> CrossConfig:
 
 VOCABULARY = "vocab.txt"
 _MATCH = "cls.bi_seq_relationship"
-_LEFT = ("cls.predictions.", "cls.imagePredictions.", "cls.qaPredictions.")
-"""Pre-training's other heads: masked words, tied to the embeddings, and masked regions."""
+_OTHER_HEADS = ("cls.predictions.", "cls.imagePredictions.", "cls.qaPredictions.")
 
-_LAYER = {
-    "attention_self.{}query": "query",
-    "attention_self.{}key": "key",
-    "attention_self.{}value": "value",
-    "attention_output.{}dense": "out",
-    "attention_output.{}LayerNorm": "after_attention",
+_MODULES = {
+    "words.pieces": "bert.embeddings.word_embeddings",
+    "words.places": "bert.embeddings.position_embeddings",
+    "words.kinds": "bert.embeddings.token_type_embeddings",
+    "words.norm": "bert.embeddings.LayerNorm",
+    "pool_text": "bert.t_pooler.dense",
+    "pool_vision": "bert.v_pooler.dense",
+    "aligned": _MATCH,
 }
-_FEED = {"intermediate.{}dense": "widen", "output.{}dense": "narrow", "output.{}LayerNorm": "after_widening"}
-_WORDS = {"word_embeddings": "pieces", "position_embeddings": "places", "token_type_embeddings": "kinds"}
-_VILBERT = {"image_embeddings": "features", "image_location_embeddings": "box", "LayerNorm": "norm"}
-_UNITER = {
-    "image_embeddings": "features",
-    "image_location_embeddings": "box",
-    "image_layer_norm": "features_norm",
-    "image_location_layer_norm": "box_norm",
-    "v_LayerNorm": "norm",
-}
+_REGIONS = {
+    "features": "image_embeddings", "box": "image_location_embeddings", "features_norm": "image_layer_norm",
+    "box_norm": "image_location_layer_norm",
+}  # fmt: skip
+_FEED_FORWARD = {"widen": "intermediate.{}dense", "narrow": "output.{}dense", "after_widening": "output.{}LayerNorm"}
+_ATTENTION = {
+    "query": "attention_self.{}query", "key": "attention_self.{}key", "value": "attention_self.{}value",
+    "out": "attention_output.{}dense", "after_attention": "attention_output.{}LayerNorm",
+}  # fmt: skip
 
 
 def load_volta(config: CrossConfig, path: Path) -> RegionEncoder:
     """The encoder with the weights of a checkpoint, fp32, on the CPU, in evaluation mode.
 
-    Raises DataError for a file that is damaged or holds more than weights, or weights of another model.
+    Raises DataError for a file that is damaged or holds more than weights, for weights that are missing or unexpected, and for
+    shared weights whose copies differ.
     """
-    mine = translate(read_tensors(path, under=("model_state_dict",)), config, path)
     with torch.device("meta"):
         model = RegionEncoder(config)
-    check_shapes(mine, model.state_dict(), path)
-    model.load_state_dict(mine, assign=True)
-    return model.eval()
-
-
-def translate(state: Mapping[str, Tensor], config: CrossConfig, path: Path) -> dict[str, Tensor]:
-    """A `RegionEncoder`'s state, fp32, from volta's.
-
-    Raises DataError for weights that are missing, unexpected, or not equal where they are shared; `path` is named.
-    """
+    names, copies = {}, {}
+    if config.embedding == "uniter":
+        kinds = _MODULES["words.kinds"]
+        copies[f"{kinds.replace('token_type', 'image_token_type')}.weight"] = f"{kinds}.weight"
+    for name in model.state_dict():
+        module, _, part = name.rpartition(".")
+        names[key := f"{_volta_name(module, config)}.{part}"] = name
+        if module.startswith("stages.") and config.stages[int(module.split(".")[1])] == "joint":
+            copies[f"{_volta_name(module, config, 'v_')}.{part}"] = key
+    state = read_tensors(path, under=("model_state_dict",))
     state = _with_match({key.removeprefix("module."): value.float() for key, value in state.items()})
-    copies = {copy: key for copy, key in _copies(config) if copy in state}
+    copies = {copy: key for copy, key in copies.items() if copy in state}
     # safetensors stores shared weights once, under either name
     state = {key: state[copy] for copy, key in copies.items()} | state
-    ours = renamed(state, dict(_names(config)), lambda key: key in copies or key.startswith(_LEFT), path)
+    weights = renamed(state, names, lambda key: key in copies or key.startswith(_OTHER_HEADS), path)
     for copy, key in copies.items():
         if not torch.equal(state[key], state[copy]):
             raise DataError(f"{path}: {key} and {copy} differ", hint="give a config that does not share sublayers")
-    return ours
+    check_shapes(weights, model.state_dict(), path)
+    model.load_state_dict(weights, assign=True)
+    return model.eval()
+
+
+def _volta_name(module: str, config: CrossConfig, mark: str = "") -> str:
+    """Volta's name for a module of a `RegionEncoder`; with the mark "v_", for the copy of a shared one."""
+    name = module.rpartition(".")[2]
+    if module in _MODULES:
+        return _MODULES[module]
+    if module.startswith("regions."):
+        stream, norm = ("embeddings", "v_LayerNorm") if config.embedding == "uniter" else ("v_embeddings", "LayerNorm")
+        return f"bert.{stream}.{_REGIONS.get(name, norm)}"
+    layer = 2 * int(module.split(".")[1]) + (name in _FEED_FORWARD)
+    mark = "v_" if ".vision." in module else mark
+    return f"bert.encoder.layer.{layer}.{(_ATTENTION | _FEED_FORWARD)[name].format(mark)}"
 
 
 def _with_match(state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -221,40 +229,3 @@ def _with_match(state: dict[str, Tensor]) -> dict[str, Tensor]:
         # the difference of both rows is the task's logit
         others[f"{_MATCH}.{part}"] = torch.cat([logit, torch.zeros_like(logit)])
     return others
-
-
-def _names(config: CrossConfig) -> Iterator[tuple[str, str]]:
-    """(volta's name, ours) of every weight."""
-    for theirs, ours in _WORDS.items():
-        yield f"bert.embeddings.{theirs}.weight", f"words.{ours}.weight"
-    modules = {"bert.embeddings.LayerNorm": "words.norm"}
-    module, parts = ("embeddings", _UNITER) if config.embedding == "uniter" else ("v_embeddings", _VILBERT)
-    modules |= {f"bert.{module}.{theirs}": f"regions.{ours}" for theirs, ours in parts.items()}
-    for index, kind in enumerate(config.stages):
-        attention = "" if kind == "crossed" else "attention."
-        if kind != "vision":
-            modules |= _layer(index, "", f"stages.{index}.{'' if kind == 'joint' else 'text.'}", attention)
-        if kind in ("vision", "both", "crossed"):
-            modules |= _layer(index, "v_", f"stages.{index}.vision.", attention)
-    modules |= {"bert.t_pooler.dense": "pool_text", "bert.v_pooler.dense": "pool_vision", _MATCH: "aligned"}
-    for theirs, ours in modules.items():
-        yield from ((f"{theirs}.{part}", f"{ours}.{part}") for part in ("weight", "bias"))
-
-
-def _layer(index: int, mark: str, stage: str, attention: str) -> dict[str, str]:
-    """Modules of the attention sublayer and the feed-forward one of a stage; `mark` is "v_" for vision."""
-    at, after = (f"bert.encoder.layer.{layer}." for layer in (2 * index, 2 * index + 1))
-    inside = {name: ours if ours == "after_attention" else attention + ours for name, ours in _LAYER.items()}
-    names = {at + name.format(mark): stage + ours for name, ours in inside.items()}
-    return names | {after + name.format(mark): stage + ours for name, ours in _FEED.items()}
-
-
-def _copies(config: CrossConfig) -> Iterator[tuple[str, str]]:
-    """(name of a copy, name that it copies): volta's state repeats shared weights."""
-    if config.embedding == "uniter":
-        yield "bert.embeddings.image_token_type_embeddings.weight", "bert.embeddings.token_type_embeddings.weight"
-    for index, kind in enumerate(config.stages):
-        if kind == "joint":
-            plain, copied = (_layer(index, mark, "", "") for mark in ("", "v_"))
-            for copy, key in zip(copied, plain, strict=True):
-                yield from ((f"{copy}.{part}", f"{key}.{part}") for part in ("weight", "bias"))

@@ -98,18 +98,15 @@ def check_head(shape: ScorerShape, width: int, device: str) -> None:
     """
     if (head := shape.head) is None:
         return
-    pair = _pair_width(shape, width)
-    if pair % head.heads:
-        raise UsageError(
-            f"{head.heads} heads do not divide the {pair} numbers of a pair of {shape.encoder}",
-            hint=f"--set heads={gcd(pair, 8)}",
-        )
+    if (pair := _pair_width(shape, width)) % head.heads:
+        problem = f"{head.heads} heads do not divide the {pair} numbers of a pair of {shape.encoder}"
+        raise UsageError(problem, hint=f"--set heads={gcd(pair, 8)}")
     with memory_for(f"a head of {head.layers} layers, {head.inner} wide", device, "--set inner=3072"):
         new_scorer(shape, width).to(device)
 
 
 def _pair_width(shape: ScorerShape, width: int) -> int:
-    """Length of what the head is given of each pair."""
+    """Length of the pair features."""
     concatenated = shape.head is not None and shape.head.fusion == "concat" and not makes_pairs(shape.encoder)
     return 2 * width if concatenated else width
 
@@ -176,9 +173,8 @@ def tuned(source: EncoderSource | CrossSource, folder: Path, name: str) -> Encod
         return model
 
     if isinstance(source, CrossSource):
-        untrained = source.build
-        weights = sha256_of([source.fingerprint, sha256_file(file)])
-        return replace(source, name=name, fingerprint=weights, build=lambda: filled(untrained()))
+        untrained, fingerprint = source.build, sha256_of([source.fingerprint, sha256_file(file)])
+        return replace(source, name=name, fingerprint=fingerprint, build=lambda: filled(untrained()))
     published = source.build
     return replace(source, name=name, build=lambda: filled(published()))
 
@@ -190,9 +186,8 @@ def fill(module: nn.Module, file: Path, what: str) -> None:
     except (OSError, SafetensorError) as error:
         raise DataError(f"{file} cannot be read as weights", hint=TRAIN_AGAIN) from error
     except RuntimeError as error:
-        raise DataError(
-            f"{file} holds weights of something else than {what}", hint="name the encoder it was trained with"
-        ) from error
+        hint = "name the encoder it was trained with"
+        raise DataError(f"{file} holds weights of something else than {what}", hint=hint) from error
 
 
 def model_fingerprint(source: EncoderSource | CrossSource) -> str:

@@ -188,7 +188,7 @@ def with_distractors(questions: ExampleTable, count: int, chance: torch.Generato
         candidates=candidates,
         mask=torch.ones_like(candidates, dtype=torch.bool),
         ordered=torch.zeros_like(questions.ordered),
-        targets=_first(candidates),
+        targets=marks_at(torch.zeros_like(questions.sets), candidates.shape[1]),
     )
 
 
@@ -201,17 +201,13 @@ def with_shared_distractors(
     """
     own = questions.candidates.gather(1, questions.target[:, None])
     candidates, mask = own.repeat(1, count + 1), torch.zeros(len(own), count + 1, dtype=torch.bool)
-    targets_only = replace(questions, candidates=own, mask=mask.new_ones(own.shape), targets=_first(own))
+    alone = torch.ones_like(own, dtype=torch.bool)
+    targets_only = replace(questions, candidates=own, mask=alone, targets=alone)
     for rows in steps:
         draws = with_distractors(targets_only.part(rows), count, chance).candidates
         candidates[rows, : draws.shape[1]], mask[rows, : draws.shape[1]] = draws, True
-    ordered = torch.zeros_like(questions.ordered)
-    return replace(targets_only, candidates=candidates, mask=mask, ordered=ordered, targets=_first(candidates))
-
-
-def _first(candidates: Tensor) -> Tensor:
-    """The first candidate of each query [Q, K] as its target."""
-    return marks_at(torch.zeros(len(candidates), dtype=torch.int64), candidates.shape[1])
+    ordered, targets = torch.zeros_like(questions.ordered), marks_at(torch.zeros_like(questions.sets), count + 1)
+    return replace(targets_only, candidates=candidates, mask=mask, ordered=ordered, targets=targets)
 
 
 def with_weak_targets(

@@ -164,15 +164,10 @@ class Update:
 
 
 class Objective(ABC, Generic[GivenT, EncodedT]):
-    """What the loop asks of a problem, bound to a recipe, to data and to a run.
-
-    Args:
-        recipe: how to train. run: where.
-        train: examples with known targets. valid: examples to choose the epoch by; None to take the last one.
-    """
+    """A problem, bound to a recipe, to data and to a run."""
 
     SPLITS: ClassVar[bool] = True
-    """Whether the loss of a step is a sum over its rows: its passes are differentiated one by one."""
+    """Whether the loss of a step is a sum over its rows, so that its passes are differentiated one by one."""
     AVERAGES: ClassVar[bool] = False
     """Whether `loss` is already divided by the queries of the step."""
 
@@ -194,7 +189,7 @@ class Objective(ABC, Generic[GivenT, EncodedT]):
 
     @abstractmethod
     def updates(self, rows: Tensor, apply: bool) -> Iterator[Update]:
-        """The updates for a batch of queries; the loss of the first is that of the batch."""
+        """The updates for a batch of queries; the loss of the batch is that of the first."""
 
     def defers(self, rows: Tensor) -> bool:
         """Whether the gradients of a batch wait for the next step instead of making one of their own."""
@@ -202,7 +197,7 @@ class Objective(ABC, Generic[GivenT, EncodedT]):
 
     @abstractmethod
     def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: GivenT) -> EncodedT:
-        """What the loss is computed from; vectors [n, D] where the loss does not split."""
+        """The arguments of the loss; vectors [n, D] where it does not split."""
 
     @abstractmethod
     def loss(self, model: nn.Module, encoded: Sequence[EncodedT], step: Step[GivenT]) -> Tensor:
@@ -216,7 +211,7 @@ class Objective(ABC, Generic[GivenT, EncodedT]):
         return None
 
     def figures(self) -> dict[str, float]:
-        """What the last validation measured, where it is more than an accuracy; it chooses nothing."""
+        """Further measures of the last validation, which do not choose the epoch."""
         return {}
 
     def after_step(self, model: nn.Module) -> None:
@@ -227,12 +222,7 @@ ObjectiveT = TypeVar("ObjectiveT", bound=Objective[Any, Any])
 
 
 class Trainer(Generic[ObjectiveT]):
-    """One training of one model with one seed.
-
-    Args:
-        scorer: what learns, on the device of the run; weights that need no gradient stay as they are.
-        objective: the problem, bound to recipe, data and run.
-    """
+    """One training of one model with one seed. `scorer`: the model, on the device of the run; weights without gradients stay frozen."""
 
     def __init__(self, scorer: nn.Module, objective: ObjectiveT) -> None:
         run = objective.run
@@ -244,9 +234,8 @@ class Trainer(Generic[ObjectiveT]):
         self.progress = TrainingState(at_once=self.recipe.at_once or self.recipe.batch)
 
     def run(self) -> TrainingState:
-        """Train to the end, or go on from where it was stopped; `best.safetensors` in the folder then holds the result.
-
-        Raises CtxrError when the loss is no number any more; the state after the last good epoch stays.
+        """Train to the end, or resume; `best.safetensors` in the folder then holds the result. Raises CtxrError for a loss that is no
+        number; the state after the last good epoch stays.
         """
         kept = load_state(self.folder / STATE, self.scorer, self.optimiser, self.key)
         if kept is not None:
@@ -264,9 +253,8 @@ class Trainer(Generic[ObjectiveT]):
         return self.progress
 
     def update(self, rows: Tensor, rate: float, apply: bool = True) -> float:
-        """Train on a batch of queries, in as many passes as memory needs; the sum of their losses.
-
-        Without `apply` the gradients stay for the next batch. A loss that is not finite is returned at once, before its update.
+        """Train on a batch of queries, in as many passes as memory needs; the sum of their losses, which is returned before the update if
+        it is not finite. Without `apply` the gradients stay for the next batch.
         """
         self.scorer.train()
         losses = []
@@ -276,14 +264,17 @@ class Trainer(Generic[ObjectiveT]):
                 if not math.isfinite(losses[-1]):
                     return losses[-1]
             if update.apply:
-                if self.recipe.clip:
-                    nn.utils.clip_grad_norm_(self.weights, self.recipe.clip)
-                for group in self.optimiser.param_groups:
-                    group["lr"] = rate * update.rate
-                self.optimiser.step()
-                self.optimiser.zero_grad()
-                self.objective.after_step(self.scorer)
+                self._step(rate * update.rate)
         return losses[0]
+
+    def _step(self, rate: float) -> None:
+        if self.recipe.clip:
+            nn.utils.clip_grad_norm_(self.weights, self.recipe.clip)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        self.objective.after_step(self.scorer)
 
     def accumulate(self, step: Step[object], weight: float = 1.0) -> float:
         """Add `weight` times the gradient of a step's loss, its mean or sum as the objective says; the sum of its losses."""

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ctxr.models.cross.encoder import RegionEncoder, present
+from ctxr.models.cross.encoder import RegionEncoder
 from ctxr.models.cross.sources import load_cross
 from ctxr.models.scorers import PairScorer
 from ctxr.store.regions import BOX
@@ -63,25 +63,6 @@ def test_gradients_reach_everything_that_a_score_depends_on(scorer: PairScorer) 
         else:
             assert weights.grad is not None, name
             assert float(weights.grad.abs().sum()) > 0.0, name
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("kind", REGIONS)
-def test_pairs_that_were_computed_before_are_scored_alike(kind: str) -> None:
-    live = make_pair_scorer(f"{kind} temporal", Path()).eval()
-    batch = random_batch(live)
-    assert isinstance(live.encoder, RegionEncoder)
-    pairs = live.encoder.pairs(batch.images, batch.texts, batch.candidates, batch.mask)
-    rows = torch.arange(30).view(6, 5)
-    kept = replace(batch, images=pairs.flatten(0, 1), candidates=rows)
-    assert_close(PairScorer(None, live.head)(kept), live(batch))
-
-
-def test_the_first_item_is_always_there_and_the_others_where_they_are_not_all_zero() -> None:
-    assert present(torch.tensor([[0, 0, 0], [2, 0, 3]])).tolist() == [[True, False, False], [True, False, True]]
-    boxes = torch.zeros(1, 4, BOX)
-    boxes[0, 2, 3] = 0.5
-    assert present(boxes).tolist() == [[True, False, True, False]]
 
 
 @torch.no_grad()

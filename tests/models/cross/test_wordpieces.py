@@ -56,23 +56,15 @@ def test_the_made_vocabulary_knows_the_worlds_words_and_can_spell_the_others() -
         (("[CLS]", "[PAD]"), r":1: is '\[CLS\]', wanted \[PAD\]"),
         (("[PAD]", "[UNK]", "[CLS]", "a"), r"lacks \[SEP\]"),
         ((*PIECES, "boat"), ":12: 'boat' was in line 6 already"),
+        (("[PAD]", "\udcff"), "not readable as UTF-8"),
+        ((), "no vocabulary"),
     ],
 )
 def test_a_vocabulary_that_cannot_be_used_is_one_sentence(
     pieces: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(DataError, match=f"vocab.txt{message}|vocab.txt: {message}"):
-        read_vocabulary(write(tmp_path / "vocab.txt", *pieces))
-
-
-def test_a_vocabulary_that_is_missing_or_no_text_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no vocabulary"):
+    if pieces:
+        content = "\r\n".join([*pieces, ""])  # lines may end as on Windows
+        (tmp_path / "vocab.txt").write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(DataError, match=rf"vocab.txt(: )?{message}|{message} .*vocab.txt"):
         read_vocabulary(tmp_path / "vocab.txt")
-    (tmp_path / "vocab.txt").write_bytes(b"[PAD]\n\xff\xfe")
-    with pytest.raises(DataError, match="readable as UTF-8"):
-        read_vocabulary(tmp_path / "vocab.txt")
-
-
-def test_lines_may_end_as_on_windows(tmp_path: Path) -> None:
-    (tmp_path / "vocab.txt").write_bytes("\r\n".join([*PIECES, ""]).encode())
-    assert read_vocabulary(tmp_path / "vocab.txt") == PIECES

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertModel, BertTokenizerFast
+from transformers import BertModel, BertTokenizerFast
 
 from ctxr.errors import DataError, UsageError
 from ctxr.models.blip import TINY, load_blip
@@ -22,7 +22,7 @@ from ctxr.models.entailment.classifier import (
 )
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
 from ctxr.models.entailment.sources import Branches, find_branches, find_image, find_text, new_classifier
-from tests.models.blip_folder import WORDS
+from tests.models.bert_folder import make_bert
 
 POOLINGS = ("cls_token", "mean_tokens", "max_tokens")
 KINDS = [(True, False, False), (False, True, False), (True, True, True), (True, True, True)]
@@ -102,13 +102,10 @@ def test_what_is_missing_is_black_or_empty_and_not_looked_at(branches: Branches,
     assert types[0, :3].tolist() == [0, 0, 1]
 
 
-def test_a_gate_may_be_one_number() -> None:
+def test_a_gate_may_be_one_number_and_one_branch_has_one_head_and_no_gate() -> None:
     scalar = replace(RECIPE, scalar_gate=True)
-    model = new_classifier(scalar, find_branches(scalar))
-    assert {gate.open.weight.shape for gate in model.gates.values()} == {(1, 32)}  # type: ignore[union-attr]
-
-
-def test_one_branch_has_one_head_and_no_gate() -> None:
+    gates = new_classifier(scalar, find_branches(scalar)).gates
+    assert {gate.open.weight.shape for gate in gates.values()} == {(1, 32)}  # type: ignore[union-attr]
     for recipe, column in ((replace(RECIPE, image=""), TEXT), (replace(RECIPE, text=""), IMAGE)):
         branches = find_branches(recipe)
         model = new_classifier(recipe, branches)
@@ -185,16 +182,8 @@ def test_blip_is_a_branch_too() -> None:
 
 @pytest.fixture
 def written(tmp_path: Path) -> tuple[Path, BertModel]:
-    config = BertConfig(
-        vocab_size=len(WORDS), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64
-    )  # fmt: skip
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = BertModel(config).eval()
-    model.save_pretrained(tmp_path)
-    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
-    BertTokenizerFast(vocab={word: row for row, word in enumerate(WORDS)}).save_pretrained(tmp_path)
-    return tmp_path, model
+    folder = make_bert(tmp_path, layers=2)
+    return folder, BertModel.from_pretrained(folder).eval()
 
 
 def says_to_pool(folder: Path, *modes: str) -> None:

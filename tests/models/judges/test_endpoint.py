@@ -89,7 +89,10 @@ def test_the_probabilities_of_every_spelling_of_yes_and_no_make_one(tmp_path: Pa
     assert (body["logprobs"], body["top_logprobs"], body["max_tokens"]) == (True, 20, 64)
     assert "response_format" not in body
     assert server.keys == [f"Bearer {KEY}"]
-    assert KEY not in journal(one, tmp_path)
+    (row,) = [json.loads(line) for line in journal(one, tmp_path).splitlines()]
+    counts = {"prompt_tokens": 1000, "completion_tokens": 10, "model": "fake-1"}
+    found = {"outcome": "token_probabilities", "probability": pytest.approx(0.75), "said": "Yes"}
+    assert row == {"asked": row["asked"], **found, **counts}
 
 
 def test_without_probabilities_the_share_of_yes_among_readable_answers_counts(tmp_path: Path) -> None:
@@ -173,14 +176,10 @@ def test_what_a_server_does_not_take_is_left_out_from_then_on(tmp_path: Path, co
         assert judge(server, tmp_path).probabilities(claims(4)).tolist() == [0.0] * 4
         # with 20 tokens, without a temperature, with 5, with none
         assert len(server.asked) == 3 + 12
-
-
-def test_a_server_that_tells_few_tokens_is_asked_for_few(tmp_path: Path) -> None:
     told = says("yes", **probabilities_of("yes", yes=0.9, no=0.1))
-    with serving(
-        lambda body, _n: told if body["top_logprobs"] == 5 else fails(400, "top_logprobs: at most 5")
-    ) as server:
-        assert judge(server, tmp_path).probabilities(claims(3)).tolist() == [np.float32(0.9)] * 3
+    few = fails(400, "top_logprobs: at most 5")
+    with serving(lambda body, _number: told if body["top_logprobs"] == 5 else few) as server:
+        assert judge(server, tmp_path / "few").probabilities(claims(3)).tolist() == [np.float32(0.9)] * 3
         assert len(server.asked) == 4
 
 
@@ -252,14 +251,7 @@ def test_the_fingerprint_holds_what_decides_an_answer_alone(tmp_path: Path) -> N
         return EndpointJudge(url, replace(OPTIONS, **changes), tmp_path, Silent()).fingerprint
 
     decisive: list[dict[str, Any]] = [{"model": "m"}, {"side": 64}, {"max_tokens": 9}, {"samples": 5}]
-    others: dict[str, Any] = {
-        "at_once": 9,
-        "timeout": 1.0,
-        "price_in": 1.0,
-        "max_cost": 1.0,
-        "key_from": "OTHER",
-        "dry_run": True,
-    }
+    others: dict[str, Any] = {"at_once": 9, "timeout": 1.0, "price_in": 1.0, "max_cost": 1.0, "dry_run": True}
     prints = [fingerprint(), fingerprint("http://localhost:2/v1"), *(fingerprint(**one) for one in decisive)]
     assert Counter(prints).most_common(1)[0][1] == 1
     assert fingerprint(**others) == prints[0]
@@ -328,19 +320,3 @@ def test_the_options_of_an_endpoint_decide_no_round_but_through_its_judge() -> N
     with pytest.raises(UsageError, match="--model"):
         ReviseLabels(judge=("toy", "endpoint:http://localhost:1/v1")).check()
     assert ReviseLabels(judge=("endpoint:http://localhost:1/v1",), model="m").check().model == "m"
-
-
-def test_journal_lines_are_rows_without_pictures_or_words(tmp_path: Path, picture: Path) -> None:
-    with serving(lambda _body, _number: says("yes", **probabilities_of("yes", yes=0.9, no=0.1))) as server:
-        one = judge(server, tmp_path)
-        one.probabilities([Claim("A dog runs.", picture, "An animal moves.")])
-    (row,) = [json.loads(line) for line in journal(one, tmp_path).splitlines()]
-    assert row | {"asked": ""} == {
-        "asked": "",
-        "outcome": "token_probabilities",
-        "probability": pytest.approx(0.9),
-        "said": "yes",
-        "prompt_tokens": 1000,
-        "completion_tokens": 10,
-        "model": "fake-1",
-    }

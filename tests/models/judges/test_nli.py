@@ -127,17 +127,6 @@ def test_what_is_no_model_of_inference_is_refused_in_one_sentence(case: str, tmp
     with pytest.raises(DataError, match=names) as caught:
         NliJudge(str(folder))
     assert "\n" not in caught.value.message
-
-
-def test_the_hint_for_numbered_labels_names_the_file_to_edit(tmp_path: Path) -> None:
-    folder = make_nli(tmp_path / "nli", labels=("LABEL_0", "LABEL_1"))
-    with pytest.raises(DataError) as caught:
-        NliJudge(str(folder))
-    assert str(folder / "config.json") in caught.value.hint
-    labelled("LABEL_0", "entailment")(folder)
-    assert NliJudge(str(folder)).entailment == 1
-
-
-def test_a_folder_that_is_not_there_is_no_judge(tmp_path: Path) -> None:
+    assert case != "numbered labels" or str(folder / "config.json") in caught.value.hint
     with pytest.raises(UsageError, match="no folder"):
         NliJudge(str(tmp_path / "none"))

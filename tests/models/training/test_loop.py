@@ -62,16 +62,11 @@ def per_description(scorer: nn.Module, questions: ExampleTable) -> dict[str, Ten
     return found
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("name", ["batch", "live temporal"])
-def test_set_major_gradients_equal_those_of_the_loop_over_descriptions(
-    tmp_path: Path, name: str, dtype: torch.dtype
-) -> None:
-    scorer = make_scorer(name, tmp_path, dropout=0.0).to(dtype)
+def test_set_major_gradients_equal_those_of_the_loop_over_descriptions(tmp_path: Path, name: str) -> None:
+    scorer = make_scorer(name, tmp_path, dropout=0.0).double()
     scorer.scale = 1000 * 32 / 512  # makes products of 32 numbers as large as 1000 does those of 512
-    questions = make_questions(scorer)
-    if dtype == torch.float64:
-        questions = in_float64(questions)
+    questions = in_float64(make_questions(scorer))
     trainer = make_trainer(tmp_path, STILL, scorer, questions=questions)
     expected = per_description(scorer, questions)
     trainer.progress.at_once = len(questions)
@@ -80,7 +75,7 @@ def test_set_major_gradients_equal_those_of_the_loop_over_descriptions(
     assert found.keys() == expected.keys()
     whole = torch.cat([one.flatten() for one in expected.values()])
     difference = torch.cat([(found[name] - one).flatten() for name, one in expected.items()])
-    assert float(difference.norm() / whole.norm()) <= (1e-12 if dtype == torch.float64 else 1e-6)
+    assert float(difference.norm() / whole.norm()) <= 1e-12
 
 
 def test_the_vectors_of_a_trained_encoder_never_depend_on_the_pictures_beside_them() -> None:
@@ -94,7 +89,7 @@ def test_the_vectors_of_a_trained_encoder_never_depend_on_the_pictures_beside_th
     torch.testing.assert_close(both[:1], alone, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("at_once", [1, 3, 5])
+@pytest.mark.parametrize("at_once", [1, 5])
 def test_accumulation_equals_the_big_batch_also_in_the_last_partial_step(tmp_path: Path, at_once: int) -> None:
     def trained(passes: int) -> dict[str, Tensor]:
         scorer = ClipScorer(None, make_head(dropout=0.0)).double()

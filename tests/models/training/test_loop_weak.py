@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctxr.models.scorers import Batch, ClipScorer, marks_at
+from ctxr.models.scorers import Batch, ClipScorer
 from ctxr.models.training.examples import ExampleTable, PositivePairs
 from ctxr.models.training.loop import Callbacks, Step
 from ctxr.models.training.recipe import WEAK
-from ctxr.problems.contextual.recipe import ContextualRecipe
 from tests.models.scorers import make_head
-from tests.models.training_questions import SMALL, Table, make_trainer
+from tests.models.training_questions import SMALL, make_trainer
 from tests.models.weak_questions import small, with_weak, written
 
 STILL = replace(SMALL, dropout=0.0)
@@ -211,49 +210,3 @@ def test_a_second_loss_that_is_no_number_stops_before_its_step(tmp_path: Path) -
         moved = any(not torch.equal(*pair) for pair in zip(before, trainer.weights, strict=True))
         assert moved == (mode == "extra-batch")  # its first step was sound
         assert all(bool(weights.isfinite().all()) for weights in trainer.weights)
-
-
-@pytest.mark.parametrize("kind", ["softmax", "binary"])
-def test_what_is_truly_right_too_scores_higher_when_training_is_told_so(tmp_path: Path, kind: str) -> None:
-    """Ten candidates along axes; a text names two of them, and only one was written down, a different one by chance."""
-    chance = torch.Generator().manual_seed(0)
-    names = torch.stack([torch.randperm(10, generator=chance)[:2] for _ in range(60)])
-    images = torch.eye(10) @ torch.linalg.qr(torch.randn(16, 10, generator=chance)).Q.T
-    texts = functional.normalize(torch.randn(10, 16, generator=chance)[names].sum(1), dim=1)
-    questions = ExampleTable(
-        images=Table(images), texts=texts, candidates=torch.arange(10).expand(60, 10),
-        mask=torch.ones(60, 10, dtype=torch.bool), ordered=torch.zeros(60, dtype=torch.bool),
-        targets=marks_at(names[:, 0], 10), sets=torch.arange(60),
-        entailed=PositivePairs.of([(query, int(image)) for query, image in enumerate(names[:, 1])], 60),
-    )  # fmt: skip
-
-    def margin(mode: str) -> float:
-        """By how much the weak candidate beats the mean of the wrong ones, of at most 20."""
-        recipe = ContextualRecipe(
-            weak=mode, loss=kind, optimiser="adam", lr=3e-2, weight_decay=0.0, batch=60, epochs=15, patience=0
-        )
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
-            scorer = Projected()
-        make_trainer(tmp_path / mode, recipe, scorer, questions=questions, valid=None).run()
-        with torch.no_grad():
-            scores = scorer(questions.batch(torch.arange(60)))
-        others = torch.ones(60, 10, dtype=torch.bool).scatter(1, names, False)
-        return float(scores.gather(1, names[:, 1:]).mean() - scores[others].mean())
-
-    found = {mode: margin(mode) for mode in WEAK}
-    assert all(found[mode] > found["off"] + 0.5 for mode in WEAK[1:])
-    assert all(found[mode] > found["mask-only"] + 0.1 for mode in ("extra-batch", "loss-weight"))
-
-
-class Projected(ClipScorer):
-    """Cosine of an image and a text that a matrix turns, times ten."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.turn = nn.Linear(16, 16, bias=False)
-
-    def forward(self, batch: Batch) -> Tensor:
-        texts = functional.normalize(self.turn(batch.texts), dim=1)
-        found: Tensor = 10 * (batch.images[batch.candidates] * texts[:, None]).sum(-1)
-        return found

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxr.errors import UsageError
@@ -18,20 +18,18 @@ from tests.models.scorers import make_head
 from tests.models.training_questions import make_questions
 
 
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=30), st.integers(0, 9))
 def test_an_order_by_sets_has_every_query_once_and_each_set_in_one_piece(sets: list[int], seed: int) -> None:
     order = by_sets(torch.tensor(sets), torch.Generator().manual_seed(seed)).tolist()
+    many = torch.arange(40)
+    others = [by_sets(many, torch.Generator().manual_seed(chance)) for chance in (seed, seed + 1)]
+    assert not torch.equal(*others)
     assert sorted(order) == list(range(len(sets)))
     walked = [sets[row] for row in order]
     assert [one for place, one in enumerate(walked) if place == 0 or walked[place - 1] != one] == list(
         dict.fromkeys(walked)
     )
-
-
-def test_orders_differ_by_chance() -> None:
-    sets = torch.arange(40) // 2
-    one, two = (by_sets(sets, torch.Generator().manual_seed(seed)) for seed in (0, 1))
-    assert not torch.equal(one, two)
 
 
 @pytest.mark.parametrize("count", [2, 9, 30])
@@ -51,6 +49,7 @@ def test_distractors_are_random_images_beside_the_target_all_different(count: in
     assert torch.equal(again.candidates, drawn.candidates)
 
 
+@settings(max_examples=30)
 @given(st.integers(1, 24), st.integers(1, 9), st.integers(0, 9))
 def test_shared_distractors_are_other_targets_of_the_step_all_different(batch: int, count: int, seed: int) -> None:
     questions = make_questions(ClipScorer(None, make_head()), sets=8)
@@ -165,11 +164,6 @@ def test_fp16_masters_swallow_small_steps_of_large_weights() -> None:
 def test_a_recipe_that_makes_no_sense_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         replace(ContextualRecipe(), **changes).check()  # type: ignore[arg-type]
-
-
-def test_the_default_recipe_makes_sense() -> None:
-    ContextualRecipe().check()
-    ContextualRecipe(variant="zero-shot", epochs=0).check()
 
 
 @pytest.mark.parametrize("fmt", [torch.contiguous_format, torch.channels_last])
