@@ -88,8 +88,8 @@ _TINY: dict[str, Any] = {
     "image_text_hidden_size": 16,
     "initializer_range": 0.2,
 }  # fmt: skip
+# keys of a config that describe its file, not the model
 _VOLATILE = ("transformers_version", "_name_or_path", "dtype", "torch_dtype", "architectures")
-"""Keys of a config that describe its file, not the model."""
 
 
 class BlipEncoder(nn.Module):

@@ -28,12 +28,7 @@ CHARACTERS = 3.5  # of English text in a token, at least
 
 @dataclass(frozen=True)
 class Completion:
-    """The result of a request.
-
-    Attributes:
-        text: the answer, or why there is none. outcome: `answered`; `refused`, by the model or its host; `unreadable`, no completion.
-        prompt_tokens, completion_tokens, model: as the host says, None where it does not count. raw: as it arrived.
-    """
+    """The result of a request: `text`, the answer or why there is none; counts as the host gives them; and all of it, `raw`."""
 
     text: str = ""
     outcome: Literal["answered", "unreadable", "refused"] = "answered"
@@ -151,13 +146,9 @@ R = TypeVar("R", bound=Record)
 
 @dataclass
 class ChatClient:
-    """Asks a model for completions, and adds each reply to the file `journal` as it arrives.
+    """Asks a model for completions, and adds each reply to the file `journal` as it arrives. Raises CtxrError without a key.
 
-    Attributes:
-        trusted: whether the endpoint has answered before; until then a reply that is no completion is an error.
-        accepted: options that the host is known to take. pause: replaces waiting in tests.
-
-    Raises CtxrError without a key.
+    Until an endpoint is `trusted`, which follows its first answer, a reply that is no completion is an error. `pause` replaces waiting.
     """
 
     address: EndpointAddress
@@ -179,10 +170,7 @@ class ChatClient:
             raise CtxrError("stopped while it waited for the endpoint", hint="run the same command again")
 
     def ask_all(self, requests: Sequence[Q], ask: Callable[[Q], R], task: ProgressTask) -> list[R]:
-        """Replies in the order in which they came, to all requests or to those that the budget allows; to be called once.
-
-        What `ask` raises is raised when those on the way are done.
-        """
+        """Replies as they came, to all requests or to those that the budget allows; to be called once."""
         replies: list[R] = []
 
         def affordable() -> Iterator[Q | None]:
@@ -206,7 +194,7 @@ class ChatClient:
     def ask(self, request: Q, messages: object, read: Callable[[Q, Completion], R], shape: object = None) -> R:
         """The reply to a request, counted and in the journal; `shape` is the `response_format`, for hosts that know one.
 
-        Raises CtxrError for an endpoint that does not answer, or refuses for anything but the content.
+        Raises CtxrError for an endpoint that does not answer, or refuses for another reason than the content.
         """
         completion, accepted = None, self.accepted
         while completion is None:

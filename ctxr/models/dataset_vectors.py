@@ -23,7 +23,6 @@ def picture_vectors_of(dataset: Dataset, encoder: str | None, device: str, progr
         return _embed(dataset, encoder, device, progress)
     if dataset.root is None or not (dataset.root / MANIFEST).is_file():
         return None
-    models = open_artifact(dataset.root).manifest.models
     folders = sorted(entry.name for entry in (dataset.root / SOURCES).glob("*") if (entry / "source.json").is_file())
     rows: dict[str, int] = {}
     blocks: list[npt.NDArray[np.float32]] = []
@@ -41,6 +40,7 @@ def picture_vectors_of(dataset: Dataset, encoder: str | None, device: str, progr
             blocks.append(np.asarray(unit.vectors[numbers], np.float32))
     if not blocks or len({block.shape[1] for block in blocks}) > 1:
         return None
+    models = open_artifact(dataset.root).manifest.models
     try:
         name, threshold = rooted(str(models["encoder"]["name"]), dataset.root), float(models["selection"]["threshold"])
     except (KeyError, TypeError, ValueError):

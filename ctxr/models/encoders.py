@@ -192,10 +192,8 @@ class Encoder:
         return stack_vectors(parts, self.dim)
 
     def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Float32 [N, dim], L2-normalised, one row for each text; what exceeds the model's context is cut off.
-
-        Raises CtxrError where the model's tokenizer is not on this machine.
-        """
+        """Float32 [N, dim], L2-normalised, one row for each text, which is cut to the model's context. Raises CtxrError without a
+        tokenizer on this machine."""
         rows = []
         for start in range(0, len(texts), TEXT_ROWS):
             part = list(texts[start : start + TEXT_ROWS])
@@ -232,10 +230,7 @@ class Encoder:
         return (model.bfloat16() if rounded else model).to(self.device)
 
     def _forward(self, tower: Callable[[Tensor], Tensor], batch: Tensor, matmul: str) -> np.ndarray | None:
-        """Unit vectors of a batch; None if the device ran out of memory, and then the next batch is half as large.
-
-        Raises CtxrError where there is no memory for a single image.
-        """
+        """Unit vectors of a batch; None after memory ran out, and then the next batch is half as large, until CtxrError is raised."""
         import torch
 
         try:
@@ -283,19 +278,14 @@ CLIP_THRESHOLD = 0.35  # the paper's distance (specs C1): Euclidean, on unit vec
 CONFIG_NAME = "open_clip_config.json"
 NOTES_NAME = "ctxr.json"
 _SUFFIXES = (".safetensors", ".bin", ".pth")
+# settings of a tokenizer that a config may contain; transformers takes others too, paths and code among them
 _TOKENIZER_KWARGS = {"clean", "language", "strip_sep_token"}
-"""Settings of a tokenizer that a config may contain; transformers takes others too, paths and code among them."""
 
 
 @dataclass(frozen=True)
 class EncoderSource:
-    """A model that can be built, as often as wanted, always the same.
-
-    Attributes:
-        name: resolved: "ViT-B-32:openai", "ctxr-tiny", "local-dir:PATH", "random:ViT-B-32".
-        build: makes the model on the CPU, fp32, in evaluation mode. config: open_clip's model_cfg.
-        tokenize: texts to token ids [N, T]. threshold: as of an `Encoder`.
-    """
+    """A model that can be built again and again, on the CPU, fp32, in evaluation mode. `config`: open_clip's model_cfg.
+    `tokenize`: texts to token ids [N, T]."""
 
     name: str
     build: Callable[[], ImageTextModel]
@@ -456,8 +446,8 @@ def _open_tokenizer(model_name: str, files: tuple[tuple[str, int, int], ...]) ->
     return tokenizer
 
 
+# functions of tensors, and of torch.nn.init, that fill with random values
 _DRAWS = ("normal_", "uniform_", "trunc_normal_", "kaiming_uniform_", "xavier_uniform_")
-"""Functions of tensors, and of torch.nn.init, that fill with random values."""
 
 
 def undrawn() -> AbstractContextManager[object]:

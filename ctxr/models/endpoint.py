@@ -24,8 +24,8 @@ MOST_SAID = 300  # characters of a complaint in our error
 BUSY = frozenset({408, 425, 429})
 SERVER_ERROR = 500
 NOT_ALLOWED = frozenset({401, 403, 404, 405})
+# words by which hosts say that they refuse the content
 FILTERED = ("content_filter", "content_policy", "content management policy", "safety")
-"""Words by which hosts say that they refuse the content."""
 
 AGAIN = "run the same command again: it resumes where it stopped"
 
@@ -106,10 +106,7 @@ def resolve_address(endpoint: str, insecure: bool, option: str = "--endpoint ") 
 
 
 def key_of(variable: str, address: EndpointAddress) -> str:
-    """The key in an environment variable; "" where a local endpoint needs none.
-
-    Raises CtxrError where there is none for another machine, or it cannot be sent.
-    """
+    """The key in an environment variable; "" where a local endpoint needs none. Raises CtxrError for a missing or invalid key."""
     key = os.environ.get(variable, "").strip()
     if not key and not address.local:
         raise CtxrError(f"there is no key for the endpoint: {variable} is not set", hint=f"export {variable}=…")
@@ -128,12 +125,7 @@ class ServerReply(NamedTuple):
 
 @dataclass
 class Endpoint:
-    """A host of chat completions; may be used by several threads.
-
-    Attributes:
-        timeout: seconds for one try. pause: waits that many seconds between tries.
-        now: seconds since 1970, to which a host's date is compared.
-    """
+    """A host of chat completions, for several threads. `timeout`: seconds for one try. `pause` waits between tries, `now` is the time."""
 
     address: EndpointAddress
     key: str = field(repr=False)

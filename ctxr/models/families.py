@@ -1,4 +1,4 @@
-"""Encoders of either family by name: those that make vectors apart, and those that look at image and text together."""
+"""Encoders of vectors and encoders of pairs, by name."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,14 +13,14 @@ from ctxr.models.regions import DETECTOR, weights_here
 
 
 def find_encoder(name: str, warn: Callable[[str], None]) -> EncoderSource | CrossSource:
-    """What a name of either family stands for. Raises what `find_source`, `load_blip` and `load_cross` raise."""
+    """The encoder of a name. Raises what `find_source`, `load_blip` and `load_cross` raise."""
     if not makes_pairs(name):
         return find_source(name, warn)
     return load_blip(name) if is_blip(name) else load_cross(name)
 
 
 def locate_model(name: str) -> tuple[str, Sequence[Path]]:
-    """What a name that is no folder means here, with its files, which are fetched if they are not on this machine.
+    """The full name of a model that is not named by its folder, and its files, which are fetched if they are not on this machine.
 
     Raises UsageError for an unknown name, CtxrError for files that cannot be fetched.
     """

@@ -1,6 +1,5 @@
 """Names of encoders, and the files behind them: weights that open_clip knows by `arch:pretrained`, and folders of the hub."""
 
-import difflib
 import re
 import threading
 import urllib.error
@@ -10,7 +9,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from ctxr.errors import CtxrError, UsageError, first_line
+from ctxr.errors import CtxrError, UsageError, did_you_mean, first_line
 from ctxr.store.paths import without_folder
 
 PATIENCE = 2.0  # seconds that a host may take to answer before weights count as out of reach
@@ -19,13 +18,13 @@ T = TypeVar("T")
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
+# kinds of models whose names may contain the place of their files, as `blip:FOLDER`
 IN_PLACES = (
     "local-dir", "checkpoint", "volta", "albef", "bert", "late", "blip", "nli", "faster-rcnn", "classifier", "toy",
 )  # fmt: skip
-"""Kinds of models whose names may contain the place of their files, as `blip:FOLDER`."""
 
+# first parts of the names of encoders of pairs; all others are open_clip's
 PAIR_ENCODERS = ("blip:", "volta:", "random:blip", "random:vilbert", "random:uniter")
-"""First parts of the names of encoders of pairs; all others are open_clip's."""
 
 
 def makes_pairs(name: str) -> bool:
@@ -64,9 +63,8 @@ def split_name(name: str) -> PretrainedName:
     tags = sorted(pair for pair in pairs if pair.startswith(f"{arch}:"))
     if not tag and tags:
         raise UsageError(f"encoder {name!r} does not say which weights", hint=f"one of {', '.join(tags)}")
-    near = difflib.get_close_matches(f"{arch}:{tag}", sorted(pairs | {"ctxr-tiny", "auto"}), n=3, cutoff=0.5)
-    near = near or tags[:3]
-    hint = f"did you mean {' or '.join(near)}?" if near else "names are arch:pretrained, e.g. ViT-B-32:openai"
+    known = sorted(pairs | {"ctxr-tiny", "auto"})
+    hint = did_you_mean(f"{arch}:{tag}", known, "names are arch:pretrained, e.g. ViT-B-32:openai", most=3)
     raise UsageError(f"unknown encoder {name!r}", hint=hint)
 
 

@@ -87,21 +87,18 @@ def near_duplicates(
     return leaks
 
 
-@dataclass(frozen=True)
-class Nearness:
-    """Limits of near-duplicates.
+def leakage_table(
+    dataset: Dataset,
+    vectors: PictureVectors | None,
+    progress: Progress,
+    embedding: float = 0.0,
+    look: float | None = None,
+) -> Table | str:
+    """Every comparison of two splits that the dataset allows, with numbers and examples.
 
-    Attributes:
-        look: root mean square colour difference (0..1) at 16 x 16 pixels; None: pictures are not opened.
-        embedding: share of the encoder's threshold.
+    `embedding`, `look`: limits of near-duplicates, a share of the encoder's threshold and a root mean square colour difference (0..1) at
+    16 x 16 pixels; without `look` pictures are not opened.
     """
-
-    look: float | None
-    embedding: float
-
-
-def leakage_table(near: Nearness, dataset: Dataset, vectors: PictureVectors | None, progress: Progress) -> Table | str:
-    """Every comparison of two splits that the dataset allows, with numbers and examples."""
     splits: dict[str, str] = {image_set.id: dataset.split_of(image_set) or "" for image_set in dataset.sets}
     present: list[str] = [split for split in SPLITS if split in splits.values()]
     if len(present) < 2:
@@ -132,15 +129,15 @@ def leakage_table(near: Nearness, dataset: Dataset, vectors: PictureVectors | No
     leaks += shared_things("same description", descriptions, present)
     notes = []
     if vectors is not None:
-        limit = near.embedding * vectors.threshold
+        limit = embedding * vectors.threshold
         leaks += _alike(f"embedding within {limit:.3g} ({vectors.encoder})", vectors, of_image, limit, present)
     else:
         notes.append("no embeddings to compare by")
-    prints = None if near.look is None else _prints(dataset, of_image, progress)
-    if near.look is not None and prints is not None:
-        leaks += _alike(f"look within {near.look:g}", prints, of_image, near.look, present)
+    prints = None if look is None else _prints(dataset, of_image, progress)
+    if look is not None and prints is not None:
+        leaks += _alike(f"look within {look:g}", prints, of_image, look, present)
     else:
-        notes.append("pictures were not opened" if near.look is None else "no pictures to compare by look")
+        notes.append("pictures were not opened" if look is None else "no pictures to compare by look")
     rows = tuple((leak.what, " – ".join(leak.splits), leak.shared, leak.of, leak.nearest) for leak in leaks)
     note = "of: different things of that sort in the second split" + "".join(f"; {note}" for note in notes)
     examples = tuple(f"{leak.what}: {example}" for leak in leaks for example in leak.examples)

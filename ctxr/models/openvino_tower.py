@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 GAIN = 1.15
-"""How many times as fast as torch another engine must be to be chosen: less is within the noise of a short measurement."""
+"""How many times as fast as torch another engine must be to be chosen; less is within the noise of the measurement."""
 
 
 def openvino() -> ModuleType:
@@ -75,10 +75,10 @@ class OpenVinoTower:
 
 @_one_sentence()
 def fastest(fingerprint: str, precisions: Sequence[str], run: Callable[[str], int]) -> str:
-    """The first precision, or another one in which the encoder of that fingerprint was measured to be faster by `GAIN`.
+    """The first precision, or another one that was measured to be faster by `GAIN` for the encoder of that fingerprint.
 
-    `run` does a pass and returns its rows; CtxrError: it cannot. The choice is measured once for each encoder and kind of machine, and
-    kept in the user's cache, which may be deleted at any time. Raises CtxrError where OpenVINO does not work at all.
+    `run` does a pass and returns its rows, or raises CtxrError. The choice is kept in the user's cache, for each encoder and kind of
+    machine. Raises CtxrError where OpenVINO does not work at all.
     """
     import torch
 

@@ -18,12 +18,7 @@ from ctxr.store.arrays import pairwise_distances
 
 @dataclass(frozen=True)
 class PictureVectors:
-    """Unit vectors of pictures.
-
-    Attributes:
-        encoder: what made them. threshold: its distance from which two images count as different.
-        rows: row of each image id. matrix: float32 [N, D].
-    """
+    """Unit vectors of pictures: float32 [N, D], by `rows` of image ids, with the name of their encoder and its threshold."""
 
     encoder: str
     threshold: float

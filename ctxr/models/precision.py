@@ -27,8 +27,8 @@ def devices() -> list[str]:
     return names if torchvision.ops is not None else []
 
 
+# messages of torch's RuntimeErrors on a CPU, on MPS, and on a CPU under Windows
 NO_MEMORY = ("allocate memory", "out of memory", "not enough memory")
-"""Messages of torch's RuntimeErrors on a CPU, on MPS, and on a CPU under Windows."""
 
 
 def is_memory(error: BaseException) -> bool:
@@ -68,8 +68,8 @@ def in_microbatches(rows: Tensor, at_once: int, device: str, work: Callable[[Ten
         rows = rows[len(part) :]
 
 
+# precisions that OpenVINO computes in on a CPU, with its names for their number formats
 OPENVINO = {"openvino": "f32", "openvino-bf16": "bf16"}
-"""Precisions that OpenVINO computes in on a CPU, with its names for their number formats."""
 
 PRECISIONS = ("auto", "fp32", "bf16", *OPENVINO)
 BF16_PARAMETERS = 80_000_000

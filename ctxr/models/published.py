@@ -21,11 +21,11 @@ Made = TypeVar("Made")
 HINT = "save the model's state_dict alone, as model.safetensors"
 
 CONFIG = "config.json"
+# files of a folder that transformers wrote; one of the weights is enough
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
-"""Files of a folder that transformers wrote; one of the weights is enough."""
 
+# keys of configs by which transformers finds Python of a model's folder, or is allowed to run it
 _CODE = ("auto_map", "custom_pipelines", "trust_remote_code")
-"""Keys of configs by which transformers finds Python of a model's folder, or is allowed to run it."""
 
 
 def read_object(path: Path) -> dict[str, Any]:

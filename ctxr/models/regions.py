@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,20 +22,8 @@ from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import fingerprint_of, read_tensors
 from ctxr.store.regions import Array, with_whole
 
+# pictures of every pass, filled up with zeros: the result must not depend on the other pictures
 ROWS = 8
-"""Pictures of every pass, filled up with zeros: the result must not depend on the other pictures."""
-
-
-class Extractor(Protocol):
-    """Makes regions of pictures, of `features` F."""
-
-    features: int
-
-    def describe(self) -> dict[str, object]:
-        """Whatever decides the result, as plain values: weights, preprocessing, settings."""
-
-    def regions(self, images: Sequence[Pixels]) -> list[Array]:
-        """Regions of each picture, float32 [1 + R, F + BOX] as `with_whole` makes them; images are uint8 RGB [H, W, 3]."""
 
 
 class GridRegions:
@@ -164,16 +152,16 @@ def output_of(layer: nn.Module, tower: nn.Module, pixels: Tensor) -> Any:
     return seen[0]
 
 
+# kind of the names of detectors: `faster-rcnn:WEIGHTS`, or without weights torchvision's own
 DETECTOR = "faster-rcnn"
-"""Kind of the names of detectors: `faster-rcnn:WEIGHTS`, or without weights torchvision's own."""
 
+# A weight by which each of torchvision's two architectures is known
 LAYOUTS = {"v2": "roi_heads.box_head.0.0.weight", "v1": "roi_heads.box_head.fc6.weight"}
-"""A weight by which each of torchvision's two architectures is known."""
 
 CLASSES = "roi_heads.box_predictor.cls_score.weight"
 
+# names of buffers that frozen normalisation does not save, and evaluation does not read
 COUNTERS = "num_batches_tracked"
-"""Names of buffers that frozen normalisation does not save, and evaluation does not read."""
 
 
 class DetectorRegions:
@@ -243,6 +231,9 @@ class DetectorRegions:
         height, width = batch.image_sizes[0]
         shares = kept / kept.new_tensor([width, height, width, height])
         return with_whole(features.float().cpu().numpy(), shares.float().cpu().numpy())
+
+
+Extractor = GridRegions | DetectorRegions
 
 
 def build(layout: str, classes: int, settings: dict[str, int]) -> Any:

@@ -4,7 +4,7 @@ spaCy's rules for English need no model; tree depth needs a parsing model. The w
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -27,15 +27,28 @@ class Tokenizer:
     """Splits texts. `name`: how; `why_no_depth`: why there are no trees, "" with trees."""
 
     name: str
-    take_apart: Callable[[list[str]], list[Parsed]]
     why_no_depth: str
+    nlp: Any = None
 
     def parse(self, texts: Mapping[str, str]) -> list[Parsed]:
         """The texts (by id) in order. Raises DataError for one that is far too long."""
         for name, text in texts.items():
             if len(text) > MOST_LETTERS:
                 raise DataError(f"text {name!r} has {len(text)} characters", hint=f"at most {MOST_LETTERS} are read")
-        return self.take_apart(list(texts.values()))
+        parsed = []
+        if self.nlp is None:
+            for text in texts.values():
+                tokens = tuple(_WORD.findall(text.lower()))
+                pieces = [piece for piece in _END.split(text) if _WORD.search(piece)]
+                parsed.append(Parsed(tokens, max(len(pieces), min(1, len(tokens)))))
+            return parsed
+        for document in self.nlp.pipe(texts.values()):
+            tokens = tuple(token.lower_ for token in document if not token.is_space)
+            sentences = [sentence for sentence in document.sents if any(not token.is_space for token in sentence)]
+            trees = () if self.why_no_depth else sentences
+            heads = ([token.head.i - sentence.start for token in sentence] for sentence in trees)
+            parsed.append(Parsed(tokens, len(sentences), tuple(map(tree_depth, heads))))
+        return parsed
 
 
 def load_tokenizer(choice: str = "auto", parser: str | None = None) -> Tokenizer:
@@ -51,8 +64,7 @@ def load_tokenizer(choice: str = "auto", parser: str | None = None) -> Tokenizer
     if spacy is None:
         if choice == "spacy" or parser is not None:
             raise UsageError("spaCy is not installed", hint="pip install spacy")
-        return Tokenizer("regex (words and single signs)", _by_rule, "tree depth needs spaCy and a parsing model")
-    version = spacy.__version__
+        return Tokenizer("regex (words and single signs)", "tree depth needs spaCy and a parsing model")
     wanted = parser or PARSER
     if Path(wanted).is_dir() or spacy.util.is_package(wanted):
         try:
@@ -63,31 +75,11 @@ def load_tokenizer(choice: str = "auto", parser: str | None = None) -> Tokenizer
         if "parser" not in nlp.pipe_names:
             raise UsageError(f"the spaCy model {wanted} has no parser", hint=f"--parser {PARSER} has one")
         model = f"{nlp.meta.get('lang', '')}_{nlp.meta.get('name', '')} {nlp.meta.get('version', '')}"
-        return Tokenizer(f"spaCy {version}, {model}", lambda texts: _by_spacy(nlp, texts, True), "")
+        return Tokenizer(f"spaCy {spacy.__version__}, {model}", "", nlp)
     fetch = f"python -m spacy download {PARSER}"
     if parser is not None:
         raise UsageError(f"there is no spaCy model {parser!r} here", hint=f"name a folder, or install one: {fetch}")
     nlp = spacy.blank("en")
     nlp.add_pipe("sentencizer")
     why = f"tree depth needs a parsing model, and {PARSER} is not installed: {fetch}"
-    name = f"spaCy {version}, English rules, rule sentencizer"
-    return Tokenizer(name, lambda texts: _by_spacy(nlp, texts, False), why)
-
-
-def _by_spacy(nlp: Any, texts: list[str], trees: bool) -> list[Parsed]:
-    parsed = []
-    for document in nlp.pipe(texts):
-        tokens = tuple(token.lower_ for token in document if not token.is_space)
-        sentences = [sentence for sentence in document.sents if any(not token.is_space for token in sentence)]
-        heads = ([token.head.i - sentence.start for token in sentence] for sentence in sentences if trees)
-        parsed.append(Parsed(tokens, len(sentences), tuple(map(tree_depth, heads))))
-    return parsed
-
-
-def _by_rule(texts: list[str]) -> list[Parsed]:
-    parsed = []
-    for text in texts:
-        tokens = tuple(_WORD.findall(text.lower()))
-        pieces = [piece for piece in _END.split(text) if _WORD.search(piece)]
-        parsed.append(Parsed(tokens, max(len(pieces), min(1, len(tokens)))))
-    return parsed
+    return Tokenizer(f"spaCy {spacy.__version__}, English rules, rule sentencizer", why, nlp)

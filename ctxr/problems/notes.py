@@ -12,7 +12,7 @@ from ctxr.datasets.splits import alert_of_leaks
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, plural
-from ctxr.models.leakage import Nearness, leakage_table
+from ctxr.models.leakage import leakage_table
 from ctxr.problems.evaluation import EvalRequest, Evaluation, ScoredRun, SplitExamples, SplitT
 from ctxr.problems.figures import mark_changed
 from ctxr.problems.runs import EvaluatedRun
@@ -76,7 +76,7 @@ def crowd_table(dataset: Dataset) -> Table | None:
 def leakage_notes(dataset: Dataset, splits: Sequence[SplitExamples], progress: Progress) -> list[str]:
     """A sentence for each thing that an evaluated side shares with another."""
     alert_of_leaks(dataset, progress)
-    table = leakage_table(Nearness(None, 0.0), dataset, None, progress)
+    table = leakage_table(dataset, None, progress)
     if isinstance(table, str):
         return [f"{table}: leaks between splits were not checked"]
     evaluated = {split.name for split in splits}

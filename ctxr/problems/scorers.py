@@ -35,7 +35,7 @@ from ctxr.models.training.checkpoint import (
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
 from ctxr.models.training.recipe import ScorerRecipe
-from ctxr.models.training.scoring import resolved
+from ctxr.models.training.scoring import in_bf16
 from ctxr.problems.embeddings import (
     PictureFiles,
     Runtime,
@@ -128,7 +128,8 @@ def prepared(
     if isinstance(source, CrossSource):
         return lambda queries: as_features(queries, pictures, source, runtime)
     device, progress = runtime.device, runtime.progress
-    encoder = Encoder(source, device, resolved(runtime.precision, device), progress.warn)
+    precision = "bf16" if in_bf16(runtime.precision, device) else "fp32"
+    encoder = Encoder(source, device, precision, progress.warn)
     return lambda queries: as_vectors(queries, pictures, encoder, progress)
 
 

@@ -128,8 +128,8 @@ def test_only_the_host_itself_counts_as_an_answer(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_random_encoder_is_always_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    def create(arch: str, **_: object) -> torch.nn.Module:
-        model: torch.nn.Module = open_clip.CLIP(**MODEL)
+    def create(arch: str, **_: object) -> object:
+        model = open_clip.CLIP(**MODEL)
         model.visual.preprocess_cfg = {**PREPROCESS, "size": 48}
         return model
 

@@ -33,15 +33,10 @@ class Stream:
 
 @dataclass(frozen=True)
 class CrossConfig:
-    """A region cross-encoder.
+    """A region cross-encoder: streams of word pieces and regions, and stages in order.
 
-    Attributes:
-        text: the stream of word pieces. vision: the stream of regions. stages: the layers in order.
-        crossed_width, crossed_heads: of the attention in crossed stages.
-        embedding: how regions are embedded.
-        vocabulary, kinds, places: word pieces, token types and positions. features: F of a region. pooled: D of a pair.
-        dropout: of embeddings, attention and layers. pair_dropout: of a pair.
-        epsilon: of the layer normalisation of embeddings. spread: standard deviation of weights before training.
+    `vocabulary`, `kinds`, `places`: word pieces, token types and positions. `features`: F of a region. `pooled`: D of a pair.
+    `dropout`: but of pairs. `epsilon`: of the normalisation of embeddings. `spread`: standard deviation of first weights.
     """
 
     text: Stream
@@ -137,52 +132,30 @@ class CoAttention(Attention, FeedForward):
         return self.feed_forward(self.after_attention(items + self.dropout(seen)))
 
 
-class Crossed(nn.Module):
-    """Each stream looks at the other (ViLBERT's co-attention)."""
+class Streams(nn.Module):
+    """A stage in which streams attend to themselves, or to each other (ViLBERT's co-attention)."""
 
-    def __init__(self, config: CrossConfig) -> None:
+    def __init__(self, kind: Stage, config: CrossConfig) -> None:
         super().__init__()
-        sizes = (config.crossed_width, config.crossed_heads, config.dropout)
-        self.text, self.vision = CoAttention(config.text, *sizes), CoAttention(config.vision, *sizes)
+
+        def layer(stream: Stream) -> CoAttention | Block:
+            if kind == "crossed":
+                return CoAttention(stream, config.crossed_width, config.crossed_heads, config.dropout)
+            return Block(stream.width, stream.heads, stream.inner, config.dropout)
+
+        self.text = None if kind == "vision" else layer(config.text)
+        self.vision = None if kind == "text" else layer(config.vision)
 
     def forward(
         self, words: Tensor, regions: Tensor, words_mask: Tensor, regions_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Words [P, T, ...] and regions [P, R, ...]; `words_mask` [P, T] and `regions_mask` [P, R] are True where there is one."""
-        return (
-            self.text.cross(words, self.vision, regions, regions_mask),
-            self.vision.cross(regions, self.text, words, words_mask),
-        )
-
-
-class Own(nn.Module):
-    """Each stream that takes part looks at itself."""
-
-    def __init__(self, config: CrossConfig, text: bool, vision: bool) -> None:
-        super().__init__()
-        streams = ((config.text, text), (config.vision, vision))
-        self.text, self.vision = (
-            Block(stream.width, stream.heads, stream.inner, config.dropout) if takes_part else None
-            for stream, takes_part in streams
-        )
-
-    def forward(
-        self, words: Tensor, regions: Tensor, words_mask: Tensor, regions_mask: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """As `Crossed`; rows of words and of regions need not belong together."""
-        words = words if self.text is None else self.text(words, words_mask)
-        return words, regions if self.vision is None else self.vision(regions, regions_mask)
-
-
-def make_stage(kind: Stage, config: CrossConfig) -> Block | Crossed | Own:
-    """The layer of that kind; that of a joint stage takes word pieces and regions as one sequence (UNITER)."""
-    if kind == "crossed":
-        return Crossed(config)
-    if kind != "joint":
-        return Own(config, text=kind != "vision", vision=kind != "text")
-    if config.text != config.vision:
-        raise ValueError("a joint stage needs two streams of the same widths and heads")
-    return Block(config.text.width, config.text.heads, config.text.inner, config.dropout)
+        text, vision = self.text, self.vision
+        if isinstance(text, CoAttention) and isinstance(vision, CoAttention):
+            seen = text.cross(words, vision, regions, regions_mask)
+            return seen, vision.cross(regions, text, words, words_mask)
+        words = words if text is None else text(words, words_mask)
+        return words, regions if vision is None else vision(regions, regions_mask)
 
 
 PAIRS = 160  # pairs in one pass: sixteen sets of ten
@@ -198,8 +171,15 @@ class RegionEncoder(nn.Module):
     def __init__(self, config: CrossConfig, most: int = PAIRS) -> None:
         super().__init__()
         self.config, self.most, self.width = config, most, config.pooled
+        if "joint" in config.stages and config.text != config.vision:
+            raise ValueError("a joint stage needs two streams of the same widths and heads")
         self.words, self.regions = WordEmbeddings(config), RegionEmbeddings(config, BOX)
-        self.stages = nn.ModuleList(make_stage(kind, config) for kind in config.stages)
+        text = config.text
+        self.stages = nn.ModuleList(
+            # word pieces and regions as one sequence (UNITER), or streams
+            Block(text.width, text.heads, text.inner, config.dropout) if kind == "joint" else Streams(kind, config)
+            for kind in config.stages
+        )
         self.pool_text = nn.Linear(config.text.width, config.pooled)
         self.pool_vision = nn.Linear(config.vision.width, config.pooled)
         self.aligned = nn.Linear(config.pooled, 2)
@@ -220,9 +200,8 @@ class RegionEncoder(nn.Module):
             raise ValueError(
                 f"a region has {images.shape[-1]} numbers, and {self.config.features} features and {BOX} of a box are wanted"
             )
-        stages = list(self.stages)
-        # the others come before the streams meet
-        meeting = next((at for at, stage in enumerate(stages) if not isinstance(stage, Own)), len(stages))
+        stages, kinds = list(self.stages), self.config.stages
+        meeting = next((at for at, kind in enumerate(kinds) if kind in ("crossed", "joint")), len(kinds))
         texts = cut(texts)
         boxes = images[..., -BOX:]
         words_mask, regions_mask = present(texts), present(boxes)

@@ -19,11 +19,10 @@ from ctxr.models.published import checkpoint_file, fingerprint_of
 
 @dataclass(frozen=True)
 class CrossSource:
-    """A cross-encoder that can be built, as often as wanted, always the same.
+    """A cross-encoder that can be built again and again.
 
     Attributes:
-        name: as it was given. width: D of a pair.
-        fingerprint: sha256 in hex over weights, config and vocabulary; independent of the file that the weights came from.
+        fingerprint: sha256 in hex over weights, config and vocabulary. width: D of a pair.
         looks_at: "pixels" [N, 3, H, W], or "regions" [N, R, features + BOX]. features: F of a region; 0 for pixels.
         build: makes the encoder for `ctxr.models.scorers.PairScorer`, on the CPU, fp32, in evaluation mode.
         tokenize: texts to int64 token ids [B, T], 0 where there is none.

@@ -75,13 +75,10 @@ class VoltaConfig(Struct):
 
     def stream(self, mark: str, layer: int) -> Stream:
         """The sizes of a side in an attention sublayer and the feed-forward one behind it; -2 for those of all."""
+        places = {"attn_hidden_size": layer, "num_attention_heads": layer, "intermediate_size": layer + 1}
         width, heads, inner = (
             getattr(self, f"sublayer2{mark}{name}").get(str(at), getattr(self, mark + name.removeprefix("attn_")))
-            for name, at in (
-                ("attn_hidden_size", layer),
-                ("num_attention_heads", layer),
-                ("intermediate_size", layer + 1),
-            )
+            for name, at in places.items()
         )
         require_heads(width, heads)
         return Stream(width, heads, inner)
@@ -114,7 +111,7 @@ def _cross_config(raw: VoltaConfig) -> CrossConfig:
         own = tuple(raw.stream(mark, layer) for mark in ("", "v_"))
         if kind == "crossed":
             crossed |= {(stream.width, stream.heads) for stream in own}
-            own = tuple(replace(one, inner=stream.inner) for one, stream in zip((text, vision), own, strict=True))
+            own = (replace(text, inner=own[0].inner), replace(vision, inner=own[1].inner))
         if own != (text, vision):
             raise ValueError(f"sublayer {layer} has a size of its own, which is not supported")
         stages.append(kind)

@@ -1,30 +1,29 @@
 """Texts as BERT's word pieces, from a vocabulary on this machine."""
 
-from __future__ import annotations
-
 import string
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import BertProcessing
+from torch import Tensor
 
 from ctxr.errors import DataError
 from ctxr.models.cross.encoder import TOKENS
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
+# the words of the drawn world (`ctxr.synthetic.world.words`), sorted
 WORDS = Path(__file__).resolve().parents[1] / "weights" / "words.txt"
-"""The words of the drawn world (`ctxr.synthetic.world.words`), sorted."""
 
 PADDING, UNKNOWN, START, END, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 
 
 def read_vocabulary(path: Path) -> list[str]:
-    """The word pieces of a `vocab.txt`, one a line; the number of a line is a piece's id.
-
-    Raises DataError where there is no such file; for what is not UTF-8, a piece twice, no room for padding at 0, or no [UNK], [CLS]
-    or [SEP].
-    """
+    """The word pieces of a `vocab.txt`, one a line, by id. Raises DataError for a file that is missing, not UTF-8, or repeats a piece, and
+    without padding at 0, [UNK], [CLS] or [SEP]."""
     try:
         pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except FileNotFoundError:
@@ -58,13 +57,6 @@ def make_tokenizer(pieces: Sequence[str], most: int = TOKENS) -> Callable[[Seque
 
     Upper case and accents are dropped, as bert-base-uncased wants it.
     """
-    import torch
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordPiece
-    from tokenizers.normalizers import BertNormalizer
-    from tokenizers.pre_tokenizers import BertPreTokenizer
-    from tokenizers.processors import BertProcessing
-
     ids = {piece: number for number, piece in enumerate(pieces)}
     tokenizer = Tokenizer(WordPiece(ids, unk_token=UNKNOWN, max_input_chars_per_word=100))
     tokenizer.normalizer = BertNormalizer(lowercase=True)

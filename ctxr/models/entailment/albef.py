@@ -27,12 +27,13 @@ POSITIONS = "vision.embeddings.position_embedding"
 
 HEAD = 64  # width of each head of the vision transformer
 
+# what a classifier of entailment does without: momentum copies, queues, other heads, other decoders
 _LEFT = re.compile(
     r".*_m\..*|.*_queue|queue_ptr|idx_queue|temp|(vision|text)_proj\..*|itm_head\..*|cls_head\..*|text_encoder\.cls\..*"
     r"|text_encoder\.(bert\.)?pooler\..*|.*position_ids|text_decoder\..*|.*\.mask_token"
 )
-"""What a classifier of entailment does without: momentum copies, queues, other heads, other decoders."""
 
+# parts of ALBEF's names for weights, and those of transformers in their place
 _OURS = (
     ("visual_encoder.cls_token", "vision.embeddings.class_embedding"),
     ("visual_encoder.pos_embed", POSITIONS),
@@ -45,7 +46,6 @@ _OURS = (
     (".attn.proj.", ".self_attn.projection."),
     ("text_encoder.", "words."),
 )
-"""Parts of ALBEF's names for weights, and those of transformers in their place."""
 
 
 def albef_source(name: str, recipe: ClassifierRecipe) -> ImageSource:

@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Claim:
-    """A hypothesis and its premises.
-
-    Attributes:
-        premise: text, such as all captions of the picture joined by blanks; "" where there is none.
-        image: file of the picture; None where there is none.
-        pair: ids of image and query, for a judge that reads its answers from a file; None for a pair of dev.
-    """
+    """A hypothesis and its premises, text ("" for none) and picture. `pair`: ids of image and query, for a judge that reads a file."""
 
     premise: str
     image: Path | None
@@ -90,13 +84,8 @@ class ClaimTokens(NamedTuple):
 
 @dataclass(frozen=True)
 class TextSource:
-    """A text branch.
-
-    Attributes:
-        name: as it was given. fingerprint: sha256 over weights, config and vocabulary. width: D of h^t.
-        build: makes the module, on the CPU, fp32: ids and types [B, T] to h^t [B, D].
-        frozen: `tokenize` gives h^t itself, float32 [B, D], in place of ids.
-    """
+    """A text branch. `build` makes the module, on the CPU, fp32: ids and types [B, T] to h^t [B, D] of `width` D. Of a `frozen` one
+    `tokenize` gives h^t itself in place of ids. `fingerprint`: sha256 over weights, config and vocabulary."""
 
     name: str
     fingerprint: str
@@ -111,8 +100,7 @@ class ImageSource:
     """An image branch.
 
     Attributes:
-        name: as it was given. fingerprint: sha256 over weights, config and vocabulary. width: D of h^v.
-        build: makes the module, on the CPU, fp32 (`ctxr.models.entailment.fusion.FusionBranch`).
+        build: makes the module, on the CPU, fp32 (`ctxr.models.entailment.fusion.FusionBranch`). width: D of h^v.
         tokenize: hypotheses to ids int64 [B, U], 0 where there is none.
         preprocess: of pixels; None for a branch over the cells of an encoder, whose name is `cells`.
         pairs: premises and hypotheses for the layers over words, which a text branch can share; None where it cannot.

@@ -36,12 +36,8 @@ AT_ONCE = 64  # claims in one pass
 
 @dataclass(frozen=True)
 class Notes(SeedConfig):
-    """How to build a trained classifier.
-
-    Attributes:
-        text_fingerprint, image_fingerprint: of the branches; "" for none.
-        threshold: lowest probability of a claim that counts as entailed. reached: its precision on dev 0..1, None where no pair counts.
-    """
+    """How to build a trained classifier. `threshold`: lowest probability of a claim that counts as entailed; `reached`: its precision on
+    dev 0..1, None where no pair counts. Fingerprints are "" for a missing branch."""
 
     recipe: ClassifierRecipe
     text_fingerprint: str
@@ -104,11 +100,7 @@ class TrainedClassifier(Judge):
         return model.to(self.device).eval()
 
     def probabilities(self, claims: Sequence[Claim]) -> npt.NDArray[np.float32]:
-        """float32 [n] in 0..1, as `Judge.probabilities` says.
-
-        A claim with premise and picture is judged by the head over both, one with only one of them by the head of its branch; a
-        classifier that lacks that branch sees a black picture, or an empty premise.
-        """
+        """float32 [n] in 0..1, as `Judge.probabilities` says, of the head that the recipe's `column` names."""
         entailed = np.zeros(len(claims), np.float32)
         by_picture: dict[Path | None, list[int]] = {}
         for row, claim in enumerate(claims):

@@ -54,12 +54,8 @@ class Gate(nn.Module):
 class EntailmentClassifier(nn.Module):
     """h^m = g^t * h^t + g^v * h^v, and a head on each of h^t, h^v and h^m.
 
-    Args:
-        text: ids and types [B, T] to h^t [B, D]; None where pictures alone are judged.
-        image: pictures, rows and hypotheses to h^v [B, D] (`FusionBranch`); None where texts alone are judged.
-        inner: width of the heads' hidden layers; 0 for D, because the paper names none. dropout: before each head.
-
-    Raises ValueError for branches of different widths, or none.
+    `text`: ids and types [B, T] to h^t [B, D]. `image`: pictures, rows and hypotheses to h^v [B, D] (`FusionBranch`). One may be None.
+    `inner`: width of the heads' hidden layers; 0 for D, because the paper names none. Raises ValueError for branches of different widths.
     """
 
     def __init__(self, text: Any, image: Any, inner: int = 0, scalar_gate: bool = False, dropout: float = 0.1) -> None:

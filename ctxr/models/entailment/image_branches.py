@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import NamedTuple
 
@@ -31,14 +31,14 @@ from ctxr.models.regions import Extractor, GridRegions
 from ctxr.models.scorers import ImageTextModel
 from ctxr.store.regions import Array
 
+# untrained weights of ALBEF's sizes, and of tests: pixels of a side, and of a patch
 RANDOM = {"random:albef": (384, 16), "random:albef-tiny": (32, 8)}
-"""Untrained weights of ALBEF's sizes, and of tests: pixels of a side, and of a patch."""
 
+# per channel on the 0..1 scale, as ALBEF was trained
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
-"""Per channel on the 0..1 scale, as ALBEF was trained."""
 
+# word pieces of a hypothesis and of a premise with its hypothesis; what is longer is cut
 WORDS, PREMISE = 40, 160
-"""Word pieces of a hypothesis and of a premise with its hypothesis; what is longer is cut."""
 
 BERT = 768  # width of the published text encoders
 WORDS_AT_ONCE = 64  # words in one pass of a text tower
@@ -49,17 +49,15 @@ FINEST = 64  # cells of a picture at most
 def random_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
     """ALBEF untrained, in its published sizes or tiny."""
     size, patch = RANDOM[name]
-    size = recipe.image_size or size
-    tiny = name.endswith("tiny")
-    width, depth, heads, inner = (32, 2, 4, 64) if tiny else (768, 12, 12, 3072)
-    pieces = tiny_vocabulary()
-    config = FusionConfig(len(pieces), image_width=width)
-    if tiny:
+    size, pieces = recipe.image_size or size, tiny_vocabulary()
+    width, depth, heads, inner = (768, 12, 12, 3072)
+    config = FusionConfig(len(pieces))
+    if name.endswith("tiny"):
+        width, depth, heads, inner = (32, 2, 4, 64)
         layers = (recipe.text_layers, recipe.fusion_layers)
-        config = replace(
-            config, width=recipe.width, text_layers=layers[0], fusion_layers=layers[1], heads=heads, inner=2 * recipe.width,
-            dropout=recipe.dropout,
-        )  # fmt: skip
+        config = FusionConfig(
+            len(pieces), recipe.width, *layers, heads, 2 * recipe.width, width, dropout=recipe.dropout
+        )
     vision = {"side": size, "patch": patch, "width": width, "depth": depth, "heads": heads, "inner": inner}
     build = partial(new_branch, partial(vision_model, **vision), config, dark_pixel())
     preprocess = Preprocess((size, size), MEAN, STD, resize_mode="squash")

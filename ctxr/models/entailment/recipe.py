@@ -81,11 +81,11 @@ class ClassifierRecipe(Recipe):
             yield f"width = {self.width} is not a multiple of 32", "--set width=128"
 
 
+# columns of the indicators and of the heads: textual, visual, multi-modal
 TEXT, IMAGE, JOINT = 0, 1, 2
-"""Columns of the indicators and of the heads: textual, visual, multi-modal."""
 
 
+# text branch of that name: the layers over words of the image branch (paper, Table 3, without BERT)
 SHARED = "shared"
-"""Text branch of that name: the layers over words of the image branch (paper, Table 3, without BERT)."""
 
 SEED = 0  # of the first weights of branches that start from nothing

@@ -131,8 +131,8 @@ TINY = "random:bert-tiny"  # untrained weights from a seed
 
 _FILES = ("config.json", "model.safetensors", "tokenizer*.json", "vocab.txt", "special_tokens_map.json", POOLING)
 
+# what the name of a branch begins with that reads premise and hypothesis each by itself
 LATE = "late"
-"""What the name of a branch begins with that reads premise and hypothesis each by itself."""
 
 PLACES = 0.1  # what first positions are of words, in an untrained model
 
@@ -140,8 +140,8 @@ SIDES, SHARP = 0.5, 1.4
 """In a model whose words start aligned: what premise and hypothesis differ by, of what words do, and how much more sharply its first
 layer looks than by chance."""
 
+# word pieces of premise and hypothesis together, where the model has positions for as many
 LONGEST = 256
-"""Word pieces of premise and hypothesis together, where the model has positions for as many."""
 
 
 class SharedBranch(nn.Module):

@@ -10,8 +10,8 @@ from ctxr.metrics.votes import Codes, Doubles
 from ctxr.models.entailment.base import Judge
 from ctxr.store.hashing import sha256_of
 
+# probabilities below which a claim is not entailed, and from which on it is; between them it is unsure
 Limits = tuple[float, float]
-"""Probabilities below which a claim is not entailed, and from which on it is; between them it is unsure."""
 
 DIGITS = 6  # decimal places of a probability
 BETWEEN: Limits = (0.1, 0.9)  # limits of a judge that another one follows

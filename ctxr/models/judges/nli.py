@@ -17,14 +17,14 @@ from ctxr.models.entailment.base import Claim, Judge
 from ctxr.models.published import careful, fingerprint_of, load, model_folder, quiet, read_object
 from ctxr.store.hashing import sha256_file, sha256_of
 
+# claims in one pass: texts of like length together, and pairs about one picture together
 AT_ONCE, PAIRS = 16, 32
-"""Claims in one pass: texts of like length together, and pairs about one picture together."""
 
+# tokens of premise and hypothesis together: how many it must read, and how many where a model does not say
 LEAST, LONGEST = 16, 512
-"""Tokens of premise and hypothesis together: how many it must read, and how many where a model does not say."""
 
+# positions of a model that no token may have: RoBERTa counts from behind that of padding
 RESERVED = 2
-"""Positions of a model that no token may have: RoBERTa counts from behind that of padding."""
 
 _TEXTS = ("*config.json", "tokenizer.json", "vocab*", "*.model", "merges.txt", "*tokens*.json")
 

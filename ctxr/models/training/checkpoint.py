@@ -27,19 +27,15 @@ from ctxr.store.paths import portable, rooted
 from ctxr.store.tables import UNREADABLE
 
 CONFIG, ENCODER, HEAD, ALONE = "config.json", "encoder.safetensors", "head.safetensors", "score.safetensors"
+# parts of a scorer, and the file of each
 _PARTS = {"encoder": ENCODER, "head": HEAD, "alone": ALONE}
-"""Parts of a scorer, and the file of each."""
 
 TRAIN_AGAIN = "train it again: ctxr train"
 
 
 @dataclass(frozen=True)
 class SeedConfig:
-    """What every checkpoint says of its training.
-
-    Attributes:
-        epoch: the chosen one, from 1; 0 where nothing was trained. made_by: hash over recipe, seed and dataset.
-    """
+    """The chosen epoch of a training, from 1 (0: nothing was trained), and a hash over recipe, seed and dataset."""
 
     epoch: int
     made_by: str
@@ -50,12 +46,8 @@ ConfigT = TypeVar("ConfigT", bound=SeedConfig)
 
 @dataclass(frozen=True)
 class Checkpoint(SeedConfig):
-    """How to build a trained scorer.
-
-    Attributes:
-        fingerprint, width: of its encoder with the weights in use. frozen: whether the encoder did not learn.
-        seed: of the training, and of what is drawn while it scores with `dropout_in_evaluation`.
-    """
+    """How to build a trained scorer. `fingerprint`, `width`: of its encoder with the weights in use. `frozen`: whether that did not learn.
+    `seed`: of the training, and of dropout while it scores with `dropout_in_evaluation`."""
 
     shape: ScorerShape
     fingerprint: str

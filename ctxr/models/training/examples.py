@@ -25,25 +25,23 @@ class Positives(NamedTuple):
 
 @dataclass(frozen=True)
 class PositivePairs:
-    """For which pictures each caption holds, as compressed rows: `starts` int64 [C + 1] of each caption in `images`, ascending in each."""
+    """For which pictures each caption holds: the number of each caption's pictures, int64 [C], and all pictures, ascending in each."""
 
-    starts: Tensor
+    sizes: Tensor
     images: Tensor
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[int, int]], captions: int) -> "PositivePairs":
         """From (caption, picture) pairs; a repeated pair counts once."""
         table = torch.tensor(sorted(set(pairs)), dtype=torch.int64).reshape(-1, 2)
-        sizes = torch.bincount(table[:, 0], minlength=captions)
-        return cls(torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]), table[:, 1].contiguous())
+        return cls(torch.bincount(table[:, 0], minlength=captions), table[:, 1].contiguous())
 
     @classmethod
     def marked(cls, marks: Tensor, images: Tensor) -> "PositivePairs":
         """From marks, bool [C, K], on `images` [C, K], which must be different in a row."""
         last = torch.iinfo(torch.int64).max
         ascending = torch.where(marks, images, last).sort(1).values
-        sizes = marks.sum(1)
-        return cls(torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]), ascending[ascending != last])
+        return cls(marks.sum(1), ascending[ascending != last])
 
     def mask(self, captions: Tensor, images: Tensor) -> Tensor:
         """bool [b, n]: whether captions [b] hold for pictures [n], ascending."""
@@ -64,28 +62,26 @@ class PositivePairs:
 
     def part(self, captions: Tensor) -> "PositivePairs":
         """The rows of these captions [b]."""
-        sizes = self.starts.diff()[captions]
-        return PositivePairs(torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]), self._pairs(captions).images)
+        return PositivePairs(self.sizes[captions], self._pairs(captions).images)
 
     def turned(self, images: int) -> "PositivePairs":
         """The captions of each of `images` pictures."""
-        captions = len(self.starts) - 1
-        owner = torch.arange(captions).repeat_interleave(self.starts.diff())
+        owner = torch.arange(len(self.sizes)).repeat_interleave(self.sizes)
         return PositivePairs.of(zip(self.images.tolist(), owner.tolist(), strict=True), images)
 
     def draw(self, rows: Tensor, chance: torch.Generator | None = None) -> Positives:
         """A random picture for each of `rows` that has any, by `chance` or torch's own generator."""
-        starts, sizes = self.starts[rows], self.starts.diff()[rows]
+        starts, sizes = (self.sizes.cumsum(0) - self.sizes)[rows], self.sizes[rows]
         some = sizes > 0
         offsets = (torch.rand(int(some.sum()), generator=chance) * sizes[some]).long().clamp(max=sizes[some] - 1)
         return Positives(rows[some], self.images[starts[some] + offsets])
 
     def _pairs(self, captions: Tensor) -> Positives:
         """Every pair, by the index in `captions`."""
-        sizes = self.starts.diff()[captions]
+        starts, sizes = (self.sizes.cumsum(0) - self.sizes)[captions], self.sizes[captions]
         rows = torch.arange(len(captions)).repeat_interleave(sizes)
-        within = torch.arange(len(rows)) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
-        return Positives(rows, self.images[self.starts[captions].repeat_interleave(sizes) + within])
+        offsets = (starts - (sizes.cumsum(0) - sizes)).repeat_interleave(sizes)
+        return Positives(rows, self.images[offsets + torch.arange(len(rows))])
 
 
 class Images(Protocol):

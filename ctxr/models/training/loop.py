@@ -34,8 +34,8 @@ class LossGradients(NamedTuple):
     gradients: Sequence[Tensor | None]
 
 
+# makes the vectors [n, D] of some rows of a batch, with torch's random state at that time
 Encode = Callable[[], Tensor]
-"""Makes the vectors [n, D] of some rows of a batch, with torch's random state at that time."""
 
 
 def cached_gradients(
@@ -98,8 +98,8 @@ FactsT = TypeVar("FactsT", covariant=True)
 GivenT = TypeVar("GivenT")
 EncodedT = TypeVar("EncodedT")
 
+# in the folder of a training: everything after the last epoch, and the weights of the best one
 STATE, BEST = "state.safetensors", "best.safetensors"
-"""In the folder of a training: everything after the last epoch, and the weights of the best one."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +116,7 @@ class Callbacks:
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """Where one training runs, and what identifies it.
-
-    Attributes:
-        folder: of the state. seed: of all randomness. key: a saved state with another key is ignored.
-        bf16: compute in it by autocast on `device`; the weights keep their type.
-    """
+    """Where one training runs. `folder`: of the state; one with another `key` is ignored. `bf16`: autocast; the weights keep their type."""
 
     folder: Path
     seed: int = 0
@@ -133,12 +128,7 @@ class TrainingRun:
 
 @dataclass(frozen=True)
 class Step(Generic[FactsT]):
-    """Rows to encode.
-
-    Attributes:
-        towers: int64 rows of each tower. queries: number of queries in the loss.
-        facts: arguments of encoding and loss about the whole step.
-    """
+    """Rows to encode, int64 of each tower, the number of queries in their loss, and arguments of encoding and loss, `facts`."""
 
     towers: tuple[Tensor, ...]
     queries: int
@@ -151,11 +141,9 @@ class Step(Generic[FactsT]):
 
 @dataclass(frozen=True)
 class Update:
-    """One optimiser step: the weighted steps whose gradients add up.
+    """One optimiser step, of the weighted steps whose gradients add up; a generator draws the second after the first was computed.
 
-    Attributes:
-        steps: with their weights; a generator draws the second after the first was computed.
-        rate: factor on the learning rate. apply: False leaves the gradients for the next update.
+    `rate`: factor on the learning rate. `apply`: False leaves the gradients for the next update.
     """
 
     steps: Iterable[tuple[Step[object], float]]

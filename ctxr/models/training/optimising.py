@@ -10,8 +10,8 @@ from ctxr.models.training.recipe import Recipe
 
 _FUSED = ("cpu", "cuda")
 _IN_FP16 = (nn.Conv1d, nn.Conv2d, nn.Linear, nn.MultiheadAttention)
+# what the published CLIP keeps in fp16: layers of these kinds, and parameters of these names
 _PROJECTIONS = ("text_projection", "proj")
-"""What the published CLIP keeps in fp16: layers of these kinds, and parameters of these names."""
 
 
 def laid_out_as(weights: Tensor, tensor: Tensor) -> Tensor:

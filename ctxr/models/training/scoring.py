@@ -27,11 +27,8 @@ def score_all(
 ) -> Tensor:
     """float32 [Q, K] on the CPU, -inf where there is no candidate; queries of one set are scored together.
 
-    Args:
-        scorer: in evaluation mode or not, on `device`. bf16: compute in it by autocast.
-        at_once: queries in one pass, fewer where memory runs out.
-        advance: called after each pass with the number of queries scored.
-        seed: for a scorer that is not in evaluation mode; None for torch's own random state.
+    `scorer`: in any mode, on `device`; `seed`: of its dropout. `at_once`: queries in one pass. `bf16`: compute in it by autocast.
+    `advance`: called after each pass with its number of queries.
     """
     scores = torch.full(questions.mask.shape, float("-inf"))
 
@@ -55,11 +52,6 @@ def in_bf16(precision: str, device: str) -> bool:
     return precision == "bf16" or (
         precision == "auto" and device == "cuda" and choose_precision("auto", device, 0) == "bf16"
     )
-
-
-def resolved(precision: str, device: str) -> str:
-    """The precision of a recipe on a device, for training and scoring alike: "fp32" or "bf16"."""
-    return "bf16" if in_bf16(precision, device) else "fp32"
 
 
 def accuracy_of(scores: Tensor, targets: Tensor) -> float | None:

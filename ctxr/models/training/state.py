@@ -16,12 +16,7 @@ from ctxr.store.atomic import disk_errors
 
 @dataclass
 class Epoch:
-    """Metrics of one epoch.
-
-    Attributes:
-        epoch: from 1. loss: mean over its queries. seconds: of training and validation. figures: see `Objective.figures`.
-        accuracy: on validation, 0..1, or the measure of the job; None without validation.
-    """
+    """Metrics of one epoch, from 1: mean loss over its queries, and `accuracy` or another measure on validation, None without."""
 
     epoch: int
     loss: float
@@ -32,12 +27,7 @@ class Epoch:
 
 @dataclass
 class TrainingState:
-    """Progress of a training.
-
-    Attributes:
-        history: every epoch so far. best: number of the one with the highest accuracy; None before any.
-        at_once: queries that fit into memory.
-    """
+    """Progress of a training: every epoch so far, the number of the best one, and how many queries fit into memory at once."""
 
     history: list[Epoch] = field(default_factory=list)
     best: int | None = None

@@ -21,7 +21,7 @@ from ctxr.metrics.language import Parsed, language, mention_share, shares
 from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.proportions import LEAST_EXPECTED, even_spread
 from ctxr.models.dataset_vectors import picture_vectors_of
-from ctxr.models.leakage import Nearness, leakage_table
+from ctxr.models.leakage import leakage_table
 from ctxr.models.picture_vectors import distances_of
 from ctxr.models.tokens import load_tokenizer
 from ctxr.pipelines.inspection.config import Stats, StatsReport
@@ -346,7 +346,7 @@ def run(config: Stats, progress: Progress = SILENT) -> StatsReport:
     tokenizer = load_tokenizer(config.tokenizer, config.parser)
     dataset = open_dataset(config.dataset, config.workdir, progress)
     if own := question_about(dataset).tables(dataset):
-        leaks = leakage_table(Nearness(None, config.near_embedding), dataset, None, progress)
+        leaks = leakage_table(dataset, None, progress)
         shown = {**own} | ({"leakage": leaks} if isinstance(leaks, Table) else {})
         return _write(config, StatsReport(dataset.name, "", shown, (), dataset.notes))
     queries = sorted(dataset.queries.values(), key=lambda query: query.id)
@@ -361,7 +361,7 @@ def run(config: Stats, progress: Progress = SILENT) -> StatsReport:
     parsed = dict(zip(described, tokenizer.parse(described), strict=True)) if described else {}
     vectors = picture_vectors_of(dataset, config.encoder, config.device, progress)
     statistics = Statistics(dataset, parsed, distances_of(dataset, vectors if config.encoder else None))
-    near = Nearness(None if config.skip_pictures else config.near, config.near_embedding)
+    look = None if config.skip_pictures else config.near
     results = {
         "splits": statistics.splits(),
         "sources": statistics.sources(),
@@ -374,7 +374,7 @@ def run(config: Stats, progress: Progress = SILENT) -> StatsReport:
         "phenomena": statistics.phenomena(),
         "payload_tables": statistics.payloads(),
         "licences": statistics.licences(),
-        "leakage": leakage_table(near, dataset, vectors, progress),
+        "leakage": leakage_table(dataset, vectors, progress, config.near_embedding, look),
         "published": statistics.published(),
     }
     tables = {name: result for name, result in results.items() if isinstance(result, Table)}

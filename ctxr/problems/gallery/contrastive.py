@@ -181,7 +181,7 @@ def mean_recall(scores: Vectors | Matrix, pairs: GalleryPairs) -> float:
     Every gallery is searched by itself, and counts as often as it has captions.
     """
     galleries, owners = pairs.galleries.numpy(), pairs.candidates[pairs.first, 0].numpy()
-    unsure = torch.arange(len(owners)).repeat_interleave(pairs.doubtful.starts.diff())
+    unsure = torch.arange(len(owners)).repeat_interleave(pairs.doubtful.sizes)
     condensed = Condensed(scores, from_pairs(pairs.doubtful.images.numpy(), unsure.numpy()))
     total = 0.0
     for captions, means in gallery_means(condensed, galleries, owners):

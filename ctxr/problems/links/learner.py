@@ -26,7 +26,7 @@ from ctxr.models.published import read_object
 from ctxr.models.scorers import trainable
 from ctxr.models.training.checkpoint import CONFIG, SeedConfig, fill, read_config, write_config
 from ctxr.models.training.examples import Images, VectorTable
-from ctxr.models.training.scoring import in_bf16, resolved
+from ctxr.models.training.scoring import in_bf16
 from ctxr.models.training.state import save_tensors
 from ctxr.problems.embeddings import Array, PictureFiles, embedded_images, embedded_texts, pixels_of, query_pictures
 from ctxr.problems.links.objective import DocumentTable, LinksObjective, mean_auc
@@ -99,7 +99,8 @@ class Sources:
         self.weights = {} if self.net is None else {NAME: self.net.fingerprint}
         if not recipe.features or recipe.text == "encoder":
             self.source = find_source(recipe.encoder, progress.warn)
-            self.encoder = Encoder(self.source, self.device, resolved(options.precision, self.device), progress.warn)
+            precision = "bf16" if in_bf16(options.precision, self.device) else "fp32"
+            self.encoder = Encoder(self.source, self.device, precision, progress.warn)
             self.weights[placeless(self.encoder.name)] = self.encoder.fingerprint
         of_net = DenseNet169.dim if recipe.learns else len(LABELS)
         self.width = int(self.matrix.values.shape[1]) if self.matrix else of_net if self.net else self.encoder.dim
