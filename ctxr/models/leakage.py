@@ -41,10 +41,7 @@ class Leak:
 def shared_things(what: str, things: Iterable[tuple[str, str, str]], order: Sequence[str]) -> list[Leak]:
     """Leaks for every pair of splits that hold anything.
 
-    `things`: (key, split, where) of every occurrence; an empty key is unknown and skipped. `order`: the splits, earliest first.
-
-    >>> shared_things("video", [("a", "train", "s1"), ("a", "test", "s2"), ("b", "test", "s3")], ("train", "test"))[0].shared
-    1
+    `things`: (key, split, where) of every occurrence; an empty key is skipped. `order`: the splits, earliest first.
     """
     first_seen: dict[str, dict[str, str]] = {split: {} for split in order}
     for key, split, where in things:

@@ -27,16 +27,10 @@ ROWS = 8
 
 
 class GridRegions:
-    """Cells of the last feature map of an encoder of open_clip, before pooling and projection.
+    """Cells of the last feature map of an encoder of open_clip, before pooling and projection, which was trained for the pooled vector.
 
-    A transformer gives its patch tokens behind the last layer norm at full width: the projection was trained for the pooled
-    vector alone. The picture is squashed to the encoder's square: the cells tile all of it and not its centre.
-
-    Args:
-        name, device, warn: as `load_encoder` takes them.
-        most: a finer grid is averaged, by area, to the finest one that has no more cells than this.
-
-    Raises what `find_source` raises, and UsageError for an encoder without a feature map.
+    The picture is squashed to the encoder's square, so that the cells tile all of it. A grid of more than `most` cells is averaged by
+    area. Raises what `find_source` raises, and UsageError for an encoder without a feature map.
     """
 
     def __init__(self, name: str, most: int, device: str = "auto", warn: Callable[[str], None] = ignore) -> None:
@@ -110,11 +104,7 @@ def feature_map(tower: nn.Module, pixels: Tensor) -> Tensor:
 
 
 def grid_boxes(height: int, width: int) -> Array:
-    """Boxes [height * width, 4] of the cells of a grid, row by row: x1, y1, x2, y2 as shares; they tile the picture.
-
-    >>> grid_boxes(1, 2).tolist()
-    [[0.0, 0.0, 0.5, 1.0], [0.5, 0.0, 1.0, 1.0]]
-    """
+    """Boxes [height * width, 4] of the cells of a grid, row by row: x1, y1, x2, y2 as shares of the picture."""
     y, x = (edge.ravel() for edge in np.mgrid[:height, :width])
     return np.stack([x / width, y / height, (x + 1) / width, (y + 1) / height], axis=1).astype(np.float32)
 
@@ -130,11 +120,7 @@ def coarser(height: int, width: int, most: int) -> list[int]:
 
 
 def averaging(cells: int, kept: int) -> Tensor:
-    """Weights [kept, cells] by which `kept` equal parts of a line average its equal cells; rows add to 1.
-
-    >>> averaging(3, 2).double().numpy().round(3).tolist()
-    [[0.667, 0.333, 0.0], [0.0, 0.333, 0.667]]
-    """
+    """Weights [kept, cells] by which `kept` equal parts of a line average its equal cells; rows add to 1."""
     fine, coarse = torch.arange(cells + 1) / cells, torch.arange(kept + 1) / kept
     upper = torch.minimum(fine[None, 1:], coarse[1:, None])
     lower = torch.maximum(fine[None, :-1], coarse[:-1, None])

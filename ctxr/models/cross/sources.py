@@ -60,18 +60,14 @@ def load_cross(name: str) -> CrossSource:
             message = f"{folder / VOCABULARY}: has {len(pieces)} word pieces, and the config has {config.vocabulary}"
             raise DataError(message, hint="give the vocabulary of these weights")
         return _source(name, config, pieces, lambda: load_volta(config, weights))
-    if kind == "random" and model.partition(":")[0] in CONFIGS:
-        return _random(name, model)
-    names = ", ".join(f"random:{config}" for config in CONFIGS)
-    raise UsageError(f"unknown cross-encoder {name!r}", hint=f"volta:FOLDER, {names}")
-
-
-def _random(name: str, model: str) -> CrossSource:
-    kind, _, features = model.partition(":")
+    size, _, features = model.partition(":")
+    if kind != "random" or size not in CONFIGS:
+        names = ", ".join(f"random:{config}" for config in CONFIGS)
+        raise UsageError(f"unknown cross-encoder {name!r}", hint=f"volta:FOLDER, {names}")
     if features and not (features.isascii() and features.isdecimal() and 0 < int(features[:8]) < 1_000_000):
-        raise UsageError(f"{name}: {features!r} is not a number of features", hint=f"random:{kind}:2048, for example")
+        raise UsageError(f"{name}: {features!r} is not a number of features", hint=f"random:{size}:2048, for example")
     pieces = tiny_vocabulary()
-    config = replace(CONFIGS[kind], vocabulary=len(pieces), features=int(features or CONFIGS[kind].features))
+    config = replace(CONFIGS[size], vocabulary=len(pieces), features=int(features or CONFIGS[size].features))
 
     def build() -> nn.Module:
         with torch.random.fork_rng(devices=[]):

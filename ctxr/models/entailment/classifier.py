@@ -112,11 +112,7 @@ def joint_loss(logits: Tensor, batch: PairBatch) -> Tensor:
 
 
 def most_seen(shares: Tensor, ratio: float) -> Tensor:
-    """True [N, P] for the `ratio` of patches with the highest attention [N, P], at least one; of equal ones the first.
-
-    >>> most_seen(torch.tensor([[0.1, 0.5, 0.2, 0.2, 0.0]]), 0.4).tolist()
-    [[False, True, True, False, False]]
-    """
+    """True [N, P] for the `ratio` of patches with the highest attention [N, P], at least one; of equal ones the first."""
     count = max(1, round(ratio * shares.shape[1]))
     order = shares.argsort(dim=1, descending=True, stable=True)[:, :count]
     return torch.zeros_like(shares, dtype=torch.bool).scatter(1, order, True)

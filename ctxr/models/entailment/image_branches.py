@@ -139,11 +139,7 @@ def new_branch(vision: Callable[[], nn.Module], config: FusionConfig, black: Ten
 
 
 def spread_of(width: int) -> float:
-    """Standard deviation of first weights: BERT's 0.02 at its width, more for narrower layers.
-
-    >>> spread_of(768), spread_of(64)
-    (0.02, 0.125)
-    """
+    """Standard deviation of first weights: BERT's 0.02 at its width, more for narrower layers."""
     return 0.02 if width >= BERT else float(width**-0.5)
 
 

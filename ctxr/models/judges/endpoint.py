@@ -109,10 +109,7 @@ def _plain(token: str) -> str:
 class EndpointJudge(Judge):
     """A language model behind an endpoint. Every reply is written at once, and counts towards `--max-cost` for good.
 
-    Args:
-        url: its address. workdir: project folder. budget: shared with other judges.
-
-    Raises what `resolve_address` raises.
+    `workdir`: project folder. `budget`: shared with other judges. Raises what `resolve_address` raises.
     """
 
     pause: chat.Pause | None = None

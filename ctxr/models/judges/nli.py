@@ -30,15 +30,10 @@ _TEXTS = ("*config.json", "tokenizer.json", "vocab*", "*.model", "merges.txt", "
 
 
 class NliJudge(Judge):
-    """A sequence classifier of transformers, of any architecture, with a class that its config calls entailment.
+    """A sequence classifier of transformers, from a folder or OWNER/NAME of the hub, with a class that its config calls entailment.
 
-    A premise that does not fit is cut; a claim without a premise gets no answer.
-
-    Args:
-        source: a folder that transformers wrote, or OWNER/NAME of the hub. device: where it runs.
-
-    Raises UsageError for neither; DataError for a folder whose files are not all there, cannot be read, or hold no such classifier;
-    CtxrError for files that cannot be fetched.
+    A premise that does not fit is cut; a claim without a premise gets no answer. Raises UsageError for no folder; DataError for files
+    that are missing, damaged, or hold no such classifier; CtxrError for files that cannot be fetched.
     """
 
     def __init__(self, source: str, device: str = "cpu") -> None:

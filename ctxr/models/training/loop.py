@@ -20,9 +20,8 @@ from torch import Tensor, nn
 
 from ctxr.errors import CtxrError
 from ctxr.models.precision import is_memory
-from ctxr.models.training.optimising import laid_out_as, make_optimiser, rate_at
 from ctxr.models.training.recipe import Recipe
-from ctxr.models.training.state import Epoch, TrainingState, load_state, save_state, save_tensors
+from ctxr.models.training.state import Epoch, TrainingState, laid_out_as, load_state, save_state, save_tensors
 
 Gradients = list[Tensor | None]
 
@@ -91,6 +90,32 @@ def _add(total: Gradients, more: Sequence[Tensor | None]) -> None:
         if gradient is not None:
             previous = total[index]
             total[index] = gradient if previous is None else previous + gradient
+
+
+def make_optimiser(weights: Iterable[Tensor], recipe: Recipe) -> torch.optim.Optimizer:
+    """Adam with L2, or AdamW, as the recipe says; fused where torch can."""
+    weights, betas = list(weights), (recipe.beta1, recipe.beta2)
+    fused = all(weight.device.type in ("cpu", "cuda") for weight in weights) or None
+    groups: list[dict[str, object]] = [{"params": weights}]
+    if recipe.undecayed_vectors:
+        matrices, vectors = ([weight for weight in weights if (weight.ndim > 1) == wide] for wide in (True, False))
+        groups = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+    kind = torch.optim.AdamW if recipe.optimiser == "adamw" else torch.optim.Adam
+    return kind(groups, recipe.lr, betas, recipe.eps, recipe.decay, fused=fused)
+
+
+def rate_at(recipe: Recipe, step: int, steps: int, measures: Sequence[float | None] = ()) -> float:
+    """The learning rate of step `step` (from 0) of `steps`, after epochs with these measures."""
+    warm = math.ceil(recipe.warmup * steps)
+    if step < warm:
+        return recipe.lr * (step + 1) / warm
+    share = (step - warm) / max(1, steps - warm)
+    match recipe.schedule:
+        case "linear":
+            return recipe.lr * (1 - share)
+        case "cosine":
+            return recipe.lr * 0.5 * (1 + math.cos(math.pi * share))
+    return recipe.rate(measures)
 
 
 T = TypeVar("T")

@@ -10,8 +10,25 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ctxr.models.training.optimising import laid_out_as
 from ctxr.store.atomic import disk_errors
+
+_IN_FP16 = (nn.Conv1d, nn.Conv2d, nn.Linear, nn.MultiheadAttention)
+# what the published CLIP keeps in fp16: layers of these kinds, and parameters of these names
+_PROJECTIONS = ("text_projection", "proj")
+
+
+def laid_out_as(weights: Tensor, tensor: Tensor) -> Tensor:
+    """`tensor` with the memory layout of `weights`: fused steps go through memory, not indices, and would silently mix up numbers."""
+    return tensor if tensor.stride() == weights.stride() else torch.empty_like(weights).copy_(tensor)
+
+
+@torch.no_grad()
+def round_to_fp16(scorer: nn.Module) -> None:
+    """Round each weight that the published CLIP keeps in fp16 (specs A0.6.3)."""
+    for module in scorer.modules():
+        for name, weights in module.named_parameters(recurse=False):
+            if isinstance(module, _IN_FP16) or name in _PROJECTIONS:
+                weights.copy_(weights.half().to(weights.dtype))
 
 
 @dataclass

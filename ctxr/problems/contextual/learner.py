@@ -25,8 +25,8 @@ from ctxr.models.training.examples import (
     with_weak_targets,
 )
 from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
-from ctxr.models.training.optimising import round_to_fp16
 from ctxr.models.training.scoring import accuracy_of, attend_all, loss_of, score_all
+from ctxr.models.training.state import round_to_fp16
 from ctxr.problems import scorers
 from ctxr.problems.contextual.recipe import ContextualRecipe
 from ctxr.problems.embeddings import Array, PictureFiles, Source, cached, query_pictures

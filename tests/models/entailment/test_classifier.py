@@ -161,6 +161,7 @@ def test_a_step_masks_no_more_pictures_than_it_may(branches: Branches, model: En
     none = to_mask(torch.zeros(4, dtype=torch.int64), batch.theta, batch.place, 4)
     assert with_masked(batch, model.image, 0.4, none) is batch
     assert most_seen(torch.tensor([[0.2, 0.1, 0.3]]), 0.1).tolist() == [[False, False, True]]
+    assert most_seen(torch.tensor([[0.5, 0.2, 0.2]]), 0.7).tolist() == [[True, True, False]]
 
 
 @torch.no_grad()

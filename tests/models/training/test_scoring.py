@@ -13,7 +13,7 @@ from ctxr.models.precision import in_microbatches
 from ctxr.models.scorers import ClipScorer, ContextHead, PairScorer
 from ctxr.models.training.checkpoint import new_scorer
 from ctxr.models.training.examples import with_features
-from ctxr.models.training.optimising import make_optimiser
+from ctxr.models.training.loop import make_optimiser
 from ctxr.models.training.scoring import attend_all, features_of
 from ctxr.problems.contextual.recipe import ContextualRecipe
 from tests.models.scorers import make_head

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from ctxr.errors import UsageError
 from ctxr.models.scorers import ClipScorer
 from ctxr.models.training.examples import by_sets, with_distractors, with_shared_distractors
-from ctxr.models.training.optimising import laid_out_as, make_optimiser, rate_at, round_to_fp16
+from ctxr.models.training.loop import make_optimiser, rate_at
+from ctxr.models.training.state import laid_out_as, round_to_fp16
 from ctxr.pipelines.modelling.train import load_recipe
 from ctxr.problems.contextual.recipe import ContextualRecipe
 from tests.models.scorers import make_head
