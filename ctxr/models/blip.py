@@ -138,12 +138,8 @@ def is_blip(name: str) -> bool:
 
 
 def load_blip(name: str) -> CrossSource:
-    """The pair encoder of that name.
-
-    Args:
-        name: "blip:DIRECTORY", a folder as transformers writes it (config.json, model.safetensors, vocabulary and
-            preprocessor_config.json); "blip:OWNER/NAME", such a folder of the hub, fetched once into its cache; or
-            "random:blip-tiny".
+    """The pair encoder "blip:DIRECTORY", a folder as transformers writes it (config.json, model.safetensors, vocabulary and
+    preprocessor_config.json); "blip:OWNER/NAME" of the hub; or "random:blip-tiny".
 
     Raises UsageError for another name; DataError for files that are missing, damaged, or of another model; CtxrError for files that
     cannot be fetched.

@@ -65,14 +65,11 @@ def load_encoder(
 
 
 class Encoder:
-    """A model that gives unit vectors.
+    """A model that gives unit vectors of length `dim`; `name`, `device` and `precision` are never "auto".
 
     Attributes:
-        name: resolved, e.g. "ViT-B-32:openai" or "ctxr-tiny".
-        fingerprint: sha256 in hex over weights, architecture and preprocessing; independent of precision and device.
-        dim: length of a vector. image_size: side of the pictures that the model takes, in pixels.
+        fingerprint: sha256 in hex over weights, architecture and preprocessing. image_size: side of its pictures, in pixels.
         threshold: Euclidean distance between unit vectors, 0..2, beyond which two images count as different (specs C1).
-        device, precision: as used, never "auto".
     """
 
     def __init__(self, source: EncoderSource, device: str, precision: str, warn: Callable[[str], None]) -> None:
@@ -163,14 +160,11 @@ class Encoder:
         return self._margins[self.precision]
 
     def encode_images(self, images: Sequence[np.ndarray], exact: bool = False, rows: int | None = None) -> np.ndarray:
-        """Float32 [N, dim], L2-normalised, one row for each image.
+        """Float32 [N, dim], L2-normalised, of uint8 RGB arrays [H, W, 3]. Raises ValueError for another type or shape.
 
         Args:
-            images: uint8 RGB arrays [H, W, 3]; sizes may differ.
             exact: compute in torch's fp32 whatever the precision is; keeps both copies of the image tower in memory.
             rows: images in one pass, at most as many as by default. Another number rounds vectors differently.
-
-        Raises ValueError for an array of another type or shape.
         """
         import torch
 

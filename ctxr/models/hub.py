@@ -103,10 +103,8 @@ def fetched_weights(arch: str, tag: str) -> Path:
 def hub_folder(kind: str, repository: str, is_whole: Callable[[Path], bool], patterns: Sequence[Sequence[str]]) -> Path:
     """The folder of a repository "OWNER/NAME" of the hub in its cache, downloaded if it is not there.
 
-    Args:
-        kind: what stands before the name, e.g. "blip".
-        is_whole: whether a folder in the cache holds everything; a download may have been cut off.
-        patterns: of files to download; the next ones only where the folder is not whole with those before.
+    `kind`: the part before the name, e.g. "blip". `is_whole`: whether the cache holds everything; a download may have been cut off.
+    `patterns`: of files to download; the next ones only where the folder is not whole with those before.
 
     Raises UsageError for what is no such name, CtxrError for files that cannot be downloaded.
     """

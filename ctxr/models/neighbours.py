@@ -170,13 +170,11 @@ def nearest(
     """The `k` nearest neighbours of every vector, its duplicates among them, with their float32 distances, 0 to 2, in place of scores.
 
     The answer is that of a stable sort of all distances computed in float64 from the differences, whatever the block and `coarse`.
+    Raises DataError for what is not [N, D], or a vector whose length is not 1 (or not finite).
 
     Args:
-        vectors: [N, D] float32, each of length 1. k: how many neighbours, at most N - 1.
+        vectors: [N, D] float32, each of length 1. k: at most N - 1. rows: of the vectors whose neighbours are found.
         block: rows of products at a time, 4 bytes x N each (6 in bf16): 300 MB at the most for 100,000 vectors.
-        coarse: see `ExactSearch`. rows: of the vectors whose neighbours are found, if not of all.
-
-    Raises DataError for what is not [N, D], or a vector whose length is not 1 (or not finite).
     """
     pool = np.ascontiguousarray(vectors, np.float32)
     if pool.ndim != 2:

@@ -1,7 +1,6 @@
 """Frames to the tensor an image tower takes: resize, crop, normalise.
 
-The picture is open_clip's evaluation transform (PIL resize, centre crop, ToTensor, Normalize) to within 1e-3 on average;
-resizing uint8 tensors instead of PIL images takes about an eighth of the time.
+The result equals open_clip's evaluation transform to within 1e-3 on average; resizing uint8 tensors takes about an eighth of its time.
 """
 
 from __future__ import annotations
@@ -27,10 +26,8 @@ class Preprocess:
 
     Attributes:
         size: (height, width) of the result in pixels. mean, std: per channel, on the 0..1 scale.
-        interpolation: "bicubic" or "bilinear", always with antialiasing.
-        resize_mode: "shortest" fits the shorter side and crops the centre; "longest" fits the longer side and pads;
-            "squash" ignores the aspect ratio.
-        fill: grey value 0..255 of the padding of "longest".
+        resize_mode: "shortest" fits the shorter side and crops the centre; "longest" fits the longer side and pads with the grey
+            value `fill`, 0..255; "squash" ignores the aspect ratio. interpolation: "bicubic" or "bilinear".
     """
 
     size: tuple[int, int]
@@ -82,8 +79,9 @@ class Preprocess:
         return self.normalised(self.fitted(images))
 
     def fitted(self, images: Sequence[np.ndarray]) -> Tensor:
-        """uint8 tensor [N, 3, height, width]: resized and cut, not yet normalised. Raises ValueError as a call does."""
+        """uint8 tensor [N, 3, height, width]: resized, then cut or padded around the centre. Raises ValueError as a call does."""
         import torch
+        from torch.nn import functional
 
         for position, image in enumerate(images):
             if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
@@ -94,8 +92,19 @@ class Preprocess:
             # torch warns about every read-only array; it is only read here
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable", category=UserWarning)
             views = [torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1).unsqueeze(0) for image in images]
+        parts = []
         # one by one: stacking large frames first costs more than it saves, and a lone image is resized like any other
-        return torch.cat([self._fit(view) for view in views])
+        for view in views:
+            resized = self.resized(view.shape[2], view.shape[3])
+            part = functional.interpolate(view, size=resized, mode=self.interpolation, antialias=True)
+            missing = [max(0, wanted - actual) for wanted, actual in zip(self.size, resized, strict=True)]
+            if any(missing):
+                top, left = missing[0] // 2, missing[1] // 2
+                borders = [left, missing[1] - left, top, missing[0] - top]
+                part = functional.pad(part, borders, value=self.fill)
+            top, left = (round((actual - wanted) / 2) for actual, wanted in zip(part.shape[2:], self.size, strict=True))
+            parts.append(part[:, :, top : top + self.size[0], left : left + self.size[1]])
+        return torch.cat(parts)
 
     def normalised(self, fitted: Tensor) -> Tensor:
         """Float32 tensor of what `fitted` made, on the same device."""
@@ -104,17 +113,3 @@ class Preprocess:
         scale = 1 / (255 * torch.tensor(self.std, dtype=torch.float32).view(3, 1, 1))
         shift = -torch.tensor(self.mean, dtype=torch.float32).view(3, 1, 1) / torch.tensor(self.std).view(3, 1, 1)
         return fitted.float().mul_(scale.to(fitted.device)).add_(shift.to(fitted.device))
-
-    def _fit(self, image: Tensor) -> Tensor:
-        """uint8 [1, 3, H, W] to uint8 [1, 3, *size]: resize, then cut or pad around the centre."""
-        from torch.nn import functional
-
-        resized = self.resized(image.shape[2], image.shape[3])
-        fitted = functional.interpolate(image, size=resized, mode=self.interpolation, antialias=True)
-        missing = [max(0, wanted - actual) for wanted, actual in zip(self.size, resized, strict=True)]
-        if any(missing):
-            top, left = missing[0] // 2, missing[1] // 2
-            borders = [left, missing[1] - left, top, missing[0] - top]
-            fitted = functional.pad(fitted, borders, value=self.fill)
-        top, left = (round((actual - wanted) / 2) for actual, wanted in zip(fitted.shape[2:], self.size, strict=True))
-        return fitted[:, :, top : top + self.size[0], left : left + self.size[1]]

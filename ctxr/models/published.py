@@ -72,11 +72,8 @@ def model_folder(
 ) -> Path:
     """A folder that transformers wrote, or the one of "OWNER/NAME" of the hub.
 
-    Args:
-        kind, patterns: as for `hub_folder`.
-        others: files that a download must contain beside config and weights, one of each sequence.
-
-    Raises as `hub_folder` and `refuse_code`; DataError without weights, or where a list of their parts leads out of the folder.
+    `others`: files that a download must contain beside config and weights, one of each sequence. Raises as `hub_folder` and
+    `refuse_code`; DataError without weights, or where a list of their parts leads out of the folder.
     """
 
     def holds(folder: Path, needed: Sequence[Sequence[str]]) -> bool:

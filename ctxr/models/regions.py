@@ -194,9 +194,9 @@ class DetectorRegions:
 
     def regions(self, images: Sequence[Pixels]) -> list[Array]:
         """The whole picture and its boxes, the surest first: float32 [1 + up to `most`, F + BOX] of each picture."""
-        return [self._detect(image) for image in images]
+        with torch.inference_mode():
+            return [self._detect(image) for image in images]
 
-    @torch.inference_mode()
     def _detect(self, image: Pixels) -> Array:
         from torchvision.ops import clip_boxes_to_image, nms, remove_small_boxes
 

@@ -69,9 +69,8 @@ class ContextHead(nn.Module):
         self.score = nn.Linear(width, 1)
 
     def forward(self, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
-        """Scores [B, K] of pair features [B, K, D].
+        """Scores [B, K] of pair features [B, K, D], valid where `mask` is True; `ordered` [B] says which sets have an order.
 
-        `mask` [B, K] is True where there is a candidate; other scores mean nothing. `ordered` [B] says which sets have an order.
         Raises ValueError for an ordered set with more candidates than there are positions.
         """
         items = placed = self.placed(pairs, mask, ordered)
@@ -166,12 +165,9 @@ def _masked(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 class ClipScorer(nn.Module):
-    """Cosine of image and text times a learned scale, or a head over their pair features.
+    """Cosine of image and text times a learned scale, or a head over their pair features (`fuse`).
 
-    Args:
-        encoder: a model of open_clip for pixels and tokens; None if images and texts come as its unit vectors.
-        head: scores all candidates of a set together; None scores each by itself.
-        fusion: how a pair is made for the head. scale: of the product.
+    `encoder`: a model of open_clip for pixels and tokens; None if images and texts come as its unit vectors.
     """
 
     def __init__(
@@ -246,9 +242,8 @@ class PairScorer(nn.Module):
     """Scores from the pair features of an encoder.
 
     Args:
-        encoder: a module with `pairs(images, texts, candidates, mask)`, which gives pair features [B, K, D] of pixels [N, 3, H, W]
-            or regions [N, R, F + BOX], `match(pairs)`, how well each matches [B, K], and `width`, D. None if the batch's images are
-            pair features [N, D] already, and then `candidates` names the pair of each query and candidate.
+        encoder: a module with `pairs(images, texts, candidates, mask)`, which gives pair features [B, K, D], `match(pairs)`, how well
+            each matches [B, K], and `width`, D. None if the batch's images are pair features [N, D], the rows of `candidates`.
         head: scores all candidates of a set together. alone: a layer [D] -> [1] that scores each by itself.
             With neither, the encoder's published head scores.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -210,11 +209,20 @@ class RegionEncoder(nn.Module):
         for stage in stages[:meeting]:
             words, regions = stage(words, regions, words_mask, regions_mask)
         query, candidate = mask.nonzero(as_tuple=True)
-        passes = zip(torch.split(query, self.most), torch.split(candidates[query, candidate], self.most), strict=True)
-        pairs = torch.cat([
-            self._joined(words[text], regions[image], words_mask[text], regions_mask[image], stages[meeting:])
-            for text, image in passes
-        ])  # fmt: skip
+        images_of, parts = candidates[query, candidate], []
+        for text, image in zip(torch.split(query, self.most), torch.split(images_of, self.most), strict=True):
+            masks, streams = (words_mask[text], regions_mask[image]), (words[text], regions[image])
+            for stage in stages[meeting:]:
+                if isinstance(stage, Block):
+                    both = stage(torch.cat(streams, 1), torch.cat(masks, 1))
+                    streams = both.split([streams[0].shape[1], streams[1].shape[1]], 1)
+                else:
+                    streams = stage(*streams, *masks)
+            pooled = self.pool_text(streams[0][:, 0]).relu(), self.pool_vision(streams[1][:, 0]).relu()
+            if pooled[0].dtype != torch.float64:
+                pooled = pooled[0].float(), pooled[1].float()
+            parts.append(self.dropout(pooled[0] * pooled[1]))
+        pairs = torch.cat(parts)
         return pairs.new_zeros(*mask.shape, self.width).index_put((query, candidate), pairs)
 
     def match(self, pairs: Tensor) -> Tensor:
@@ -222,18 +230,3 @@ class RegionEncoder(nn.Module):
         # candidates of one set lie close together: autocast would make ties of them
         weight, bias = self.aligned.weight, self.aligned.bias
         return (pairs * (weight[0] - weight[1])).sum(-1) + (bias[0] - bias[1])
-
-    def _joined(
-        self, words: Tensor, regions: Tensor, words_mask: Tensor, regions_mask: Tensor, stages: Sequence[nn.Module]
-    ) -> Tensor:
-        """[P, D] of words [P, T, ..] and regions [P, R, ..]."""
-        for stage in stages:
-            if isinstance(stage, Block):
-                both = stage(torch.cat([words, regions], 1), torch.cat([words_mask, regions_mask], 1))
-                words, regions = both.split([words.shape[1], regions.shape[1]], 1)
-            else:
-                words, regions = stage(words, regions, words_mask, regions_mask)
-        text, vision = self.pool_text(words[:, 0]).relu(), self.pool_vision(regions[:, 0]).relu()
-        if text.dtype != torch.float64:
-            text, vision = text.float(), vision.float()
-        return cast("Tensor", self.dropout(text * vision))

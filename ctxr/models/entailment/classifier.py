@@ -20,10 +20,8 @@ class PairBatch:
 
     Attributes:
         images: [N, ...] as the image branch takes them. place: [B] rows of `images`; that of a black one where there is none.
-        text, types: [B, T] ids and types of "[CLS] premise [SEP] hypothesis [SEP]", then 0; the premise may be empty.
-            `text` of a frozen text branch is h^t, float [B, D].
-        hypotheses: [B, U] ids of the hypothesis for the image branch.
-        label: [B] 1 entailed, 0 not. theta: [B, 3] bool, which of the three losses count.
+        text, types: [B, T] ids and types of "[CLS] premise [SEP] hypothesis [SEP]", then 0; or h^t of a frozen branch, float [B, D].
+        hypotheses: [B, U] ids for the image branch. label: [B] 1 entailed, 0 not. theta: [B, 3] bool, which losses count.
     """
 
     images: Tensor

@@ -40,10 +40,9 @@ class JudgeReply(Record, frozen=True):
     """A model's answer to one claim.
 
     Attributes:
-        asked: hash over what was sent, and the number of the sample.
+        asked: hash over what was sent, and the number of the sample. said: the answer, shortened.
         outcome: `token_probabilities`; `answer`, in words alone; `unreadable`; `refused`, by the model or its host.
         probability: of yes; None for a reply that is unreadable or refused.
-        said: the answer, shortened. prompt_tokens, completion_tokens, model: as the host says.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("asked",)
@@ -63,17 +62,6 @@ def question(claim: Claim) -> str:
     return "\n".join([*captions, f"Statement: {claim.hypothesis}", "Does the statement follow? Answer yes or no."])
 
 
-def read_answer_word(text: str) -> float | None:
-    """1 for yes and 0 for no as the first or the last word of an answer; None for neither, or both.
-
-    >>> [read_answer_word(text) for text in ("**Yes**, it is.", "The answer is no.", "yes or no", "maybe")]
-    [1.0, 0.0, None, None]
-    """
-    words = [_plain(word) for word in chat.final_text(text).split()]
-    answers = {word for word in (*words[:1], *words[-1:]) if word in ANSWERS}
-    return float(ANSWERS.index(answers.pop())) if len(answers) == 1 else None
-
-
 def token_probability(completion: Completion) -> float | None:
     """P(yes) / (P(yes) + P(no)) over all tokens that mean either, where the answer stands; None where the host does not tell."""
     try:
@@ -90,14 +78,18 @@ def token_probability(completion: Completion) -> float | None:
 
 
 def reply_of(request: PricedRequest, completion: Completion) -> JudgeReply:
-    """The fields of a completion that the journal keeps."""
+    """The reply of a completion: yes or no as the first or the last word of its answer, not both, and their probabilities if given."""
     outcome: Outcome = "unreadable" if completion.outcome == "unreadable" else "refused"
     probability = None
     if completion.outcome == "answered":
-        probability, precise = read_answer_word(completion.text), token_probability(completion)
-        outcome = "unreadable" if probability is None else "answer"
-        if probability is not None and precise is not None:
-            probability, outcome = precise, "token_probabilities"
+        words, precise = chat.final_text(completion.text).split(), token_probability(completion)
+        answers = {_plain(word) for word in (*words[:1], *words[-1:])} & set(ANSWERS)
+        if len(answers) == 1:
+            probability, outcome = float(ANSWERS.index(answers.pop())), "answer"
+            if precise is not None:
+                probability, outcome = precise, "token_probabilities"
+        else:
+            outcome = "unreadable"
     tokens = (completion.prompt_tokens, completion.completion_tokens)
     return JudgeReply(request.identity, outcome, probability, completion.said, *tokens, completion.model)
 

@@ -176,7 +176,13 @@ def with_distractors(questions: ExampleTable, count: int, chance: torch.Generato
     count = min(count, len(pool) - 1)
     # a place among the others: those behind the target's own place move up by one
     position = torch.searchsorted(pool, own)
-    draws = _distinct(len(own), len(pool) - 1, count, chance)
+    choices = len(pool) - 1
+    if 4 * count >= choices:
+        draws = torch.rand(len(own), choices, generator=chance).argsort(1)[:, :count]
+    else:
+        draws = torch.randint(choices, (len(own), count), generator=chance)
+        while len(repeated := (draws.sort(1).values.diff(dim=1) == 0).any(1).nonzero().flatten()):
+            draws[repeated] = torch.randint(choices, (len(repeated), count), generator=chance)
     others = pool[draws + (draws >= position).long()]
     candidates = torch.cat([own, others], dim=1)
     return replace(
@@ -234,19 +240,6 @@ def with_weak_targets(
         entailed=PositivePairs.marked(weak, candidates),
     )
     return both, second
-
-
-def _distinct(rows: int, choices: int, count: int, chance: torch.Generator) -> Tensor:
-    """int64 [rows, count] below `choices`, in each row all different."""
-    if 4 * count >= choices:
-        return torch.rand(rows, choices, generator=chance).argsort(1)[:, :count]
-    draws = torch.randint(choices, (rows, count), generator=chance)
-    while True:
-        ordered = draws.sort(1).values
-        repeated = ((ordered[:, 1:] == ordered[:, :-1]).any(1)).nonzero().flatten()
-        if not len(repeated):
-            return draws
-        draws[repeated] = torch.randint(choices, (len(repeated), count), generator=chance)
 
 
 class VectorTable:

@@ -68,14 +68,12 @@ def accuracy_of(scores: Tensor, targets: Tensor) -> float | None:
 
 
 def loss_of(scores: Tensor, batch: Batch, kind: str, weak: Tensor | None = None, soft: float | None = 0.0) -> Tensor:
-    """The loss, summed over queries.
+    """The loss of scores [B, K], summed over queries with known targets.
 
     Args:
-        scores: [B, K], -inf where there is no candidate.
-        batch: with known targets.
         kind: "softmax", cross-entropy over the candidates of a query, whose targets are right in equal shares; or "binary",
-            cross-entropy of each candidate by itself (target or not), averaged over the candidates of a query.
-        weak: bool [B, K], candidates beside the targets that were found to be right too; None where none was.
+            cross-entropy of each candidate by itself, averaged over the candidates of a query.
+        weak: bool [B, K], candidates beside the targets that were found to be right too.
         soft: as how much of a positive each of these counts: 0 as a negative; None leaves them out.
     """
     counted, labels, one_each = batch.mask, batch.targets.to(scores.dtype), bool((batch.targets.sum(1) == 1).all())
