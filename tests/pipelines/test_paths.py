@@ -16,7 +16,7 @@ from ctxr.store.records import Image, Query
 from ctxr.store.tables import read_table
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from ctxr.synthetic.captions import WorldCaptions, write_captions
-from tests.models.test_remote_code import make_bert
+from tests.models.bert_folder import make_bert
 
 COMMANDS = {
     "build-sets": "build-sets @/captions/images --splits @/splits.csv --encoder local-dir:@/encoder --set-size 4 -o @/made/sets",
