@@ -24,4 +24,5 @@ def make(weak: bool = True) -> GalleryPairs:
 
 def listed(known: PositivePairs) -> set[tuple[int, int]]:
     """The pairs (caption, picture)."""
-    return {(c, i) for c in range(CAPTIONS) for i in known.images[slice(*known.starts[c : c + 2])].tolist()}
+    rows = torch.arange(CAPTIONS).repeat_interleave(known.sizes)
+    return set(zip(rows.tolist(), known.images.tolist(), strict=True))
