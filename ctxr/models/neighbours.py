@@ -17,6 +17,7 @@ Vectors = NDArray[np.float32]
 Indices = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 Pairs = tuple[Indices, Indices]
+Neighbours = tuple[Indices, Vectors]
 
 GROUP = 32  # columns looked at through their maximum first
 PAIRS = 512  # pairs whose value is taken at a time: 2 MiB at 512 dimensions stay in the cache

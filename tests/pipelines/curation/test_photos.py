@@ -14,7 +14,7 @@ from ctxr.engine.units import Engine
 from ctxr.media.images import Pixels
 from ctxr.media.sources import InputSource, find_sources
 from ctxr.models.encoders import Encoder
-from ctxr.models.neighbours import nearest
+from ctxr.models.neighbours import Matches, nearest
 from ctxr.pipelines.curation import copies
 from ctxr.pipelines.curation import photos as photo_pool
 from ctxr.pipelines.curation.copies import CopyRule
@@ -292,7 +292,7 @@ def searched(
 def test_stripes_by_any_number_of_workers_are_one_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pools = pools_of(tmp_path, 150, 5, 1, 64)
     expected = [nearest(pool.vectors, min(64, len(pool.photos) - 1)) for pool in pools if len(pool.photos) > 1]
-    expected.insert(2, (np.zeros((1, 0), np.int64), np.zeros((1, 0), np.float32)))
+    expected.insert(2, Matches(np.zeros((1, 0), np.int64), np.zeros((1, 0), np.float32)))
     whole = [(around.tobytes(), distances.tobytes()) for around, distances in expected]
     assert searched(tmp_path / "one", pools) == whole
     monkeypatch.setattr(photo_pool, "STRIPE", 16)
