@@ -4,18 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.engine.progress import Silent
+from ctxr.engine.progress import SILENT, Silent
 from ctxr.engine.project import CHAIN, SETS, chosen, latest
 from ctxr.errors import UnfinishedError
 from ctxr.store.artifacts import Artifact, Content, Parent, finish
-
-
-class Heard(Silent):
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
 
 
 def write(path: Path, verb: str, *made_from: Artifact, salt: str = "") -> Artifact:
@@ -89,10 +81,13 @@ def test_a_missing_dataset_is_said_as_such(tmp_path: Path) -> None:
     assert caught.value.hint.endswith(f"ctxr aggregate {here}")
 
 
-def test_a_named_artifact_is_taken_as_it_is_and_a_found_one_with_its_warnings(tmp_path: Path) -> None:
-    heard = Heard()
-    assert chosen(tmp_path / "mine", tmp_path, SETS, heard) == tmp_path / "mine"
+def test_a_named_artifact_is_taken_as_it_is_and_a_found_one_with_its_warnings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(Silent, "warn", lambda _, text: warnings.append(text))
+    assert chosen(tmp_path / "mine", tmp_path, SETS, SILENT) == tmp_path / "mine"
     write(tmp_path / "sets", "build-sets")
     (tmp_path / "filtered").mkdir()
-    assert chosen(None, tmp_path, SETS, heard) == tmp_path / "sets"
-    assert [warning.split()[0] for warning in heard.warnings] == ["filtered"]
+    assert chosen(None, tmp_path, SETS, SILENT) == tmp_path / "sets"
+    assert [warning.split()[0] for warning in warnings] == ["filtered"]

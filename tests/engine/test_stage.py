@@ -78,19 +78,15 @@ def test_what_is_finished_is_done_once_and_what_changed_is_done_again(kind: type
     assert (manifest.verb, manifest.config) == ("copy", {"times": 3, "encoder": "b"})
 
 
-def test_a_result_with_other_options_is_named_before_it_is_replaced(tmp_path: Path) -> None:
-    class Notes(Silent):
-        def __init__(self) -> None:
-            self.notes: list[str] = []
-
-        def note(self, text: str) -> None:
-            self.notes.append(text)
-
-    progress, out = Notes(), tmp_path / "out"
+def test_a_result_with_other_options_is_named_before_it_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes: list[str] = []
+    monkeypatch.setattr(Silent, "note", lambda _, text: notes.append(text))
     for times, encoder in ((2, "a"), (2, "a"), (3, "a"), (3, "b")):
-        execute(Copies(Copy(out, times), encoder), progress)
-    of_times, of_encoder = progress.notes
-    assert str(out) in of_times
+        execute(Copies(Copy(tmp_path / "out", times), encoder))
+    of_times, of_encoder = notes
+    assert str(tmp_path / "out") in of_times
     assert "(times)" in of_times
     assert "(encoder)" in of_encoder
 

@@ -154,13 +154,13 @@ def test_the_gate_stands_in_the_description(monkeypatch: pytest.MonkeyPatch) -> 
     assert set(gate) == {"weights_sha256", "threshold", "least_share"}
 
 
-def program(folder: Path, body: str) -> Path:
+def use_program(monkeypatch: pytest.MonkeyPatch, folder: Path, body: str, language: str = "eng") -> None:
     """A stand-in for the program `tesseract`, which answers what pytesseract asks at the start."""
     file = folder / "tesseract"
-    start = 'case "$1" in\n--version) echo "tesseract 5.3.0"; exit;;\n--list-langs) echo "List (1):"; echo eng; exit;;\nesac\n'
+    start = f'case "$1" in\n--version) echo "tesseract 5.3.0"; exit;;\n--list-langs) echo "List (1):"; echo {language}; exit;;\nesac\n'
     file.write_text(f"#!/bin/sh\n{start}{body}\n")
     file.chmod(file.stat().st_mode | stat.S_IXUSR)
-    return file
+    monkeypatch.setattr("pytesseract.pytesseract.tesseract_cmd", str(file))
 
 
 def test_a_tesseract_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,8 +171,7 @@ def test_a_tesseract_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.Mo
             super().__init__(*arguments, **options)
             begun.append(self.pid)
 
-    file = program(tmp_path, "exec sleep 600")
-    monkeypatch.setattr("pytesseract.pytesseract.tesseract_cmd", str(file))
+    use_program(monkeypatch, tmp_path, "exec sleep 600")
     reader = TextReader("pytesseract", gate=False)
     monkeypatch.setattr(text_area, "TIMEOUT", 0.1)
     monkeypatch.setattr(subprocess, "Popen", Begun)
@@ -184,24 +183,20 @@ def test_a_tesseract_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_only_tesseract_is_told_to_use_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_THREAD_LIMIT", raising=False)
-    file = program(tmp_path, f"echo $OMP_THREAD_LIMIT > {tmp_path}/threads\nprintf '%s' '{HEAD}' > $2.tsv")
-    monkeypatch.setattr("pytesseract.pytesseract.tesseract_cmd", str(file))
+    body = f"echo $OMP_THREAD_LIMIT > {tmp_path}/threads\nprintf '%s' '{HEAD}' > $2.tsv"
+    use_program(monkeypatch, tmp_path, body)
     assert TextReader("pytesseract", gate=False).measure(blank()) == NO_TEXT
     assert (tmp_path / "threads").read_text() == "1\n"
     assert "OMP_THREAD_LIMIT" not in os.environ
 
 
-def test_a_tesseract_that_fails_is_a_data_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = program(tmp_path, "echo broken >&2\nexit 3")
-    monkeypatch.setattr("pytesseract.pytesseract.tesseract_cmd", str(file))
+def test_a_tesseract_that_fails_or_has_no_english_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_program(monkeypatch, tmp_path, "echo broken >&2\nexit 3")
     with pytest.raises(DataError, match="broken"):
         TextReader("pytesseract", gate=False).measure(blank())
-
-
-def test_a_tesseract_without_english_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = program(tmp_path, "exit 1")
-    file.write_text(file.read_text().replace("echo eng", "echo deu"))
-    monkeypatch.setattr("pytesseract.pytesseract.tesseract_cmd", str(file))
+    use_program(monkeypatch, tmp_path, "exit 1", language="deu")
     with pytest.raises(CtxrError, match="no language file 'eng'") as raised:
         TextReader("pytesseract")
     assert "tesseract-ocr-eng" in raised.value.hint

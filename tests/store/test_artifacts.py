@@ -108,11 +108,10 @@ def test_a_folder_is_held_against_another_process_and_freed_by_its_death(tmp_pat
             pass
         process.kill()
         process.wait()
-    with locked(folder):
-        assert (folder / MARKER).read_bytes() == b""
+    for _ in range(2):
+        with locked(folder):
+            assert (folder / MARKER).read_bytes() == b""
     assert [path.name for path in folder.iterdir()] == [MARKER]
-    with locked(folder):
-        pass
 
 
 def test_partial_files_of_a_killed_run_are_removed_at_any_depth_but_not_through_a_link(tmp_path: Path) -> None:
