@@ -303,25 +303,22 @@ class _Sums:
             below = cv2.countNonZero(opposite.view(np.uint8))
             self.products[direction] += *sums.sum(axis=1, dtype=np.float64), below, pairs - below
 
-    def _wrap(self) -> None:
-        """Add the products across the edges."""
-        left, right = np.concatenate(self.edges).T
+    def fit(self) -> Doubles | None:
+        """The 18 statistics (shape and variance; then shape, mean, left and right variance by direction), or None."""
+        # products across the edges
+        first, last = np.concatenate(self.edges).T
         top, bottom = self.top, self.bottom
         edges = (
-            [(left, right)],
+            [(first, last)],
             [(top, bottom)],
-            [(top, np.roll(bottom, 1)), (left[1:], right[:-1])],
-            [(np.roll(top, 1), bottom), (left[:-1], right[1:])],
+            [(top, np.roll(bottom, 1)), (first[1:], last[:-1])],
+            [(np.roll(top, 1), bottom), (first[:-1], last[1:])],
         )
         for direction, pairs in enumerate(edges):
             for here, neighbours in pairs:
                 p = here.astype(np.float64) * neighbours
-                size = np.abs(p)
-                self.products[direction] += size.sum(), size @ size, size @ p, (p < 0).sum(), (p > 0).sum()
-
-    def fit(self) -> Doubles | None:
-        """The 18 statistics (shape and variance; then shape, mean, left and right variance by direction), or None."""
-        self._wrap()
+                sizes = np.abs(p)
+                self.products[direction] += sizes.sum(), sizes @ sizes, sizes @ p, (p < 0).sum(), (p > 0).sum()
         mean, variance = self.absolute / self.pixels, self.square / self.pixels
         if variance <= NO_SPREAD or not self.products[:, 3:].all():
             return None
@@ -362,10 +359,9 @@ class Regressor:
     """Support vector regression with a Gaussian kernel.
 
     Attributes:
-        support: support vectors, [n, 36]. coefficients: their weights, [n].
+        support, coefficients: support vectors [n, 36] and their weights [n]. sha256: of their file.
         low, high: the range of each feature that is mapped to -1..1, [36].
         gamma: width of the kernel. rho: offset that is subtracted.
-        sha256: of the file with the support vectors.
     """
 
     support: Doubles

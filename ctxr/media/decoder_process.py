@@ -52,9 +52,8 @@ class CandidateFrame:
     """A considered frame.
 
     Attributes:
-        index: number in presentation order, from 0. time: exact seconds. shot: number of its shot.
-        gate_difference: mean absolute difference 0..255 of the luma thumbnail to the last frame of the shot with pixels; None for
-            the first frame of a shot.
+        index: number in presentation order, from 0. shot: number of its shot.
+        gate_difference: mean absolute difference 0..255 of the luma thumbnail to the last frame of the shot with pixels, if any.
         thumbnail_hash: 16 hexadecimal digits of the luma thumbnail's BLAKE2b.
         rgb: the upright picture uint8 [H, W, 3]; None where the gate skipped the frame.
         held: index and time of the frames before it that the child keeps, in order.
@@ -90,9 +89,8 @@ class ScanEnd:
     """The end of a scan that succeeded.
 
     Attributes:
-        frames: number of frames decoded.
-        shots: all shots in order; together they are all frames.
-        damage: what could not be decoded, such as "28 of 50 promised frames could be decoded"; None if nothing is missing.
+        frames: how many were decoded. shots: all in order; together they are all frames.
+        damage: what could not be decoded, in words; None if nothing is missing.
         late_cuts: cuts that were found too late and put at the oldest frame held.
     """
 
@@ -240,14 +238,14 @@ class ChildProcess:
             try:
                 while not self._ahead:
                     now = time.monotonic()
-                    silent = max(since, self._heard) + patience - now if patience else math.inf
+                    silent = max(since, self._heard) + patience - now
                     overdue = since + limit - self._waited - now if limit else math.inf
                     if overdue <= 0:
                         raise VideoError("time_limit", f"not done after {limit:g} s of decoding", "raise --time-limit")
                     if silent <= 0:
                         problem = f"no sign of life from the decoder for {patience:g} s"
                         raise VideoError("stalled", problem, "raise --stall-seconds if the file is on a slow disk")
-                    self._changed.wait(min(silent, overdue) if patience or limit else None)
+                    self._changed.wait(min(silent, overdue))
             finally:
                 self._waited += time.monotonic() - since
             message = self._ahead[0]
@@ -291,22 +289,18 @@ class ChildProcess:
                 how = f"was killed by {names.get(-status, f'signal {-status}')}"
         except (NonsenseError, OSError, ValueError, MemoryError) as error:
             how = f"sent something that is not a message ({error})"
-        noise = self._last_noise()
+        noise = ""
+        if not self._noise.closed:
+            # the descriptor shares its position with the child: read without moving it
+            size = os.fstat(self._noise.fileno()).st_size
+            lines = os.pread(self._noise.fileno(), 4096, max(0, size - 4096)).decode("utf-8", "replace").splitlines()
+            noise = next((line.strip() for line in reversed(lines) if line.strip()), "")[:200]
         problem = f"the decoder process {how} ({noise})" if noise else f"the decoder process {how}"
         with self._changed:
             self._ahead.append(
                 VideoError("memory_limit" if OUT_OF_MEMORY.search(noise) else "decoder_crashed", problem)
             )
             self._changed.notify_all()
-
-    def _last_noise(self) -> str:
-        if self._noise.closed:
-            return ""
-        # the descriptor shares its position with the child: read without moving it
-        size = os.fstat(self._noise.fileno()).st_size
-        tail = os.pread(self._noise.fileno(), 4096, max(0, size - 4096))
-        lines = [line.strip() for line in tail.decode("utf-8", "replace").splitlines() if line.strip()]
-        return lines[-1][:200] if lines else ""
 
 
 def _environment() -> dict[str, str]:
@@ -436,11 +430,7 @@ class Scanner(DecoderClient):
 
 
 class ChildFrameReader(DecoderClient):
-    """`ctxr.media.opencv_video.FrameReader` in a child process.
-
-    Args:
-        decoder: the one that scanned the file.
-        options: `threads`, `stall_seconds`, `time_limit` (of one frame) and `memory_limit` count.
+    """`ctxr.media.opencv_video.FrameReader` in a child process, with the limits of `options`; the time limit is that of one frame.
 
     Attributes:
         stream: number of the stream of the last frame; None with OpenCV.
