@@ -48,11 +48,9 @@ class SetsReport(VerbReport):
     """What `build-sets` and `filter` report.
 
     Attributes:
-        counts: of the manifest, or of the sources of a rank.
-        curve: sets by threshold, for `--yield-curve`.
-        failures: sources that gave no images, with the reasons.
+        counts: of the manifest, or of the sources of a rank. curve: sets by threshold, for `--yield-curve`.
         rank: which rank of how many this was; empty for a whole run.
-        retry: the command that tries failed sources again; empty where it is not known.
+        retry: the command that tries failed sources again; may be empty.
     """
 
     artifact: Path

@@ -45,7 +45,7 @@ class Inputs:
 
     Attributes:
         parents: what the artifact is made from, by content.
-        key: all else that decides it, as the manifest records it: decisive options, and such as the fingerprint of an encoder.
+        key: all else that decides it, as in the manifest: decisive options, and such as the fingerprint of an encoder.
     """
 
     parents: Sequence[Parent]

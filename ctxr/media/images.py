@@ -89,9 +89,10 @@ class ThumbnailMaker:
 
     def __call__(self, paths: Sequence[str]) -> list[str | DataError]:
         """The address of the thumbnail of each picture, or the error of reading it."""
-        return [self._address(self.root / PurePosixPath(path), path) for path in paths]
+        return [self._address(path) for path in paths]
 
-    def _address(self, file: Path, path: str) -> str | DataError:
+    def _address(self, path: str) -> str | DataError:
+        file = self.root / PurePosixPath(path)
         if not (file.is_file() and file.resolve().is_relative_to(self.root)):
             return DataError(f"{path} is missing")
         try:

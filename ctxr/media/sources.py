@@ -39,9 +39,8 @@ class InputSource:
 
     Attributes:
         name: unique and safe as a folder name, from the file's name, and its hash where several sources would have one name.
-        path: the video, or the album's folder.
-        photos: the album's files, sorted by name. photo_sha256: of their content.
-        sha256: see `records.Source`.
+        path: the video, or the album's folder. sha256: see `records.Source`.
+        photos, photo_sha256: the album's files, sorted by name, and their hashes.
     """
 
     name: str

@@ -146,13 +146,7 @@ TIMEOUT = 30.0  # seconds; a picture takes 0.05 to 0.5
 
 @dataclass(frozen=True)
 class TextFacts:
-    """Text in a picture.
-
-    Attributes:
-        area_share: share of the area inside the boxes of words, 0..1.
-        words: number of words with at least 3 letters or digits and sufficient confidence.
-        confidence: Tesseract's mean confidence in them, 0..100; 0.0 without words.
-    """
+    """Share of a picture inside the boxes of words, 0..1, number of words, and Tesseract's mean confidence in them, 0..100."""
 
     area_share: float
     words: int

@@ -42,10 +42,8 @@ class VideoHeader:
 
     Attributes:
         width, height: upright square pixels.
-        rate: average frames per second, as the container says.
-        duration: seconds, as the container says.
+        rate, duration: average frames per second, and seconds, as the container says.
         promised_frames: number of frames in the container's index; None without one.
-        decoder: "pyav" or "opencv".
     """
 
     width: int
@@ -68,8 +66,7 @@ class Frame(ABC):
     """One decoded frame, whose pixels are converted on demand.
 
     Attributes:
-        index: number in presentation order, from 0.
-        time: exact seconds, presentation timestamp times time base.
+        index: number in presentation order, from 0. time: exact seconds.
         nbytes: memory of the decoded picture.
     """
 

@@ -30,10 +30,9 @@ class Image(Record, frozen=True):
 
     Attributes:
         id: `source/imgN` for frame N of a video, `album/name` for a photo.
-        path: file, relative to the artifact folder, with `/`. sha256: of its bytes, hex.
+        path: relative to the artifact folder, with `/`. width, height: upright pixels.
         group: its video or album, whose images are all in one split.
-        width, height: upright pixels.
-        index: frame number in its video, from 0. time: presentation time in its video. None for photos.
+        index, time: number in its video, from 0, and presentation time; None for photos.
     """
 
     id: str
@@ -61,7 +60,7 @@ class ImageSet(Record, frozen=True):
 
     Attributes:
         kind: of `SET_KINDS`.
-        images: ids in the order of time (video), by growing distance from the anchor, which is first (photos), or in reading order.
+        images: ids in the order of time (video), by growing distance from the anchor, the first (photos), or in reading order.
         source: the video's name, or the album of the anchor photo. group: see `Image.group`.
         shot: number of the shot in its video, from 0; None for photos.
         closest, mean_distance: of pairs, Euclidean between unit vectors, 0..2; smaller is harder.
@@ -178,11 +177,10 @@ class LedgerRow(Record, frozen=True):
 
 
 class SharedFootage(Record, frozen=True):
-    """Two sources that share pictures.
+    """Two sources, by name and in order, that share pictures.
 
     Attributes:
-        first, second: names of the sources, in order.
-        shared: embedded frames or photos of `second` that are copies of one of `first`. of: all of `second` that are not flat.
+        shared: frames or photos of `second` that are copies of one of `first`. of: all of `second` that are not flat.
         example: image ids of the closest pair. distance: of that pair, 0..2.
     """
 
@@ -200,7 +198,6 @@ class Facts(Record, frozen=True):
     """What was measured on one saved image; None = not measured.
 
     Attributes:
-        path: of the image, relative to the artifact folder.
         brisque: BRISQUE / 100; higher is worse. text_share: area of recognised words, 0..1.
         text_words: recognised words. text_confidence: their mean confidence, 0..100.
     """
@@ -286,8 +283,7 @@ class Dialogue(Record, frozen=True):
 
     Attributes:
         id: of the query with its turns before the share. unit: its task. photo: image id.
-        workers: pseudonyms; the first saw the photo.
-        shared_at: index of the share among the turns; None if the photo was never shared.
+        workers: pseudonyms; the first saw the photo. shared_at: index of the share among the turns, if any.
     """
 
     id: str

@@ -31,10 +31,9 @@ class RegionRow(Record, frozen=True):
     """Where the regions of a picture are.
 
     Attributes:
-        sha256: of the picture's bytes, hex.
         image: id of the first image of the dataset with this content.
-        shard: number of the array. row: in it.
-        regions: how many, with the whole picture; further rows of the array are 0.
+        shard, row: number of the array, and row in it.
+        regions: how many, with the whole picture; further ones in the array are 0.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("sha256",)
@@ -51,8 +50,7 @@ class RegionFeatures:
     """Region features of pictures.
 
     Attributes:
-        folder: of the artifact. sha256: of its manifest.
-        most: R, the largest number of regions of a picture. features: F.
+        sha256: of the manifest. most: R, the largest number of regions of a picture. features: F.
         rows: by SHA-256 of a picture's content.
     """
 

@@ -44,13 +44,7 @@ _VIDEO_SET = re.compile(r".+-shot\d+_\d+")
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """Keys of all that decides a unit.
-
-    Attributes:
-        scan: of decoding, shots, sampling and embedding.
-        select: of picking and quality: which frames became sets.
-        measures: how each fact was measured, by fact.
-    """
+    """Keys of all that decides a unit: of decoding to embedding, of picking and quality, and of each measured fact."""
 
     scan: str
     select: str
