@@ -161,11 +161,7 @@ def alpha(votes: Votes, level: Level | Doubles = "nominal") -> Agreement:
 
 
 class Paired:
-    """Votes on units with at least two, made ready to be weighed again and again.
-
-    Attributes:
-        size: units U. crowd: workers W. count: votes N.
-    """
+    """N votes of W workers on U units with at least two, made ready to be weighed again and again."""
 
     def __init__(self, votes: Votes, level: Level | Doubles) -> None:
         several = np.bincount(votes.units, minlength=len(votes.unit_names)) >= 2
@@ -263,18 +259,14 @@ def cohen(votes: Votes) -> Agreement:
 def fleiss(votes: Votes) -> Agreement:
     """Fleiss' kappa; chance is that everybody draws from the shares of the values over all units (Fleiss 1971).
 
-    Where units have different numbers of votes, each unit counts the same (Gwet 2014); units with one vote tell of the
-    shares only.
+    Each unit counts the same, whatever its votes (Gwet 2014); units with one vote tell of the shares only.
     """
     return _by_pairs(votes, lambda shares: float((shares * shares).sum()))
 
 
 def gwet(votes: Votes, categories: int) -> Agreement:
-    """Gwet's AC1; chance is that of agreeing by guessing where guessing is plausible (Gwet 2008).
-
-    Args:
-        categories: values that could have been given. Picking one of ten images: 10.
-    """
+    """Gwet's AC1; chance is that of agreeing by guessing where guessing is plausible (Gwet 2008). `categories` are the values that
+    could have been given: 10 where one of ten images is picked."""
     if categories < 2:
         return _by_pairs(votes, lambda shares: 1.0)
     return _by_pairs(votes, lambda shares: float((shares * (1 - shares)).sum() / (categories - 1)))
@@ -307,9 +299,6 @@ Tags = Collection[str]
 def masi(left: Tags, right: Tags) -> float:
     """Distance of two sets, 0..1: 1 - J M, with J the share of common tags (Jaccard), and M 1 for equal sets, 2/3 if one
     holds the other, 1/3 if they overlap, 0 if not (Passonneau 2006). Two empty sets are equal.
-
-    >>> masi({"negation"}, {"negation", "spatial"})
-    0.6666666666666667
     """
     one, other = frozenset(left), frozenset(right)
     if one == other:
@@ -327,12 +316,7 @@ def masi_alpha(units: Column, workers: Column, tags: Sequence[Tags]) -> Agreemen
 
 def tag_alphas(units: Column, workers: Column, tags: Sequence[Tags]) -> list[tuple[str, float, Agreement]]:
     """Each tag that was given, the share of all votes that give it, 0..1, and nominal alpha of given or not given, which for a
-    tag that hardly anyone gives rests on those few votes.
-
-    >>> ((tag, share, agreement),) = tag_alphas(["a", "a", "b", "b"], ["x", "y", "x", "y"], [["t"], ["t"], [], []])
-    >>> tag, share, agreement.value
-    ('t', 0.5, 1.0)
-    """
+    tag that hardly anyone gives rests on those few votes."""
     rows = []
     for tag in sorted(set().union(*map(frozenset, tags))):
         votes = np.array([tag in names_of for names_of in tags], np.int64)

@@ -19,12 +19,8 @@ FEW_ITEMS = 30
 
 @dataclass(frozen=True)
 class AnnotatorTest:
-    """The test of a judge against a person left out.
-
-    Attributes:
-        items: that others answered too; the rest is None or False without any. advantage: share of them on which the judge agrees with
-            the others at least as often. p: of the judge being worse by ε or more; rejected: whether that is ruled out.
-    """
+    """The test of a judge against a person left out, on the items that others answered too, None without any: the share of them on which
+    the judge agrees with the others at least as often, the p-value of the judge being worse by ε or more, and whether that is ruled out."""
 
     name: str
     items: int
@@ -93,10 +89,7 @@ class Preference:
 def preference(probability: Doubles, ranks: Doubles, entailed: Flags, weights: Doubles, seed: int) -> Preference | None:
     """Whether a judge favours what a retriever ranks high: 4,000 permutations of the ranks among pairs [N] with the same verdict.
 
-    Args:
-        probability: NaN where the judge gives none. weights: candidates that a pair stands for, 0 to leave it out.
-
-    None where all pairs of either verdict rank alike.
+    `probability` is NaN where the judge gives none, a weight 0 leaves a pair out. None where all pairs of either verdict rank alike.
     """
     rank, rng, gaps, total = float(np.median(ranks)), np.random.default_rng(seed), np.zeros(4001), 0.0
     for verdict in (False, True):

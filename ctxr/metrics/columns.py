@@ -15,12 +15,8 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, eq=False)
 class RatioColumn:
-    """A measure of n queries.
-
-    Attributes:
-        rows: [n] the row of the clusters that each query is drawn with. values, weights: [n]; the figure is their ratio of sums.
-        value: the figure as it is defined, where it is no such ratio.
-    """
+    """A measure of n queries: the row of the clusters that each is drawn with, and values and weights, whose ratio of sums is the figure;
+    `value` is the figure where it is defined otherwise."""
 
     rows: Codes
     values: Doubles

@@ -50,13 +50,8 @@ class Interval:
 
 
 class Clusters:
-    """Clusters drawn again with replacement, once for all figures: each figure is a sum through weights, nothing is copied.
-
-    Because all figures see the same draws, the interval of a difference between two runs is that of their pairs.
-
-    Args:
-        groups: [N] the cluster of each row. resamples: R.
-    """
+    """The clusters of N rows drawn again with replacement, R times and once for all figures: each figure is a sum through weights. So
+    the interval of a difference between two runs is that of their pairs."""
 
     def __init__(self, groups: Column, rng: np.random.Generator, resamples: int = RESAMPLES) -> None:
         self.codes, names = factorise(groups)
@@ -95,11 +90,8 @@ class Clusters:
     def ratios(
         self, values: Doubles, weights: Doubles, figures: Sequence[float | None], apart: bool = True
     ) -> list[Interval]:
-        """The intervals of M `figures`, each the ratio of the sums of its values and weights [N, M].
-
-        Args:
-            apart: multiply values and weights one after the other; the last digits of a product depend on its width.
-        """
+        """The intervals of M `figures`, each the ratio of the sums of its values and weights [N, M]. `apart` multiplies these one after
+        the other: the last digits of a product depend on its width."""
         tables = [values, weights]
         totals = np.hstack([self.totals(table) for table in tables]) if apart else self.totals(np.hstack(tables))
         present = (self.sums(weights) > 0).sum(axis=0)
@@ -144,9 +136,6 @@ def sign_flip(differences: Doubles, groups: Column, rng: np.random.Generator, dr
 def mcnemar(left: Flags, right: Flags) -> float:
     """McNemar's exact two-sided p-value for two runs that are right on [N] queries: the chance that a fair coin splits the queries on
     which one run alone is right as unevenly.
-
-    >>> mcnemar(np.array([True] * 5 + [False]), np.array([False] * 6))
-    0.0625
     """
     ours, theirs = int((left & ~right).sum()), int((right & ~left).sum())
     return min(1.0, 2 * float(bdtr(min(ours, theirs), ours + theirs, 0.5)))
@@ -214,3 +203,59 @@ def interval_of(value: float | None, resampled: Doubles, clusters: int) -> Inter
         return Interval(value, clusters=clusters, resamples=len(resampled))
     low, high = percentiles(resampled)
     return Interval(value, low, high, clusters, len(resampled))
+
+
+DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class SampledRho:
+    """Spearman's rho over draws, -1..1, as Crisscrossed Captions has it (Parekh et al. 2021): they chose their pairs densely around some
+    items, so a plain correlation would count these most.
+
+    Attributes:
+        value: mean over the draws; None where rho is not defined in any of them. spread: standard deviation over them.
+        low, high: between which 95 % of the draws lie: of half of the queries each, so no interval of their mean.
+        pairs, queries: that there are.
+    """
+
+    value: float | None
+    spread: float | None
+    low: float | None
+    high: float | None
+    pairs: int
+    queries: int
+
+
+def spearman(one: Doubles, other: Doubles) -> float | None:
+    """Spearman's rho of two columns [N], -1..1, ties by their mean rank; None where one of them does not vary."""
+    return pearson(mean_ranks(one), mean_ranks(other))
+
+
+def sampled_spearman(
+    queries: Column, rated: Doubles, scored: Doubles, rng: np.random.Generator, draws: int = DRAWS
+) -> SampledRho:
+    """Spearman's rho of ratings [N] and scores [N], over draws of half of the queries [N] (rounded up) and one pair of each."""
+    codes = np.unique(np.asarray(queries), return_inverse=True)[1] if len(queries) else np.zeros(0, np.int64)
+    order = np.argsort(codes, kind="stable")
+    sizes = np.bincount(codes)
+    starts = np.cumsum(sizes) - sizes
+    rhos = []
+    for _ in range(draws):
+        chosen = rng.choice(len(sizes), (len(sizes) + 1) // 2, replace=False)
+        pairs = order[starts[chosen] + rng.integers(0, sizes[chosen])]
+        rho = spearman(rated[pairs], scored[pairs])
+        if rho is not None:
+            rhos.append(rho)
+    if not rhos:
+        return SampledRho(None, None, None, None, len(queries), len(sizes))
+    values = np.array(rhos)
+    low, high = percentiles(values)
+    return SampledRho(float(values.mean()), float(values.std()), low, high, len(queries), len(sizes))
+
+
+def mean_ranks(column: Doubles) -> Doubles:
+    """Ranks from 1, equal values at the mean of theirs."""
+    _, codes, counts = np.unique(column, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return ((ends - counts + 1 + ends) / 2)[codes]

@@ -12,12 +12,7 @@ TIE = -1
 
 
 def majority(votes: Votes) -> Codes:
-    """Code of the commonest value of each unit [U], or `TIE`; ties stay ties, whatever the order of the votes.
-
-    >>> from ctxr.metrics.votes import gather
-    >>> majority(gather([1, 1, 1, 2, 2], ["x", "y", "z", "x", "y"], [4, 4, 7, 4, 7])).tolist()
-    [0, -1]
-    """
+    """Code of the commonest value of each unit [U], or `TIE`; ties stay ties, whatever the order of the votes."""
     size = len(votes.unit_names)
     cell, cell_units, cell_values = cells(votes.units, size, votes.values, len(votes.labels))
     count = np.bincount(cell, minlength=len(cell_units))
@@ -35,10 +30,9 @@ class DawidSkene:
     """Maximum-likelihood estimates.
 
     Attributes:
-        posterior: [U, V] probability of each class; the prior where a unit has no vote.
-        prior: [V] share of each class. confusion: [W, V, V] probability that worker w says l where j is true; a row of
-            zeros where nothing is known of that class.
-        history: log likelihood of all votes after each round; without smoothing it never falls.
+        posterior: [U, V] probability of each class; the prior where a unit has no vote. prior: [V] share of each class.
+        confusion: [W, V true, V said] probability; a row of zeros where nothing is known of that class.
+        history: log likelihood of all votes after each round.
     """
 
     posterior: Doubles
@@ -48,10 +42,9 @@ class DawidSkene:
 
 
 def dawid_skene(votes: Votes, smoothing: float = 0.0, tolerance: float = 1e-8, rounds: int = 500) -> DawidSkene:
-    """EM from the shares of each unit's votes.
+    """EM from the shares of each unit's votes, which are taken as independent given its class.
 
     Args:
-        votes: those on one unit are taken as independent given its class.
         smoothing: votes that each worker is given beforehand in each cell of his table, and units in each class; 0 is the
             paper's.
         tolerance: gain of log likelihood per vote below which EM stops. rounds: and after as many at the latest.

@@ -73,13 +73,8 @@ class Counted:
 def count(
     scored: QueryScores, labels: Entailed, images: Codes | None = None, ks: Sequence[int] = KS, block: int = BLOCK
 ) -> Counted:
-    """Look at the first K captions of pictures, ties in expectation.
-
-    Args:
-        scored: pictures as queries, captions as candidates. images: which pictures; default: all.
-
-    Raises DataError where there are fewer than K captions, and for a K below 1.
-    """
+    """Look at the first K captions, the candidates, of pictures, the queries (default: all), ties in expectation. Raises DataError where
+    there are fewer than K captions, and for a K below 1."""
     everyone, width = scored.shape
     if not ks or not 1 <= min(ks) <= max(ks) <= width:
         raise DataError(f"Entail@K needs K of 1 to {width}, as many as there are captions, and not {list(ks)}")

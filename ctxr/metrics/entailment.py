@@ -1,5 +1,4 @@
-"""How good an entailment classifier is: accuracy, precision, recall and F0.5, its calibration, and the threshold for a wanted
-precision.
+"""How good an entailment classifier is: its figures, its calibration, and the threshold for a wanted precision.
 
 F0.5 = 1.25 P R / (0.25 P + R) of the entailed class: a caption that is wrongly added harms more than one that is missed
 (entailment paper, section 6).
@@ -71,13 +70,9 @@ class Bin:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Whether a probability means what it says.
-
-    Attributes:
-        error: expected calibration error: mean distance of share and probability over bins, by their pairs (Guo et al. 2017).
-        largest: the largest such distance of a bin. brier: mean squared distance of probability and label.
-        bins: those that hold pairs, in order: the reliability diagram.
-    """
+    """Whether a probability means what it says: the expected calibration error, which is the mean distance of share and probability over
+    bins, by their pairs (Guo et al. 2017), the largest such distance, Brier's mean squared distance of probability and label, and the bins
+    that hold pairs, in order: the reliability diagram."""
 
     error: float
     largest: float
@@ -109,12 +104,8 @@ def calibration(entailed: Flags, probability: Doubles, bins: int = BINS) -> Cali
 
 @dataclass(frozen=True)
 class Threshold:
-    """From which probability on to call a pair entailed.
-
-    Attributes:
-        wanted: precision. precision: on dev, exact interval. recall: on dev. called: pairs of dev at or above it.
-        sure: whether even the interval's low end reaches the wanted precision.
-    """
+    """From which probability on to call a pair entailed, for a wanted precision: precision with its exact interval, recall and pairs at or
+    above it on dev, and whether even the interval's low end reaches the wanted precision."""
 
     value: float
     wanted: float

@@ -20,12 +20,8 @@ class Parsed:
 
 @dataclass(frozen=True)
 class Language:
-    """Figures over descriptions; all means are over descriptions but `mean_depth`, which is over sentences.
-
-    Attributes:
-        word_types: different tokens. three_or_more: share of descriptions with at least three sentences, 0..1.
-        mean_depth: None without a parser.
-    """
+    """Figures over descriptions: `word_types` are the different tokens, `three_or_more` is the share with at least three sentences, 0..1,
+    and `mean_depth` the mean over sentences, None without a parser."""
 
     descriptions: int
     mean_length: float

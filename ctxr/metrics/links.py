@@ -7,7 +7,7 @@ import numpy.typing as npt
 from lapjv import lapjv
 from scipy.optimize import linear_sum_assignment
 
-from ctxr.metrics.similarity import mean_ranks
+from ctxr.metrics.compare import mean_ranks
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
 Solver = Literal["auto", "lapjv", "scipy"]
@@ -56,11 +56,7 @@ def assign(
 
 
 def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float | None:
-    """The chance 0..1 that a link scores higher than another pair, a tie counting half; None where all pairs are links, or none is.
-
-    >>> auc([[0.9, 0.1], [0.5, 0.5]], [[1, 0], [1, 0]])
-    0.875
-    """
+    """The chance 0..1 that a link scores higher than another pair, a tie counting half; None where all pairs are links, or none is."""
     values, linked = _judged(scores, labels)
     links = int(linked.sum())
     if links in (0, len(values)):
@@ -70,11 +66,7 @@ def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float | None:
 
 
 def precision_at(scores: npt.ArrayLike, labels: npt.ArrayLike, k: int) -> float:
-    """Share of links among the `k` highest scores, of all where there are fewer, over all ways to break ties; a pair at least is judged.
-
-    >>> precision_at([3.0, 1.0, 1.0, 0.0], [1, 1, 0, 1], 2)
-    0.75
-    """
+    """Share of links among the `k` highest scores, of all where there are fewer, over all ways to break ties; a pair at least is judged."""
     values, linked = _judged(scores, labels)
     k = min(k, len(values))
     last = np.partition(values, -k)[-k]

@@ -26,9 +26,6 @@ def exact_interval(hits: float, trials: int) -> Limits:
     """Clopper and Pearson's interval for a share, in 0..1: it covers the truth at least 95 % of the time.
 
     Half hits, from ties, are rounded outwards: the interval only grows. (0, 1) for no trial.
-
-    >>> tuple(round(edge, 4) for edge in exact_interval(0, 10))
-    (0.0, 0.3085)
     """
     if not trials:
         return Limits(0.0, 1.0)
@@ -67,10 +64,6 @@ def weighted_limits(counts: Doubles, variances: Doubles, steps: Doubles, sizes: 
 
     Args:
         counts, variances: [G, S] of the parts of G sums. steps: [G, S] what one more of a part's sample adds. sizes: [S] the most.
-
-    >>> low, high = weighted_limits(*np.array([[[0.0]], [[0.0]], [[10.0]]]), np.array([1000.0]))
-    >>> float(low[0]), round(float(high[0]), 2)
-    (0.0, 36.89)
     """
     many, tail, reaches = counts > sizes / 2, (1 - LEVEL) / 2, []
     for kind in (many, ~many):
@@ -137,11 +130,7 @@ def zero_of_fall(of: Callable[[Doubles], Doubles], low: Doubles, high: Doubles) 
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values, in the order given: refusing those below a level errs anywhere at most that often (Holm 1979).
-
-    >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
-    [0.03, 0.06, 0.06]
-    """
+    """Adjusted p-values, in the order given: refusing those below a level errs anywhere at most that often (Holm 1979)."""
     adjusted = [0.0] * len(p_values)
     before = 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):

@@ -80,11 +80,7 @@ def count_ranks(scores: npt.ArrayLike, right: Codes | Flags, block: int = BLOCK)
 
 
 def accuracy(counts: RankCounts) -> Doubles:
-    """Expected top-1 accuracy [B], 0..1: with one right candidate, 1 / ties if it is among the best, else 0.
-
-    >>> accuracy(count_ranks(np.array([[2.0, 2.0, 1.0, 2.0]]), np.array([3]))).round(3).tolist()
-    [0.333]
-    """
+    """Expected top-1 accuracy [B], 0..1: with one right candidate, 1 / ties if it is among the best, else 0."""
     return cast("Doubles", np.where(counts.above == 0, counts.right / counts.level, 0.0))
 
 
@@ -115,11 +111,7 @@ def chance(counts: RankCounts) -> Doubles:
 
 
 def best(scores: npt.ArrayLike) -> Doubles:
-    """How a scorer picks, [B, K]: 1 / ties at each best candidate, 0 elsewhere.
-
-    >>> best(np.array([[1.0, 4.0, 4.0]])).tolist()
-    [[0.0, 0.5, 0.5]]
-    """
+    """How a scorer picks, [B, K]: 1 / ties at each best candidate, 0 elsewhere."""
     table = np.asarray(scores)
     level = (table != -np.inf) & (table == table.max(axis=1, keepdims=True))
     return cast("Doubles", level / level.sum(axis=1, keepdims=True))

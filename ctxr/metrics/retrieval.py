@@ -224,11 +224,10 @@ QueryScores = Vectors | Matrix | Condensed
 
 @dataclass(frozen=True, eq=False)
 class Retrieved:
-    """How well each of T queries found what is right for it, all 0..1.
+    """How well each of T queries found the R candidates that are right for it, all 0..1.
 
     Attributes:
-        queries: [T] their numbers. recalls: [T, len(ks)] whether one of the first k is right. ks: as asked.
-        r_precision: [T] share of right ones among the first R, R being how many are right.
+        recalls: [T, len(ks)] whether one of the first k is right. r_precision: [T] share of right ones among the first R.
         map_at_r: [T] mean over r = 1..R of precision@r where the r-th is right, else 0; mAP@R is its mean.
     """
 
@@ -260,12 +259,8 @@ def retrieved(
 
 @dataclass(frozen=True, eq=False)
 class CaptionRetrieval:
-    """Recall@k in both directions.
-
-    Attributes:
-        tr: [I, len(ks)] of each picture that has captions. ir: [C, len(ks)] of each caption.
-        image_folds: [I]. caption_folds: [C] the fold each was asked in; all 0 where there is one.
-    """
+    """Recall@k of each picture that has captions, `tr` [I, len(ks)], and of each caption, `ir` [C, len(ks)], with the fold that each was
+    asked in, 0 where there is one."""
 
     tr: Doubles
     ir: Doubles

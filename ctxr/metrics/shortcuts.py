@@ -59,10 +59,6 @@ def extreme_credits(trials: Sequence[Trial], values: Mapping[str, Doubles], larg
     Args:
         values: a number for each image of a set, [K], by set; sets without, or with a NaN in it, are left out.
         largest: which end to choose.
-
-    >>> one = Trial("s", "video", None, size=3, target=2, length=4)
-    >>> extreme_credits([one], {"s": np.array([1.0, 5.0, 5.0])}, largest=True).tolist()
-    [0.5]
     """
     best: dict[str, Flags] = {}
     for name, numbers in values.items():

@@ -42,12 +42,7 @@ class Votes:
 
 
 def gather(units: Column, workers: Column, values: Column) -> Votes:
-    """Votes from three columns [N] of strings or numbers.
-
-    Args:
-        units: what was judged. workers: who judged it. values: what was said; numbers keep their distances.
-
-    Raises DataError for a worker who judged a unit twice.
+    """Votes from three columns [N] of strings or numbers. Raises DataError for a worker who judged a unit twice.
 
     >>> votes = gather(["b", "b", "a"], ["x", "y", "x"], [7, 9, 7])
     >>> votes.units.tolist(), votes.workers.tolist(), votes.values.tolist(), votes.labels.tolist()

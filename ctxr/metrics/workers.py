@@ -56,13 +56,8 @@ def decision_on(right: float, votes: float, good: float, poor: float) -> Decisio
 
 @dataclass(frozen=True)
 class HumanAccuracy:
-    """A share of right picks.
-
-    Attributes:
-        value: right / votes, 0..1; None without votes. workers: who gave them.
-        low, high: exact interval, as if votes were independent; (0, 1) without votes.
-        crowd_low, crowd_high: percentile interval with workers drawn again; None where `interval_of` has none.
-    """
+    """A share of right picks, 0..1, None without votes; its exact interval, as if votes were independent, (0, 1) without votes; and the
+    percentile interval with workers drawn again, None where `interval_of` has none."""
 
     value: float | None
     right: int

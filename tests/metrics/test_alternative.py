@@ -146,9 +146,9 @@ def test_without_two_kinds_of_ranks_there_is_no_favour() -> None:
 def test_the_share_of_chance_findings_is_that_of_the_level() -> None:
     rng = np.random.default_rng(3)
     findings = 0
-    for seed in range(200):
+    for seed in range(100):
         entailed = rng.random(60) < 0.5
         result = preference(rng.random(60), rng.permutation(60).astype(float), entailed, np.ones(60), seed)
         assert result is not None
         findings += result.p <= LEVEL
-    assert findings / 200 < LEVEL + 2 * math.sqrt(LEVEL * (1 - LEVEL) / 200)
+    assert findings / 100 < LEVEL + 2 * math.sqrt(LEVEL * (1 - LEVEL) / 100)

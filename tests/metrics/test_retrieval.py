@@ -39,7 +39,7 @@ def over_all_ties(scores: list[float], right: set[int], ks: tuple[int, ...]) -> 
     return means
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("block", [1, 13, 1000])
 def test_figures_are_the_mean_over_all_ways_to_break_ties(seed: int, block: int) -> None:
     rng = np.random.default_rng(seed)
@@ -180,7 +180,7 @@ def test_right_candidates_that_nobody_scored_count_as_never_found() -> None:
         assert [*found.recalls[place], found.r_precision[place], found.map_at_r[place]] == pytest.approx(wanted)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_condensed_rankings_are_those_of_tables_without_the_dropped_candidates(seed: int) -> None:
     rng, ks = np.random.default_rng(seed), (1, 2, 3)
     scores = rng.integers(0, 4, (5, 9)).astype(np.float64)

@@ -109,14 +109,8 @@ def test_every_frame_has_its_reason() -> None:
     vectors = unit([0.0, 0.1, 0.5, 1.0, 1.5, 3.0])
     picker = Picker(0.35, 3, bad=[3], value=0.9)
     decisions = picker.push_all(vectors, [0] * 6)
-    assert [decision.reason for decision in decisions] == [
-        None,
-        "too_close",
-        None,
-        "low_quality",
-        None,
-        "set_incomplete",
-    ]
+    reasons = [None, "too_close", None, "low_quality", None, "set_incomplete"]
+    assert [decision.reason for decision in decisions] == reasons
     assert [one.indices for one in picker.full] == [(0, 2, 4)]
     assert decisions[1].nearest == 0
     assert decisions[1].distance == pytest.approx(2 * np.sin(0.05), abs=1e-6)

@@ -33,12 +33,7 @@ BARE = ((180, 0.95, True), (120, 0.9, True), (1500, 0.01, False), (4000, 0.001, 
 
 
 def test_strata_are_weighed_by_their_sizes() -> None:
-    parts = [
-        Stratum(100, 10, 9, True),
-        Stratum(300, 10, 6, True),
-        Stratum(1000, 20, 1, False),
-    ]
-    found = reliability(parts)
+    found = reliability([Stratum(100, 10, 9, True), Stratum(300, 10, 6, True), Stratum(1000, 20, 1, False)])
     assert found.precision.value == pytest.approx((90 + 180) / 400)
     assert found.recall.value == pytest.approx(270 / (270 + 50))
     assert found.entailed.value == pytest.approx(320)
@@ -79,7 +74,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(pool: tuple[tuple[int, fl
     recall = right / sum(int(one.sum()) for one in truth)
     drawn = allocate([size for size, _, _ in pool], looks)
     held = np.zeros(2)
-    studies = 80
+    studies = 40
     for _ in range(studies):
         parts = []
         for labels, count, (size, _, called) in zip(truth, drawn, pool, strict=True):
@@ -116,10 +111,7 @@ def test_sensitivity_and_specificity_are_those_of_the_population_and_not_of_the_
     share = rogan_gladen(observed, np.full(2000, 10.0), found, np.random.default_rng(0))
     assert share.value == pytest.approx(740 / 3900, abs=0.02)
     # ten times the looks, a far narrower interval
-    more = rates(
-        [Stratum(5000, 1200, 960, True), Stratum(34000, 1200, 120, False)],
-        np.random.default_rng(0),
-    )
+    more = rates([Stratum(5000, 1200, 960, True), Stratum(34000, 1200, 120, False)], np.random.default_rng(0))
     assert more is not None
     assert found.drawn_sensitivity.std() > 2.5 * more.drawn_sensitivity.std()
     # a census leaves the width of its looks: other pairs are meant

@@ -65,12 +65,8 @@ def without_audits(answered: Answered, workdir: Path) -> Answered:
 
 
 class Dropped(Record, frozen=True):
-    """A description or dialogue that was dropped.
-
-    Attributes:
-        query: its id. text: the description. author: pseudonym. right, wrong: votes that count.
-        reason: `not_found`, `tie`, `too_few_votes`, `writer_blocked`, `not_verified`, or `not_asked` before anybody voted.
-    """
+    """A description or dialogue that was dropped, with the votes that count; the reason is that of its `Acceptance`, `not_verified`, or
+    `not_asked` before anybody voted."""
 
     KEY = ("query",)
 
@@ -255,11 +251,7 @@ def _remove_stale(out: Path, wanted: Collection[str]) -> None:
 
 @dataclass(frozen=True)
 class AggregateInputs(Inputs):
-    """What aggregation reads.
-
-    Attributes:
-        blocked: workers whose votes do not count. replaced: those who are or were blocked. disjoint: the separation to certify.
-    """
+    """What aggregation reads: workers whose votes do not count, those who are or were blocked, and the separation to certify."""
 
     blocked: tuple[str, ...]
     replaced: tuple[str, ...]
@@ -354,8 +346,7 @@ class DatasetStage(Stage[AggregateInputs]):
 def run(config: Aggregate, progress: Progress = SILENT) -> AggregateReport:
     """Merge the answers of the journal, if no judgments are named; then decide, measure, certify, and write the dataset.
 
-    Raises UnfinishedError without judgments, DataError where nothing was answered or a picture is gone, UsageError for an
-    unknown rule.
+    Raises UnfinishedError without judgments, DataError where nothing was answered or a picture is gone.
     """
     config.check()
     source = config.input or merge_journal(config.workdir, progress, config.database)

@@ -267,13 +267,8 @@ class Aggregate(Options):
 
 @dataclass(frozen=True)
 class AggregateReport(VerbReport):
-    """The result of aggregation.
-
-    Attributes:
-        counts: rows of each table, and what was dropped by reason. violations: answers that break the rules of assignment.
-        refused: answers that were not imported, by reason. unreachable: by pool, units that want more answers, which no enrolled
-            worker may take.
-    """
+    """The result of aggregation: rows of each table, and what was dropped by reason; answers that break the rules of assignment; those
+    that were not imported, by reason; and units of each pool that want more answers, which no enrolled worker may take."""
 
     dataset: Path
     read: Path

@@ -50,10 +50,8 @@ class TaskStage(Stage[TaskInputs]):
                 f"{config.backend} cannot connect two workers, so {talk} cannot be exported to it",
                 hint=f"ctxr export-tasks {talk} --backend local, and ctxr serve",
             )
-        asked_again = sources.revised and not config.force
-        if asked_again or (
-            config.task == "retrieve" and not sources.is_dataset
-        ):  # a writer may have been blocked since
+        # a writer may have been blocked since
+        if (sources.revised and not config.force) or (config.task == "retrieve" and not sources.is_dataset):
             batch = with_seen(config.workdir, place, batch)
         if not config.force:
             require_unchanged(config.workdir, place, batch.units, inputs.key)
@@ -66,12 +64,8 @@ class TaskStage(Stage[TaskInputs]):
 
 
 def run(config: ExportTasks, progress: Progress = SILENT) -> ExportTasksReport:
-    """Write the tasks, and launch them on their platform with `launch`.
-
-    Raises UsageError for wrong arguments, for a backend that cannot do the task, where answered tasks would change, and where
-    other tasks of the project have the same units with other options; UnfinishedError without the artifact that the task is
-    made from; CtxrError for what a platform refuses.
-    """
+    """Write the tasks, and launch them on their platform with `launch`. Raises what `TaskStage.write` does, UnfinishedError without the
+    artifact that the task is made from, and CtxrError for what a platform refuses."""
     result, out = execute(TaskStage(config), progress), config.folder()
     if result.artifact is None:
         raise TypeError("tasks are never written in part")

@@ -1,8 +1,5 @@
-"""The quality of each worker, and a certificate that every assignment rule was kept.
-
-Skill is a Beta posterior: five right answers of five prove little. Blocking or allowing is suggested above a probability of .95;
-a person applies it and can undo it.
-"""
+"""The quality of each worker, and a certificate that every assignment rule was kept. Blocking or allowing is suggested; a person
+applies it and can undo it."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence

@@ -64,11 +64,8 @@ class PlanStage(Stage[PlanInputs]):
 
 
 def run(config: Plan, progress: Progress = SILENT) -> PlanReport:
-    """Forecast, and write it as an artifact.
-
-    Raises UsageError where a task would pay less than the floor, or for numbers that cannot be meant; UnfinishedError
-    without finished sets.
-    """
+    """Forecast, and write it as an artifact. Raises UsageError where a task would pay less than the floor, UnfinishedError without
+    finished sets."""
     up_to_date, out = execute(PlanStage(config), progress).up_to_date, config.folder()
     study = msgspec.json.decode((out / FORECAST).read_bytes(), type=StudyForecast)
     return PlanReport(**vars(study), plan=out, up_to_date=up_to_date)

@@ -34,11 +34,7 @@ from ctxr.web.server import LOCAL, answer_requests, listening_socket
 
 
 def studies_of(everything: Sequence[Tasks], private: Path, served: Sequence[str]) -> dict[str, Study]:
-    """The exported studies, by the name in their address.
-
-    Args:
-        private: the crowd's private folder. served: tasks that are served, all where empty.
-    """
+    """The exported studies, by the name in their address; `served` are the tasks that are served, all where empty."""
     studies = {}
     for tasks in everything:
         names = tuple(sorted({unit.task for unit in tasks.units}))

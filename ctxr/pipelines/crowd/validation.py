@@ -33,11 +33,8 @@ ALL, ACCEPTED, FULL, FIRST, TRUSTED = "all votes", "accepted only", "full share"
 
 @dataclass(frozen=True)
 class Validation:
-    """What the picks on descriptions, the decisions on these, and the labels are measured by.
-
-    Attributes:
-        blocked: workers. resamples, seed: of the intervals; figures of each kind have a generator of their own.
-    """
+    """What the picks on descriptions, the decisions on these, and the labels are measured by; `resamples` and `seed` are of the
+    intervals, and figures of each kind have a generator of their own."""
 
     answered: Answered
     picks: Sequence[RetrieverPick]

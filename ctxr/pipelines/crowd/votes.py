@@ -83,12 +83,8 @@ def by_kind(picks: Sequence[RetrieverPick]) -> dict[str, list[RetrieverPick]]:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """The decision on one description.
-
-    Attributes:
-        reason: None when it is kept; `not_found` (votes were against it), `tie`, `too_few_votes`, `writer_blocked`.
-        right, wrong: votes that count, those of blocked workers left out.
-    """
+    """The decision on one description, with the votes that count, those of blocked workers left out. The reason is None when it is kept,
+    else `not_found` (votes were against it), `tie`, `too_few_votes` or `writer_blocked`."""
 
     query: str
     unit: str

@@ -118,12 +118,8 @@ class Audited(AuditMeasures):
 
 @dataclass(frozen=True)
 class AuditFigures(AuditMeasures):
-    """What the file of figures of an audit holds.
-
-    Attributes:
-        favours: whether the judge favours its retriever. strata: of each judged one, how many of its pairs were decided, and how many of
-            them are entailed. entail_at: Entail@K, corrected where it can be.
-    """
+    """What the file of figures of an audit holds, also whether the judge favours its retriever, how many pairs of each judged stratum were
+    decided and are entailed, and Entail@K, corrected where it can be."""
 
     licence: JudgeLicence
     favours: Preference | None

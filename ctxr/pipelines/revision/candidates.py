@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -155,30 +154,19 @@ def with_distances(dataset: Dataset, encoder: Encoder, workdir: Path, progress: 
     pictures = picture_files(dataset, images, workdir)
     vectors = embedded_images(pictures, encoder, progress)
     row_of = {image: number for number, image in enumerate(pictures.files)}
-    measured = {}
-    for row in unknown:
-        closest, mean = pairwise_spread(vectors[[row_of[image] for image in row.images]])
-        measured[row.id] = structs.replace(row, closest=closest, mean_distance=mean)
+    measured = {row.id: with_spread(row, vectors[[row_of[image] for image in row.images]]) for row in unknown}
     return tuple(measured.get(row.id, row) for row in dataset.sets)
 
 
-class Spread(NamedTuple):
-    """Pairwise distances of a set."""
-
-    closest: float
-    mean: float
-
-
-def pairwise_spread(vectors: Matrix) -> Spread:
-    """Smallest and mean pairwise distance of unit vectors [n, D], 0..2, block by block; zeros for a single one."""
-    count = len(vectors)
+def with_spread(image_set: ImageSet, vectors: Matrix) -> ImageSet:
+    """The set with the smallest and the mean pairwise distance of its unit vectors [n, D], 0..2, block by block; zeros for one image."""
+    count, closest, total = len(vectors), np.inf, 0.0
     if count < 2:
-        return Spread(0.0, 0.0)
-    closest, total = np.inf, 0.0
+        return structs.replace(image_set, closest=0.0, mean_distance=0.0)
     for block in row_blocks(count, 1, BLOCK):
         rows = vectors[block].astype(np.float64)
         distances = np.sqrt(np.maximum(0.0, 2 - 2 * (rows @ vectors.T.astype(np.float64))))
         distances[np.arange(len(rows)), np.arange(block.start, block.stop)] = np.inf
         closest = min(closest, float(distances.min()))
         total += float(distances[np.isfinite(distances)].sum())
-    return Spread(round(closest, 6), round(total / (count * (count - 1)), 6))
+    return structs.replace(image_set, closest=round(closest, 6), mean_distance=round(total / (count * (count - 1)), 6))

@@ -145,12 +145,8 @@ class ReviseLabels(JudgeEndpointOptions):
 
 @dataclass(frozen=True)
 class ReviseReport(VerbReport):
-    """The result of `revise-labels`, or its plan.
-
-    Attributes:
-        did: `planned`, `added`, `up to date`, `undone`, `redone` or `audited`. round: its number; 0 for a plan.
-        facts: by name. tables: figures. leaked: images that a judge was trained on. up_to_date: nothing was to do.
-    """
+    """The result of `revise-labels`, or its plan, whose round is 0. It `did` one of `planned`, `added`, `up to date`, `undone`, `redone`
+    and `audited`; `leaked` are images that a judge was trained on."""
 
     revised: Path
     did: str

@@ -48,13 +48,8 @@ def judge_pools(
     workdir: Path,
     progress: Progress,
 ) -> list[Verdicts]:
-    """The verdicts on the candidates of each pool. Results of the same judge are read from the cache.
-
-    Args:
-        limits: of the last judge. premises: by image. hypotheses: text of each caption, by query.
-
-    Raises DataError for a file that names none of the candidates, and where no candidate gets an answer.
-    """
+    """The verdicts on the candidates of each pool, with `limits` of the last judge. Results of the same judge are read from the cache.
+    Raises DataError for a file that names none of the candidates, and where no candidate gets an answer."""
     claims = []
     for pool in pools:
         for row, column in zip(pool.images.tolist(), pool.captions.tolist(), strict=True):

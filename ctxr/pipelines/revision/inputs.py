@@ -100,12 +100,8 @@ class MinedGallery:
 
 @dataclass(frozen=True)
 class RevisionInput:
-    """The dataset and pairs of a round.
-
-    Attributes:
-        base: the dataset. before: active rounds. positives: images of each caption, given or added before.
-        galleries: to search.
-    """
+    """The dataset of a round, the active rounds before it, the images of each caption that were given or added before, and the galleries
+    to search."""
 
     base: Base
     before: tuple[Round, ...]
@@ -131,7 +127,9 @@ class RevisionInput:
 def revision_input(config: ReviseLabels, base: Base, before: Sequence[Round]) -> RevisionInput:
     """The input of the next round. Raises DataError for a dataset without captions."""
     rows = [row for row in base.dataset.judgments if row.worker == "gold" and row.value > 0]
-    rows += [row for earlier in before for row in _judgments(config.folder(), earlier) if row.value > 0]
+    for earlier in before:
+        judgments = read_table(config.folder() / folder_of(earlier.number) / JUDGMENTS, Judgment)
+        rows += [row for row in judgments if row.value > 0]
     positives = _images_of(rows)
     galleries = galleries_of(base.dataset, positives, config.split, config.limit)
     if not galleries:
@@ -150,7 +148,7 @@ def without_rejected(inputs: RevisionInput, out: Path, fingerprint: str, limits:
     for one in inputs.before:
         low = one.threshold if one.unsure_below is None else one.unsure_below
         if one.classifier_fingerprint == fingerprint and low <= limits[0]:
-            rows = _judgments(out, one)
+            rows = read_table(out / folder_of(one.number) / JUDGMENTS, Judgment)
             rejected += [row for row in rows if row.value == 0]
             unsure += [row for row in rows if row.value == UNSURE and (low, one.threshold) == limits]
     excluded = _images_of(rejected), _images_of(unsure)
@@ -160,10 +158,6 @@ def without_rejected(inputs: RevisionInput, out: Path, fingerprint: str, limits:
         pairs = [tuple(p for p in pairs_in(gallery.images, gallery.captions, e) if p not in known) for e in excluded]
         galleries.append(replace(gallery, rejected=pairs[0], unsure=tuple(p for p in pairs[1] if p not in pairs[0])))
     return replace(inputs, galleries=tuple(galleries))
-
-
-def _judgments(out: Path, earlier: Round) -> list[Judgment]:
-    return read_table(out / folder_of(earlier.number) / JUDGMENTS, Judgment)
 
 
 def _images_of(rows: Sequence[Judgment]) -> dict[str, frozenset[str]]:
@@ -340,11 +334,7 @@ def choose_threshold(
 
 @dataclass(frozen=True)
 class Scope:
-    """Where a round counts.
-
-    Attributes:
-        options: without --unlicensed where that changes nothing. splits: on which it counts. licence: in words, "" for none.
-    """
+    """The options of a round, without --unlicensed where that changes nothing, the splits on which it counts, and its licence in words."""
 
     options: ReviseLabels
     splits: frozenset[str]
@@ -370,10 +360,8 @@ def scope_of(
 
 def refuse_nothing_left(config: ReviseLabels, inputs: RevisionInput) -> None:
     """Raises UsageError, before anything is written, where every pair of a picture and a caption of its set is known."""
-    if all(
-        len(np.unique(gallery.excluded, axis=0)) == len(gallery.images) * len(gallery.captions)
-        for gallery in inputs.galleries
-    ):
+    known = sum(len(np.unique(gallery.excluded, axis=0)) for gallery in inputs.galleries)
+    if known == sum(len(gallery.images) * len(gallery.captions) for gallery in inputs.galleries):
         lower = f"a lower --threshold, or {config.followup('--undo')}"
         raise UsageError(
             "no pair is left to judge: all were given, added or rejected before",
@@ -410,12 +398,8 @@ def retriever_identity(by: str, workdir: Path) -> str:
 
 @dataclass(frozen=True)
 class NewRound:
-    """A round that is to be made, decided without a model.
-
-    Attributes:
-        by: its retriever. leaked: images that a judge was trained on. scope: where it counts, with the options that decide the round.
-        decides: see `Round`.
-    """
+    """A round that is to be made, decided without a model: `by` is its retriever, `leaked` are images that a judge was trained on, and
+    `scope` has the options that decide it."""
 
     inputs: RevisionInput
     by: str

@@ -35,10 +35,7 @@ def audited_counts(
 ) -> Counted | None:
     """The counts of a round with the human verdicts on its strata; None where the figures of the round count none, and where earlier
     rounds added or rejected some of these: this round's sample does not cover them.
-
-    Args:
-        columns: `counted` of the figures. links: every candidate of the round.
-    """
+    `columns` are `counted` of the figures, `links` every candidate of the round."""
     if columns is None or np.any(columns["earlier"]) or np.any(columns["rejected"]):
         return None
     written, extra = (np.array(columns[name], np.float64) for name in ("written", "extra"))
@@ -104,20 +101,23 @@ def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
     return Table("Entail@K, automatic labels", heads, shown, note)
 
 
-def bands_table(rows: Sequence[dict[str, Any]], current: Round) -> Table:
-    """Strata as a table; a band may hold the threshold between entailed and rejected candidates, and not all of those are added."""
-    shown = tuple((row["stratum"].replace("added", "entailed"), row["pairs"], row["probability"]) for row in rows)
-    limits = f"from the threshold {current.threshold:.3g} on a candidate counts as entailed"
-    limits = "each judge of the cascade decides by its own limits" if current.judges else limits
-    note = f"p: bands of probability; {limits}; rank: among the candidates"
-    return Table("Decisions on the candidates", ("stratum", "pairs", "mean probability"), shown, note)
-
-
 def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade, leaked: list[str]) -> ReviseReport:
     """The report of a finished round."""
     out, folder = config.folder(), config.folder() / folder_of(current.number)
     figures = read_figures(folder)
-    tables = {"bands": bands_table(figures["bands"], current)}
+    limits = f"from the threshold {current.threshold:.3g} on a candidate counts as entailed"
+    limits = "each judge of the cascade decides by its own limits" if current.judges else limits
+    tables = {
+        "bands": Table(
+            "Decisions on the candidates",
+            ("stratum", "pairs", "mean probability"),
+            tuple(
+                (row["stratum"].replace("added", "entailed"), row["pairs"], row["probability"])
+                for row in figures["bands"]
+            ),
+            f"p: bands of probability; {limits}; rank: among the candidates",
+        )
+    }
     if figures["entail_at"]:
         tables["entail"] = entail_table(figures["entail_at"], current.by)
     conflicts = read_table(folder / CONFLICTS, SetConflict)
@@ -177,20 +177,14 @@ def _scope_facts(config: ReviseLabels, current: Round) -> dict[str, str]:
 
 def export_hint(config: ReviseLabels, number: int) -> str:
     """The command that exports the sample of a round for people."""
-    command = command_in(config.workdir, "export-tasks", "entail")
-    sample = config.folder() / folder_of(number) / SAMPLE
-    newest = newest_sample(config.workdir)
-    if newest is not None and newest.resolve() == sample.resolve():
-        return command
-    return command_in(config.workdir, "export-tasks", "entail", "--candidates", str(sample))
+    sample, newest = config.folder() / folder_of(number) / SAMPLE, newest_sample(config.workdir)
+    is_newest = newest is not None and newest.resolve() == sample.resolve()
+    return command_in(config.workdir, "export-tasks", "entail", *(() if is_newest else ("--candidates", str(sample))))
 
 
 def conflict_table(conflicts: Sequence[SetConflict], verdicts: Mapping[tuple[str, str], bool] | None = None) -> Table:
-    """Descriptions of small sets that hold for another picture by the judge: the surest ones, or those that people judged.
-
-    Args:
-        verdicts: those of people, by (caption, image).
-    """
+    """Descriptions of small sets that hold for another picture by the judge: the surest ones, or those with verdicts of people, by
+    (caption, image)."""
     heads = ["description", "written for", "also holds for", "probability"]
     note = f"the surest of {len(conflicts):,}; all are in also.jsonl of the round, for people to check"
     shown = sorted(conflicts, key=lambda row: (-row.probability, row.key()))[:12]

@@ -43,10 +43,7 @@ from ctxr.store.hashing import sha256_of
 
 
 def run(config: ReviseLabels, progress: Progress = SILENT, classifier: Judge | None = None) -> ReviseReport:
-    """Add, undo, redo or audit a round, or report the plan.
-
-    Args:
-        classifier: the judge, in place of those that `config` names.
+    """Add, undo, redo or audit a round, or report the plan; `classifier` is the judge, in place of those that `config` names.
 
     Raises UsageError for wrong arguments; UnfinishedError without a dataset or answers, and where a judge's budget ends; DataError for
     pictures, weights or tables that cannot be used, and where a judge was trained on evaluated pictures.

@@ -219,11 +219,7 @@ DECISIONS: dict[Reason | None, Decision] = {None: "added", "between_thresholds":
 
 @dataclass(frozen=True)
 class JudgedRound:
-    """A round before it is written; parallel tuples are by gallery.
-
-    Attributes:
-        own: captions written for each image. texts: of each caption.
-    """
+    """A round before it is written: pools and verdicts by gallery, the captions written for each image, and the text of each caption."""
 
     new: NewRound
     encoder: Encoder

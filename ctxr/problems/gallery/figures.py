@@ -9,10 +9,9 @@ import numpy as np
 from ctxr.datasets.readers.relevance import Rated, read_similarities
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
-from ctxr.metrics.compare import Clusters, Interval
+from ctxr.metrics.compare import DRAWS, Clusters, Interval, SampledRho, sampled_spearman
 from ctxr.metrics.entail_at import KS, Counted, EntailAt, Way, count, entail_at
 from ctxr.metrics.retrieval import Matrix, QueryScores, Vectors, retrieved
-from ctxr.metrics.similarity import DRAWS, SampledRho, sampled_spearman
 from ctxr.metrics.stratified import audited_pairs, chances, rates
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.problems.figures import Figure, percent

@@ -16,10 +16,9 @@ from ctxr.datasets.truth import read_verdicts
 from ctxr.engine.report import Table
 from ctxr.errors import DataError
 from ctxr.metrics.columns import mean_columns
-from ctxr.metrics.compare import Interval
+from ctxr.metrics.compare import Interval, SampledRho
 from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.retrieval import KS
-from ctxr.metrics.similarity import SampledRho
 from ctxr.models.training.recipe import HEADS
 from ctxr.problems import notes
 from ctxr.problems.evaluation import NO_SPLIT, EvalRequest, Evaluation

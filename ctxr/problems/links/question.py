@@ -15,10 +15,10 @@ from ctxr.datasets.splits import SPLITS
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UsageError, plural
 from ctxr.metrics.columns import RatioColumn, mean_columns
+from ctxr.metrics.compare import spearman
 from ctxr.metrics.links import auc, explained, precision_at, spread
 from ctxr.metrics.proportions import LEVEL
 from ctxr.metrics.ranking import accuracy, count_ranks, reciprocal_rank
-from ctxr.metrics.similarity import spearman
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.problems.evaluation import NO_SPLIT, EvalRequest, SplitRows
 from ctxr.problems.figures import Columns, Figure, Summariser, difference_table, none_had, percent, seed_table, seeds_of

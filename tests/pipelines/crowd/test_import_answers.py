@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ctxr.annotation.answers import REFUSED, AnswerableUnit, AnswerMerge, merge_answers, run
-from ctxr.annotation.artifacts import read_judgments, read_tasks
+from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.config import ImportAnswers
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Refusal
@@ -79,9 +79,6 @@ def test_texts_are_measured_against_those_that_came_before_and_not_after() -> No
     assert codes(taken) == [("file:1", "copied")]
     again = took(answer(DESCRIBE, "w-a", 1, description=TEXT), answer(OTHER, "w-a", 2, description=TEXT))
     assert codes(again) == [("file:2", "repeats_yourself")]
-
-
-def test_what_was_imported_before_counts_as_written_before() -> None:
     before = answer(DESCRIBE, "w-a", 1, description=TEXT)
     assert codes(took(answer(OTHER, "w-b", 2, description=TEXT), before=(before,))) == [("file:1", "copied")]
 
@@ -116,20 +113,6 @@ def test_an_answer_is_taken_that_replaces_one_of_a_blocked_worker() -> None:
     )
     taken = merge_answers((), arrived(*rows), QUESTIONS, {}, ("w-a",))
     assert (taken.new, codes(taken), list(taken.answers)) == (2, [], [("d", "w-a"), ("d", "w-b")])
-
-
-def test_five_people_in_one_project_of_label_studio_are_not_five_votes(
-    workdir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, rows = labelled(workdir, monkeypatch)
-    assert config.file is not None
-    units = {unit.id: unit for unit in read_tasks(workdir / "tasks" / "retrieve-label-studio").units}
-    (task,) = [row for row in rows if units[row["data"]["ctxr_unit"]].most == 1][:1]
-    (first,) = task["annotations"]
-    task["annotations"] = [first | {"id": number, "completed_by": f"A{number}"} for number in range(5)]
-    config.file.write_text(json.dumps([task]))
-    report = run(config)
-    assert (report.new, report.reasons) == (1, {"enough": 4})
 
 
 def test_nobody_votes_on_their_own_description() -> None:
@@ -271,21 +254,6 @@ def test_what_was_rejected_since_counts_until_somebody_decides(workdir: Path) ->
     worker = study.person(first)
     assert f" ctxr workers --block {worker}, " in refusal.sentence
     assert (refusal.unit, worker) in {(one.unit, one.worker) for one in read_judgments(config.folder()).answers}
-
-
-def test_a_refusal_goes_once_another_file_has_the_answer_mended(workdir: Path) -> None:
-    done = study.work_locally(workdir, "retrieve", "prolific")
-    config = study.deliver(workdir, "retrieve", "prolific", done)
-    assert config.file is not None
-    theirs = sum(one.identity == done[0].identity for one in done)
-    early = rejected(config.file, "early.json", done[0].identity)
-    assert run(replace(config, file=early)).reasons == {"submission": theirs}
-    report = run(config)
-    assert (report.new, report.again) == (theirs, len(done) - theirs)
-    assert read_table(config.folder() / REFUSED, Refusal) == []
-    before = study.files_of(config.folder())
-    assert run(config).up_to_date
-    assert study.files_of(config.folder()) == before
 
 
 def test_another_answer_to_what_was_answered_stays_listed(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,15 +66,10 @@ def test_a_pilot_replaces_assumptions_by_medians(work: Path) -> None:
 
 def test_the_accuracy_of_a_pilot_is_that_of_first_votes(work: Path) -> None:
     units = [unit("retrieve", id=f"retrieve-{number}", truth=("clip/img3",), most=3) for number in range(2)]
-    votes = [
-        (0, "w-b", "clip/img3", 0),
-        (1, "w-a", "clip/img3", 5),
-        (1, "w-b", "clip/img4", 1),
-        (1, "w-c", "clip/img3", 6),
-    ]
+    votes = ((0, "b", "img3", 0), (1, "a", "img3", 5), (1, "b", "img4", 1), (1, "c", "img3", 6))
     answers = [
-        Answer(units[row].id, worker, {"pick": (pick,)}, (), 0, f"2026-01-01T00:00:0{second}Z", 9.0, "local")
-        for row, worker, pick, second in votes
+        Answer(units[row].id, who, {"pick": (f"clip/{pick}",)}, (), 0, f"2026-01-01T00:00:0{second}Z", 9.0, "local")
+        for row, who, pick, second in votes
     ]
     write_pilot(work, units, answers)
     assert run(planned(work)).right == 0.5
@@ -85,11 +80,6 @@ def test_pay_below_the_floor_is_refused_and_nothing_written(work: Path) -> None:
         run(planned(work, retrieve_seconds=60.0))
     assert caught.value.hint == "--retrieve-reward 14"
     assert not (work / "plan" / "manifest.json").exists()
-
-
-def test_an_unknown_fee_is_asked_for(work: Path) -> None:
-    with pytest.raises(UsageError, match="on your account"):
-        run(planned(work, platform="prolific"))
 
 
 def test_checks_of_the_workers_are_paid_too(work: Path) -> None:
@@ -110,25 +100,21 @@ def test_checks_of_the_workers_are_no_pilot(work: Path) -> None:
     assert (report.forecasts[1].measured, report.right) == (0, 0.735)
 
 
-def test_a_floor_that_is_typed_holds_on_prolific_too(work: Path) -> None:
+def test_waiting_is_paid_at_the_planned_floor_which_holds_on_prolific_too(work: Path) -> None:
     paid = {"platform": "prolific", "fee_percent": 30.0, "describe_reward": 275, "describe_seconds": 75.0}
     assert run(planned(work, **paid)).floor == 600
     assert planned_floor(work) == 800
     with pytest.raises(UsageError, match=r"floor of 9\.00"):
         run(planned(work, **paid, floor=900))
-
-
-def test_waiting_is_paid_at_the_planned_floor(work: Path) -> None:
-    assert planned_floor(work) == 800
     run(planned(work, floor=500))
     assert planned_floor(work) == 500
 
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [({"right": 1.5}, "--right 1.5 is out"), ({"fee_percent": -5.0}, "--fee-percent -5.0 is out"),
-     ({"describe_seconds": -4.0}, "--describe-seconds -4.0 is out"),
-     ({"floor": -1}, "--floor -1 is out")],
+    [({"platform": "prolific"}, "on your account"), ({"right": 1.5}, "--right 1.5 is out"),
+     ({"fee_percent": -5.0}, "--fee-percent -5.0 is out"), ({"floor": -1}, "--floor -1 is out"),
+     ({"describe_seconds": -4.0}, "--describe-seconds -4.0 is out")],
 )  # fmt: skip
 def test_figures_that_cannot_be_are_refused(work: Path, wrong: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said):

@@ -108,15 +108,10 @@ def test_without_a_word_there_is_one_way_in(tmp_path: Path, monkeypatch: pytest.
 def test_each_door_has_its_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = tmp_path / "names.txt"
     names.write_text("Ada\n\n Ben \n")
-    server = opened(
-        Serve(
-            workdir=prolific_project(tmp_path),
-            workers_file=names,
-            open=True,
-            base_url="https://crowd.example/a/",
-        ),
-        monkeypatch,
+    config = Serve(
+        workdir=prolific_project(tmp_path), workers_file=names, open=True, base_url="https://crowd.example/a/"
     )
+    server = opened(config, monkeypatch)
     assert list(server.links) == ["Ada", "Ben", "anybody", "Prolific describe"]
     assert server.address == "https://crowd.example/a"
     assert server.links["Prolific describe"].startswith(

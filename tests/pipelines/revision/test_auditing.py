@@ -160,11 +160,7 @@ def test_agreement_is_that_on_what_the_round_uses() -> None:
 
 
 def test_one_row_says_how_right_a_round_is_where_no_cap_left_anything_out() -> None:
-    called, capped, other = (
-        Stratum(50, 9, 7, True),
-        Stratum(9, 4, 3, False),
-        Stratum(300, 9, 1, False),
-    )
+    called, capped, other = Stratum(50, 9, 7, True), Stratum(9, 4, 3, False), Stratum(300, 9, 1, False)
     whole = reliability([called, other])
     one = reliability_table(whole, whole)
     assert [row[1] for row in one.rows] == [50]

@@ -33,23 +33,15 @@ def look(workdir: Path, judge: StandIn, number: int) -> list[AuditSample]:
     """People who know look at the sample of a round."""
     drawn = read_table(workdir / "revised" / "rounds" / f"{number:03d}" / "strata.jsonl", AuditSample)
     texts = judge.dataset.texts
-    looked = [
-        AuditVerdict(
-            one.image, one.caption, one.stratum, one.decision, (texts[one.caption].text, one.image) in judge.holds
-        )
-        for one in drawn
-    ]
+    looked = []
+    for row in drawn:
+        holds = (texts[row.caption].text, row.image) in judge.holds
+        looked.append(AuditVerdict(row.image, row.caption, row.stratum, row.decision, holds))
     folder = workdir / "revision-audit" / f"{number:03d}"
     folder.mkdir(parents=True)
     write_table(folder / "looked.jsonl", looked)
-    finish(
-        folder,
-        kind="revision_audit",
-        verb="revise-labels",
-        config={},
-        parents=[],
-        content=Content(["looked.jsonl"], {}, {}),
-    )
+    content = Content(["looked.jsonl"], {}, {})
+    finish(folder, kind="revision_audit", verb="revise-labels", config={}, parents=[], content=content)
     return drawn
 
 

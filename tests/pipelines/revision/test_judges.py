@@ -214,24 +214,6 @@ def test_a_dry_run_prices_every_judge_for_all_pairs_and_asks_none(workdir: Path,
     assert (cheap.claims, dear.claims, bytes_of(workdir)) == (0, 0, before)
 
 
-def test_answers_of_a_judge_whose_budget_ends_are_kept(workdir: Path, judges: Open) -> None:
-    judge = StandIn(workdir / "dataset", name="dear")
-    answer = judge.probabilities
-
-    def stops(claims: Any, advance: Any = None) -> np.ndarray:
-        if judge.claims >= 256:
-            raise UnfinishedError("256 of 1120 claims were judged", hint="--max-cost 2")
-        return answer(claims, advance)
-
-    judge.probabilities = stops  # type: ignore[method-assign]
-    judges(dear=judge)
-    with pytest.raises(UnfinishedError, match="256 of"):
-        run(options(workdir, judge=("file:dear",)))
-    judge.probabilities = answer  # type: ignore[method-assign]
-    run(options(workdir, judge=("file:dear",)))
-    assert judge.claims == len(ledger_of(workdir))
-
-
 def test_what_people_license_counts_with_the_next_command(published: Path) -> None:
     judge = StandIn(published / "dataset", 0.95, 0.97)
     config = options(published, split="test", sample=300)
@@ -270,7 +252,7 @@ def test_a_census_corrects_entail_at_k_of_a_ranking_without_unsure_captions(work
     judge = StandIn(workdir / "dataset", 0.9, 0.9)
     limits: dict[str, Any] = {"threshold": 0.7, "unsure": 0.45}
     run(options(workdir, split="test", top_k=40, both=True, sample=100_000, **limits), classifier=judge)
-    answer_all(workdir)
+    answer_all(workdir, people=("w1",))
     run(ReviseLabels(workdir=workdir, audit=True))
     columns = read_figures(workdir / "revised" / "rounds" / "001")["counted"]
     rows = [row for row in ledger_of(workdir) if row.decision != "unsure" and row.direction != "caption"]

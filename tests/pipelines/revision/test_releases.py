@@ -13,10 +13,11 @@ from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import SetConflict
 from ctxr.errors import DataError, UsageError
 from ctxr.models.entailment.base import Claim, Judge
-from ctxr.pipelines.revision.candidates import pairwise_spread
+from ctxr.pipelines.revision.candidates import with_spread
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.inputs import galleries_of
 from ctxr.pipelines.revision.revise_labels import run
+from ctxr.store.records import ImageSet
 from ctxr.store.tables import read_table
 from tests.releases import TRAIN, VALID, draw, draw_sets, write_release
 
@@ -83,8 +84,10 @@ def test_distances_are_those_of_all_pairs(monkeypatch: pytest.MonkeyPatch) -> No
     vectors = np.random.default_rng(0).standard_normal((8, 5)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     pairs = [float(np.linalg.norm(vectors[i] - vectors[j])) for i in range(8) for j in range(i)]
-    assert pairwise_spread(vectors) == pytest.approx((min(pairs), np.mean(pairs)), abs=1e-5)
-    assert pairwise_spread(vectors[:1]) == (0.0, 0.0)
+    image_set = ImageSet("s", "photos", (), "s", "s", None, 0.0, 0.0)
+    whole, alone = with_spread(image_set, vectors), with_spread(image_set, vectors[:1])
+    assert (whole.closest, whole.mean_distance) == pytest.approx((min(pairs), np.mean(pairs)), abs=1e-5)
+    assert (alone.closest, alone.mean_distance) == (0.0, 0.0)
 
 
 def test_a_picture_alone_leaves_nothing_to_look_at_and_blank_captions_are_none(tmp_path: Path) -> None:

@@ -78,18 +78,6 @@ def test_old_rows_stay_and_new_ones_are_a_round_of_their_own(workdir: Path) -> N
         assert (out / f"{name}.jsonl").read_bytes() == (workdir / "dataset" / f"{name}.jsonl").read_bytes()
 
 
-def test_the_same_again_is_nothing_to_do_and_equal_runs_are_byte_equal(workdir: Path) -> None:
-    judge = StandIn(workdir / "dataset")
-    run(options(workdir), classifier=judge)
-    before, asked = bytes_of(workdir / "revised"), judge.claims
-    report = run(options(workdir), classifier=judge)
-    assert report.did == "up to date"
-    assert (bytes_of(workdir / "revised"), judge.claims) == (before, asked)
-    run(options(workdir, out=workdir / "again"), classifier=judge)
-    assert bytes_of(workdir / "again") == before
-    assert judge.claims == asked
-
-
 def test_a_round_is_taken_back_and_put_in_force_again(workdir: Path) -> None:
     judge = StandIn(workdir / "dataset")
     run(options(workdir, threshold=0.9), classifier=judge)
@@ -268,11 +256,10 @@ def test_a_real_encoder_proposes(workdir: Path) -> None:
     assert {row.rank for row in ledger} == {1, 2}
 
 
-@pytest.mark.parametrize("entail", [False, True])
-def test_an_encoder_of_pairs_cannot_propose(entail: bool, workdir: Path) -> None:
+def test_an_encoder_of_pairs_cannot_propose(workdir: Path) -> None:
     changes = ("encoder=random:blip-tiny", "rerank=0", "rerank_by=", "epochs=1", "batch=40", "lr=1e-3")
     train(Train("retrieval-blip", workdir / "dataset", changes=changes, workdir=workdir, device="cpu"))
-    for by in ("random:blip-tiny", "retrieval-blip")[: 1 + entail]:
+    for by, entail in (("random:blip-tiny", False), ("random:blip-tiny", True), ("retrieval-blip", True)):
         with pytest.raises(UsageError, match=f"--by {by} ") as refused:
             run(options(workdir, by=by, split="valid", entail=entail), classifier=StandIn(workdir / "dataset"))
         assert "--rerank-by" in (refused.value.hint or "")
@@ -285,9 +272,6 @@ def test_what_is_told_next_is_about_the_rounds_at_hand(workdir: Path) -> None:
     assert f"--audit --out {out}" in made.facts["after the answers"]
     undone = run(ReviseLabels(out=out, workdir=workdir, undo=True))
     assert undone.facts["reverse"] == f"ctxr revise-labels --redo --round 1 --out {out} --workdir {workdir}"
-    with pytest.raises(UsageError, match="undone already") as caught:
-        run(ReviseLabels(out=out, workdir=workdir, undo=True))
-    assert f"--redo --round 1 --out {out}" in (caught.value.hint or "")
 
 
 def test_a_run_that_needs_the_set_cannot_propose(workdir: Path) -> None:
@@ -296,13 +280,7 @@ def test_a_run_that_needs_the_set_cannot_propose(workdir: Path) -> None:
     config = asdict(Checkpoint(epoch=1, made_by="", shape=shape, fingerprint="", width=4, frozen=True, seed=0))
     seed.mkdir(parents=True)
     (seed / "config.json").write_text(json.dumps(config))
-    finish(
-        seed.parent,
-        kind="run",
-        verb="train",
-        config={"encoder": "ctxr-tiny"},
-        parents=[],
-        content=Content(["seed0/config.json"], {}, {}),
-    )
+    content = Content(["seed0/config.json"], {}, {})
+    finish(seed.parent, kind="run", verb="train", config={"encoder": "ctxr-tiny"}, parents=[], content=content)
     with pytest.raises(UsageError, match="--by batch scores"):
         run(options(workdir, by="batch"), classifier=StandIn(workdir / "dataset"))

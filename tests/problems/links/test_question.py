@@ -12,8 +12,8 @@ from ctxr.datasets.documents import Document, documents_of
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.report import Table
 from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.metrics.compare import spearman
 from ctxr.metrics.links import auc, explained, precision_at, spread
-from ctxr.metrics.similarity import spearman
 from ctxr.problems.links.learner import OpenLinks
 from ctxr.problems.links.question import COMPONENTS
 from ctxr.problems.links.recipe import CurveRow
