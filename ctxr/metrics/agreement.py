@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ctxr.errors import DataError
 from ctxr.metrics.proportions import LEVEL, Limits
 from ctxr.metrics.votes import Codes, Column, Doubles, Votes, factorise, gather
 
@@ -236,15 +235,9 @@ def percentiles(values: Doubles) -> Limits:
 
 
 def cohen(votes: Votes) -> Agreement:
-    """Cohen's kappa of two workers, on the units that both judged; chance is that each keeps to his own habits (Cohen 1960).
-
-    Raises DataError for another number of workers.
-    """
-    crowd = np.unique(votes.workers)
-    if len(crowd) != 2:
-        raise DataError(f"Cohen's kappa compares two workers, and {len(crowd)} voted", "choose two, or ask for alpha")
+    """Cohen's kappa of two workers, on the units that both judged; chance is that each keeps to his own habits (Cohen 1960)."""
     values = np.full((2, len(votes.unit_names)), -1)
-    values[(votes.workers == crowd[1]).astype(int), votes.units] = votes.values
+    values[(votes.workers == votes.workers.max()).astype(int), votes.units] = votes.values
     both = values[:, (values >= 0).all(axis=0)]
     units, kinds = both.shape[1], len(votes.labels)
     if not units:

@@ -73,11 +73,9 @@ class Counted:
 def count(
     scored: QueryScores, labels: Entailed, images: Codes | None = None, ks: Sequence[int] = KS, block: int = BLOCK
 ) -> Counted:
-    """Look at the first K captions, the candidates, of pictures, the queries (default: all), ties in expectation. Raises DataError where
-    there are fewer than K captions, and for a K below 1."""
+    """Look at the first K captions, the candidates, of pictures, the queries (default: all), ties in expectation; each K is at most the
+    number of captions. Raises DataError for a score that is no number."""
     everyone, width = scored.shape
-    if not ks or not 1 <= min(ks) <= max(ks) <= width:
-        raise DataError(f"Entail@K needs K of 1 to {width}, as many as there are captions, and not {list(ks)}")
     chosen = np.arange(everyone) if images is None else images
     parts = [np.zeros((3, 0, len(ks)))]
     for rows_of in row_blocks(len(chosen), width, block):

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import binom, ndtri, stdtrit
 
-from ctxr.errors import DataError
 from ctxr.metrics.agreement import Agreement, beyond_chance, percentiles
 from ctxr.metrics.compare import LEAST_CLUSTERS, Clusters, Interval, interval_of
 from ctxr.metrics.proportions import LEVEL, share_limits, weighted_limits, zero_of_fall
@@ -166,7 +165,7 @@ def finite_total(strata: Sequence[Stratum]) -> Doubles:
     rest of each stratum varies (`share_limits`); the distances of its limits add up by their squares (Zou and Donner 2008), because a
     prior would say too much of large strata where next to nothing holds.
 
-    NaN where a stratum with pairs was not sampled. Raises DataError for counts that do not fit each other.
+    NaN where a stratum with pairs was not sampled.
 
     >>> finite_total([Stratum(10, 10, 7)]).tolist()
     [7.0, 7.0, 7.0]
@@ -182,12 +181,7 @@ def finite_total(strata: Sequence[Stratum]) -> Doubles:
 
 
 def columns_of(strata: Sequence[Stratum]) -> Doubles:
-    """Population, sampled and positive pairs of the strata that hold pairs, [3, S]. Raises DataError for counts that do not fit."""
-    for stratum in strata:
-        if not 0 <= stratum.positive <= stratum.sampled <= stratum.population:
-            raise DataError(
-                f"a stratum of {stratum.population} cannot have {stratum.sampled} drawn and {stratum.positive} entailed"
-            )
+    """Population, sampled and positive pairs of the strata that hold pairs, [3, S]."""
     rows = [(stratum.population, stratum.sampled, stratum.positive) for stratum in strata if stratum.population]
     return np.array(rows, np.float64).reshape(-1, 3).T
 
@@ -235,7 +229,7 @@ def reliability(parts: Sequence[Stratum], votes: PairVotes | None = None) -> Rel
     """Precision and recall from what people said in each stratum; corrected for their errors where pairs have several `votes`.
 
     No recall, and no number of entailed pairs, where a stratum with pairs was not sampled; no precision where that is so of one
-    that was called, or where nothing was. Raises DataError for counts that do not fit each other.
+    that was called, or where nothing was.
 
     >>> called, other = Stratum(10, 10, 9, True), Stratum(90, 90, 3, False)
     >>> found = reliability([called, other])

@@ -97,26 +97,6 @@ def test_the_likelihood_never_falls(rows: list[list[float | str | None]]) -> Non
     assert all(later >= earlier - 1e-9 for earlier, later in pairwise(history))
 
 
-def crowd(rng: np.random.Generator, units: int) -> tuple[Votes, np.ndarray]:
-    """Two careful workers and one who calls 0 what is 1 and 1 what is 0; five in all with two guessers."""
-    truth = rng.integers(0, 3, units)
-    said = np.tile(truth, (5, 1))
-    said[2] = np.array([1, 0, 2])[truth]
-    said[3:] = rng.integers(0, 3, (2, units))
-    noise = rng.random((5, units)) < 0.1
-    said = np.where(noise, rng.integers(0, 3, (5, units)), said)
-    return gather(np.tile(np.arange(units), 5), np.repeat(np.arange(5), units), said.reshape(-1)), truth
-
-
-def test_a_worker_who_mixes_classes_up_still_tells_the_truth() -> None:
-    votes, truth = crowd(np.random.default_rng(2), 800)
-    found = dawid_skene(votes)
-    assert np.mean(found.posterior.argmax(axis=1) == truth) > 0.95
-    assert found.confusion[2, 0, 1] > 0.85
-    assert found.confusion[2, 1, 0] > 0.85
-    assert found.confusion[3].max() < 0.5
-
-
 def test_a_unit_without_votes_gets_the_prior_and_does_not_move_it() -> None:
     votes = anaesthetists()
     some = votes.where(votes.units < 40)

@@ -47,9 +47,6 @@ def test_an_even_spread_is_likely_and_a_lopsided_one_is_not() -> None:
     assert even_spread([10, 10, 10])[1] > 0.99
     assert even_spread([100, 10, 10])[1] < 1e-10
     assert even_spread([]) == even_spread([7]) == (0.0, 1.0)
-
-
-def test_the_spreads_p_value_is_the_tail_of_chi_square() -> None:
     # with two degrees of freedom the tail is exp(-x / 2)
     for counts in ([40, 20, 20], [5, 9, 13], [200, 180, 150]):
         statistic, p_value = even_spread(counts)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from ctxr.annotation.answers import run as import_answers
@@ -292,15 +291,9 @@ def test_candidates_saved_by_an_editor_are_read_and_other_encodings_are_named(wo
         ({"backend": "prolific"}, "needs its address"),
         ({"backend": "prolific", "server": "https://x.example", "reward": 10}, "an hour, below the 6.00"),
         ({"fraction": 0.0}, "--fraction 0.0"),
-        ({"raters": -1}, "--votes -1"),
         ({"launch": True}, "--launch does"),
-        ({"approved": 100}, "--approved 100"),
         ({"live": True}, "--live needs --launch"),
         ({"task": "verify", "raters": 3}, "to the protocol"),
-        ({"targets": 0}, "--targets 0"),
-        ({"verify_votes": 0}, "--verify-votes 0 is"),
-        ({"least_words": 0}, "--least-words 0 is"),
-        ({"turns_before_share": -1}, "--turns-before-share -1 is"),
         ({"sameness": 1.5}, "--sameness 1.5 is"),
         ({"backend": "prolific", "server": "https://x.example", "countries": "US,England"}, "--countries England is"),
     ],
@@ -379,16 +372,6 @@ def test_a_study_is_drafted_once_and_its_codes_stay_private(workdir: Path, monke
     assert not any(code in path.read_text() for code in codes.values() for path in config.folder().rglob("*.json*"))
     parts = read_table(config.folder() / "prolific" / "bundles.jsonl", Bundle)
     assert {name for part in parts for name in part.units} == {one.id for one in read_tasks(config.folder()).units}
-
-
-def test_the_manifest_names_what_the_tasks_were_made_from(workdir: Path) -> None:
-    config = study.options(workdir, "retrieve", "label-studio")
-    run(config)
-    manifest = open_artifact(config.folder()).manifest
-    assert [parent.kind for parent in manifest.parents] == ["dataset"]
-    assert manifest.parents[0].sha256 == open_artifact(workdir / "dataset").sha256
-    assert {"label-studio/rater-1/tasks.json", "units.jsonl"} <= set(manifest.files)
-    assert json.loads(msgspec.json.encode(manifest.config))["image_base"] == study.BASE
 
 
 def test_a_protocol_that_the_server_could_not_follow_is_refused_with_what_to_type(workdir: Path) -> None:

@@ -183,8 +183,6 @@ def test_without_tasks_there_is_nothing_to_serve(tmp_path: Path) -> None:
     [
         ({"tasks": "describe,retreive"}, "--tasks names 'retreive'"),
         ({"port": 70000}, "--port 70000"),
-        ({"bundle": 0}, "--bundle 0"),
-        ({"rate": -1.0}, "--rate -1.0"),
         ({"base_url": "crowd.example"}, "not an address"),
         ({"workers_file": Path("nowhere.txt")}, "nowhere.txt does not"),
         ({"host": "256.0.0.1"}, "256.0.0.1:0 cannot be used"),

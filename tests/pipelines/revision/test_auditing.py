@@ -14,7 +14,6 @@ from ctxr.annotation.records import Answer
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.rounds import AuditSample, AuditVerdict, CandidateRow, stratum_of
-from ctxr.errors import UnfinishedError
 from ctxr.metrics.stratified import Stratum, reliability
 from ctxr.pipelines.crowd.export_tasks import run as export_tasks
 from ctxr.pipelines.revision.auditing import audited_sample, reliability_table
@@ -169,14 +168,6 @@ def test_one_row_says_how_right_a_round_is_where_no_cap_left_anything_out() -> N
     both = reliability_table(added, entailed)
     assert [row[1] for row in both.rows] == [50, 59]
     assert "no cap" not in both.note
-
-
-def test_nothing_is_said_before_anybody_has_looked(workdir: Path) -> None:
-    with pytest.raises(UnfinishedError, match="holds no round"):
-        run(ReviseLabels(workdir=workdir, audit=True))
-    revised(workdir, sample=20)
-    with pytest.raises(UnfinishedError):
-        run(ReviseLabels(workdir=workdir, audit=True))
 
 
 def test_what_earlier_rounds_added_is_no_truth_when_a_later_round_is_audited(workdir: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ctxr.datasets.open import read_dataset
-from ctxr.datasets.rounds import AuditSample, CandidateRow, SetConflict
+from ctxr.datasets.rounds import AuditSample, CandidateRow
 from ctxr.errors import DataError, UsageError
 from ctxr.models.training.checkpoint import Checkpoint
 from ctxr.models.training.recipe import HeadShape, ScorerShape
@@ -176,16 +176,6 @@ def test_a_sample_for_people_is_drawn_from_every_stratum(workdir: Path) -> None:
         assert {row.sampled for row in rows} == {len(rows)}
         assert len(rows) >= min(4, rows[0].population)
     assert b"probability" not in (folder / "sample.jsonl").read_bytes()
-
-
-def test_descriptions_that_hold_for_another_image_of_a_small_set_are_listed(workdir: Path) -> None:
-    report = run(options(workdir, split="valid"), classifier=StandIn(workdir / "dataset"))
-    also = read_table(workdir / "revised" / "rounds" / "001" / "also.jsonl", SetConflict)
-    truth = truth_of(workdir)
-    assert also
-    assert all(row.image in truth[row.caption].holds for row in also)
-    assert all(row.images == (truth[row.caption].image,) for row in also)
-    assert "also" in report.tables
 
 
 def test_a_plan_counts_the_candidates_that_are_judged(workdir: Path) -> None:
