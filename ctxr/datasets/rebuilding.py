@@ -5,7 +5,6 @@ It is untrusted input: paths must stay inside its folder, hashes must be valid, 
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path, PurePosixPath
@@ -125,8 +124,19 @@ def read_rebuild_recipe(path: Path) -> RebuildRecipe:
     sources = {row.name: row for row in read_table(path / "sources.jsonl", Source)}
     images = read_table(path / "images.jsonl", RecipeImage)
     sets = read_table(path / "sets.jsonl", ImageSet)
-    _check_images(path / "images.jsonl", images, sources)
     by_id = {image.id: image for image in images}
+    paths: dict[str, str] = {}
+    for image in images:
+        first, source = paths.setdefault(image.path.lower(), image.id), sources.get(image.source)
+        problem = image.problem()
+        if source is None:
+            problem = problem or f"its source {image.source!r} is not in sources.jsonl"
+        elif source.kind != ("photos" if image.index is None else "video"):
+            problem = problem or f"its source {image.source!r} is of another kind"
+        elif first != image.id:
+            problem = problem or f"its path {image.path!r} is that of {first} as well"
+        if problem:
+            raise _bad(path / "images.jsonl", image.id, problem)
     for image_set in sets:
         if not _PLAIN.fullmatch(image_set.id):
             raise _bad(path / "sets.jsonl", image_set.id, f"the set {image_set.id!r} cannot be the name of a folder")
@@ -168,20 +178,6 @@ def _read_head(file: Path) -> Head:
             hint="install a newer ctxr",
         )
     return head
-
-
-def _check_images(table: Path, images: Iterable[RecipeImage], sources: dict[str, Source]) -> None:
-    paths: dict[str, str] = {}
-    for image in images:
-        if problem := image.problem():
-            raise _bad(table, image.id, problem)
-        if image.source not in sources:
-            raise _bad(table, image.id, f"its source {image.source!r} is not in sources.jsonl")
-        if sources[image.source].kind != ("photos" if image.index is None else "video"):
-            raise _bad(table, image.id, f"its source {image.source!r} is of another kind")
-        first = paths.setdefault(image.path.lower(), image.id)
-        if first != image.id:
-            raise _bad(table, image.id, f"its path {image.path!r} is that of {first} as well")
 
 
 def _bad(table: Path, row: str, problem: str) -> DataError:

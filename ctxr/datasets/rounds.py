@@ -202,15 +202,9 @@ def open_base(path: Path) -> Base:
     for one that is itself revised, DataError for an artifact that was changed."""
     if not (path / MANIFEST).is_file():
         dataset = read_dataset(path).of_sets(COMMAND)
-        tables = (
-            dataset.sets,
-            dataset.images.values(),
-            dataset.texts.values(),
-            dataset.queries.values(),
-            dataset.judgments,
-        )
-        rows = [sorted(map(encode_row, table)) for table in (*tables, *dataset.payloads.values())]
-        return Base(path, "release", sha256_of([sha256_bytes(b"".join(table)) for table in rows]), None)
+        tables = [table for name, table in dataset.tables().items() if name != "splits"]
+        hashes = [sha256_bytes(b"".join(sorted(map(encode_row, table)))) for table in tables]
+        return Base(path, "release", sha256_of(hashes), None)
     artifact = open_artifact(path)
     if artifact.manifest.verb == REVISE_LABELS:
         raise UsageError(f"{path} holds revised labels itself", hint="name the dataset that it was made from")
@@ -219,11 +213,7 @@ def open_base(path: Path) -> Base:
 
 
 def folder_of(number: int) -> str:
-    """The folder of a round.
-
-    >>> folder_of(3)
-    'rounds/003'
-    """
+    """The folder of a round, such as `rounds/003`."""
     return f"rounds/{number:03d}"
 
 
@@ -318,16 +308,14 @@ class Rounds(Stage[RoundInputs]):
 
     def inputs(self, progress: Progress) -> RoundInputs:
         """The dataset and where it lies, the judges, and the rounds."""
-        return RoundInputs(
-            self.parents(self.rounds), {"base": relative(self.base.path, self._out)}, rounds=tuple(self.rounds)
-        )
+        key = {"base": relative(self.base.path, self._out)}
+        return RoundInputs(self.parents(self.rounds), key, rounds=tuple(self.rounds))
 
     def parents(self, rounds: Sequence[Round]) -> list[Parent]:
         """The dataset, and the judges of rounds."""
         base = Parent(self.base.path.resolve().name, self.base.kind, self.base.sha256)
-        return [
-            base, *dict.fromkeys(Parent(row.classifier, "classifier", row.classifier_fingerprint) for row in rounds)
-        ]  # fmt: skip
+        judges = (Parent(row.classifier, "classifier", row.classifier_fingerprint) for row in rounds)
+        return [base, *dict.fromkeys(judges)]
 
     def pending(self, artifact: Artifact, inputs: RoundInputs) -> bool:
         """Whether the rounds are not yet as they are to be."""
@@ -395,12 +383,11 @@ def link_base(out: Path, base: Base, sets: Sequence[ImageSet], progress: Progres
     """Every table and picture of the dataset, linked where the file system can; its judgments as those that were given. `sets` are
     those of a release, completed with their distances."""
     dataset = base.dataset
-    if base.tables is None:
-        tables = {**dataset.tables(), "sets": sets}
-        for name in base.names:
+    tables = {**dataset.tables(), "sets": sets}
+    for name in base.names:
+        if base.tables is None:
             write_table(out / name, tables[name.removesuffix(".jsonl")])
-    else:
-        for name in base.names:
+        else:
             _link(base.path / name, out / name)
     if JUDGMENTS in (base.tables or {}):
         _link(base.path / JUDGMENTS, out / GIVEN)
@@ -417,9 +404,8 @@ def link_base(out: Path, base: Base, sets: Sequence[ImageSet], progress: Progres
 def _link(original: Path, copy: Path) -> None:
     if not original.is_file():
         raise DataError(f"{original} is gone", hint="restore it, or make the dataset again")
-    if copy.is_file() and copy.samefile(original):
-        return
-    link_or_copy(original, copy)
+    if not (copy.is_file() and copy.samefile(original)):
+        link_or_copy(original, copy)
 
 
 AUDIT, LOOKED = "revision_audit", "looked.jsonl"
@@ -431,7 +417,7 @@ AUDITS = "revision-audit"
 BANDS = (0.1, 0.5, 0.9)
 """Where the probability is cut."""
 
-RANKS = (10,)
+LAST_RANK = 10
 """Where the rank is cut: after it."""
 
 
@@ -442,7 +428,7 @@ def stratum_of(link: CandidateRow) -> str:
     'added, p 0.9 to 1, rank above 10'
     """
     done = "capped" if link.reason in CAPPED else link.decision
-    rank = f"rank up to {RANKS[0]}" if link.rank <= RANKS[0] else f"rank above {RANKS[0]}"
+    rank = f"rank {'up to' if link.rank <= LAST_RANK else 'above'} {LAST_RANK}"
     if link.probability is None:
         return f"{done}, p unknown, {rank}"
     edges = (0.0, *BANDS, 1.0)

@@ -95,10 +95,9 @@ def connected(names: Iterable[str], shared: Iterable[SharedFootage]) -> list[lis
     pairs = [(index[row.first], index[row.second]) for row in shared if row.first in index and row.second in index]
     rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
     graph = coo_array((np.ones(len(pairs), bool), (rows, columns)), (len(index), len(index)))
+    labels = connected_components(graph, directed=False)[1].tolist() if index else ()
     groups: dict[int, list[str]] = {}
-    for name, label in zip(
-        index, connected_components(graph, directed=False)[1].tolist() if index else (), strict=True
-    ):
+    for name, label in zip(index, labels, strict=True):
         groups.setdefault(label, []).append(name)
     return list(groups.values())
 

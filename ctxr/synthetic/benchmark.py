@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class SyntheticDataset(Stage[Inputs]):
-    """A dataset that is drawn from its options alone, which name the folder as `out`."""
+    """A dataset that is drawn from its options alone, into the folder `out` of these."""
 
     KIND = DATASET
     options: Any
@@ -108,8 +108,7 @@ class WorldBenchmark(Options):
 
     Attributes:
         train, valid, test: queries on each side.
-        targets: images of a train set that are described, at most; 0: one to three, as in ImageCoDe. Valid and test sets always
-            have one to three. More on train teach more for each picture that is drawn and encoded.
+        targets: images of a train set that are described, at most; 0: one to three, as in ImageCoDe and always on valid and test.
         video: share of the sets, 0..1, whose scenes follow each other in time; the others are near neighbours.
         side: of the square pictures, pixels. encoder: makes the distances of the sets. workers: processes that draw.
     """

@@ -339,7 +339,7 @@ class Family:
     pictures: tuple[bytes, ...]
 
 
-class DrawnPicture(NamedTuple):
+class GalleryPicture(NamedTuple):
     """A picture of a gallery."""
 
     id: str
@@ -347,7 +347,7 @@ class DrawnPicture(NamedTuple):
     view: SceneView
 
 
-class DrawnCaption(NamedTuple):
+class GalleryCaption(NamedTuple):
     """A caption that was written for the picture at the place `owner`."""
 
     id: str
@@ -368,15 +368,15 @@ class GalleryTruth:
         verdicts: [C, N] 1 where a caption holds for a picture, 0 where it does not, -1 where it is too close to call.
     """
 
-    pictures: Sequence[DrawnPicture]
-    captions: Sequence[DrawnCaption]
+    pictures: Sequence[GalleryPicture]
+    captions: Sequence[GalleryCaption]
     verdicts: Verdicts
 
-    def own(self, position: int) -> list[DrawnCaption]:
+    def own(self, position: int) -> list[GalleryCaption]:
         """The captions that were written for a picture."""
         return [caption for caption in self.captions if caption.owner == position]
 
-    def foreign(self, position: int, verdict: int) -> list[DrawnCaption]:
+    def foreign(self, position: int, verdict: int) -> list[GalleryCaption]:
         """The captions of other pictures that have this verdict on a picture."""
         judged = (self.captions[at] for at in np.flatnonzero(self.verdicts[:, position] == verdict).tolist())
         return [caption for caption in judged if caption.owner != position]
@@ -424,7 +424,7 @@ def judge_all(statements: Sequence[Statement], views: Sequence[SceneView]) -> Ve
 def _add_gallery(config: WorldCaptions, number: int, families: Sequence[Family], rows: dict[str, list[Any]]) -> None:
     """Add the rows of a gallery by table, and write its pictures."""
     plan, name = GALLERIES[number], GALLERIES[number].name
-    pictures, captions = list[DrawnPicture](), list[DrawnCaption]()
+    pictures, captions = list[GalleryPicture](), list[GalleryCaption]()
     for at, family in enumerate(families):
         group = f"{name}/{at:05d}"
         for position, scene in enumerate(family.scenes):
@@ -433,8 +433,8 @@ def _add_gallery(config: WorldCaptions, number: int, families: Sequence[Family],
             write_bytes(config.out / path, content, durable=False)
             rows["images"].append(Image(image, path, sha256_bytes(content), group, config.side, config.side))
             said = enumerate(family.statements[position])
-            captions += [DrawnCaption(f"{image}/{order}", len(pictures), statement) for order, statement in said]
-            pictures.append(DrawnPicture(image, group, SceneView(scene)))
+            captions += [GalleryCaption(f"{image}/{order}", len(pictures), statement) for order, statement in said]
+            pictures.append(GalleryPicture(image, group, SceneView(scene)))
     verdicts = judge_all([caption.statement for caption in captions], [picture.view for picture in pictures])
     gallery, ids = GalleryTruth(pictures, captions, verdicts), tuple(picture.id for picture in pictures)
     files = [content for family in families for content in family.pictures]

@@ -443,10 +443,8 @@ def expected(truth: SimulatedTruth, rng: np.random.Generator) -> Expected:
     kinds = {image: image_set.kind for image_set in truth.dataset.sets for image in image_set.images}
     hits = np.zeros(ROUNDS)
     alphas: dict[str, list[float]] = {}
-    by_kind: dict[str, list[Cast]] = {}
-    for cast in truth.casts:
-        by_kind.setdefault(kinds[cast.target], []).append(cast)
-    for kind, casts in by_kind.items():
+    for kind in dict.fromkeys(kinds[cast.target] for cast in truth.casts):
+        casts = [cast for cast in truth.casts if kinds[cast.target] == kind]
         texts, workers = [cast.text for cast in casts], [cast.worker for cast in casts]
         picks = np.array([rng.choice(list(cast.spread), ROUNDS, p=list(cast.spread.values())) for cast in casts])
         hits += (picks == np.array([[cast.target] for cast in casts])).sum(axis=0)

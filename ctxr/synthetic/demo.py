@@ -315,11 +315,11 @@ LINKS = ("encoder=ctxr-tiny", "text=encoder", "width=128", "lr=2e-3", "dropout=0
 
 
 def run_links(work: Path, sizes: Demo, progress: Progress) -> Gain:
-    """Draw documents, learn to link their sentences to images, and measure on test how often the strongest link is right."""
-    drawn = {"train": max(24, sizes.pairs), "valid": max(24, sizes.pairs // 4), "test": max(24, sizes.gallery)}
-    captions: dict[str, Any] = drawn | {"pair_train": 0, "pair_valid": 0, "seed": sizes.seed} | DRAWN
+    """Draw documents and train a model of links on them: how often is the strongest link of a test document right?"""
+    counts = {"train": max(24, sizes.pairs), "valid": max(24, sizes.pairs // 4), "test": max(24, sizes.gallery)}
+    captions: dict[str, Any] = counts | {"pair_train": 0, "pair_valid": 0, "seed": sizes.seed} | DRAWN
     write_captions(WorldCaptions(work / "captions", workers=2 if sizes.pairs > FEW else 1, **captions), progress)
-    run_command("build-documents", progress, kind="coco", dataset=work / "captions", workdir=work, **drawn)
+    run_command("build-documents", progress, kind="coco", dataset=work / "captions", workdir=work, **counts)
     run_command("train", progress, recipe="links-dc", changes=LINKS, workdir=work)
     test: dict[str, object] = {"workdir": work, "split": "test", "resamples": RESAMPLES}
     results = run_command("eval", progress, runs=("links-dc",), **test).results

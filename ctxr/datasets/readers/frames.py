@@ -20,8 +20,7 @@ _FRAME = re.compile(r"img(\d{1,18})\.[A-Za-z]+")
 
 @dataclass
 class ReleasePictures:
-    """The pictures of the release in the folder `root`: files, in order, of each set that has `size` of them; `notes` say what was left
-    out."""
+    """The pictures of a release: the ordered files of every set that has exactly `size` of them, and notes on what was left out."""
 
     root: Path
     size: int = SET_SIZE
@@ -127,7 +126,6 @@ def _ordered(top: Path, folder: Path) -> list[Path]:
     numbered.sort()
     for (one, first), (two, second) in pairwise(numbered):
         if one == two:
-            raise DataError(
-                f"{second}: the frame number {two} is that of {first.name} as well", hint=f"delete {second}"
-            )
+            what = f"{second}: the frame number {two} is that of {first.name} as well"
+            raise DataError(what, hint=f"delete {second}")
     return [file for _, file in numbered]

@@ -161,8 +161,7 @@ TABLES: dict[str, type[Record]] = {"shots": ShotTruth, "frames": FrameTruth, "ph
 
 @dataclass(frozen=True)
 class WorldConfig:
-    """What to draw; equal configurations give equal bytes on one machine. Videos last about so many `seconds`, and have the
-    formats in turn."""
+    """What to draw: videos of about so many `seconds`, in the formats in turn, and albums. Equal ones give equal bytes on one machine."""
 
     seed: int = 0
     videos: int = 6

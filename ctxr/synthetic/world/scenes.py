@@ -134,8 +134,7 @@ def sample_backdrop(rng: np.random.Generator) -> Backdrop:
 
 
 def sample_actor(rng: np.random.Generator, name: str, like: Actor | None = None) -> Actor:
-    """Return a random actor at the middle of the frame; with `like` it shares some of that actor's attributes, so that one word does
-    not distinguish the two."""
+    """Return a random actor at the middle of the frame, which shares some attributes with the actor `like`, if one is given."""
     shape, colour = choose(rng, SHAPES), choose(rng, tuple(COLOURS))
     texture = choose(rng, TEXTURES, (6, 2, 2, 1))
     size = choose(rng, tuple(SIZES), (3, 4, 3))

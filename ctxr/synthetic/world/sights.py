@@ -44,8 +44,7 @@ _NOTHING = Sight(0.0, 0.0, 1.0, (0.0, 0.0, 0.0, 0.0), {}, (0.0, 0.0, 0.0, 0.0))
 
 
 def measure_sights(scene: Scene, width: int, height: int) -> dict[str, Sight]:
-    """Return each actor's sight by name, counted on a raster of width x height pixels, which belong to a silhouette if at least half
-    of them is inside."""
+    """Return each actor's sight by name, counted in pixels of a raster, which belong to a silhouette if half of them is inside."""
     nearer: list[tuple[str, np.ndarray]] = []
     union = np.zeros((height, width), bool)
     if scene.overlay is not None:
