@@ -124,6 +124,8 @@ def test_an_unfinished_artifact_is_no_other_form(tmp_path: Path) -> None:
 
 
 def test_what_no_reader_knows_is_answered_with_every_form(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        dataset_identity(tmp_path)
-    assert all(reader.reads in str(caught.value.hint) for reader in READERS)
+    (tmp_path / "notes.txt").write_text("hello")
+    for name in (".", "nothing", "notes.txt"):
+        with pytest.raises(UsageError) as caught:
+            dataset_identity(tmp_path / name)
+        assert all(reader.reads in str(caught.value.hint) for reader in READERS)

@@ -1,5 +1,6 @@
 """Splits: groups stay whole, the publisher is believed, leaks are named."""
 
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
@@ -78,25 +79,21 @@ def test_new_sources_fill_the_split_that_a_fixed_deal_left_empty() -> None:
     assert dealt == {"a": "train", "b": "test", "c": "valid"}
 
 
-def test_the_publisher_tears_a_group_apart_and_the_rest_goes_where_most_of_it_is() -> None:
-    fixed: dict[str, SplitName] = {"a": "train", "b": "test", "c": "test"}
-    linked = [shared("a", "b"), shared("b", "c"), shared("c", "d")]
-    dealt = split_by_name(assign_splits(dict.fromkeys("abcd", True), linked, fixed))
-    assert dealt == {"a": "train", "b": "test", "c": "test", "d": "test"}
-
-
-def test_a_source_goes_where_it_shares_most_itself() -> None:
-    fixed: dict[str, SplitName] = {"a": "train", "b": "train", "d": "test"}
-    linked = [shared("a", "d"), shared("b", "d"), shared("c", "d"), shared("c", "e")]
-    dealt = split_by_name(assign_splits(dict.fromkeys("abcde", True), linked, fixed))
-    assert dealt == {"a": "train", "b": "train", "c": "test", "d": "test", "e": "test"}
-
-
-@pytest.mark.parametrize(("frames", "split"), [(3, "test"), (1, "train")])
-def test_shared_frames_weigh_more_than_sources(frames: int, split: SplitName) -> None:
-    fixed: dict[str, SplitName] = {"a": "train", "b": "train", "d": "test"}
-    linked = [shared("a", "c"), shared("b", "c"), shared("c", "d", frames)]
-    assert split_by_name(assign_splits(dict.fromkeys("abcd", True), linked, fixed))["c"] == split
+@pytest.mark.parametrize(
+    ("fixed", "linked", "free"),
+    [
+        ({"a": "train", "b": "test", "c": "test"}, "ab bc cd", {"d": "test"}),
+        ({"a": "train", "b": "train", "d": "test"}, "ad bd cd ce", {"c": "test", "e": "test"}),
+        ({"a": "train", "b": "train", "d": "test"}, "ac bc cd cd cd", {"c": "test"}),  # frames weigh more than sources
+        ({"a": "train", "b": "train", "d": "test"}, "ac bc cd", {"c": "train"}),
+    ],
+)
+def test_the_publisher_tears_a_group_apart_and_others_go_where_they_share_most(
+    fixed: dict[str, SplitName], linked: str, free: dict[str, SplitName]
+) -> None:
+    pairs = Counter(linked.split())
+    rows = [shared(pair[0], pair[1], frames) for pair, frames in pairs.items()]
+    assert split_by_name(assign_splits(dict.fromkeys(fixed | free, True), rows, fixed)) == fixed | free
 
 
 @pytest.mark.parametrize(

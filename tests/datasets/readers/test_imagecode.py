@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ctxr.datasets.open import read_dataset
-from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.errors import CtxrError, DataError
 from tests.releases import TEST, TRAIN, VALID, annotation_yaml, draw, draw_sets, write_release
 
 FRAMES = "MSR-VTT-videoTrain_video1-shot0_0"
@@ -187,16 +187,6 @@ def test_a_wrong_file_of_writers_is_one_sentence(tmp_path: Path, content: str, m
         read_dataset(folder)
     with pytest.raises(DataError, match="holds none"):
         read_dataset(folder / "annotator_split_valid.json")
-
-
-@pytest.mark.parametrize("name", ["nothing", "empty", "notes.txt"])
-def test_what_is_not_recognised_says_what_was_expected(tmp_path: Path, name: str) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(UsageError) as error:
-        read_dataset(tmp_path / name)
-    assert "ImageCoDe release" in error.value.hint
-    assert isinstance(error.value, CtxrError)
 
 
 def test_the_real_release_has_the_published_counts(real_files: Path) -> None:

@@ -130,13 +130,6 @@ def test_what_does_not_fit_is_one_sentence_with_its_row(tmp_path: Path, change: 
         read_dataset(write(tmp_path, [*rows(), row(9, "test", [30]) | change]))
 
 
-def test_a_key_that_stands_twice_in_a_row_is_refused(tmp_path: Path) -> None:
-    listed = json.dumps({"images": rows(), "dataset": "coco"})
-    (tmp_path / "dataset_coco.json").write_text(listed.replace('"sentid": 50', '"sentid": 50, "sentid": 51'))
-    with pytest.raises(DataError, match=r"'sentid' appears twice"):
-        read_dataset(tmp_path)
-
-
 def test_a_row_that_is_no_object_and_a_file_without_sentences_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"got `int` - at `\$\.images\[5\]"):
         read_dataset(write(tmp_path, [*rows(), 3]))
