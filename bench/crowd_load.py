@@ -30,7 +30,7 @@ from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import entail
-from ctxr.annotation.web.signing import CrowdSigner, LeaseLink
+from ctxr.annotation.web.site import CrowdSigner, LeaseLink
 from ctxr.store.records import Image, ImageSet
 from scripts.postgres_server import programs, server
 from scripts.task_artifact import write_tasks

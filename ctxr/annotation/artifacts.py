@@ -43,7 +43,7 @@ class TaskBatch:
     root: Path
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Tasks(TaskBatch):
     """A finished artifact of kind `tasks`, with its units in the order of their ids.
 
@@ -126,17 +126,8 @@ def read_tasks(path: Path) -> Tasks:
         raise DataError(
             f"{path / MANIFEST} says another protocol than this ctxr knows", hint="run ctxr export-tasks again"
         ) from error
-    return Tasks(
-        units,
-        sets,
-        images,
-        root_of(path),
-        artifact=artifact,
-        name=path.resolve().name,
-        protocol=protocol,
-        backend=config["backend"],
-        config=config,
-    )
+    name, root = path.resolve().name, root_of(path)
+    return Tasks(units, sets, images, root, artifact, name, protocol, config["backend"], config)
 
 
 def first_task(workdir: Path) -> str:

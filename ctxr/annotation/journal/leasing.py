@@ -102,20 +102,10 @@ def add_lease(
     tx: Transaction, row: RowMapping, worker: str, slot: int, seat: int, *, expires: int, room: str | None = None
 ) -> str:
     """The token of a new lease of the unit in `row`."""
-    token = secrets.token_urlsafe(24)
-    tx.insert(
-        tables.lease,
-        token=token,
-        unit=row["id"],
-        worker=worker,
-        slot=slot,
-        seat=seat,
-        shown=shown_images(tx, row, slot),
-        began=tx.now,
-        expires=expires,
-        state="live",
-        room=room,
-    )
+    token, shown = secrets.token_urlsafe(24), shown_images(tx, row, slot)
+    times = {"began": tx.now, "expires": expires}
+    place = {"unit": row["id"], "slot": slot, "seat": seat, "room": room}
+    tx.insert(tables.lease, token=token, worker=worker, shown=shown, state="live", **times, **place)
     return token
 
 

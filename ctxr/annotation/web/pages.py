@@ -14,8 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ctxr.annotation.forms import Form
 from ctxr.annotation.tasks.values import Values
-from ctxr.annotation.web.signing import Session
-from ctxr.annotation.web.site import Site
+from ctxr.annotation.web.site import Session, Site
 from ctxr.web.guard import Buckets, RateLimited
 from ctxr.web.signing import SESSION_DAYS
 from ctxr.web.static import HttpProblem, StaticFiles, environment

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from ctxr.annotation.journal.identities import LEFT, Visit
 from ctxr.annotation.journal.results import Refused
 from ctxr.annotation.web.pages import Pages, Posted
-from ctxr.annotation.web.signing import Invitation, Session
+from ctxr.annotation.web.site import Invitation, Session
 from ctxr.errors import plural
 from ctxr.web.static import HttpProblem
 

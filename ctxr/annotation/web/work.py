@@ -12,7 +12,7 @@ from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.pages import FormView, Pages, Posted, ShownPicture
 from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific, WorkRound
-from ctxr.annotation.web.signing import LeaseLink, Session
+from ctxr.annotation.web.site import LeaseLink, Session
 from ctxr.web.static import HttpProblem
 
 

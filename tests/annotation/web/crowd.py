@@ -19,8 +19,7 @@ from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import entail, tag, verify
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import Bell
-from ctxr.annotation.web.signing import CrowdSigner, Invitation
-from ctxr.annotation.web.site import Site
+from ctxr.annotation.web.site import CrowdSigner, Invitation, Site
 from ctxr.store.records import Image, ImageSet
 from tests.annotation.web.reading import Reading, read
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ctxr.annotation.web.signing import CrowdSigner, Invitation, LeaseLink, Session
+from ctxr.annotation.web.site import CrowdSigner, Invitation, LeaseLink, Session
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import IMAGES, KEY, UNITS, Crowd, opened
 from tests.annotation.web.reading import read

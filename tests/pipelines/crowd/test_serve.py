@@ -23,7 +23,7 @@ from ctxr.annotation.launch import codes_of
 from ctxr.annotation.platforms.prolific import Bundle
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import read_key
-from ctxr.annotation.web.signing import CrowdSigner, Invitation
+from ctxr.annotation.web.site import CrowdSigner, Invitation
 from ctxr.cli.app import app
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UnfinishedError, UsageError
