@@ -10,7 +10,7 @@ from ctxr.annotation.records import Unit
 from ctxr.errors import CtxrError
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import IMAGES, UNITS, Crowd, opened
-from tests.annotation.web.reading import Reading, read
+from tests.annotation.web.reading import read
 from tests.annotation.web.serving import serving
 
 GOOD = "A red dog sleeps to the left of the house."
@@ -45,26 +45,6 @@ def test_a_description_is_written_without_a_script_and_its_retrieval_waits_for_s
     read(ada.get("/next")).form().send(ada, description=GOOD)
     assert read(ada.get("/next")).headline == "All done, thank you"
     assert GOOD in ben.get("/next").text
-
-
-def test_a_talk_is_led_to_its_end_without_a_script(make_crowd: MakeCrowd) -> None:
-    crowd = make_crowd(UNITS["dialogue"])
-    people = [crowd.invited("ada"), crowd.invited("ben")]
-    pages = [read(one.get("/next")) for one in people]
-    assert [bool(page.images) for page in pages] == [True, False]
-
-    def act(seat: int, step: str, **values: str) -> Reading:
-        room = pages[seat].forms[0].action.removesuffix("/say")
-        page = read(people[seat].get(room))
-        return read(page.form(step).send(people[seat], **values))
-
-    for number in range(5):
-        act(number % 2, "/say", text=f"message {number}")
-    assert act(0, "/share").images
-    assert read(people[1].get(pages[1].forms[0].action.removesuffix("/say"))).images
-    act(0, "/finish")
-    assert act(1, "/finish").headline == "All done, thank you"
-    assert [answer.unit for answer in crowd.site.journal.answers()] == ["u-dialogue"] * 2
 
 
 def test_what_is_wrong_stands_beside_the_field_and_what_was_typed_stays(make_crowd: MakeCrowd) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.crowd_load import Load, load
+from scripts.postgres_server import programs, server
 
 
 def holds(found: Load, least: int) -> None:
@@ -19,14 +20,11 @@ def test_twenty_workers_lose_nothing_when_the_server_is_killed(tmp_path: Path) -
 
 
 @pytest.mark.prove
-def test_two_hundred_workers_lose_nothing_in_a_minute(tmp_path: Path) -> None:
-    holds(load(tmp_path), least=300)
-
-
-@pytest.mark.prove
-def test_two_hundred_workers_lose_nothing_in_a_minute_on_postgresql(tmp_path: Path) -> None:
-    from scripts.postgres_server import programs, server
-
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_two_hundred_workers_lose_nothing_in_a_minute(tmp_path: Path, database: str) -> None:
+    if database == "sqlite":
+        holds(load(tmp_path), least=300)
+        return
     if programs() is None:
         pytest.skip("no PostgreSQL server on this machine: apt-get install postgresql (make system)")
     with server() as running:

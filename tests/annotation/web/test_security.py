@@ -96,7 +96,9 @@ def test_a_picture_of_another_unit_cannot_be_fetched_with_ones_own_link(make_cro
     assert visitor.get(page.images[0]).status_code == 404
 
 
-def test_a_partner_gets_the_photo_after_the_share_and_not_before(make_crowd: MakeCrowd) -> None:
+def test_a_partner_gets_the_photo_after_the_share_and_not_before_and_both_finish_without_a_script(
+    make_crowd: MakeCrowd,
+) -> None:
     crowd = make_crowd(UNITS["dialogue"])
     ada, first = crowd.opened()
     ben, second = crowd.opened("ben")
@@ -116,6 +118,9 @@ def test_a_partner_gets_the_photo_after_the_share_and_not_before(make_crowd: Mak
     assert stranger.status_code == 403
     first.form("/share").send(ada)
     assert ben.get(photo).status_code == 200
+    first.form("/finish").send(ada)
+    assert read(read(ben.get(rooms[1])).form("/finish").send(ben)).headline == "All done, thank you"
+    assert [answer.unit for answer in crowd.site.journal.answers()] == ["u-dialogue"] * 2
 
 
 def test_values_that_nobody_asked_for_are_refused(make_crowd: MakeCrowd) -> None:
