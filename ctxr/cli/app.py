@@ -120,14 +120,14 @@ class Commands(TyperGroup):
         super().format_help(ctx, formatter)
 
     def invoke(self, ctx: "Context") -> object:
-        """Run the command, and note it in the history of its project. Here alone errors become text."""
+        """Run the command, note it in the project's history, and turn errors into text."""
         typed, code = [*getattr(ctx, "_protected_args", ()), *ctx.args], 1
         try:
             result = super().invoke(ctx)
             code = 0
             return result
         except (CtxrError, _MISTYPED, OSError, KeyboardInterrupt, MemoryError) as error:
-            if isinstance(error, OSError) and error.errno == errno.EPIPE:  # the reader of our output is gone
+            if isinstance(error, OSError) and error.errno == errno.EPIPE:  # nobody reads any more
                 raise
             code = _show_exception(error, typed, ctx)
             sys.exit(code)

@@ -214,9 +214,8 @@ def check_release(dataset: Dataset, progress: Progress) -> Iterator[Check]:
     broken = []
     with progress.task("decoding pictures", len(files)) as task:
         for name, trouble in zip(files, troubles(read_image, list(files.values())), strict=True):
-            if (
-                trouble is not None
-            ):  # a whole path would not fit beside the others, and its end is what tells pictures apart
+            # a whole path would not fit beside the others, and its end is what tells pictures apart
+            if trouble is not None:
                 broken.append(trouble.message.replace(str(files[name]), name))
             task.advance()
     if broken or (files and not lacking):

@@ -34,17 +34,6 @@ SEVERAL_CHOICES = ("position by length",)
 """Rules that may choose different images of one set for different descriptions."""
 
 
-def trials_of(dataset: Dataset, worker: str) -> list[Trial]:
-    """Each query with its target, in the order of judgments; sets of one image, and queries with several targets, are left out."""
-    rows = []
-    for query, image_set, target in dataset.sole_targets(worker):
-        if query.labels is None and len(image_set.images) > 1:
-            words = sum(len(dataset.texts[name].text.split()) for name in query.texts)
-            split = dataset.split_of(image_set)
-            rows.append(Trial(image_set.id, image_set.kind, split, len(image_set.images), target, words))
-    return rows
-
-
 def rules(dataset: Dataset, trials: list[Trial], skip_pictures: bool, progress: Progress) -> Iterator[Rule | str]:
     """Each rule with its credits [Q], NaN where it does not apply, or the sentence that says why it cannot be tried.
 
@@ -91,7 +80,7 @@ def rules(dataset: Dataset, trials: list[Trial], skip_pictures: bool, progress: 
 def _picture_rules(
     dataset: Dataset, trials: list[Trial], wanted: list[ImageSet], skip_pictures: bool, progress: Progress
 ) -> Iterator[Rule | str]:
-    """Rules that choose the image with the least or largest value of some measure, in these sets."""
+    """Rules that choose the image with the least or largest value of a measure."""
     brisque = {name: facts.brisque for name, facts in dataset.facts.items()}
     why = "BRISQUE was not measured (run ctxr filter)"
     yield from _extremes(("least", "most"), "distorted (BRISQUE)", trials, wanted, brisque, why=why)
@@ -123,7 +112,7 @@ def _extremes(
     *,
     why: str,
 ) -> Iterator[Rule | str]:
-    """The rules that choose the least and the largest value of a measure, in sets whose images all have one."""
+    """Rules that choose the least or the largest value of a measure, in sets that have them all."""
     numbers = {one.id: np.array([values.get(name) for name in one.images], np.float64) for one in wanted}
     by_set = {name: row for name, row in numbers.items() if not np.isnan(row).any()}
     if not by_set:
@@ -137,14 +126,19 @@ def _extremes(
 
 
 def run(config: Audit, progress: Progress = SILENT) -> AuditReport:
-    """Every shortcut that the dataset allows, on all queries and, where there are both, on video and photos apart."""
+    """Every shortcut that the dataset allows, on all queries, and on video and photos apart."""
     dataset = open_dataset(config.dataset, config.workdir, progress).of_sets("ctxr audit")
     targets = (row for row in dataset.judgments if row.value > 0 and dataset.queries[row.query].labels is None)
     workers = sorted({row.worker for row in targets})
     if workers and config.worker not in workers:
         hint = f"--worker {workers[0]}   (known: {', '.join(workers[:5])})"
         raise UsageError(f"no target is named by {config.worker!r}", hint=hint)
-    trials = trials_of(dataset, config.worker)
+    trials = []  # each query with its target, in the order of judgments
+    for query, image_set, target in dataset.sole_targets(config.worker):
+        if query.labels is None and len(image_set.images) > 1:
+            words = sum(len(dataset.texts[name].text.split()) for name in query.texts)
+            split = dataset.split_of(image_set)
+            trials.append(Trial(image_set.id, image_set.kind, split, len(image_set.images), target, words))
     if not trials:
         return AuditReport(dataset.name, 0, (), ("no target is known, so there is nothing to test",), dataset.notes)
     verdicts = []

@@ -116,7 +116,6 @@ class Report(Options):
     inside: Annotated[int, Range(0, math.inf, "a number of pictures, 0 or more")] = 1200
     """Maximum number of images embedded in the page (about 10 MB); more are written to a folder beside the page, with its name,
     and loaded on demand."""
-
     more: tuple[str, ...] = ()
     """Another page to link to at the top, such as that of a related project; repeatable."""
 
@@ -159,7 +158,7 @@ class Doctor(Options):
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check: its state is `ok`, `note` (works, with a remark) or `problem`; its cure one command or edit."""
+    """The result of one check. Its state is `ok`, `note` or `problem`, its cure a command or an edit."""
 
     name: str
     state: str

@@ -16,7 +16,7 @@ REINSTALL = "pip install --force-reinstall -c constraints.txt torch torchvision"
 
 
 def run(config: Doctor, progress: Progress = SILENT) -> DoctorReport:
-    """All checks, in order. Problems are part of the result, but for unknown encoders and runs and broken files of scores."""
+    """All checks, in order. Raises UsageError for unknown encoders and runs."""
     config.check()
     if config.artifact is not None:
         # imported here, so that the machine can be checked where torch is broken

@@ -53,7 +53,7 @@ def numbers_of(dataset: Dataset, image_set: ImageSet) -> list[int] | None:
 
 
 def check_order(dataset: Dataset) -> Iterator[Check]:
-    """Whether frame numbers ascend, and targets stand where the ids of their queries say, as those of the release do."""
+    """Whether frame numbers ascend, and targets stand where the ids of their queries say."""
     numbers = {image_set.id: own for image_set in dataset.sets if (own := numbers_of(dataset, image_set)) is not None}
     videos = {image_set.id for image_set in dataset.sets if image_set.ordered}
     falling = {name: own for name, own in numbers.items() if name in videos and own != sorted(own)}

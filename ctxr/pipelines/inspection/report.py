@@ -67,7 +67,7 @@ FIRST_LINE = b"<!doctype html><!-- ctxr report -->"
 
 
 def run(config: Report, progress: Progress = SILENT) -> ReportPage:
-    """Write the page and report its contents. Raises UsageError where something else stands in the page's place."""
+    """Write the page. Raises UsageError where something else stands in its place."""
     page = config.check().page()
     _refuse_strangers(page)
 

@@ -69,10 +69,7 @@ def test_a_graph_has_the_strongest_links_and_the_figures_of_judged_pairs(work: P
             linked, others = scores[document.links == 1], scores[document.links == 0]
             assert graph["auc"] == pytest.approx(np.mean(linked[:, None] > others))
             assert graph["p1"] == float(linked.max() > others.max())
-
-
-def test_the_mean_of_documents_is_what_the_evaluation_says(work: Path, page: Path) -> None:
-    held = data_of(page)["documents"]
+    # the mean of documents is what the evaluation says
     figures = json.loads(per_query(work).with_name("figures.json").read_text())["figures"]
     for at, name in enumerate(held["runs"]):
         means = [np.mean([one["runs"][at][key] for one in held["rows"]]) for key in ("auc", "p1")]
@@ -121,7 +118,7 @@ def test_lines_show_truth_and_strength_and_the_words_beside_them_say_the_same(sh
     assert len(re.findall("–", card.locator(".in-words p").last.text_content() or "")) == 5 - sum(right)
 
 
-def test_a_line_ends_at_the_middle_of_its_sentence_and_its_image(show: Open, page: Path) -> None:
+def test_a_line_ends_at_its_sentence_and_its_image_and_many_sentences_are_folded(show: Open, page: Path) -> None:
     tab = show(page).tab
     tab.select_option("#d-sort", "id")
     for place in range(3):
@@ -135,11 +132,7 @@ def test_a_line_ends_at_the_middle_of_its_sentence_and_its_image(show: Open, pag
         ]
         middles = [box["y"] + box["height"] / 2 for box in ends if box]
         assert card.locator(".links .edge").last.evaluate(ENDS) == pytest.approx(middles, abs=1)
-
-
-def test_many_sentences_are_folded_until_the_whole_document_is_wanted(show: Open, page: Path) -> None:
-    tab = show(page).tab
-    tab.select_option("#d-sort", "id")
+    # many sentences are folded until the whole document is wanted
     card = tab.locator(".graph").nth(1)
     expect(card.locator(".sentences li")).to_have_count(12)
     numbers = [int(text) for text in card.locator(".sentences b").all_text_contents()]

@@ -27,7 +27,7 @@ def test_a_project_without_an_evaluation_has_no_such_part(tmp_path: Path) -> Non
     assert 'id="results"' not in content
 
 
-def test_every_run_stands_once_whichever_evaluation_holds_it(tmp_path: Path) -> None:
+def test_every_run_stands_once_and_what_was_edited_or_is_of_another_dataset_is_told(tmp_path: Path) -> None:
     work = evaluated_project(project(tmp_path / "work", videos=1, sets=2, photos=0))
     evaluate(work / "dataset", work / "scores" / "plain.jsonl", workdir=work)
     (found,) = find_scored(work)
@@ -35,24 +35,15 @@ def test_every_run_stands_once_whichever_evaluation_holds_it(tmp_path: Path) -> 
     assert found.runs == ["plain", "with context"]
     assert len(found.rows) == 2 * 4
     assert found.notes == []
-
-
-def test_evaluations_of_another_dataset_are_told_and_not_mixed_in(tmp_path: Path) -> None:
-    work = evaluated_project(project(tmp_path / "work", videos=1, sets=2, photos=0))
     other = evaluated_project(project(tmp_path / "other", videos=1, sets=1, photos=0))
     (other / "results" / "plain-vs-with-context").rename(work / "results" / "strange")
     (found,) = find_scored(work)
     assert [one.path.name for one in found.artifacts] == ["plain-vs-with-context"]
-    (note,) = found.notes
-    assert note.startswith("1 evaluations ")
-
-
-def test_figures_that_were_edited_are_told_and_damaged_ones_refused(tmp_path: Path) -> None:
-    work = evaluated_project(project(tmp_path / "work", videos=1, sets=1, photos=0))
+    assert [note[:14] for note in found.notes] == ["1 evaluations "]
     file = work / "results" / "plain-vs-with-context" / "figures.json"
     file.write_text(json.dumps(json.loads(file.read_text())))
     (found,) = find_scored(work)
-    assert [note.split()[0] for note in found.notes] == ["results/plain-vs-with-context/figures.json"]
+    assert found.notes[1].startswith("results/plain-vs-with-context/figures.json ")
     file.write_text('{"figures": [{}]}')
     with pytest.raises(DataError, match=r"figures\.json is damaged"):
         find_scored(work)
@@ -88,7 +79,9 @@ def test_a_page_holds_the_hardest_queries_of_many(
     assert "3 hardest of 28" in content
 
 
-def test_the_plot_has_a_whisker_for_each_run_and_kind(show: Open, page: Path) -> None:
+def test_the_plot_has_all_runs_and_the_hardest_queries_come_first_with_target_and_pick_marked(
+    show: Open, page: Path
+) -> None:
     tab = show(page).tab
     expect(tab.locator(".whisker")).to_have_count(9)
     told = tab.locator(".whisker title").first.text_content() or ""
@@ -96,10 +89,6 @@ def test_the_plot_has_a_whisker_for_each_run_and_kind(show: Open, page: Path) ->
     row = tab.locator("#results .list tbody tr").nth(1)
     assert (row.locator("th").text_content(), row.locator("td").count()) == ("with context", 6)
     assert (row.locator("td").nth(4).text_content() or "").startswith("+")
-
-
-def test_the_hardest_queries_come_first_with_target_and_pick_marked(show: Open, page: Path) -> None:
-    tab = show(page).tab
     expect(tab.locator(".miss")).to_have_count(12)
     expect(tab.locator("#r-found")).to_contain_text("28 queries, mean accuracy of 3 runs")
     first = tab.locator(".miss").first
@@ -142,26 +131,19 @@ def test_filters_leave_the_queries_that_fit(show: Open, page: Path) -> None:
     expect(tab.locator("#r-found")).to_contain_text("28 queries")
 
 
-def test_where_runs_differ_can_be_asked(show: Open, page: Path) -> None:
-    tab = show(page).tab
-    tab.select_option("#r-right", "split")
-    for card in tab.locator(".miss").all():
-        assert card.locator(".verdict.good").count() in (1, 2)
-
-
-def test_easiest_first_turns_the_order(show: Open, page: Path) -> None:
-    tab = show(page).tab
-    tab.select_option("#r-sort", "easy")
-    expect(tab.locator(".miss").first.locator(".verdict.good")).to_have_count(3)
-
-
-def test_pages_turn_and_a_set_opens_from_its_query(show: Open, page: Path) -> None:
+def test_pages_turn_a_set_opens_from_its_query_and_runs_are_told_apart(show: Open, page: Path) -> None:
     tab = show(page).tab
     tab.locator("#r-pager button", has_text="Next").click()
     expect(tab.locator("#r-found")).to_contain_text("here 13 to 24")
     name = tab.locator(".miss .link").first.text_content() or ""
     tab.locator(".miss .link").first.click()
     expect(tab.locator("#look-title")).to_have_text(name)
+    tab.keyboard.press("Escape")
+    tab.select_option("#r-sort", "easy")
+    expect(tab.locator(".miss").first.locator(".verdict.good")).to_have_count(3)
+    tab.select_option("#r-right", "split")
+    for card in tab.locator(".miss").all():
+        assert card.locator(".verdict.good").count() in (1, 2)
 
 
 @pytest.mark.parametrize("width", [420, 1280])

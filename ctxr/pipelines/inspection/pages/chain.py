@@ -88,7 +88,7 @@ class ChainStage:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """How many frames and photos are in no set, by reason; counts of a manifest may have been edited."""
+        """How many frames and photos are in no set, by reason; manifests may have been edited."""
         counts = self.counts.get("reasons")
         return (
             {name: count for name, count in counts.items() if isinstance(count, int)}

@@ -94,7 +94,7 @@ REASONS: dict[LedgerReason, tuple[str, str, str]] = {
 
 
 class LedgerLine(NamedTuple):
-    """What scripts know of a considered frame or photo; its fate is the number of a reason, or `IN_A_SET`."""
+    """What scripts know of a frame or photo; its fate is the number of a reason, or `IN_A_SET`."""
 
     number: int
     time: str | None

@@ -59,7 +59,7 @@ def _is_of(scorer: str, run: str) -> bool:
 
 
 def _evaluation_rows(problem: str, dataset: str, evaluations: Iterable[Artifact]) -> EvaluationRows:
-    """What the evaluations found, of each run what the first of them found. Raises DataError for a damaged file."""
+    """What the evaluations found, of each run once. Raises DataError for a damaged file."""
     scored = EvaluationRows(problem, dataset, [], [], [], [], [], [], [], None, {})
     people, origins = None, dict[str, Parent]()
     for evaluation in evaluations:
@@ -210,7 +210,7 @@ def _browser(edition: Edition, scored: EvaluationRows) -> dict[str, object]:
 def _browser_data(
     edition: Edition, scorers: Sequence[str], ranked: Mapping[str, Mapping[str, QueryResult]], shares: Attention
 ) -> dict[str, object]:
-    """What the script is given: queries with the images of their sets, and scores and attention of every run."""
+    """Queries with the images of their sets, and scores and attention of every run."""
     sets: dict[str, list[list[object]]] = {}
     queries: list[dict[str, object]] = []
     for name, rows in ranked.items():

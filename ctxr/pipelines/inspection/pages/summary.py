@@ -50,12 +50,18 @@ def make_summary(edition: Edition) -> Mapping[str, object]:
         tables = (*names, "texts", "queries", "judgments")
         names = [name for name in tables if any(name in stage.counts for stage in chain.stages)]
     lost = [stage.reasons for stage in chain.stages]
+    albums = by_kind["photos"]
+    photos = f"from {plural(sum(unit.source.frames for unit in albums), 'photo', form=',')}" if albums else ""
+    if chain.dataset is not None and {unit.source.name for unit in albums} - {
+        one.name for one in chain.dataset.sources
+    }:
+        photos = "of photos"  # of which the dataset holds copies alone
     return {
         "sets": sets,
         "total": sum(len(unit.sets) for unit in chain.units),
         "subject": edition.subject,
         "videos": _videos(by_kind["video"], edition),
-        "photos": _photos(by_kind["photos"], chain.dataset),
+        "photos": photos,
         "described": _described(chain.dataset),
         "evaluated": edition.evaluated if chain.last.kind == ALONE else "",
         "notes": chain.notes,
@@ -70,15 +76,6 @@ def make_summary(edition: Edition) -> Mapping[str, object]:
         ],
         "leak": chain.leak,
     }
-
-
-def _photos(units: Sequence[SourceUnit], dataset: Dataset | None) -> str:
-    """How many photos the sets were drawn from, as in `from 800 photos`; `of photos` where a dataset holds copies alone."""
-    if not units:
-        return ""
-    if dataset is not None and {unit.source.name for unit in units} - {source.name for source in dataset.sources}:
-        return "of photos"
-    return f"from {plural(sum(unit.source.frames for unit in units), 'photo', form=',')}"
 
 
 def _described(dataset: Dataset | None) -> list[tuple[str, int, int]]:

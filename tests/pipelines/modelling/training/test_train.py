@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 from safetensors.torch import load_file
-from typer.testing import CliRunner
 
-from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
@@ -291,21 +289,6 @@ def test_without_a_train_side_only_zero_shot_works(train: Trains, tmp_path: Path
     assert (report.valid, report.queries) == (None, {"test": 2})
     with pytest.raises(DataError, match=r"tested has no .* train"):
         train("clip-batch", dataset=out)
-
-
-def test_the_command_prints_its_result_for_people_and_for_programs(
-    benchmark: Path, encoder: str, tmp_path: Path
-) -> None:
-    words = ["train", "--recipe", "clip-module", "--dataset", str(benchmark), "-w", str(tmp_path / "w"), "--seeds", "2"]
-    for change in (f"encoder={encoder}", *SMALL):
-        words += ["--set", change]
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0
-    assert "accuracy, %" in result.stdout
-    assert "s.d." in result.stdout
-    again = CliRunner().invoke(app, [*words, "--json"])
-    found = json.loads(again.stdout)
-    assert (found["run"], found["up_to_date"], len(found["seeds"])) == ("clip-module", True, 2)
 
 
 def test_images_keep_the_order_of_their_set(benchmark: Path) -> None:

@@ -61,7 +61,9 @@ def test_the_command_line_trains_on_a_table_and_the_run_names_it(
         return result.output
 
     weak = ("--set=weak=extra-batch", "--judgments", str(table), "--name", "weak")
-    assert "10 weak positives of 5 of 12 queries" in called(*weak)
+    shown = called(*weak)
+    assert "10 weak positives of 5 of 12 queries" in shown
+    assert "accuracy, %" in shown
     called("--name", "plain")
     runs = {name: tmp_path / "work" / "runs" / name for name in ("weak", "plain")}
     parents = {name: [one.name for one in open_artifact(run).manifest.parents] for name, run in runs.items()}
@@ -70,7 +72,7 @@ def test_the_command_line_trains_on_a_table_and_the_run_names_it(
     assert kept["weak"] != kept["plain"]
 
     written = (runs["weak"] / "manifest.json").stat().st_mtime_ns
-    called(*weak)
+    assert '"up_to_date": true' in called(*weak, "--json")
     assert (runs["weak"] / "manifest.json").stat().st_mtime_ns == written
     write_round(table, [(one.query, others(one)[0]) for one in side(benchmark, "train")[:3]])
     assert "3 weak positives of 3 of 12 queries" in called(*weak)
