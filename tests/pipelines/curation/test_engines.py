@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ctxr.errors import UsageError
-from ctxr.models.encoders import Encoder
+from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.models.openvino_tower import OpenVinoTower
 from ctxr.pipelines.curation.config import Merge
 from ctxr.pipelines.curation.merge import run as merge
@@ -21,7 +21,18 @@ from tests.models.test_openvino_tower import uninstall
 from tests.pipelines.curation.test_build_sets import build, same_tree
 from tests.pipelines.curation.test_filter import refilter
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="openvino is not installed")
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="openvino is not installed"),
+    pytest.mark.usefixtures("real_encoder"),
+]
+
+
+@pytest.fixture(scope="module")
+def built(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sets of the videos, picked with ctxr-tiny itself."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("ctxr.pipelines.curation.videos.load_encoder", load_encoder)
+        return build(footage, tmp_path_factory.mktemp("built") / "sets").artifact
 
 
 @pytest.fixture

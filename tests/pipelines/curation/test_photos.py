@@ -32,7 +32,7 @@ from ctxr.store.records import Failure, ImageSet
 from ctxr.store.tables import read_table
 from ctxr.store.units import Stamp, read_unit
 from tests.pipelines.curation.test_build_sets import build, same_tree
-from tests.pipelines.curation.test_photo_copies import pooled
+from tests.pipelines.curation.test_copies import pooled
 
 
 class Means:

@@ -193,7 +193,7 @@ def test_ranks_may_differ_in_what_decides_no_result(
     make(rough, out, rank=0, world_size=2)
     monkeypatch.chdir(tmp_path)
     elsewhere = Path(os.path.relpath(rough, tmp_path))
-    limits = {"time_limit": 600.0, "stall_seconds": 90.0, "neighbours": "fp32", "yield_curve": True}
+    limits = {"time_limit": 600.0, "stall_seconds": 90.0, "yield_curve": True}
     make(elsewhere, Path("sets"), rank=1, world_size=2, **limits)
     merge(Merge(artifact=out))
     assert open_artifact(out).manifest.config == open_artifact(whole).manifest.config
@@ -270,13 +270,13 @@ def run_reversed(job: Job[Any], units: Sequence[WorkUnit], workers: int) -> Iter
     yield from zip(units[::-1], pickle.loads(done.stdout), strict=True)  # noqa: S301 (our own)
 
 
+@pytest.mark.usefixtures("real_encoder")
 @pytest.mark.parametrize("engine", ["processes", "reversed"])
-def test_another_engine_is_a_row(
-    rough: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
-) -> None:
+def test_another_engine_is_a_row(footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
     monkeypatch.setitem(ENGINES, "reversed", f"{__name__}:run_reversed")
-    make(rough, tmp_path / "sets", engine=engine, workers=1)
-    assert same_tree(tmp_path / "sets", whole)
-    refilter(whole, tmp_path / "expected", brisque=0.4)
-    refilter(whole, tmp_path / "filtered", brisque=0.4, engine=engine, workers=1)
-    assert same_tree(tmp_path / "filtered", tmp_path / "expected")
+    sources = (str(footage / "videos" / "clip0.mp4"), str(footage / "photos"))
+    for name, own in (("whole", {}), ("other", {"engine": engine, "workers": 1})):
+        build(footage, tmp_path / name / "sets", sources=sources, set_size=5, **own)
+        refilter(tmp_path / name / "sets", tmp_path / name / "filtered", brisque=0.4, **own)
+    assert same_tree(tmp_path / "other" / "sets", tmp_path / "whole" / "sets")
+    assert same_tree(tmp_path / "other" / "filtered", tmp_path / "whole" / "filtered")
