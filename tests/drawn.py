@@ -11,6 +11,9 @@ import numpy.typing as npt
 
 from ctxr.models.encoders import Encoder, load_encoder
 
+LOADER = "ctxr.pipelines.curation.videos.load_encoder"
+"""What builds and filters load their encoder with."""
+
 GREY = 3.0
 """A constant part of every vector; the larger, the nearer all pictures are to one another."""
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from ctxr.models.encoders import load_encoder
-from tests.drawn import load_drawn
+from tests.drawn import LOADER, load_drawn
 from tests.exports import export
 from tests.footage import two_shot_clip
 
@@ -31,14 +31,14 @@ LIMIT = 1.115
 def drawn_encoder() -> Iterator[None]:
     """Sets are picked with a drawn encoder, since encoding takes most of the time of a build."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("ctxr.pipelines.curation.videos.load_encoder", load_drawn)
+        patched.setattr(LOADER, load_drawn)
         yield
 
 
 @pytest.fixture
 def real_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     """The encoder itself, as child processes load it."""
-    monkeypatch.setattr("ctxr.pipelines.curation.videos.load_encoder", load_encoder)
+    monkeypatch.setattr(LOADER, load_encoder)
 
 
 @pytest.fixture(scope="session")

@@ -50,12 +50,9 @@ class Writing(Options):
     def rules(self) -> Iterator[tuple[str, str]]:
         """Places that are files."""
         yield from super().rules()
-        for path, instead in (
-            (self.folder(), "choose another --out or --workdir"),
-            (self.workdir, "choose another --workdir"),
-        ):
+        for path, options in ((self.folder(), "--out or --workdir"), (self.workdir, "--workdir")):
             if path.exists() and not path.is_dir():
-                yield f"{path} is a file, not a folder", instead
+                yield f"{path} is a file, not a folder", f"choose another {options}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,12 +290,7 @@ class Rebuild(Writing):
 
 @dataclass(frozen=True)
 class RebuildReport(VerbReport):
-    """The report of `rebuild`.
-
-    Attributes:
-        counts: sets and images made, images that equal the recipe, those that differ, sets and images left out.
-        differences: images that did not come out as recorded. failures: sources that gave nothing, with why.
-    """
+    """The report of `rebuild`: images that did not come out as recorded, and sources that gave nothing, with why."""
 
     artifact: Path
     read: Path

@@ -60,8 +60,8 @@ def construct(dataset: Dataset, kind: str, wanted: Mapping[SplitName, int], seed
     """
     if is_documents(dataset):
         raise DataError(f"{dataset.name} holds documents", hint="name the dataset whose captions they are made of")
-    needs, tables = CONSTRUCTIONS[kind][-1], DocumentTables()
-    groups, notes = _groups(dataset, CONSTRUCTIONS[kind][0], wanted, seed)
+    needs, tables, notes = CONSTRUCTIONS[kind][-1], DocumentTables(), list[str]()
+    groups = _groups(dataset, CONSTRUCTIONS[kind][0], wanted, seed, notes)
     for split, most in wanted.items():
         own = [[*groups[key].values()] for key in sorted(key for key in groups if key[0] == split)]
         documents = [*islice(_documents(kind, own, most, (seed, SPLITS.index(split))), most)]
@@ -120,13 +120,12 @@ def _pairs(rng: np.random.Generator, group: Group, most: int, steps: bool = Fals
 
 
 def _groups(
-    dataset: Dataset, kind: str, wanted: Mapping[SplitName, int], seed: int
-) -> tuple[dict[tuple[SplitName | None, str], dict[str, tuple[Image, list[str]]]], list[str]]:
-    """What documents are drawn from, by split and group, and a note where the splits are not those of the dataset."""
+    dataset: Dataset, kind: str, wanted: Mapping[SplitName, int], seed: int, notes: list[str]
+) -> dict[tuple[SplitName | None, str], dict[str, tuple[Image, list[str]]]]:
+    """What documents are drawn from, by split and group; `notes` gets one where the splits are not those of the dataset."""
     captions: dict[str, dict[str, list[str]]] = {}
     for query, image_set, position in dataset.targets():
-        text = " ".join(dataset.texts[name].text for name in query.texts)
-        captions.setdefault(image_set.id, {}).setdefault(image_set.images[position], []).append(text)
+        captions.setdefault(image_set.id, {}).setdefault(image_set.images[position], []).append(dataset.text_of(query))
     rows = []
     for one in dataset.sets:
         for name in one.images if one.id in captions and kind in ("", one.kind) else ():
@@ -135,9 +134,11 @@ def _groups(
                 # photos of a gallery are single ones, unless it says what belongs together
                 single = len(one.images) > MOST_POSITIONS and image.group == one.group
                 rows.append((one, msgspec.structs.replace(image, group=image.id if single else image.group), texts))
-    splits, notes = {image.group: dataset.split_of(one) for one, image, _ in rows}, []
+    splits = {image.group: dataset.split_of(one) for one, image, _ in rows}
     if len({*splits.values()} - {None}) < 2:
-        notes = ["the captions are not in several splits, so their images are dealt to train, valid and test by hash"]
+        notes.append(
+            "the captions are not in several splits, so their images are dealt to train, valid and test by hash"
+        )
         parts = sorted(connected(splits, dataset.footage), key=lambda part: sha256_bytes(f"{seed}\0{part[0]}".encode()))
         ends = np.cumsum([*wanted.values()]) / sum(wanted.values())
         dealt = np.searchsorted(ends, (np.arange(len(parts)) + 0.5) / len(parts)).tolist()
@@ -146,7 +147,7 @@ def _groups(
     for one, image, texts in rows:
         group = groups[splits[image.group], {"photos": image.group, "video": one.id}.get(kind, "")]
         group.setdefault(image.id, (image, []))[1].extend(texts)
-    return groups, notes
+    return groups
 
 
 def run(options: BuildDocuments, progress: Progress = SILENT) -> DocumentsReport:

@@ -61,8 +61,7 @@ class VideoJob(Job[SourceUnit | FailedUnit]):
     """Makes the units of videos.
 
     Attributes:
-        files: of the videos, by name, for failures. retry: the command that tries failed sources again.
-        hint: the hint for failures that have none.
+        files: of the videos, by name. retry: the command that tries failed sources again. hint: for failures that have none.
     """
 
     context: UnitContext

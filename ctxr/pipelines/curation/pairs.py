@@ -53,7 +53,7 @@ def captioned(
     """
     sets = {image: image_set for image_set in dataset.sets for image in image_set.images}
     files = {image: file for image in sets if (file := dataset.picture(dataset.images[image])) and file.is_file()}
-    texts = {query.id: " ".join(dataset.texts[text].text for text in query.texts) for query in dataset.queries.values()}
+    texts = {query.id: dataset.text_of(query) for query in dataset.queries.values()}
     own, chosen = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     holds, claims, rows = set[tuple[str, str]](), list[tuple[str, str, str]](), list[EntailmentPair]()
     for pick in dataset.judgments:
@@ -97,10 +97,10 @@ def _others(rows: Sequence[EntailmentPair], holds: Collection[tuple[str, str]]) 
     entailed, checked = [pair for pair in rows if pair.label], {pair.caption for pair in rows if not pair.label}
     words = {pair.id: frozenset(str(pair.hypothesis).casefold().split()) for pair in entailed}
     own = {(words[pair.id], pair.image or pair.group) for pair in entailed}
-    sides = {split: [pair for pair in entailed if pair.split == split] for split in SPLITS}
+    by_split = {split: [pair for pair in entailed if pair.split == split] for split in SPLITS}
     rng = np.random.default_rng(0)
     for number, pair in enumerate(entailed):
-        image, mine, side = pair.image or pair.group, words[pair.id], sides[pair.split or "train"]
+        image, mine, side = pair.image or pair.group, words[pair.id], by_split[pair.split or "train"]
         pool = (side[index] for index in rng.integers(len(side), size=_POOL).tolist())
         free = [one for one in pool if (words[one.id], image) not in own and (one.caption, image) not in holds]
         if free and pair.caption not in checked:
@@ -137,13 +137,13 @@ def split_groups(pairs: EntailmentPairs, workdir: Path, progress: Progress) -> E
             if (side := dataset.split_of(image_set)) in ("valid", "test"):
                 rows = [(dataset.images[image].sha256, published_image(image)) for image in image_set.images]
                 evaluated |= {mark: side for marks in rows for mark in marks if mark}
-    sides: dict[str, set[SplitName]] = defaultdict(set)
+    named: dict[str, set[SplitName]] = defaultdict(set)
     for pair in pairs.rows:
-        sides[pair.group] |= {side for side in (pair.split, *map(evaluated.get, pairs.marks([pair]))) if side}
-    fixed = {group: max(several, key=SPLITS.index) for group, several in sides.items() if several}
+        named[pair.group] |= {side for side in (pair.split, *map(evaluated.get, pairs.marks([pair]))) if side}
+    fixed = {group: max(several, key=SPLITS.index) for group, several in named.items() if several}
     if "valid" not in fixed.values():
         fixed = {group: side for group, side in fixed.items() if side != "train"}
-    dealt = {row.group: row.split for row in assign_splits(dict.fromkeys(sides, True), fixed=fixed)}
+    dealt = {row.group: row.split for row in assign_splits(dict.fromkeys(named, True), fixed=fixed)}
     if moved := sum(pair.split not in (None, dealt[pair.group]) for pair in pairs.rows):
         places = "to where their group is evaluated, or to valid and test if valid was empty"
         progress.note(f"{plural(moved, 'pair')} moved: {places}")

@@ -323,10 +323,10 @@ class _PhotoPicker:
         row = LedgerRow(photo.album, photo.position, None, None, photo.file.name, photo.row, phash=photo.phash)
         if len(self._pool.photos) > 1:
             other = best if best != anchor else self._pool.neighbours[0][anchor, 0]
-            beside = self._pool.photos[other]
-            nearest_one = beside.position if beside.album == photo.album else None
+            other_photo = self._pool.photos[other]
+            position = other_photo.position if other_photo.album == photo.album else None
             distance = round(float(np.sqrt(self._ranking.squared(anchor, np.array([other])))[0]), 6)
-            row = msgspec.structs.replace(row, nearest=nearest_one, distance=distance)
+            row = msgspec.structs.replace(row, nearest=position, distance=distance)
         if best != anchor:
             return msgspec.structs.replace(row, reason="duplicate", value=0.0)
         if self._picking.sample is not None and len(self.sets) >= self._picking.sample:

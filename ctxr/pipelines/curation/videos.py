@@ -99,13 +99,7 @@ class Embedder(Portable):
 
 @dataclass(frozen=True)
 class UnitContext(Portable):
-    """What the units of one run are made with.
-
-    Attributes:
-        artifact: folder that units and pictures are written to.
-        options: how videos are decoded.
-        stopping: set when work that is under way is to end.
-    """
+    """What the units of one run are made with, in the folder `artifact`; `stopping` is set when work under way is to end."""
 
     artifact: Path
     picking: Picking
@@ -293,7 +287,7 @@ class VideoPass(SetPicker):
         return rgb
 
     def close(self) -> None:
-        """Let go of what only this pass needs."""
+        """End the child process, and remove the vectors that are not written yet."""
         self._reader.close()
         self.vectors.discard()
 
@@ -320,7 +314,11 @@ def scan_video(
                 elif decode and isinstance(event, ScanEnd):
                     decode.settle()
                     shots = [Shot(video.name, *astuple(shot)) for shot in event.shots]
-                    return context.save(decode.unit(stamp, _source(video, event), shots, decode.vectors.close()))
+                    facts = {name: getattr(event.header, name) for name in ("width", "height", "rate", "duration")}
+                    facts |= {name: getattr(event, name) for name in ("frames", "late_cuts", "decoder", "damage")}
+                    content = video.path.name, video.sha256, video.bytes
+                    source = Source(video.name, "video", *content, **facts, shots=len(shots))
+                    return context.save(decode.unit(stamp, source, shots, decode.vectors.close()))
                 elif decode and isinstance(event, CandidateFrame):
                     if frames:
                         show(event.index / frames)
@@ -333,12 +331,6 @@ def scan_video(
     finally:
         if decode:
             decode.close()
-
-
-def _source(video: InputSource, ended: ScanEnd) -> Source:
-    facts = {name: getattr(ended.header, name) for name in ("width", "height", "rate", "duration")}
-    facts |= {name: getattr(ended, name) for name in ("frames", "late_cuts", "decoder", "damage")}
-    return Source(video.name, "video", video.path.name, video.sha256, video.bytes, **facts, shots=len(ended.shots))
 
 
 class LedgerPass(SetPicker):

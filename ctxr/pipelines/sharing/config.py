@@ -65,12 +65,10 @@ class Export(Options):
 
 @dataclass(frozen=True)
 class ExportReport(VerbReport):
-    """The outcome of `ctxr export`.
+    """The outcome of `ctxr export`: of `read`, to the folder `export`.
 
     Attributes:
-        export: the folder. read: the artifact that was exported. up_to_date: nothing had to be done.
-        counts: the manifest's counts. left_out: what the format could not hold, one sentence each.
-        notes: differences from the artifact without loss, one sentence each.
+        left_out: what the format could not hold, one sentence each. notes: differences from the artifact without loss.
     """
 
     export: Path

@@ -18,8 +18,10 @@ from typer.testing import CliRunner, Result
 
 from ctxr.cli.app import app
 from ctxr.errors import CtxrError
+from ctxr.models.encoders import load_encoder
 from ctxr.store.records import Failure
 from ctxr.store.tables import read_table
+from tests.drawn import LOADER
 from tests.footage import two_shot_clip, write_audio, write_clip
 from tests.media import clips
 from tests.pipelines.conftest import THRESHOLD
@@ -286,14 +288,17 @@ def test_an_artifact_of_a_newer_ctxr_is_refused(footage: Path, tmp_path: Path) -
 
 @pytest.fixture(scope="module")
 def every_frame(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project of a short and a longer video in `videos`, of which every frame is considered."""
+    """A project of a short and a longer video in `videos`, of which every frame is considered by ctxr-tiny itself."""
     project = tmp_path_factory.mktemp("every")
-    long = two_shot_clip(project / "videos" / "long.mp4", 9, frames=250)
-    os.link(footage / "videos" / "clip0.mp4", long.with_name("clip0.mp4"))
-    build_sets(footage, project / "sets", sources=(str(long.parent),), every_frame=True)
+    two_shot_clip(project / "videos" / "clip0.mp4", 8, frames=20)
+    long = two_shot_clip(project / "videos" / "long.mp4", 9, frames=100)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LOADER, load_encoder)
+        build_sets(footage, project / "sets", sources=(str(long.parent),), every_frame=True)
     return project
 
 
+@pytest.mark.usefixtures("real_encoder")
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_stopped_within_a_video_goes_on_to_the_same_bytes(
     footage: Path, every_frame: Path, tmp_path: Path, ending: signal.Signals

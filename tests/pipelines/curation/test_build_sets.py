@@ -88,11 +88,6 @@ def test_a_second_run_does_nothing_and_says_so(footage: Path, built: Path, monke
     assert f"next  ctxr export-tasks describe -w {built.parent}" in shown.stdout
 
 
-def test_a_filter_names_the_next_command(built: Path, tmp_path: Path) -> None:
-    typed = ["filter", "--input", str(built), "--out", str(tmp_path / "filtered"), "--min-size", "10"]
-    assert f"next  ctxr export-tasks describe -w {tmp_path}" in runner.invoke(app, typed).stdout
-
-
 def test_another_threshold_is_replayed_without_decoding_the_video_and_equals_a_fresh_build(
     footage: Path, sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

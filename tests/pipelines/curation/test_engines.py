@@ -17,6 +17,7 @@ from ctxr.pipelines.curation.photos import SHARD
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import ImageSet
 from ctxr.store.tables import read_table
+from tests.drawn import LOADER
 from tests.models.test_openvino_tower import uninstall
 from tests.pipelines.curation.test_build_sets import build, same_tree
 from tests.pipelines.curation.test_filter import refilter
@@ -31,7 +32,7 @@ pytestmark = [
 def built(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Sets of the videos, picked with ctxr-tiny itself."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("ctxr.pipelines.curation.videos.load_encoder", load_encoder)
+        patched.setattr(LOADER, load_encoder)
         return build(footage, tmp_path_factory.mktemp("built") / "sets").artifact
 
 
