@@ -24,6 +24,7 @@ from ctxr.store.artifacts import MANIFEST, locked, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.paths import remember_paths
 from ctxr.store.units import RankRun, rank_lock, read_ranks
+from tests.footage import two_shot_clip
 from tests.pipelines.conftest import LIMIT, THRESHOLD
 from tests.pipelines.curation.test_build_sets import build, same_tree
 from tests.pipelines.curation.test_filter import refilter
@@ -274,7 +275,7 @@ def run_reversed(job: Job[Any], units: Sequence[WorkUnit], workers: int) -> Iter
 @pytest.mark.parametrize("engine", ["processes", "reversed"])
 def test_another_engine_is_a_row(footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
     monkeypatch.setitem(ENGINES, "reversed", f"{__name__}:run_reversed")
-    sources = (str(footage / "videos" / "clip0.mp4"), str(footage / "photos"))
+    sources = (str(two_shot_clip(tmp_path / "short.mp4", 3, frames=20)), str(footage / "photos"))
     for name, own in (("whole", {}), ("other", {"engine": engine, "workers": 1})):
         build(footage, tmp_path / name / "sets", sources=sources, set_size=5, **own)
         refilter(tmp_path / name / "sets", tmp_path / name / "filtered", brisque=0.4, **own)

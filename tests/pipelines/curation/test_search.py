@@ -9,6 +9,7 @@ import pytest
 from ctxr.media.decoder_process import Scanner
 from ctxr.media.images import Pixels
 from ctxr.pipelines.curation import videos
+from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import BETWEEN, LedgerRow
 from ctxr.store.units import read_unit
 from tests.media.clips import scene, write_clip
@@ -20,11 +21,11 @@ def ledger(artifact: Path, name: str = "clip0") -> list[LedgerRow]:
     return sorted(read_unit(artifact, name).ledger, key=lambda row: row.index)
 
 
-def test_a_search_finds_more_sets_and_embeds_fewer_frames_than_there_are(footage: Path, tmp_path: Path) -> None:
-    searched, sampled, every = (
-        build(footage, tmp_path / name, **{name: True} if name else {}).counts
-        for name in ("", "samples_only", "every_frame")
-    )
+def test_a_search_finds_more_sets_and_embeds_fewer_frames_than_there_are(
+    footage: Path, built: Path, tmp_path: Path
+) -> None:
+    searched = open_artifact(built).manifest.counts
+    sampled, every = (build(footage, tmp_path / one, **{one: True}).counts for one in ("samples_only", "every_frame"))
     assert sampled["sets"] < searched["sets"] <= every["sets"]
     assert sampled["embedded"] < searched["embedded"] < every["embedded"]
     assert sampled[BETWEEN] == every[BETWEEN] == 0 < searched[BETWEEN]
@@ -41,22 +42,16 @@ def test_the_ledger_names_samples_held_and_embedded_frames(built: Path) -> None:
     assert any(row.held for row in embedded)
 
 
-@pytest.mark.parametrize("threshold", [0.012, 0.03])
-def test_another_threshold_gives_the_bytes_of_a_build_from_nothing(
-    footage: Path, tmp_path: Path, threshold: float
-) -> None:
-    first = build(footage, tmp_path / "one" / "sets").artifact
-    again = build(footage, first, threshold=threshold, yes=True).artifact
-    afresh = build(footage, tmp_path / "two" / "sets", threshold=threshold).artifact
-    assert same_tree(again, afresh)
+def test_a_lower_threshold_gives_the_bytes_of_a_build_from_nothing(footage: Path, sets: Path, tmp_path: Path) -> None:
+    again = build(footage, sets, threshold=0.012, yes=True).artifact
+    assert same_tree(again, build(footage, tmp_path / "two" / "sets", threshold=0.012).artifact)
 
 
 def test_the_sets_do_not_depend_on_how_many_samples_are_embedded_together(
-    footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    footage: Path, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = build(footage, tmp_path / "one" / "sets").artifact
     monkeypatch.setattr(videos, "BATCH", 1000)
-    assert same_tree(first, build(footage, tmp_path / "two" / "sets").artifact)
+    assert same_tree(built, build(footage, tmp_path / "two" / "sets").artifact)
 
 
 def test_a_full_store_of_frames_is_settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
