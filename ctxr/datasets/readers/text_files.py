@@ -18,7 +18,7 @@ V = TypeVar("V")
 _DEEPEST = "brackets are nested too deeply for a dataset"
 
 
-class RepeatedKeyError(ValueError):
+class _RepeatedKeyError(ValueError):
     """A JSON object has the key twice that is the argument."""
 
 
@@ -79,7 +79,7 @@ def read_json(path: Path, missing: str = "name an existing file or folder") -> J
         raise DataError(f"{path}:{error.lineno} is not JSON: {error.msg} (column {error.colno})", hint=hint) from error
     except RecursionError as error:
         raise DataError(f"{path} is not JSON of a dataset: {_DEEPEST}") from error
-    except RepeatedKeyError as error:
+    except _RepeatedKeyError as error:
         (key,) = error.args
         places = [match.start() for match in _key_pattern(key).finditer(text)]
         line = f":{text.count(chr(10), 0, places[1]) + 1}" if len(places) == 2 else ""
@@ -176,7 +176,7 @@ def refuse_unsafe_path(where: str, path: str) -> None:
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise RepeatedKeyError(Counter(key for key, _ in pairs).most_common(1)[0][0])
+        raise _RepeatedKeyError(Counter(key for key, _ in pairs).most_common(1)[0][0])
     return members
 
 

@@ -52,28 +52,20 @@ FORMATS: dict[str, Format] = {
 
 
 class Take(msgspec.Struct, frozen=True):
-    """A shot's place in a film: its first frame, and the shot. At that frame's time the shot's clock shows zero."""
+    """A shot's place in a film: its first frame, at whose time the shot's clock shows zero, and how many frames from there on a
+    dissolve mixes with the shot before; 0 after a hard cut."""
 
     first: int
     shot: SceneShot
-
-
-class Transition(msgspec.Struct, frozen=True):
-    """A change of shot, "hard" or "dissolve": its first frame of the new shot, and the last that mixes both (a hard cut's is its
-    first)."""
-
-    kind: str
-    first: int
-    last: int
+    mixed: int = 0
 
 
 class Film(msgspec.Struct, frozen=True):
-    """A film before it is encoded: the exact seconds of each frame, ascending from zero, its shots, and what is between them."""
+    """A film before it is encoded: the exact seconds of each frame, ascending from zero, and its shots."""
 
     format: Format
     times: tuple[Fraction, ...]
     takes: tuple[Take, ...]
-    transitions: tuple[Transition, ...]
 
     def shot_of(self, frame: int) -> int:
         """Return the index of the shot that a frame belongs to; in a dissolve the new one, from its first frame on."""
@@ -86,10 +78,8 @@ class Film(msgspec.Struct, frozen=True):
 
     def mix(self, frame: int) -> float:
         """Return how much of the frame's own shot it shows: 1, or less in a dissolve, the rest being the shot before."""
-        for transition in self.transitions:
-            if transition.kind == "dissolve" and transition.first <= frame <= transition.last:
-                return (frame - transition.first + 1) / (transition.last - transition.first + 2)
-        return 1.0
+        take = self.takes[self.shot_of(frame)]
+        return min(1.0, (frame - take.first + 1) / (take.mixed + 1))
 
 
 _HEADLINES = (
@@ -141,7 +131,6 @@ def sample_film(rng: np.random.Generator, name: str, seconds: float) -> Film:
         cut += float(rng.uniform(2.0, 4.5))
     features = [("blur", "text", "hold")[i] for i in rng.permutation(3)]
     takes: list[Take] = []
-    transitions: list[Transition] = []
     for index, first in enumerate(firsts):
         stop = firsts[index + 1] if index + 1 < len(firsts) else len(times)
         length = float(times[stop - 1] - times[first])
@@ -153,12 +142,10 @@ def sample_film(rng: np.random.Generator, name: str, seconds: float) -> Film:
             others = [backdrop for backdrop in BACKDROPS if backdrop not in unwanted]
             behind = msgspec.structs.replace(shot.backdrop, name=choose(rng, others))
             shot = msgspec.structs.replace(shot, backdrop=behind)
-        last = first
-        if index:
-            if rng.random() < 1 / 6:
-                last = first + round(float(rng.uniform(0.3, 0.7) * film.rate))
-            transitions.append(Transition("dissolve" if last > first else "hard", first, last))
+        mixed = 0
+        if index and rng.random() < 1 / 6:
+            mixed = 1 + round(float(rng.uniform(0.3, 0.7) * film.rate))
         if feature:  # not within a dissolve: its mixed frames are neither sharp nor blurred
-            shot = _with_stretch(rng, shot, feature, float(times[last] - times[first]))
-        takes.append(Take(first, shot))
-    return Film(film, times, tuple(takes), tuple(transitions))
+            shot = _with_stretch(rng, shot, feature, float(times[first + max(0, mixed - 1)] - times[first]))
+        takes.append(Take(first, shot, mixed))
+    return Film(film, times, tuple(takes))

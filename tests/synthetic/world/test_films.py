@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from ctxr.store.hashing import sha256_file
-from ctxr.synthetic.world.films import BLUR, FORMATS, Film, Take, Transition, sample_film
+from ctxr.synthetic.world.films import BLUR, FORMATS, Film, Take, sample_film
 from ctxr.synthetic.world.footage import encode, frames
 from ctxr.synthetic.world.shots import sample_shot
 
@@ -38,7 +38,7 @@ def decode(path: Path) -> tuple[list[Pixels], list[Fraction], set[int]]:
     return pictures, times, rotations
 
 
-def small_film(name: str, transitions: tuple[Transition, ...] = (), counts: tuple[int, ...] = (9, 9)) -> Film:
+def small_film(name: str, mixed: int = 0, counts: tuple[int, ...] = (9, 9)) -> Film:
     """Two short shots in a format, before unlike backdrops."""
     form, firsts = FORMATS[name], np.cumsum((0, *counts))
     rng = np.random.default_rng(5)
@@ -46,12 +46,11 @@ def small_film(name: str, transitions: tuple[Transition, ...] = (), counts: tupl
     for first, backdrop in zip(firsts[:-1], ("snow", "leaves", "wood"), strict=False):
         shot = sample_shot(rng, 4.0, form.width / form.height)
         behind = msgspec.structs.replace(shot.backdrop, name=backdrop)
-        takes.append(Take(int(first), msgspec.structs.replace(shot, backdrop=behind)))
+        takes.append(Take(int(first), msgspec.structs.replace(shot, backdrop=behind), mixed if first else 0))
     times = tuple(Fraction(frame) / form.rate for frame in range(int(firsts[-1])))
     if form.variable:
         times = tuple(Fraction(37 * frame + 9 * (frame % 3), 1000) for frame in range(int(firsts[-1])))
-    cuts = tuple(Transition("hard", take.first, take.first) for take in takes[1:])
-    return Film(form, times, tuple(takes), transitions or cuts)
+    return Film(form, times, tuple(takes))
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -80,14 +79,14 @@ def test_the_pictures_jump_at_the_cut_and_nowhere_near_it(tmp_path: Path) -> Non
     encode(film, tmp_path / "film.mp4")
     pictures, _, _ = decode(tmp_path / "film.mp4")
     jumps = [difference(one, two) for one, two in pairwise(pictures)]
-    cuts = [transition.first for transition in film.transitions]
+    cuts = [take.first for take in film.takes[1:]]
     assert cuts == [9, 18]
     assert sorted(np.argsort(jumps)[-2:] + 1) == cuts
     assert min(jumps[cut - 1] for cut in cuts) > 4 * max(jumps[i] for i in range(26) if i + 1 not in cuts)
 
 
 def test_a_dissolve_leads_from_one_shot_to_the_other_in_equal_steps() -> None:
-    film = small_film("web", (Transition("dissolve", 9, 12),), counts=(9, 12))
+    film = small_film("web", 4, counts=(9, 12))
     assert [film.mix(frame) for frame in (8, 9, 10, 11, 12, 13)] == pytest.approx([1, 0.2, 0.4, 0.6, 0.8, 1])
     assert [film.shot_of(frame) for frame in (8, 9, 12, 13)] == [0, 1, 1, 1]
     pictures = list(frames(film))
@@ -106,10 +105,9 @@ def test_a_sampled_films_shots_cuts_and_stretches_fit_together(name: str) -> Non
         assert list(film.times) == sorted(set(film.times))
         assert film.times[0] == 0
         assert float(film.times[-1]) == pytest.approx(12, abs=1.5)
-        assert len(film.takes) == len(film.transitions) + 1 >= 2
-        for take, transition in zip(film.takes[1:], film.transitions, strict=True):
-            assert transition.first == take.first
-            assert (transition.kind == "hard") == (transition.last == transition.first)
+        assert len(film.takes) >= 2
+        assert film.takes[0].mixed == 0
+        for take in film.takes[1:]:
             before = film.takes[film.shot_of(take.first) - 1]
             assert before.shot.backdrop.name != take.shot.backdrop.name
             assert float(film.times[take.first] - film.times[before.first]) > 1.4
