@@ -91,15 +91,6 @@ _HEADLINES = (
 )  # fmt: skip
 
 
-def _times(rng: np.random.Generator, film: Format, seconds: float) -> tuple[Fraction, ...]:
-    count = max(2, round(seconds * film.rate))
-    if not film.variable:
-        return tuple(Fraction(frame) / film.rate for frame in range(count))
-    # whole milliseconds whose mean is the nominal duration, as phones record them
-    steps = rng.choice((20, 30, 35, 45, 70), size=count - 1)
-    return tuple(Fraction(int(at), 1000) for at in np.concatenate([[0], np.cumsum(steps)]))
-
-
 def _with_stretch(rng: np.random.Generator, shot: SceneShot, feature: str, after: float) -> SceneShot:
     """Return the shot with a blurred, titled or motionless stretch, of a second at least where there is room."""
     remaining = shot.seconds - after
@@ -124,7 +115,11 @@ def sample_film(rng: np.random.Generator, name: str, seconds: float) -> Film:
     Of each four shots three have, in an order by chance, a blurred stretch, one with a title, and one in which nothing moves.
     """
     film = FORMATS[name]
-    times = _times(rng, film, seconds)
+    count = max(2, round(seconds * film.rate))
+    times = tuple(Fraction(frame) / film.rate for frame in range(count))
+    if film.variable:  # whole milliseconds whose mean is the nominal duration, as phones record them
+        steps = rng.choice((20, 30, 35, 45, 70), size=count - 1)
+        times = tuple(Fraction(int(at), 1000) for at in np.concatenate([[0], np.cumsum(steps)]))
     firsts, cut = [0], float(rng.uniform(2.0, 4.5))
     while cut <= float(times[-1]) - 1.5:  # a shorter rest joins the last shot
         firsts.append(bisect.bisect_left(times, Fraction(cut)))
