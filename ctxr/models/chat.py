@@ -38,7 +38,7 @@ class Completion:
     raw: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def said(self) -> str:
+    def excerpt(self) -> str:
         """The beginning of the text, for a journal."""
         return shortened(self.text)
 

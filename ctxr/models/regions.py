@@ -27,7 +27,7 @@ ROWS = 8
 
 
 class GridRegions:
-    """Cells of the last feature map of an encoder of open_clip, before pooling and projection, which was trained for the pooled vector.
+    """Cells of the last feature map of an encoder of open_clip, before pooling and projection.
 
     The picture is squashed to the encoder's square, so that the cells tile all of it. A grid of more than `most` cells is averaged by
     area. Raises what `find_source` raises, and UsageError for an encoder without a feature map.

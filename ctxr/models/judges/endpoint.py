@@ -91,7 +91,7 @@ def reply_of(request: PricedRequest, completion: Completion) -> JudgeReply:
         else:
             outcome = "unreadable"
     tokens = (completion.prompt_tokens, completion.completion_tokens)
-    return JudgeReply(request.identity, outcome, probability, completion.said, *tokens, completion.model)
+    return JudgeReply(request.identity, outcome, probability, completion.excerpt, *tokens, completion.model)
 
 
 def _plain(token: str) -> str:

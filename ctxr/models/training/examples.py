@@ -203,8 +203,8 @@ def with_shared_distractors(
     """
     own = questions.candidates.gather(1, questions.target[:, None])
     candidates, mask = own.repeat(1, count + 1), torch.zeros(len(own), count + 1, dtype=torch.bool)
-    alone = torch.ones_like(own, dtype=torch.bool)
-    targets_only = replace(questions, candidates=own, mask=alone, targets=alone)
+    present = torch.ones_like(own, dtype=torch.bool)
+    targets_only = replace(questions, candidates=own, mask=present, targets=present)
     for rows in steps:
         draws = with_distractors(targets_only.part(rows), count, chance).candidates
         candidates[rows, : draws.shape[1]], mask[rows, : draws.shape[1]] = draws, True

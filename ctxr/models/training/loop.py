@@ -180,7 +180,7 @@ class Objective(ABC, Generic[GivenT, EncodedT]):
     """A problem, bound to a recipe, to data and to a run."""
 
     SPLITS: ClassVar[bool] = True
-    """Whether the loss of a step is a sum over its rows, so that its passes are differentiated one by one."""
+    """Whether the loss of a step is a sum over its rows; then each pass is differentiated by itself."""
     AVERAGES: ClassVar[bool] = False
     """Whether `loss` is already divided by the queries of the step."""
 

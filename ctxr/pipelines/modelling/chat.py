@@ -201,5 +201,5 @@ def reply_from(request: Request, completion: Completion) -> Reply:
     outcome, number = read_answer(completion, len(order))
     query, candidate = request.asked.query, None if number is None else order[number - 1]
     tokens = (completion.prompt_tokens, completion.completion_tokens)
-    answer = (outcome, number, candidate, completion.said)
+    answer = (outcome, number, candidate, completion.excerpt)
     return Reply(query, request.shift, request.identity, *answer, *tokens, completion.model)

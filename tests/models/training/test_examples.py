@@ -9,11 +9,9 @@ import torch
 
 from ctxr.models.scorers import Batch, marks_at
 from ctxr.models.training.examples import (
-    ExampleTable,
     PositivePairs,
     with_distractors,
     with_features,
-    with_shared_distractors,
     with_weak_targets,
 )
 from ctxr.models.training.recipe import WEAK
@@ -76,20 +74,14 @@ def test_without_weak_positives_and_with_those_of_no_weight_not_one_bit_is_anoth
     assert loss_of(scores, batch, kind, marks, None) != plain
 
 
-def test_a_query_whose_other_candidates_all_hold_learns_nothing_from_a_softmax() -> None:
-    scores, mask = torch.tensor([[0.5, 2.0, -1.0]]), torch.ones(1, 3, dtype=torch.bool)
-    none = torch.zeros(1, 1)
-    batch = Batch(none, none, none.long(), mask, mask[:, 0], marks_at(torch.tensor([2]), 3))
-    marks = torch.tensor([[True, True, False]])
-    assert float(loss_of(scores, batch, "softmax", marks, None)) == 0.0
-    binary = loss_of(scores, batch, "binary", marks, None)
-    assert float(binary) == pytest.approx(math.log(1 + math.exp(1.0)))
-
-
 def test_several_targets_share_what_is_right() -> None:
     scores, mask = torch.tensor([[0.5, 2.0, -1.0], [1.0, 0.0, 3.0]]), torch.ones(2, 3, dtype=torch.bool)
     targets = torch.tensor([[True, True, False], [False, False, True]])
     batch = Batch(torch.zeros(1, 1), torch.zeros(2, 1), mask.long(), mask, mask[:, 0], targets)
+    # where all other candidates hold too, a query learns nothing
+    alone = replace(batch, targets=marks_at(torch.tensor([2, 2]), 3))
+    others = torch.tensor([[True, True, False]] * 2)
+    assert float(loss_of(scores, alone, "softmax", others, None)) == 0.0
     logs = scores.log_softmax(1)
     wanted = -(logs[0, :2].mean() + logs[1, 2])
     torch.testing.assert_close(loss_of(scores, batch, "softmax"), wanted)
@@ -125,29 +117,6 @@ def test_features_of_pairs_keep_what_is_weak_or_unsure() -> None:
     assert unsure is not None
     assert bool(unsure.any())
     assert torch.equal(kept.unsure_marks(torch.arange(18)), unsure)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_distractors_are_drawn_as_ever_and_those_that_hold_are_marked(shared: bool) -> None:
-    questions, _ = small()
-    everywhere = {query: set(range(0, 24, 2)) - {written(questions, query)} for query in range(0, 18, 2)}
-    known = with_weak(questions, everywhere)
-
-    def drawn(some: ExampleTable) -> ExampleTable:
-        chance = torch.Generator().manual_seed(3)
-        if shared:
-            return with_shared_distractors(some, torch.split(torch.arange(18), 7), 4, chance)
-        return with_distractors(some, 4, chance)
-
-    found, plain = drawn(known), drawn(replace(questions, entailed=None))
-    assert torch.equal(found.candidates, plain.candidates)
-    marks = found.weak_marks(torch.arange(18))
-    assert marks is not None
-    for query in range(18):
-        for place, image in enumerate(found.candidates[query].tolist()):
-            there = bool(found.mask[query, place])
-            assert bool(marks[query, place]) == (there and image in everywhere.get(query, ()))
-    assert int(marks.sum()) > 5
 
 
 def test_who_has_weak_candidates_is_asked_again_for_one_of_them() -> None:

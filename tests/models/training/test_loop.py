@@ -103,31 +103,6 @@ def test_accumulation_equals_the_big_batch_also_in_the_last_partial_step(tmp_pat
         torch.testing.assert_close(parts[name], weights, rtol=1e-7, atol=1e-9)
 
 
-def test_without_distractors_each_pair_of_the_own_set_is_right_or_wrong_by_itself(tmp_path: Path) -> None:
-    recipe = replace(STILL, variant="none", loss="binary", distractors=0)
-    trainer = make_trainer(tmp_path, recipe)
-    questions, rows = trainer.objective.train, trainer.objective.batches(1, torch.Generator())[0]
-    assert trainer.objective.queries is questions
-    batch = questions.batch(rows)
-    scores = trainer.scorer(batch).detach()
-    wanted = 0.0
-    for row, target in enumerate(batch.target.tolist()):
-        pairs = scores[row][batch.mask[row]]
-        losses = [functional.softplus(-one if place == target else one) for place, one in enumerate(pairs)]
-        wanted += float(sum(losses)) / len(losses)
-    assert trainer.update(rows, 0.0, apply=False) == pytest.approx(wanted, rel=1e-5)
-
-
-def test_summed_gradients_are_as_many_times_larger_as_a_step_has_queries(tmp_path: Path) -> None:
-    found = []
-    for summed in (False, True):
-        trainer = make_trainer(tmp_path, replace(STILL, summed_gradients=summed))
-        trainer.update(torch.arange(5), 0.0, apply=False)
-        found.append(gradients(trainer.scorer))
-    for name, averaged in found[0].items():
-        torch.testing.assert_close(found[1][name], 5 * averaged, rtol=1e-3, atol=1e-3)
-
-
 @pytest.mark.parametrize(
     ("variant", "leaked", "weak"),
     [

@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -106,32 +105,6 @@ def test_unsure_images_are_no_candidates_of_the_loss_nor_of_validation(tmp_path:
         scores = dict(zip(images, scorer(questions.batch(torch.tensor([query])))[0].tolist(), strict=False))
         hits.append(scores[image] == max(score for one, score in scores.items() if one not in unsure[query]))
     assert objective.validate(scorer, 1, 18) == pytest.approx(sum(hits) / 18)
-
-
-class Watched(ClipScorer):
-    """A scorer that remembers what it was shown and what came back."""
-
-    def __init__(self, *rest: Any) -> None:
-        super().__init__(*rest)
-        self.seen: list[Batch] = []
-
-    def forward(self, batch: Batch) -> Tensor:
-        self.seen.append(batch)
-        return super().forward(batch)
-
-
-@pytest.mark.parametrize("mode", WEAK)
-def test_a_head_sees_all_candidates_whatever_is_left_out_of_the_loss(tmp_path: Path, mode: str) -> None:
-    questions, pairs = small()
-    scorer = Watched(None, make_head(dropout=0.0)).double()
-    trainer = make_trainer(tmp_path, replace(STILL, weak=mode), scorer, questions=questions)
-    trainer.update(torch.arange(18), 1e-3)
-    again = [query for query in range(18) if pairs.get(query)] if mode in ("extra-batch", "loss-weight") else []
-    asked = torch.tensor([*range(18), *again])
-    looked = torch.cat([batch.mask for batch in scorer.seen])
-    shown = torch.cat([batch.images[batch.candidates] for batch in scorer.seen])
-    assert torch.equal(looked, questions.mask[asked])
-    assert torch.equal(shown, questions.images(questions.candidates[asked].flatten()).view(shown.shape))
 
 
 def test_modes_make_different_models_and_off_makes_that_of_nobody_having_looked(tmp_path: Path) -> None:
