@@ -138,15 +138,19 @@ def test_the_front_door_is_light(statement: str) -> None:
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_a_command_imports_nothing_heavy(command: str) -> None:
-    code = (
-        "import sys\nfrom ctxr.cli.app import app\n"
-        f"try:\n    app([{command!r}, '--help'])\nexcept SystemExit:\n    pass\n"
-        "print(sorted({'torch', 'numpy', 'cv2', 'av'} & set(sys.modules)), file=sys.stderr)"
-    )
+def test_the_help_of_a_command_imports_nothing_heavy() -> None:
+    code = f"""
+import sys
+from ctxr.cli.app import app
+for command in {list(COMMANDS)}:
+    try:
+        app([command, "--help"])
+    except SystemExit:
+        pass
+    print(command, sorted({{"torch", "numpy", "cv2", "av"}} & set(sys.modules)), file=sys.stderr)
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr == "[]\n"
+    assert done.stderr.splitlines() == [f"{command} []" for command in COMMANDS]
 
 
 def test_the_package_runs_as_a_module() -> None:
