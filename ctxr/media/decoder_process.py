@@ -124,9 +124,11 @@ def send(descriptor: int, fields: Mapping[str, Any], pixels: Pixels | None = Non
     if pixels is not None:
         fields = {**fields, "shape": pixels.shape}
     text = msgspec.json.encode(fields, enc_hook=str)
-    _write(descriptor, _PREFIX.pack(_MAGIC, len(text), 0 if pixels is None else pixels.nbytes) + text)
-    if pixels is not None:
-        _write(descriptor, pixels.data.cast("B"))
+    prefix = _PREFIX.pack(_MAGIC, len(text), 0 if pixels is None else pixels.nbytes)
+    for content in (prefix + text, b"" if pixels is None else pixels.data.cast("B")):
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
 
 
 def receive(stream: IO[bytes]) -> Message | None:
@@ -165,12 +167,6 @@ def receive(stream: IO[bytes]) -> Message | None:
 def read_as(kind: type[T], fields: Any) -> T:
     """A dataclass from the fields of a message, in which fractions are text such as "1001/30000"."""
     return msgspec.convert(fields, kind, dec_hook=lambda custom, text: custom(text))
-
-
-def _write(descriptor: int, content: bytes | memoryview) -> None:
-    view = memoryview(content)
-    while view:
-        view = view[os.write(descriptor, view) :]
 
 
 # Read ahead, so that decoding goes on while a batch is embedded: the next 16 frames of 1280 x 720
