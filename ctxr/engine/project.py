@@ -68,7 +68,7 @@ def command_in(workdir: Path, *words: str) -> str:
 
 
 def _unfinished(workdir: Path, names: Sequence[str], first: str) -> UnfinishedError:
-    """The error for a chain without a finished artifact, of which `names` exist and all is made from `first`."""
+    """The error for a chain without a finished artifact; `names` are its folders, and `first` is made first."""
     if names:
         maker = command_in(workdir, *_MAKERS.get(names[-1], _MAKERS[first]))
         return UnfinishedError(

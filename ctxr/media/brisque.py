@@ -172,7 +172,7 @@ def _statistics(plane: Plane) -> Doubles | None:
 class _Coefficients:
     """Normalised brightness (equation 1) of the inner rows of a window, [h + 6, w + 6] -> [h, w + 6], in reused memory.
 
-    The columns of the margin become zeros, so that rows follow each other without gaps, which is faster.
+    The columns of the margin become zeros: without gaps between rows, it is faster.
     """
 
     def __init__(self, rows: int, pitch: int, dtype: np.dtype[Any]) -> None:

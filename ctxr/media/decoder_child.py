@@ -79,8 +79,8 @@ class Heartbeat:
 class ScanPass:
     """One pass over a video: every frame to the shot detector, sampled frames to the parent.
 
-    Frames are held until the detector can no longer report a cut before them, so that each is sent with its final shot. Where that
-    would take too much memory the oldest goes out early, and a cut found too late is put at the oldest frame held.
+    Frames are held until the detector can no longer report a cut before them, and each is sent with its final shot. Where memory
+    does not suffice the oldest is sent early, and a cut found too late is put at the oldest frame held.
     """
 
     def __init__(

@@ -171,8 +171,8 @@ CUTS = (0.01, 0.04, 0.06)
 def perceptual_hash(rgb: Pixels) -> str:
     """Four perceptual hashes of a picture, 64 hex digits each; "" for a flat picture.
 
-    They are signs of the 16 x 16 lowest cosine coefficients of luma, within a uniform border and with each of `CUTS`, so that a
-    cropped copy has a hash in common. With a border, the last is of the whole picture.
+    They are signs of the 16 x 16 lowest cosine coefficients of luma, within a uniform border and with each of `CUTS`: a cropped
+    copy has a hash in common. With a border, the last is of the whole picture.
     """
     luma = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
     while min(luma.shape) >= 2 * _SHORT:

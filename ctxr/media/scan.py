@@ -64,7 +64,7 @@ class ScanOptions(Options):
 
     @property
     def searches(self) -> bool:
-        """Whether frames between samples are kept, so that the search can embed them."""
+        """Whether frames between samples are kept for the search."""
         return not (self.every_frame or self.samples_only)
 
     @property

@@ -70,7 +70,7 @@ def set_distances(vectors: Vectors) -> SetDistances:
 
 
 class VectorLog:
-    """Vectors that arrive in batches, on disk, so that memory does not grow with the length of a video."""
+    """Vectors that arrive in batches, on disk: memory does not grow with the length of a video."""
 
     def __init__(self, path: Path) -> None:
         with disk_errors(path):

@@ -1,7 +1,7 @@
-"""Paths: of sources on this machine, by content; of folders as seen from others; and names that are safe.
+"""Paths of sources on this machine, by content; paths of folders as seen from others; and names that are safe.
 
-Paths of sources are kept beside the artifacts, which are the same wherever they were made: a file for each content, so that
-concurrent runs do not overwrite each other's.
+Paths of sources are kept beside the artifacts, which are the same on any machine. Each content has a file of its own: concurrent
+runs do not overwrite each other's.
 """
 
 import os
