@@ -20,17 +20,19 @@ BOX = {
 
 @dataclass(frozen=True)
 class Axis:
-    """A linear axis in SVG units, `low` at `start` and `high` at `end`, with round `values` to mark."""
+    """A linear axis in SVG units, `low` at `start` and `high` at `end`; `values` are marked, positions have so many `digits`."""
 
     low: float
     high: float
     start: float
     end: float
     values: Sequence[float]
+    digits: int = 2
 
     def at(self, value: float) -> float:
         """The position of a value."""
-        return float(round(self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start), 2))
+        share = (value - self.low) / (self.high - self.low)
+        return float(round(self.start + share * (self.end - self.start), self.digits))
 
 
 @dataclass(frozen=True)

@@ -257,7 +257,7 @@ def _panel(scored: EvaluationRows, split: str) -> dict[str, Any]:
     most = max(min(1.0, max(top or 0.0 for top in tops) + 0.03), 0.2)
 
     left = min(MOST_LEFT, 20 + LETTER * max(map(len, called.values())))
-    axis = Axis(0, most, left, WIDTH - RIGHT, ticks(0, most, 8))
+    axis = Axis(0, most, left, WIDTH - RIGHT, ticks(0, most, 8), digits=1)
     names, whiskers, y = [], list[dict[str, object]](), float(TOP + ROW / 2)
     for run in runs:
         names.append((round(y + (len(parts) - 1) * ROW / 2, 1), called[run]))
