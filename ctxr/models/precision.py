@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ctxr.engine.options import DEVICE
 from ctxr.errors import CtxrError, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+T = TypeVar("T")
 
 
 def devices() -> list[str]:
@@ -51,12 +53,14 @@ def memory_for(what: str, device: str, hint: str) -> Iterator[None]:
         raise CtxrError(f"no memory on {device} for {what}", hint=hint) from error
 
 
-def in_microbatches(rows: Tensor, at_once: int, device: str, work: Callable[[Tensor], None]) -> None:
-    """Do `work` on all rows in order, `at_once` in a pass; half as many after memory ran out. Raises CtxrError for a single row."""
+def in_microbatches(rows: Tensor, at_once: int, device: str, work: Callable[[Tensor], T]) -> list[T]:
+    """What `work` makes of all rows in order, `at_once` in a pass; half as many after memory ran out. Raises CtxrError for a single
+    row."""
+    done: list[T] = []
     while len(rows):
         part = rows[:at_once]
         try:
-            work(part)
+            done.append(work(part))
         except (RuntimeError, MemoryError) as error:
             if not is_memory(error):
                 raise
@@ -66,6 +70,7 @@ def in_microbatches(rows: Tensor, at_once: int, device: str, work: Callable[[Ten
             at_once = len(part) // 2
             continue
         rows = rows[len(part) :]
+    return done
 
 
 # precisions that OpenVINO computes in on a CPU, with its names for their number formats

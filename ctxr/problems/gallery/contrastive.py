@@ -254,13 +254,10 @@ def vectors_of(
     """Unit vectors of every picture [N, D], as queries, and of every caption [C, D], as candidates, without a graph."""
     towers = []
     for tower, rows in enumerate((torch.arange(len(pairs.galleries)), pairs.first)):
-        parts: list[np.ndarray] = []
 
-        def work(part: Tensor, tower: int = tower, parts: list[np.ndarray] = parts) -> None:
-            with torch.autocast(device, torch.bfloat16, enabled=bf16):
-                parts.append(_encoded(scorer, pairs, tower, part, device).float().cpu().numpy())
+        def encode(part: Tensor, tower: int = tower) -> np.ndarray:
+            with torch.no_grad(), torch.autocast(device, torch.bfloat16, enabled=bf16):
+                return np.asarray(_encoded(scorer, pairs, tower, part, device).float().cpu().numpy())
 
-        with torch.no_grad():
-            in_microbatches(rows, micro_batch, device, work)
-        towers.append(np.concatenate(parts))
+        towers.append(np.concatenate(in_microbatches(rows, micro_batch, device, encode)))
     return Vectors(towers[0], towers[1])

@@ -135,14 +135,14 @@ class DocumentTable:
         """Of the sentences [n, D] and images [m, D] of some documents, on the CPU, by a model in evaluation mode."""
         towers = []
         for tower, own in enumerate(self.rows):
-            (rows, counts), parts = gathered(own, documents), list[Tensor]()
+            rows, counts = gathered(own, documents)
 
-            def encode(part: Tensor, tower: int = tower, parts: list[Tensor] = parts) -> None:
+            def encode(part: Tensor, tower: int = tower) -> Tensor:
                 with torch.autocast(device, torch.bfloat16, enabled=bf16):
                     vectors = self.encoded(model, tower, part, device)
-                parts.append(cast(DocumentTowers, model).project(tower, vectors).cpu())
+                return cast(DocumentTowers, model).project(tower, vectors).cpu()
 
-            in_microbatches(rows, at_once, device, encode)
+            parts = in_microbatches(rows, at_once, device, encode)
             towers.append(torch.split(torch.cat(parts), counts.tolist()))
         return list(zip(*towers, strict=True))
 

@@ -75,11 +75,7 @@ def test_a_vocabulary_holds_frequent_words_and_sentences_are_cut_behind() -> Non
     everything = vocabulary_of(texts, 1)
     rows = token_rows(["hat the <PAD> zebra", "", "the the the the the the"], everything, 5)
     named = [[everything[row] for row in line] for line in rows.tolist()]
-    assert named == [
-        ["hat", "the", UNKNOWN, UNKNOWN, UNKNOWN],
-        [UNKNOWN, PAD, PAD, PAD, PAD],
-        ["the"] * 5,
-    ]
+    assert named == [["hat", "the", *[UNKNOWN] * 3], [UNKNOWN, *[PAD] * 4], ["the"] * 5]
 
 
 def test_words_outside_the_file_are_drawn_for_a_training_and_nothing_for_objects(tmp_path: Path) -> None:
