@@ -184,7 +184,7 @@ class Findings:
     rows: dict[str, list[Any]] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    results: Iterable[QueryResult] = ()
+    results: list[QueryResult] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
 
     def write(self, out: Path) -> Content:

@@ -41,7 +41,7 @@ from ctxr.problems.gallery.recipe import IN_BATCH, GalleryRecipe
 from ctxr.problems.gallery.truth import PUBLISHED, GroundTruth, Labels, gold_of, labels_of, read_truths
 from ctxr.problems.queries import pictures_of
 from ctxr.problems.question import Question, find_learner
-from ctxr.problems.results import QueryResult, refuse_same_files
+from ctxr.problems.results import refuse_same_files
 from ctxr.problems.runs import EvaluatedRun, RunSource, checkpoints, refuse_twice
 from ctxr.problems.verdicts import people_of, verdicts_in
 from ctxr.store.artifacts import Content, open_artifact
@@ -100,9 +100,7 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
         self.findings.notes += notes.first_notes(self)
         self.entailments: list[EntailFigure] = []
         self.rankings: list[QueryRanking] = []
-        self.results: list[QueryResult] = []
         self.answers: dict[str, _Answers] = {}
-        self.findings.results = self.results
 
     def _opened(self, source: RunSource) -> GalleryRun:
         request = self.request
@@ -149,7 +147,7 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
                 columns |= measuring.entail_columns(counted, label)
         for scorer, one in scored.items():
             self.rankings += rankings_of(split, one, scorer)
-            self.results += caption_results(split, one, scorer)
+            self.findings.results += caption_results(split, one, scorer)
         return [(("overall", "all", name), column) for name, column in columns.items()]
 
     def complete(self, split: GallerySplit, figures: list[Figure], summary: Summariser) -> None:

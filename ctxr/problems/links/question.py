@@ -197,7 +197,7 @@ class LinkEvaluation(ScoredEvaluation[SplitRows[Document]]):
                 self.findings.tables[f"curve/{run.name}"] = Table(title, ("epoch", "loss", AUC), rows, note, digits=4)
         super().finish()
         self.findings.rows["tables"] = list(self.findings.tables.values())
-        self.findings.results = self._results()
+        self.findings.results += self._results()
 
     def _results(self) -> Iterator[QueryResult]:
         """Each sentence as a query for its images, by scorer; one without a link is neither right nor ranked, and has zeros."""
