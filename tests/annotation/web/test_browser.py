@@ -13,7 +13,7 @@ from ctxr.annotation.web.site import Invitation, Study
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import IMAGES, UNITS, Crowd, crowd
 from tests.annotation.web.serving import Running, serving
-from tests.annotation.web.test_forms import GOOD
+from tests.annotation.web.test_work import GOOD
 
 Show = Callable[..., Page]
 

@@ -9,7 +9,7 @@ from ctxr.annotation.web.site import CrowdSigner, Invitation, LeaseLink, Session
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import IMAGES, KEY, UNITS, Crowd, opened
 from tests.annotation.web.reading import read
-from tests.annotation.web.test_forms import GOOD
+from tests.annotation.web.test_work import GOOD
 
 
 def lease_of(crowd: Crowd, name: str = "ada") -> Any:
