@@ -65,21 +65,13 @@ def coco_image(name: str | int) -> str | None:
 
 
 def coco_caption(name: str) -> str | None:
-    """The id of a caption such as `COCO_val2014:sentid:1234`; None for another name.
-
-    >>> coco_caption("COCO_val2014:sentid:1234")
-    'coco/1234'
-    """
+    """The id of a caption such as `COCO_val2014:sentid:1234`; None for another name."""
     number = name.rpartition(":")[2]
     return f"coco/{number}" if number.isascii() and number.isdigit() else None
 
 
 def flickr_image(name: str) -> str | None:
-    """The id of a Flickr30K picture from its number or file name; None for another name.
-
-    >>> flickr_image("77.jpg"), flickr_image("77")
-    ('flickr30k/77', 'flickr30k/77')
-    """
+    """The id of a Flickr30K picture from its number or file name; None for another name."""
     number = name.removesuffix(".jpg")
     return f"flickr30k/{number}" if number.isascii() and number.isdigit() else None
 

@@ -66,12 +66,7 @@ _SCORE = "agg_score"
 
 @dataclass(frozen=True)
 class Rated:
-    """The rated pairs of a file.
-
-    Attributes:
-        kind: what is compared. pairs: COCO ids (`coco/ID`) of the first and the second, and the rating 0..5.
-        oddities: rows that were left out, and what else is odd.
-    """
+    """The rated pairs of a file: COCO ids (`coco/ID`) of the first and the second, and the rating 0..5; and what is odd in it."""
 
     kind: Similarity
     pairs: tuple[tuple[str, str, float], ...]

@@ -15,8 +15,6 @@ from ctxr.errors import CtxrError, DataError, UsageError
 
 V = TypeVar("V")
 
-_DEEPEST = "brackets are nested too deeply for a dataset"
-
 
 class _RepeatedKeyError(ValueError):
     """A JSON object has the key twice that is the argument."""
@@ -78,7 +76,7 @@ def read_json(path: Path, missing: str = "name an existing file or folder") -> J
         hint = "restore the file, or fetch it again"
         raise DataError(f"{path}:{error.lineno} is not JSON: {error.msg} (column {error.colno})", hint=hint) from error
     except RecursionError as error:
-        raise DataError(f"{path} is not JSON of a dataset: {_DEEPEST}") from error
+        raise DataError(f"{path} is not JSON of a dataset: brackets are nested too deeply") from error
     except _RepeatedKeyError as error:
         (key,) = error.args
         places = [match.start() for match in _key_pattern(key).finditer(text)]
@@ -107,11 +105,8 @@ def _value_starts(path: Path, _changed: int, _size: int) -> dict[str, bytes]:
         values = msgspec.json.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, RecursionError):
         return {}
-    return {key: bytes(memoryview(value)[:_BEGINNING]).lstrip() for key, value in values.items()}
-
-
-_BEGINNING = 1 << 12
-"""Bytes of a value that tell what its rows hold."""
+    # so many bytes tell what the rows of a value hold
+    return {key: bytes(memoryview(value)[: 1 << 12]).lstrip() for key, value in values.items()}
 
 
 def as_record(value: object, kind: type[V] | Any, where: Callable[[], str]) -> V:

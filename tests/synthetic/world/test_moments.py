@@ -28,7 +28,7 @@ def test_descriptions_of_many_sets_hold_for_the_target_and_fail_for_all_others(k
     rng = np.random.default_rng(11)
     tags: set[str] = set()
     made = asked = 0
-    for image_set in sample_sets(rng, 40, kind):  # type: ignore[arg-type]
+    for image_set in sample_sets(rng, 28, kind):  # type: ignore[arg-type]
         for target in rng.choice(10, 2, replace=False):
             asked += 1
             description = contextual_description(image_set.scenes, int(target), rng, image_set.ordered)
