@@ -1,4 +1,4 @@
-"""Confidence intervals and significance tests for runs whose queries are clustered by image set.
+"""Confidence intervals, significance tests and correlations for runs whose queries are clustered by image set.
 
 A set brings one to three descriptions, and what makes it hard makes it hard for all of them. So sets are what is drawn again
 and what is flipped, never single queries. McNemar's test alone takes queries for independent: its p-value is too small on clustered data.

@@ -38,12 +38,6 @@ def test_precision_is_the_mean_over_all_orders_of_ties() -> None:
             assert precision_at(scores, labels, k) == pytest.approx(expected)
 
 
-def test_a_score_for_all_pairs_gives_chance() -> None:
-    labels = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, np.nan]])
-    assert auc(np.zeros((2, 3)), labels) == 0.5
-    assert precision_at(np.zeros((2, 3)), labels, 2) == pytest.approx(0.2)
-
-
 def test_spread_is_the_mean_squared_distance_to_the_centre_of_unit_vectors() -> None:
     vectors = np.random.default_rng(2).normal(size=(7, 4))
     units = [vector / np.sqrt(sum(vector**2)) for vector in vectors]

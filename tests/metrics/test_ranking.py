@@ -85,11 +85,6 @@ def test_a_scorer_that_says_nothing_stands_at_chance_in_a_gallery_of_thousands()
     assert reciprocal_rank(found) == pytest.approx([harmonic, harmonic, 1.0])
 
 
-def test_no_query_gives_no_figure() -> None:
-    found = count_ranks(np.zeros((0, 10)), np.zeros(0, np.int64))
-    assert [len(one) for one in (found, accuracy(found), recall(found, 5), reciprocal_rank(found))] == [0, 0, 0, 0]
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_score_that_is_no_number_is_refused_with_its_place(value: float) -> None:
     scores = np.zeros((3, 4))

@@ -54,12 +54,6 @@ def test_figures_are_the_mean_over_all_ways_to_break_ties(seed: int, block: int)
         assert mine == pytest.approx(wanted)
 
 
-def test_a_scorer_that_says_nothing_stands_at_chance_not_at_one() -> None:
-    found = retrieved(Matrix(np.zeros((1, 100))), relate({0: [0, 1, 2, 3]}))
-    assert found.r_precision.mean() == pytest.approx(0.04)
-    assert found.recalls[:, 0].mean() == pytest.approx(0.04)
-
-
 def test_only_queries_of_the_ground_truth_are_asked() -> None:
     scores = np.array([[1.0, 0.0], [np.nan, np.nan]])
     assert retrieved(Matrix(scores), relate({0: [0]})).recalls[:, 0].tolist() == [1.0]

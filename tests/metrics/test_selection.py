@@ -124,13 +124,6 @@ def test_a_distance_equal_to_the_threshold_is_too_close() -> None:
     assert decisions[1].reason == "too_close"
 
 
-def test_a_set_never_spans_two_shots() -> None:
-    vectors = unit([0, 1, 2, 3, 4, 5])
-    picker = Picker(0.35, 3)
-    picker.push_all(vectors, [0, 0, 1, 1, 1, 1])
-    assert [(one.shot, one.number, one.indices) for one in picker.full] == [(1, 0, (2, 3, 4))]
-
-
 def test_sets_are_numbered_in_each_shot_from_0() -> None:
     picker = Picker(0.35, 2)
     decisions = picker.push_all(unit([float(one) for one in range(8)]), [0] * 4 + [3] * 4)

@@ -251,7 +251,7 @@ def audited_sample(sample: Sequence[AuditSample], answered: Answered, blocked: S
     verdicts = [row for row in rows if row.candidate == ENTAILMENT]
     votes = _votes(verdicts, [int(row.value > 0) for row in verdicts])
     values = dict(zip(map(str, votes.unit_names), majority(votes).tolist(), strict=True))
-    looked = tuple(
+    decisions = tuple(
         AuditVerdict(row.image, row.caption, row.stratum, row.decision, bool(votes.labels[value]))
         for row, value in ((pairs[name], value) for name, value in values.items() if value != TIE)
     )
@@ -259,8 +259,8 @@ def audited_sample(sample: Sequence[AuditSample], answered: Answered, blocked: S
     for verdict in verdicts:
         answers.setdefault(pairs[verdict.query].key(), {})[verdict.worker] = verdict.value > 0
     strata = {row.stratum: (row.population, row.decision == "added") for row in sample}
-    decided = Counter(row.stratum for row in looked)
-    positive = Counter(row.stratum for row in looked if row.entailed)
+    decided = Counter(row.stratum for row in decisions)
+    positive = Counter(row.stratum for row in decisions if row.entailed)
     parts = {
         name: Stratum(population, decided[name], positive[name], called)
         for name, (population, called) in sorted(strata.items())
@@ -286,11 +286,11 @@ def audited_sample(sample: Sequence[AuditSample], answered: Answered, blocked: S
         between=between,
         disputed=sum(count > 1 for count in Counter(query for query, _ in set(said)).values()),
         with_people=kappa(of_classifier),
-        ties=len(values) - len(looked),
+        ties=len(values) - len(decisions),
         unseen=len(pairs) - len(values),
         # answers may be fewer than requested
         waiting=sum(0 < answered_by[unit.query or ""] < unit.most for unit in answered.units.values()),
-        looked=looked,
+        looked=decisions,
         answers=answers,
     )
 

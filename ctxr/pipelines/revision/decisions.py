@@ -114,8 +114,8 @@ def threshold_on_dev(
     dataset = base.dataset
     pairs = [pair for pair in read_table(dev, EntailmentPair) if pair.split in (None, "valid")]
     images = [dataset.images[name] for name in {pair.image for pair in pairs} if name in dataset.images]
-    there = {image.id for image in images if (file := dataset.picture(image)) is not None and file.is_file()} | {None}
-    usable = [pair for pair in pairs if pair.hypothesis and pair.kind != "none" and pair.image in there]
+    present = {image.id for image in images if (file := dataset.picture(image)) is not None and file.is_file()} | {None}
+    usable = [pair for pair in pairs if pair.hypothesis and pair.kind != "none" and pair.image in present]
     if len(usable) < len(pairs):
         progress.warn(f"{len(pairs) - len(usable)} of {len(pairs)} pairs of dev lack their picture or text: left out")
     if not usable:

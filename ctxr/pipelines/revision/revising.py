@@ -101,9 +101,9 @@ def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) 
         settings = read_figures(config.folder() / folder_of(row.number))["settings"]
         own = row.classifier_fingerprint, bool(row.licence), row.threshold, row.unsure_below
         if own[: len(makers)] == makers and settings == scope.options.settings() and config.by in ("auto", row.by):
-            again = "changes nothing" if row.active else "redoes it"
+            effect = "changes nothing" if row.active else "redoes it"
             unless = "unless the retriever or earlier rounds changed"
-            notes.append(f"round {row.number} was made with these options: --entail {again}, {unless}")
+            notes.append(f"round {row.number} was made with these options: --entail {effect}, {unless}")
     return ReviseReport(config.folder(), "planned", 0, facts, notes=tuple(notes))
 
 
@@ -179,14 +179,14 @@ def _outcome_facts(
     }
 
 
-class MadeRound(NamedTuple):
+class RoundAndSets(NamedTuple):
     """A new round, and the sets of the dataset with their distances."""
 
     row: Round
     sets: Sequence[ImageSet]
 
 
-def make(new: NewRound, rounds: Sequence[Round], progress: Progress) -> MadeRound:
+def make(new: NewRound, rounds: Sequence[Round], progress: Progress) -> RoundAndSets:
     """Write the files of a round beside those of the earlier ones. Raises what `pipelines.revise_labels.run` says."""
     config, inputs, cascade, dataset = new.scope.options, new.inputs, new.cascade, new.inputs.base.dataset
     encoder = open_encoder(new.by, config.workdir, config.device, progress)
@@ -209,7 +209,7 @@ def make(new: NewRound, rounds: Sequence[Round], progress: Progress) -> MadeRoun
     if inputs.base.tables is None:  # of a release, with distances where there are vectors to measure them by
         sets = with_distances(dataset, encoder, config.workdir, progress)
     judged = JudgedRound(new, encoder, tuple(pools), tuple(verdicts), own, texts)
-    return MadeRound(judged.write(len(rounds) + 1), sets)
+    return RoundAndSets(judged.write(len(rounds) + 1), sets)
 
 
 DIRECTIONS: dict[int, Direction] = {1: "image", 2: "caption", 3: "both"}
@@ -255,7 +255,7 @@ class JudgedRound:
                 )
 
     def counting(self, links: Sequence[CandidateRow]) -> list[CandidateRow]:
-        """The decisions that count; a pair of valid or test without an answer is left out, as one that nobody judged."""
+        """The decisions that count: on valid and test, pairs without an answer do not."""
         queries = self.new.inputs.base.dataset.queries
         sides = {pool.gallery.id: pool.gallery.side for pool in self.pools}
         counting = []
@@ -268,11 +268,11 @@ class JudgedRound:
     def judges(self) -> list[dict[str, Any]]:
         """Each judge with its limits, how many candidates it was asked about, and how many of these it decided or left unsure."""
         limits = (*self.new.cascade.limits, self.new.threshold.limits)
-        deciding = np.concatenate([verdicts.judges for verdicts in self.verdicts])
+        judge_of = np.concatenate([verdicts.judges for verdicts in self.verdicts])
         values = np.concatenate([verdicts.values for verdicts in self.verdicts])
         rows = []
         for number, (judge, (low, high)) in enumerate(zip(self.new.cascade.judges, limits, strict=True)):
-            asked, own = int((deciding >= number).sum()), values[deciding == number]
+            asked, own = int((judge_of >= number).sum()), values[judge_of == number]
             facts = {"name": judge.name, "fingerprint": judge.fingerprint, "toy": judge.toy, "low": low, "high": high}
             counts = {"entailed": int((own == 1).sum()), "not": int((own == 0).sum())}
             rows.append(facts | {"asked": asked, "unsure": asked - sum(counts.values())} | counts)

@@ -11,7 +11,7 @@ import pytest
 
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import SetConflict
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import UsageError
 from ctxr.models.entailment.base import Claim, Judge
 from ctxr.pipelines.revision.candidates import with_spread
 from ctxr.pipelines.revision.config import ReviseLabels
@@ -70,13 +70,6 @@ def test_descriptions_that_hold_for_another_frame_are_listed_and_judged(release:
     assert run(config, classifier=judge).did == "up to date"
     run(replace(config, entail=False, undo=True))
     assert set(read_dataset(tmp_path / "work" / "revised").judgments) == set(before.judgments)
-
-
-def test_a_release_without_its_pictures_cannot_be_revised(tmp_path: Path) -> None:
-    folder = write_release(tmp_path / "release", test=None)
-    config = ReviseLabels(folder, workdir=tmp_path / "work", entail=True, by="hashed")
-    with pytest.raises(DataError, match="pictures of release"):
-        run(config, classifier=LikesImg9())
 
 
 def test_distances_are_those_of_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
