@@ -38,7 +38,7 @@ class Licence:
     """What is known of a source, or of one image; empty text where nothing was said.
 
     Attributes:
-        licence: its name as the user wrote it. attribution: whom to name. url: where the original or the licence stands.
+        attribution: whom to name. url: where the original or the licence stands.
     """
 
     licence: str = ""

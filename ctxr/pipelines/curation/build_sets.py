@@ -246,12 +246,12 @@ class BuildRun(SetsRun):
         everything = [[album.name, album.sha256] for album in self.albums]
         for album in self.albums:
             # what the sets of an album are picked from; a sample depends on all albums
-            side = [row for row in everything if self.splits[row[0]] == self.splits[album.name]]
-            whole = self.options.sample is None or side == everything
+            same_split = [row for row in everything if self.splits[row[0]] == self.splits[album.name]]
+            pool_key: object = same_split
+            if self.options.sample is not None and same_split != everything:
+                pool_key = [same_split, everything]
             scan = self.stamps[album.name].scan
-            self.stamps[album.name] = unit_stamp(
-                album, scan, picking, self.choice, side if whole else [side, everything]
-            )
+            self.stamps[album.name] = unit_stamp(album, scan, picking, self.choice, pool_key)
         if all(self.take(name, stamp) for name, stamp in self.stamps.items()):
             return
         self.pick_photos(pool, self.albums, self.choice, {}, "photo sets")

@@ -336,12 +336,10 @@ class Verify(Options):
 
 @dataclass(frozen=True)
 class VerifyReport(VerbReport):
-    """What was compared.
+    """What was compared: numbers of `images`, and of those that are proven `equal`, of a recipe or of image sets.
 
     Attributes:
-        kind: `recipe` or `image_sets`. images: how many there are. equal: those that are proven equal.
-        differences: those that are not, each with `what`, a sentence and the largest difference of two pixel values (0..255) if it
-            could be measured. unproven: ids of images whose source could not be read. sources: why not, by source.
+        differences: those that are not, as `ImageDifference`. unproven: images whose source could not be read. sources: why not.
         software: how versions differ from those that made a recipe, in words; empty if they do not.
     """
 

@@ -367,8 +367,9 @@ class SetsStage(Stage[InputsT]):
         counts = {"sources": len(run.videos), "finished": len(run.units), "failed": len(run.failures)}
         failures = [*map(msgspec.structs.asdict, run.failures)]
         encoder = rooted(run.models["encoder"]["name"], run.artifact)
-        made = run.artifact, False, encoder, run.models["selection"]["threshold"], counts, failures
-        self.shared.append(SetsReport(*made, read=self.read(), rank=f"{shard.rank} of {shard.world}"))
+        threshold, rank = run.models["selection"]["threshold"], f"{shard.rank} of {shard.world}"
+        report = SetsReport(run.artifact, False, encoder, threshold, counts, failures, read=self.read(), rank=rank)
+        self.shared.append(report)
 
     def _ask(self, earlier: Manifest, inputs: InputsT, run: SetsRun) -> None:
         """Say what the run takes from the earlier result. Raises UsageError without --yes."""

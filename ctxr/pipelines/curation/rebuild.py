@@ -125,7 +125,7 @@ class RebuildStage(Stage[Inputs]):
 
 
 def _make_pictures(recipe: RebuildRecipe, out: Path, originals: Originals, progress: Progress) -> dict[str, Image]:
-    """Make the missing pictures; returns all that are there, by id. Raises DataError without a single one."""
+    """Make the missing pictures; returns those that are there, by id. Raises DataError if there is none."""
     pictures, missing = dict[str, Image](), list[RecipeImage]()
     for image in recipe.images.values():
         if sha256_if_readable(out / image.path) == image.sha256:
@@ -136,8 +136,10 @@ def _make_pictures(recipe: RebuildRecipe, out: Path, originals: Originals, progr
     def save(image: RecipeImage, rgb: Pixels) -> ImageDifference | None:
         content = encode_jpeg(rgb)
         write_bytes(out / image.path, content, durable=False)
-        sides = {"height": rgb.shape[0], "width": rgb.shape[1]}
-        pictures[image.id] = msgspec.structs.replace(_picture(image), sha256=sha256_bytes(content), **sides)
+        height, width, _ = rgb.shape
+        pictures[image.id] = msgspec.structs.replace(
+            _picture(image), sha256=sha256_bytes(content), height=height, width=width
+        )
         return frame_difference(image, rgb, content)
 
     originals.compare_frames(missing, recipe.sources, save)

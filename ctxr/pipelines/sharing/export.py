@@ -223,7 +223,7 @@ class _ExportStage(Stage[Inputs]):
 
 
 def _scores_file(by: str, workdir: Path) -> Path:
-    """The file of scores that `by` means: a file, that of a run, or that of the run of a seed, `RUN/seed0`."""
+    """The file of scores that `by` means."""
     run = workdir / RUNS / by
     path = next((file for file in (Path(by), run / SCORES, run.parent / SCORES) if file.is_file()), None)
     if path is None:
@@ -232,7 +232,7 @@ def _scores_file(by: str, workdir: Path) -> Path:
 
 
 def _with_scores(job: ExportJob, by: str, workdir: Path) -> ExportJob:
-    """The job with the scorer that `by` means, and its scores."""
+    """The job with the scores that `by` means, a file, a run, or the run of a seed, `RUN/seed0`."""
     path, run = _scores_file(by, workdir), workdir / RUNS / by
     scorers = read_scores(path)
     name = by if by in scorers else next(iter(scorers))
