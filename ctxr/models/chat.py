@@ -28,7 +28,7 @@ CHARACTERS = 3.5  # of English text in a token, at least
 
 @dataclass(frozen=True)
 class Completion:
-    """The result of a request: `text`, the answer or why there is none; counts as the host gives them; and all of it, `raw`."""
+    """The result of a request. `text`: the answer or why there is none. Counts are the host's."""
 
     text: str = ""
     outcome: Literal["answered", "unreadable", "refused"] = "answered"
@@ -97,7 +97,7 @@ def text_tokens(characters: int) -> int:
 
 
 def picture_tokens(width: int, height: int, longest: int) -> int:
-    """An upper estimate of the tokens of a picture: models count tiles of 512 or patches of 28 pixels; 0 = size unknown."""
+    """An upper estimate of a picture's tokens, by tiles of 512 or patches of 28 pixels; 0 = size unknown."""
     longer = max(width, height)
     scale = min(1.0, longest / longer) if longer else 0.0
     wide, high = (width * scale, height * scale) if longer else (longest, longest)
@@ -107,7 +107,7 @@ def picture_tokens(width: int, height: int, longest: int) -> int:
 
 @dataclass(frozen=True)
 class PricedRequest:
-    """A request. `identity`: hash over everything that decides the reply; `tokens`: estimate; `asked`: what it asks about."""
+    """A request. `identity`: hash over all that decides the reply; `tokens`: estimate; `asked`: its subject."""
 
     identity: str
     tokens: int

@@ -117,7 +117,7 @@ class Encoder:
         self._towers = {name: tower for name, tower in self._towers.items() if name == self.precision}
 
     def precisions(self) -> dict[str, str]:
-        """What can be computed in on this device, each with what its vectors depend on: the version of another engine than torch."""
+        """What this device can compute in, each with what its vectors depend on: the version of OpenVINO."""
         usable = {"fp32": "fp32", "bf16": "bf16"}
         with suppress(PackageNotFoundError):
             usable |= {name: f"{name} {version('openvino')}" for name in OPENVINO if self.device == "cpu"}
@@ -224,7 +224,7 @@ class Encoder:
         return (model.bfloat16() if rounded else model).to(self.device)
 
     def _forward(self, tower: Callable[[Tensor], Tensor], batch: Tensor, matmul: str) -> np.ndarray | None:
-        """Unit vectors of a batch; None after memory ran out, and then the next batch is half as large, until CtxrError is raised."""
+        """Unit vectors of a batch; None after memory ran out: the next batch is half as large."""
         import torch
 
         try:
@@ -250,7 +250,7 @@ def _rounded(tower: nn.Module) -> nn.Module:
 
 
 def _probes() -> list[np.ndarray]:
-    """Four pictures with the spectrum of photographs, and of each a dark and a faded copy and a dark colour, whose vectors err most."""
+    """Four pictures with the spectrum of photographs, each with a dark, a faded and a plain copy, which err most."""
     rng = np.random.default_rng(0)
     size = 256
     frequency = np.hypot(np.fft.fftfreq(size)[:, None], np.fft.rfftfreq(size)[None])
@@ -294,7 +294,7 @@ class EncoderSource:
 
 
 def find_source(name: str, warn: Callable[[str], None] = ignore) -> EncoderSource:
-    """The model of a name, as `load_encoder` takes it and with its errors; weights are downloaded if they are not on this machine."""
+    """The model of a name, as `load_encoder` takes it and with its errors; may download weights."""
     kind, _, value = name.partition(":")
     if name == "auto":
         try:
@@ -429,7 +429,7 @@ def _stay_inside(path: Path, config: Mapping[str, object]) -> None:
 
 @lru_cache(maxsize=4)
 def _open_tokenizer(model_name: str, files: tuple[tuple[str, int, int], ...]) -> Callable[[list[str]], Tensor]:
-    """The tokenizer of a model, read once: a vocabulary takes a third of a second. `files`: of its folder, with time and size."""
+    """The tokenizer of a model, read once in a third of a second. `files`: of its folder, with time and size."""
     import open_clip
 
     try:

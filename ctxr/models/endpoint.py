@@ -106,7 +106,7 @@ def resolve_address(endpoint: str, insecure: bool, option: str = "--endpoint ") 
 
 
 def key_of(variable: str, address: EndpointAddress) -> str:
-    """The key in an environment variable; "" where a local endpoint needs none. Raises CtxrError for a missing or invalid key."""
+    """The key in an environment variable; "" for a local endpoint. Raises CtxrError for a missing or invalid key."""
     key = os.environ.get(variable, "").strip()
     if not key and not address.local:
         raise CtxrError(f"there is no key for the endpoint: {variable} is not set", hint=f"export {variable}=…")
@@ -125,7 +125,7 @@ class ServerReply(NamedTuple):
 
 @dataclass
 class Endpoint:
-    """A host of chat completions, for several threads. `timeout`: seconds for one try. `pause` waits between tries, `now` is the time."""
+    """A host of chat completions, for several threads. `pause` waits between tries, each of `timeout` seconds."""
 
     address: EndpointAddress
     key: str = field(repr=False)

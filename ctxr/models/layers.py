@@ -10,7 +10,7 @@ EPSILON = 1e-12  # of layer normalisation, as in BERT
 
 
 class Attention(nn.Module):
-    """Attention over items that are not masked; `inner` is the width of queries, keys and values, 0 for that of the items."""
+    """Attention over items that are not masked. `inner`: width of queries, keys and values; 0: of items."""
 
     def __init__(self, width: int, heads: int, dropout: float, inner: int = 0) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Attention(nn.Module):
         return self.attend(self.query(items), self.key(items), self.value(items), mask)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        """What queries [B, K, ..] gather from values [B, R, ..] by their keys where `mask` [B, R] is True: [B, K, D]."""
+        """[B, K, D] of queries [B, K, ..], keys and values [B, R, ..], where `mask` [B, R] is True."""
         shape = (self.heads, query.shape[2] // self.heads)
         query, key, value = (items.view(*items.shape[:2], *shape).transpose(1, 2) for items in (query, key, value))
         seen = functional.scaled_dot_product_attention(
@@ -34,7 +34,7 @@ class Attention(nn.Module):
         return cast("Tensor", self.out(seen.transpose(1, 2).flatten(2)))
 
     def shares(self, items: Tensor, mask: Tensor) -> Tensor:
-        """Attention of each item to each other, [B, heads, K, K], whose rows sum to 1; `forward` does not keep it."""
+        """Attention of each item to each other, [B, heads, K, K]; `forward` does not keep it."""
         query, key = (layer(items).unflatten(-1, (self.heads, -1)).transpose(1, 2) for layer in (self.query, self.key))
         fits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
         return cast("Tensor", fits.masked_fill(~mask[:, None, None, :], float("-inf")).softmax(-1))

@@ -41,7 +41,7 @@ class Leak:
 def shared_things(what: str, things: Iterable[tuple[str, str, str]], order: Sequence[str]) -> list[Leak]:
     """Leaks for every pair of splits that hold anything.
 
-    `things`: (key, split, where) of every occurrence; an empty key is skipped. `order`: the splits, earliest first.
+    `things`: (key, split, where); an empty key is skipped. `order`: the splits, earliest first.
     """
     first_seen: dict[str, dict[str, str]] = {split: {} for split in order}
     for key, split, where in things:
@@ -60,7 +60,7 @@ def shared_things(what: str, things: Iterable[tuple[str, str, str]], order: Sequ
 def near_duplicates(
     what: str, vectors: Floats, names: Sequence[str], splits: Sequence[str], limit: float, *, order: Sequence[str]
 ) -> list[Leak]:
-    """Leaks for every pair of splits: images of the second with an image of the first at most `limit` away (Euclidean).
+    """Leaks for every pair of splits: images with one of the earlier split at most `limit` away.
 
     `vectors` float32 [N, D], `names` and `splits` [N]. `order`: the splits, earliest first.
     """

@@ -26,7 +26,7 @@ PRODUCTS = Lock()  # held while multiplying: torch uses all cores, and its preci
 
 
 class Matches(NamedTuple):
-    """The best k of each of Q queries: indices [Q, k], best first, `NO_MATCH` where there are fewer; scores [Q, k], -inf there."""
+    """The best k of each of Q queries, best first, [Q, k]; `NO_MATCH` and -inf where there are fewer."""
 
     indices: Indices
     scores: NDArray[np.floating[Any]]
@@ -64,7 +64,7 @@ def products(left: Vectors, right: Vectors) -> Doubles:
 
 
 class ExactSearch:
-    """The best of a pool for each query: approximate products rule pairs out, exact values order the remainder.
+    """The best of a pool for each query: approximate products rule pairs out, exact values order the rest.
 
     For a query a and a candidate b with rounded a', b' and errors e = a - a', f = b - b': a·b - a'·b' = e·b + a'·f, which is at
     most |e||b| + |a'||f|. `bound` adds the rounding of D sums in fp32 and that of the product to bf16.
@@ -168,9 +168,9 @@ NORM_ERROR = 1e-3  # how far from length 1 a vector may be
 def nearest(
     vectors: Vectors, k: int, block: int = 512, coarse: bool | None = None, rows: slice | Indices = slice(None)
 ) -> Matches:
-    """The `k` nearest neighbours of every vector, its duplicates among them, with their float32 distances, 0 to 2, in place of scores.
+    """The `k` nearest neighbours of every vector, duplicates among them, with distances, 0 to 2, as scores.
 
-    The answer is that of a stable sort of all distances computed in float64 from the differences, whatever the block and `coarse`.
+    The answer is that of a stable sort of all distances in float64, whatever the block and `coarse`.
     Raises DataError for what is not [N, D], or a vector whose length is not 1 (or not finite).
 
     Args:

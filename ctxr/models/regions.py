@@ -1,4 +1,4 @@
-"""Regions of a picture: cells of an encoder, or the most certain boxes of a detector, with the 1024 features of its box head.
+"""Regions of a picture: cells of an encoder, or the most certain boxes of a detector.
 
 Letters: N pictures, R regions, F features, H and W cells of a grid.
 """
@@ -29,8 +29,8 @@ ROWS = 8
 class GridRegions:
     """Cells of the last feature map of an encoder of open_clip, before pooling and projection.
 
-    The picture is squashed to the encoder's square, so that the cells tile all of it. A grid of more than `most` cells is averaged by
-    area. Raises what `find_source` raises, and UsageError for an encoder without a feature map.
+    The picture is squashed to the encoder's square. A grid of more than `most` cells is averaged by area. Raises what `find_source`
+    raises, and UsageError for an encoder without a feature map.
     """
 
     def __init__(self, name: str, most: int, device: str = "auto", warn: Callable[[str], None] = ignore) -> None:
@@ -75,7 +75,7 @@ class GridRegions:
 
 
 def feature_map(tower: nn.Module, pixels: Tensor) -> Tensor:
-    """The last feature map [N, F, H, W] of an image tower of open_clip. Raises UsageError for a tower that has none."""
+    """The last feature map [N, F, H, W] of an image tower of open_clip. Raises UsageError without one."""
     from open_clip.modified_resnet import ModifiedResNet
     from open_clip.timm_model import TimmModel
     from open_clip.transformer import VisionTransformer
@@ -110,7 +110,7 @@ def grid_boxes(height: int, width: int) -> Array:
 
 
 def coarser(height: int, width: int, most: int) -> list[int]:
-    """[height, width] of the finest grid of at most `most` cells, of about the same shape; the grid itself where it has no more.
+    """[height, width] of the finest grid of at most `most` cells, of about the same shape.
 
     >>> coarser(14, 14, 36), coarser(7, 7, 49), coarser(8, 4, 10)
     ([6, 6], [7, 7], [4, 2])
@@ -141,7 +141,7 @@ def output_of(layer: nn.Module, tower: nn.Module, pixels: Tensor) -> Any:
 # kind of the names of detectors: `faster-rcnn:WEIGHTS`, or without weights torchvision's own
 DETECTOR = "faster-rcnn"
 
-# A weight by which each of torchvision's two architectures is known
+# a weight by which each of torchvision's two architectures is known
 LAYOUTS = {"v2": "roi_heads.box_head.0.0.weight", "v1": "roi_heads.box_head.fc6.weight"}
 
 CLASSES = "roi_heads.box_predictor.cls_score.weight"
@@ -151,9 +151,9 @@ COUNTERS = "num_batches_tracked"
 
 
 class DetectorRegions:
-    """The boxes with a detector's highest scores for any class, and the features of its box head at these boxes.
+    """The boxes with a detector's highest scores for any class, and the features of its box head there.
 
-    Boxes that overlap more than the detector's own threshold (0.5) with one of a higher score are dropped, whatever their classes.
+    Of boxes that overlap more than the detector's threshold (0.5) the best one stays, whatever their classes.
 
     Args:
         weights: file of torchvision's `fasterrcnn_resnet50_fpn` or `_v2`, `.pth` or `.safetensors`.
@@ -238,7 +238,7 @@ def build(layout: str, classes: int, settings: dict[str, int]) -> Any:
 
 
 def weights_here() -> Path:
-    """torchvision's published weights in its cache, v2 before v1. Raises CtxrError without them: nothing is downloaded."""
+    """torchvision's weights in its cache, v2 before v1. Raises CtxrError without: nothing is downloaded."""
     from torchvision.models import detection
 
     folder = Path(torch.hub.get_dir()) / "checkpoints"

@@ -1,1 +1,1 @@
-"""Judges that others made: models of natural language inference and of image-text matching, and files of probabilities."""
+"""Judges beside our classifiers: published models, language models, and files of probabilities."""

@@ -73,7 +73,7 @@ class Cascade:
         return any(one.toy for one in self.judges)
 
     def decide(self, ask: Callable[[Judge, Codes], Doubles], count: int, last: Limits) -> Verdicts:
-        """The verdicts on `count` claims. `ask` gives the probabilities of a judge for some of them; `last` are the last judge's limits.
+        """The verdicts on `count` claims. `ask` gives a judge's probabilities of some; `last`: the last limits.
 
         Probabilities and limits are rounded as in the ledger, so a limit read from it gives the same verdicts.
         """

@@ -1,4 +1,4 @@
-"""A language model behind an OpenAI-compatible endpoint as a judge: one request asks whether one statement follows."""
+"""A language model behind an endpoint as a judge: one request asks whether one statement follows."""
 
 import math
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ def question(claim: Claim) -> str:
 
 
 def token_probability(completion: Completion) -> float | None:
-    """P(yes) / (P(yes) + P(no)) over all tokens that mean either, where the answer stands; None where the host does not tell."""
+    """P(yes) / (P(yes) + P(no)) over all tokens that mean either, at the answer; None without them."""
     try:
         positions = completion.raw["choices"][0]["logprobs"]["content"]
         # an answer stands first or last; a thought before it may hold such tokens too
@@ -128,7 +128,7 @@ class EndpointJudge(Judge):
             self._budget.pay(reply.prompt_tokens, reply.completion_tokens, self._tokens(CHARACTERS))
 
     def probabilities(self, claims: Sequence[Claim]) -> npt.NDArray[np.float32]:
-        """float32 [n], as `Judge.probabilities` says: of the tokens yes and no, else the share of yes among several answers."""
+        """float32 [n]: of the tokens yes and no, else the share of yes among several answers."""
         files = {claim.image for claim in claims if claim.image is not None}
         contents = {None: ""} | {file: sha256_if_readable(file) or str(file) for file in files}
         samples_of = [self._requests(claim, contents[claim.image]) for claim in claims]
@@ -147,7 +147,7 @@ class EndpointJudge(Judge):
         return np.array(means, np.float32)
 
     def estimate(self, claims: int) -> Estimate:
-        """As if each claim had a picture, and took all samples unless the host is known to report probabilities of tokens."""
+        """As if each claim had a picture, and all samples unless the host reports probabilities of tokens."""
         single = any(reply.outcome == "token_probabilities" for reply in self._replies.values())
         requests = claims * (1 if single else self._options.samples)
         sent, received = requests * self._tokens(CHARACTERS), requests * self._options.max_tokens

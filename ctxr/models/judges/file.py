@@ -12,7 +12,7 @@ from ctxr.models.entailment.base import Claim, Judge
 from ctxr.store.hashing import sha256_file
 
 COLUMNS = ("image", "caption", "p")
-"""Of a row: the id of the image, that of the query, as in a ledger.jsonl, and a probability; other columns are left alone."""
+"""Ids of image and query, as in a ledger.jsonl, and a probability; other columns are ignored."""
 
 _HINT = (
     "under the header image,caption,p a row is such as photos/1.jpg,photos/1.jpg#1,0.75: "
@@ -58,7 +58,7 @@ class FileJudge(Judge):
         return np.array([self.answers.get(claim.pair or ("", ""), np.nan) for claim in claims], np.float32)
 
     def gaps(self, pairs: Sequence[tuple[str, str]]) -> str:
-        """How many of these pairs have no row, and how many rows belong to none of them; "" for none. Raises DataError if all do."""
+        """How many pairs have no row, and rows no pair; "" for none. Raises DataError if all rows have none."""
         lacking, strange = len(set(pairs) - self.answers.keys()), len(self.answers.keys() - set(pairs))
         if not pairs or not lacking + strange:
             return ""

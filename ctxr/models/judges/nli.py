@@ -1,4 +1,4 @@
-"""Published models as judges: of natural language inference, from the captions alone, and of image-text matching."""
+"""Published models of natural language inference and of image-text matching as judges."""
 
 import json
 import re
@@ -106,7 +106,7 @@ def nli_folder(source: str) -> Path:
 
 
 class MatchingJudge(Judge):
-    """The matching head of a BLIP-like encoder, over picture and hypothesis. A claim without a picture gets no answer.
+    """The matching head of BLIP, over picture and hypothesis. A claim without a picture gets no answer.
 
     Raises UsageError for a name that is not one of `load_blip`, and what that raises.
     """

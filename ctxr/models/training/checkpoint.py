@@ -1,4 +1,4 @@
-"""What a training leaves behind: weights in safetensors, and a config that says how to build what they belong to."""
+"""Checkpoints of trainings: weights in safetensors, and a config that says how to build the model."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -35,7 +35,7 @@ TRAIN_AGAIN = "train it again: ctxr train"
 
 @dataclass(frozen=True)
 class SeedConfig:
-    """The chosen epoch of a training, from 1 (0: nothing was trained), and a hash over recipe, seed and dataset."""
+    """The chosen epoch, from 1 (0: nothing was trained), and a hash over recipe, seed and dataset."""
 
     epoch: int
     made_by: str
@@ -58,7 +58,7 @@ class Checkpoint(SeedConfig):
 
 
 class ExactLinear(nn.Linear):
-    """A layer with one result that autocast leaves alone: scores of one set lie close together, and would become ties."""
+    """A layer with one result, without autocast, which would turn close scores of one set into ties."""
 
     def forward(self, pairs: Tensor) -> Tensor:
         """[.., 1] of pairs [.., D]."""
@@ -68,7 +68,7 @@ class ExactLinear(nn.Linear):
 def new_scorer(
     shape: ScorerShape, width: int, encoder: nn.Module | None = None, seed: int = 0
 ) -> ClipScorer | PairScorer:
-    """An untrained scorer for vectors or pairs of `width`, or around `encoder`; `seed` decides the first weights of what is new."""
+    """An untrained scorer for vectors or pairs of `width`, or around `encoder`; `seed`: of first weights."""
     pairs, head = makes_pairs(shape.encoder), shape.head
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -141,7 +141,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def load_head(folder: Path, encoder: nn.Module | None = None) -> ClipScorer | PairScorer:
-    """The trained scorer of vectors or pair features, or around `encoder`, in evaluation mode unless its quirk leaves dropout on.
+    """The trained scorer of vectors or pairs, or around `encoder`, in evaluation mode unless dropout stays on.
 
     Raises DataError where weights and config do not fit.
     """
@@ -172,7 +172,7 @@ def tuned(source: EncoderSource | CrossSource, folder: Path, name: str) -> Encod
 
 
 def fill(module: nn.Module, file: Path, what: str) -> None:
-    """Load weights into a module. Raises DataError where they are missing, damaged, or of another shape than `what`."""
+    """Load weights into a module. Raises DataError where they are missing, damaged, or not those of `what`."""
     try:
         module.load_state_dict(load_file(file))
     except (OSError, SafetensorError) as error:

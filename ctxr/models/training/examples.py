@@ -25,7 +25,7 @@ class Positives(NamedTuple):
 
 @dataclass(frozen=True)
 class PositivePairs:
-    """For which pictures each caption holds: the number of each caption's pictures, int64 [C], and all pictures, ascending in each."""
+    """Pictures for which captions hold: how many of each, int64 [C], and which, ascending in each."""
 
     sizes: Tensor
     images: Tensor
@@ -117,7 +117,7 @@ class ExampleTable:
     def of(
         cls, images: Images, columns: Mapping[str, npt.NDArray[np.generic]], weak: Sequence[tuple[int, int]] = ()
     ) -> "ExampleTable":
-        """Queries from arrays, by the names of the attributes; `weak`: pairs of a query and a further picture for which it holds."""
+        """Queries from arrays by attribute; `weak`: pairs of a query and a further picture for which it holds."""
         tensors = {name: torch.from_numpy(np.ascontiguousarray(column)) for name, column in columns.items()}
         entailed = PositivePairs.of(weak, len(columns["targets"])) if weak else None
         return cls(images, **tensors, payload={}, entailed=entailed, unsure=None)
@@ -127,7 +127,7 @@ class ExampleTable:
 
     @property
     def target(self) -> Tensor:
-        """[Q] int64 position of the only right candidate, -1 where it is not known. Raises ValueError for a query with several."""
+        """[Q] int64 position of the only right candidate, -1 if unknown. Raises ValueError for several."""
         return only_position(self.targets)
 
     def batch(self, rows: Tensor) -> Batch:
@@ -144,7 +144,7 @@ class ExampleTable:
         )
 
     def weak_marks(self, rows: Tensor) -> Tensor | None:
-        """Which candidates of these queries [B], targets excepted, are weak positives, bool [B, K]; None where none was found."""
+        """Which candidates of queries [B], targets excepted, are weak positives, bool [B, K]; None without any."""
         if self.entailed is None:
             return None
         return self.entailed.among(rows, self.candidates[rows]) & self.mask[rows] & ~self.targets[rows]
@@ -170,7 +170,7 @@ def by_sets(sets: Tensor, chance: torch.Generator) -> Tensor:
 
 
 def with_distractors(questions: ExampleTable, count: int, chance: torch.Generator) -> ExampleTable:
-    """The same queries with other candidates: the target, first, and up to `count` different random candidates of all queries."""
+    """The queries with other candidates: the target, first, and up to `count` random ones of all queries."""
     pool = torch.unique(questions.candidates[questions.mask])
     own = questions.candidates.gather(1, questions.target[:, None])
     count = min(count, len(pool) - 1)
@@ -197,7 +197,7 @@ def with_distractors(questions: ExampleTable, count: int, chance: torch.Generato
 def with_shared_distractors(
     questions: ExampleTable, steps: Sequence[Tensor], count: int, chance: torch.Generator
 ) -> ExampleTable:
-    """As `with_distractors`, from the targets of the same step alone: each image is encoded once for all queries of a step.
+    """As `with_distractors`, from the targets of the same step, whose images are encoded once for all.
 
     `steps`: the rows of each step, int64; every row is in one.
     """

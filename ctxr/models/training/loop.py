@@ -141,7 +141,7 @@ class Callbacks:
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """Where one training runs. `folder`: of the state; one with another `key` is ignored. `bf16`: autocast; the weights keep their type."""
+    """Where one training runs. `folder`: of the state; one with another `key` is ignored. `bf16`: autocast."""
 
     folder: Path
     seed: int = 0
@@ -153,7 +153,7 @@ class TrainingRun:
 
 @dataclass(frozen=True)
 class Step(Generic[FactsT]):
-    """Rows to encode, int64 of each tower, the number of queries in their loss, and arguments of encoding and loss, `facts`."""
+    """Rows to encode of each tower, the number of queries in their loss, and arguments of both, `facts`."""
 
     towers: tuple[Tensor, ...]
     queries: int
@@ -166,7 +166,7 @@ class Step(Generic[FactsT]):
 
 @dataclass(frozen=True)
 class Update:
-    """One optimiser step, of the weighted steps whose gradients add up; a generator draws the second after the first was computed.
+    """One optimiser step, of weighted steps whose gradients add up, drawn one after the other.
 
     `rate`: factor on the learning rate. `apply`: False leaves the gradients for the next update.
     """
@@ -198,7 +198,7 @@ class Objective(ABC, Generic[GivenT, EncodedT]):
 
     @abstractmethod
     def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
-        """Every query once, in the order of an epoch, cut into optimiser steps; draws whatever else the epoch needs."""
+        """Every query once, in the order of an epoch, cut into optimiser steps."""
 
     @abstractmethod
     def updates(self, rows: Tensor, apply: bool) -> Iterator[Update]:
@@ -235,7 +235,7 @@ ObjectiveT = TypeVar("ObjectiveT", bound=Objective[Any, Any])
 
 
 class Trainer(Generic[ObjectiveT]):
-    """One training of one model with one seed. `scorer`: the model, on the device of the run; weights without gradients stay frozen."""
+    """One training of one model, on the device of the run, with one seed."""
 
     def __init__(self, scorer: nn.Module, objective: ObjectiveT) -> None:
         run = objective.run
@@ -290,7 +290,7 @@ class Trainer(Generic[ObjectiveT]):
         self.objective.after_step(self.scorer)
 
     def accumulate(self, step: Step[object], weight: float = 1.0) -> float:
-        """Add `weight` times the gradient of a step's loss, its mean or sum as the objective says; the sum of its losses."""
+        """Add `weight` times the gradient of a step's loss, mean or sum; the sum of its losses."""
         if self.objective.SPLITS:
             loss = self._accumulate_passes(step, weight)
         else:
@@ -343,7 +343,7 @@ class Trainer(Generic[ObjectiveT]):
             return cast("Tensor", self.objective.encode(self.scorer, tower, rows, facts))
 
     def _attempt(self, work: Callable[[], T], rows: int) -> T | None:
-        """The result of `work` on so many rows; None when memory ran out, and then later passes have fewer rows."""
+        """The result of `work` on so many rows; None when memory ran out: later passes have fewer rows."""
         try:
             return work()
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
@@ -386,7 +386,7 @@ class Trainer(Generic[ObjectiveT]):
         return Epoch(number, loss, accuracy, time.monotonic() - start, figures)
 
     def _keep(self, row: Epoch) -> None:
-        """Save the state after an epoch; first its weights, if it is the best so far: a kill in between only repeats it."""
+        """Save the state after an epoch; first its weights, if it is the best: a kill only repeats it."""
         progress = self.progress
         best = next((epoch.accuracy for epoch in progress.history if epoch.epoch == progress.best), None)
         if best is None or (row.accuracy is not None and row.accuracy > best):

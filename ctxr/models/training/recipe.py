@@ -1,4 +1,4 @@
-"""What decides a training, as numbers and names: what the loop reads for every problem, and what scorers over encoders share."""
+"""Recipes of trainings: what the loop reads for every problem, and what scorers over encoders share."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -110,7 +110,7 @@ class HeadShape:
 
 @dataclass(frozen=True)
 class ScorerShape:
-    """A scorer: the name of its encoder, and a head over it, for pairs a new layer (`new_score`), or nothing."""
+    """A scorer: the name of its encoder, and a head over it, a new layer for pairs, or nothing."""
 
     encoder: str
     head: HeadShape | None = None

@@ -55,7 +55,7 @@ def in_bf16(precision: str, device: str) -> bool:
 
 
 def accuracy_of(scores: Tensor, targets: Tensor) -> float | None:
-    """The share of queries, 0..1, whose target scores highest, by scores and bool targets [Q, K]; None without a known target.
+    """The share of queries, 0..1, whose target [Q, K] scores highest; None without a known target.
 
     A tie of n candidates counts 1/n.
     """
@@ -112,7 +112,7 @@ def features_of(
 def attend_all(
     scorer: ClipScorer | PairScorer, questions: ExampleTable, wanted: Sequence[int], at_once: int, device: str = "cpu"
 ) -> Tensor:
-    """float32 [n, K, K] on the CPU: attention of each candidate (rows) to each (columns) in the last layer, averaged over heads.
+    """float32 [n, K, K] on the CPU: attention of candidates (rows) in the last layer, mean over heads.
 
     `scorer`: with a head, in any mode. `questions`: with vectors of images and texts. `wanted`: n rows of them.
     Raises ValueError for a scorer without a head.

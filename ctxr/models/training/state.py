@@ -18,7 +18,7 @@ _PROJECTIONS = ("text_projection", "proj")
 
 
 def laid_out_as(weights: Tensor, tensor: Tensor) -> Tensor:
-    """`tensor` with the memory layout of `weights`: fused steps go through memory, not indices, and would silently mix up numbers."""
+    """`tensor` with the memory layout of `weights`: fused steps, which ignore indices, would mix up numbers."""
     return tensor if tensor.stride() == weights.stride() else torch.empty_like(weights).copy_(tensor)
 
 
@@ -33,7 +33,7 @@ def round_to_fp16(scorer: nn.Module) -> None:
 
 @dataclass
 class Epoch:
-    """Metrics of one epoch, from 1: mean loss over its queries, and `accuracy` or another measure on validation, None without."""
+    """Metrics of one epoch, from 1; `accuracy` or another measure is None without validation."""
 
     epoch: int
     loss: float
@@ -44,7 +44,7 @@ class Epoch:
 
 @dataclass
 class TrainingState:
-    """Progress of a training: every epoch so far, the number of the best one, and how many queries fit into memory at once."""
+    """Every epoch so far, the number of the best one, and how many queries fit into memory at once."""
 
     history: list[Epoch] = field(default_factory=list)
     best: int | None = None

@@ -133,8 +133,8 @@ def test_probabilities_lie_within_0_and_1_and_belong_to_their_claim(
     assert np.ptp(values[answered]) > 1e-5
     order = np.random.default_rng(0).permutation(ROWS)
     np.testing.assert_allclose(judge.probabilities([claims[row] for row in order]), values[order], atol=1e-5)
-    alone = [judge.probabilities([claim])[0] for claim in claims[:6]]
-    np.testing.assert_allclose(alone, values[:6], atol=1e-5)
+    alone = [judge.probabilities([claim])[0] for claim in claims[:3]]
+    np.testing.assert_allclose(alone, values[:3], atol=1e-5)
     assert judge.probabilities([]).shape == (0,)
     assert (judge.estimate(5) is None) == (kind != "endpoint")
 
