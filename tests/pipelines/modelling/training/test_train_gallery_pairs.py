@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from ctxr.datasets.open import read_dataset
-from ctxr.engine.progress import SILENT
 from ctxr.errors import UsageError
 from ctxr.pipelines.modelling.config import Eval, RegionsConfig, Train, TrainReport
 from ctxr.pipelines.modelling.eval import run as evaluate
@@ -20,7 +19,6 @@ from ctxr.problems.galleries import QueryRanking, RecallRow, gallery_splits
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.tables import read_table
 from tests.pipelines.galleries import extra_pairs, write_round
-from tests.pipelines.modelling.training.test_train import Note
 from tests.problems.scores import scores_of
 
 Trains = Callable[..., TrainReport]
@@ -29,10 +27,9 @@ Trains = Callable[..., TrainReport]
 @pytest.fixture
 def train(world: Path, tmp_path: Path) -> Trains:
     def call(recipe: str, *changes: str, **more: Any) -> TrainReport:
-        progress = more.pop("progress", SILENT)
         whole = () if any(one.startswith("rerank=") for one in changes) else ("rerank=0",)
         small = ("lr=1e-3", "epochs=1", "batch=20", "at_once=8", "patience=0", *whole, *changes)
-        return run(Train(recipe, world, changes=small, workdir=tmp_path / "work", **more), progress)
+        return run(Train(recipe, world, changes=small, workdir=tmp_path / "work", **more))
 
     return call
 
@@ -54,16 +51,13 @@ def test_weak_positives_train_an_encoder_of_pairs_and_eval_ranks_as_it_scores(
     assert recalls[0] != recalls[1]
     assert train("retrieval-blip-weak", *blip, judgments=table).up_to_date
 
-    results = evaluate(
-        Eval(
-            (plain.run, weak.run), world, tmp_path / "work", split="test", compare=True, resamples=100, permutations=50
-        )
-    ).results
+    draws = {"resamples": 100, "permutations": 50}
+    both = Eval((plain.run, weak.run), world, tmp_path / "work", split="test", compare=True, **draws)  # type: ignore[arg-type]
+    results = evaluate(both).results
     found = figures(results)
     own = {row.measure: row.value for row in recalls[1] if row.side == "test"}
-    assert {measure: found[weak.run, measure] for measure in ("TR@1", "TR@10", "IR@5")} == pytest.approx(
-        {measure: own[measure] for measure in ("TR@1", "TR@10", "IR@5")}
-    )
+    measures = ("TR@1", "TR@10", "IR@5")
+    assert [found[weak.run, measure] for measure in measures] == pytest.approx([own[measure] for measure in measures])
     dataset = read_dataset(world)
     side = gallery_splits(dataset)["test"]
     values = {(one.query, one.candidate): one.value for one in scores_of(weak.folder, dataset, side.captions[:5])}
@@ -116,14 +110,8 @@ def test_a_shortlist_says_what_is_looked_at_in_training_and_evaluation(
 
 def test_regions_are_looked_at_in_galleries_too(train: Trains, encoder: str, world: Path, tmp_path: Path) -> None:
     found = look(RegionsConfig(world, f"grid:{encoder}", 4, "small", tmp_path / "work", "cpu"))
-    progress = Note()
-    report = train(
-        "retrieval-uniter",
-        f"encoder=random:uniter-tiny:{found.features}",
-        "regions=small",
-        "new_score=true",
-        progress=progress,
-    )
+    changes = (f"encoder=random:uniter-tiny:{found.features}", "regions=small", "new_score=true")
+    report = train("retrieval-uniter", *changes)
     assert report.regions == "small"
     assert (report.folder / "seed0" / "score.safetensors").is_file()
     results = evaluate(Eval((report.run,), world, tmp_path / "work", split="test", resamples=50)).results
