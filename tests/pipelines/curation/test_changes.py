@@ -57,11 +57,8 @@ def test_a_changed_picture_is_refused_by_filter_and_mended_by_building_again(
     assert build(footage, sets).up_to_date
 
 
-@pytest.mark.parametrize("harm", HARMS[:3])
-def test_a_changed_picture_of_a_filtered_artifact_is_made_again(
-    filtered: Path, project: Path, harm: Callable[[Path], None]
-) -> None:
-    harm(first_picture(project / "filtered"))
+def test_a_changed_picture_of_a_filtered_artifact_is_made_again(filtered: Path, project: Path) -> None:
+    link(first_picture(project / "filtered"))
     assert not refilter(project / "sets", project / "filtered", brisque=LIMIT).up_to_date
     assert same_tree(project / "filtered", filtered)
 
