@@ -35,7 +35,7 @@ def skill_of(right: float, votes: float) -> Skill:
     """The Beta posterior of a worker, whose prior takes all skills for equally likely; counts need not be whole.
 
     >>> skill_of(50, 52)
-    Skill(right=50.0, votes=52.0, mean=0.9444, low=0.8703, high=0.9881)
+    Skill(right=50.0, votes=52.0, mean=0.9444, low=0.8702, high=0.9882)
     """
     a, b, tail = right + 1.0, max(votes - right, 0.0) + 1.0, (1 - LEVEL) / 2
     figures = right, votes, a / (a + b), betaincinv(a, b, tail), betaincinv(a, b, 1 - tail)
