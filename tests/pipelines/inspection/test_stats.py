@@ -17,12 +17,12 @@ from ctxr.engine.report import Table
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.media.images import read_image
 from ctxr.models.dataset_vectors import picture_vectors_of
-from ctxr.models.encoders import load_encoder
 from ctxr.models.picture_vectors import distances_of
 from ctxr.pipelines.curation.build_sets import run as build
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.inspection.config import Stats
 from ctxr.pipelines.inspection.stats import LEXICONS, load_lexicon, run
+from tests.drawn import load_drawn
 from tests.pipelines.conftest import THRESHOLD
 from tests.pipelines.modelling.training.test_train import Note
 from tests.pipelines.world_dataset import write_world_dataset
@@ -281,7 +281,7 @@ def test_embeddings_belong_to_their_images(built: Path) -> None:
         assert again[image_set.id] == pytest.approx((image_set.mean_distance, image_set.closest), abs=2e-3)
     names = sorted(dataset.images)[::7]
     pictures = [read_image(file) for name in names if (file := dataset.picture(dataset.images[name])) is not None]
-    fresh = load_encoder("ctxr-tiny", "cpu").encode_images(pictures)
+    fresh = load_drawn("ctxr-tiny", "cpu").encode_images(pictures)
     alike = (fresh * vectors.matrix[[vectors.rows[name] for name in names]]).sum(1)
     # the ledger's are of decoded frames, these of the saved JPEG
     assert alike.min() > 0.99
