@@ -136,7 +136,7 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
 
 
 @dataclass(frozen=True)
-class Part:
+class DemoPart:
     """What a part of the chain gains, its tables and its reports."""
 
     gain: Gain
@@ -192,7 +192,7 @@ GOOD = ("careful",)
 """Kinds that must not be accused; hasty ones may be either."""
 
 
-def run_crowd(work: Path, sets: Path, world: World, seed: int, progress: Progress) -> Part:
+def run_crowd(work: Path, sets: Path, world: World, seed: int, progress: Progress) -> DemoPart:
     """Export, serve, work, aggregate; a demo that is run again only aggregates."""
     fingerprint = open_artifact(sets).sha256
     done = None
@@ -213,7 +213,7 @@ def run_crowd(work: Path, sets: Path, world: World, seed: int, progress: Progres
     kept = {" ".join(row.text.split()) for row in read_table(aggregated.dataset / "texts.jsonl", Text)}
     rows = [(name, right, text in kept) for text, (name, right) in done.clear.items()]
     gain = _chosen("descriptions true of their image alone: written, kept by people", rows)
-    return Part(gain, _compared(done, aggregated))
+    return DemoPart(gain, _compared(done, aggregated))
 
 
 def _chosen(what: str, rows: Sequence[tuple[str, bool, bool]]) -> Gain:
@@ -258,7 +258,7 @@ def _compared(done: Rehearsal, aggregated: AggregateReport) -> dict[str, Table]:
     }
 
 
-def run_models(work: Path, sizes: Demo, progress: Progress) -> Part:
+def run_models(work: Path, sizes: Demo, progress: Progress) -> DemoPart:
     """Draw a benchmark, let the bundled encoder find the targets: accuracies, what it gains over chance, and the report."""
     dataset, workers = work / "dataset", 2 if sizes.queries > FEW else 1
     world = WorldBenchmark(dataset, train=0, valid=0, test=sizes.queries, seed=sizes.seed, workers=workers)
@@ -274,7 +274,7 @@ def run_models(work: Path, sizes: Demo, progress: Progress) -> Part:
     base, own = (row["value"] for row in figures["figures"] if (row["part"], row["measure"]) == ("all", "accuracy"))
     found = Gain("targets found in sets of ten: by chance, by ctxr-tiny", base, own, gain["low"], gain["high"])
     page = run_command("report", progress, workdir=work).page
-    return Part(found, {"accuracy": evaluated.tables["test/accuracy"]}, (page,))
+    return DemoPart(found, {"accuracy": evaluated.tables["test/accuracy"]}, (page,))
 
 
 DRAWN: dict[str, Any] = {"least": 2, "most": 4, "hypotheses": 8, "texts": 0, "say": ("Shows", "Before")}

@@ -42,8 +42,8 @@ MOST_SOURCES = 12
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of the questions by view and name; `within` are flags [B], with at least one question."""
+class QuestionGroup:
+    """Questions that are evaluated together, by view and name; `within` are flags [B], with at least one question."""
 
     view: str
     name: str
@@ -106,7 +106,7 @@ def set_columns(split: EvalSplit, run: str, recalls: Sequence[int], trec: bool) 
     return columns
 
 
-def question_parts(questions: Sequence[BenchmarkQuery]) -> list[Part]:
+def question_parts(questions: Sequence[BenchmarkQuery]) -> list[QuestionGroup]:
     """How a side is parted: overall by kind, then by every view that there is something known for."""
     views: list[tuple[str, str, Sequence[bool]]] = [
         ("overall", part, within) for part, within in kinds_of(questions).items()
@@ -130,12 +130,12 @@ def question_parts(questions: Sequence[BenchmarkQuery]) -> list[Part]:
         views += [("source", name, [question.source == name for question in questions]) for name in named]
         others = set(sources[MOST_SOURCES:])
         views.append(("source", f"{len(others)} others", [question.source in others for question in questions]))
-    parts = [Part(view, name, np.array(within, bool)) for view, name, within in views if any(within)]
+    parts = [QuestionGroup(view, name, np.array(within, bool)) for view, name, within in views if any(within)]
     parts += _fifths("length", "tokens", [one.tokens for one in questions], 0)
     return parts + _fifths("distance", "", [one.distance for one in questions], 3)
 
 
-def _fifths(view: str, unit: str, values: Sequence[float | None], digits: int) -> list[Part]:
+def _fifths(view: str, unit: str, values: Sequence[float | None], digits: int) -> list[QuestionGroup]:
     """A part for each fifth of what is known, named by its ends."""
     column = np.array(values, np.float64)
     defined = ~np.isnan(column)
@@ -147,7 +147,7 @@ def _fifths(view: str, unit: str, values: Sequence[float | None], digits: int) -
     for number in sorted(set(fifth[defined].tolist())):
         inside = fifth == number
         ends = dict.fromkeys(f"{end:.{digits}f}" for end in (column[inside].min(), column[inside].max()))
-        parts.append(Part(view, f"{' to '.join(ends)} {unit}".strip(), inside))
+        parts.append(QuestionGroup(view, f"{' to '.join(ends)} {unit}".strip(), inside))
     return parts
 
 
