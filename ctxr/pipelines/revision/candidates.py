@@ -1,9 +1,10 @@
-"""Candidates: for each picture the captions that a retriever ranks highest, without known pairs."""
+"""Candidates: for each picture the captions that a retriever ranks highest, without known pairs; judged, and decided up to the caps."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,15 +12,21 @@ from msgspec import structs
 
 from ctxr.datasets.changes import contents_of
 from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.rounds import Reason
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.ranking import row_blocks
 from ctxr.metrics.votes import Codes
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import Encoder, load_encoder
+from ctxr.models.entailment.base import Claim
+from ctxr.models.judges.cascade import Cascade, Limits, Verdicts
+from ctxr.models.judges.endpoint import EndpointJudge
+from ctxr.models.judges.file import FileJudge
 from ctxr.models.neighbours import NO_MATCH, best_matches
 from ctxr.models.precision import choose_device
 from ctxr.models.training.checkpoint import read_checkpoint
+from ctxr.pipelines.revision.decisions import judged
 from ctxr.pipelines.revision.inputs import MinedGallery, missing_pictures, scores_pairs
 from ctxr.problems.embeddings import PictureFiles, embedded_images, embedded_texts
 from ctxr.problems.runs import checkpoints, run_folder
@@ -128,6 +135,71 @@ def mine(gallery: MinedGallery, images: Matrix, captions: Matrix, k: int, both: 
     for rows in row_blocks(len(excluded), 1, PAIRS):
         known[rows] = np.einsum("nd,nd->n", images[excluded[rows, 0]], captions[excluded[rows, 1]])
     return Candidates(gallery, pairs[0, order], pairs[1, order], ranks[order], scores[order], directions[order], known)
+
+
+class Premise(NamedTuple):
+    """A picture as SHA-256 and file, and the captions written for it, joined by blanks; "" and None for a text alone."""
+
+    content: str
+    text: str
+    file: Path | None
+
+
+def judge_pools(
+    cascade: Cascade,
+    limits: Limits,
+    pools: Sequence[Candidates],
+    premises: Mapping[str, Premise],
+    hypotheses: Mapping[str, str],
+    *,
+    workdir: Path,
+    progress: Progress,
+) -> list[Verdicts]:
+    """The verdicts on the candidates of each pool, with `limits` of the last judge. Results of the same judge are read from the cache.
+    Raises DataError for a file that names none of the candidates, and where no candidate gets an answer."""
+    claims = []
+    for pool in pools:
+        for row, column in zip(pool.images.tolist(), pool.captions.tolist(), strict=True):
+            image, caption = pool.gallery.images[row], pool.gallery.captions[column]
+            content, text, file = premises[image]
+            claims.append((content, Claim(text, file, hypotheses[caption], (image, caption))))
+    pairs = [claim.pair for _, claim in claims if claim.pair]
+    for gaps in filter(None, [judge.gaps(pairs) for judge in cascade.judges if isinstance(judge, FileJudge)]):
+        progress.warn(gaps)
+    verdicts = judged(cascade, limits, claims, workdir, "judging candidates", progress=progress)
+    if claims and np.isnan(verdicts.probabilities).all():
+        last = cascade.judges[-1]
+        reply = f": {last.unanswered()}" if isinstance(last, EndpointJudge) else ""
+        raise DataError(
+            f"{last.name} answers for none of the {len(claims):,} candidates{reply}", hint="another --judge"
+        )
+    ends = np.cumsum([len(pool) for pool in pools])
+    return [verdicts.part(slice(end - len(pool), end)) for pool, end in zip(pools, ends.tolist(), strict=True)]
+
+
+def decide(pool: Candidates, verdicts: Verdicts, per_image: int, per_caption: int) -> list[Reason | None]:
+    """Why each candidate is not added, [N], None where it is: entailed ones are added by descending probability until a picture or a
+    caption reaches its cap (0: no cap). Ties are ordered by score, then by position."""
+    probability = verdicts.probabilities
+    reasons: list[Reason | None] = [
+        "below_threshold" if value == 0 else "no_answer" if unknown else "between_thresholds"
+        for value, unknown in zip(verdicts.values.tolist(), np.isnan(probability).tolist(), strict=True)
+    ]
+    images = np.zeros(len(pool.gallery.images), np.int64)
+    captions = np.zeros(len(pool.gallery.captions), np.int64)
+    entailed = np.flatnonzero(verdicts.values == 1)
+    order = entailed[np.lexsort((entailed, -pool.scores[entailed], -probability[entailed]))]
+    for row in order.tolist():
+        image, caption = int(pool.images[row]), int(pool.captions[row])
+        if per_image and images[image] >= per_image:
+            reasons[row] = "cap_image"
+        elif per_caption and captions[caption] >= per_caption:
+            reasons[row] = "cap_caption"
+        else:
+            reasons[row] = None
+            images[image] += 1
+            captions[caption] += 1
+    return reasons
 
 
 BLOCK = 512

@@ -1,27 +1,21 @@
-"""The decision of a round: judges, probabilities in shards for resuming, threshold, caps."""
+"""Asking the judges of a round: probabilities in shards for resuming, and the threshold on dev."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ctxr.datasets.pairs import EntailmentPair, choosing
-from ctxr.datasets.rounds import Base, Reason, Round
-from ctxr.engine.options import JudgeEndpointOptions
+from ctxr.datasets.rounds import Base
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import DataError
-from ctxr.metrics.entailment import FEW_CALLED, threshold_for
+from ctxr.metrics.entailment import FEW_CALLED, Threshold, threshold_for
 from ctxr.metrics.votes import Codes, Doubles
-from ctxr.models.encoders import Encoder
 from ctxr.models.entailment.base import Claim, Judge
 from ctxr.models.judges.cascade import Cascade, Limits, Verdicts
-from ctxr.models.judges.endpoint import EndpointJudge
 from ctxr.models.judges.file import FileJudge
-from ctxr.pipelines.revision.candidates import Candidates
 from ctxr.pipelines.revision.config import ReviseLabels
-from ctxr.pipelines.revision.inputs import ChosenThreshold
 from ctxr.problems.embeddings import cached
 from ctxr.store.hashing import sha256_of
 from ctxr.store.tables import read_table
@@ -30,47 +24,7 @@ SHARD = 256
 """Claims between two writes: the most that a killed run loses."""
 
 
-class Premise(NamedTuple):
-    """A picture as SHA-256 and file, and the captions written for it, joined by blanks; "" and None for a text alone."""
-
-    content: str
-    text: str
-    file: Path | None
-
-
-def judge_pools(
-    cascade: Cascade,
-    limits: Limits,
-    pools: Sequence[Candidates],
-    premises: Mapping[str, Premise],
-    hypotheses: Mapping[str, str],
-    *,
-    workdir: Path,
-    progress: Progress,
-) -> list[Verdicts]:
-    """The verdicts on the candidates of each pool, with `limits` of the last judge. Results of the same judge are read from the cache.
-    Raises DataError for a file that names none of the candidates, and where no candidate gets an answer."""
-    claims = []
-    for pool in pools:
-        for row, column in zip(pool.images.tolist(), pool.captions.tolist(), strict=True):
-            image, caption = pool.gallery.images[row], pool.gallery.captions[column]
-            content, text, file = premises[image]
-            claims.append((content, Claim(text, file, hypotheses[caption], (image, caption))))
-    pairs = [claim.pair for _, claim in claims if claim.pair]
-    for gaps in filter(None, [judge.gaps(pairs) for judge in cascade.judges if isinstance(judge, FileJudge)]):
-        progress.warn(gaps)
-    verdicts = _judged(cascade, limits, claims, workdir, "judging candidates", progress=progress)
-    if claims and np.isnan(verdicts.probabilities).all():
-        last = cascade.judges[-1]
-        reply = f": {last.unanswered()}" if isinstance(last, EndpointJudge) else ""
-        raise DataError(
-            f"{last.name} answers for none of the {len(claims):,} candidates{reply}", hint="another --judge"
-        )
-    ends = np.cumsum([len(pool) for pool in pools])
-    return [verdicts.part(slice(end - len(pool), end)) for pool, end in zip(pools, ends.tolist(), strict=True)]
-
-
-def _judged(
+def judged(
     cascade: Cascade,
     limits: Limits,
     claims: Sequence[tuple[str, Claim]],
@@ -109,7 +63,7 @@ def _judged(
 
 def threshold_on_dev(
     config: ReviseLabels, base: Base, dev: Path, cascade: Cascade, *, wanted: float, progress: Progress
-) -> ChosenThreshold:
+) -> Threshold:
     """The lowest threshold that reaches a precision on the pairs of `dev`. Raises what `choose_threshold` raises."""
     dataset = base.dataset
     pairs = [pair for pair in read_table(dev, EntailmentPair) if pair.split in (None, "valid")]
@@ -126,7 +80,7 @@ def threshold_on_dev(
         image = None if pair.image is None else dataset.images[pair.image]
         content, file = ("", None) if image is None else (image.sha256, dataset.picture(image))
         claims.append((content, Claim(pair.premise or "", file, pair.hypothesis or "")))
-    verdicts = _judged(cascade, (0.0, 0.0), claims, config.workdir, "judging dev", progress=progress)
+    verdicts = judged(cascade, (0.0, 0.0), claims, config.workdir, "judging dev", progress=progress)
     own = (verdicts.judges == len(cascade.judges) - 1) & ~np.isnan(verdicts.probabilities)
     labels = np.array([pair.label == 1 for pair in usable])
     best = threshold_for(labels[own], verdicts.probabilities[own], wanted) if own.any() else None
@@ -137,67 +91,4 @@ def threshold_on_dev(
         )
     if best.called < FEW_CALLED:
         progress.warn(f"on dev {best.weakness()}")
-    low, high = best.precision.low, best.precision.high
-    return ChosenThreshold(best.value, "dev", wanted, best.precision.value, best.recall, best.called, low, high)
-
-
-def decide(pool: Candidates, verdicts: Verdicts, per_image: int, per_caption: int) -> list[Reason | None]:
-    """Why each candidate is not added, [N], None where it is: entailed ones are added by descending probability until a picture or a
-    caption reaches its cap (0: no cap). Ties are ordered by score, then by position."""
-    probability = verdicts.probabilities
-    reasons: list[Reason | None] = [
-        "below_threshold" if value == 0 else "no_answer" if unknown else "between_thresholds"
-        for value, unknown in zip(verdicts.values.tolist(), np.isnan(probability).tolist(), strict=True)
-    ]
-    images = np.zeros(len(pool.gallery.images), np.int64)
-    captions = np.zeros(len(pool.gallery.captions), np.int64)
-    entailed = np.flatnonzero(verdicts.values == 1)
-    order = entailed[np.lexsort((entailed, -pool.scores[entailed], -probability[entailed]))]
-    for row in order.tolist():
-        image, caption = int(pool.images[row]), int(pool.captions[row])
-        if per_image and images[image] >= per_image:
-            reasons[row] = "cap_image"
-        elif per_caption and captions[caption] >= per_caption:
-            reasons[row] = "cap_caption"
-        else:
-            reasons[row] = None
-            images[image] += 1
-            captions[caption] += 1
-    return reasons
-
-
-def on_top(
-    config: ReviseLabels,
-    before: Sequence[Round],
-    settings: Mapping[str, object],
-    encoder: Encoder,
-    cascade: Cascade,
-    *,
-    edge: ChosenThreshold,
-) -> str:
-    """A note that earlier rounds stay active, and how the new one differs from the latest of them, which has these `settings`."""
-    last, key = before[-1], config.settings()
-    other = {name: was for name, was in settings.items() if was != key.get(name, was)}
-    differ = [f"--{name.replace('_', '-')} ({was}, now {key[name]})" for name, was in other.items()]
-    renamed, named = last.classifier != cascade.name, bool(other.keys() & JudgeEndpointOptions.describe().keys())
-    judged = last.classifier_fingerprint != cascade.fingerprint and (renamed or not named)
-    changes = (
-        ("--by", last.by, encoder.name, last.by_fingerprint != encoder.fingerprint),
-        ("the judge", last.classifier, cascade.name if renamed else f"another {cascade.name}", judged),
-        ("the threshold", f"{last.threshold:.6g}", f"{edge.value:.6g}", last.threshold != edge.value),
-        ("--unsure", last.unsure_below, config.unsure, last.unsure_below != config.unsure),
-    )
-    differ += [f"{what} ({was}, now {now})" for what, was, now, changed in changes if changed]
-    several = len(before) > 1
-    numbers = _listed([str(row.number) for row in before])
-    stays = f"rounds {numbers} stay" if several else f"round {numbers} stays"
-    why = f"round {last.number} was made on top of others"
-    if differ:
-        why = f"{_listed(differ)} {'differ' if len(differ) > 1 else 'differs'}"
-        why += f" from round {last.number}" if several else ""
-    return f"{stays} active; a new round is added, since {why}"
-
-
-def _listed(words: Sequence[str]) -> str:
-    """The words with `and` before the last."""
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+    return best

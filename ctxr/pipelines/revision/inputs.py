@@ -313,8 +313,9 @@ def choose_threshold(
 
         def choose(_watch: Watch) -> str:
             choice = resolve_name("ctxr.pipelines.revision.decisions:threshold_on_dev")
-            chosen = choice(config, base, dev, cascade, wanted=config.precision, progress=progress)
-            return msgspec.json.encode(chosen).decode()
+            best = choice(config, base, dev, cascade, wanted=config.precision, progress=progress)
+            reached = best.precision.value, best.recall, best.called, best.precision.low, best.precision.high
+            return msgspec.json.encode(ChosenThreshold(best.value, "dev", best.wanted, *reached)).decode()
 
         about = ["threshold on dev", cascade.fingerprint, base.content, sha256_if_readable(dev), config.precision]
         chosen = msgspec.json.decode(remembered(config.workdir, about, choose), type=ChosenThreshold)

@@ -12,7 +12,6 @@ from ctxr.datasets.rounds import (
     Round,
     RoundInputs,
     Rounds,
-    link_base,
     read_rounds,
     refuse_changed_rounds,
     to_switch,
@@ -38,7 +37,7 @@ from ctxr.pipelines.revision.inputs import (
 from ctxr.pipelines.revision.licence import read_licence
 from ctxr.pipelines.revision.results import reported
 from ctxr.problems.gallery.truth import TRUTH
-from ctxr.store.artifacts import Artifact, Content, take_manifest
+from ctxr.store.artifacts import Artifact, Content
 from ctxr.store.hashing import sha256_of
 
 
@@ -136,7 +135,5 @@ class Revision(Rounds):
     def write(self, inputs: RoundInputs, out: Path, progress: Progress) -> Content:
         """Make the round, then write what `Rounds` does."""
         refuse_changed_rounds(out)
-        made, sets = resolve_name("ctxr.pipelines.revision.revising:make")(self._new, inputs.rounds, progress)
-        take_manifest(out)
-        link_base(out, self.base, sets, progress)
+        made = resolve_name("ctxr.pipelines.revision.revising:make")(self._new, inputs.rounds, progress)
         return super().write(replace(inputs, rounds=(*inputs.rounds, made)), out, progress)

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from ctxr.datasets.rounds import (
     Round,
     SetConflict,
     folder_of,
+    link_base,
     read_figures,
     read_rounds,
     stratum_of,
@@ -33,6 +34,7 @@ from ctxr.datasets.rounds import (
     written_for,
 )
 from ctxr.datasets.truth import UNSURE, WORKER
+from ctxr.engine.options import JudgeEndpointOptions
 from ctxr.engine.progress import Progress
 from ctxr.errors import plural
 from ctxr.metrics.entail_at import KS, Counted
@@ -41,9 +43,17 @@ from ctxr.metrics.votes import Codes, Doubles
 from ctxr.models.encoders import DEFAULT_ENCODER, TINY, Encoder, is_here
 from ctxr.models.entailment.base import Judge
 from ctxr.models.judges.cascade import Cascade, Verdicts
-from ctxr.pipelines.revision.candidates import Candidates, open_encoder, picture_files, pools_of, with_distances
+from ctxr.pipelines.revision.candidates import (
+    Candidates,
+    Premise,
+    decide,
+    judge_pools,
+    open_encoder,
+    picture_files,
+    pools_of,
+    with_distances,
+)
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
-from ctxr.pipelines.revision.decisions import Premise, decide, judge_pools, on_top
 from ctxr.pipelines.revision.inputs import (
     ChosenThreshold,
     MinedGallery,
@@ -61,6 +71,7 @@ from ctxr.pipelines.revision.inputs import (
 )
 from ctxr.pipelines.revision.licence import read_licence, refused_by
 from ctxr.pipelines.revision.results import UNLICENSED, entail_figures
+from ctxr.store.artifacts import take_manifest
 from ctxr.store.records import ImageSet, Judgment
 from ctxr.store.tables import encode_row, pretty_json
 
@@ -179,14 +190,7 @@ def _outcome_facts(
     }
 
 
-class RoundAndSets(NamedTuple):
-    """A new round, and the sets of the dataset with their distances."""
-
-    row: Round
-    sets: Sequence[ImageSet]
-
-
-def make(new: NewRound, rounds: Sequence[Round], progress: Progress) -> RoundAndSets:
+def make(new: NewRound, rounds: Sequence[Round], progress: Progress) -> Round:
     """Write the files of a round beside those of the earlier ones. Raises what `pipelines.revise_labels.run` says."""
     config, inputs, cascade, dataset = new.scope.options, new.inputs, new.cascade, new.inputs.base.dataset
     encoder = open_encoder(new.by, config.workdir, config.device, progress)
@@ -209,7 +213,47 @@ def make(new: NewRound, rounds: Sequence[Round], progress: Progress) -> RoundAnd
     if inputs.base.tables is None:  # of a release, with distances where there are vectors to measure them by
         sets = with_distances(dataset, encoder, config.workdir, progress)
     judged = JudgedRound(new, encoder, tuple(pools), tuple(verdicts), own, texts)
-    return RoundAndSets(judged.write(len(rounds) + 1), sets)
+    made = judged.write(len(rounds) + 1)
+    take_manifest(config.folder())
+    link_base(config.folder(), inputs.base, sets, progress)
+    return made
+
+
+def on_top(
+    config: ReviseLabels,
+    before: Sequence[Round],
+    settings: Mapping[str, object],
+    encoder: Encoder,
+    cascade: Cascade,
+    *,
+    edge: ChosenThreshold,
+) -> str:
+    """A note that earlier rounds stay active, and how the new one differs from the latest of them, which has these `settings`."""
+    last, key = before[-1], config.settings()
+    other = {name: was for name, was in settings.items() if was != key.get(name, was)}
+    differ = [f"--{name.replace('_', '-')} ({was}, now {key[name]})" for name, was in other.items()]
+    renamed, named = last.classifier != cascade.name, bool(other.keys() & JudgeEndpointOptions.describe().keys())
+    judged = last.classifier_fingerprint != cascade.fingerprint and (renamed or not named)
+    changes = (
+        ("--by", last.by, encoder.name, last.by_fingerprint != encoder.fingerprint),
+        ("the judge", last.classifier, cascade.name if renamed else f"another {cascade.name}", judged),
+        ("the threshold", f"{last.threshold:.6g}", f"{edge.value:.6g}", last.threshold != edge.value),
+        ("--unsure", last.unsure_below, config.unsure, last.unsure_below != config.unsure),
+    )
+    differ += [f"{what} ({was}, now {now})" for what, was, now, changed in changes if changed]
+    several = len(before) > 1
+    numbers = _listed([str(row.number) for row in before])
+    stays = f"rounds {numbers} stay" if several else f"round {numbers} stays"
+    why = f"round {last.number} was made on top of others"
+    if differ:
+        why = f"{_listed(differ)} {'differ' if len(differ) > 1 else 'differs'}"
+        why += f" from round {last.number}" if several else ""
+    return f"{stays} active; a new round is added, since {why}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    """The words with `and` before the last."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 DIRECTIONS: dict[int, Direction] = {1: "image", 2: "caption", 3: "both"}

@@ -10,8 +10,7 @@ from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.rounds import AuditSample, Decision
 from ctxr.models.judges.cascade import Verdicts
 from ctxr.pipelines.revision.auditing import audited_sample
-from ctxr.pipelines.revision.candidates import Candidates
-from ctxr.pipelines.revision.decisions import decide
+from ctxr.pipelines.revision.candidates import Candidates, decide
 from ctxr.store.records import Judgment
 
 
