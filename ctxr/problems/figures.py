@@ -137,10 +137,20 @@ class Summariser:
         queries are right or wrong outright, for McNemar."""
         rows: list[RunDifference] = []
         for part, runs in parts.items():
-            for number, (first, base) in enumerate(runs.items()):
-                others = [*runs.items()][number + 1 :]
-                within = base.within
-                tested = self._tested(base, [column for _, column in others])
+            for number, (first, base) in enumerate([*runs.items()][:-1], start=1):
+                others, within = [*runs.items()][number:], base.within
+                if all(np.array_equal(one.weights, base.weights) for _, one in others):
+                    gains = [RatioColumn(base.rows, one.values - base.values, base.weights) for _, one in others]
+                    codes = self.clusters.codes[base.rows[within]]
+                    flips = [
+                        sign_flip(gain.values[within], codes, np.random.default_rng(self.seed), self.permutations)
+                        for gain in gains
+                    ]
+                    tested = list(zip(self.intervals(gains), flips, strict=True))
+                else:
+                    tested = [
+                        ratio_difference(one, base, self.clusters, self.seed, self.permutations) for _, one in others
+                    ]
                 for (run, one), (interval, flip) in zip(others, tested, strict=True):
                     exact: tuple[float | None, int | None] = None, None
                     if run in single and first in single:
@@ -148,20 +158,6 @@ class Summariser:
                     size, (p, tied) = int(within.sum()), exact
                     rows.append(RunDifference(self.split, part, run, first, size, interval, flip, flip, p, p, tied))
         return rows
-
-    def _tested(self, base: RatioColumn, others: Sequence[RatioColumn]) -> list[tuple[Interval, float]]:
-        """How runs differ from one, and the p-value of that."""
-        if not others:
-            return []
-        if any(not np.array_equal(other.weights, base.weights) for other in others):
-            return [ratio_difference(other, base, self.clusters, self.seed, self.permutations) for other in others]
-        gains = [RatioColumn(base.rows, other.values - base.values, base.weights) for other in others]
-        codes = self.clusters.codes[base.rows[base.within]]
-        flips = [
-            sign_flip(gain.values[base.within], codes, np.random.default_rng(self.seed), self.permutations)
-            for gain in gains
-        ]
-        return list(zip(self.intervals(gains), flips, strict=True))
 
     def intervals(self, columns: Sequence[RatioColumn]) -> list[Interval]:
         """Of columns over the draws."""

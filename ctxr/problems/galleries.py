@@ -305,12 +305,12 @@ def recall_columns(
                     if (measure := f"{direction}@{k}") not in pointless(split, both.ks, folds):
                         column = even_column(of, values[:, index], means.get(measure))
                         parts.setdefault(name + measure, []).append(column)
-    return {measure: listed[0] if len(listed) == 1 else _joined(listed) for measure, listed in parts.items()}
-
-
-def _joined(columns: Sequence[RatioColumn]) -> RatioColumn:
-    rows, values = (np.concatenate([getattr(one, name) for one in columns]) for name in ("rows", "values"))
-    return even_column(rows, values)
+    return {
+        measure: listed[0]
+        if len(listed) == 1
+        else even_column(np.concatenate([one.rows for one in listed]), np.concatenate([one.values for one in listed]))
+        for measure, listed in parts.items()
+    }
 
 
 def pointless(split: GallerySplit, recalls: Sequence[int], folds: int = 1) -> list[str]:

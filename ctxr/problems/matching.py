@@ -54,7 +54,22 @@ class ScoredEvaluation(Evaluation[SplitT, Run]):
         Raises DataError naming file:line for scores of what is not asked, and, without --partial, for what is missing.
         """
         only = self.options.split
-        self._check_queries()
+        candidates = {one.id: frozenset(one.images) for one in self.request.dataset.sets}
+        for scorer, name in ((one, name) for one in self.scorers for name in one.values):
+            if name not in self.places:
+                known = name in self.request.dataset.queries
+                what = "asks for a label, not for an image" if known else "is not asked"
+                raise DataError(
+                    f"{scorer.place(name, None)}: query {name!r} {what} in {self.dataset}",
+                    hint="evaluate on the dataset that was scored: --dataset PATH",
+                )
+            image_set = self.places[name][1]
+            if strange := scorer.values[name].keys() - candidates[image_set.id]:
+                raise DataError(
+                    f"{scorer.place(name, min(strange))}: {min(strange)!r} is not a candidate of query {name!r} "
+                    f"(set {image_set.id!r} has {image_set.images[0]!r} and {len(image_set.images) - 1} more)",
+                    hint="candidates are the image ids of the query's set",
+                )
         scored = {scorer.name: {self.places[name][0] for name in scorer.values} for scorer in self.scorers}
         chosen = [split for split in SIDES if only in ("", split) and any(split in sides for sides in scored.values())]
         if not chosen:
@@ -67,24 +82,6 @@ class ScoredEvaluation(Evaluation[SplitT, Run]):
             for split, names in strangers.items() if shared and names
         ]  # fmt: skip
         return [self._split(split) for split in shared or chosen]
-
-    def _check_queries(self) -> None:
-        dataset = self.request.dataset
-        candidates = {one.id: frozenset(one.images) for one in dataset.sets}
-        for scorer, name in ((one, name) for one in self.scorers for name in one.values):
-            if name not in self.places:
-                what = "asks for a label, not for an image" if name in dataset.queries else "is not asked"
-                raise DataError(
-                    f"{scorer.place(name, None)}: query {name!r} {what} in {dataset.name}",
-                    hint="evaluate on the dataset that was scored: --dataset PATH",
-                )
-            image_set = self.places[name][1]
-            if strange := scorer.values[name].keys() - candidates[image_set.id]:
-                raise DataError(
-                    f"{scorer.place(name, min(strange))}: {min(strange)!r} is not a candidate of query {name!r} "
-                    f"(set {image_set.id!r} has {image_set.images[0]!r} and {len(image_set.images) - 1} more)",
-                    hint="candidates are the image ids of the query's set",
-                )
 
     def _split(self, split: str) -> ScoredSplit:
         own = {name: image_set.images for name, (side, image_set) in self.places.items() if side == split}

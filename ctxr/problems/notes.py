@@ -32,12 +32,32 @@ def first_notes(evaluation: Evaluation[SplitT, ScoredRun]) -> list[str]:
 
 
 def add_cautions(evaluation: Evaluation[SplitT, ScoredRun], more: Sequence[str] = ()) -> None:
-    """Add what keeps figures from being taken at their word to the findings: marks in tables, `more` notes, leaks, contamination."""
-    mark_changed_runs(evaluation)
-    mark_labels(evaluation)
-    request, splits = evaluation.request, evaluation.splits
-    evaluation.findings.notes += [*more, *leakage_notes(request.dataset, splits, evaluation.progress)]
-    evaluation.findings.notes += contamination_notes(request, splits, evaluation.runs)
+    """Add what keeps figures from being taken at their word to the findings: marks in tables, `more` notes, leaks, contamination.
+
+    A dagger marks runs that learned from other judgments than those of the dataset: from it before a change, or from another. Below
+    every table stands which active rounds a toy judged, which have no licence, and how many unsure pairs leave the rankings.
+    """
+    request, splits, findings = evaluation.request, evaluation.splits, evaluation.findings
+    changed = {
+        run.name
+        for run in evaluation.runs
+        if run.artifact is not None
+        for ancestor in lineage(run.artifact)
+        if isinstance(ancestor, Artifact) and not _learned_nothing(ancestor)
+        if other_datasets(ancestor, request.origin)
+    }
+    places = (request.dataset.root, evaluation.options.judgments)
+    folders = dict.fromkeys(place.parent if place.is_file() else place for place in places if place is not None)
+    said = [note for folder in folders for note in label_notes(folder)]
+    said += [
+        f"{split}: judges are unsure of {plural(count, 'pair')}, left out of the rankings"
+        for split, count in evaluation.unsure
+    ]
+    for name, table in findings.tables.items():
+        marked = mark_changed(table, changed)
+        findings.tables[name] = replace(marked, note="; ".join([*filter(None, [marked.note]), *said]))
+    findings.notes += [*said, *more, *leakage_notes(request.dataset, splits, evaluation.progress)]
+    findings.notes += contamination_notes(request, splits, evaluation.runs)
 
 
 def crowd_table(dataset: Dataset) -> Table | None:
@@ -111,35 +131,6 @@ def contamination_notes(
         if is_release(request.dataset):
             notes.append(IN_MIXTURES)
     return notes
-
-
-def mark_changed_runs(evaluation: Evaluation[SplitT, ScoredRun]) -> None:
-    """Put a dagger at runs that learned from other judgments than those of the dataset: from it before a change, or from another."""
-    changed = {
-        run.name
-        for run in evaluation.runs
-        if run.artifact is not None
-        for ancestor in lineage(run.artifact)
-        if isinstance(ancestor, Artifact) and not _learned_nothing(ancestor)
-        if other_datasets(ancestor, evaluation.request.origin)
-    }
-    tables = evaluation.findings.tables
-    tables |= {name: mark_changed(table, changed) for name, table in tables.items()}
-
-
-def mark_labels(evaluation: Evaluation[SplitT, ScoredRun]) -> None:
-    """Add to the notes and below every table which active rounds a toy judged, which have no licence, and how many unsure pairs leave
-    the rankings."""
-    places = (evaluation.request.dataset.root, evaluation.options.judgments)
-    folders = dict.fromkeys(place.parent if place.is_file() else place for place in places if place is not None)
-    findings, said = evaluation.findings, [note for folder in folders for note in label_notes(folder)]
-    said += [
-        f"{split}: judges are unsure of {plural(count, 'pair')}, left out of the rankings"
-        for split, count in evaluation.unsure
-    ]
-    findings.notes += said
-    for name, table in findings.tables.items():
-        findings.tables[name] = replace(table, note="; ".join([*filter(None, [table.note]), *said]))
 
 
 def _learned_nothing(artifact: Artifact) -> bool:

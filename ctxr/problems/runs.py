@@ -96,11 +96,11 @@ class ModelScores:
 
     def joined(self, other: "ModelScores") -> "ModelScores":
         """With the scores of further queries."""
-
-        def locate(query: str, candidate: str | None) -> str:
-            return (self if query in self.values else other).place(query, candidate)
-
-        return replace(self, values=self.values | other.values, place=locate)
+        return replace(
+            self,
+            values=self.values | other.values,
+            place=lambda query, candidate: (self if query in self.values else other).place(query, candidate),
+        )
 
 
 @dataclass(frozen=True)

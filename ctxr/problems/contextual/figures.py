@@ -267,7 +267,20 @@ def view_tables(split: EvalSplit, figures: Sequence[Figure]) -> dict[str, Table]
     tables: dict[str, Table] = {}
     own = [figure for figure in figures if figure.side == split.name and figure.measure == "accuracy"]
     if tagged := [figure for figure in own if figure.view == "phenomena"]:
-        tables["phenomena"] = _phenomena(split, tagged)
+        # one run with and without each phenomenon; several runs side by side with it
+        by_part = {(figure.part, figure.run): figure for figure in tagged}
+        runs, found = list(split.scorers), list[tuple[object, ...]]()
+        for part in dict.fromkeys(figure.part for figure in tagged if not figure.part.startswith("no ")):
+            name, _, examined = part.rpartition(", of ")
+            present: list[str | None] = [percent(by_part[part, run].interval) for run in runs]
+            without = by_part.get((f"no {part}", runs[0]))
+            if len(runs) == 1:
+                present += [percent(without.interval) if without else None]
+            found.append((name, int(examined), by_part[part, runs[0]].queries, *present))
+        heads = ("phenomenon", "examined", "found", *(("with it", "without") if len(runs) == 1 else runs))
+        note = "examined: descriptions that somebody examined for it; a phenomenon is listed twice where it was searched for in more"
+        note += _caution([figure.interval for figure in tagged])
+        tables["phenomena"] = Table(f"{split.name}: accuracy by phenomenon", heads, tuple(found), note)
     for view, (title, note) in VIEWS.items():
         cells = {(figure.part, figure.run): figure for figure in own if figure.view == view}
         rows = []
@@ -281,23 +294,6 @@ def view_tables(split: EvalSplit, figures: Sequence[Figure]) -> dict[str, Table]
             heads = (view, "queries", "clusters", *split.scorers)
             tables[view] = Table(f"{split.name}: accuracy {title}", heads, tuple(rows), caption)
     return tables
-
-
-def _phenomena(split: EvalSplit, figures: Sequence[Figure]) -> Table:
-    """One run with and without each phenomenon; several runs side by side with it."""
-    cells = {(figure.part, figure.run): figure for figure in figures}
-    runs, rows = list(split.scorers), list[tuple[object, ...]]()
-    for part in dict.fromkeys(figure.part for figure in figures if not figure.part.startswith("no ")):
-        name, _, examined = part.rpartition(", of ")
-        shown: list[str | None] = [percent(cells[part, run].interval) for run in runs]
-        without = cells.get((f"no {part}", runs[0]))
-        if len(runs) == 1:
-            shown += [percent(without.interval) if without else None]
-        rows.append((name, int(examined), cells[part, runs[0]].queries, *shown))
-    heads = ("phenomenon", "examined", "found", *(("with it", "without") if len(runs) == 1 else runs))
-    note = "examined: descriptions that somebody examined for it; a phenomenon is listed twice where it was searched for in more"
-    note += _caution([figure.interval for figure in figures])
-    return Table(f"{split.name}: accuracy by phenomenon", heads, tuple(rows), note)
 
 
 def _caution(intervals: Sequence[Interval]) -> str:

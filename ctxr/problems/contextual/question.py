@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,34 +31,6 @@ from ctxr.store.artifacts import Content
 from ctxr.store.kinds import RUN
 
 LEADERBOARD_SIDE = "test"
-
-
-def query_results(split: EvalSplit, scorer: ModelScores) -> Iterator[QueryResult]:
-    """A row for each question of a side."""
-    counts, ranked = split.rank_counts(scorer.name), split.ranked[scorer.name]
-    credit, ranks = accuracy(counts), reciprocal_rank(counts)
-    best = ranked == ranked.max(axis=1, initial=float("-inf"), keepdims=True)
-    for row, one in enumerate(split.questions):
-        few = len(one.candidates) <= MOST_SCORES
-        yield QueryResult(
-            run=scorer.name,
-            query=one.query,
-            side=split.name,
-            image_set=one.image_set.id,
-            kind=one.image_set.kind,
-            text=one.text,
-            targets=tuple(one.candidates[index] for index in one.right),
-            picks=tuple(name for place, name in enumerate(one.candidates) if best[row, place]),
-            accuracy=float(credit[row]),
-            reciprocal_rank=float(ranks[row]),
-            above=int(counts.above[row]),
-            level=int(counts.level[row]),
-            tokens=one.tokens,
-            candidates=one.candidates if few else (),
-            scores=tuple(values_of(scorer, one)) if few else (),
-            tags=tuple(sorted(one.found)),
-            distance=one.distance,
-        )
 
 
 def files_for_others(splits: Sequence[EvalSplit], scorers: Sequence[ModelScores]) -> dict[str, str]:
@@ -175,9 +147,32 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
         super().finish()
         if (people := notes.crowd_table(self.request.dataset)) is not None:
             self.findings.tables["people"] = people
-        self.findings.results = [
-            row for split in self.splits for scorer in self.scorers for row in query_results(split, scorer)
-        ]
+        for split, scorer in product(self.splits, self.scorers):
+            counts, ranked = split.rank_counts(scorer.name), split.ranked[scorer.name]
+            credit, ranks = accuracy(counts), reciprocal_rank(counts)
+            best = ranked == ranked.max(axis=1, initial=float("-inf"), keepdims=True)
+            for row, one in enumerate(split.questions):
+                few = len(one.candidates) <= MOST_SCORES
+                result = QueryResult(
+                    run=scorer.name,
+                    query=one.query,
+                    side=split.name,
+                    image_set=one.image_set.id,
+                    kind=one.image_set.kind,
+                    text=one.text,
+                    targets=tuple(one.candidates[index] for index in one.right),
+                    picks=tuple(name for place, name in enumerate(one.candidates) if best[row, place]),
+                    accuracy=float(credit[row]),
+                    reciprocal_rank=float(ranks[row]),
+                    above=int(counts.above[row]),
+                    level=int(counts.level[row]),
+                    tokens=one.tokens,
+                    candidates=one.candidates if few else (),
+                    scores=tuple(values_of(scorer, one)) if few else (),
+                    tags=tuple(sorted(one.found)),
+                    distance=one.distance,
+                )
+                self.findings.results.append(result)
         self.findings.files = files_for_others(self.splits, self.scorers)
 
     def write(self, out: Path) -> Content:

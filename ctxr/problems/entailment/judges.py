@@ -22,7 +22,7 @@ from ctxr.models.judges.endpoint import EndpointJudge
 from ctxr.models.judges.file import FileJudge
 from ctxr.problems.runs import finished_runs
 from ctxr.store.kinds import CLASSIFIERS
-from ctxr.store.memory import Watch, remembered
+from ctxr.store.memory import remembered
 
 TOY = "toy"
 
@@ -151,7 +151,12 @@ class ModelJudge(Judge):
     def __init__(self, kind: str, source: str, options: JudgeOptions) -> None:
         self._kind, self._source, self._device = kind, source, options.device
         identity = model_identity(source if kind == "itm" else f"{kind}:{source}", options.workdir)
-        kept = remembered(options.workdir, ["judge", kind, source, identity], self._facts)
+        named = ModelFacts.__struct_fields__
+        kept = remembered(
+            options.workdir,
+            ["judge", kind, source, identity],
+            lambda _: msgspec.json.encode({name: getattr(self.model, name) for name in named}).decode(),
+        )
         facts = msgspec.json.decode(kept, type=ModelFacts)
         self.name, self.fingerprint, self.threshold = facts.name, facts.fingerprint, facts.threshold
         self.trained_on, self.family, self.toy = facts.trained_on, facts.family, facts.toy
@@ -164,7 +169,3 @@ class ModelJudge(Judge):
     def probabilities(self, claims: Sequence[Claim]) -> npt.NDArray[np.float32]:
         """As `Judge.probabilities` says."""
         return self.model.probabilities(claims)
-
-    def _facts(self, _watch: Watch) -> str:
-        facts = {name: getattr(self.model, name) for name in ModelFacts.__struct_fields__}
-        return msgspec.json.encode(ModelFacts(**facts)).decode()

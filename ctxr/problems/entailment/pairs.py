@@ -132,36 +132,28 @@ def _of_artifact(path: Path) -> EntailmentPairs:
 
 
 def _of_files(path: Path, progress: Progress) -> EntailmentPairs:
+    """The pairs of published files at `path`, with a note on each and a few more on its oddities.
+
+    Raises DataError where there is no pair.
+    """
     if not path.exists():
         raise UsageError(f"there is no file or folder {path}", hint="--dataset names pairs of entailment")
-    folder = (path if path.is_dir() else path.parent) / PICTURES
-    rows = tuple(pair for reading in _readings(path, progress) for pair in reading.pairs)
-    files: dict[str, Path] = {}
-    for image in sorted({pair.image for pair in rows if pair.image}):
-        places = [folder / name for name in published_names(image)]
-        if file := next(filter(Path.is_file, places), None):
-            files[image] = file
-    contents = {image: sha256_file(file) for image, file in files.items()}
-    decides = [[repr(pair) for pair in rows], list(contents.items())]
-    origin = Parent("pairs", kinds.RELEASE, sha256_of(decides))
-    return EntailmentPairs(path.resolve().stem, rows, files, contents, origin)
-
-
-def _readings(path: Path, progress: Progress) -> list[Reading]:
-    """The files of pairs at `path`, each with a note, and a few more on its oddities. Raises DataError where there is no pair."""
     whole = path.is_dir()
     if not whole and path.suffix == ".json":
         raise UsageError(f"{path} is only a part of its dataset", hint=f"--dataset {path.parent}, the folder")
-    captions = read_captions(sorted(((path if whole else path.parent) / CAPTIONS).glob("*.json")))
+    home = path if whole else path.parent
+    captions = read_captions(sorted((home / CAPTIONS).glob("*.json")))
     named = {table.name: table for table in (sorted(path.iterdir()) if whole else [path])}
     readings = {
-        name: read_pairs(file, captions=captions) for name, file in named.items() if file.suffix in TABLES or not whole
+        name: read_pairs(table, captions=captions)
+        for name, table in named.items()
+        if table.suffix in TABLES or not whole
     }
-    for name, file in named.items():
+    for name, table in named.items():
         source, _, ending = name.partition(_TO_CAPTION)
         other = named.get(f"{source}{_TO_IMAGE}{ending}")
         if ending == ".json" and other is not None:
-            pairs = pairs_of(read_positives(file), read_positives(other), captions, source)
+            pairs = pairs_of(read_positives(table), read_positives(other), captions, source)
             readings[name] = Reading(tuple(pairs), (), len(pairs), source)
     if not readings:
         raise DataError(
@@ -180,4 +172,13 @@ def _readings(path: Path, progress: Progress) -> list[Reading]:
         first = next((one for reading in readings.values() for one in reading.left_out), None)
         why = f"no row of it can be used: {first.where}: {first.what}" if first else "there is no row below its header"
         raise DataError(f"{path} holds no pair: {why}", hint="restore the file, or fetch it again")
-    return list(readings.values())
+    rows = tuple(pair for reading in readings.values() for pair in reading.pairs)
+    files: dict[str, Path] = {}
+    for image in sorted({pair.image for pair in rows if pair.image}):
+        places = [home / PICTURES / name for name in published_names(image)]
+        if file := next(filter(Path.is_file, places), None):
+            files[image] = file
+    contents = {image: sha256_file(file) for image, file in files.items()}
+    decides = [[repr(pair) for pair in rows], list(contents.items())]
+    origin = Parent("pairs", kinds.RELEASE, sha256_of(decides))
+    return EntailmentPairs(path.resolve().stem, rows, files, contents, origin)

@@ -17,11 +17,11 @@ from ctxr.models.entailment.recipe import ENTAILMENT, ClassifierRecipe
 from ctxr.problems.entailment.pairs import KINDS, PROBABILITIES, find_pairs, open_pairs, refuse_seen
 from ctxr.problems.evaluation import EvalRequest, Evaluation, SplitRows
 from ctxr.problems.figures import Figure, Summariser
-from ctxr.problems.options import EvalOptions, TrainOptions
+from ctxr.problems.options import TrainOptions
 from ctxr.problems.question import ProblemResults, Question, View, find_learner
 from ctxr.problems.results import TABLES, as_json, read_tables
 from ctxr.problems.runs import EvaluatedRun, RunSource, check_run_name, trained_models
-from ctxr.store.artifacts import Artifact, Content, open_artifact
+from ctxr.store.artifacts import Content, open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import CLASSIFIER, CLASSIFIER_RESULTS
 from ctxr.store.records import Record, SplitName
@@ -77,7 +77,38 @@ class PairEvaluation(Evaluation[SplitRows[EntailmentPair], ClassifierRun]):
 
     def complete(self, split: SplitRows[EntailmentPair], figures: list[Figure], summary: Summariser) -> None:
         """Accuracy, precision, recall, F0.5 and calibration, by kind of pair."""
-        self.findings.tables |= _tables(self.options, self.runs, split)
+        rows, name, options = split.rows, split.name, self.options
+        kinds = np.array([pair.kind for pair in rows])
+        label = np.array([pair.label == 1 for pair in rows])
+        present = sorted(set(kinds.tolist()))
+        groups = np.unique([pair.group for pair in rows], return_inverse=True)[1].astype(np.int64)
+        shown, sure, bins = list[tuple[Any, ...]](), list[tuple[Any, ...]](), list[tuple[Any, ...]]()
+        for run in self.runs:
+            called = run.probabilities >= np.float32(run.threshold)
+            for kind in ("all", *present) if len(present) > 1 else ("all",):
+                own = np.ones(len(rows), bool) if kind == "all" else kinds == kind
+                rng = np.random.default_rng(options.seed)
+                measured = quality(label[own], called[own], groups[own], rng, resamples=options.resamples)
+                for one in FIGURES:
+                    figure = getattr(measured, {"F0.5": "f"}.get(one, one))
+                    shown.append((run.name, kind, one, figure.value, figure.low, figure.high, measured.pairs))
+                shown.append((run.name, kind, "majority", measured.majority, None, None, measured.pairs))
+                calibrated = calibration(label[own], run.probabilities[own].astype(np.float64))
+                sure.append((run.name, kind, calibrated.error, calibrated.largest, calibrated.brier, run.threshold))
+                if kind == "all":
+                    bins += [(run.name, *astuple(bin_)) for bin_ in calibrated.bins]
+        note = "intervals of 95 % over whole pictures and premises, none where all draws are alike; majority always says the commoner label"
+        if len(present) == 1:
+            note += f"; all pairs are about {KINDS[present[0]]}"
+        meant = "ECE: mean distance of share and probability over 15 bins"
+        in_figures = ("run", "pairs", "figure", "value", "low", "high", "of")
+        in_sure = ("run", "pairs", "ECE", "largest", "Brier", "threshold")
+        in_bins = ("run", "from", "to", "pairs", "said", "entailed", "low", "high")
+        self.findings.tables |= {
+            f"{name}/quality": Table(f"{name}: entailed or not", in_figures, tuple(shown), note),
+            f"{name}/calibration": Table(f"{name}: calibration", in_sure, tuple(sure), meant),
+            f"{name}/reliability": Table(f"{name}: reliability, all pairs", in_bins, tuple(bins)),
+        }
 
     def finish(self) -> None:
         """A note where classifiers cannot be compared."""
@@ -124,58 +155,12 @@ class PairEvaluation(Evaluation[SplitRows[EntailmentPair], ClassifierRun]):
             yield ClassifierRun(name, origin, judge.threshold, probabilities, artifact=artifact)
 
 
-def _tables(options: EvalOptions, runs: Sequence[ClassifierRun], pairs: SplitRows[EntailmentPair]) -> dict[str, Table]:
-    rows, split = pairs.rows, pairs.name
-    kinds = np.array([pair.kind for pair in rows])
-    label = np.array([pair.label == 1 for pair in rows])
-    present = sorted(set(kinds.tolist()))
-    groups = np.unique([pair.group for pair in rows], return_inverse=True)[1].astype(np.int64)
-    figures, sure, bins = list[tuple[Any, ...]](), list[tuple[Any, ...]](), list[tuple[Any, ...]]()
-    for run in runs:
-        called = run.probabilities >= np.float32(run.threshold)
-        for kind in ("all", *present) if len(present) > 1 else ("all",):
-            own = np.ones(len(rows), bool) if kind == "all" else kinds == kind
-            rng = np.random.default_rng(options.seed)
-            measured = quality(label[own], called[own], groups[own], rng, resamples=options.resamples)
-            for name in FIGURES:
-                figure = getattr(measured, {"F0.5": "f"}.get(name, name))
-                figures.append((run.name, kind, name, figure.value, figure.low, figure.high, measured.pairs))
-            figures.append((run.name, kind, "majority", measured.majority, None, None, measured.pairs))
-            calibrated = calibration(label[own], run.probabilities[own].astype(np.float64))
-            sure.append((run.name, kind, calibrated.error, calibrated.largest, calibrated.brier, run.threshold))
-            if kind == "all":
-                bins += [(run.name, *astuple(bin_)) for bin_ in calibrated.bins]
-    note = "intervals of 95 % over whole pictures and premises, none where all draws are alike; majority always says the commoner label"
-    if len(present) == 1:
-        note += f"; all pairs are about {KINDS[present[0]]}"
-    meant = "ECE: mean distance of share and probability over 15 bins"
-    in_figures = ("run", "pairs", "figure", "value", "low", "high", "of")
-    in_sure = ("run", "pairs", "ECE", "largest", "Brier", "threshold")
-    in_bins = ("run", "from", "to", "pairs", "said", "entailed", "low", "high")
-    return {
-        f"{split}/quality": Table(f"{split}: entailed or not", in_figures, tuple(figures), note),
-        f"{split}/calibration": Table(f"{split}: calibration", in_sure, tuple(sure), meant),
-        f"{split}/reliability": Table(f"{split}: reliability, all pairs", in_bins, tuple(bins)),
-    }
-
-
 @dataclass(frozen=True)
 class Card:
     """A table of a page; `warning` says what one should not overlook."""
 
     table: Table
     warning: str = ""
-
-
-def _cards(artifact: Artifact) -> list[Card]:
-    """Accuracy and calibration of each classifier by kind of pair. Raises DataError for a damaged artifact."""
-    split = str(artifact.manifest.counts.get("split"))
-    try:
-        tables = read_tables(artifact.path)
-        quality, calibrations = (tables[f"{split}/{name}"].rows for name in ("quality", "calibration"))
-        return [_card(str(name), split, quality, calibrations) for name in dict.fromkeys(row[0] for row in quality)]
-    except (KeyError, TypeError, ValueError, IndexError, StopIteration) as error:
-        raise DataError(f"{artifact.path / TABLES} is damaged", hint="run ctxr eval again") from error
 
 
 def _card(name: str, split: str, quality: Sequence[Sequence[Any]], calibrations: Sequence[Sequence[Any]]) -> Card:
@@ -232,7 +217,18 @@ class Entailment(Question):
         return bool(named) and not others
 
     def view(self, results: ProblemResults) -> View:
-        """Accuracy and calibration of every classifier that was evaluated."""
-        edited = [f"results/{one.path.name}/{names[0]}" for one in results.artifacts if (names := one.changed_files())]
-        cards = [card for one in results.artifacts for card in _cards(one)]
+        """Accuracy and calibration of each classifier by kind of pair. Raises DataError for a damaged artifact."""
+        edited = [
+            f"results/{one.path.name}/{changed[0]}" for one in results.artifacts if (changed := one.changed_files())
+        ]
+        cards: list[Card] = []
+        for artifact in results.artifacts:
+            split = str(artifact.manifest.counts.get("split"))
+            try:
+                tables = read_tables(artifact.path)
+                quality, calibrations = (tables[f"{split}/{name}"].rows for name in ("quality", "calibration"))
+                names = dict.fromkeys(row[0] for row in quality)
+                cards += [_card(str(name), split, quality, calibrations) for name in names]
+            except (KeyError, TypeError, ValueError, IndexError, StopIteration) as error:
+                raise DataError(f"{artifact.path / TABLES} is damaged", hint="run ctxr eval again") from error
         return View("tables", "Tables", __package__, {"cards": cards, "edited": edited})

@@ -42,7 +42,7 @@ from ctxr.problems.gallery.truth import PUBLISHED, GroundTruth, Labels, gold_of,
 from ctxr.problems.queries import pictures_of
 from ctxr.problems.question import Question, find_learner
 from ctxr.problems.results import refuse_same_files
-from ctxr.problems.runs import EvaluatedRun, RunSource, checkpoints, refuse_twice
+from ctxr.problems.runs import EvaluatedRun, checkpoints, refuse_twice
 from ctxr.problems.verdicts import people_of, verdicts_in
 from ctxr.store.artifacts import Content, open_artifact
 from ctxr.store.kinds import RUN
@@ -91,7 +91,15 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
         self.unsure = [(split.side or "all photos", len(split.unsure)) for split in self.splits if split.unsure]
         self.files_of = pictures_of(dataset, [split.as_query() for split in self.splits])
         self.contents = contents_of(dataset, self.files_of)
-        self.runs = [self._opened(source) for source in request.sources]
+        self.runs = []
+        for source in request.sources:
+            opened: Any = find_learner(Gallery()).open_run(
+                source.place or source.name, request.scoring, request.progress
+            )
+            artifact = None if source.place is None else open_artifact(source.place, RUN)
+            if artifact is not None:
+                artifact.refuse_changed()
+            self.runs.append(GalleryRun(source.name, source.origin, opened, artifact=artifact))
         refuse_twice(self.runs, "rename one of the folders")
         self.ks = sorted({*KS, *options.ks()})
         table = options.judgments  # its folder may hold rounds
@@ -101,15 +109,6 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
         self.entailments: list[EntailFigure] = []
         self.rankings: list[QueryRanking] = []
         self.answers: dict[str, _Answers] = {}
-
-    def _opened(self, source: RunSource) -> GalleryRun:
-        request = self.request
-        opened: Any = find_learner(Gallery()).open_run(source.place or source.name, request.scoring, request.progress)
-        if source.place is None:
-            return GalleryRun(source.name, source.origin, opened)
-        artifact = open_artifact(source.place, RUN)
-        artifact.refuse_changed()
-        return GalleryRun(source.name, source.origin, opened, artifact=artifact)
 
     @cached_property
     def shortlists(self) -> dict[str, dict[str, object]]:
@@ -185,29 +184,25 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
         refuse_same_files({row.scorer: None for row in self.rankings})
         notes.add_cautions(self)
         findings = self.findings
-        findings.notes += self._shortlist_notes()
+        used = {run.name: self.shortlists.get(run.name, {}) for run in self.runs}
+        listed = [
+            f"{name} rescores the {one['most']} candidates of each query that {one['by']} ranks highest, in both directions; "
+            "the others rank below, in that order"
+            for name, one in used.items()
+            if one.get("most")
+        ]
+        findings.notes += listed
+        different = {(one["most"], one["by"]) if one.get("most") else None for one in used.values()}
+        if self.options.compare and listed and len(different) > 1:
+            findings.notes.append(
+                "runs behind different shortlists, or behind none, are compared: a difference may come from the retrievers"
+            )
         findings.notes = [_NONE.sub("all photos: ", note) for note in findings.notes]
         if self.options.rerank and not self.shortlists:
             findings.notes.append("--rerank has no effect: every run compares the vectors of all pairs")
         findings.rows = {"entailed": self.entailments, "tables": list(findings.tables.values())}
         findings.rows |= {"correlations": [], "errors": [], "seeds": []}
         findings.files = trec_files(self.splits, self.rankings)
-
-    def _shortlist_notes(self) -> list[str]:
-        """Notes on figures with a shortlist."""
-        used = {run.name: self.shortlists.get(run.name, {}) for run in self.runs}
-        notes = [
-            f"{name} rescores the {one['most']} candidates of each query that {one['by']} ranks highest, in both directions; "
-            "the others rank below, in that order"
-            for name, one in used.items()
-            if one.get("most")
-        ]
-        different = {(one["most"], one["by"]) if one.get("most") else None for one in used.values()}
-        if self.options.compare and notes and len(different) > 1:
-            notes.append(
-                "runs behind different shortlists, or behind none, are compared: a difference may come from the retrievers"
-            )
-        return notes
 
     def write(self, out: Path) -> Content:
         """With the rankings as a table."""

@@ -122,28 +122,27 @@ class Sources:
             sentences = np.asarray(self.source.tokenize(texts))
         ids, rows = np.unique([image for one in documents for image in one.images], return_inverse=True)
         images: list[str] = ids.tolist()
+        if self.matrix is not None:
+            inputs: Images = VectorTable(self.matrix(images))
+        elif not recipe.frozen:
+            preprocess = Preprocess.from_config(self.source.build().visual.preprocess_cfg)
+            inputs = pixels_of(pictures, preprocess, self.device, self.progress)
+        else:
+            vectors = embedded_images(pictures, self.net or self.encoder, self.progress)
+            if self.net is not None and not recipe.learns:
+                vectors = self.net.objects(vectors, recipe.objects)
+            inputs = VectorTable(vectors)
         # one picture may have several ids
         same = {image: pictures.contents.get(image) or dataset.images[image].sha256 or image for image in images}
         return DocumentTable(
             documents,
-            (VectorTable(sentences), self._images(images, pictures)),
+            (VectorTable(sentences), inputs),
             (
                 torch.split(torch.arange(len(texts)), [len(one.texts) for one in documents]),
                 torch.split(torch.from_numpy(rows), [len(one.images) for one in documents]),
             ),
             [{*(f"text {text}" for text in one.texts), *(same[image] for image in one.images)} for one in documents],
         )
-
-    def _images(self, images: Sequence[str], pictures: PictureFiles) -> Images:
-        if self.matrix is not None:
-            return VectorTable(self.matrix(images))
-        if not self.recipe.frozen:
-            preprocess = Preprocess.from_config(self.source.build().visual.preprocess_cfg)
-            return pixels_of(pictures, preprocess, self.device, self.progress)
-        vectors = embedded_images(pictures, self.net or self.encoder, self.progress)
-        if self.net is not None and not self.recipe.learns:
-            vectors = self.net.objects(vectors, self.recipe.objects)
-        return VectorTable(vectors)
 
     def towers(self, words: Tensor | None, seed: int = 0) -> DocumentTowers:
         """Untrained towers; `seed` decides their first weights. Raises UsageError where vectors of both sides cannot be compared."""
