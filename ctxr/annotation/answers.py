@@ -28,7 +28,7 @@ from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import read_key
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.task_batch import merge_roots
-from ctxr.annotation.tasks import counts, most_answers, problems_of, task_of
+from ctxr.annotation.tasks import counts, problems_of, task_of
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.annotation.wording import Problem
@@ -47,10 +47,7 @@ JOURNAL = Path("journal")
 
 
 def answered_tasks(config: ImportAnswers, tasks: Sequence[Artifact]) -> list[Artifact]:
-    """The tasks that were exported to the platform of `config`; for our own server, all.
-
-    Raises UnfinishedError where there are none, UsageError where several were exported with different options.
-    """
+    """The tasks exported to the platform of `config`; for our own server, all. Raises UnfinishedError without any."""
     platform = config.platform_of
     named = [one for one in tasks if config.tasks in ("", one.path.resolve().name)]
     chosen = [one for one in named if platform in ("local", one.manifest.config["backend"])]
@@ -126,9 +123,7 @@ def _moment(answer: Answer) -> _Moment:
 
 @dataclass(frozen=True)
 class AnswerableUnit:
-    """A unit with its set and the protocol under which it is asked; None where its tasks are gone: then its earlier answers
-    stay, and no new ones are taken.
-    """
+    """A unit with its set and protocol; None where its tasks are gone: earlier answers stay, no new ones are taken."""
 
     unit: Unit
     image_set: ImageSet
@@ -160,9 +155,28 @@ class AnswerMerge:
 
     def add(self, row: Arrival) -> None:
         """Take the answer of a row, or refuse it."""
-        answer = row.answer
+        answer, question = row.answer, self.units.get(row.answer.unit)
         earlier = self.answers.get((answer.unit, answer.worker))
-        if problem := self._problem(answer, earlier):
+        problem: Problem | None = None
+        if question is None:
+            problem = Problem("no_question", "The question follows from an answer that was not imported.")
+        elif earlier is not None:
+            if not earlier.has_values(answer.values):
+                problem = Problem("answered_before", "The same worker gave the same unit another answer before.")
+        elif question.protocol is None:
+            problem = Problem("no_question", "The tasks of this question no longer exist.")
+        else:
+            # what was written before this answer: a copy is always the later of two texts
+            now, others = _moment(answer), self._by_set[question.unit.image_set]
+            exposure = Exposure(
+                own=tuple(text for then, text in self._by_worker[answer.worker] if then < now),
+                others=tuple(text for then, worker, text in others if worker != answer.worker and then < now),
+            )
+            if wrong := problems_of(question.unit, answer, exposure, question.protocol.seed):
+                problem = Problem(wrong[0].code, " ".join(one.sentence for one in wrong))
+            elif self._votes[answer.unit] >= question.unit.most * task_of(question.unit).SEATS:
+                problem = Problem("enough", "The question already has all answers it needs.")
+        if problem is not None:
             self.refused.append(Refusal(row.where, answer.unit, answer.worker, problem.code, problem.sentence))
             return
         self.accepted.add(row.where)
@@ -171,28 +185,6 @@ class AnswerMerge:
             self.new += 1
         else:
             self.again += 1
-
-    def _problem(self, answer: Answer, earlier: Answer | None) -> Problem | None:
-        if answer.unit not in self.units:
-            return Problem("no_question", "The question follows from an answer that was not imported.")
-        unit, protocol = self.units[answer.unit].unit, self.units[answer.unit].protocol
-        if earlier is not None and earlier.has_values(answer.values):
-            return None
-        if earlier is not None:
-            return Problem("answered_before", "The same worker gave the same unit another answer before.")
-        if protocol is None:
-            return Problem("no_question", "The tasks of this question no longer exist.")
-        # what was written before this answer: a copy is always the later of two texts
-        now, others = _moment(answer), self._by_set[unit.image_set]
-        exposure = Exposure(
-            own=tuple(text for then, text in self._by_worker[answer.worker] if then < now),
-            others=tuple(text for then, worker, text in others if worker != answer.worker and then < now),
-        )
-        if wrong := problems_of(unit, answer, exposure, protocol.seed):
-            return Problem(wrong[0].code, " ".join(problem.sentence for problem in wrong))
-        if self._votes[unit.id] >= most_answers(unit):
-            return Problem("enough", "The question already has all answers it needs.")
-        return None
 
     def store(self, answer: Answer) -> None:
         """Take an answer as it is, with the units that follow from it. Raises DataError for one that cannot be scored."""
@@ -231,8 +223,7 @@ class AnswerMerge:
             rows[:] = later
 
     def tables(self) -> dict[str, Any]:
-        """The rows that all answers are worth together, by table. Raises DataError where two answers make different rows of one
-        key."""
+        """The rows that all answers are worth, by table. Raises DataError where two make different rows of one key."""
         tables: dict[str, dict[tuple[str | int, ...], Record]] = {
             "texts": {}, "queries": {}, "judgments": {}, "dialogues": {},
         }  # fmt: skip
@@ -251,10 +242,7 @@ def merge_answers(
     past: Mapping[str, AnswerableUnit],
     replaced: Collection[str] = (),
 ) -> AnswerMerge:
-    """The answers that were there `before`, and those that arrived and fit, which may be to follow-ups of each other.
-
-    `past` are units of earlier imports, for those whose tasks are gone.
-    """
+    """The answers from `before`, and those that arrived and fit; `past` are units of earlier imports, whose tasks may be gone."""
     merge = AnswerMerge(units, replaced)
     stored = [Arrival("", answer) for answer in sorted(before, key=_moment)]
     while stored:
@@ -330,8 +318,7 @@ class JudgmentStage(Stage[ImportInputs]):
         return ImportInputs(parents, {}, frozenset(one.path.resolve().name for one in tasks), replaced)
 
     def write(self, inputs: ImportInputs, out: Path, progress: Progress) -> Content:
-        """Merge the answers. Raises DataError naming file:row for a file that is foreign, edited or cut short, UnfinishedError for one
-        without answers."""
+        """Merge the answers. Raises DataError naming file:row for a damaged file, UnfinishedError for an empty one."""
         config, place = self.options, self.out()
         every = read_all_tasks(config.workdir)
         tasks = [one for one in every if one.name in inputs.tasks]
@@ -429,10 +416,7 @@ def _answered(merge: AnswerMerge, before: Answered | None, every: list[Tasks]) -
 
 
 def merge_journal(workdir: Path, progress: Progress, database: str = "") -> Path:
-    """The project's judgments, after the answers in its journal were merged into them, if there is one.
-
-    Raises whatever `ctxr import-answers` raises; without a journal nothing is merged, and the artifact may not be there.
-    """
+    """The judgments, with the answers in the journal merged into them. Without a journal, the artifact may not be there."""
     if has_journal(workdir, database):
         execute(JudgmentStage(ImportAnswers(workdir=workdir, database=database)), progress)
     return workdir / JUDGMENTS

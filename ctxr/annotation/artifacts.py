@@ -85,8 +85,7 @@ class Answered:
 
 
 def write_task_tables(path: Path, batch: TaskBatch, home: Path, files: Sequence[str] = ()) -> Content:
-    """Write the tables of an artifact of kind `tasks` into the folder `path`, which will be moved to `home`. `files` of the backend
-    are there already. Sets and images that no unit shows are left out."""
+    """Write the tables of `tasks` into `path`, later moved to `home`, beside the backend's `files`; what no unit shows is left out."""
     shown = {image for unit in batch.units for image in unit.images}
     used = {unit.image_set for unit in batch.units}
     write_table(path / "units.jsonl", batch.units)
@@ -105,10 +104,7 @@ def tasks_key(protocol: Protocol, backend: str) -> dict[str, object]:
 
 
 def read_tasks(path: Path) -> Tasks:
-    """The tasks in the folder `path`.
-
-    Raises UnfinishedError without a manifest; DataError for another kind, a changed table, or a unit that shows a missing image.
-    """
+    """The tasks in a folder. Raises UnfinishedError without a manifest, DataError for another kind or a changed table."""
     artifact = open_artifact(path, TASKS, "ctxr export-tasks describe")
     artifact.refuse_changed()
     sets, images = _by_id(path / "sets.jsonl", ImageSet), _by_id(path / "images.jsonl", Image)
@@ -168,10 +164,7 @@ def root_of(path: Path) -> Path:
 
 
 def read_judgments(path: Path) -> Answered:
-    """What people answered, from the finished artifact in the folder `path`.
-
-    Raises UnfinishedError without a manifest, DataError for another kind or a table that was changed.
-    """
+    """The answers in a folder. Raises UnfinishedError without a manifest, DataError for another kind or a changed table."""
     open_artifact(path, JUDGMENTS, "ctxr import-answers").refuse_changed()
     tables: dict[str, Any] = {name: _by_id(path / f"{name}.jsonl", kind) for name, kind in _BY_ID.items()}
     tables |= {name: tuple(read_table(path / f"{name}.jsonl", kind)) for name, kind in _LISTED.items()}

@@ -13,7 +13,7 @@ import msgspec
 from ctxr.annotation.records import PUBLISHED, AnswerLimits
 from ctxr.annotation.tasks.dialogue import SENDER
 from ctxr.annotation.tasks.values import ODD_CHARACTERS, clean, odd
-from ctxr.annotation.wording import Problem
+from ctxr.annotation.wording import Problem, first_problem
 from ctxr.errors import DataError
 from ctxr.store.records import Turn
 
@@ -73,37 +73,32 @@ def refusal(talk: TalkState, seat: int, kind: Kind, text: str = "") -> Problem |
         return None
     if kind == "join":
         return Problem("taken", "This seat is taken.") if seat in talk.present or talk.closed else None
-    if seat not in talk.present or talk.closed:
-        return Problem("closed", "This conversation is over.")
-    if kind in ("say", "share") and len(talk.present) < 2:
-        return Problem("alone", "Your partner is not here yet. Please wait a moment.")
-    if kind in ("say", "share") and seat in talk.done:
-        return Problem("closed", "You have finished this conversation.")
-    if kind == "say":
-        return _message_problem(text)
-    if kind == "share":
-        return _share_problem(talk, seat)
-    if kind == "finish" and not talk.shared:
-        return Problem("too_early", "Please go on until the photo has been shared, or leave the conversation.")
-    return None
-
-
-def _message_problem(text: str) -> Problem | None:
-    if not clean(text):
-        return Problem("empty", "Please write something before you send it.")
-    if len(text) > MOST_CHARACTERS:
-        return Problem("too_long", f"Please stay within {MOST_CHARACTERS} characters; that is {len(text)}.")
-    return ODD_CHARACTERS if odd(text) else None
-
-
-def _share_problem(talk: TalkState, seat: int) -> Problem | None:
-    if seat != SENDER:
-        return Problem("not_yours", "Only the person who sees the photo can share it.")
-    if talk.shared:
-        return Problem("already_shared", "The photo has been shared.")
-    least = talk.limits.turns_before_share
-    too_early = len(talk.turns) < least
-    return Problem("too_early", f"The photo can be shared after {least} messages.") if too_early else None
+    speaks, least = kind in ("say", "share"), talk.limits.turns_before_share
+    of_kind = {
+        "say": (
+            (not clean(text), "empty", "Please write something before you send it."),
+            (
+                len(text) > MOST_CHARACTERS,
+                "too_long",
+                f"Please stay within {MOST_CHARACTERS} characters; that is {len(text)}.",
+            ),
+            (odd(text), ODD_CHARACTERS.code, ODD_CHARACTERS.sentence),
+        ),
+        "share": (
+            (seat != SENDER, "not_yours", "Only the person who sees the photo can share it."),
+            (talk.shared, "already_shared", "The photo has been shared."),
+            (len(talk.turns) < least, "too_early", f"The photo can be shared after {least} messages."),
+        ),
+        "finish": (
+            (not talk.shared, "too_early", "Please go on until the photo has been shared, or leave the conversation."),
+        ),
+    }
+    return first_problem(
+        (seat not in talk.present or talk.closed, "closed", "This conversation is over."),
+        (speaks and len(talk.present) < 2, "alone", "Your partner is not here yet. Please wait a moment."),
+        (speaks and seat in talk.done, "closed", "You have finished this conversation."),
+        *of_kind.get(kind, ()),
+    )
 
 
 def after_event(talk: TalkState, event: Event) -> TalkState:

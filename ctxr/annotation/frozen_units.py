@@ -19,8 +19,7 @@ from ctxr.store.records import ImageSet
 
 
 def require_unchanged(workdir: Path, out: Path, units: Iterable[Unit], settings: Mapping[str, Any]) -> None:
-    """Raises UsageError where tasks that were answered, leased or launched would change, or those for another backend would be
-    replaced. New ones may be added."""
+    """Raises UsageError where tasks that were answered or handed out, or those for another backend, would change."""
     if not (out / MANIFEST).is_file():
         return
     old = read_tasks(out)
@@ -61,8 +60,7 @@ def options_of(other: Protocol, protocol: Protocol) -> str:
 
 
 def with_seen(workdir: Path, out: Path, batch: TaskBatch) -> TaskBatch:
-    """The batch together with the units in `out` that workers have already opened: the audit of one round continues
-    with that of the next."""
+    """The batch with those units in `out` that workers have opened: an audit continues from round to round."""
     if not (out / MANIFEST).is_file():
         return batch
     old = read_tasks(out)

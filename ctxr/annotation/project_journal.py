@@ -26,10 +26,7 @@ def remember(workdir: Path, database: str) -> None:
 
 
 def journal_of(workdir: Path, database: str = "") -> str | Path:
-    """Address of the project's journal: `database`, the one that was served last, or the file in its folder.
-
-    Raises UsageError for an address that needs a password, which is not kept.
-    """
+    """Address of the journal: `database`, the last one served, or the file. Raises UsageError where a password is needed."""
     if database and "://" not in database:
         raise UsageError(f"--database {database!r} is not an address", hint="--database postgresql://user@host/name")
     note = workdir / CROWD / _ADDRESS

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from ctxr.annotation.records import PUBLISHED, AnswerLimits, Unit
+from ctxr.annotation.records import PUBLISHED, Unit
 from ctxr.engine.options import Choices, Options, Range, typed
 from ctxr.store.records import SplitName
 
@@ -76,10 +76,6 @@ class Protocol(Options):
     def votes(self, split: SplitName | None) -> tuple[int, int]:
         """Right votes needed, and votes at most, on a side of the benchmark; no side counts as validation or test."""
         return (self.train_needed, self.train_most) if split == "train" else (self.eval_needed, self.eval_most)
-
-    def limits(self) -> AnswerLimits:
-        """The limits that are stored in each unit."""
-        return AnswerLimits(self.least_words, self.sameness, self.turns_before_share)
 
 
 Verdict = Literal["open", "accepted", "dropped"]

@@ -21,10 +21,7 @@ _BYTES = 32
 
 
 def read_key(folder: Path) -> bytes:
-    """The project's key from `folder/key`; made, readable to its owner alone, when it is not there.
-
-    Raises DataError for a file that is no key; CtxrError where it cannot be written.
-    """
+    """The key in `folder/key`; made, readable to its owner alone, where there is none. Raises DataError for no key."""
     path = folder / "key"
     with disk_errors(path):
         if not path.is_file():

@@ -98,10 +98,7 @@ class TaskSources:
 
 
 def sources_of(config: ExportTasks, progress: Progress) -> TaskSources:
-    """The sources of the task that `config` names, which are not read.
-
-    Raises UnfinishedError for one that is unfinished, DataError for a table that was edited since it was written.
-    """
+    """The sources of the task of `config`, unread. Raises UnfinishedError for an unfinished, DataError for an edited one."""
     table = revised = None
     blocked: tuple[str, ...] = ()
     if config.task == "entail":
@@ -118,7 +115,10 @@ def sources_of(config: ExportTasks, progress: Progress) -> TaskSources:
     if config.task in ("tag", "retrieve") and is_dataset:
         path = config.input or chosen(None, config.workdir, ("dataset",), progress)
     elif is_dataset:
-        path = config.input or revised or _sets(config.workdir, progress)
+        # the furthest image sets of the project, or else its dataset
+        made = [name for name in (*SETS, "dataset") if (config.workdir / name / MANIFEST).is_file()]
+        built = config.workdir / "dataset" if made == ["dataset"] else None
+        path = config.input or revised or chosen(built, config.workdir, SETS, progress)
     else:
         path = config.input or config.workdir / JUDGMENTS
         if not (path / MANIFEST).is_file():
@@ -135,11 +135,22 @@ def sources_of(config: ExportTasks, progress: Progress) -> TaskSources:
 
 
 def ask(config: ExportTasks, sources: TaskSources, progress: Progress) -> TaskBatch:
-    """Units of the task that `config` names, with checks of the workers where the protocol asks for them.
-
-    Raises UnfinishedError where there is nothing to ask yet; UsageError or DataError where the sources do not fit.
-    """
-    work = _units_about(config, sources) if sources.is_dataset else _units_after(config, sources)
+    """Units of the task of `config`, with checks of the workers. Raises UnfinishedError where there is nothing to ask yet."""
+    if sources.is_dataset:
+        dataset = _dataset(sources.path, config.keep_leaks)
+        if config.task == "entail":
+            units = _entailments(config, sources, dataset)
+        elif config.task == "describe":
+            units = factory.describe_units(dataset, config)
+        elif config.task == "dialogue":
+            units = factory.dialogue_units(dataset, config, _objects(config.objects, dataset))
+        elif config.task == "tag":
+            units = factory.tag_units(dataset, listed(config.labels) or tuple(NOTES), config.raters or 1)
+        else:
+            units = factory.retrieve_units(dataset, config)
+        work = _batch_of(dataset, sources.path, units)
+    else:
+        work = _units_after(config, sources)
     if not work.units and config.task in _FIRST and not (config.task == "retrieve" and config.input is not None):
         missing, hint = _FIRST[config.task]
         raise UnfinishedError(f"there is nothing to {config.task}: {missing}", hint=hint)
@@ -166,22 +177,6 @@ _FIRST = {
 """What tasks made from answers wait for."""
 
 
-def _units_about(config: ExportTasks, sources: TaskSources) -> TaskBatch:
-    """Units about a dataset."""
-    dataset = _dataset(sources.path, config.keep_leaks)
-    if config.task == "entail":
-        units = _entailments(config, sources, dataset)
-    elif config.task == "describe":
-        units = factory.describe_units(dataset, config)
-    elif config.task == "dialogue":
-        units = factory.dialogue_units(dataset, config, _objects(config.objects, dataset))
-    elif config.task == "tag":
-        units = factory.tag_units(dataset, listed(config.labels) or tuple(NOTES), config.raters or 1)
-    else:
-        units = factory.retrieve_units(dataset, config)
-    return _batch_of(dataset, sources.path, units)
-
-
 def _units_after(config: ExportTasks, sources: TaskSources) -> TaskBatch:
     """Units that follow from answers."""
     answered = read_judgments(sources.path)
@@ -202,10 +197,7 @@ def _units_after(config: ExportTasks, sources: TaskSources) -> TaskBatch:
 
 
 def _read_lines(path: Path, record: type[T], option: str, example: str) -> Iterator[tuple[int, T]]:
-    """Records of the JSONL file that an option names, with their lines, from 1.
-
-    Raises UsageError without a file, DataError naming file:line for a line that is no record.
-    """
+    """Records of the JSONL file that an option names, with their lines. Raises DataError naming file:line."""
     for number, line in enumerate(read_utf8(path, f"{option} names a JSONL file").split("\n"), 1):
         if line.strip():
             try:
@@ -288,13 +280,6 @@ def check_counts(protocol: Protocol, task: str, served: bool, units: int, sets: 
         if protocol.qualification and served:
             counts["qualification"] = 5 * protocol.qualification  # several rounds, so workers get different questions
     return counts
-
-
-def _sets(workdir: Path, progress: Progress) -> Path:
-    """The furthest image sets of a project, or else its dataset."""
-    if not any((workdir / name / MANIFEST).is_file() for name in SETS) and (workdir / "dataset" / MANIFEST).is_file():
-        return workdir / "dataset"
-    return chosen(None, workdir, SETS, progress)
 
 
 def _dataset(path: Path, keep_leaks: bool) -> Dataset:

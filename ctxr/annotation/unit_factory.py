@@ -6,7 +6,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from ctxr.annotation.protocol import Protocol, digest, share
-from ctxr.annotation.records import PUBLISHED, Answer, Purpose, TaskName, Unit
+from ctxr.annotation.records import PUBLISHED, Answer, AnswerLimits, Purpose, TaskName, Unit
 from ctxr.annotation.tasks import entail, task_of, verify
 from ctxr.annotation.tasks.values import stable_id
 from ctxr.datasets.dataset import Dataset
@@ -24,10 +24,11 @@ def describe_units(
     dataset: Dataset, protocol: Protocol, task: Literal["describe", "dialogue"] = "describe"
 ) -> list[Unit]:
     """For each set, `protocol.targets` random targets to describe, or to talk about (ImageCoDe, section 3.2)."""
+    limits = AnswerLimits(protocol.least_words, protocol.sameness, protocol.turns_before_share)
     units = []
     for image_set in dataset.sets:
         dealt = sorted(image_set.images, key=lambda image: digest(protocol.seed, "target", image_set.id, image))
-        split, limits = dataset.split_of(image_set), protocol.limits()
+        split = dataset.split_of(image_set)
         for target in sorted(dealt[: protocol.targets], key=image_set.images.index):
             name = stable_id(task, image_set.id, target)
             units.append(_unit(task, name, image_set, split, target=target, limits=limits))
@@ -35,10 +36,7 @@ def describe_units(
 
 
 def dialogue_units(dataset: Dataset, protocol: Protocol, objects: Mapping[str, tuple[str, ...]]) -> list[Unit]:
-    """A dialogue about each of `protocol.targets` random photos of a set; no other photo is shown.
-
-    `objects` lists the objects in a photo, by image id, as a hint for the worker who sees it (PhotoChat, section 3).
-    """
+    """A dialogue about each of `protocol.targets` photos of a set, which alone is shown; `objects`: hints by image id."""
     return [
         replace(unit, images=(unit.target,), ordered=True, labels=objects.get(unit.target or "", ()))
         for unit in describe_units(dataset, protocol, "dialogue")
@@ -165,10 +163,7 @@ def entail_unit(
 
 
 def audit_units(units: Iterable[Unit], answers: Iterable[Answer], fraction: float, protocol: Protocol) -> list[Unit]:
-    """A seeded `fraction` of the answered units, to be judged again by another worker who does not see the first answer.
-
-    Descriptions and dialogues are not repeated, nor are checks of the worker.
-    """
+    """A seeded `fraction` of the answered units, but descriptions, dialogues and checks, to be judged by others again."""
     who: dict[str, set[str]] = {}
     for answer in answers:
         who.setdefault(answer.unit, set()).add(answer.worker)
@@ -193,10 +188,7 @@ def audit_units(units: Iterable[Unit], answers: Iterable[Answer], fraction: floa
 
 
 def attention_unit(image_set: ImageSet, protocol: Protocol) -> Unit:
-    """An attention check: a retrieval whose text names the position of the image to pick.
-
-    It is shown in the set's own order: the position means the same image for every worker.
-    """
+    """A check whose text names the position of the image to pick, in the set's own order, which is the same for all."""
     count = min(len(image_set.images), len(_ORDINALS))
     index = digest(protocol.seed, "attention", image_set.id, "0")[0] % count
     return _unit(
@@ -227,10 +219,7 @@ def attention_index(text: str) -> int | None:
 
 
 def check_units(dataset: Dataset, protocol: Protocol, purpose: Purpose) -> list[Unit]:
-    """Retrievals with a published answer, as hidden `gold` questions or as a `qualification` round.
-
-    Raises DataError where the dataset names no target.
-    """
+    """Retrievals with a published answer, as `gold` or `qualification` questions. Raises DataError without any."""
     changed = {"query": None, "purpose": purpose, "most": 10**6, "full": True}
     units = [
         replace(unit, id=stable_id("retrieve", purpose, unit.query or ""), **changed)

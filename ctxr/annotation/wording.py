@@ -48,13 +48,15 @@ class Problem:
     sentence: str
 
 
+def first_problem(*checks: tuple[bool, str, str]) -> Problem | None:
+    """The first problem that holds, of (whether it holds, code, sentence); None where all is well."""
+    return next((Problem(code, sentence) for holds, code, sentence in checks if holds), None)
+
+
 def wording_problems(
     text: str, own: Collection[str] = (), others: Collection[str] = (), limits: AnswerLimits = PUBLISHED
 ) -> list[Problem]:
-    """Everything wrong with a description, empty where nothing is.
-
-    `own` are the worker's earlier descriptions, `others` what other people (or the instructions) wrote about the same set.
-    """
+    """What is wrong with a description; `own` are its worker's earlier ones, `others` what others wrote about the set."""
     words = _WORD.findall(text)
     if not words:
         return [Problem("empty", "Please write a description before you send it.")]

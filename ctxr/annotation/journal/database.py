@@ -145,9 +145,24 @@ class Database:
         self.name = str(address.database) if self.sqlite else address.render_as_string(hide_password=True)
         self._guard, self._queue = threading.Lock(), deque[threading.Event]()
         if not self.sqlite:
-            self._engine = _server_engine(address)
+            pool: dict[str, Any] = {"pool_size": 16, "max_overflow": -1, "pool_pre_ping": True, "pool_use_lifo": True}
+            try:
+                self._engine = create_engine(address, **pool)
+            except NoSuchModuleError as error:
+                raise UsageError(
+                    f"{address.drivername} is not a driver that SQLAlchemy knows", hint=_ADDRESS
+                ) from error
+            except ModuleNotFoundError as error:
+                raise UsageError(
+                    f"the driver {error.name} of {address.drivername} is not installed",
+                    hint="pip install pg8000, or the driver that the address names",
+                ) from error
         elif read_only:
-            self._engine = _file_reader(Path(self.name), busy_seconds)
+            # without a log nobody has the file open to write, and SQLite needs neither log nor locks to read it
+            mode = "mode=ro" if Path(f"{self.name}-wal").exists() else "immutable=1"
+            file = f"{Path(self.name).absolute().as_uri()}?{mode}"
+            options: dict[str, Any] = {"uri": True, "timeout": busy_seconds, "check_same_thread": False}
+            self._engine = create_engine("sqlite://", creator=lambda: sqlite3.connect(file, **options))
         else:
             self._engine = _sqlite_engine(address, busy_seconds)
         self._writer = self._engine.execution_options(writing=True)
@@ -190,8 +205,12 @@ class Database:
             yield
         except (DBAPIError, sqlite3.Error) as error:
             # while a connection is made, SQLAlchemy wraps no error of SQLite
-            in_file = self.sqlite or isinstance(error, sqlite3.Error)
-            refusal = (_sqlite_error if in_file else _server_error)(error, self.name)
+            if self.sqlite or isinstance(error, sqlite3.Error):
+                code = getattr(getattr(error, "orig", error), "sqlite_errorcode", None) or 0
+                kind, sentence, hint = _FILE.get(code & 0xFF, (CtxrError, "", ""))
+                refusal = kind(sentence.format(self.name), hint=hint) if sentence else None
+            else:
+                refusal = _server_error(error, self.name)
             if refusal is None:
                 raise
             raise refusal from error
@@ -244,16 +263,6 @@ def _sqlite_engine(address: URL, busy_seconds: float) -> Engine:
     return engine
 
 
-def _file_reader(path: Path, busy_seconds: float) -> Engine:
-    """The engine that reads an existing file and writes none."""
-    # without a log nobody has the file open to write, and SQLite needs neither log nor locks to read it
-    mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
-    address = f"{path.absolute().as_uri()}?{mode}"
-    return create_engine(
-        "sqlite://", creator=lambda: sqlite3.connect(address, uri=True, timeout=busy_seconds, check_same_thread=False)
-    )
-
-
 def _write_ahead(engine: Engine, busy_seconds: float) -> None:
     """Switch the file to write-ahead logging; a switch does not wait for other openers by itself."""
     deadline = time.monotonic() + busy_seconds
@@ -269,24 +278,6 @@ def _write_ahead(engine: Engine, busy_seconds: float) -> None:
             time.sleep(0.01)
     finally:
         connection.close()
-
-
-def _server_engine(address: URL) -> Engine:
-    try:
-        return create_engine(address, pool_size=16, max_overflow=-1, pool_pre_ping=True, pool_use_lifo=True)
-    except NoSuchModuleError as error:
-        raise UsageError(f"{address.drivername} is not a driver that SQLAlchemy knows", hint=_ADDRESS) from error
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"the driver {error.name} of {address.drivername} is not installed",
-            hint="pip install pg8000, or the driver that the address names",
-        ) from error
-
-
-def _sqlite_error(error: DBAPIError | sqlite3.Error, name: str) -> CtxrError | None:
-    code = getattr(getattr(error, "orig", error), "sqlite_errorcode", None) or 0
-    kind, sentence, hint = _FILE.get(code & 0xFF, (CtxrError, "", ""))
-    return kind(sentence.format(name), hint=hint) if sentence else None
 
 
 _LOCKED = (CtxrError, "{} is locked by another program", "end the program that holds it, then try again")

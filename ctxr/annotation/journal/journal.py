@@ -103,10 +103,7 @@ def open_journal(
 
 
 def read_journal(url: str | Path) -> "Journal":
-    """The journal at a path or URL, to be read alone: nothing is written, not even a file beside it.
-
-    Raises CtxrError for a database that cannot be opened, DataError for another schema.
-    """
+    """The journal at a path or URL, to be read alone: nothing is written. Raises DataError for another schema."""
     database = Database(url, read_only=True)
     try:
         with database.reading() as connection:

@@ -184,8 +184,7 @@ def recount(tx: Transaction, worker: str) -> None:
 def _set_counts(
     tx: Transaction, work: Unit, live: int, *, right: int, wrong: int, unknown: int, decided: str | None = None
 ) -> None:
-    """Store the votes of a unit, and what they decide where it is not `decided`: `accepted`, `dropped`, or `complete` where no
-    truth is known."""
+    """Store the votes of a unit and, unless `decided`, what they decide: `complete` where no truth is known."""
     votes = right + wrong + unknown
     missing = votes < work.most
     if decided is None and not (missing and (work.full or not work.truth)):

@@ -66,28 +66,27 @@ def add_units(tx: Transaction, units: Iterable[Unit]) -> None:
                 f"unit {needed[missing[0]]!r} is about image set {missing[0]!r}, which was not given",
                 hint="give the sets with the units",
             )
-        _insert(tx, tables.unit, [_row(unit, index, seed) for index, unit in enumerate(new, number)])
+        rows = [
+            {
+                **_payload(unit),
+                "number": index,
+                "task": unit.task,
+                "purpose": unit.purpose,
+                "image_set": unit.image_set,
+                "side": pool_of(unit),
+                # an attention check names the image itself: having seen the set is no help
+                "fresh": int(task_of(unit).FRESH and unit.purpose != "attention"),
+                "seats": task_of(unit).SEATS,
+                "most": unit.most,
+                "wanted": wanted(unit, 0, 0),
+                "shuffle": int.from_bytes(digest(seed, "serve", unit.id)[:8]) >> 1,
+            }
+            for index, unit in enumerate(new, number)
+        ]
+        _insert(tx, tables.unit, rows)
         number += len(new)
         authors = ((unit.id, name) for unit in new for name in sorted(set(unit.authors)))
         _insert(tx, tables.author, [{"unit": name, "worker": worker} for name, worker in authors])
-
-
-def _row(unit: Unit, number: int, seed: int) -> dict[str, object]:
-    task = task_of(unit)
-    return {
-        **_payload(unit),
-        "number": number,
-        "task": unit.task,
-        "purpose": unit.purpose,
-        "image_set": unit.image_set,
-        "side": pool_of(unit),
-        # an attention check names the image itself: having seen the set is no help
-        "fresh": int(task.FRESH and unit.purpose != "attention"),
-        "seats": task.SEATS,
-        "most": unit.most,
-        "wanted": wanted(unit, 0, 0),
-        "shuffle": int.from_bytes(digest(seed, "serve", unit.id)[:8]) >> 1,
-    }
 
 
 def _insert(tx: Transaction, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
@@ -138,10 +137,7 @@ def _unknown(tx: Transaction, table: Table, noun: str, records: Sequence[R]) -> 
 
 
 def withdraw(tx: Transaction, exported: Collection[str]) -> None:
-    """Serve only the units whose ids are in `exported`, and what follows from answers; what was withdrawn may come back.
-
-    Raises DataError where an answered unit is neither.
-    """
+    """Serve only the units in `exported` and what follows from answers. Raises DataError where an answered unit is neither."""
     unit, answer, image_set = leasing.unit, tables.answer.c, tables.image_set.c
     purposes: dict[str, str] = dict(tx.connection.execute(select(unit.id, unit.purpose)).all())
     gone = purposes.keys() - exported

@@ -88,10 +88,7 @@ class _Page(msgspec.Struct, frozen=True):
 
 
 def read_list(path: Path, record: type[T], hint: str) -> list[T]:
-    """Rows of a list, or of the `results` of a page; `hint` says where such a file comes from.
-
-    Raises UsageError for a file that is not there, DataError naming file:row for one that is cut short or a row of another kind.
-    """
+    """Rows of a list, or of the `results` of a page. Raises DataError naming file:row; `hint` says where such a file is from."""
     text = read_utf8(path, hint)
     if text.strip() and not text.lstrip().startswith(("[", "{")):
         raise DataError(f"{path} is not JSON: it begins with {text.strip()[:20]!r}", hint=hint)

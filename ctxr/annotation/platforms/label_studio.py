@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
-from ctxr.annotation.forms import Choice, Field, Form, Passage, Pick, Write
+from ctxr.annotation.forms import Choice, Field, Form, Pick, Write
 from ctxr.annotation.journal.database import micros, stamp
 from ctxr.annotation.platforms.arrivals import Arrivals, read_list
 from ctxr.annotation.protocol import Protocol, raters_of, shown_order
@@ -43,7 +43,10 @@ class Sheet:
     def data(self, addresses: Mapping[str, str]) -> dict[str, Any]:
         """What a task carries: unit, slot, order, texts, addresses of the pictures; never the right answer."""
         content: dict[str, Any] = {"ctxr_unit": self.unit.id, "ctxr_slot": self.slot, "ctxr_order": list(self.order)}
-        content |= {f"text_{number}": _text_of(passage) for number, passage in enumerate(self.form.passages, 1)}
+        for number, passage in enumerate(self.form.passages, 1):
+            who = {None: "", 0: "A: ", 1: "B: "}
+            lines = ("[the photo is shared]" if one.share else who[one.speaker] + one.text for one in passage.lines)
+            content[f"text_{number}"] = "\n".join(lines)
         content |= {f"image_{picture.place}": addresses[picture.image] for picture in self.form.pictures}
         if self.marked:
             content |= {"marked": addresses[self.order[self.marked - 1]], "ctxr_marked": self.marked}
@@ -57,15 +60,6 @@ def sheet_of(unit: Unit, slot: int, seed: int) -> Sheet:
     return Sheet(unit, slot, order, form, next((picture.place for picture in form.pictures if picture.marked), None))
 
 
-def _text_of(passage: Passage) -> str:
-    """The lines of a passage as one text: who says what, and where the photo was shared."""
-    lines = []
-    for line in passage.lines:
-        text = line.text if line.speaker is None else f"{'AB'[line.speaker]}: {line.text}"
-        lines.append("[the photo is shared]" if line.share else text)
-    return "\n".join(lines)
-
-
 def project_files(units: Iterable[Unit], addresses: Mapping[str, str], protocol: Protocol) -> dict[str, bytes]:
     """`rater-1/config.xml` and `rater-1/tasks.json`, and so on for each slot (and each shape of form, where there are more)."""
     projects: dict[tuple[int, tuple[object, ...]], list[Sheet]] = defaultdict(list)
@@ -75,15 +69,8 @@ def project_files(units: Iterable[Unit], addresses: Mapping[str, str], protocol:
             form = sheet.form
             # what sheets must share to be filled into one configuration: everything but pictures, texts and the mark
             titles = tuple(passage.title for passage in form.passages)
-            shape: tuple[object, ...] = (
-                form.title,
-                form.instruction,
-                len(form.pictures),
-                sheet.marked is not None,
-                titles,
-                form.fields,
-            )
-            projects[slot, shape].append(sheet)
+            looks = (form.title, form.instruction, len(form.pictures), sheet.marked is not None, form.fields)
+            projects[slot, (*looks, titles)].append(sheet)
     shapes = list(dict.fromkeys(shape for _, shape in projects))
     files: dict[str, bytes] = {}
     for (slot, shape), sheets in projects.items():
@@ -251,8 +238,6 @@ def _add_control(view: Element, field: Field, on: str, pictures: int) -> None:
         kind = "multiple" if field.several else "single-radio"
         group = SubElement(view, "Choices", {**shared, "choice": kind, **needed})
         for option in field.options:
-            choice = SubElement(group, "Choice", value=option.label)
-            if option.label != option.value:
-                choice.set("alias", option.value)
-            if option.note:
-                choice.set("hint", option.note)
+            alias = {"alias": option.value} if option.label != option.value else {}
+            hint = {"hint": option.note} if option.note else {}
+            SubElement(group, "Choice", {"value": option.label, **alias, **hint})

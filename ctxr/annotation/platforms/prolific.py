@@ -54,10 +54,7 @@ class ProlificClient:
         self._sleep = sleep
 
     def create(self, payload: Mapping[str, Any]) -> str:
-        """Create a draft of a study, which costs nothing until it is published, and return its id.
-
-        The request is not retried, because that could create two studies.
-        """
+        """Create a draft of a study and return its id. The request is not retried: that could create two studies."""
         return str(self._call("POST", "/studies/", payload, retry=False)["id"])
 
     def studies(self, internal_name: str) -> list[str]:

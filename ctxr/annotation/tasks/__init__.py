@@ -7,7 +7,7 @@ from ctxr.annotation.records import Answer, TaskName, Unit
 from ctxr.annotation.tasks import describe, dialogue, entail, retrieve, tag, verify
 from ctxr.annotation.tasks.base import Task
 from ctxr.annotation.tasks.values import Exposure
-from ctxr.annotation.wording import Problem
+from ctxr.annotation.wording import Problem, first_problem
 from ctxr.errors import DataError
 
 _TASKS: Mapping[str, Task] = {
@@ -31,24 +31,16 @@ def task_of(unit: Unit) -> Task:
 
 
 def problems_of(unit: Unit, answer: Answer, exposure: Exposure, seed: int) -> list[Problem]:
-    """Why an answer is not taken, whether it comes from our own pages or from a platform; empty where it is.
-
-    `seed` is the protocol's, which decides the order of the pictures.
-    """
-    if not answer.worker:
-        return [Problem("nobody", "The answer names no worker.")]
-    if answer.worker in unit.authors:
-        return [Problem("own_work", "Workers may not judge their own work.")]
-    if answer.order != shown_order(unit.images, unit.ordered, unit.id, answer.slot, seed):
-        return [Problem("other_order", "The images were not shown in the order of its slot.")]
-    return task_of(unit).validate(unit, answer.values, exposure)
+    """Why an answer is not taken, on any backend; empty where it is. `seed` is the protocol's."""
+    order = shown_order(unit.images, unit.ordered, unit.id, answer.slot, seed)
+    problem = first_problem(
+        (not answer.worker, "nobody", "The answer names no worker."),
+        (answer.worker in unit.authors, "own_work", "Workers may not judge their own work."),
+        (answer.order != order, "other_order", "The images were not shown in the order of its slot."),
+    )
+    return [problem] if problem else task_of(unit).validate(unit, answer.values, exposure)
 
 
 def counts(answer: Answer, blocked: Collection[str]) -> bool:
     """Whether an answer counts: neither its worker nor the partner in a talk is among the `blocked`."""
     return {answer.worker, *answer.values.get(dialogue.PAIR, ())}.isdisjoint(blocked)
-
-
-def most_answers(unit: Unit) -> int:
-    """How many answers a unit takes at most, without those of workers who are or were blocked, whom others replace."""
-    return unit.most * task_of(unit).SEATS

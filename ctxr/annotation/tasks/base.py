@@ -2,10 +2,10 @@
 
 from typing import ClassVar
 
-from ctxr.annotation.forms import Choice, Form, Pick, Talk, Write
+from ctxr.annotation.forms import Choice, Form, Talk, Write
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, odd
-from ctxr.annotation.wording import Problem
+from ctxr.annotation.wording import Problem, first_problem
 from ctxr.store.records import Judgment, Query
 
 
@@ -30,16 +30,31 @@ class Task:
         Here: a field without an answer, an answer that was not offered, a text that is too long, an unknown field.
         """
         form = self.render(unit, unit.images)
-        problems: list[Problem] = []
+        problems: list[Problem | None] = []
         for field in form.fields:
-            filled = list(values.get(field.name, ()))
+            filled, checks = list(values.get(field.name, ())), list[tuple[bool, str, str]]()
             if isinstance(field, Write):
-                problems += _text_problems(field, filled)
+                text, most = filled[0] if filled and filled[0].strip() else "", field.most_characters
+                checks = [
+                    (len(filled) > 1, "too_many_chosen", "Please send one text."),
+                    (not text and not field.optional, "empty", f"Please write something: {field.legend}"),
+                    (len(text) > most, "too_long", f"Please stay within {most} characters; that is {len(text)}."),
+                    (odd(text), ODD_CHARACTERS.code, ODD_CHARACTERS.sentence),
+                ]
             elif not isinstance(field, Talk):
-                problems += _choice_problems(form, field, filled)
-        if values.keys() - {field.name for field in form.fields}:
-            problems.append(Problem("not_asked", "The page sent unexpected data. Please load it again."))
-        return problems
+                several, optional = (field.several, field.optional) if isinstance(field, Choice) else (False, False)
+                pictures = {picture.image for picture in form.pictures}
+                offered = {option.value for option in field.options} if isinstance(field, Choice) else pictures
+                unknown = not offered.issuperset(filled) or len(set(filled)) < len(filled)
+                checks = [
+                    (not filled and not optional, "nothing_chosen", f"Please answer: {field.legend}"),
+                    (len(filled) > 1 and not several, "too_many_chosen", f"Please choose only one: {field.legend}"),
+                    (unknown, "not_offered", "That answer was not among those offered. Please choose again."),
+                ]
+            problems.append(first_problem(*checks))
+        unasked = bool(values.keys() - {field.name for field in form.fields})
+        problems.append(first_problem((unasked, "not_asked", "The page sent unexpected data. Please load it again.")))
+        return [problem for problem in problems if problem]
 
     def score(self, unit: Unit, answer: Answer) -> Outcome:
         """The rows that a valid answer is worth, and whether it is right."""
@@ -77,28 +92,3 @@ class LabelTask(Task):
         )
         query = Query(unit.query, unit.image_set, unit.text_ids, unit.labels)
         return Outcome(queries=(query,), judgments=rows, right=correct)
-
-
-def _choice_problems(form: Form, field: Pick | Choice, chosen: list[str]) -> list[Problem]:
-    if isinstance(field, Choice):
-        several, optional, offered = field.several, field.optional, {option.value for option in field.options}
-    else:
-        several, optional, offered = False, False, {picture.image for picture in form.pictures}
-    if not chosen and not optional:
-        return [Problem("nothing_chosen", f"Please answer: {field.legend}")]
-    if len(chosen) > 1 and not several:
-        return [Problem("too_many_chosen", f"Please choose only one: {field.legend}")]
-    if not offered.issuperset(chosen) or len(set(chosen)) < len(chosen):
-        return [Problem("not_offered", "That answer was not among those offered. Please choose again.")]
-    return []
-
-
-def _text_problems(field: Write, texts: list[str]) -> list[Problem]:
-    text = texts[0] if texts else ""
-    if len(texts) > 1:
-        return [Problem("too_many_chosen", "Please send one text.")]
-    if not text.strip():
-        return [] if field.optional else [Problem("empty", f"Please write something: {field.legend}")]
-    if len(text) > field.most_characters:
-        return [Problem("too_long", f"Please stay within {field.most_characters} characters; that is {len(text)}.")]
-    return [ODD_CHARACTERS] if odd(text) else []

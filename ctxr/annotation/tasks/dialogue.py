@@ -10,7 +10,7 @@ from ctxr.annotation.forms import Form, Line, Passage, Talk, gallery_of
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.base import Task
 from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, odd, stable_id
-from ctxr.annotation.wording import Problem
+from ctxr.annotation.wording import Problem, first_problem
 from ctxr.store.records import Dialogue, Judgment, Query, Text, Turn
 from ctxr.store.tables import UNREADABLE
 
@@ -61,18 +61,16 @@ class DialogueTask(Task):
             turns = turns_of(values)
         except UNREADABLE:
             return [Problem("no_talk", "The conversation cannot be read.")]
-        shares = [index for index, turn in enumerate(turns) if turn.share]
-        if any(turn.user not in (0, 1) or (not turn.share and not turn.text.strip()) for turn in turns):
-            return [Problem("odd_turn", "A message is empty or has no sender.")]
-        if any(odd(turn.text) for turn in turns):
-            return [ODD_CHARACTERS]
-        if len(shares) != 1:
-            return [Problem("not_shared", "Please share the photo once before you finish.")]
-        if shares[0] < unit.limits.turns_before_share or turns[shares[0]].user != SENDER:
-            return [
-                Problem("shared_early", f"The photo can be shared after {unit.limits.turns_before_share} messages.")
-            ]
-        return []
+        shares, least = [index for index, turn in enumerate(turns) if turn.share], unit.limits.turns_before_share
+        blank = any(turn.user not in (0, 1) or (not turn.share and not turn.text.strip()) for turn in turns)
+        early = any(index < least or turns[index].user != SENDER for index in shares)
+        problem = first_problem(
+            (blank, "odd_turn", "A message is empty or has no sender."),
+            (any(odd(turn.text) for turn in turns), ODD_CHARACTERS.code, ODD_CHARACTERS.sentence),
+            (len(shares) != 1, "not_shared", "Please share the photo once before you finish."),
+            (early, "shared_early", f"The photo can be shared after {least} messages."),
+        )
+        return [problem] if problem else []
 
     def score(self, unit: Unit, answer: Answer) -> Outcome:
         """From the sender's answer the dialogue, the query of the turns before the share, and the photo as gold."""

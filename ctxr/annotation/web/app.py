@@ -72,21 +72,17 @@ def _too_many(pages: Pages, wait: float) -> Response:
 def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Exception], Response]]:
     home = [("Go on", f"{pages.at}/next")]
 
-    def explain(request: Request, error: Any) -> Response:
-        if _wants_json(request):
-            return JSONResponse({"problems": [" ".join((f"{error.title}.", *error.lines))]}, error.status)
+    def explain(request: Request, error: Any, said: str = "") -> Response:
+        plain = request.url.path.endswith(("/check", "/events"))
+        if plain or "application/json" in request.headers.get("accept", ""):
+            return JSONResponse({"problems": [said or " ".join((f"{error.title}.", *error.lines))]}, error.status)
         kept = error.kept or getattr(request.state, "kept", ())  # texts of the posted form; see `LeasedUnit.accept`
         return pages.message(error.title, error.lines, error.status, links=home, kept=kept)
-
-    def sentence(request: Request, title: str, line: str, status: int) -> Response:
-        if _wants_json(request):
-            return JSONResponse({"problems": [line]}, status)
-        return explain(request, HttpProblem(status, title, line))
 
     def failed(request: Request, error: Any) -> Response:
         sys.stderr.write(": ".join(filter(None, (error.message, error.hint))) + "\n")
         line = "We cannot store anything at the moment; it is not your fault. Please try again in a few minutes."
-        return sentence(request, "Something went wrong here", line, 503)
+        return explain(request, HttpProblem(503, "Something went wrong here", line), line)
 
     def other(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
@@ -99,12 +95,8 @@ def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Ex
     long = "The text is too long for this page. Please shorten it."
     return {
         HttpProblem: explain, CtxrError: failed, HTTPException: other, 500: other,
-        Refused: lambda request, error: sentence(request, "This did not work", str(error), 409),
+        Refused: lambda request, error: explain(request, HttpProblem(409, "This did not work", str(error)), str(error)),
         TooLarge: lambda request, error: pages.message("Too long", [long], 413, links=home),
         RateLimited: lambda request, error: _too_many(pages, error.args[0]),
         ClientDisconnect: lambda request, error: Response(status_code=400),
     }  # fmt: skip
-
-
-def _wants_json(request: Request) -> bool:
-    return request.url.path.endswith(("/check", "/events")) or "application/json" in request.headers.get("accept", "")

@@ -6,9 +6,7 @@ A page names a picture by its position; the id would reveal a frame's number, an
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
-from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -61,13 +59,6 @@ class FormView:
         return len({round(picture.width / max(1, picture.height), 1) for picture in self.pictures}) > 1
 
 
-@cache
-def _templates() -> Environment:
-    found = environment("ctxr.annotation.web")
-    found.globals["kind_of"] = lambda field: type(field).__name__.lower()
-    return found
-
-
 class Pages:
     """Renders for one site."""
 
@@ -75,11 +66,13 @@ class Pages:
         self.site = site
         self.at = site.at
         self.static = StaticFiles("ctxr.annotation.web")
+        self._templates = environment("ctxr.annotation.web")
+        self._templates.globals["kind_of"] = lambda field: type(field).__name__.lower()
 
     def page(self, template: str, status: int = 200, **context: object) -> HTMLResponse:
         """A template with `context`."""
         steady = {"at": self.at, "static": f"{self.at}/static/{self.static.version}", "round": None, "stop": ""}
-        return HTMLResponse(_templates().get_template(template).render({**steady, **context}), status)
+        return HTMLResponse(self._templates.get_template(template).render({**steady, **context}), status)
 
     def message(self, title: str, lines: Sequence[str] = (), status: int = 200, **parts: object) -> HTMLResponse:
         """A page of sentences.

@@ -67,10 +67,7 @@ class LeasedUnit:
         return FormView(form, layout, pictures, {**values, **keys})
 
     def values(self, posted: Values) -> dict[str, tuple[str, ...]]:
-        """What was posted, as the task understands it: pictures by their ids, line ends plain.
-
-        A name that is no picture of this page is marked with "?", so the task refuses it.
-        """
+        """What was posted: pictures by their ids, or marked with "?" where they are none of this page, line ends plain."""
         form = self.form
         images = {self.key(picture.image): picture.image for picture in form.pictures}
         kinds = {field.name: type(field) for field in form.fields}
@@ -94,10 +91,7 @@ class LeasedUnit:
         return [text for name in names for text in posted.get(name, ()) if text.strip()]
 
     def accept(self, request: Request, posted: Mapping[str, Sequence[str]], step: str = "") -> None:
-        """Accept a form that was posted to `here + step`; its texts are shown again if anything fails after this.
-
-        Raises HttpProblem for a form that was not made here.
-        """
+        """Accept a form posted to `here + step`; its texts are shown again if anything fails. Raises HttpProblem for a foreign one."""
         request.state.kept = self.texts(posted)
         self.pages.check_form(request, posted, self.session.nonce, self.here + step)
 
