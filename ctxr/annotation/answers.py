@@ -28,7 +28,7 @@ from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import read_key
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.task_batch import merge_roots
-from ctxr.annotation.tasks import counts, problems_of, task_of
+from ctxr.annotation.tasks import counts, most_answers, problems_of, task_of
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.annotation.wording import Problem
@@ -68,10 +68,7 @@ def answered_tasks(config: ImportAnswers, tasks: Sequence[Artifact]) -> list[Art
 
 
 def fetch(config: ImportAnswers, tasks: Sequence[Artifact]) -> Path | None:
-    """The file of answers: the one that `config` names, or the list of submissions fetched from Prolific; None for our own server.
-
-    Raises UnfinishedError where nothing was launched, CtxrError for what the platform refuses.
-    """
+    """The file of `config`, or the submissions fetched from Prolific; None for our server. Raises UnfinishedError without a study."""
     if config.file is not None or config.platform_of == "local":
         return config.file
     studies = [study for one in tasks if (study := read_study(one.path)) is not None]
@@ -174,7 +171,7 @@ class AnswerMerge:
             )
             if wrong := problems_of(question.unit, answer, exposure, question.protocol.seed):
                 problem = Problem(wrong[0].code, " ".join(one.sentence for one in wrong))
-            elif self._votes[answer.unit] >= question.unit.most * task_of(question.unit).SEATS:
+            elif self._votes[answer.unit] >= most_answers(question.unit):
                 problem = Problem("enough", "The question already has all answers it needs.")
         if problem is not None:
             self.refused.append(Refusal(row.where, answer.unit, answer.worker, problem.code, problem.sentence))
@@ -361,11 +358,7 @@ class JudgmentStage(Stage[ImportInputs]):
 
 
 def run(config: ImportAnswers, progress: Progress = SILENT) -> ImportAnswersReport:
-    """Merge answers into the judgments.
-
-    Raises UsageError for wrong arguments, UnfinishedError where nothing was exported to the platform or the file holds
-    no answers, DataError naming file:row for a file that is foreign, edited or cut short; then nothing is changed.
-    """
+    """Merge answers into the judgments. Raises UnfinishedError where there are none, DataError naming file:row; then nothing changes."""
     config.check()
     file = fetch(config, answered_tasks(config, open_tasks(config.workdir)))
     out = config.folder()

@@ -137,12 +137,10 @@ class ExportTasks(Protocol):
             yield sentence, "--server https://…, where ctxr serve can be reached"
         if self.currency not in PROLIFIC_FLOOR:
             yield f"--currency {self.currency} is unknown", f"choose {' or '.join(PROLIFIC_FLOOR)}"
-        for country in listed(self.countries):
-            if country not in COUNTRIES:
-                yield f"--countries {country} is unknown", f"choose of {', '.join(COUNTRIES)}"
-        for device in listed(self.devices):
-            if device not in DEVICES:
-                yield f"--devices {device} is unknown", f"choose of {', '.join(DEVICES)}"
+        for name, known in (("countries", COUNTRIES), ("devices", DEVICES)):
+            for word in listed(getattr(self, name)):
+                if word not in known:
+                    yield f"--{name} {word} is unknown", f"choose of {', '.join(known)}"
         hourly, floor = self.pay() * 60 / self.bundle_minutes(), PROLIFIC_FLOOR.get(self.currency, 0)
         if hourly < floor:
             yield (

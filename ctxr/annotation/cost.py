@@ -86,10 +86,7 @@ class Forecast:
 
 
 def expected_votes(accuracy: float, needed: int, most: int, full: float = 0.0) -> float:
-    """Votes a description takes on average when each is right with probability `accuracy` and counting stops once it is decided.
-
-    `full` is the share that gets all votes whatever they are.
-    """
+    """Votes on average when each is right with probability `accuracy`, counted until decided; a share `full` gets all."""
 
     @cache
     def more(hits: int, misses: int) -> float:

@@ -74,9 +74,7 @@ def with_seen(workdir: Path, out: Path, batch: TaskBatch) -> TaskBatch:
 
 
 def require_consistent(workdir: Path, out: Path, batch: TaskBatch, protocol: Protocol, backend: str) -> None:
-    """Raises UsageError where a unit, or what follows from an answer to it, is in other tasks of the project with other votes
-    or another seed: no answer could be imported any more; or where our server would have to follow two protocols.
-    """
+    """Raises UsageError where other tasks have a unit with other votes or seed, or our server would follow two protocols."""
     if out.resolve().parent != (workdir / TASKS).resolve():
         return
     judged = workdir / JUDGMENTS

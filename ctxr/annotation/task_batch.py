@@ -34,10 +34,7 @@ T = TypeVar("T")
 
 
 def merge_roots(parts: Iterable[tuple[Path, Iterable[Image]]]) -> TaskBatch:
-    """A batch without units: the lowest folder that holds all roots, and the images by id with paths relative to it.
-
-    The first of several equal pictures counts. Raises DataError for two pictures of one id, or for no root at all.
-    """
+    """A batch without units: the lowest folder that holds all roots, and the images by id. Raises DataError for two of one id."""
     listed = [(root.resolve(), list(images)) for root, images in parts]
     if not listed:
         raise DataError("there are no pictures")

@@ -144,11 +144,7 @@ class LabelledTask(msgspec.Struct, frozen=True):
 def read_export(
     path: Path, units: Mapping[str, Unit], addresses: Mapping[str, str], protocol: Protocol, key: bytes
 ) -> Arrivals:
-    """An export in the format JSON; cancelled annotations are left out.
-
-    Raises UsageError for a file that is not there; DataError naming file:task for an export that was cut short, a unit of
-    another project, or a task whose data is not what was exported.
-    """
+    """An export in JSON, without what was cancelled. Raises DataError naming file:task for one that is cut short or was edited."""
     arrivals = Arrivals(path, PLATFORM, key)
     for number, task in enumerate(read_list(path, LabelledTask, _HINT), 1):
         where = f"{path}:{number}"

@@ -44,3 +44,8 @@ def problems_of(unit: Unit, answer: Answer, exposure: Exposure, seed: int) -> li
 def counts(answer: Answer, blocked: Collection[str]) -> bool:
     """Whether an answer counts: neither its worker nor the partner in a talk is among the `blocked`."""
     return {answer.worker, *answer.values.get(dialogue.PAIR, ())}.isdisjoint(blocked)
+
+
+def most_answers(unit: Unit) -> int:
+    """How many answers a unit takes at most, without those of workers who are or were blocked, whom others replace."""
+    return unit.most * task_of(unit).SEATS

@@ -53,7 +53,7 @@ def make_app(site: Site, bell: Bell | None = None) -> ASGIApp:
     routes = [Route(path, act, methods=["GET"]) for path, act in shown.items()]
     routes += [Route(path, partial(_post, act), methods=["POST"]) for path, act in posted.items()]
     app = Starlette(routes=routes, exception_handlers=_handlers(pages))
-    return Guard(app, site.addresses, partial(_too_many, pages), site.https)
+    return Guard(app, site.addresses, partial(_too_many, pages), site.base_url.startswith("https://"))
 
 
 async def _post(act: Callable[[Request, Posted], Response], request: Request) -> Response:

@@ -99,7 +99,7 @@ class Pages:
             self.site.signer.sign(session),
             max_age=SESSION_DAYS * 24 * 60 * 60,
             path=self.at or "/",
-            secure=self.site.https,
+            secure=self.site.base_url.startswith("https://"),
             httponly=True,
             samesite="lax",
         )

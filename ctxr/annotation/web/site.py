@@ -118,11 +118,6 @@ class Site:
         object.__setattr__(self, "newcomers", Buckets(0.5 if self.rate > 0 else 0, 40))
 
     @property
-    def https(self) -> bool:
-        """Whether workers come over an encrypted connection."""
-        return self.base_url.startswith("https://")
-
-    @property
     def at(self) -> str:
         """The path below which everything lies; "" where that is the root."""
         return urlsplit(self.base_url).path

@@ -106,11 +106,7 @@ class LeasedUnit:
 
 
 def leased_unit(pages: Pages, request: Request, text: str = "", cost: float = 1.0) -> LeasedUnit:
-    """The unit that the link in the address (or `text`) stands for.
-
-    Raises HttpProblem for a link that was not made here, another worker's, or a lease that is not there; RateLimited for too
-    many of them.
-    """
+    """The unit that the link in the address (or `text`) stands for. Raises HttpProblem where it is not theirs, RateLimited."""
     text = text or request.path_params["link"]
     link = pages.site.signer.read(LeaseLink, text)
     if link is None:
