@@ -58,14 +58,14 @@ def test_torch_stays_out_of_the_other_rooms() -> None:
     ("planted", "broken"),
     [
         ("", set()),
-        ("from ctxr import pipelines", {"ctxr.metrics.columns -> ctxr.pipelines"}),
-        ("from ..pipelines import crowd", {"ctxr.metrics.columns -> ctxr.pipelines.crowd"}),
+        ("from ctxr import pipelines", {"ctxr.metrics.compare -> ctxr.pipelines"}),
+        ("from ..pipelines import crowd", {"ctxr.metrics.compare -> ctxr.pipelines.crowd"}),
     ],
 )
 def test_the_rooms_import_downwards(planted: str, broken: set[str], tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, tmp_path / "ctxr", ignore=lambda _, names: [one for one in names if one == "__pycache__"])
     shutil.copy(PACKAGE.parent / "pyproject.toml", tmp_path)
-    with (tmp_path / "ctxr" / "metrics" / "columns.py").open("a") as file:
+    with (tmp_path / "ctxr" / "metrics" / "compare.py").open("a") as file:
         file.write(planted)
     code = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
     done = subprocess.run(

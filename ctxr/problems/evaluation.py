@@ -15,7 +15,7 @@ from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import CHAIN, chosen
 from ctxr.engine.report import Table
-from ctxr.metrics.columns import RatioColumn
+from ctxr.metrics.compare import RatioColumn
 from ctxr.models.hub import placeless
 from ctxr.models.identity import model_identity
 from ctxr.problems.figures import Columns, Figure, Summariser, percent

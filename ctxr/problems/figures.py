@@ -10,8 +10,17 @@ from functools import cached_property
 import numpy as np
 
 from ctxr.engine.report import P_SHOWN, Table
-from ctxr.metrics.columns import RatioColumn, ratio_difference, ratio_intervals, widen_certain
-from ctxr.metrics.compare import LEAST_CLUSTERS, Clusters, Interval, mcnemar_of_shares, sign_flip
+from ctxr.metrics.compare import (
+    LEAST_CLUSTERS,
+    Clusters,
+    Interval,
+    RatioColumn,
+    mcnemar_of_shares,
+    ratio_difference,
+    ratio_intervals,
+    sign_flip,
+    widen_certain,
+)
 from ctxr.metrics.proportions import LEVEL, holm
 
 PARTS = ("all", "video", "photos")

@@ -11,7 +11,7 @@ import numpy as np
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, plural
-from ctxr.metrics.columns import RatioColumn
+from ctxr.metrics.compare import RatioColumn
 from ctxr.metrics.ranking import BLOCK, accuracy, count_ranks, reciprocal_rank, row_blocks
 from ctxr.metrics.retrieval import (
     Condensed,

@@ -25,8 +25,7 @@ from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport, Table, VerbReport
 from ctxr.errors import CtxrError, UsageError
 from ctxr.media.text_area import TextReader
-from ctxr.metrics.columns import RatioColumn, ratio_difference
-from ctxr.metrics.compare import Clusters
+from ctxr.metrics.compare import Clusters, RatioColumn, ratio_difference
 from ctxr.pipelines.crowd.config import AggregateReport
 from ctxr.pipelines.crowd.people import Worker
 from ctxr.store.artifacts import open_artifact

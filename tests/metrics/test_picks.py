@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxr.metrics.columns import widen_certain
-from ctxr.metrics.compare import mean_interval
+from ctxr.metrics.compare import mean_interval, widen_certain
 from ctxr.metrics.positions import (
     Confusion,
     errors_by_distance,

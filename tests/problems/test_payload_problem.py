@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from ctxr.cli.app import app
 from ctxr.datasets.open import open_dataset
-from ctxr.metrics.columns import RatioColumn
+from ctxr.metrics.compare import RatioColumn
 from ctxr.models.scorers import Batch
 from ctxr.models.training import checkpoint, examples, loop, scoring
 from ctxr.models.training.recipe import Recipe

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ctxr.engine.options import Choices
-from ctxr.metrics.columns import RatioColumn, mean_columns
+from ctxr.metrics.compare import RatioColumn, mean_columns
 from ctxr.models.training import loop
 from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.inspection import report

@@ -37,33 +37,6 @@ CERTIFICATE, TABLES = "certificate.json", "tables.json"
 R = TypeVar("R", bound=Record)
 
 
-def without_audits(answered: Answered, workdir: Path) -> Answered:
-    """The answers but for those about pairs that were drawn for an audit in the project `workdir`."""
-    sampled = {
-        (row.image, row.caption)
-        for strata in (workdir / FOLDER).glob(f"rounds/*/{STRATA}")
-        for row in read_table(strata, AuditSample)
-    }
-    audits = {
-        unit.id
-        for unit in answered.units.values()
-        if unit.task == "entail" and (*unit.images[:1], *unit.text_ids[:1]) in sampled
-    }
-    if not audits:
-        return answered
-    queries = {answered.units[name].query for name in audits}
-    units = {name: unit for name, unit in answered.units.items() if name not in audits}
-    sets = {unit.image_set for unit in units.values()}
-    return replace(
-        answered,
-        units=units,
-        sets={name: image_set for name, image_set in answered.sets.items() if name in sets},
-        answers=tuple(answer for answer in answered.answers if answer.unit not in audits),
-        queries=tuple(query for query in answered.queries if query.id not in queries),
-        judgments=tuple(row for row in answered.judgments if row.query not in queries),
-    )
-
-
 class Dropped(Record, frozen=True):
     """A description or dialogue that was dropped, with the votes that count; the reason is that of its `Acceptance`, `not_verified`, or
     `not_asked` before anybody voted."""
@@ -296,8 +269,30 @@ class DatasetStage(Stage[AggregateInputs]):
         return AggregateInputs(parents, key, blocked, replaced, disjoint)
 
     def answered(self) -> Answered:
-        """The answers. Raises DataError where all of them are about revised labels."""
-        answered = without_audits(read_judgments(self.source), self.options.workdir)
+        """The answers but for those about pairs that an audit drew. Raises DataError where all of them are about revised labels."""
+        answered = read_judgments(self.source)
+        sampled = {
+            (row.image, row.caption)
+            for strata in (self.options.workdir / FOLDER).glob(f"rounds/*/{STRATA}")
+            for row in read_table(strata, AuditSample)
+        }
+        audits = {
+            unit.id
+            for unit in answered.units.values()
+            if unit.task == "entail" and (*unit.images[:1], *unit.text_ids[:1]) in sampled
+        }
+        if audits:
+            queries = {answered.units[name].query for name in audits}
+            units = {name: unit for name, unit in answered.units.items() if name not in audits}
+            sets = {unit.image_set for unit in units.values()}
+            answered = replace(
+                answered,
+                units=units,
+                sets={name: image_set for name, image_set in answered.sets.items() if name in sets},
+                answers=tuple(answer for answer in answered.answers if answer.unit not in audits),
+                queries=tuple(query for query in answered.queries if query.id not in queries),
+                judgments=tuple(row for row in answered.judgments if row.query not in queries),
+            )
         if not answered.answers:
             raise DataError(
                 f"{self.source} holds only answers about revised labels, and nothing to aggregate",

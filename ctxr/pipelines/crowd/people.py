@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 
 from ctxr.annotation.artifacts import Answered
-from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import counts, most_answers, task_of
 from ctxr.annotation.tasks.values import query_of
 from ctxr.engine.report import Table
@@ -214,10 +213,6 @@ def certificate(answered: Answered, disjoint: str, replaced: Collection[str] = (
     if disjoint == "wholly":
         violations += [f"{worker} worked on train and on validation or test" for worker in shared]
     workers = {"train": len(pools["train"]), "eval": len(pools["eval"]), "both": len(shared)}
-    return Certificate(disjoint, not violations, workers, shared, _queries(pairs, pools["train"]), violations)
-
-
-def _queries(pairs: Sequence[tuple[Unit, Answer]], train: set[str]) -> dict[str, dict[str, str | int]]:
     described = {answer.worker for unit, answer in pairs if (unit.task, unit.split) == ("describe", "train")}
     rows: dict[str, dict[str, str | int]] = {}
     for unit, answer in pairs:
@@ -225,10 +220,10 @@ def _queries(pairs: Sequence[tuple[Unit, Answer]], train: set[str]) -> dict[str,
             describer = SEEN if answer.worker in described else UNSEEN
             rows[query_of(unit.id, answer.worker)] = {"split": unit.split, "describer": describer}
     counts_of = Counter(
-        (unit.query, "retrievers_seen" if answer.worker in train else "retrievers_unseen")
+        (unit.query, "retrievers_seen" if answer.worker in pools["train"] else "retrievers_unseen")
         for unit, answer in pairs
         if unit.task == "retrieve" and unit.query in rows
     )
     for (query, column), count in counts_of.items():
         rows[query or ""][column] = count
-    return dict(sorted(rows.items()))
+    return Certificate(disjoint, not violations, workers, shared, dict(sorted(rows.items())), violations)

@@ -56,7 +56,6 @@ from ctxr.pipelines.revision.candidates import (
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.inputs import (
     ChosenThreshold,
-    MinedGallery,
     NewRound,
     RevisionInput,
     Scope,
@@ -128,7 +127,13 @@ def _work_facts(config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, r
     """What a round would look at: the pairs to judge, the retriever, the judges, and what each judge that is paid would take at most."""
     pictures, captions, galleries = len(inputs.images), len(inputs.captions), len(inputs.galleries)
     k, both = config.top_k, config.both
-    counts = [count for gallery in inputs.galleries for side in range(1 + both) for count in _left(gallery, k, side)]
+    # how many candidates each picture, and with `both` each caption, of a set has: k at most, known ones left out
+    counts: list[int] = []
+    for gallery in inputs.galleries:
+        sides = (gallery.images, gallery.captions)
+        for column in range(1 + both):
+            known = Counter(gallery.excluded[:, column].tolist())
+            counts += [min(k, len(sides[1 - column]) - known[index]) for index in range(len(sides[column]))]
     pairs = f"{'up to ' if both else ''}{sum(counts):,} candidates: for each picture the {k} best captions of its set without known pairs"
     if both:
         pairs += ", and as many pictures for each caption; a pair found both ways is judged once"
@@ -155,13 +160,6 @@ def _work_facts(config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, r
             tokens = f"{estimate.tokens_in:,} tokens sent and {estimate.tokens_out:,} received"
             facts[f"price of {judge.name}"] = f"at most {estimate.requests:,} requests, {tokens}: {cost}"
     return facts
-
-
-def _left(gallery: MinedGallery, k: int, column: int) -> list[int]:
-    """How many candidates each picture (column 0) or caption (column 1) of a set has: k at most, known ones left out."""
-    own, others = (gallery.images, gallery.captions)[:: 1 - 2 * column]
-    counts = Counter(gallery.excluded[:, column].tolist())
-    return [min(k, len(others) - counts[index]) for index in range(len(own))]
 
 
 def _outcome_facts(
@@ -452,35 +450,31 @@ def first_captions(pools: Sequence[Candidates], verdicts: Sequence[Codes], top_k
         ks = tuple(k for k in ks if k <= min(top_k, len(pool.gallery.captions)) - unsure)
     if not ks or not pools:
         return None
-    parts = [_first_counts(pool, values, ks) for pool, values in zip(pools, verdicts, strict=True)]
+    # The mined captions are the best unknown ones, so together with the known ones they contain the first K of all. Ties keep the
+    # order of mining, after known ones.
+    parts = []
+    for pool, values in zip(pools, verdicts, strict=True):
+        gallery, excluded = pool.gallery, pool.gallery.excluded
+        images = np.concatenate([excluded[:, 0], pool.images])
+        scores = np.concatenate([pool.known_scores, pool.scores])
+        before = [3 * (pair in gallery.earlier) for pair in gallery.given]
+        before += [4] * len(gallery.rejected) + [int(UNSURE)] * len(gallery.unsure)
+        kinds = np.concatenate([np.array(before, np.int64), np.choose(values + 1, (int(UNSURE), 2, 1))])
+        # a pair that was found only for its caption (2) ranks after all that were found for the picture
+        mined = np.where(pool.directions == 2, np.iinfo(np.int64).max, pool.ranks)
+        ranks = np.concatenate([np.zeros(len(excluded), np.int64), mined])
+        order = np.lexsort((ranks, -scores, images))
+        order = order[kinds[order] != UNSURE]
+        images, kinds = images[order], kinds[order]
+        rank = np.arange(len(images)) - np.searchsorted(images, images)
+        # written for the picture, entailed, and added and rejected by earlier rounds
+        counts = [
+            np.stack(
+                [np.bincount(images[(kinds == kind) & (rank < k)], minlength=len(gallery.images)) for k in ks], axis=1
+            )
+            for kind in (0, 1, 3, 4)
+        ]
+        parts.append(np.stack(counts).astype(np.float64))
     written, extra, added, rejected = np.concatenate(parts, axis=1)
     judged = np.tile(np.array(ks, np.float64), (len(written), 1))
     return FirstCaptions(Counted(written, extra + added, judged, ks), added, rejected)
-
-
-def _first_counts(pool: Candidates, values: Codes, ks: Sequence[int]) -> Doubles:
-    """Captions among the first K of each picture without unsure ones, [4, I, len(ks)]: written for it, entailed, and added and
-    rejected by earlier rounds.
-
-    The mined captions are the best unknown ones, so together with the known ones they contain the first K of all. Ties keep the
-    order of mining, after known ones.
-    """
-    gallery, excluded = pool.gallery, pool.gallery.excluded
-    images = np.concatenate([excluded[:, 0], pool.images])
-    scores = np.concatenate([pool.known_scores, pool.scores])
-    before = [3 * (pair in gallery.earlier) for pair in gallery.given]
-    before += [4] * len(gallery.rejected) + [int(UNSURE)] * len(gallery.unsure)
-    kinds = np.concatenate([np.array(before, np.int64), np.choose(values + 1, (int(UNSURE), 2, 1))])
-    # a pair that was found only for its caption (2) ranks after all that were found for the picture
-    mined = np.where(pool.directions == 2, np.iinfo(np.int64).max, pool.ranks)
-    ranks = np.concatenate([np.zeros(len(excluded), np.int64), mined])
-    order = np.lexsort((ranks, -scores, images))
-    order = order[kinds[order] != UNSURE]
-    images, kinds = images[order], kinds[order]
-    rank = np.arange(len(images)) - np.searchsorted(images, images)
-    count = len(gallery.images)
-    counts = [
-        np.stack([np.bincount(images[(kinds == kind) & (rank < k)], minlength=count) for k in ks], axis=1)
-        for kind in (0, 1, 3, 4)
-    ]
-    return np.stack(counts).astype(np.float64)

@@ -12,8 +12,7 @@ import numpy as np
 
 from ctxr.datasets.readers.phenomena import PHENOMENA
 from ctxr.engine.report import Table
-from ctxr.metrics.columns import RatioColumn
-from ctxr.metrics.compare import FEW_CLUSTERS, Clusters, Interval, pearson_interval
+from ctxr.metrics.compare import FEW_CLUSTERS, Clusters, Interval, RatioColumn, pearson_interval
 from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.proportions import LEVEL
 from ctxr.metrics.ranking import accuracy, best, chance, recall, reciprocal_rank

@@ -11,7 +11,7 @@ import numpy as np
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.phenomena import PHENOMENA
 from ctxr.errors import plural
-from ctxr.metrics.columns import RatioColumn
+from ctxr.metrics.compare import RatioColumn
 from ctxr.metrics.ranking import accuracy, reciprocal_rank
 from ctxr.models.picture_vectors import PictureVectors, distances_of
 from ctxr.models.tokens import load_tokenizer

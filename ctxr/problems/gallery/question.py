@@ -15,8 +15,7 @@ from ctxr.datasets.splits import SPLITS
 from ctxr.datasets.truth import read_verdicts
 from ctxr.engine.report import Table
 from ctxr.errors import DataError
-from ctxr.metrics.columns import mean_columns
-from ctxr.metrics.compare import Interval, SampledRho
+from ctxr.metrics.compare import Interval, SampledRho, mean_columns
 from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.retrieval import KS
 from ctxr.models.training.recipe import HEADS

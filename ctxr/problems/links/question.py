@@ -14,8 +14,7 @@ from ctxr.datasets.documents import GOLD, Document, documents_of, is_documents
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UsageError, plural
-from ctxr.metrics.columns import RatioColumn, mean_columns
-from ctxr.metrics.compare import spearman
+from ctxr.metrics.compare import RatioColumn, mean_columns, spearman
 from ctxr.metrics.links import auc, explained, precision_at, spread
 from ctxr.metrics.proportions import LEVEL
 from ctxr.metrics.ranking import accuracy, count_ranks, reciprocal_rank

@@ -18,8 +18,7 @@ from ctxr.datasets.rounds import AuditSample, AuditVerdict, CandidateRow, Round
 from ctxr.datasets.truth import read_verdicts
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
-from ctxr.metrics.columns import ratio_intervals
-from ctxr.metrics.compare import Clusters
+from ctxr.metrics.compare import Clusters, ratio_intervals
 from ctxr.metrics.entail_at import Entailed
 from ctxr.metrics.retrieval import Matrix, Vectors, from_pairs
 from ctxr.pipelines.inspection.config import Report

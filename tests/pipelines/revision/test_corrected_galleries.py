@@ -9,8 +9,7 @@ import pytest
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import AuditSample, AuditVerdict
 from ctxr.datasets.truth import read_verdicts
-from ctxr.metrics.columns import ratio_intervals
-from ctxr.metrics.compare import Clusters
+from ctxr.metrics.compare import Clusters, ratio_intervals
 from ctxr.metrics.retrieval import Vectors
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run

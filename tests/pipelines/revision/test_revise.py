@@ -16,7 +16,7 @@ from ctxr.models.training.checkpoint import Checkpoint
 from ctxr.models.training.recipe import HeadShape, ScorerShape
 from ctxr.pipelines.modelling.config import Train
 from ctxr.pipelines.modelling.train import run as train
-from ctxr.pipelines.revision import decisions, revise_labels
+from ctxr.pipelines.revision import decisions
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
 from ctxr.store.artifacts import MANIFEST, Content, finish
@@ -134,7 +134,7 @@ def test_a_run_stopped_among_the_tables_of_the_dataset_is_unfinished(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as once:
-        once.setattr(revise_labels, "link_base", stopped)
+        once.setattr("ctxr.pipelines.revision.revising.link_base", stopped)
         with pytest.raises(KeyboardInterrupt):
             run(options(workdir, per_image=2), classifier=judge)
     assert not (workdir / "revised" / MANIFEST).exists()
