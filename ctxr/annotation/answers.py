@@ -273,11 +273,7 @@ def refused_answers(judgments: Path) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class ImportInputs(Inputs):
-    """What an import reads.
-
-    Attributes:
-        tasks: names of those that the answers are to. replaced: workers who are or were blocked, whose votes others may replace.
-    """
+    """What an import reads: `tasks`, by name, and who is or was blocked, whose votes others may have `replaced`."""
 
     tasks: frozenset[str]
     replaced: tuple[str, ...]

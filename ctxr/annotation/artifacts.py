@@ -31,11 +31,7 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(frozen=True)
 class TaskBatch:
-    """Units with what they show.
-
-    Attributes:
-        sets, images: by id. root: folder that `Image.path` is relative to.
-    """
+    """Units with the sets and images, by id, that they show; `root` is the folder that `Image.path` is relative to."""
 
     units: Sequence[Unit]
     sets: Mapping[str, ImageSet]
@@ -45,11 +41,7 @@ class TaskBatch:
 
 @dataclass(frozen=True)
 class Tasks(TaskBatch):
-    """A finished artifact of kind `tasks`, with its units in the order of their ids.
-
-    Attributes:
-        name: of its folder: the task. backend: whom it was written for. config: of the manifest.
-    """
+    """Finished tasks, in the order of their ids; `name`: of the folder. `backend`: whom they are for. `config`: of the manifest."""
 
     artifact: Artifact
     name: str

@@ -43,10 +43,7 @@ class Event(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class TalkState:
-    """The state of a room after its events.
-
-    `present`, `left` and `done` are seats. `deserted`: somebody whose partner left an earlier room waits here for another.
-    """
+    """The state of a room, by seats; `deserted`: who waits for another was left by a partner in an earlier room."""
 
     present: frozenset[int] = frozenset()
     left: frozenset[int] = frozenset()

@@ -81,11 +81,7 @@ class Write(msgspec.Struct, frozen=True, tag=True):
 
 
 class Talk(msgspec.Struct, frozen=True, tag=True):
-    """Talk with another worker, live: only a backend that can bring two people together renders it.
-
-    Attributes:
-        turns_before_share: turns of both together before the photo can be shared (PhotoChat: 5).
-    """
+    """Talk with another worker, live, and share the photo after so many turns of both; only our own pages can render it."""
 
     name: str
     legend: str

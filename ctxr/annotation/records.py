@@ -115,11 +115,7 @@ class Answer(Record, frozen=True):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of an answer: rows for the tables, and whether it is right.
-
-    Attributes:
-        right: whether the answer is the known truth; None if no truth is known.
-    """
+    """The rows that an answer is worth, and whether it is `right`: the known truth; None if no truth is known."""
 
     texts: tuple[Text, ...] = ()
     queries: tuple[Query, ...] = ()

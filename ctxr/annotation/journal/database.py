@@ -34,13 +34,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of a journal.
-
-    Attributes:
-        lease_for: time for an answer.
-        patience: how long a partner in a dialogue may be inactive.
-        longest_wait: how long a worker waits for a partner.
-    """
+    """The rules of a journal: the time for an answer, for an inactive partner in a dialogue, and to wait for a partner."""
 
     protocol: Protocol
     lease_for: timedelta = timedelta(minutes=30)
@@ -133,11 +127,7 @@ _ADDRESS = "write it as postgresql://user:password@host/name, or give the path o
 
 
 class Database:
-    """A database that accepts connections.
-
-    Attributes:
-        name: how messages call it; without a password.
-    """
+    """A database that accepts connections; `name` is how messages call it, without a password."""
 
     def __init__(self, url: str | Path, busy_seconds: float = 30.0, *, read_only: bool = False) -> None:
         address = _address(url)

@@ -15,13 +15,7 @@ WorkerStatus = Literal["active", "blocked", "screened_out"]
 
 @dataclass(frozen=True)
 class Lease:
-    """A unit in the hands of a worker.
-
-    Attributes:
-        slot: which of the unit's votes, from 0. seat: which of the two people of a talk; 0 elsewhere.
-        order: image ids as they are shown, left to right.
-        token: its unguessable name in links.
-    """
+    """A vote (`slot`) of a unit in the hands of a worker; `seat`: which of two in a talk. `token`: its name in links."""
 
     unit: Unit
     worker: str

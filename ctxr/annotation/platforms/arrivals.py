@@ -18,12 +18,7 @@ from ctxr.store.tables import UNREADABLE
 
 
 class Refusal(Record, frozen=True):
-    """An answer that was refused.
-
-    Attributes:
-        where: file:row; of the journal journal:unit/worker.
-        code: of the problem. sentence: the message.
-    """
+    """An answer that was refused, and why; `where` is file:row, for the journal journal:unit/worker."""
 
     KEY: ClassVar[tuple[str, ...]] = ("where",)
 

@@ -222,11 +222,9 @@ def filters(config: ExportTasks, ids: Mapping[str, str] | None = None) -> list[d
 def confirmed_answers(
     path: Path, stored: Iterable[Answer], visits: Iterable[Visit], studies: Iterable[str], key: bytes
 ) -> Arrivals:
-    """The journal's answers of workers whose submission Prolific lists. `studies`: ids of this project's, empty if unknown.
+    """The journal's answers of workers whose submission Prolific lists; others are refused. `studies`: this project's, if known.
 
-    An answer is refused if its worker came without a submission, or if the submission is not listed, belongs to another
-    participant, or was returned, timed out or rejected. Raises DataError naming file:row for a list that cannot be read, or
-    is of another study.
+    Raises DataError naming file:row for a list that cannot be read, or is of another study.
     """
     submissions: dict[str, Submission] = {}
     ours = set(studies)

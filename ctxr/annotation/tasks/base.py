@@ -25,10 +25,7 @@ class Task:
         raise NotImplementedError
 
     def validate(self, unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
-        """What is wrong with the values, as sentences for the worker; empty where the answer can be taken.
-
-        Here: a field without an answer, an answer that was not offered, a text that is too long, an unknown field.
-        """
+        """What is wrong with the values, for the worker: here what is missing, was not offered, is too long or unknown."""
         form = self.render(unit, unit.images)
         problems: list[Problem | None] = []
         for field in form.fields:
@@ -62,12 +59,7 @@ class Task:
 
 
 class LabelTask(Task):
-    """A task whose answer is one or several labels.
-
-    Attributes:
-        FIELD: name of the field with the labels.
-        ALONE: the label that excludes all others. MIXED: what is said where another one stands beside it.
-    """
+    """A task whose answer is labels, in `FIELD`. `ALONE` excludes all others; `MIXED` is said where one stands beside it."""
 
     FIELD: ClassVar[str]
     ALONE: ClassVar[str | None] = None

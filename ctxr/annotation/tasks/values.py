@@ -21,11 +21,7 @@ Values = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class Exposure:
-    """Earlier texts, to detect one that is sent twice or copied.
-
-    Attributes:
-        own: earlier descriptions of this worker. others: what other people wrote about the same set.
-    """
+    """Earlier descriptions, to detect copies: this worker's `own`, and what `others` wrote about the same set."""
 
     own: tuple[str, ...] = ()
     others: tuple[str, ...] = ()

@@ -41,12 +41,7 @@ class ShownPicture:
 
 @dataclass(frozen=True)
 class FormView:
-    """Everything on a page of work.
-
-    Attributes:
-        layout: `talk`, `pick` (a grid to choose from) or `read` (pictures beside the question).
-        pictures: in the order shown. given: values by field, typed or kept as a draft.
-    """
+    """A page of work: `layout` is `talk`, `pick` (a grid to choose from) or `read`; `given` are values by field, or the draft."""
 
     form: Form
     layout: str

@@ -24,12 +24,7 @@ class LeaseLink(NamedTuple):
 
 
 class Session(NamedTuple):
-    """The content of a browser's cookie.
-
-    Attributes:
-        nonce: what forms are bound to. worker: empty before somebody enrolled.
-        submission: what somebody from Prolific is paid for.
-    """
+    """A browser's cookie: what forms are bound to, who it is (empty before somebody enrolled), and the paid `submission`."""
 
     nonce: str
     worker: str = ""

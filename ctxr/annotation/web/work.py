@@ -18,11 +18,7 @@ from ctxr.web.static import HttpProblem
 
 @dataclass(frozen=True)
 class LeasedUnit:
-    """A lease and the right to use it.
-
-    Attributes:
-        session: whose browser it is. here: path of its page.
-    """
+    """A lease and the right to use it: `session` is that of its browser, `here` the path of its page."""
 
     pages: Pages
     lease: Lease
