@@ -1,10 +1,8 @@
 """Child processes that do not outlive their parent."""
 
-import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 
 _PR_SET_PDEATHSIG = 1
 
@@ -20,10 +18,3 @@ def die_with_parent() -> Callable[[], None]:
 
     prctl = ctypes.CDLL(None).prctl
     return lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def kill_group(leader: int) -> None:
-    """Kill the process group that `leader` leads, or the process alone where it leads none. Nothing happens if it is gone."""
-    with suppress(ProcessLookupError):
-        kill = os.killpg if os.getpgid(leader) == leader else os.kill
-        kill(leader, signal.SIGKILL)

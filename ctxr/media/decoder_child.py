@@ -224,8 +224,14 @@ class Decoder:
             if options.keep_damaged:
                 options = replace(options, threads=1)  # several conceal the same damage in different ways
             if "frame" in question:
+                if self._reader is None or self._file != (path, options.decoder):
+                    if self._reader is not None:
+                        self._reader.close()
+                    self._file = (path, options.decoder)
+                    self._reader = FrameReader(*self._file, options.threads, Heartbeat(self._out))
                 index, time = question["frame"]
-                self._send_frame(path, index, Fraction(time), options)
+                pixels = self._reader.read(index, Fraction(time))
+                send(self._out, {"frame": {"index": index, "stream": self._reader.stream}}, pixels)
             else:
                 self._scan(path, options)
         except VideoError as error:
@@ -256,17 +262,8 @@ class Decoder:
         if damage and damage.share > TOLERATED_LOSS and not options.keep_damaged:
             raise VideoError("truncated", damage.message, KEEP_DAMAGED, path)
         message = damage.message if damage else None
-        end = ScanEnd(header, scan.frames, scan.shots(), message, options.decoder, scan.late_cuts)
+        end = ScanEnd(header, scan.frames, scan.shots(), message, scan.late_cuts)
         send(self._out, {"end": end})
-
-    def _send_frame(self, path: Path, index: int, time: Fraction, options: ScanOptions) -> None:
-        if self._reader is None or self._file != (path, options.decoder):
-            if self._reader is not None:
-                self._reader.close()
-            self._file = (path, options.decoder)
-            self._reader = FrameReader(*self._file, options.threads, Heartbeat(self._out))
-        pixels = self._reader.read(index, time)
-        send(self._out, {"frame": {"index": index, "stream": self._reader.stream}}, pixels)
 
 
 def _limit_memory(gibibytes: float) -> None:

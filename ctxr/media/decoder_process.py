@@ -26,7 +26,6 @@ import msgspec
 import numpy as np
 
 import ctxr
-from ctxr.engine.processes import kill_group
 from ctxr.media.scan import ScanOptions
 from ctxr.media.video import DECODERS, Closing, Pixels, VideoError, VideoHeader
 
@@ -52,7 +51,6 @@ class CandidateFrame:
     """A considered frame.
 
     Attributes:
-        index: number in presentation order, from 0. shot: number of its shot.
         gate_difference: mean absolute difference 0..255 of the luma thumbnail to the last frame of the shot with pixels, if any.
         thumbnail_hash: 16 hexadecimal digits of the luma thumbnail's BLAKE2b.
         rgb: the upright picture uint8 [H, W, 3]; None where the gate skipped the frame.
@@ -86,19 +84,13 @@ class ShotSpan:
 
 @dataclass(frozen=True)
 class ScanEnd:
-    """The end of a scan that succeeded.
-
-    Attributes:
-        frames: how many were decoded. shots: all in order; together they are all frames.
-        damage: what could not be decoded, in words; None if nothing is missing.
-        late_cuts: cuts that were found too late and put at the oldest frame held.
-    """
+    """The end of a scan that succeeded; `shots` together are all frames, `damage` is None if nothing is missing, and `late_cuts` were
+    found too late and put at the oldest frame held."""
 
     header: VideoHeader
     frames: int
     shots: list[ShotSpan]
     damage: str | None
-    decoder: str
     late_cuts: int
 
 
@@ -184,12 +176,24 @@ class ChildProcess:
     def __init__(self, command: Sequence[str]) -> None:
         # decoders print here; the last line explains a crash
         self._noise = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `kill`
+        home = str(Path(ctxr.__file__).resolve().parent.parent)
         self._process = subprocess.Popen(
             [*command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._noise,
-            env=_environment(),
+            env={
+                **os.environ,
+                # this package first
+                "PYTHONPATH": os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")])),
+                "OMP_NUM_THREADS": "1",
+                "OPENBLAS_NUM_THREADS": "1",
+                "OPENCV_LOG_LEVEL": "SILENT",
+                "OPENCV_FFMPEG_LOGLEVEL": "-8",
+                "OPENCV_FFMPEG_CAPTURE_OPTIONS": "protocol_whitelist;file",
+                # the heap of each thread counts against the memory limit, used or not
+                "MALLOC_ARENA_MAX": "2",
+            },
             # in its own session, Ctrl-C reaches the parent alone, and ffmpeg below the child is killed with it
             start_new_session=True,
         )
@@ -257,7 +261,10 @@ class ChildProcess:
         with self._changed:
             self._unwanted = True
             self._changed.notify_all()
-        kill_group(self._process.pid)
+        leader = self._process.pid
+        with contextlib.suppress(ProcessLookupError):
+            kill = os.killpg if os.getpgid(leader) == leader else os.kill
+            kill(leader, signal.SIGKILL)
         self._process.wait()
         self._reader.join()
         for stream in (self._stdin, self._stdout, self._noise):
@@ -297,22 +304,6 @@ class ChildProcess:
                 VideoError("memory_limit" if OUT_OF_MEMORY.search(noise) else "decoder_crashed", problem)
             )
             self._changed.notify_all()
-
-
-def _environment() -> dict[str, str]:
-    """The parent's environment, with this package first, one thread for small arithmetic, and OpenCV quiet and limited to files."""
-    home = str(Path(ctxr.__file__).resolve().parent.parent)
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")])),
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "OPENCV_LOG_LEVEL": "SILENT",
-        "OPENCV_FFMPEG_LOGLEVEL": "-8",
-        "OPENCV_FFMPEG_CAPTURE_OPTIONS": "protocol_whitelist;file",
-        # the heap of each thread counts against the memory limit, used or not
-        "MALLOC_ARENA_MAX": "2",
-    }
 
 
 # reasons after which another decoder is tried
@@ -440,10 +431,7 @@ class ChildFrameReader(DecoderClient):
         self.stream: int | None = None
 
     def read(self, index: int, time: Fraction) -> Pixels:
-        """The frame as RGB uint8 [H, W, 3], upright.
-
-        Raises VideoError where there is no such frame, the file cannot be read, or the child crashed, stalled or grew too large.
-        """
+        """The frame as RGB uint8 [H, W, 3], upright. Raises VideoError where there is none, or the child failed."""
         kind, fields, pixels = next(self.messages(self._path, self._options, frame=[index, time]))
         if kind != "frame" or pixels is None:
             self.close()

@@ -95,27 +95,23 @@ class ThumbnailMaker:
         file = self.root / PurePosixPath(path)
         if not (file.is_file() and file.resolve().is_relative_to(self.root)):
             return DataError(f"{path} is missing")
-        try:
-            content = self._content(file)
-        except DataError as error:
-            return DataError(error.message.replace(str(file), path))
+        kind, content = f"{self.side}-{THUMBNAIL_QUALITY}-{features.version('pil')}", b""
+        kept = self.cache / kind / (sha256_if_readable(file) or "")
+        with suppress(OSError):
+            stored = kept.read_bytes()
+            content = stored[64:] if sha256_bytes(stored[64:]).encode() == stored[:64] else b""
+        if not content:
+            try:
+                content = thumbnail(file, self.side, tight=True)
+            except DataError as error:
+                return DataError(error.message.replace(str(file), path))
+            with suppress(CtxrError):  # without its cache a report only takes longer
+                write_bytes(kept, sha256_bytes(content).encode() + content, durable=False)
         if self.folder is None:
             return f"data:image/jpeg;base64,{b64encode(content).decode()}"
         target = self.folder / f"{sha256_bytes(content)[:32]}.jpg"
         write_bytes(target, content, durable=False)
         return target.name
-
-    def _content(self, file: Path) -> bytes:
-        kind = f"{self.side}-{THUMBNAIL_QUALITY}-{features.version('pil')}"
-        kept = self.cache / kind / (sha256_if_readable(file) or "")
-        with suppress(OSError):
-            stored = kept.read_bytes()
-            if sha256_bytes(stored[64:]).encode() == stored[:64]:
-                return stored[64:]
-        content = thumbnail(file, self.side, tight=True)
-        with suppress(CtxrError):  # without its cache a report only takes longer
-            write_bytes(kept, sha256_bytes(content).encode() + content, durable=False)
-        return content
 
 
 def encode_jpeg(rgb: Pixels) -> bytes:

@@ -189,7 +189,17 @@ class PyavVideo(Video):
             self._first: Any = first
             self._upright = upright_of(first)
             self._nbytes = first.width * first.height * first.format.bits_per_pixel // 8
-            self.header = self._read_header(first)
+            size = square_size(first.width, first.height, self._aspect)
+            rate, own = self._stream.average_rate or self._stream.guessed_rate, self._stream.duration
+            duration = own * self._time_base if own else Fraction(self._container.duration or 0, 1_000_000)
+            self.header = VideoHeader(
+                *(size[::-1] if self._upright.transpose else size),
+                rate=Fraction(rate) if rate else None,
+                duration=duration if duration > 0 else None,
+                # AVI also counts frames without a packet, which repeat the one before
+                promised_frames=None if self._container.format.name == AVI else self._stream.frames or None,
+                decoder="pyav",
+            )
         except BaseException:
             self.close()
             raise
@@ -365,23 +375,6 @@ class PyavVideo(Video):
         self._failures += 1
         self._failures_in_a_row += 1
         self._waiting_for_keyframe = True
-
-    def _read_header(self, first: Any) -> VideoHeader:
-        stream = self._stream
-        size = square_size(first.width, first.height, self._aspect)
-        size = size[::-1] if self._upright.transpose else size
-        rate = stream.average_rate or stream.guessed_rate
-        own, whole = stream.duration, self._container.duration
-        duration = own * self._time_base if own else Fraction(whole or 0, 1_000_000)
-        return VideoHeader(
-            width=size[0],
-            height=size[1],
-            rate=Fraction(rate) if rate else None,
-            duration=duration if duration > 0 else None,
-            # AVI also counts frames without a packet, which repeat the one before
-            promised_frames=None if self._container.format.name == AVI else stream.frames or None,
-            decoder="pyav",
-        )
 
 
 def short_of(duration: Fraction | None, seen: Fraction, gap: Fraction) -> Damage | None:

@@ -98,19 +98,8 @@ class FixedCuts:
         return [frame.index] if self._passed > before else []
 
 
-class _Views:
-    """Small views of frames at the size of the first: detectors compare pixels, and a stream may change its size."""
-
-    _shape: tuple[int, ...] | None = None
-
-    def _view(self, frame: Frame) -> Pixels:
-        view = frame.small_bgr()
-        self._shape = self._shape or view.shape
-        return view if view.shape == self._shape else cv2.resize(view, self._shape[1::-1])
-
-
-class PySceneDetectCuts(_Views):
-    """A finder that feeds one of PySceneDetect's detectors with small views and exact times."""
+class PySceneDetectCuts:
+    """A finder that feeds one of PySceneDetect's detectors with small views of one size and exact times."""
 
     def __init__(self, detector: Any, rate: Fraction, lag_frames: int, lag_seconds: float) -> None:
         from scenedetect.common import FrameTimecode, Timecode
@@ -126,6 +115,7 @@ class PySceneDetectCuts(_Views):
         self._detector, self._rate = detector, FrameTimecode(0, rate)
         self._timecode, self._frame_time = Timecode, FrameTime
         self._first: Fraction | None = None
+        self._size: tuple[int, ...] = ()
         self._ticks, self._time_base = 1, Fraction(1)
 
     def feed(self, frame: Frame) -> Sequence[int]:
@@ -144,7 +134,10 @@ class PySceneDetectCuts(_Views):
         ticks = time.numerator * (self._ticks // time.denominator)
         ticks -= self._first.numerator * (self._ticks // self._first.denominator)
         stamp = self._frame_time(self._timecode(max(0, ticks), self._time_base), self._rate, frame.index)
-        answers: Sequence[Any] = self._detector.process_frame(stamp, self._view(frame))
+        view = frame.small_bgr()
+        self._size = self._size or view.shape[1::-1]
+        view = view if view.shape[1::-1] == self._size else cv2.resize(view, self._size)
+        answers: Sequence[Any] = self._detector.process_frame(stamp, view)
         return answers
 
 
@@ -160,17 +153,21 @@ def spaced(times: Sequence[Fraction], shortest: float) -> list[Fraction]:
 class _Scored:
     """PySceneDetect's content score (equal weights, no edges), the mean absolute HSV difference to the frame before, in one call.
 
-    ContentDetector's own makes twelve temporary arrays for it, and costs as much as the rest of the detector.
+    ContentDetector's own makes twelve temporary arrays for it, and costs as much as the rest of the detector. A stream may change its
+    size: all frames are compared at that of the first.
     """
 
     _hsv: Any = None
 
     def _calculate_frame_score(self, timecode: Any, frame_img: Pixels) -> float:
-        before, self._hsv = self._hsv, cv2.cvtColor(frame_img, cv2.COLOR_BGR2HSV)
+        before = self._hsv
+        if before is not None and before.shape != frame_img.shape:
+            frame_img = cv2.resize(frame_img, before.shape[1::-1])
+        self._hsv = cv2.cvtColor(frame_img, cv2.COLOR_BGR2HSV)
         return 0.0 if before is None else float(cv2.norm(before, self._hsv, cv2.NORM_L1)) / self._hsv.size
 
 
-class AdaptiveCuts(_Views, _Scored):
+class AdaptiveCuts(_Scored):
     """The cuts of PySceneDetect's AdaptiveDetector without its time codes: frames whose content score is at least `threshold` times
     the mean of their neighbours, `shortest` seconds or more after the cut before (or the first frame)."""
 
@@ -185,7 +182,7 @@ class AdaptiveCuts(_Views, _Scored):
     def feed(self, frame: Frame) -> Sequence[int]:
         """See `CutFinder.feed`."""
         self._last = frame.time if self._last is None else self._last
-        self._recent.append((frame.index, frame.time, self._calculate_frame_score(None, self._view(frame))))
+        self._recent.append((frame.index, frame.time, self._calculate_frame_score(None, frame.small_bgr())))
         if len(self._recent) <= 2 * _ADAPTIVE_WINDOW:
             return []
         index, time, score = self._recent[_ADAPTIVE_WINDOW]

@@ -170,7 +170,13 @@ class TextReader:
     def __init__(self, engine: str = "auto", gate: bool = True) -> None:
         if engine not in ENGINES:
             raise UsageError(f"unknown OCR engine {engine!r}", hint=f"choose one of {', '.join(ENGINES)}")
-        self.engine = _start(engine)
+        self.engine: _Tesserocr | _Pytesseract
+        try:
+            self.engine = _Pytesseract() if engine == "pytesseract" else _Tesserocr()
+        except CtxrError:
+            if engine != "auto":
+                raise
+            self.engine = _Pytesseract()
         self.name = self.engine.name
         self._gate = TextGate() if gate else None
 
@@ -237,18 +243,6 @@ def words_in(table: str) -> Iterator[tuple[int, int, int, int, float]]:
         if len(fields) == 12 and fields[0] == "5" and sum(sign.isalnum() for sign in fields[11]) >= CHARACTERS:
             left, top, width, height = (int(field) for field in fields[6:10])
             yield max(0, left), max(0, top), width, height, float(fields[10])
-
-
-def _start(engine: str) -> "_Tesserocr | _Pytesseract":
-    """What reads tables of words, lines of 12 fields with tabs between them, of grey pictures [H, W]."""
-    if engine == "pytesseract":
-        return _Pytesseract()
-    try:
-        return _Tesserocr()
-    except CtxrError:
-        if engine == "tesserocr":
-            raise
-        return _Pytesseract()
 
 
 class _Pytesseract:

@@ -91,24 +91,6 @@ def write_tables(folder: Path, tables: Mapping[str, Iterable[Record]]) -> dict[s
     return {name: write_table(folder / f"{name}.jsonl", rows) for name, rows in tables.items()}
 
 
-def iterate_table(path: Path, record: type[R]) -> Iterator[R]:
-    """Rows in the order of the file. Raises DataError naming file:line for anything that is not a row of this kind."""
-    decoder = msgspec.json.Decoder(record, dec_hook=decode_other)
-    try:
-        for number, text in numbered_lines(path):
-            try:
-                yield decoder.decode(text)
-            except UNREADABLE as error:
-                cure = "restore the line, or the file from a copy"
-                if (path.parent / "manifest.json").is_file():  # `Artifact.cure` knows the command
-                    cure = f"restore it from a copy, or run the command that made {path.parent} again as before"
-                raise DataError(f"{path}:{number}: {str(error).rstrip('.')}", hint=cure) from error
-    except FileNotFoundError as error:
-        raise DataError(f"{path} is missing", hint="run the command that makes this artifact again") from error
-    except IsADirectoryError as error:
-        raise DataError(f"{path} is a folder, not a table") from error
-
-
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Lines that are not blank, without a byte order mark, with their numbers from 1."""
     with path.open("rb") as lines:
@@ -119,15 +101,26 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def read_table(path: Path, record: type[R]) -> list[R]:
-    """All rows. Raises DataError as `iterate_table` does, and for a key that occurs twice."""
+    """All rows. Raises DataError naming file:line for anything that is not a row of this kind, and for a key that occurs twice."""
+    decoder = msgspec.json.Decoder(record, dec_hook=decode_other)
     rows: list[R] = []
     seen: dict[tuple[str | int, ...], int] = {}
-    for position, row in enumerate(iterate_table(path, record), 1):
-        first = seen.setdefault(row.key(), position)
-        if first != position:
-            key = _spell(record.KEY, row.key())
-            raise DataError(f"{path}: rows {first} and {position} have the same key {key}", hint="delete one of them")
-        rows.append(row)
+    try:
+        for number, text in numbered_lines(path):
+            try:
+                rows.append(row := decoder.decode(text))
+            except UNREADABLE as error:
+                cure = "restore the line, or the file from a copy"
+                if (path.parent / "manifest.json").is_file():  # `Artifact.cure` knows the command
+                    cure = f"restore it from a copy, or run the command that made {path.parent} again as before"
+                raise DataError(f"{path}:{number}: {str(error).rstrip('.')}", hint=cure) from error
+            if (first := seen.setdefault(row.key(), len(rows))) != len(rows):
+                sentence = f"rows {first} and {len(rows)} have the same key {_spell(record.KEY, row.key())}"
+                raise DataError(f"{path}: {sentence}", hint="delete one of them")
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is missing", hint="run the command that makes this artifact again") from error
+    except IsADirectoryError as error:
+        raise DataError(f"{path} is a folder, not a table") from error
     return rows
 
 

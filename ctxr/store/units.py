@@ -85,14 +85,8 @@ def unit_folder(artifact: Path, name: str) -> Path:
     return artifact / SOURCES / name
 
 
-def finished_unit(artifact: Path, name: str, stamp: Stamp) -> SourceUnit | None:
-    """The unit of an earlier run with that stamp; None for another, and for one that is missing or damaged."""
-    unit = scanned_unit(artifact, name, stamp.scan)
-    return unit if unit is not None and unit.stamp == stamp else None
-
-
 def scanned_unit(artifact: Path, name: str, scan: str) -> SourceUnit | None:
-    """As `finished_unit`, for a scan alone, whatever was picked from it."""
+    """The unit of an earlier run with that scan, whatever was picked from it; None for another, and for one missing or damaged."""
     with suppress(DataError):
         if (folder := unit_folder(artifact, name)).is_dir() and _read_head(folder).stamp.scan == scan:
             return read_unit(artifact, name)

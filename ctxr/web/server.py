@@ -51,14 +51,11 @@ class Connection(H11Protocol):
     def __init__(self, *settings: Any, unlimited: Sequence[str], full: Callable[[str], None], **more: Any) -> None:
         super().__init__(*settings, **more)
         self._unlimited, self._full = unlimited, full
-        self._deadline = self.loop.call_later(REQUEST_SECONDS, self._abort)
-
-    def _abort(self) -> None:
-        self.transport.abort()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Refuse it where its address has too many."""
         super().connection_made(transport)
+        self._deadline = self.loop.call_later(REQUEST_SECONDS, transport.abort)
         address = (self.client or ("",))[0]
         alike = sum((getattr(other, "client", None) or ("",))[0] == address for other in self.connections)
         if alike > MOST_CONNECTIONS and address not in self._unlimited:
@@ -71,7 +68,7 @@ class Connection(H11Protocol):
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._deadline.cancel()
         elif self._deadline.cancelled():
-            self._deadline = self.loop.call_later(REQUEST_SECONDS, self._abort)
+            self._deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no longer."""

@@ -46,10 +46,10 @@ from ctxr.store.units import (
     RankRun,
     SourceUnit,
     Stamp,
-    finished_unit,
     merge_units,
     rank_lock,
     read_failed,
+    scanned_unit,
     tidy,
     unit_sources,
     write_failed,
@@ -180,10 +180,11 @@ class SetsRun(ABC):
 
     def take(self, name: str, stamp: Stamp) -> bool:
         """Reuse the unit of an earlier run; False if it is missing, damaged, or of another stamp."""
-        unit = finished_unit(self.artifact, name, stamp)
-        if unit is not None:
-            self.units[name] = unit
-        return unit is not None
+        unit = scanned_unit(self.artifact, name, stamp.scan)
+        if unit is None or unit.stamp != stamp:
+            return False
+        self.units[name] = unit
+        return True
 
     def fail(self, failed: FailedUnit) -> None:
         """Record a video that gave nothing."""

@@ -314,8 +314,9 @@ def scan_video(
                 elif decode and isinstance(event, ScanEnd):
                     decode.settle()
                     shots = [Shot(video.name, *astuple(shot)) for shot in event.shots]
-                    facts = {name: getattr(event.header, name) for name in ("width", "height", "rate", "duration")}
-                    facts |= {name: getattr(event, name) for name in ("frames", "late_cuts", "decoder", "damage")}
+                    known = ("width", "height", "rate", "duration", "decoder")
+                    facts = {name: getattr(event.header, name) for name in known}
+                    facts |= {name: getattr(event, name) for name in ("frames", "late_cuts", "damage")}
                     content = video.path.name, video.sha256, video.bytes
                     source = Source(video.name, "video", *content, **facts, shots=len(shots))
                     return context.save(decode.unit(stamp, source, shots, decode.vectors.close()))

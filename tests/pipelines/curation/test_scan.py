@@ -44,7 +44,7 @@ def test_a_scan_is_a_header_then_candidates_then_an_end(scanner: Scanner, clip: 
     with open_video(clip) as video:
         assert header == end.header == video.header
     assert [candidate.index for candidate in candidates] == sorted({candidate.index for candidate in candidates})
-    assert (end.frames, end.damage, end.decoder, end.late_cuts) == (103, None, "pyav", 0)
+    assert (end.frames, end.damage, end.header.decoder, end.late_cuts) == (103, None, "pyav", 0)
 
 
 def test_shots_are_all_frames_without_gap_or_overlap(scanner: Scanner, clip: Path) -> None:
@@ -137,7 +137,7 @@ def test_other_detectors_run_through_the_same_pass(scanner: Scanner, clip: Path,
 
 def test_opencv_can_be_asked_for(scanner: Scanner, clip: Path) -> None:
     header, candidates, end = _scan(scanner, clip, replace(SAMPLES, decoder="opencv"))
-    assert header.decoder == end.decoder == "opencv"
+    assert header.decoder == end.header.decoder == "opencv"
     assert [shot.start_index for shot in end.shots] == [0, 33, 73]
     assert candidates[0].rgb is not None
 

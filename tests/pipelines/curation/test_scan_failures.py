@@ -182,7 +182,7 @@ def test_opencv_gets_a_second_chance_after_a_crash_and_starts_anew(clip: Path) -
         *events, end = scanner.scan(clip, SAMPLES)
     assert [event.decoder for event in events if isinstance(event, VideoHeader)] == ["opencv"]
     assert isinstance(end, ScanEnd)
-    assert (end.decoder, end.frames) == ("opencv", 60)
+    assert (end.header.decoder, end.frames) == ("opencv", 60)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
@@ -226,7 +226,7 @@ def test_an_exception_in_the_child_is_told_and_opencv_tries(clip: Path) -> None:
     with Scanner(command) as scanner:
         *_, end = scanner.scan(clip, SAMPLES)
         assert isinstance(end, ScanEnd)
-        assert end.decoder == "opencv"
+        assert end.header.decoder == "opencv"
         with pytest.raises(VideoError, match=r"ValidationError: .*gate") as failed:
             list(scanner.scan(clip, PYAV))
     assert failed.value.reason == "decoder_failed"
