@@ -103,7 +103,7 @@ def documents_of(dataset: Dataset, worker: str = GOLD) -> list[Document]:
     for one in dataset.sets:
         own = sorted(sentences.get(one.id, ()), key=lambda query: dataset.texts[query.texts[0]].order)
         names = tuple(query.id for query in own)
-        texts = tuple(" ".join(dataset.texts[name].text for name in query.texts) for query in own)
+        texts = tuple(dataset.text_of(query) for query in own)
         links = np.array([judged.get((name, image), np.nan) for name in names for image in one.images], np.float64)
         links = links.reshape(len(names), len(one.images))
         documents.append(Document(one.id, dataset.split_of(one), names, texts, one.images, links))

@@ -455,10 +455,5 @@ def written_for(dataset: Dataset) -> dict[str, list[str]]:
     captions: dict[str, list[str]] = {}
     for row in sorted(dataset.judgments, key=lambda row: row.key()):
         if row.worker == "gold" and row.value > 0 and dataset.queries[row.query].labels is None:
-            captions.setdefault(row.candidate, []).append(text_of(dataset, row.query))
+            captions.setdefault(row.candidate, []).append(dataset.text_of(dataset.queries[row.query]))
     return captions
-
-
-def text_of(dataset: Dataset, query: str) -> str:
-    """All texts of a query, joined by blanks."""
-    return " ".join(dataset.texts[name].text for name in dataset.queries[query].texts)

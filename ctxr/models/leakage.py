@@ -116,7 +116,7 @@ def leakage_table(
         for split, image_set in uses
     )
     texts = (
-        (" ".join(" ".join(dataset.texts[name].text for name in query.texts).lower().split()), query)
+        (" ".join(dataset.text_of(query).lower().split()), query)
         for query in dataset.queries.values()
         if query.labels is None
     )

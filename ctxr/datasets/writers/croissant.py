@@ -1,7 +1,6 @@
 """Croissant 1.0: JSON Lines, pictures, and a `croissant.json` from which a reader finds and joins them."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names, suffix_of
 from ctxr.store.atomic import write_bytes
@@ -11,48 +10,43 @@ from ctxr.store.tables import encode_row, pretty_json
 TEXT, INTEGER, FLOAT = "sc:Text", "sc:Integer", "sc:Float"
 
 
-class Column(NamedTuple):
-    """What a column holds, what that means, and whether it holds several in order."""
+_REPEATED = ("images", "texts", "targets")
+"""Columns that hold several, in order."""
 
-    kind: str
-    meaning: str
-    repeated: bool = False
-
-
-Columns = dict[str, Column]
-"""Columns of a table by name."""
+Columns = dict[str, tuple[str, str]]
+"""Columns of a table by name: what one holds, and what that means."""
 
 _SET: Columns = {
-    "id": Column(TEXT, "Name of the set."),
-    "split": Column(TEXT, "Side of the benchmark: train, valid, test or unsplit."),
-    "kind": Column(TEXT, "video (ten frames of one shot) or photos (near neighbours)."),
-    "file": Column(TEXT, "File name of the video or folder of the album that the set comes from."),
-    "shot": Column(INTEGER, "Number of the shot in its video."),
-    "closest": Column(FLOAT, "Smallest distance of two images of the set, between unit vectors, 0 to 2."),
-    "mean_distance": Column(FLOAT, "Mean distance of two images of the set; smaller is harder."),
-    "images": Column(TEXT, "Ids of the images, in order.", repeated=True),
+    "id": (TEXT, "Name of the set."),
+    "split": (TEXT, "Side of the benchmark: train, valid, test or unsplit."),
+    "kind": (TEXT, "video (ten frames of one shot) or photos (near neighbours)."),
+    "file": (TEXT, "File name of the video or folder of the album that the set comes from."),
+    "shot": (INTEGER, "Number of the shot in its video."),
+    "closest": (FLOAT, "Smallest distance of two images of the set, between unit vectors, 0 to 2."),
+    "mean_distance": (FLOAT, "Mean distance of two images of the set; smaller is harder."),
+    "images": (TEXT, "Ids of the images, in order."),
 }
 
 _QUERY: Columns = {
-    "id": Column(TEXT, "Name of the query."),
-    "image_set": Column(TEXT, "The set that is asked about."),
-    "split": Column(TEXT, "Side of the benchmark."),
-    "texts": Column(TEXT, "What is asked, in order.", repeated=True),
-    "targets": Column(INTEGER, "Positions of the right images, from 0.", repeated=True),
+    "id": (TEXT, "Name of the query."),
+    "image_set": (TEXT, "The set that is asked about."),
+    "split": (TEXT, "Side of the benchmark."),
+    "texts": (TEXT, "What is asked, in order."),
+    "targets": (INTEGER, "Positions of the right images, from 0."),
 }
 
 _IMAGE: Columns = {
-    "path": Column(TEXT, "The file in this folder."),
-    "id": Column(TEXT, "Name of the image: its source, and its frame number or file name."),
-    "sha256": Column(TEXT, "Of the file's bytes."),
-    "width": Column(INTEGER, "Pixels."),
-    "height": Column(INTEGER, "Pixels."),
-    "frame": Column(INTEGER, "Number of the frame in its video, from 0."),
-    "seconds": Column(TEXT, "Exact time in its video as numerator/denominator seconds."),
-    "licence": Column(TEXT, "Licence of the image."),
+    "path": (TEXT, "The file in this folder."),
+    "id": (TEXT, "Name of the image: its source, and its frame number or file name."),
+    "sha256": (TEXT, "Of the file's bytes."),
+    "width": (INTEGER, "Pixels."),
+    "height": (INTEGER, "Pixels."),
+    "frame": (INTEGER, "Number of the frame in its video, from 0."),
+    "seconds": (TEXT, "Exact time in its video as numerator/denominator seconds."),
+    "licence": (TEXT, "Licence of the image."),
 }
 
-_PICTURE: Columns = {"path": _IMAGE["path"], "image": Column("sc:ImageObject", "The picture.")}
+_PICTURE: Columns = {"path": _IMAGE["path"], "image": ("sc:ImageObject", "The picture.")}
 
 
 def write(job: ExportJob) -> ExportResult:
@@ -114,11 +108,11 @@ def write(job: ExportJob) -> ExportResult:
 def _records(name: str, key: str, columns: Columns, sources: Mapping[str, object]) -> dict[str, object]:
     """A record set of columns, each from its source."""
     fields = [
-        {"@type": "cr:Field", "@id": f"{name}/{column}", "name": column, "description": about.meaning}
-        | {"dataType": about.kind}
-        | ({"repeated": True} if about.repeated else {})
+        {"@type": "cr:Field", "@id": f"{name}/{column}", "name": column, "description": meaning}
+        | {"dataType": kind}
+        | ({"repeated": True} if column in _REPEATED else {})
         | {"source": sources[column]}
-        for column, about in columns.items()
+        for column, (kind, meaning) in columns.items()
     ]
     return {"@type": "cr:RecordSet", "@id": name, "name": name, "key": {"@id": f"{name}/{key}"}, "field": fields}
 

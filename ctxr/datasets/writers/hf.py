@@ -24,47 +24,24 @@ Kind = str | list["Kind"] | dict[str, "Kind"]
 Columns = dict[str, object]
 """A row: values by column."""
 
+_MEMBER: dict[str, Kind] = {
+    "id": "string", "sha256": "string", "source": "string", "width": "int32", "height": "int32",
+    "index": "int64", "time": "string", "licence": "string",
+}  # fmt: skip
 _JUDGMENT: dict[str, Kind] = {
-    "candidate": "string",
-    "worker": "string",
-    "value": "float64",
-    "at": "string",
-    "seconds": "float64",
-    "round": "int64",
-}
+    "candidate": "string", "worker": "string", "value": "float64", "at": "string", "seconds": "float64", "round": "int64",
+}  # fmt: skip
 
 SETS: dict[str, Kind] = {
-    "id": "string",
-    "kind": "string",
-    "source": "string",
-    "group": "string",
-    "shot": "int32",
-    "closest": "float64",
-    "mean_distance": "float64",
-    "images": ["image"],
-    "members": [
-        {
-            "id": "string",
-            "sha256": "string",
-            "source": "string",
-            "width": "int32",
-            "height": "int32",
-            "index": "int64",
-            "time": "string",
-            "licence": "string",
-        }
-    ],
-}
+    "id": "string", "kind": "string", "source": "string", "group": "string", "shot": "int32",
+    "closest": "float64", "mean_distance": "float64", "images": ["image"], "members": [_MEMBER],
+}  # fmt: skip
 """Columns of the configuration `sets`."""
 
 QUERIES: dict[str, Kind] = {
-    "id": "string",
-    "image_set": "string",
-    "texts": ["string"],
-    "labels": ["string"],
-    "targets": ["int32"],
-    "judgments": [_JUDGMENT],
-}
+    "id": "string", "image_set": "string", "texts": ["string"], "labels": ["string"],
+    "targets": ["int32"], "judgments": [_JUDGMENT],
+}  # fmt: skip
 """Columns of the configuration `queries`."""
 
 

@@ -260,13 +260,8 @@ class ExportJob:
 
     def image_row(self, image: Image) -> dict[str, object]:
         """An image as JSON types; its time is exact, "numerator/denominator" seconds."""
-        return {
-            "id": image.id,
-            "sha256": image.sha256,
-            "source": image.source,
-            "width": image.width,
-            "height": image.height,
-            "index": image.index,
+        names = ("id", "sha256", "source", "width", "height", "index")
+        return {name: getattr(image, name) for name in names} | {
             "time": None if image.time is None else encode_other(image.time),
             "licence": self.licences.of(image).licence or UNKNOWN,
         }

@@ -242,7 +242,12 @@ class BuildRun(SetsRun):
                 file = str(album.photos[position])
                 self.failures.append(Failure(album.name, file, "unreadable", message, self.work.retry))
                 self.progress.warn(message)
-        self._deal(pool.hashes(self.albums))
+        hashes = []
+        for album in self.albums:
+            part = pool.part([album])
+            ids, own = [one.image.id for one in part.photos], [one.phash for one in part.photos]
+            hashes.append(SourceHashes(album.name, "photos", ids, own, part.vectors))
+        self._deal(hashes)
         everything = [[album.name, album.sha256] for album in self.albums]
         for album in self.albums:
             # what the sets of an album are picked from; a sample depends on all albums

@@ -15,7 +15,7 @@ from ctxr.media.images import Pixels, image_size, perceptual_hash, read_image, t
 from ctxr.media.sources import InputSource
 from ctxr.metrics.selection import Rejection
 from ctxr.models.neighbours import Neighbours, nearest
-from ctxr.pipelines.curation.copies import CopyRule, PhotoRanking, SourceHashes, deduplicate, find_copies
+from ctxr.pipelines.curation.copies import CopyRule, PhotoRanking, deduplicate, find_copies
 from ctxr.pipelines.curation.quality import Unmeasurable
 from ctxr.pipelines.curation.videos import Embedder, UnitContext
 from ctxr.store.arrays import Vectors, load_vectors, save_vectors, set_distances, stack_vectors
@@ -76,16 +76,6 @@ class PhotoPool:
         rows = [row for row, photo in enumerate(self.photos) if photo.album in names]
         vectors = self.vectors if len(rows) == len(self.photos) else self.vectors[rows]
         return PhotoPool([self.photos[row] for row in rows], vectors, self.unreadable)
-
-    def hashes(self, albums: Sequence[InputSource]) -> list[SourceHashes]:
-        """The hashes and vectors of each album."""
-        parts = {album.name: self.part([album]) for album in albums}
-        return [
-            SourceHashes(
-                name, "photos", [one.image.id for one in part.photos], [one.phash for one in part.photos], part.vectors
-            )
-            for name, part in parts.items()
-        ]
 
 
 @dataclass
@@ -333,7 +323,13 @@ class _PhotoPicker:
             return msgspec.structs.replace(row, reason="not_sampled")
         if rejection := self._judge(anchor):
             return msgspec.structs.replace(row, reason=rejection.reason, value=round(rejection.value, 6))
-        members = self._members(anchor)
+        # the anchor and its nearest neighbours that are no copies and not ruled out, by distance
+        around, bests = self._pool.neighbours[0], self._best
+        near = dict.fromkeys(around[anchor].tolist())
+        farther = (at for at in self._ranking.around(anchor) if at not in near)
+        order = chain(near, farther if len(near) < len(around) - 1 else ())
+        others = (at for at in order if at != anchor and bests[at] == at and self._judge(at) is None)
+        members = [anchor, *islice(others, self._size - 1)]
         if len(members) < self._size:
             return msgspec.structs.replace(row, reason="too_few_neighbours", value=float(len(members)))
         self.sets[anchor] = members
@@ -354,15 +350,6 @@ class _PhotoPicker:
                 return Rejection("unmeasurable", 0.0)
             self.facts[position] = msgspec.structs.replace(facts, path=image.path)
         return self._quality.limits.judge(self.facts[position])
-
-    def _members(self, anchor: int) -> list[int]:
-        """The anchor and its nearest neighbours that are no copies and not ruled out, by distance."""
-        around, best = self._pool.neighbours[0], self._best
-        near = dict.fromkeys(around[anchor].tolist())
-        farther = (other for other in self._ranking.around(anchor) if other not in near)
-        order = chain(near, farther if len(near) < len(around) - 1 else ())
-        members = (other for other in order if other != anchor and best[other] == other and self._judge(other) is None)
-        return [anchor, *islice(members, self._size - 1)]
 
     def unit(self, album: InputSource, stamp: Stamp, rows: Mapping[int, LedgerRow]) -> SourceUnit:
         """The unit of an album; `rows` are those of the ledger, by position in the pool."""

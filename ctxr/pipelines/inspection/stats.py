@@ -350,11 +350,7 @@ def run(config: Stats, progress: Progress = SILENT) -> StatsReport:
         shown = {**own} | ({"leakage": leaks} if isinstance(leaks, Table) else {})
         return _write(config, StatsReport(dataset.name, "", shown, (), dataset.notes))
     queries = sorted(dataset.queries.values(), key=lambda query: query.id)
-    described = {
-        query.id: " ".join(dataset.texts[name].text for name in query.texts)
-        for query in queries
-        if query.labels is None and query.texts
-    }
+    described = {query.id: dataset.text_of(query) for query in queries if query.labels is None and query.texts}
     if described and config.tokenizer == "auto" and tokenizer.name.startswith("regex"):
         rule = "words are counted by a plain rule, unlike the published figures"
         progress.warn(f"spaCy is not installed: {rule} (pip install spacy)")

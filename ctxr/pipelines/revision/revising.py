@@ -29,7 +29,6 @@ from ctxr.datasets.rounds import (
     read_figures,
     read_rounds,
     stratum_of,
-    text_of,
     write_round,
     written_for,
 )
@@ -198,7 +197,7 @@ def make(new: NewRound, rounds: Sequence[Round], progress: Progress) -> Round:
     if inputs.rejected:
         progress.note(f"{inputs.rejected:,} pairs that {cascade.name} rejected or left unsure before are left out")
     pictures = picture_files(dataset, inputs.images, config.workdir)
-    texts = {name: text_of(dataset, name) for name in inputs.captions}
+    texts = {name: dataset.text_of(dataset.queries[name]) for name in inputs.captions}
     pools = pools_of(inputs.galleries, encoder, pictures, texts, config.top_k, both=config.both, progress=progress)
     own = written_for(dataset)
     premises = {

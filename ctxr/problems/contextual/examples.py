@@ -82,7 +82,7 @@ def questions_of(
         about: Query = dataset.queries[name]
         tags.setdefault((about.image_set, about.texts), {})[phenomenon] = present
     writers = _writers(dataset)
-    texts = {name: " ".join(dataset.texts[text].text for text in dataset.queries[name].texts) for name in places}
+    texts = {name: dataset.text_of(dataset.queries[name]) for name in places}
     measured = {name: texts[name] for name, (side, _) in places.items() if side in counted and name in targets}
     lengths = {name: len(one.tokens) for name, one in zip(measured, tokenizer.parse(measured), strict=True)}
     questions: dict[str, BenchmarkQuery] = {}

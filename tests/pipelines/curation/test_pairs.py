@@ -151,7 +151,7 @@ def test_a_description_of_two_images_holds_for_both_and_gives_one_wrong_choice(t
     votes = [Judgment(query.id, image, "worker-1", 1) for image in (second, wrong)]
     two = replace(dataset, judgments=(*dataset.judgments, Judgment(query.id, second, "gold", 1), *votes))
     assert query.id not in {one.id for one, _, _ in two.sole_targets()}
-    text = " ".join(dataset.texts[name].text for name in query.texts)
+    text = dataset.text_of(query)
     rows = captioned(two, ORIGIN, dataset.queries, tmp_path, Silent()).rows
     found = [(row.image, row.relation) for row in rows if row.hypothesis == text and row.relation != "other"]
     assert sorted(found) == sorted([(right, "entailment"), (second, "entailment"), (wrong, "wrong_choice")])

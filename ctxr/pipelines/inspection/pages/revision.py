@@ -19,7 +19,6 @@ from ctxr.datasets.rounds import (
     read_audit,
     read_figures,
     read_rounds,
-    text_of,
     written_for,
 )
 from ctxr.engine.report import share_with_interval
@@ -211,7 +210,7 @@ def _examples(
     pictures = None if dataset.root is None else Thumbnails(dataset.root, project)
 
     def lines(rows: Iterable[CandidateRow], most: int) -> list[tuple[str, float]]:
-        texts = [(text_of(dataset, row.caption), _chance(row)) for row in rows]
+        texts = [(dataset.text_of(dataset.queries[row.caption]), _chance(row)) for row in rows]
         return list(dict(reversed(texts)).items())[::-1][:most]
 
     def example(name: str) -> dict[str, object]:

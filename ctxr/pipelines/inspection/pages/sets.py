@@ -114,8 +114,7 @@ def _texts(dataset: Dataset | None) -> dict[str, list[tuple[list[int] | None, st
     texts: dict[str, list[tuple[list[int] | None, str]]] = {}
     queries = [query for query in dataset.queries.values() if query.labels is None]
     for query in sorted(queries, key=lambda query: dataset.texts[query.texts[0]].order):
-        text = " ".join(dataset.texts[name].text for name in query.texts)
-        texts.setdefault(query.image_set, []).append((targets.get(query.id), text))
+        texts.setdefault(query.image_set, []).append((targets.get(query.id), dataset.text_of(query)))
     return texts
 
 
