@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxr.errors import CtxrError, DataError, UsageError, did_you_mean
-from ctxr.models.hub import cached_weights, fetched_weights, split_name
+from ctxr.models.hub import fetched_weights, split_name
 from ctxr.models.openvino_tower import OpenVinoTower, fastest
 from ctxr.models.precision import (
     BF16_PARAMETERS,
@@ -126,6 +126,8 @@ class Encoder:
     @property
     def _tower(self) -> Callable[[Tensor], Tensor]:
         """What embeds images. Raises UsageError for a precision that this machine does not have."""
+        from torch import nn
+
         if self.precision not in self._towers:
             if self.precision not in self.precisions():
                 hint = "pip install openvino and use --device cpu, or --precision auto"
@@ -134,7 +136,11 @@ class Encoder:
             if self.precision in OPENVINO:
                 tower = OpenVinoTower(tower, self._preprocess.size, OPENVINO[self.precision])
             elif self.precision == "bf16":
-                tower = _rounded(tower).to(self.device)
+                # weight by weight: a copy in fp32 first would cost its memory once more
+                weights = {
+                    id(own): nn.Parameter(own.detach().bfloat16(), requires_grad=False) for own in tower.parameters()
+                }
+                tower = deepcopy(tower, weights).bfloat16().to(self.device)
             else:
                 tower = tower.to(self.device)
             self._towers[self.precision] = tower
@@ -241,14 +247,6 @@ class Encoder:
             return None
 
 
-def _rounded(tower: nn.Module) -> nn.Module:
-    """A copy of a module in bf16, made weight by weight: a copy in fp32 first would cost its memory once more."""
-    import torch
-
-    rounded = {id(own): torch.nn.Parameter(own.detach().bfloat16(), requires_grad=False) for own in tower.parameters()}
-    return deepcopy(tower, rounded).bfloat16()
-
-
 def _probes() -> list[np.ndarray]:
     """Four pictures with the spectrum of photographs, each with a dark, a faded and a plain copy, which err most."""
     rng = np.random.default_rng(0)
@@ -307,7 +305,23 @@ def find_source(name: str, warn: Callable[[str], None] = ignore) -> EncoderSourc
             name = TINY
     if name == TINY or kind in ("local-dir", "checkpoint"):
         return _folder(name, TINY_FOLDER if name == TINY else Path(value))
-    return _random(value) if kind == "random" else _pretrained(name)
+    if kind != "random":
+        return _pretrained(name)
+    import open_clip
+    import torch
+
+    arch = value.replace("/", "-")
+    config = open_clip.get_model_config(arch)
+    if config is None:
+        hint = did_you_mean(arch, open_clip.list_models(), "architectures are named like ViT-B-32", most=3)
+        raise UsageError(f"unknown architecture {arch!r}", hint=hint)
+
+    def build() -> ImageTextModel:
+        torch.manual_seed(0)
+        model: ImageTextModel = open_clip.create_model(arch, pretrained_text=False)
+        return model
+
+    return _source(f"random:{arch}", config, build, arch)
 
 
 def check_encoder_name(name: str) -> None:
@@ -322,11 +336,6 @@ def check_encoder_name(name: str) -> None:
         if names and arch not in names:
             hint = did_you_mean(arch, [*names, TINY], "names are arch:pretrained, e.g. ViT-B-32:openai", most=3)
             raise UsageError(f"unknown encoder {name!r}", hint=hint)
-
-
-def is_here(name: str) -> bool:
-    """Whether an encoder of open_clip can be loaded without the network. Raises UsageError for an unknown name."""
-    return cached_weights(*split_name(name)) is not None
 
 
 def fingerprint(model: nn.Module, config: Mapping[str, object], preprocess: Preprocess) -> str:
@@ -355,24 +364,6 @@ def _pretrained(name: str) -> EncoderSource:
         return model
 
     return _source(f"{arch}:{tag}", config, build, arch)
-
-
-def _random(arch: str) -> EncoderSource:
-    import open_clip
-    import torch
-
-    arch = arch.replace("/", "-")
-    config = open_clip.get_model_config(arch)
-    if config is None:
-        hint = did_you_mean(arch, open_clip.list_models(), "architectures are named like ViT-B-32", most=3)
-        raise UsageError(f"unknown architecture {arch!r}", hint=hint)
-
-    def build() -> ImageTextModel:
-        torch.manual_seed(0)
-        model: ImageTextModel = open_clip.create_model(arch, pretrained_text=False)
-        return model
-
-    return _source(f"random:{arch}", config, build, arch)
 
 
 def _folder(name: str, folder: Path) -> EncoderSource:

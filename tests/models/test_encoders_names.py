@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import save_file
 
 from ctxr.errors import CtxrError, DataError, UsageError
-from ctxr.models import encoders as loading
 from ctxr.models import hub
 from ctxr.models.encoders import load_encoder
 from ctxr.models.precision import choose_device, choose_precision
@@ -28,7 +27,6 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "cached_weights", lambda *_: None)
-    monkeypatch.setattr(loading, "cached_weights", lambda *_: None)
     monkeypatch.setattr(hub, "can_reach", lambda *_: False)
 
 
@@ -63,7 +61,7 @@ def test_a_named_encoder_never_falls_back() -> None:
     assert caught.value.exit_code == 1
     assert "local-dir:PATH" in caught.value.hint
     assert said == []
-    assert not loading.is_here("ViT-B-16:openai")
+    assert hub.cached_weights(*hub.split_name("ViT-B-16:openai")) is None
 
 
 @pytest.mark.usefixtures("offline")

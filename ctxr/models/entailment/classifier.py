@@ -79,7 +79,14 @@ class EntailmentClassifier(nn.Module):
         for kind in (TEXT, IMAGE):
             rows = (theta[:, kind] | theta[:, JOINT]).nonzero().flatten()
             if str(kind) in self.heads and len(rows):
-                part = self._hidden(kind, batch, rows)
+                if kind == IMAGE:
+                    used, positions = torch.unique(batch.place[rows], return_inverse=True)
+                    part = self.image(batch.images[used], positions, cut(batch.hypotheses[rows]))
+                elif batch.text.is_floating_point():
+                    part = batch.text[rows]
+                else:
+                    ids = cut(batch.text[rows])
+                    part = self.text(ids, batch.types[rows, : ids.shape[1]])
                 hidden[kind] = part.new_zeros(len(theta), self.width).index_put((rows,), part)
                 own = self.heads[str(kind)](part).to(logits.dtype)
                 logits = logits.index_put((rows, torch.full_like(rows, kind)), own)
@@ -89,16 +96,6 @@ class EntailmentClassifier(nn.Module):
             joint_logits = self.heads[str(JOINT)](joint).to(logits.dtype)
             logits = logits.index_put((both, torch.full_like(both, JOINT)), joint_logits)
         return logits
-
-    def _hidden(self, kind: int, batch: PairBatch, rows: Tensor) -> Tensor:
-        """h^t or h^v [n, D] of some claims."""
-        if kind == IMAGE:
-            used, positions = torch.unique(batch.place[rows], return_inverse=True)
-            return cast("Tensor", self.image(batch.images[used], positions, cut(batch.hypotheses[rows])))
-        if batch.text.is_floating_point():
-            return batch.text[rows]
-        ids = cut(batch.text[rows])
-        return cast("Tensor", self.text(ids, batch.types[rows, : ids.shape[1]]))
 
 
 def joint_loss(logits: Tensor, batch: PairBatch) -> Tensor:

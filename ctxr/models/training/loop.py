@@ -159,10 +159,6 @@ class Step(Generic[FactsT]):
     queries: int
     facts: FactsT
 
-    def part(self, start: int, stop: int) -> "Step[FactsT]":
-        """Some of its rows, in a pass of their own."""
-        return replace(self, towers=tuple(rows[start:stop] for rows in self.towers))
-
 
 @dataclass(frozen=True)
 class Update:
@@ -277,17 +273,14 @@ class Trainer(Generic[ObjectiveT]):
                 if not math.isfinite(losses[-1]):
                     return losses[-1]
             if update.apply:
-                self._step(rate * update.rate)
+                if self.recipe.clip:
+                    nn.utils.clip_grad_norm_(self.weights, self.recipe.clip)
+                for group in self.optimiser.param_groups:
+                    group["lr"] = rate * update.rate
+                self.optimiser.step()
+                self.optimiser.zero_grad()
+                self.objective.after_step(self.scorer)
         return losses[0]
-
-    def _step(self, rate: float) -> None:
-        if self.recipe.clip:
-            nn.utils.clip_grad_norm_(self.weights, self.recipe.clip)
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        self.optimiser.step()
-        self.optimiser.zero_grad()
-        self.objective.after_step(self.scorer)
 
     def accumulate(self, step: Step[object], weight: float = 1.0) -> float:
         """Add `weight` times the gradient of a step's loss, mean or sum; the sum of its losses."""
@@ -295,8 +288,15 @@ class Trainer(Generic[ObjectiveT]):
             loss = self._accumulate_passes(step, weight)
         else:
             result, most = None, max(map(len, step.towers))
+            loss_of = partial(self.objective.loss, self.scorer, step=step)
             while result is None:
-                result = self._attempt(partial(self._differentiate_whole, step), min(self.progress.at_once, most))
+                at_once = self.progress.at_once
+                towers = [
+                    [partial(self._encode, tower, part, step.facts) for part in torch.split(rows, at_once)]
+                    for tower, rows in enumerate(step.towers)
+                ]
+                work = partial(cached_gradients, towers, loss_of, self.weights, self.device)
+                result = self._attempt(work, min(at_once, most))
             loss, gradients = result
             self._add(gradients, weight)
         return loss * step.queries if self.objective.AVERAGES else loss
@@ -314,7 +314,8 @@ class Trainer(Generic[ObjectiveT]):
 
         while done < rows:
             stop = min(done + self.progress.at_once, rows)
-            result = self._attempt(partial(differentiate, step.part(done, stop)), stop - done)
+            part = replace(step, towers=tuple(own[done:stop] for own in step.towers))
+            result = self._attempt(partial(differentiate, part), stop - done)
             if result is None:
                 continue
             loss, gradients = result
@@ -328,15 +329,6 @@ class Trainer(Generic[ObjectiveT]):
             total, done = total + loss, stop
         self._add(summed, weight)
         return total
-
-    def _differentiate_whole(self, step: Step[object]) -> LossGradients:
-        towers = [
-            [partial(self._encode, tower, part, step.facts) for part in torch.split(rows, self.progress.at_once)]
-            for tower, rows in enumerate(step.towers)
-        ]
-        return cached_gradients(
-            towers, lambda vectors: self.objective.loss(self.scorer, vectors, step), self.weights, self.device
-        )
 
     def _encode(self, tower: int, rows: Tensor, facts: object) -> Tensor:
         with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):

@@ -39,8 +39,9 @@ from ctxr.errors import plural
 from ctxr.metrics.entail_at import KS, Counted
 from ctxr.metrics.stratified import allocate
 from ctxr.metrics.votes import Codes, Doubles
-from ctxr.models.encoders import DEFAULT_ENCODER, TINY, Encoder, is_here
+from ctxr.models.encoders import DEFAULT_ENCODER, TINY, Encoder
 from ctxr.models.entailment.base import Judge
+from ctxr.models.hub import cached_weights, split_name
 from ctxr.models.judges.cascade import Cascade, Verdicts
 from ctxr.pipelines.revision.candidates import (
     Candidates,
@@ -140,9 +141,8 @@ def _work_facts(config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, r
         pairs += f"; all where fewer are left, here at least {min(counts)}"
     retriever = config.by
     if retriever == "auto":  # no weights are fetched
-        unless = (
-            "" if is_here(DEFAULT_ENCODER) else f", or {TINY} where its weights can be neither found nor downloaded"
-        )
+        here = cached_weights(*split_name(DEFAULT_ENCODER)) is not None
+        unless = "" if here else f", or {TINY} where its weights can be neither found nor downloaded"
         retriever = f"{DEFAULT_ENCODER}{unless} (--by auto)"
     facts: dict[str, object] = {
         "would evaluate": f"{pictures:,} pictures and {captions:,} captions in {plural(galleries, 'set', form=',')}",

@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 
 from ctxr.cli.app import app
 from ctxr.cli.render import Terminal
-from ctxr.models import encoders as loading
 from ctxr.models import hub
 from ctxr.pipelines.curation.build_sets import run
 from ctxr.pipelines.curation.config import BuildSets
@@ -84,8 +83,7 @@ def test_a_video_that_is_used_in_part_is_told_of(
 def test_sets_that_a_fallback_picked_say_so_again_when_nothing_is_to_do(
     footage: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (hub, loading):
-        monkeypatch.setattr(module, "cached_weights", lambda *_: None)
+    monkeypatch.setattr(hub, "cached_weights", lambda *_: None)
     monkeypatch.setattr(hub, "can_reach", lambda *_: False)
     config = BuildSets(
         sources=(str(footage / "videos" / "clip0.mp4"),), out=tmp_path / "sets", threshold=float(THRESHOLD)
