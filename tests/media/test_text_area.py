@@ -51,7 +51,7 @@ def row(box: tuple[int, int, int, int], confidence: float, text: str, level: int
 
 def told(monkeypatch: pytest.MonkeyPatch, *tables: str, gate: bool = False) -> tuple[TextReader, Told]:
     engine = Told(*(HEAD + table for table in tables))
-    monkeypatch.setattr(text_area, "_start", lambda _: engine)
+    monkeypatch.setattr(text_area, "_Tesserocr", lambda: engine)
     return TextReader(gate=gate), engine
 
 
