@@ -147,7 +147,21 @@ def ask(config: ExportTasks, sources: TaskSources, progress: Progress) -> TaskBa
             units = factory.retrieve_units(dataset, config)
         work = _batch_of(dataset, sources.path, units)
     else:
-        work = _units_after(config, sources)
+        answered = read_judgments(sources.path)
+        if config.task == "audit":
+            units = factory.audit_units(answered.units.values(), answered.answers, config.fraction, config)
+        elif config.task == "verify":
+            talks = [(answered.units[talk.unit], talk) for talk in answered.dialogues]
+            units = [factory.verify_unit(unit, talk, config.verify_votes) for unit, talk in talks]
+        else:  # the same units that our own server adds by itself, and gives out
+            pairs = [(answered.units[row.unit], row) for row in answered.answers if row.worker not in sources.blocked]
+            units = [
+                derived
+                for unit, answer in pairs
+                if unit.task == "describe"
+                for derived in factory.derive_units(unit, answer, answered.sets[unit.image_set], config)
+            ]
+        work = TaskBatch(units, answered.sets, answered.images, answered.root)
     if not work.units and config.task in _FIRST and not (config.task == "retrieve" and config.input is not None):
         missing, hint = _FIRST[config.task]
         raise UnfinishedError(f"there is nothing to {config.task}: {missing}", hint=hint)
@@ -172,25 +186,6 @@ _FIRST = {
     ),
 }
 """What tasks made from answers wait for."""
-
-
-def _units_after(config: ExportTasks, sources: TaskSources) -> TaskBatch:
-    """Units that follow from answers."""
-    answered = read_judgments(sources.path)
-    if config.task == "audit":
-        units = factory.audit_units(answered.units.values(), answered.answers, config.fraction, config)
-    elif config.task == "verify":
-        talks = [(answered.units[talk.unit], talk) for talk in answered.dialogues]
-        units = [factory.verify_unit(unit, talk, config.verify_votes) for unit, talk in talks]
-    else:  # the same units that our own server adds by itself, and gives out
-        pairs = [(answered.units[row.unit], row) for row in answered.answers if row.worker not in sources.blocked]
-        units = [
-            derived
-            for unit, answer in pairs
-            if unit.task == "describe"
-            for derived in factory.derive_units(unit, answer, answered.sets[unit.image_set], config)
-        ]
-    return TaskBatch(units, answered.sets, answered.images, answered.root)
 
 
 def _read_lines(path: Path, record: type[T], option: str, example: str) -> Iterator[tuple[int, T]]:

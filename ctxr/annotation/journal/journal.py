@@ -197,7 +197,7 @@ class Journal:
                 if earlier is None:
                     late = "This task was open for too long and went to somebody else. Please take a new one."
                     raise Refused("expired", late)
-                answer = storing.stored_answer(earlier["payload"])
+                answer = msgspec.json.decode(earlier["payload"], type=Answer)
                 if not answer.has_values(filled):
                     raise Refused(
                         "already_answered", "You have answered this one already, and your first answer is kept."
@@ -351,7 +351,8 @@ class Journal:
         """Every answer, in the order in which they came."""
         answer = tables.answer.c
         with self._reading() as tx:
-            return list(map(storing.stored_answer, tx.column(select(answer.payload).order_by(answer.number))))
+            payloads = tx.column(select(answer.payload).order_by(answer.number))
+            return [msgspec.json.decode(payload, type=Answer) for payload in payloads]
 
     def identity(self) -> str:
         """A hash of the last answer and the last change of a worker's state: it changes with every new one, and with nothing else."""

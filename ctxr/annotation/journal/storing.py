@@ -149,7 +149,7 @@ def withdraw(tx: Transaction, exported: Collection[str]) -> None:
     )
     for work, values, shown in tx.connection.execute(sources) if gone else ():
         source, described = msgspec.json.decode(work, type=Unit), msgspec.json.decode(shown, type=ImageSet)
-        derived = derive_units(source, stored_answer(values), described, tx.rules.protocol)
+        derived = derive_units(source, msgspec.json.decode(values, type=Answer), described, tx.rules.protocol)
         gone = gone.difference(one.id for one in derived)
     if lost := sorted(gone.intersection(tx.column(select(answer.unit)))):
         raise DataError(
@@ -194,22 +194,18 @@ def exposure(tx: Transaction, unit: Unit, worker: str) -> Exposure:
         return Exposure()
     answer = tables.answer.c
     about = leasing.unit.image_set == unit.image_set
-    rows = tx.connection.execute(
-        select(answer.worker, answer.payload)
+    payloads = tx.column(
+        select(answer.payload)
         .select_from(tables.answer.join(tables.unit, leasing.unit.id == answer.unit))
         .where(answer.task == "describe", or_(answer.worker == worker, about))
         .order_by(answer.number)
     )
-    texts = [(name, stored_answer(payload).values[describe.FIELD][0]) for name, payload in rows]
+    answers = [msgspec.json.decode(payload, type=Answer) for payload in payloads]
+    texts = [(one.worker, one.values[describe.FIELD][0]) for one in answers]
     return Exposure(
         own=tuple(text for name, text in texts if name == worker),
         others=tuple(text for name, text in texts if name != worker),
     )
-
-
-def stored_answer(payload: str) -> Answer:
-    """A stored answer."""
-    return msgspec.json.decode(payload, type=Answer)
 
 
 def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tuple[RowMapping, Answer]]) -> None:

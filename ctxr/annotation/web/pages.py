@@ -6,6 +6,7 @@ A page names a picture by its position; the id would reveal a frame's number, an
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -59,7 +60,7 @@ class Pages:
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        self.at = site.at
+        self.at = urlsplit(site.base_url).path  # below which everything lies; "" where that is the root
         self.static = StaticFiles("ctxr.annotation.web")
         self._templates = environment("ctxr.annotation.web")
         self._templates.globals["kind_of"] = lambda field: type(field).__name__.lower()

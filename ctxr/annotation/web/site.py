@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple, TypeVar
-from urllib.parse import urlsplit
 
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import Journal
@@ -111,8 +110,3 @@ class Site:
         object.__setattr__(self, "workers", Buckets(self.rate, self.rate * 10))
         object.__setattr__(self, "addresses", Buckets(self.rate * ADDRESS_SHARE, self.rate * ADDRESS_SHARE * 5))
         object.__setattr__(self, "newcomers", Buckets(0.5 if self.rate > 0 else 0, 40))
-
-    @property
-    def at(self) -> str:
-        """The path below which everything lies; "" where that is the root."""
-        return urlsplit(self.base_url).path
