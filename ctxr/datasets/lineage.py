@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import structs
+
 from ctxr.datasets.changes import contents_of
 from ctxr.datasets.open import dataset_identity, identity_of, read_dataset
 from ctxr.datasets.readers import artifact
@@ -63,6 +65,12 @@ def picture_parents(path: Path, origin: Parent, workdir: Path, progress: Progres
 
     sha256 = remembered(workdir, ["pictures", origin.sha256, str(path.resolve())], find)
     return [Parent(PICTURES, PICTURES, sha256)] if sha256 and origin.kind == RELEASE else []
+
+
+def dataset_parents(path: Path, name: str, workdir: Path, progress: Progress) -> list[Parent]:
+    """The dataset at `path`, under this name, and its pictures: for what is made by looking at them."""
+    known = content_of(path)
+    return [structs.replace(known, name=name), *picture_parents(path, known, workdir, progress)]
 
 
 def lineage(run: Artifact) -> Iterator[Artifact | Parent]:

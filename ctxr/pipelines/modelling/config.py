@@ -209,11 +209,8 @@ class RegionsConfig(Options):
 
 @dataclass(frozen=True)
 class RegionsReport(VerbReport):
-    """The result of `regions`, an artifact.
-
-    Attributes:
-        pictures: that have regions; left_out: the ids of the others. most: R, of a picture with the whole of it. features: F.
-    """
+    """The result of `regions`, an artifact: `pictures` have regions, `left_out` are the ids of the others; a picture has at `most` R, with
+    the whole of it, of F `features`."""
 
     regions: Path
     dataset: str

@@ -1,16 +1,16 @@
 """`ctxr listen`: evaluate a multimodal language model behind an OpenAI-compatible endpoint."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
-from msgspec import convert, structs
+from msgspec import convert
 
 from ctxr.datasets.changes import contents_of
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.lineage import content_of, picture_parents, remember_dataset
+from ctxr.datasets.lineage import content_of, dataset_parents, remember_dataset
 from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import CHAIN, chosen
@@ -51,11 +51,7 @@ PARTIAL = "partial.jsonl"
 
 @dataclass(frozen=True)
 class ListenJob:
-    """All requests of a run.
-
-    Attributes:
-        split_size: number of queries of the split; `queries` are a sample of them. requests: in the order of queries.
-    """
+    """All `requests` of a run, in the order of `queries`, which are a sample of the `split_size` queries of the split."""
 
     config: Listen
     address: EndpointAddress
@@ -94,12 +90,8 @@ def job_of(config: Listen, progress: Progress) -> ListenJob:
 
 
 class Answers:
-    """The replies to the requests of a job.
-
-    Attributes:
-        replies: in the order of the requests. by_query: of queries with a reply to every shift. queries: these.
-        waiting: requests without a reply.
-    """
+    """The `replies` to the requests of a job, in their order; `by_query`, those of `queries` with a reply to every shift; and `waiting`,
+    the requests without one."""
 
     def __init__(self, job: ListenJob, replies: Iterable[Reply]) -> None:
         self.job = job
@@ -258,18 +250,26 @@ class ListenStage(Stage[ListenInputs]):
         address = resolve_address(options.endpoint, options.insecure)
         _refuse_others(self.out())
         path = chosen(options.dataset, options.workdir, CHAIN, progress)
-        known = content_of(path)
-        parents = [structs.replace(known, name=path.resolve().stem)]
-        parents += picture_parents(path, known, options.workdir, progress)
+        parents = dataset_parents(path, path.resolve().stem, options.workdir, progress)
         return ListenInputs(parents, {"endpoint": address.url, "wording": VERSION} | options.key(), path)
 
     def write(self, inputs: ListenInputs, out: Path, progress: Progress) -> Content | None:
-        """Send the requests without a reply; scores and replies, where all have one."""
+        """Send the requests without a reply, as far as the budget allows; scores and replies, where all have one."""
         job = job_of(replace(self.options, dataset=inputs.path), progress)
         key_of(job.config.key_from, job.address)
+        answers, budget = Answers(job, replies := _replies(out)), job.budget(replies)
+        trusted = any(reply.outcome == "chosen" for reply in replies)
+        client = ChatClient(job.address, job.config, out / JOURNAL, budget, trusted, pause=self._pause)
+
+        def ask(request: Request) -> Reply:
+            prompt = messages(request.asked, request.shift, job.files, job.config.side)
+            return client.ask(request, prompt, reply_from, schema(len(request.asked.images)))
+
         (out / PARTIAL).unlink(missing_ok=True)
         try:
-            _ask(Answers(job, replies := _replies(out)), replies, progress, self._pause)
+            with progress.task("asking", len(job.requests)) as task:
+                task.advance(len(answers.replies))
+                client.ask_all(answers.waiting, ask, task)
         finally:
             answers = Answers(job, _replies(out))
             if answers.by_query and not answers.complete:  # under a name that says so
@@ -311,22 +311,6 @@ def _replies(out: Path) -> list[Reply]:
     table = out / REPLIES
     kept = read_table(table, Reply) if table.is_file() else []
     return list({reply.asked: reply for reply in [*kept, *read_appended(out / JOURNAL, Reply)]}.values())
-
-
-def _ask(answers: Answers, replies: Sequence[Reply], progress: Progress, pause: Pause | None) -> None:
-    """Send the requests without a reply, as far as the budget allows; `replies` were paid for before."""
-    job = answers.job
-    trusted = any(reply.outcome == "chosen" for reply in replies)
-    journal = job.config.folder() / JOURNAL
-    client = ChatClient(job.address, job.config, journal, job.budget(replies), trusted, pause=pause)
-
-    def ask(request: Request) -> Reply:
-        prompt = messages(request.asked, request.shift, job.files, job.config.side)
-        return client.ask(request, prompt, reply_from, schema(len(request.asked.images)))
-
-    with progress.task("asking", len(job.requests)) as task:
-        task.advance(len(answers.replies))
-        client.ask_all(answers.waiting, ask, task)
 
 
 def run(config: Listen, progress: Progress = SILENT, pause: Pause | None = None) -> ListenReport:

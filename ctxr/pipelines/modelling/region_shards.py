@@ -73,21 +73,17 @@ class FileRegions:
                 hint=f"name the files as the pictures: {image}{SUFFIX}",
             )
         self.features = _read(next(iter(self._files.values())), most).shape[1] - BOX
-
-    def describe(self) -> dict[str, object]:
-        """The settings; the files themselves are in `keys`."""
-        return {"layout": "bottom-up-attention npz", "most": self._most, "features": self.features}
-
-    def key(self, content: str) -> str:
-        """What decides the regions of a picture: its content and that of its file."""
-        file = self._files.get(content)
-        return content if file is None else content + sha256_file(file)
+        self.settings: dict[str, object] = {
+            "layout": "bottom-up-attention npz",
+            "most": most,
+            "features": self.features,
+        }
+        files = {content: sha256_file(file) for content, file in self._files.items()}
+        self.keys = [content + files.get(content, "") for content in pictures]
 
     def regions(self, contents: list[str]) -> list[Array | None]:
-        """float32 [1 + R, F + BOX] of each picture, None where there is no file.
-
-        Raises DataError naming the file whose arrays do not fit each other, or those of the other files.
-        """
+        """float32 [1 + R, F + BOX] of each picture, None where there is no file. Raises DataError naming the file whose arrays do not
+        fit each other, or those of the other files."""
         arrays: list[Array | None] = []
         for file in map(self._files.get, contents):
             array = None if file is None else _read(file, self._most)
@@ -153,15 +149,7 @@ class PictureRegions:
 
     def __init__(self, extractor: Extractor, pictures: Mapping[str, SetPicture]) -> None:
         self._extractor, self._pictures = extractor, pictures
-        self.features = extractor.features
-
-    def describe(self) -> dict[str, object]:
-        """The extractor."""
-        return self._extractor.describe()
-
-    def key(self, content: str) -> str:
-        """The content itself."""
-        return content
+        self.features, self.settings, self.keys = extractor.features, extractor.describe(), list(pictures)
 
     def regions(self, contents: list[str]) -> list[Array | None]:
         """float32 [1 + R, F + BOX] of each picture, None for one that cannot be read."""
@@ -190,7 +178,7 @@ class PictureRegions:
 
 
 Maker = FileRegions | PictureRegions
-"""Makes regions, of F `features` each, of contents (SHA-256 of a picture)."""
+"""Makes regions, of F `features` each, of contents (SHA-256 of a picture); with its `settings`, `keys` decide them."""
 
 
 def _pictures(dataset: Dataset, progress: Progress) -> dict[str, SetPicture]:
@@ -234,7 +222,7 @@ def _tabulate(out: Path, maker: Maker, pictures: Mapping[str, SetPicture], progr
     write_table(out / PICTURES, rows)
     most = max(row.regions for row in rows)
     counts = {"pictures": len(rows), "regions": most, "features": maker.features, "left_out": images}
-    return Content([PICTURES, *shards], counts, {"regions": maker.describe()})
+    return Content([PICTURES, *shards], counts, {"regions": maker.settings})
 
 
 def write_regions(out: Path, config: RegionsConfig, dataset: Dataset, progress: Progress) -> Content:
@@ -252,9 +240,9 @@ def write_regions(out: Path, config: RegionsConfig, dataset: Dataset, progress: 
         maker = PictureRegions(GridRegions(source, config.most, config.device, progress.warn), pictures)
     else:
         maker = PictureRegions(DetectorRegions(Path(source), config.most, config.device), pictures)
-    contents, keys = list(pictures), [maker.key(content) for content in pictures]
+    contents = list(pictures)
     shutil.rmtree(out / "shards", ignore_errors=True)
-    origin = {"what": REGION_FEATURES, **maker.describe()}
+    origin = {"what": REGION_FEATURES, **maker.settings}
     with progress.task("extracting regions", len(contents)) as task:
         for number, start in enumerate(range(0, len(contents), SHARD)):
             part = contents[start : start + SHARD]
@@ -273,7 +261,7 @@ def write_regions(out: Path, config: RegionsConfig, dataset: Dataset, progress: 
                         block[row, : len(array)] = array
                 return block
 
-            mapped: Any = cached(config.workdir, origin, keys[start : start + SHARD], make, task.advance)[0]
+            mapped: Any = cached(config.workdir, origin, maker.keys[start : start + SHARD], make, task.advance)[0]
             link_or_copy(Path(mapped.filename), out / shard_name(number))
     content = _tabulate(out, maker, pictures, progress)
     return content._replace(counts=content.counts | {"dataset": dataset.name})

@@ -5,9 +5,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import cast
 
-from msgspec import structs
-
-from ctxr.datasets.lineage import content_of, picture_parents
+from ctxr.datasets.lineage import dataset_parents
 from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import CHAIN, chosen
@@ -41,9 +39,7 @@ class RegionsStage(Stage[RegionsInputs]):
         """The dataset, and the extractor by its files; places on this machine stay out of it."""
         options, workdir = self.options, self.options.workdir
         path = chosen(options.dataset, workdir, CHAIN, progress)
-        known = content_of(path)
-        parents = [structs.replace(known, name=path.resolve().stem)]
-        parents += picture_parents(path, known, workdir, progress)
+        parents = dataset_parents(path, path.resolve().stem, workdir, progress)
         kind, _, source = options.by.partition(":")
         if kind == "file":
             folder = Path(source)
@@ -73,10 +69,8 @@ class RegionsStage(Stage[RegionsInputs]):
 
 
 def run(config: RegionsConfig, progress: Progress = SILENT) -> RegionsReport:
-    """Extract the regions of every picture, or resume where a run stopped, and write the artifact.
-
-    Raises DataError for pictures, weights or files that cannot be used, CtxrError for a detector whose weights are not here.
-    """
+    """Extract the regions of every picture, or resume where a run stopped, and write the artifact. Raises DataError for pictures, weights
+    or files that cannot be used, CtxrError for a detector whose weights are not here."""
     result = execute(RegionsStage(config), progress)
     out = config.folder()
     regions, manifest = read_regions(out), open_artifact(out, REGION_FEATURES).manifest

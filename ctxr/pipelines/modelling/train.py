@@ -8,9 +8,7 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
-
-from ctxr.datasets.lineage import content_of, picture_parents, remember_dataset
+from ctxr.datasets.lineage import dataset_parents, remember_dataset
 from ctxr.datasets.rounds import ROUNDS
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
@@ -49,11 +47,8 @@ def load_recipe(named: str, parity: str = "fixed", changes: Sequence[str] = ()) 
 
 
 def run(config: Train, progress: Progress = SILENT) -> TrainReport:
-    """Train, or resume where it was stopped, and report the result.
-
-    Raises DataError for a dataset that cannot be trained on or a checkpoint of another encoder, CtxrError for a loss that is not
-    finite.
-    """
+    """Train, or resume where it was stopped, and report the result. Raises DataError for a dataset that cannot be trained on or a
+    checkpoint of another encoder, CtxrError for a loss that is not finite."""
     config.check()
     recipe = load_recipe(config.recipe, config.parity, config.changes)
     question = problem_of(asdict(recipe))
@@ -89,9 +84,8 @@ class Training(Stage[TrainInputs]):
         """The dataset, what the recipe names, and what judges and people said of its pairs."""
         options, workdir, recipe = self.options, self.options.workdir, self.recipe
         path = self.question.learned_from(options.dataset, workdir, progress)
-        known = content_of(path)
-        parents = [structs.replace(known, name=path.resolve().name if path.is_dir() else path.stem)]
-        parents += picture_parents(path, known, workdir, progress)
+        name = path.resolve().name if path.is_dir() else path.stem
+        parents = dataset_parents(path, name, workdir, progress)
         for field, kind in recipe.inputs():
             if named := getattr(recipe, field):
                 if kind not in (RUN, REGION_FEATURES):
@@ -109,17 +103,10 @@ class Training(Stage[TrainInputs]):
         seeds = options.seeds if recipe.learns else 1
         return TrainInputs(parents, {**portable(recipe.key(), workdir), "seeds": seeds}, recipe)
 
-    def job(self, recipe: Recipe, progress: Progress) -> "TrainJob":
-        """What is trained. Raises DataError for a dataset that cannot be learned from."""
-        job: TrainJob = find_learner(self.question).job(self.options, recipe, progress)
-        return job
-
     def write(self, inputs: TrainInputs, out: Path, progress: Progress) -> Content:
-        """A checkpoint of each seed, the history, and what the checkpoints say of validation and test.
-
-        Every picture is read first, and an earlier run stays until the first unfinished seed is trained.
-        """
-        job = self.job(inputs.recipe, progress)
+        """A checkpoint of each seed, the history, and what the checkpoints say of validation and test. Every picture is read first, and
+        an earlier run stays until the first unfinished seed is trained."""
+        job: TrainJob = find_learner(self.question).job(self.options, inputs.recipe, progress)
         if few := [f"{split} {count}" for split, count in job.queries.items() if 0 < count < FEW]:
             progress.warn(f"fewer than {FEW} {job.UNIT} ({', '.join(few)}): figures of this run mean nothing")
         job.check()
