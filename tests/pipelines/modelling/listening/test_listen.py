@@ -318,7 +318,7 @@ def test_a_larger_limit_extends_the_sample_and_another_picture_is_asked_about_an
         assert len(server.asked) == 3
         ask(server, work, shifts=2)
         assert len(server.asked) == 8
-        ask(server, work, side=24)
+        ask(server, work, side=200)
         assert len(server.asked) == 12
         ask(server, work)
         assert len(server.asked) == 12
