@@ -1,6 +1,4 @@
-"""The front door: finds the command, calls it, shows its report, and turns errors into text and exit codes. Nothing heavy is
-imported here.
-"""
+"""The front door: finds the command, calls it, shows its report, turns errors into text and exit codes. It imports nothing heavy."""
 
 import errno
 import json

@@ -81,9 +81,8 @@ _PARSED = {"path": Path, "float": float, "int": int}
 def as_function(
     command: Command, body: Callable[[Command, Options, bool, dict[str, object]], None]
 ) -> Callable[..., None]:
-    """What Typer makes a command of: its parameters are the options of `command`, and it calls `body(command, options, as_json,
-    meta)`, where `meta` is what its context shares.
-    """
+    """What Typer makes a command of: its parameters are the options of `command`; it calls `body(command, options, as_json, meta)`,
+    where `meta` is what its context shares."""
     config_class: type[Options] = named(command.config)
     parameters = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
     parameters += [
@@ -108,9 +107,9 @@ def as_function(
 
 
 def load_toml(file: Path, config_class: type[Options], command: str = "") -> dict[str, object]:
-    """Values for the fields of `config_class` from a TOML file, converted to the fields' types.
+    """Values for the fields of `config_class` from a TOML file, converted to the fields' types; a table named after a command, such as
+    `[build-sets]`, holds for that command alone, so one file can serve a whole chain.
 
-    A table named after a command, such as `[build-sets]`, holds for that command alone, so one file can serve a whole chain.
     Raises UsageError for a missing file or an unknown key, DataError for broken TOML or a wrong type.
     """
     try:

@@ -142,10 +142,8 @@ def show_table(table: Tabular) -> None:
 
 
 def pieces(table: Tabular, width: int) -> list[list[int]]:
-    """Columns that fit side by side in a terminal of that width; the others follow below.
-
-    The columns that tell the rows apart come first in every piece. Text of more than `LONGEST_CELL` characters is wrapped.
-    """
+    """Columns that fit side by side in a terminal of that width, text of more than `LONGEST_CELL` characters wrapped; the others
+    follow below. The columns that tell the rows apart come first in every piece."""
     cells = [[_figure(row[column], table.digits) for row in table.rows] for column in range(len(table.columns))]
     widths = [
         min(LONGEST_CELL, max(map(len, [head, *texts]))) + 3 for head, texts in zip(table.columns, cells, strict=True)

@@ -65,10 +65,8 @@ def _check_order(path: Path, config: Doctor, progress: Progress) -> Iterator[Che
 
 
 def check_artifact(path: Path, progress: Progress, is_parent: bool = False) -> Iterator[Check]:
-    """Check manifest, tables, arrays, images, references between tables, parents, and sources.
-
-    With `is_parent` the sources are skipped: they are those of the artifact that was built from it.
-    """
+    """Check manifest, tables, arrays, images, references between tables, parents, and sources; with `is_parent` not the sources, which
+    are those of the artifact that was built from it."""
     prefix = f"parent {path.name}: " if is_parent else ""
     try:
         artifact = open_artifact(path)

@@ -141,25 +141,20 @@ def run(config: Audit, progress: Progress = SILENT) -> AuditReport:
             trials.append(Trial(image_set.id, image_set.kind, split, len(image_set.images), target, words))
     if not trials:
         return AuditReport(dataset.name, 0, (), ("no target is known, so there is nothing to test",), dataset.notes)
-    verdicts = []
-    missing: list[str] = []
+    kinds = sorted({query.kind for query in trials}, reverse=True)
+    parts = ("all", *kinds) if len(kinds) > 1 else ("all",)
+    verdicts, missing = [], list[str]()
     for rule in rules(dataset, trials, config.skip_pictures, progress):
         if isinstance(rule, str):
             missing.append(rule)
             continue
         name, credits = rule
-        tried = [query for query, credit in zip(trials, credits.tolist(), strict=True) if not math.isnan(credit)]
+        tried = {query.kind for query, credit in zip(trials, credits.tolist(), strict=True) if not math.isnan(credit)}
         # a rule for videos alone would say the same twice, and be corrected for it twice
-        whole = len(_parts(tried)) == len(_parts(trials))
-        for part in _parts(trials) if whole else sorted({query.kind for query in tried}):
+        for part in parts if len(tried) == len(kinds) else sorted(tried):
             rows = [row for row, query in enumerate(trials) if part in ("all", query.kind)]
             verdict = judge_rule(name, part, [trials[row] for row in rows], credits[rows], name not in SEVERAL_CHOICES)
             if verdict is not None:
                 verdicts.append(verdict)
     learnt = "learnt on train" if learns_on_train(trials) else "learnt on the sets before, in an order fixed by hash"
     return AuditReport(dataset.name, len(trials), tuple(corrected(verdicts)), tuple(missing), dataset.notes, learnt)
-
-
-def _parts(trials: list[Trial]) -> tuple[str, ...]:
-    kinds = sorted({query.kind for query in trials}, reverse=True)
-    return ("all", *kinds) if len(kinds) > 1 else ("all",)

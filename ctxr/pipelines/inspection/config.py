@@ -44,11 +44,8 @@ class Stats(Options):
 
 @dataclass(frozen=True)
 class StatsReport(VerbReport):
-    """The statistics of a dataset. `missing` says of each table that cannot be computed why; `notes` are remarks of the reader.
-
-    Attributes:
-        tokenizer: what counted the words; "" where there are no descriptions.
-    """
+    """The statistics of a dataset. `tokenizer` counted the words, "" where there are no descriptions; `missing` says of each table that
+    cannot be computed why; `notes` are remarks of the reader."""
 
     dataset: str
     tokenizer: str
@@ -75,11 +72,8 @@ class Audit(Options):
 
 @dataclass(frozen=True)
 class AuditReport(VerbReport):
-    """The accuracy of each shortcut, by rule and part of the queries; all verdicts share one correction.
-
-    Attributes:
-        missing: rules that could not be tested and why. learnt: the data from which the most frequent position was learnt.
-    """
+    """The accuracy of each shortcut, by rule and part of the queries; all verdicts share one correction. `missing` says which rules
+    could not be tested and why, `learnt` from what the most frequent position was learnt."""
 
     dataset: str
     queries: int
@@ -124,10 +118,6 @@ class Report(Options):
         for page in self.more:
             if not Path(page).exists():
                 yield f"{page} does not exist", "--more names a page that ctxr report wrote"
-
-    def page(self) -> Path:
-        """Where the page is written."""
-        return self.out or self.workdir / "report.html"
 
 
 @dataclass(frozen=True)
@@ -182,11 +172,8 @@ class DoctorReport(VerbReport):
 
 @dataclass(frozen=True)
 class ReportPage(VerbReport):
-    """The outcome of `ctxr report`.
-
-    Attributes:
-        chain: folders of what is shown, oldest first. folder: of pictures; None if the page holds them. missing: pictures.
-    """
+    """The outcome of `ctxr report`: `chain` are folders of what is shown, oldest first; `folder` is that of its pictures, None if the
+    page holds them; `missing` are pictures."""
 
     page: Path
     bytes: int

@@ -50,7 +50,19 @@ def check_machine(workdir: Path) -> Iterator[Check]:
         else:
             yield _answer(name, [program, option], state, f"apt-get install --reinstall {package}")
     yield from _encoders()
-    yield _disk(workdir)
+    elsewhere = "choose another --workdir"
+    try:
+        existing = next(folder for folder in [workdir.resolve(), *workdir.resolve().parents] if folder.exists())
+        free = shutil.disk_usage(existing).free / 2**30
+    except OSError as error:
+        yield Check("workdir", "problem", f"{workdir} is inaccessible: {error.strerror}", elsewhere)
+        return
+    if not existing.is_dir():
+        yield Check("workdir", "problem", f"{existing} is a file, not a folder", elsewhere)
+    elif free < 1:
+        yield Check("disk", "problem", f"{free:.2f} GiB free at {existing}", "free some space")
+    else:
+        yield Check("disk", "ok", f"{free:.1f} GiB free at {existing}")
 
 
 def _answer(name: str, command: list[str], otherwise: str, cure: str) -> Check:
@@ -87,17 +99,3 @@ def _encoders() -> Iterator[Check]:
         yield Check(name, "problem", error.message, error.hint or "install ctxr again")
     except Exception as error:
         yield Check(name, "problem", f"cannot be loaded: {first_line(error)}", REINSTALL)
-
-
-def _disk(workdir: Path) -> Check:
-    cure = "choose another --workdir"
-    try:
-        existing = next(folder for folder in [workdir.resolve(), *workdir.resolve().parents] if folder.exists())
-        free = shutil.disk_usage(existing).free / 2**30
-    except OSError as error:
-        return Check("workdir", "problem", f"{workdir} is inaccessible: {error.strerror}", cure)
-    if not existing.is_dir():
-        return Check("workdir", "problem", f"{existing} is a file, not a folder", cure)
-    if free < 1:
-        return Check("disk", "problem", f"{free:.2f} GiB free at {existing}", "free some space")
-    return Check("disk", "ok", f"{free:.1f} GiB free at {existing}")

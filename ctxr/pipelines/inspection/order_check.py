@@ -36,9 +36,8 @@ def holds_sets(path: Path) -> bool:
     """Whether a folder is an artifact with sets, or a published release."""
     if not path.is_dir():
         return bool(DESCRIPTIONS.fullmatch(path.name))
-    if any(DESCRIPTIONS.fullmatch(file.name) for file in path.iterdir()):
-        return True
-    return (path / MANIFEST).is_file() and open_artifact(path).manifest.kind in KINDS
+    published = any(DESCRIPTIONS.fullmatch(file.name) for file in path.iterdir())
+    return published or ((path / MANIFEST).is_file() and open_artifact(path).manifest.kind in KINDS)
 
 
 def numbers_of(dataset: Dataset, image_set: ImageSet) -> list[int] | None:
@@ -109,11 +108,8 @@ BY_NUMBER = "counted by number where the set has names sorted as text"
 
 
 def check_scores(dataset: Dataset, runs: list[Run], reference: str, seed: int) -> Iterator[Check]:
-    """For each run and side with known targets: the band of its accuracy, and whether another order explains it better.
-
-    Args:
-        reference: encoder whose zero-shot scores the runs are, "" for the run's own name.
-    """
+    """For each run and side with known targets: the band of its accuracy, and whether another order explains it better. `reference` is
+    the encoder whose zero-shot scores the runs are, "" for the run's own name."""
     orders = {one.id: numbers for one in dataset.sets if (numbers := numbers_of(dataset, one)) is not None}
     for run in runs:
         values = run.scorers[0].values

@@ -68,7 +68,8 @@ FIRST_LINE = b"<!doctype html><!-- ctxr report -->"
 
 def run(config: Report, progress: Progress = SILENT) -> ReportPage:
     """Write the page. Raises UsageError where something else stands in its place."""
-    page = config.check().page()
+    config.check()
+    page = config.out or config.workdir / "report.html"
     _refuse_strangers(page)
 
     chain = load_chain(config.workdir, config.input, progress)

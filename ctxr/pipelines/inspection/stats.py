@@ -5,7 +5,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -72,22 +71,13 @@ def mention_percent(parsed: Sequence[Parsed], lexicon: list[list[str]]) -> float
     return None if share is None else 100 * share
 
 
-class PublishedFigure(NamedTuple):
-    """A published figure beside the one here; `whole` where all that it was counted on is here."""
-
-    name: str
-    here: float | None
-    published: float
-    digits: int
-    whole: bool
+PublishedFigure = tuple[str, float | None, float, int, bool]
+"""A name, the figure here, the published one, its digits, and whether all that it was counted on is here."""
 
 
 class Statistics:
-    """The tables of a dataset. A sentence in place of a table says why there is none, "" that it has no meaning here.
-
-    Args:
-        parsed: descriptions by query. distances: mean and closest one by set id.
-    """
+    """The tables of a dataset. A sentence in place of a table says why there is none, "" that it has no meaning here. `parsed` are
+    descriptions by query, `distances` the mean and closest one by set id."""
 
     def __init__(
         self, dataset: Dataset, parsed: Mapping[str, Parsed], distances: Mapping[str, tuple[float, float]]
@@ -143,14 +133,12 @@ class Statistics:
                 ("of photos", sum(texts_of[image_set.id] for image_set in photos), _STATIC_TEXTS[split]),
                 *((f"sets with {number}", by_number[number], _PER_SET[split][3 - number]) for number in (3, 2, 1)),
             ):
-                yield PublishedFigure(
-                    f"{split}: {name}", here if sets else None, published, 0, len(sets) == _SETS[split]
-                )
+                yield (f"{split}: {name}", here if sets else None, published, 0, len(sets) == _SETS[split])
         texts: Counter[str] = Counter()
         for image_set in self.dataset.sets:
             texts[collection_of(image_set)] += texts_of[image_set.id]
         for name, published in _COLLECTIONS.items():
-            yield PublishedFigure(f"descriptions of {name}", texts[name], published, 0, texts.total() == DESCRIPTIONS)
+            yield f"descriptions of {name}", texts[name], published, 0, texts.total() == DESCRIPTIONS
 
     def _published_means(self) -> Iterator[PublishedFigure]:
         dataset, whole = self.dataset, len(self.parsed) == DESCRIPTIONS
@@ -163,32 +151,28 @@ class Statistics:
             ("3 or more sentences %", "three_or_more", 100, 11.8, 1),
         ):
             value = getattr(figures, attribute, None)
-            yield PublishedFigure(name, None if value is None else scale * value, published, digits, whole)
+            yield name, None if value is None else scale * value, published, digits, whole
         for lexicon, shares_of in _MENTIONS.items():
             for part, published in shares_of.items():
                 percent = mention_percent(self.parts[part], load_lexicon(lexicon))
-                yield PublishedFigure(f"{lexicon.replace('_', ' ')}, {part} %", percent, published, 1, whole)
-        yield PublishedFigure("photo sets over video sets, mean distance", self.distance_ratio, 1.13, 2, whole)
+                yield f"{lexicon.replace('_', ' ')}, {part} %", percent, published, 1, whole
+        yield "photo sets over video sets, mean distance", self.distance_ratio, 1.13, 2, whole
         judged = {share.phenomenon: share for share in self.phenomena_shares}
         for name, percents in _PHENOMENA.items():
             share = judged.get(name)
             all_judged = share is not None and share.judged["all"] == _LOOKED[name]
             for part, published in zip(PARTS, percents, strict=True):
-                yield PublishedFigure(
-                    f"{name}, {part} %", None if share is None else share.percent(part), published, 1, all_judged
-                )
+                yield (f"{name}, {part} %", None if share is None else share.percent(part), published, 1, all_judged)
         sizes = Counter[str | None](dataset.split_of(image_set) for image_set in dataset.sets)
         complete = {split: sizes[split] == _SETS[split] for split in _SETS}
         for writer, published in _WRITERS.items():
-            yield PublishedFigure(f"valid by {writer}", self.authors[writer] or None, published, 0, complete["valid"])
+            yield f"valid by {writer}", self.authors[writer] or None, published, 0, complete["valid"]
         videos: dict[str | None, set[str]] = defaultdict(set)
         for image_set in dataset.sets:
             if image_set.kind == "video":
                 videos[dataset.split_of(image_set)].add(image_set.source)
         both = len(videos["valid"] & videos["test"]) if videos["valid"] and videos["test"] else None
-        yield PublishedFigure(
-            "videos in valid and test", both, _SHARED_VIDEOS, 0, complete["valid"] and complete["test"]
-        )
+        yield ("videos in valid and test", both, _SHARED_VIDEOS, 0, complete["valid"] and complete["test"])
 
     def splits(self) -> Table | str:
         """Sets, images and descriptions of each side."""

@@ -14,7 +14,7 @@ from ctxr.pipelines.inspection.pages.chain import Distances
 from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, time_code
 from ctxr.pipelines.inspection.pages.plots import BOX, Plot, axis_number, curve, histogram, ticks
 from ctxr.store.kinds import IMAGE_SETS
-from ctxr.store.records import LedgerReason, LedgerRow
+from ctxr.store.records import LedgerReason
 from ctxr.store.units import SourceUnit
 
 OPEN = 6
@@ -49,7 +49,9 @@ def _line(edition: Edition, unit: SourceUnit, opened: bool) -> dict[str, object]
         left, right = (round(100 * float(time - start) / length, 3) for time in (first, last))
         return {"start": left, "width": round(right - left, 3), "name": name, "title": title}
 
-    shots, sets = [], []
+    shots, sets, by_fate = [], [], defaultdict[LedgerReason | None, list[int]](list)
+    for row in rows:
+        by_fate[row.reason].append(round(WIDE * float((row.time or 0) - start) / length))
     for shot in unit.shots:
         between = f"{time_code(shot.start_time)} to {time_code(shot.end_time)}"
         title = f"shot {shot.shot}: {between}, frames {shot.start_index} to {shot.end_index - 1}"
@@ -75,29 +77,22 @@ def _line(edition: Edition, unit: SourceUnit, opened: bool) -> dict[str, object]
         "shots": shots,
         "cuts": [shot["start"] for shot in shots[1:]],
         "sets": sets,
-        "lanes": _lanes(rows, start, length),
+        # `path` draws ticks in a box `WIDE` wide and 10 high, several on one spot as one
+        "lanes": [
+            {
+                "key": fate or "kept",
+                "name": REASONS[fate][0] if fate else "in a set",
+                "count": len(by_fate[fate]),
+                "path": "".join(f"M{at} 0V10" for at in sorted(set(by_fate[fate]))),
+            }
+            for fate in (None, *REASONS)
+            if fate in by_fate
+        ],
         "marks": _time_marks(float(start), float(end), length),
         "start": round(float(start), 6),
         "length": round(length, 6),
         "damage": source.damage,
     }
-
-
-def _lanes(rows: Sequence[LedgerRow], start: Fraction, length: float) -> list[dict[str, object]]:
-    """Ticks of the frames of each fate; `path` draws them in a box `WIDE` wide and 10 high, several on one spot as one."""
-    by_fate: dict[LedgerReason | None, list[int]] = {}
-    for row in rows:
-        by_fate.setdefault(row.reason, []).append(round(WIDE * float((row.time or 0) - start) / length))
-    return [
-        {
-            "key": fate or "kept",
-            "name": REASONS[fate][0] if fate else "in a set",
-            "count": len(by_fate[fate]),
-            "path": "".join(f"M{at} 0V10" for at in sorted(set(by_fate[fate]))),
-        }
-        for fate in (None, *REASONS)
-        if fate in by_fate
-    ]
 
 
 def _time_marks(start: float, end: float, length: float) -> list[tuple[float, str]]:
@@ -115,10 +110,8 @@ def _time_marks(start: float, end: float, length: float) -> list[tuple[float, st
 
 
 def make_distributions(edition: Edition) -> Mapping[str, object] | None:
-    """The plots there is something for, and of image sets a sentence for each that there is nothing for.
-
-    None of a dataset that tells nothing of this, and of results alone.
-    """
+    """The plots there is something for, and of image sets a sentence for each that there is nothing for; None of a dataset that tells
+    nothing of this, and of results alone."""
     chain, missing = edition.chain, list[str]()
     plots = list(_distances(edition, missing))
     videos = [unit for unit in chain.units if unit.source.kind == "video" and len(unit.vectors)]

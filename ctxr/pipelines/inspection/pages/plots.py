@@ -105,9 +105,7 @@ def histogram(
     note: str = "",
 ) -> Plot:
     """Bars of equal width, the series stacked. `values` are (colour, meaning, list or array of numbers); empty series are left out.
-
-    The axis reaches from 0, or a smaller value, to the largest and takes in the limit.
-    """
+    The axis reaches from 0, or a smaller value, to the largest and takes in the limit."""
     filled = [(name, meaning, np.asarray(numbers, np.float64)) for name, meaning, numbers in values if len(numbers)]
     everything = np.concatenate([numbers for _, _, numbers in filled]) if filled else np.zeros(0)
     ends = [0.0, *((float(everything.min()), float(everything.max())) if len(everything) else (1.0,))]

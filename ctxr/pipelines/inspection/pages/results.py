@@ -184,7 +184,7 @@ def make_results(edition: Edition) -> Mapping[str, object] | None:
 
 def _browser(edition: Edition, scored: EvaluationRows) -> dict[str, object]:
     """The queries that the page shows one by one, in `data["results"]`, and what they can be chosen by."""
-    chain, by_query = edition.chain, dict[str, dict[str, QueryResult]]()
+    chain, scorers, by_query = edition.chain, scored.scorers, dict[str, dict[str, QueryResult]]()
     for row in scored.rows:
         by_query.setdefault(row.query, {})[row.run] = row
     # hardest first: least mean accuracy, then most candidates above the target
@@ -195,22 +195,6 @@ def _browser(edition: Edition, scored: EvaluationRows) -> dict[str, object]:
     ranked = {name: by_query[name] for name in sorted(by_query, key=ease.__getitem__)[:MOST_QUERIES]}
     dataset = chain.dataset if scored.dataset == chain.evaluated else None
     shares = attention_shares(chain.project, scored, list(ranked), edition.progress, dataset)
-    edition.data["results"] = _browser_data(edition, scored.scorers, ranked, shares)
-    edition.evaluated = edition.evaluated or plural(len(by_query), "query", "queries", ",")
-    return {
-        "runs": scored.scorers,
-        "queries": len(by_query),
-        "shown": len(ranked),
-        "sides": list(dict.fromkeys(row.side for row in scored.figures)),
-        "kinds": sorted({row.kind for row in scored.rows}),
-        "tags": sorted({tag for row in scored.rows for tag in row.tags}),
-    }
-
-
-def _browser_data(
-    edition: Edition, scorers: Sequence[str], ranked: Mapping[str, Mapping[str, QueryResult]], shares: Attention
-) -> dict[str, object]:
-    """Queries with the images of their sets, and scores and attention of every run."""
     sets: dict[str, list[list[object]]] = {}
     queries: list[dict[str, object]] = []
     for name, rows in ranked.items():
@@ -218,25 +202,34 @@ def _browser_data(
         if first.image_set not in sets:
             sets[first.image_set] = pictures = []
             for candidate in first.candidates:  # one that the chain does not have has no picture
-                image = edition.chain.images.get(candidate)
+                image = chain.images.get(candidate)
                 short = candidate.rpartition("/")[2] if image is None or image.index is None else f"#{image.index}"
                 size = (0, 0) if image is None else (image.width, image.height)
                 pictures.append([short, None if image is None else edition.pictures.number(image.path), *size])
         position = {image: at for at, image in enumerate(first.candidates)}
         runs: list[dict[str, object] | None] = []
         for run in scorers:
-            if (row := rows.get(run)) is None:
+            if (found := rows.get(run)) is None:
                 runs.append(None)
                 continue
-            scores = [float(f"{value:.{DIGITS}g}") for value in row.scores]
-            picks = [position[image] for image in row.picks if image in position]
-            shown = {"accuracy": round(row.accuracy, 4), "above": row.above, "picks": picks, "scores": scores}
+            scores = [float(f"{value:.{DIGITS}g}") for value in found.scores]
+            picks = [position[image] for image in found.picks if image in position]
+            shown = {"accuracy": round(found.accuracy, 4), "above": found.above, "picks": picks, "scores": scores}
             runs.append(shown | ({"attention": shares[run, name]} if (run, name) in shares else {}))
         queries.append({
             "id": name, "set": first.image_set, "kind": first.kind, "side": first.side, "text": first.text,
             "tags": first.tags, "targets": [position[image] for image in first.targets if image in position], "runs": runs,
         })  # fmt: skip
-    return {"runs": scorers, "sets": sets, "queries": queries}
+    edition.data["results"] = {"runs": scorers, "sets": sets, "queries": queries}
+    edition.evaluated = edition.evaluated or plural(len(by_query), "query", "queries", ",")
+    return {
+        "runs": scorers,
+        "queries": len(by_query),
+        "shown": len(ranked),
+        "sides": list(dict.fromkeys(row.side for row in scored.figures)),
+        "kinds": sorted({row.kind for row in scored.rows}),
+        "tags": sorted({tag for row in scored.rows for tag in row.tags}),
+    }
 
 
 def _panel(scored: EvaluationRows, split: str) -> dict[str, Any]:

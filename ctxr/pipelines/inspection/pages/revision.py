@@ -96,21 +96,16 @@ def make_revision(edition: Edition) -> Mapping[str, object] | None:
 
 def find_revised(root: Path) -> Path | None:
     """The revised labels of the project that the artifact `root` lies in, or `root` itself; None where there are none."""
-    for folder in (root, root.resolve().parent / FOLDER):
-        revised = (folder / MANIFEST).is_file() and open_artifact(folder).manifest.verb == REVISE_LABELS
-        if revised and read_rounds(folder):
-            return folder
-    return None
+    folders = [one for one in (root, root.resolve().parent / FOLDER) if (one / MANIFEST).is_file()]
+    revised = (one for one in folders if open_artifact(one).manifest.verb == REVISE_LABELS and read_rounds(one))
+    return next(revised, None)
 
 
 def fates_of(
     bands: Iterable[Mapping[str, Any]], shown: Round, audited: Mapping[str, Any] | None
 ) -> list[dict[str, Any]]:
-    """What became of the candidates (see `DONE`), in bands of probabilities and ranks, the most probable first.
-
-    A band that a threshold of a single judge lies in is cut there; it is `wrong` if its candidates were added and people call less
-    than half of them entailed.
-    """
+    """What became of the candidates (see `DONE`), in bands of probabilities and ranks, the most probable first. A band that a threshold
+    of a single judge lies in is cut there; it is `wrong` if its candidates were added and people call less than half of them entailed."""
     rows = list(bands)
     most = max((row["pairs"] for row in rows), default=1)
     verdicts = {row["stratum"]: row for row in (audited or {}).get("strata", ())}

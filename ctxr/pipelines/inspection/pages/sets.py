@@ -15,7 +15,7 @@ from ctxr.datasets.splits import SPLITS
 from ctxr.pipelines.inspection.pages.chain import ALONE, Distances
 from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, time_code
 from ctxr.store.kinds import IMAGE_SETS
-from ctxr.store.records import Failure, Image, ImageSet, LedgerReason
+from ctxr.store.records import Failure, ImageSet, LedgerReason
 
 STEP = 1e-4
 """Distances travel as 16-bit multiples of this: finer than what is shown, and 2.0 fits."""
@@ -40,7 +40,23 @@ def make_sets(edition: Edition) -> Mapping[str, object] | None:
             unknown += 1
         elif len(distances):
             nearest, farthest = min(nearest, float(distances.min())), max(farthest, float(distances.max()))
-    edition.data["images"], edition.data["sets"] = [_image_row(edition, known[name]) for name in names], rows
+    images = [(known[name], edition.facts_by_path.get(known[name].path)) for name in names]
+    # name, time, exact time, picture, place, BRISQUE, text share, width, height
+    edition.data["images"] = [
+        (
+            image.id.removeprefix(f"{image.group}/") if image.index is None else f"#{image.index}",
+            None if image.time is None else time_code(image.time),
+            None if image.time is None else f"{image.time} s",
+            edition.pictures.number(image.path),
+            image.path,
+            facts and facts.brisque,
+            facts and facts.text_share,
+            image.width,
+            image.height,
+        )
+        for image, facts in images
+    ]
+    edition.data["sets"] = rows
     edition.data["span"] = span = [round(nearest, 4), round(farthest, 4)] if farthest > 0 else [0, 2]
     edition.data["subject"] = {"similar": edition.subject.similar, "unknown": edition.subject.unknown}
     return {
@@ -59,28 +75,11 @@ def make_sets(edition: Edition) -> Mapping[str, object] | None:
     }
 
 
-def _image_row(edition: Edition, image: Image) -> list[object]:
-    """What scripts know of an image: name, time, exact time, picture, place, BRISQUE, text share, width, height."""
-    facts = edition.facts_by_path.get(image.path)
-    return [
-        image.id.removeprefix(f"{image.group}/") if image.index is None else f"#{image.index}",
-        None if image.time is None else time_code(image.time),
-        None if image.time is None else f"{image.time} s",
-        edition.pictures.number(image.path),
-        image.path,
-        facts.brisque if facts else None,
-        facts.text_share if facts else None,
-        image.width,
-        image.height,
-    ]
-
-
 def _row(
     edition: Edition, numbers: Mapping[str, int], image_set: ImageSet, distances: Distances | None
 ) -> dict[str, Any]:
     """What scripts know of a set: its images as numbers in `data["images"]`, -1 for one that no table has; the positions of the two
-    nearest images; the distances of its pairs, packed.
-    """
+    nearest images; the distances of its pairs, packed."""
     values = (image_set.closest, image_set.mean_distance)
     closest, mean = (value if isfinite(value) and edition.subject.similar else None for value in values)
     nearest, packed = None, None
@@ -158,10 +157,8 @@ def make_dropped(edition: Edition) -> Mapping[str, object] | None:
 
 
 def make_failures(edition: Edition) -> Mapping[str, object] | None:
-    """Failures of all artifacts, each once, with the artifact it is from; and sources without a set.
-
-    None where nothing failed and whether anything could have is not known: of a dataset, and of results alone.
-    """
+    """Failures of all artifacts, each once, with the artifact it is from; and sources without a set. None where nothing failed and
+    whether anything could have is not known: of a dataset, and of results alone."""
     failures: dict[tuple[str, str, str], tuple[str, Failure]] = {}
     for stage in edition.chain.stages:
         for row in stage.failures:

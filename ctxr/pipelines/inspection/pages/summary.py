@@ -108,10 +108,8 @@ def _videos(units: Sequence[SourceUnit], edition: Edition) -> str:
 
 
 def _steps(units: Sequence[SourceUnit], checks: Steps, video: bool) -> list[dict[str, object]]:
-    """From what the sources hold to what is in a set; steps at which nothing could fall out are left out.
-
-    Each has the number that is `left`, also in `percent` of the first, and by reason how many were `lost`.
-    """
+    """From what the sources hold to what is in a set, without steps at which nothing could fall out: the number that is `left`, also
+    in `percent` of the first, and by reason how many were `lost`."""
     rows = [row for unit in units for row in unit.ledger]
     if not rows:
         return []
