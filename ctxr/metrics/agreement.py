@@ -44,81 +44,6 @@ def cells(units: Codes, size: int, values: Codes, kinds: int) -> Cells:
     return Cells(codes.astype(np.int64), names // kinds, names % kinds)
 
 
-class NominalDistance:
-    """Values are names: 1 apart if they differ.
-
-    A distance offers two sums of weight times weight times difference over ordered pairs of votes: `within` those of each unit
-    [U], by the weight of each vote [N], and `overall`, by the number of votes for each value [V].
-    """
-
-    def __init__(self, units: Codes, size: int, values: Codes, kinds: int) -> None:
-        self.units, self.size = units, size
-        self.cells = cells(units, size, values, kinds)
-
-    def within(self, weights: Doubles) -> Doubles:
-        """m² minus the sum of the squared counts of each value."""
-        sizes = np.bincount(self.units, weights, self.size).astype(np.float64)
-        votes = np.bincount(self.cells.of_votes, weights, len(self.cells.units)).astype(np.float64)
-        return sizes * sizes - np.bincount(self.cells.units, votes * votes, self.size)
-
-    def overall(self, counts: Doubles) -> float:
-        """n² minus the sum of the squared counts."""
-        return float(counts.sum() ** 2 - (counts * counts).sum())
-
-
-class SquaredDistance:
-    """Values are numbers [V], apart by the square of their distance."""
-
-    def __init__(self, units: Codes, size: int, values: Codes, numbers: Doubles) -> None:
-        self.units, self.size, self.values = units, size, values
-        # numbers far from 0 would lose their last digits in squares
-        self.numbers = numbers - numbers.mean() if numbers.size else numbers
-
-    def within(self, weights: Doubles) -> Doubles:
-        """Twice m times the squared distances from the unit's mean: the closed form of the sum over pairs."""
-        numbers = self.numbers[self.values]
-        sizes = np.bincount(self.units, weights, self.size).astype(np.float64)
-        means = np.bincount(self.units, numbers * weights, self.size) / np.maximum(sizes, 1e-300)
-        off = np.square(numbers - means[self.units])
-        return 2 * sizes * np.bincount(self.units, off * weights, self.size)
-
-    def overall(self, counts: Doubles) -> float:
-        """The same closed form over all votes."""
-        total = counts.sum()
-        if not total:
-            return 0.0
-        mean = (counts * self.numbers).sum() / total
-        return float(2 * total * (counts * np.square(self.numbers - mean)).sum())
-
-
-class TableDistance:
-    """Values are as far apart as a table [V, V] says."""
-
-    def __init__(self, units: Codes, size: int, values: Codes, table: Doubles) -> None:
-        self.size, self.table = size, table
-        self.cells = cells(units, size, values, len(table))
-        # every two cells of a unit, [2, P]
-        pairs = [np.empty((2, 0), np.int64)]
-        left, lag = np.arange(len(self.cells.units)), 1
-        while left.size:
-            left = left[left + lag < len(self.cells.units)]
-            left = left[self.cells.units[left + lag] == self.cells.units[left]]
-            pairs.append(np.stack([left, left + lag]))
-            lag += 1
-        self.left, self.right = np.concatenate(pairs, axis=1)
-        self.distances = table[self.cells.values[self.left], self.cells.values[self.right]]
-
-    def within(self, weights: Doubles) -> Doubles:
-        """Summed over the pairs of different values of a unit."""
-        votes = np.bincount(self.cells.of_votes, weights, len(self.cells.units)).astype(np.float64)
-        differences = votes[self.left] * votes[self.right] * self.distances
-        return 2.0 * np.bincount(self.cells.units[self.left], differences, self.size).astype(np.float64)
-
-    def overall(self, counts: Doubles) -> float:
-        """Summed over the table."""
-        return float(counts @ self.table @ counts)
-
-
 Level = Literal["nominal", "interval"]
 
 NO_PAIR = "no unit with two votes"
@@ -160,7 +85,8 @@ def alpha(votes: Votes, level: Level | Doubles = "nominal") -> Agreement:
 
 
 class Paired:
-    """N votes of W workers on U units with at least two, made ready to be weighed again and again."""
+    """N votes of W workers on U units with at least two, made ready to be weighed again and again: values are names, 1 apart if they
+    differ, or numbers, apart by the square of their distance, or as far apart as a table [V, V] says."""
 
     def __init__(self, votes: Votes, level: Level | Doubles) -> None:
         several = np.bincount(votes.units, minlength=len(votes.unit_names)) >= 2
@@ -169,13 +95,23 @@ class Paired:
         workers, self._workers = np.unique(kept.workers, return_inverse=True)
         self.size, self.crowd, self.count = len(units), len(workers), len(kept)
         self._values, self._kinds = kept.values, len(kept.labels)
-        self._difference: NominalDistance | SquaredDistance | TableDistance
-        if isinstance(level, np.ndarray):
-            self._difference = TableDistance(self._units, self.size, kept.values, level)
-        elif level == "nominal":
-            self._difference = NominalDistance(self._units, self.size, kept.values, self._kinds)
-        else:
-            self._difference = SquaredDistance(self._units, self.size, kept.values, kept.labels.astype(np.float64))
+        self._cells = cells(self._units, self.size, kept.values, self._kinds)
+        self._table = level if isinstance(level, np.ndarray) else None
+        self._numbers = kept.labels.astype(np.float64) if isinstance(level, str) and level == "interval" else None
+        if self._numbers is not None and self._numbers.size:
+            # numbers far from 0 would lose their last digits in squares
+            self._numbers -= self._numbers.mean()
+        if self._table is not None:
+            # every two cells of a unit, [2, P]
+            pairs = [np.empty((2, 0), np.int64)]
+            left, lag = np.arange(len(self._cells.units)), 1
+            while left.size:
+                left = left[left + lag < len(self._cells.units)]
+                left = left[self._cells.units[left + lag] == self._cells.units[left]]
+                pairs.append(np.stack([left, left + lag]))
+                lag += 1
+            self._left, self._right = np.concatenate(pairs, axis=1)
+            self._distances = self._table[self._cells.values[self._left], self._cells.values[self._right]]
         self._once = self._sums(np.ones(self.count))
 
     def agreement(self) -> Agreement:
@@ -194,7 +130,7 @@ class Paired:
         sizes, pairs, within = self._once if worker_weights is None else self._sums(weights)
         counted = np.where(pairs > 0, 1.0 if unit_weights is None else unit_weights, 0.0)
         counts = np.bincount(self._values, counted[self._units] * weights, self._kinds).astype(np.float64)
-        expected = self._difference.overall(counts)
+        expected = self._overall(counts)
         if expected <= 0 or np.count_nonzero(counts) < 2:
             return None
         # a unit counts by its votes: for votes that count once this is within / (m - 1)
@@ -202,10 +138,34 @@ class Paired:
         return 1 - float(counts.sum() - 1) * observed / expected
 
     def _sums(self, weights: Doubles) -> Doubles:
-        """Of each unit the votes, the ordered pairs of votes of different workers, and their difference, [3, U]."""
+        """Of each unit the votes, the ordered pairs of votes of different workers, and the sum of weight times weight times difference
+        over ordered pairs of votes, [3, U]."""
         sizes = np.bincount(self._units, weights, self.size).astype(np.float64)
         squares = np.bincount(self._units, weights * weights, self.size)
-        return np.stack([sizes, sizes * sizes - squares, self._difference.within(weights)])
+        if self._numbers is not None:  # twice m times the squared distances from the unit's mean: the closed form
+            numbers = self._numbers[self._values]
+            means = np.bincount(self._units, numbers * weights, self.size) / np.maximum(sizes, 1e-300)
+            off = np.square(numbers - means[self._units])
+            within = 2 * sizes * np.bincount(self._units, off * weights, self.size)
+        else:
+            units = self._cells.units
+            votes = np.bincount(self._cells.of_votes, weights, len(units)).astype(np.float64)
+            if self._table is None:  # m² minus the sum of the squared counts of each value
+                within = sizes * sizes - np.bincount(units, votes * votes, self.size)
+            else:
+                differences = votes[self._left] * votes[self._right] * self._distances
+                within = 2.0 * np.bincount(units[self._left], differences, self.size).astype(np.float64)
+        return np.stack([sizes, sizes * sizes - squares, within])
+
+    def _overall(self, counts: Doubles) -> float:
+        """The same sum over all votes, by the number of votes for each value [V]."""
+        if self._table is not None:
+            return float(counts @ self._table @ counts)
+        total = counts.sum()
+        if self._numbers is None:
+            return float(total**2 - (counts * counts).sum())
+        mean = (counts * self._numbers).sum() / (total or 1.0)
+        return float(2 * total * (counts * np.square(self._numbers - mean)).sum())
 
 
 def by_units(

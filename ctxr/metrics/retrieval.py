@@ -82,6 +82,10 @@ class Relation:
                 marked[row, self.of(position)] = True
         return marked
 
+    def cleared(self, scores: npt.NDArray[np.floating], queries: Codes) -> npt.NDArray[np.floating]:
+        """Scores [b, G] of these queries, -inf for the pairs."""
+        return np.where(self.among(queries, scores.shape[1]), -np.inf, scores) if len(self) else scores
+
     def turned(self) -> "Relation":
         """The same pairs with queries and candidates exchanged."""
         return from_pairs(*self.pairs()[::-1])
@@ -141,6 +145,8 @@ BLOCK = 16_000_000
 
 Scores = npt.NDArray[np.floating]
 
+NOTHING = relate({})
+
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
@@ -148,6 +154,7 @@ class Vectors:
 
     queries: npt.NDArray[np.float32]
     candidates: npt.NDArray[np.float32]
+    dropped: Relation = NOTHING
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -156,15 +163,15 @@ class Vectors:
 
     def rows(self, queries: Codes) -> Scores:
         """Scores [b, G] of these queries."""
-        return np.asarray(self.queries[queries] @ self.candidates.T)
+        return self.dropped.cleared(np.asarray(self.queries[queries] @ self.candidates.T), queries)
 
     def part(self, queries: Codes, candidates: Codes) -> "Vectors":
-        """Some of both."""
-        return Vectors(self.queries[queries], self.candidates[candidates])
+        """Some of both, ascending."""
+        return Vectors(self.queries[queries], self.candidates[candidates], self.dropped.part(queries, candidates))
 
     def turned(self) -> "Vectors":
         """Queries and candidates exchanged."""
-        return Vectors(self.candidates, self.queries)
+        return Vectors(self.candidates, self.queries, self.dropped.turned())
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +179,7 @@ class Matrix:
     """Precomputed scores [Q, G], of a cross-encoder or from a file; may be memory-mapped."""
 
     values: Scores
+    dropped: Relation = NOTHING
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -180,44 +188,20 @@ class Matrix:
 
     def rows(self, queries: Codes) -> Scores:
         """Scores [b, G] of these queries."""
-        return np.asarray(self.values[queries])
+        return self.dropped.cleared(np.asarray(self.values[queries]), queries)
 
     def part(self, queries: Codes, candidates: Codes) -> "Matrix":
-        """Some of both."""
-        return Matrix(self.values[np.ix_(queries, candidates)])
+        """Some of both, ascending."""
+        return Matrix(self.values[np.ix_(queries, candidates)], self.dropped.part(queries, candidates))
 
     def turned(self) -> "Matrix":
         """Queries and candidates exchanged."""
-        return Matrix(self.values.T)
+        return Matrix(self.values.T, self.dropped.turned())
 
 
-@dataclass(frozen=True, eq=False)
-class Condensed:
-    """Scores without the pairs of `dropped`: they are no candidates, -inf there, and rankings close up over them (Sakai 2007)."""
-
-    scored: Vectors | Matrix
-    dropped: Relation
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Q and G."""
-        return self.scored.shape
-
-    def rows(self, queries: Codes) -> Scores:
-        """Scores [b, G] of these queries."""
-        return np.where(self.dropped.among(queries, self.shape[1]), -np.inf, self.scored.rows(queries))
-
-    def part(self, queries: Codes, candidates: Codes) -> "Condensed":
-        """Some of both, ascending."""
-        return Condensed(self.scored.part(queries, candidates), self.dropped.part(queries, candidates))
-
-    def turned(self) -> "Condensed":
-        """Queries and candidates exchanged."""
-        return Condensed(self.scored.turned(), self.dropped.turned())
-
-
-QueryScores = Vectors | Matrix | Condensed
-"""Scores of queries for candidates, computed when they are asked for; higher is better."""
+QueryScores = Vectors | Matrix
+"""Scores of queries for candidates, computed when they are asked for; higher is better. The pairs of `dropped` are no candidates, -inf
+there, and rankings close up over them (Sakai 2007)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """Galleries as models see them: pictures that are searched together and their captions, with rankings, and recall both ways."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import ClassVar
@@ -14,7 +14,6 @@ from ctxr.errors import DataError, plural
 from ctxr.metrics.compare import RatioColumn
 from ctxr.metrics.ranking import BLOCK, accuracy, count_ranks, reciprocal_rank, row_blocks
 from ctxr.metrics.retrieval import (
-    Condensed,
     Matrix,
     QueryScores,
     Vectors,
@@ -120,7 +119,7 @@ class GallerySplit:
     def condensed(self, scored: Vectors | Matrix) -> QueryScores:
         """Scores of its pictures with its captions, without the unsure pairs."""
         captions, images = np.array(self.unsure, np.int64).reshape(-1, 2).T
-        return Condensed(scored, from_pairs(images, captions)) if self.unsure else scored
+        return replace(scored, dropped=from_pairs(images, captions)) if self.unsure else scored
 
 
 def gallery_splits(dataset: Dataset, verdicts: PairVerdicts | None = None) -> dict[str, GallerySplit]:

@@ -6,7 +6,7 @@ Letters: C captions, N pictures, B pairs of a batch, m captions and n pictures o
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctxr.metrics.retrieval import Condensed, Matrix, Vectors, from_pairs, gallery_means
+from ctxr.metrics.retrieval import Matrix, Vectors, from_pairs, gallery_means
 from ctxr.models.precision import in_microbatches
 from ctxr.models.scorers import ClipScorer
 from ctxr.models.training.examples import ExampleTable, Images, PositivePairs
@@ -182,7 +182,7 @@ def mean_recall(scores: Vectors | Matrix, pairs: GalleryPairs) -> float:
     """
     galleries, owners = pairs.galleries.numpy(), pairs.candidates[pairs.first, 0].numpy()
     unsure = torch.arange(len(owners)).repeat_interleave(pairs.doubtful.sizes)
-    condensed = Condensed(scores, from_pairs(pairs.doubtful.images.numpy(), unsure.numpy()))
+    condensed = replace(scores, dropped=from_pairs(pairs.doubtful.images.numpy(), unsure.numpy()))
     total = 0.0
     for captions, means in gallery_means(condensed, galleries, owners):
         total += captions * sum(means.values()) / len(means)
