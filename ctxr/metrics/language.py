@@ -85,10 +85,7 @@ class PhenomenonShare:
 
 
 def shares(
-    phenomena: Sequence[str],
-    queries: Iterable[Query],
-    judgments: Iterable[Judgment],
-    kinds: Mapping[str, str],
+    phenomena: Sequence[str], queries: Iterable[Query], judgments: Iterable[Judgment], kinds: Mapping[str, str]
 ) -> list[PhenomenonShare]:
     """A row for each phenomenon that was judged (`verdicts`), in their order; `kinds` of the image sets are by id."""
     by_id = {query.id: query for query in queries}

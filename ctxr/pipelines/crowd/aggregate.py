@@ -122,12 +122,7 @@ def judgments_of(
 
 
 def write_dataset(
-    out: Path,
-    answered: Answered,
-    kept: Mapping[str, Query],
-    judgments: Sequence[Judgment],
-    *,
-    progress: Progress,
+    out: Path, answered: Answered, kept: Mapping[str, Query], judgments: Sequence[Judgment], *, progress: Progress
 ) -> dict[str, int]:
     """Write tables and pictures of what was kept into `out`, whose manifest goes; returns how many rows each table has.
 

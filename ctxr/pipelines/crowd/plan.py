@@ -91,10 +91,8 @@ def forecast_study(config: Plan, dataset: Dataset) -> StudyForecast:
     sets = dict(sorted(Counter(str(dataset.split_of(row) or "none") for row in dataset.sets).items()))
     pilot = cost.answered_work(config.workdir)
     notes: list[str] = []
-    times = {
-        "describe": _timing("describe", config.describe_seconds, pilot, notes),
-        "retrieve": _timing("retrieve", config.retrieve_seconds, pilot, notes),
-    }
+    options = {"describe": config.describe_seconds, "retrieve": config.retrieve_seconds}
+    times = {task: _timing(task, option, pilot, notes) for task, option in options.items()}
     accuracy = config.right if config.right is not None else _accuracy(pilot, notes)
     served = config.platform == "prolific"
     currency, floor = config.currency if served else "USD", config.least_pay()

@@ -82,7 +82,21 @@ class Validation:
                 ("votes of", "coefficient", "units", "votes", "value"),
                 tuple((*(row[name] for name in columns), _value(row)) for row in figures["coefficients"]),
             )
-            tables["habits"] = habits_table(figures["habits"])
+            habits = tuple(
+                (
+                    f"{row['kind']}, sets of {row['size']}",
+                    *(row["bias"][name] for name in ("votes", "wrong", "p_value")),
+                    f"{row['confusion']['observed'][0]} ({row['confusion']['expected'][0]:.1f})"
+                    if row["confusion"]
+                    else None,
+                )
+                for row in figures["habits"]
+            )
+            note = (
+                "p: p-value of the picks without position bias; neighbours: wrong picks next to the target, and in brackets the number "
+                "expected if wrong picks were spread evenly"
+            )
+            tables["habits"] = Table("Position bias", ("picks on", "votes", "wrong", "p", "neighbours"), habits, note)
         if figures["labels"]:
             names = ("task", "label", "units", "votes", "prevalence")
             tables["labels"] = Table(
@@ -239,23 +253,6 @@ class Validation:
 def _value(row: Row) -> float | str | None:
     """An agreement coefficient, or the reason why it is undefined."""
     return row["reason"] if row["value"] is None else row["value"]  # type: ignore[no-any-return]
-
-
-def habits_table(rows: Sequence[Row]) -> Table:
-    """Position bias as a table."""
-    shown = tuple(
-        (
-            f"{row['kind']}, sets of {row['size']}",
-            *(row["bias"][name] for name in ("votes", "wrong", "p_value")),
-            f"{row['confusion']['observed'][0]} ({row['confusion']['expected'][0]:.1f})" if row["confusion"] else None,
-        )
-        for row in rows
-    )
-    note = (
-        "p: p-value of the picks without position bias; neighbours: wrong picks next to the target, and in brackets the number "
-        "expected if wrong picks were spread evenly"
-    )
-    return Table("Position bias", ("picks on", "votes", "wrong", "p", "neighbours"), shown, note)
 
 
 def _basis(part: str, basis: str) -> str:

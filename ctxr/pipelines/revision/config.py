@@ -6,15 +6,7 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-from ctxr.engine.options import (
-    Choices,
-    Device,
-    FreeText,
-    JudgeEndpointOptions,
-    NotDecisive,
-    Range,
-    Switch,
-)
+from ctxr.engine.options import Choices, Device, FreeText, JudgeEndpointOptions, NotDecisive, Range, Switch
 from ctxr.engine.report import Table, VerbReport
 from ctxr.store.kinds import REVISE_LABELS
 

@@ -7,15 +7,7 @@ from pkgutil import resolve_name
 
 from msgspec import structs
 
-from ctxr.datasets.rounds import (
-    Base,
-    Round,
-    RoundInputs,
-    Rounds,
-    read_rounds,
-    refuse_changed_rounds,
-    to_switch,
-)
+from ctxr.datasets.rounds import Base, Round, RoundInputs, Rounds, read_rounds, refuse_changed_rounds, to_switch
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import execute
 from ctxr.errors import UnfinishedError

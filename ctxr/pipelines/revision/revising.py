@@ -299,25 +299,12 @@ class JudgedRound:
         """The decisions that count: on valid and test, pairs without an answer do not."""
         queries = self.new.inputs.base.dataset.queries
         sides = {pool.gallery.id: pool.gallery.side for pool in self.pools}
-        counting = []
-        for link in links:
-            side = sides[queries[link.caption].image_set]
-            if side in self.new.scope.splits and (side == "train" or link.reason != "no_answer"):
-                counting.append(link)
-        return counting
-
-    def judges(self) -> list[dict[str, Any]]:
-        """Each judge with its limits, how many candidates it was asked about, and how many of these it decided or left unsure."""
-        limits = (*self.new.cascade.limits, self.new.threshold.limits)
-        judge_of = np.concatenate([verdicts.judges for verdicts in self.verdicts])
-        values = np.concatenate([verdicts.values for verdicts in self.verdicts])
-        rows = []
-        for number, (judge, (low, high)) in enumerate(zip(self.new.cascade.judges, limits, strict=True)):
-            asked, own = int((judge_of >= number).sum()), values[judge_of == number]
-            facts = {"name": judge.name, "fingerprint": judge.fingerprint, "toy": judge.toy, "low": low, "high": high}
-            counts = {"entailed": int((own == 1).sum()), "not": int((own == 0).sum())}
-            rows.append(facts | {"asked": asked, "unsure": asked - sum(counts.values())} | counts)
-        return rows
+        return [
+            link
+            for link in links
+            if (side := sides[queries[link.caption].image_set]) in self.new.scope.splits
+            and (side == "train" or link.reason != "no_answer")
+        ]
 
     def conflicts(self, links: Sequence[CandidateRow]) -> list[SetConflict]:
         """Descriptions that were found to hold for another picture of their set, for people to check: only in sets of up to 20 should
@@ -341,7 +328,16 @@ class JudgedRound:
             known = [link.probability for link in own if link.probability is not None]
             bands.append({"stratum": name, "pairs": len(own), "probability": float(np.mean(known)) if known else None})
         figures: dict[str, Any] = {"bands": bands, "entail_at": [], "edge": asdict(self.new.threshold)}
-        figures |= {"settings": config.settings(), "judges": self.judges(), "named": [*config.judge]}
+        figures |= {"settings": config.settings(), "judges": [], "named": [*config.judge]}
+        judge_of = np.concatenate([verdicts.judges for verdicts in self.verdicts])
+        values = np.concatenate([verdicts.values for verdicts in self.verdicts])
+        # how many candidates each judge was asked about, and how many of these it decided or left unsure
+        limits = (*cascade.limits, self.new.threshold.limits)
+        for number, (judge, (low, high)) in enumerate(zip(cascade.judges, limits, strict=True)):
+            asked, decided = int((judge_of >= number).sum()), values[judge_of == number]
+            facts = {"name": judge.name, "fingerprint": judge.fingerprint, "toy": judge.toy, "low": low, "high": high}
+            counts = {"entailed": int((decided == 1).sum()), "not": int((decided == 0).sum())}
+            figures["judges"].append(facts | {"asked": asked, "unsure": asked - sum(counts.values())} | counts)
         figures["judge_family"] = ", ".join(dict.fromkeys(judge.family for judge in cascade.judges if judge.family))
         first = first_captions(self.pools, [verdicts.values for verdicts in self.verdicts], config.top_k)
         if first is None:
