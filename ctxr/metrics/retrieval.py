@@ -5,7 +5,7 @@ means over all ways to break ties (`ctxr.metrics.ranking`), over the queries tha
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -154,7 +154,7 @@ class Vectors:
 
     queries: npt.NDArray[np.float32]
     candidates: npt.NDArray[np.float32]
-    dropped: Relation = NOTHING
+    dropped: Relation = field(default=NOTHING, kw_only=True)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -167,11 +167,13 @@ class Vectors:
 
     def part(self, queries: Codes, candidates: Codes) -> "Vectors":
         """Some of both, ascending."""
-        return Vectors(self.queries[queries], self.candidates[candidates], self.dropped.part(queries, candidates))
+        return Vectors(
+            self.queries[queries], self.candidates[candidates], dropped=self.dropped.part(queries, candidates)
+        )
 
     def turned(self) -> "Vectors":
         """Queries and candidates exchanged."""
-        return Vectors(self.candidates, self.queries, self.dropped.turned())
+        return Vectors(self.candidates, self.queries, dropped=self.dropped.turned())
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +181,7 @@ class Matrix:
     """Precomputed scores [Q, G], of a cross-encoder or from a file; may be memory-mapped."""
 
     values: Scores
-    dropped: Relation = NOTHING
+    dropped: Relation = field(default=NOTHING, kw_only=True)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -192,11 +194,11 @@ class Matrix:
 
     def part(self, queries: Codes, candidates: Codes) -> "Matrix":
         """Some of both, ascending."""
-        return Matrix(self.values[np.ix_(queries, candidates)], self.dropped.part(queries, candidates))
+        return Matrix(self.values[np.ix_(queries, candidates)], dropped=self.dropped.part(queries, candidates))
 
     def turned(self) -> "Matrix":
         """Queries and candidates exchanged."""
-        return Matrix(self.values.T, self.dropped.turned())
+        return Matrix(self.values.T, dropped=self.dropped.turned())
 
 
 QueryScores = Vectors | Matrix

@@ -162,7 +162,7 @@ def test_condensed_rankings_are_those_of_tables_without_the_dropped_candidates(s
     scores = rng.integers(0, 4, (5, 9)).astype(np.float64)
     right = relate({query: rng.choice(4, 2, replace=False).tolist() for query in (0, 1, 3, 4)})
     dropped = relate({query: (4 + rng.choice(5, rng.integers(0, 4), replace=False)).tolist() for query in range(5)})
-    condensed = Matrix(scores, dropped)
+    condensed = Matrix(scores, dropped=dropped)
     measured, trec = retrieved(condensed, right, ks, block=13), trec_of_pairs(condensed, right, ks, 4, block=13)
     best = {int(query): row for queries, rows, _ in top(condensed, 3) for query, row in zip(queries, rows, strict=True)}
     for place, query in enumerate(right.queries.tolist()):
