@@ -131,7 +131,9 @@ class Summariser:
         """Every measure of every run."""
         rows = [(run, *item) for run, columns in runs.items() for item in columns]
         tables = [rows] if self.together else [[row for row in rows if row[0] == run] for run in runs]
-        intervals = [one for table in tables if table for one in self.intervals([column for *_, column in table])]
+        intervals: list[Interval] = []
+        for table in filter(None, tables):
+            intervals += ratio_intervals([column for *_, column in table], self.clusters, apart=self.together)
         if self.together:
             intervals = list(map(widen_certain, intervals))
         return [
@@ -155,7 +157,8 @@ class Summariser:
                         sign_flip(gain.values[within], codes, np.random.default_rng(self.seed), self.permutations)
                         for gain in gains
                     ]
-                    tested = list(zip(self.intervals(gains), flips, strict=True))
+                    intervals = ratio_intervals(gains, self.clusters, apart=self.together)
+                    tested = list(zip(intervals, flips, strict=True))
                 else:
                     tested = [
                         ratio_difference(one, base, self.clusters, self.seed, self.permutations) for _, one in others
@@ -167,10 +170,6 @@ class Summariser:
                     size, (p, tied) = int(within.sum()), exact
                     rows.append(RunDifference(self.split, part, run, first, size, interval, flip, flip, p, p, tied))
         return rows
-
-    def intervals(self, columns: Sequence[RatioColumn]) -> list[Interval]:
-        """Of columns over the draws."""
-        return ratio_intervals(columns, self.clusters, apart=self.together)
 
 
 STATIC = {"photos": "static"}

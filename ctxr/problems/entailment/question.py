@@ -1,6 +1,6 @@
 """The question of entailment: does an image with its premise entail a text?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +20,7 @@ from ctxr.problems.figures import Figure, Summariser
 from ctxr.problems.options import TrainOptions
 from ctxr.problems.question import ProblemResults, Question, View, find_learner
 from ctxr.problems.results import TABLES, as_json, read_tables
-from ctxr.problems.runs import EvaluatedRun, RunSource, check_run_name, trained_models
+from ctxr.problems.runs import EvaluatedRun, check_run_name, trained_models
 from ctxr.store.artifacts import Content, open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import CLASSIFIER, CLASSIFIER_RESULTS
@@ -69,7 +69,29 @@ class PairEvaluation(Evaluation[SplitRows[EntailmentPair], ClassifierRun]):
             raise DataError(f"{self.dataset} has no pair on the side {split!r}", hint=f"--split {' or '.join(splits)}")
         self.split = SplitRows(split, rows)
         self.splits = [self.split]
-        self.runs = [run for source in request.sources for run in self._answers(source)]
+        self.runs = []
+        for source in request.sources:
+            folder, origin = source.place or Path(), source.origin
+            artifact = open_artifact(folder, CLASSIFIER)
+            seeds = sorted(folder.glob("seed*"), key=lambda seed: int(seed.name[4:]))
+            same = any(parent.sha256 == request.origin.sha256 for parent in artifact.manifest.parents)
+            if same and split == "train":
+                raise DataError(
+                    f"{origin.name} was trained on these very pairs: its accuracy on them is no estimate for others",
+                    hint="--split valid or test, or other pairs",
+                )
+            chosen_by = split == "valid" and same
+            if chosen_by:
+                flaw = "these pairs chose its epoch and its threshold, so they flatter it"
+                self.findings.notes.append(f"{origin.name}: {flaw}")
+            for seed in seeds:
+                opened: Any = find_learner(Entailment()).open_run(seed, request.scoring, self.progress)
+                judge = opened.classifier
+                if not chosen_by:
+                    refuse_seen(self.pairs, rows, judge.trained_on, judge.name)
+                probabilities = opened.score((self.pairs, rows))[judge.name]
+                name = judge.name if len(seeds) > 1 else origin.name
+                self.runs.append(ClassifierRun(name, origin, judge.threshold, probabilities, artifact=artifact))
 
     def groups(self, split: SplitRows[EntailmentPair]) -> list[str]:
         """Pictures, or premises."""
@@ -129,30 +151,6 @@ class PairEvaluation(Evaluation[SplitRows[EntailmentPair], ClassifierRun]):
         write_bytes(out / TABLES, as_json(self.findings.tables).encode())
         counts = {"pairs": len(self.split.rows), "runs": len(self.runs), "split": self.split.name}
         return Content([PROBABILITIES, TABLES], counts, {})
-
-    def _answers(self, source: RunSource) -> Iterator[ClassifierRun]:
-        """What each seed of a classifier says. Raises DataError for pairs about pictures that it was trained on."""
-        folder, origin = source.place or Path(), source.origin
-        artifact, split, pairs = open_artifact(folder, CLASSIFIER), self.split, self.pairs
-        seeds = sorted(folder.glob("seed*"), key=lambda seed: int(seed.name[4:]))
-        same = any(parent.sha256 == self.request.origin.sha256 for parent in artifact.manifest.parents)
-        if same and split.name == "train":
-            raise DataError(
-                f"{origin.name} was trained on these very pairs: its accuracy on them is no estimate for others",
-                hint="--split valid or test, or other pairs",
-            )
-        chosen_by = split.name == "valid" and same
-        if chosen_by:
-            flaw = "these pairs chose its epoch and its threshold, so they flatter it"
-            self.findings.notes.append(f"{origin.name}: {flaw}")
-        for seed in seeds:
-            opened: Any = find_learner(Entailment()).open_run(seed, self.request.scoring, self.progress)
-            judge = opened.classifier
-            if not chosen_by:
-                refuse_seen(pairs, split.rows, judge.trained_on, judge.name)
-            probabilities = opened.score((pairs, split.rows))[judge.name]
-            name = judge.name if len(seeds) > 1 else origin.name
-            yield ClassifierRun(name, origin, judge.threshold, probabilities, artifact=artifact)
 
 
 @dataclass(frozen=True)

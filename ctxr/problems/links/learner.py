@@ -171,13 +171,6 @@ def first_vectors(words: Sequence[str], recipe: LinksRecipe, seed: int) -> Tenso
     return table
 
 
-def label_vectors(vectors: Tensor, words: Sequence[str]) -> Tensor:
-    """Of every class of ImageNet [N, D]: the mean vector of those words of its name that have one, else 0."""
-    row = {word: number for number, word in enumerate(words)}
-    parts = (vectors[[row[token] for token in tokens_of(label)]] for label in LABELS)
-    return torch.stack([part.sum(0) / part.any(1).sum().clamp(min=1) for part in parts])
-
-
 @dataclass(frozen=True)
 class LinksCheckpoint(SeedConfig):
     """How to build trained towers.
@@ -270,7 +263,11 @@ class LinksJob(TrainJob):
             objective = partial(LinksObjective, recipe, examples, valid)
             epoch = train(model, len(self.documents["train"]), objective).best or 0
         elif vectors is not None:
-            labels = {"weight": label_vectors(vectors, self.words).T, "bias": torch.zeros(vectors.shape[1])}
+            # of every class of ImageNet the mean vector of those words of its name that have one, else 0
+            row = {word: number for number, word in enumerate(self.words)}
+            parts = (vectors[[row[token] for token in tokens_of(label)]] for label in LABELS)
+            means = torch.stack([part.sum(0) / part.any(1).sum().clamp(min=1) for part in parts])
+            labels = {"weight": means.T, "bias": torch.zeros(vectors.shape[1])}
             [*model.projections[IMAGES].children()][-1].load_state_dict(labels)
         word_width = 0 if vectors is None else vectors.shape[1]
         notes = LinksCheckpoint(epoch, self.seed_key(seed), recipe, sources.weights, word_width, list(self.words))

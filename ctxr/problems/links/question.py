@@ -1,7 +1,7 @@
 """The question of links: which sentences of a document belong to which of its images?"""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from math import nan
@@ -196,10 +196,7 @@ class LinkEvaluation(ScoredEvaluation[SplitRows[Document]]):
                 self.findings.tables[f"curve/{run.name}"] = Table(title, ("epoch", "loss", AUC), rows, note, digits=4)
         super().finish()
         self.findings.rows["tables"] = list(self.findings.tables.values())
-        self.findings.results += self._results()
-
-    def _results(self) -> Iterator[QueryResult]:
-        """Each sentence as a query for its images, by scorer; one without a link is neither right nor ranked, and has zeros."""
+        # each sentence is a query for its images; one without a link is neither right nor ranked, and has zeros
         for split in self.splits:
             for scorer, one in product(self.scorers, split.rows):
                 scores, few, images = _table(scorer, one), len(one.images) <= MOST_SCORES, np.array(one.images)
@@ -208,13 +205,14 @@ class LinkEvaluation(ScoredEvaluation[SplitRows[Document]]):
                 columns = (accuracy(counts), reciprocal_rank(counts), counts.above, counts.level)
                 figures = zip(*(np.where(some, column, 0).tolist() for column in columns), strict=True)
                 for row, (credit, rank, above, level) in enumerate(figures):
-                    yield QueryResult(
+                    result = QueryResult(
                         run=scorer.name, query=one.sentences[row], side=split.name, image_set=one.id, kind="document",
                         text=one.texts[row], targets=tuple(images[linked[row]].tolist()),
                         picks=tuple(images[scores[row] == scores[row].max()].tolist()), accuracy=credit,
                         reciprocal_rank=rank, above=above, level=level, tokens=len(one.texts[row].split()),
                         candidates=one.images if few else (), scores=tuple(scores[row].tolist()) if few else (),
                     )  # fmt: skip
+                    self.findings.results.append(result)
 
 
 def _table(scorer: ModelScores, one: Document) -> Doubles:
