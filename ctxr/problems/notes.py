@@ -100,12 +100,11 @@ def leakage_notes(dataset: Dataset, splits: Sequence[SplitExamples], progress: P
     if isinstance(table, str):
         return [f"{table}: leaks between splits were not checked"]
     evaluated = {split.name for split in splits}
-    notes = []
-    for what, pair, shared, of, _ in table.rows:
-        first, second = pair.split(" – ")
-        if shared and evaluated & {first, second}:
-            notes.append(f"{first} and {second} share {shared} of {of} by {what}: ctxr stats names some")
-    return notes
+    return [
+        f"{pair.replace(' – ', ' and ')} share {shared} of {of} by {what}: ctxr stats names some"
+        for what, pair, shared, of, _ in table.rows
+        if shared and evaluated & {*pair.split(" – ")}
+    ]
 
 
 def contamination_notes(

@@ -6,7 +6,6 @@ Tables have accuracy in percent, as the paper prints it.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -15,26 +14,21 @@ from ctxr.engine.report import Table
 from ctxr.metrics.compare import FEW_CLUSTERS, Clusters, Interval, RatioColumn, pearson_interval
 from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.proportions import LEVEL
-from ctxr.metrics.ranking import accuracy, best, chance, recall, reciprocal_rank
-from ctxr.metrics.retrieval import trec_figures
+from ctxr.metrics.ranking import accuracy, best
 from ctxr.metrics.shortcuts import length_bins
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.problems.contextual.examples import WRITERS, BenchmarkQuery, EvalSplit
 from ctxr.problems.figures import (
     PARTS,
     STATIC,
-    Columns,
     Figure,
-    Measure,
     RunDifference,
     corrected_note,
     difference,
     none_had,
     p_value,
     percent,
-    seed_table,
 )
-from ctxr.problems.results import Findings
 
 MOST_SOURCES = 12
 """Sources that are named; the rest is summed up."""
@@ -86,23 +80,6 @@ def kinds_of(questions: Sequence[BenchmarkQuery]) -> dict[str, list[bool]]:
 def accuracy_column(values: Doubles, within: Flags) -> RatioColumn:
     """The mean of values [B] over a part of the questions."""
     return RatioColumn(np.arange(len(values)), np.where(within, values, 0.0), within.astype(np.float64))
-
-
-def set_columns(split: EvalSplit, run: str, recalls: Sequence[int], trec: bool) -> Columns:
-    """Every measure of a run overall, with `trec` those of trec_eval too, and accuracy by view; parts without a question are left out."""
-    measures = {"accuracy": accuracy, "mrr": reciprocal_rank, "chance": chance}
-    measures |= {f"recall@{k}": partial(recall, k=k) for k in recalls}
-    values = {name: split.mean(run, measure) for name, measure in measures.items()}
-    if trec:
-        scorers = [trec_figures(split.ranked[one.name], split.targets, recalls) for one in split.scorers[run]]
-        values |= {name: np.mean([one[name] for one in scorers], axis=0) for name in scorers[0]}
-    columns: list[tuple[Measure, RatioColumn]] = []
-    for part in question_parts(split.questions):
-        shown = values if part.view == "overall" else {"accuracy": values["accuracy"]}
-        columns += [
-            ((part.view, part.name, name), accuracy_column(column, part.within)) for name, column in shown.items()
-        ]
-    return columns
 
 
 def question_parts(questions: Sequence[BenchmarkQuery]) -> list[QuestionGroup]:
@@ -339,20 +316,3 @@ def error_table(split: EvalSplit, rows: Sequence[Error]) -> Table | None:
     note = "% of the wrong picks in video sets; blind: as far if wrong picks fell evenly on the other frames (of the first run)"
     heads = ("frames", "blind", *runs)
     return Table(f"{split.name}: wrong picks by frames from the target", heads, shown, note, digits=1)
-
-
-def tables_of(split: EvalSplit, findings: Findings, by: str) -> dict[str, Table]:
-    """Every table of a side that there is something for, by name `<side>/<table>`, in the order of reading."""
-    if not split.questions:
-        return {}
-    clusters = resampling_unit(split, by)
-    over_seeds = "mean and standard deviation over seeds; every other figure of such a run is the mean over its seeds, query by query"
-    tables: dict[str, Table | None] = {
-        "accuracy": accuracy_table(split, findings.figures, clusters),
-        "seeds": seed_table(split.name, findings.rows["seeds"], "accuracy %", over_seeds),
-        "differences": part_differences(split, findings.figures, findings.differences, clusters),
-        **view_tables(split, findings.figures),
-        "correlations": correlation_table(split, findings.rows["correlations"]),
-        "errors": error_table(split, findings.rows["errors"]),
-    }
-    return {f"{split.name}/{name}": table for name, table in tables.items() if table is not None}

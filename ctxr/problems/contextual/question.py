@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, product
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,9 +11,11 @@ import numpy as np
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.phenomena import PHENOMENA
+from ctxr.engine.report import Table
 from ctxr.errors import plural
 from ctxr.metrics.compare import RatioColumn
-from ctxr.metrics.ranking import accuracy, reciprocal_rank
+from ctxr.metrics.ranking import accuracy, chance, recall, reciprocal_rank
+from ctxr.metrics.retrieval import trec_figures
 from ctxr.models.picture_vectors import PictureVectors, distances_of
 from ctxr.models.tokens import load_tokenizer
 from ctxr.models.training.recipe import HEADS
@@ -21,7 +24,7 @@ from ctxr.problems.contextual import figures as measuring
 from ctxr.problems.contextual.examples import EvalSplit, questions_of, values_of
 from ctxr.problems.contextual.recipe import VARIANTS, ContextualRecipe
 from ctxr.problems.evaluation import EvalRequest
-from ctxr.problems.figures import Columns, Figure, Summariser, seeds_of
+from ctxr.problems.figures import Columns, Figure, Summariser, seed_table, seeds_of
 from ctxr.problems.matching import ScoredEvaluation
 from ctxr.problems.question import Question, find_learner
 from ctxr.problems.results import MOST_SCORES, QueryResult, plain_name, qrel, refuse_same_files, trec_ranking
@@ -119,8 +122,19 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
         return [one.image_set.id if unit == "set" else one.image_set.group for one in split.questions]
 
     def columns(self, split: EvalSplit, run: Run, summary: Summariser) -> Columns:
-        """Accuracy and ranks."""
-        return measuring.set_columns(split, run.name, self.recalls, self.options.trec)
+        """Every measure overall, with --trec those of trec_eval too, and accuracy by view; parts without a question are left out."""
+        measures = {"accuracy": accuracy, "mrr": reciprocal_rank, "chance": chance}
+        measures |= {f"recall@{k}": partial(recall, k=k) for k in self.recalls}
+        values = {name: split.mean(run.name, measure) for name, measure in measures.items()}
+        if self.options.trec:
+            scorers = [trec_figures(split.ranked[one.name], split.targets, self.recalls) for one in run.scorers]
+            values |= {name: np.mean([one[name] for one in scorers], axis=0) for name in scorers[0]}
+        return [
+            ((part.view, part.name, name), measuring.accuracy_column(column, part.within))
+            for part in measuring.question_parts(split.questions)
+            for name, column in values.items()
+            if part.view == "overall" or name == "accuracy"
+        ]
 
     def compared(self, split: EvalSplit, columns: Mapping[str, Columns]) -> Mapping[str, Mapping[str, RatioColumn]]:
         """Accuracy by kind of set and phenomenon."""
@@ -133,14 +147,26 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
         }
 
     def complete(self, split: EvalSplit, figures: list[Figure], summary: Summariser) -> None:
-        """Correlations, errors, seeds."""
+        """Correlations, errors, seeds, and every table that there is something for, in the order of reading."""
         rows = self.findings.rows
         rows["correlations"] += measuring.correlations(split, summary.clusters)
         rows["errors"] += measuring.errors(split)
-        for run in self.runs if split.questions else ():
+        if not split.questions:
+            return
+        for run in self.runs:
             accuracies = {one.name: float(accuracy(split.rank_counts(one.name)).mean()) for one in run.scorers}
             rows["seeds"] += seeds_of(split.name, run.name, accuracies)
-        self.findings.tables |= measuring.tables_of(split, self.findings, self.options.cluster)
+        clusters, findings = measuring.resampling_unit(split, self.options.cluster), self.findings
+        over_seeds = "mean and standard deviation over seeds; every other figure of such a run is the mean over its seeds, query by query"
+        tables: dict[str, Table | None] = {
+            "accuracy": measuring.accuracy_table(split, findings.figures, clusters),
+            "seeds": seed_table(split.name, rows["seeds"], "accuracy %", over_seeds),
+            "differences": measuring.part_differences(split, findings.figures, findings.differences, clusters),
+            **measuring.view_tables(split, findings.figures),
+            "correlations": measuring.correlation_table(split, rows["correlations"]),
+            "errors": measuring.error_table(split, rows["errors"]),
+        }
+        findings.tables |= {f"{split.name}/{name}": table for name, table in tables.items() if table is not None}
 
     def finish(self) -> None:
         """The accuracy of people, and what keeps figures from being taken at their word."""

@@ -86,7 +86,23 @@ def open_pairs(path: Path | None, workdir: Path, progress: Progress) -> Entailme
     Raises UsageError for a path that is neither, DataError for rows that do not fit and where texts or pictures of all pairs are missing.
     """
     path = find_pairs(path, workdir, progress)
-    pairs = _of_artifact(path) if (path / PAIRS).is_file() else _of_files(path, progress)
+    if (path / PAIRS).is_file():
+        artifact = open_artifact(path) if (path / MANIFEST).is_file() else None
+        table = path / "images.jsonl"
+        images = {row.id: row for row in read_table(table, Image)} if table.is_file() else {}
+        rows = tuple(read_table(path / PAIRS, EntailmentPair))
+        wanted = {pair.image for pair in rows}
+        files = {
+            name: path / row.path
+            for name, row in images.items()
+            if name in wanted and stays_inside(row.path) and (path / row.path).is_file()
+        }
+        contents = {name: images[name].sha256 for name in files}
+        sha256 = artifact.sha256 if artifact else sha256_of([sha256_file(path / PAIRS), sorted(contents.items())])
+        origin = Parent("pairs", kinds.DATASET, sha256)
+        pairs = EntailmentPairs(path.resolve().name, rows, files, contents, origin)
+    else:
+        pairs = _of_files(path, progress)
     whole = [pair for pair in pairs.rows if pair.hypothesis and pair.kind != "none"]
     lost = [pair for pair in whole if pair.image is not None and pair.image not in pairs.files]
     if lost:
@@ -113,22 +129,6 @@ def refuse_seen(pairs: EntailmentPairs, rows: Sequence[EntailmentPair], trained_
             f"{name} was trained on {plural(len(seen), 'picture')} that it would judge, the first is {first.image} of {first.id}",
             hint="judge other pictures, or train again without them",
         )
-
-
-def _of_artifact(path: Path) -> EntailmentPairs:
-    artifact = open_artifact(path) if (path / MANIFEST).is_file() else None
-    table = path / "images.jsonl"
-    images = {row.id: row for row in read_table(table, Image)} if table.is_file() else {}
-    rows = tuple(read_table(path / PAIRS, EntailmentPair))
-    wanted = {pair.image for pair in rows}
-    files = {
-        name: path / row.path
-        for name, row in images.items()
-        if name in wanted and stays_inside(row.path) and (path / row.path).is_file()
-    }
-    contents = {name: images[name].sha256 for name in files}
-    sha256 = artifact.sha256 if artifact else sha256_of([sha256_file(path / PAIRS), sorted(contents.items())])
-    return EntailmentPairs(path.resolve().name, rows, files, contents, Parent("pairs", kinds.DATASET, sha256))
 
 
 def _of_files(path: Path, progress: Progress) -> EntailmentPairs:

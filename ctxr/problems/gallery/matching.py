@@ -118,11 +118,7 @@ class PairMatcher:
 
     @torch.no_grad()
     def scores(self, images: Rows, captions: Rows, wanted: Wanted, advance: Advance = lambda _: None) -> Table:
-        """Scores [n, m] of some pictures with some captions; 0 where a pair is not wanted.
-
-        Args:
-            images: [n] rows. captions: [m] rows of texts. wanted: [n, m]. advance: called with the number of pictures scored.
-        """
+        """Scores [n, m] of pictures (rows) with captions (rows of texts), 0 where not `wanted`; `advance` takes how many are done."""
         table = np.zeros(wanted.shape, np.float32)
         texts = self.texts[torch.from_numpy(captions)]
         for start in range(0, len(images), PICTURES):
@@ -270,11 +266,7 @@ def match_scores(
     *,
     advance: Advance = lambda _: None,
 ) -> Matrix:
-    """Pictures, as queries, against captions; each gallery by itself, what lies in two of them below everything.
-
-    Args:
-        scorer: in evaluation mode. shortlist: rows as those of pictures and captions. advance: called with the number of pictures scored.
-    """
+    """As `gallery_scores`, by a `scorer` in evaluation mode; the shortlist has the rows of pictures and captions."""
     galleries, owners = pairs.galleries.numpy(), pairs.galleries[pairs.candidates[pairs.first, 0]].numpy()
     matcher = PairMatcher(scorer, pairs.images, pairs.texts[pairs.first], device, bf16)
     return gallery_scores(galleries, owners, shortlist, partial(matcher.scores, advance=advance))

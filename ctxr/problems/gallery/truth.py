@@ -257,11 +257,7 @@ def gold_of(
     *,
     people: HumanLabels,
 ) -> list[Labels]:
-    """Labels by ECCV and CxC, and by people, each limited to the pictures with labels.
-
-    Args:
-        truths: as `read_truths` returns them. rated: CxC's similarities. more: judgments beside those of the dataset.
-    """
+    """Labels by ECCV and CxC (`rated` are its similarities), and by people (also in `more`), each limited to the pictures with labels."""
     labels, coco = [], coco_indices(split)
     for name, title in PUBLISHED.items():
         positives: Places = []
