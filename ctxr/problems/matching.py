@@ -81,21 +81,21 @@ class ScoredEvaluation(Evaluation[SplitT, Run]):
             f"{split} is left out, as {', '.join(names)} scored nothing of it: name the others, with --split {split}"
             for split, names in strangers.items() if shared and names
         ]  # fmt: skip
-        return [self._split(split) for split in shared or chosen]
-
-    def _split(self, split: str) -> ScoredSplit:
-        own = {name: image_set.images for name, (side, image_set) in self.places.items() if side == split}
-        lacking: set[str] = set()
-        for scorer in self.scorers:
-            unscored = [name for name, images in own.items() if len(scorer.values.get(name, ())) < len(images)]
-            if unscored and not self.options.partial:
-                first, values = unscored[0], scorer.values.get(unscored[0], {})
-                lost = next(candidate for candidate in own[first] if candidate not in values)
-                what = f"has no score for its candidate {lost!r}" if values else f"of {split} has no score"
-                more = f", and {len(unscored) - 1} more are incomplete" if len(unscored) > 1 else ""
-                raise DataError(
-                    f"{scorer.place(first, None)}: query {first!r} {what}{more}",
-                    hint="score the rest, evaluate one side with --split, or leave them out of all runs with --partial",
-                )
-            lacking.update(unscored)
-        return ScoredSplit(split, list(own), lacking)
+        found: list[ScoredSplit] = []
+        for split in shared or chosen:
+            own = {name: image_set.images for name, (side, image_set) in self.places.items() if side == split}
+            lacking: set[str] = set()
+            for scorer in self.scorers:
+                unscored = [name for name, images in own.items() if len(scorer.values.get(name, ())) < len(images)]
+                if unscored and not self.options.partial:
+                    first, values = unscored[0], scorer.values.get(unscored[0], {})
+                    lost = next(candidate for candidate in own[first] if candidate not in values)
+                    what = f"has no score for its candidate {lost!r}" if values else f"of {split} has no score"
+                    more = f", and {len(unscored) - 1} more are incomplete" if len(unscored) > 1 else ""
+                    raise DataError(
+                        f"{scorer.place(first, None)}: query {first!r} {what}{more}",
+                        hint="score the rest, evaluate one side with --split, or leave them out of all runs with --partial",
+                    )
+                lacking.update(unscored)
+            found.append(ScoredSplit(split, list(own), lacking))
+        return found
