@@ -414,13 +414,6 @@ AUDITS = "revision-audit"
 """Folder of a project that holds a folder for each audited round."""
 
 
-BANDS = (0.1, 0.5, 0.9)
-"""Where the probability is cut."""
-
-LAST_RANK = 10
-"""Where the rank is cut: after it."""
-
-
 def stratum_of(link: CandidateRow) -> str:
     """The stratum of a candidate in words: its decision, its band of probability, its band of rank.
 
@@ -428,11 +421,11 @@ def stratum_of(link: CandidateRow) -> str:
     'added, p 0.9 to 1, rank above 10'
     """
     done = "capped" if link.reason in CAPPED else link.decision
-    rank = f"rank {'up to' if link.rank <= LAST_RANK else 'above'} {LAST_RANK}"
+    rank = "rank up to 10" if link.rank <= 10 else "rank above 10"
     if link.probability is None:
         return f"{done}, p unknown, {rank}"
-    edges = (0.0, *BANDS, 1.0)
-    band = int(np.searchsorted(BANDS, link.probability, side="right"))
+    edges = (0.0, 0.1, 0.5, 0.9, 1.0)
+    band = int(np.searchsorted(edges[1:-1], link.probability, side="right"))
     return f"{done}, p {edges[band]:g} to {edges[band + 1]:g}, {rank}"
 
 

@@ -110,7 +110,7 @@ class WorldBenchmark(Options):
         train, valid, test: queries on each side.
         targets: images of a train set that are described, at most; 0: one to three, as in ImageCoDe and always on valid and test.
         video: share of the sets, 0..1, whose scenes follow each other in time; the others are near neighbours.
-        side: of the square pictures, pixels. encoder: makes the distances of the sets. workers: processes that draw.
+        side: of the square pictures, pixels. workers: processes that draw.
     """
 
     COMMAND: ClassVar[str] = "world"
@@ -123,8 +123,6 @@ class WorldBenchmark(Options):
     video: Annotated[float, Range(0, 1, "a share of the sets, 0..1")] = 0.7
     side: Annotated[int, Range(16, math.inf, "at least 16 pixels")] = 96
     seed: Seed = 0
-    encoder: str = "ctxr-tiny"
-    device: Annotated[str, NotDecisive] = "auto"
     workers: Annotated[int, NotDecisive] = 2
 
 
@@ -148,7 +146,7 @@ def write_benchmark(config: WorldBenchmark, progress: Progress = SILENT) -> Arti
 class _Benchmark(SyntheticDataset):
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         config: WorldBenchmark = replace(self.options, out=out)
-        encoder = load_encoder(config.encoder, config.device, warn=progress.warn)
+        encoder = load_encoder("ctxr-tiny", "auto", warn=progress.warn)
         rows: dict[str, list[Record]] = {name: [] for name in TABLES}
         wanted = {split: getattr(config, split) for split in SPLITS if getattr(config, split)}
         with progress.task("drawing queries", sum(wanted.values())) as task:

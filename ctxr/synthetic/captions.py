@@ -114,7 +114,7 @@ class _Captions(SyntheticDataset):
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         config: WorldCaptions = replace(self.options, out=out)
         rows: dict[str, list[Any]] = {name: [] for name in TABLES}
-        wanted = {number: plan.pictures(config) for number, plan in enumerate(GALLERIES)}
+        wanted = {number: getattr(config, plan.name.replace("-", "_")) for number, plan in enumerate(GALLERIES)}
         with progress.task("drawing pictures", sum(wanted.values())) as task:
             families = draws(partial(draw_family, config), wanted, lambda family: len(family.scenes), config.workers)
             for number, group in groupby(families, lambda item: item[0]):
@@ -314,11 +314,6 @@ class GalleryPlan:
     queries: bool
     pairs: bool
 
-    def pictures(self, config: WorldCaptions) -> int:
-        """How many there are."""
-        count: int = getattr(config, self.name.replace("-", "_"))
-        return count
-
 
 GALLERIES = (
     GalleryPlan("train", "train", queries=True, pairs=False),
@@ -411,7 +406,7 @@ def judge_all(statements: Sequence[Statement], views: Sequence[SceneView]) -> Ve
     for row, statement in enumerate(statements):
         for predicate in statement.predicates:
             if predicate not in by_predicate:
-                verdicts = (predicate.verdict(view) for view in views)
+                verdicts = map(predicate.verdict, views)
                 by_predicate[predicate] = np.array(
                     [-1 if verdict is None else int(verdict) for verdict in verdicts], np.int8
                 )

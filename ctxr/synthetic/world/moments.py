@@ -1,12 +1,10 @@
 """What can be said of one scene of a sequence, in the light of those before and after it."""
 
-from collections.abc import Callable
 from typing import Any, get_args
 
 import msgspec
 
 from ctxr.synthetic.world.predicates import (
-    Kind,
     Lacks,
     OfKind,
     Predicate,
@@ -19,7 +17,7 @@ from ctxr.synthetic.world.predicates import (
     negation,
     step_towards,
 )
-from ctxr.synthetic.world.sights import SceneView, Sight
+from ctxr.synthetic.world.sights import SceneView
 
 GONE = 0.02
 """A share shown up to this counts as not there."""
@@ -27,97 +25,85 @@ CLEAR = 1 / 3
 """A share shown from this on counts as clearly there."""
 
 
-def _passing(kind: Kind, views: list[SceneView], index: int, step: int, partly: Callable[[Sight], bool]) -> Verdict:
-    """Return whether one of the kind is `partly` there, and not there at all in the scene `step` further on."""
-    if not 0 <= index + step < len(views):
-        return False
-    now, verdicts = views[index], list[Verdict]()
-    for name in (actor.name for actor in now.scene.actors if kind.fits(actor)):
-        elsewhere = views[index + step].shown(name)
-        clearly = elsewhere <= GONE and partly(now.sights[name])
-        verdicts.append(False if now.shown(name) <= GONE or elsewhere >= CLEAR else True if clearly else None)
-    return disjunction(verdicts)
+class Passing(OfKind, frozen=True):
+    """One of the kind is there in part, and not at all in the scene before or after."""
+
+    def verdict(self, views: list[SceneView], index: int) -> Verdict:
+        """Return whether it holds of the scene at `index`; never where there is none to compare with."""
+        comes = isinstance(self, Appears)
+        other = index - 1 if comes else index + 1
+        if not 0 <= other < len(views):
+            return False
+        now, verdicts = views[index], list[Verdict]()
+        for name in (actor.name for actor in now.scene.actors if self.kind.fits(actor)):
+            elsewhere, sight = views[other].shown(name), now.sights[name]
+            partly = sight.shown <= 0.8 and sight.hidden >= 0.12 if comes else sight.beyond >= 0.12
+            clearly = elsewhere <= GONE and sight.shown >= 0.08 and partly
+            verdicts.append(False if sight.shown <= GONE or elsewhere >= CLEAR else True if clearly else None)
+        return disjunction(verdicts)
 
 
-class Appears(OfKind, frozen=True):
+class Appears(Passing, frozen=True):
     """One of the kind just begins to appear: it was not there in the scene before, and now it is there in part."""
 
-    def verdict(self, views: list[SceneView], index: int) -> Verdict:
-        """Return whether it holds of the scene at `index`; never of the first one."""
-        return _passing(self.kind, views, index, -1, lambda sight: 0.08 <= sight.shown <= 0.8 and sight.hidden >= 0.12)
 
-
-class Leaves(OfKind, frozen=True):
+class Leaves(Passing, frozen=True):
     """One of the kind is about to leave: an edge cuts it now, and in the next scene it is gone."""
 
+
+class Absent(OfKind, frozen=True):
+    """None of the kind is there, and one is in an earlier scene or only in a later one."""
+
     def verdict(self, views: list[SceneView], index: int) -> Verdict:
-        """Return whether it holds of the scene at `index`; never of the last one."""
-        return _passing(self.kind, views, index, 1, lambda sight: sight.shown >= 0.08 and sight.beyond >= 0.12)
+        """Return whether it holds of the scene at `index`; never where there is none to compare with."""
+        lacking, having = views[: index + 1], views[index + 1 :]
+        if isinstance(self, NoLonger):
+            lacking, having = [views[index]], views[:index]
+        return conjunction(
+            [*map(Lacks(self.kind).verdict, lacking), disjunction(map(Shows(self.kind).verdict, having))]
+        )
 
 
-class NoLonger(OfKind, frozen=True):
+class NoLonger(Absent, frozen=True):
     """None of the kind is there any more: there was one in an earlier scene."""
 
-    def verdict(self, views: list[SceneView], index: int) -> Verdict:
-        """Return whether it holds of the scene at `index`; never of the first one."""
-        earlier = disjunction(Shows(self.kind).verdict(view) for view in views[:index])
-        return conjunction([Lacks(self.kind).verdict(views[index]), earlier])
 
-
-class NotYet(OfKind, frozen=True):
+class NotYet(Absent, frozen=True):
     """None of the kind is there yet: there is none in the scenes before either, and one comes later."""
-
-    def verdict(self, views: list[SceneView], index: int) -> Verdict:
-        """Return whether it holds of the scene at `index`; never of the last one."""
-        until = conjunction(Lacks(self.kind).verdict(view) for view in views[: index + 1])
-        return conjunction([until, disjunction(Shows(self.kind).verdict(view) for view in views[index + 1 :])])
-
-
-def _only_now(predicate: Predicate, view: SceneView, others: list[SceneView]) -> Verdict:
-    """Return whether a predicate holds of a scene and of none of the others; never where there are none to compare with."""
-    if not others:
-        return False
-    elsewhere = disjunction(predicate.verdict(other) for other in others)
-    return conjunction([predicate.verdict(view), negation(elsewhere)])
 
 
 class OfPredicate(msgspec.Struct, frozen=True, tag=True):
-    """What is said of a predicate in the light of other scenes."""
+    """A predicate is true of a scene and of none of some others."""
 
     predicate: Predicate
+
+    def verdict(self, views: list[SceneView], index: int) -> Verdict:
+        """Return whether it holds of the scene at `index`; never where there is none to compare with."""
+        before, after = views[:index], views[index + 1 :]
+        others = after if isinstance(self, LastTime) else before[-1:] if isinstance(self, Now) else before
+        elsewhere = disjunction(map(self.predicate.verdict, others))
+        return conjunction([self.predicate.verdict(views[index]), negation(elsewhere)]) if others else False
 
 
 class FirstTime(OfPredicate, frozen=True):
     """A predicate is true for the first time: in no scene before it was."""
 
-    def verdict(self, views: list[SceneView], index: int) -> Verdict:
-        """Return whether it holds of the scene at `index`; never of the first one."""
-        return _only_now(self.predicate, views[index], views[:index])
-
 
 class LastTime(OfPredicate, frozen=True):
     """A predicate is true for the last time: in no scene after it is."""
-
-    def verdict(self, views: list[SceneView], index: int) -> Verdict:
-        """Return whether it holds of the scene at `index`; never of the last one."""
-        return _only_now(self.predicate, views[index], views[index + 1 :])
 
 
 class Now(OfPredicate, frozen=True):
     """A predicate is true now and was not in the scene before."""
 
-    def verdict(self, views: list[SceneView], index: int) -> Verdict:
-        """Return whether it holds of the scene at `index`; never of the first one."""
-        return _only_now(self.predicate, views[index], views[max(0, index - 1) : index])
-
 
 class Moved(OfKind, frozen=True):
-    """One of the kind is further left, right, up or down than in the scene before."""
+    """One of the kind is further left, right, up or down than in the scene before: from 8 % of the frame on, and not up to 3 %."""
 
     direction: str
 
     def verdict(self, views: list[SceneView], index: int) -> Verdict:
-        """Return whether it holds of the scene at `index`: from 8 % of the frame on it does, up to 3 % it does not."""
+        """Return whether it holds of the scene at `index`; never where there is none to compare with."""
         if index == 0:
             return False
         now, before = views[index], views[index - 1]

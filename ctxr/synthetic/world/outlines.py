@@ -53,12 +53,6 @@ def _regular(corners: int, radii: tuple[float, ...] = (1.0,), turn: float = -90.
     return _polygon(*points)
 
 
-def _heart() -> Contour:
-    t = np.linspace(0, 2 * np.pi, 56, endpoint=False)
-    y = -(13 * np.cos(t) - 5 * np.cos(2 * t) - 2 * np.cos(3 * t) - np.cos(4 * t)) - 2.5
-    return np.stack([16 * np.sin(t) ** 3, y], axis=1) / 17.5
-
-
 def _crescent() -> Contour:
     outer = _ellipse(0, 0, 0.98, start=52, stop=308)
     bottom, top = outer[0], outer[-1]
@@ -72,25 +66,17 @@ def _crescent() -> Contour:
     return np.asarray(np.concatenate([outer, inner]) + np.array([0.28, 0.0]))
 
 
-def _drop() -> Contour:
-    t = np.linspace(0, 2 * np.pi, 48, endpoint=False)
-    return np.stack([0.72 * np.sin(t) * np.sin(t / 2) ** 1.4, -0.98 * np.cos(t)], axis=1)
-
-
-def _leaf() -> Contour:
-    t = np.linspace(-1, 1, 26)
-    width = 0.5 * (1 - t**2)
-    return np.concatenate([np.stack([t, -width], axis=1), np.stack([t[::-1], width[::-1]], axis=1)[1:-1]])
-
-
-def _umbrella() -> Contour:
-    rim = [_ellipse(0.64 * k, 0.12, 0.32, 0.2, start=180, stop=360)[::-1] for k in (1, 0, -1)]
-    return np.asarray(np.concatenate([_ellipse(0, 0.12, 0.96, 0.98, start=180, stop=360), *rim]))
-
-
-def _hook() -> Contour:
-    outer, inner = _ellipse(0.16, 0.72, 0.25, stop=180), _ellipse(0.16, 0.72, 0.07, stop=180)
-    return np.asarray(np.concatenate([outer, inner[::-1]]))
+_T = np.linspace(0, 2 * np.pi, 56, endpoint=False)
+_LOBES = -(13 * np.cos(_T) - 5 * np.cos(2 * _T) - 2 * np.cos(3 * _T) - np.cos(4 * _T)) - 2.5
+_HEART: Contour = np.stack([16 * np.sin(_T) ** 3, _LOBES], axis=1) / 17.5
+_T = np.linspace(0, 2 * np.pi, 48, endpoint=False)
+_DROP: Contour = np.stack([0.72 * np.sin(_T) * np.sin(_T / 2) ** 1.4, -0.98 * np.cos(_T)], axis=1)
+_T = np.linspace(-1, 1, 26)
+_WIDTH = 0.5 * (1 - _T**2)
+_LEAF = np.concatenate([np.stack([_T, -_WIDTH], axis=1), np.stack([_T[::-1], _WIDTH[::-1]], axis=1)[1:-1]])
+_SCALLOPS = [_ellipse(0.64 * k, 0.12, 0.32, 0.2, start=180, stop=360)[::-1] for k in (1, 0, -1)]
+_UMBRELLA = np.concatenate([_ellipse(0, 0.12, 0.96, 0.98, start=180, stop=360), *_SCALLOPS])
+_HOOK = np.concatenate([_ellipse(0.16, 0.72, 0.25, stop=180), _ellipse(0.16, 0.72, 0.07, stop=180)[::-1]])
 
 
 @cache
@@ -105,7 +91,7 @@ def outline(shape: str) -> tuple[Part, ...]:
         "triangle": ((_regular(3) * 1.05 + np.array([0.0, 0.18]),),),
         "diamond": ((_polygon((0, -1), (0.68, 0), (0, 1), (-0.68, 0)),),),
         "star": ((_regular(10, (1.0, 0.46)),),),
-        "heart": ((_heart(),),),
+        "heart": ((_HEART,),),
         "ring": ((_ellipse(), _ellipse(a=0.52)),),
         "cross": ((_polygon((-0.33, -1), (0.33, -1), (0.33, -0.33), (1, -0.33), (1, 0.33), (0.33, 0.33), (0.33, 1),
                             (-0.33, 1), (-0.33, 0.33), (-1, 0.33), (-1, -0.33), (-0.33, -0.33)),),),
@@ -128,9 +114,9 @@ def outline(shape: str) -> tuple[Part, ...]:
                                       _ellipse(0, 0.08, 0.94, 0.14, start=0, stop=180)]),)),
         "cloud": ((_ellipse(-0.5, 0.16, 0.42),), (_ellipse(0.5, 0.16, 0.42),), (_ellipse(-0.1, -0.16, 0.5),),
                   (_ellipse(0.28, -0.04, 0.42),), (_box(-0.5, 0.1, 0.5, 0.58),)),
-        "drop": ((_drop(),),),
-        "leaf": ((_leaf(),),),
-        "umbrella": ((_umbrella(),), (_box(-0.09, 0.0, 0.09, 0.74),), (_hook(),)),
+        "drop": ((_DROP,),),
+        "leaf": ((_LEAF,),),
+        "umbrella": ((_UMBRELLA,), (_box(-0.09, 0.0, 0.09, 0.74),), (_HOOK,)),
         "balloon": ((_ellipse(0, -0.2, 0.72, 0.78),), (_polygon((0, 0.5), (0.16, 0.76), (-0.16, 0.76)),),
                     (_box(-0.03, 0.7, 0.03, 1.0),)),
         "butterfly": ((_ellipse(-0.46, -0.34, 0.48, 0.46),), (_ellipse(0.46, -0.34, 0.48, 0.46),),
@@ -158,7 +144,7 @@ def details(shape: str) -> tuple[Detail, ...]:
                 (_ellipse(-0.5, 0.4, 0.1), 0.6), (_ellipse(0.5, 0.4, 0.1), 0.6)),
         "mushroom": ((_polygon((-0.22, 0.24), (0.22, 0.24), (0.28, 0.84), (-0.28, 0.84)), 0.8),),
         "leaf": ((_polygon((-0.96, -0.02), (0.7, -0.02), (0.7, 0.02), (-0.96, 0.02)), -0.45),),
-        "umbrella": ((_box(-0.09, 0.12, 0.09, 0.76), -0.55), (_hook(), -0.55),),
+        "umbrella": ((_box(-0.09, 0.12, 0.09, 0.76), -0.55), (_HOOK, -0.55),),
         "balloon": ((_ellipse(-0.26, -0.48, 0.14, 0.18), 0.6),),
         "butterfly": ((_ellipse(0, 0, 0.13, 0.72), -0.65), (_ellipse(-0.5, -0.36, 0.18), 0.55),
                       (_ellipse(0.5, -0.36, 0.18), 0.55)),
