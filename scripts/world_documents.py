@@ -65,7 +65,7 @@ class Stories(SyntheticDataset):
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """Draw them, as `write_benchmark` draws its sets."""
         config: WorldBenchmark = replace(self.options, out=out)
-        encoder, rows = load_encoder(config.encoder), {name: list[Record]() for name in TABLES}
+        encoder, rows = load_encoder("ctxr-tiny"), {name: list[Record]() for name in TABLES}
         wanted = {split: getattr(config, split) for split in SPLITS if getattr(config, split)}
         stories = draws(partial(draw_story, config), wanted, lambda story: len(story.descriptions), config.workers)
         for split, story, kept in stories:
@@ -94,7 +94,7 @@ def main(arguments: list[str]) -> int:
             counts = {"pair_train": 0, "pair_valid": 0, **drawn}
             write_captions(WorldCaptions(options.out / "captions", **counts, **album, **shared))  # type: ignore[arg-type]
         if True in sources:
-            execute(Stories(WorldBenchmark(options.out / "stories", **drawn, **shared)))  # type: ignore[arg-type]
+            execute(Stories(WorldBenchmark(options.out / "stories", **drawn, **shared)))
         for kind in options.kinds:
             source = "stories" if CONSTRUCTIONS[kind][0] == "video" else "captions"
             start = time.monotonic()

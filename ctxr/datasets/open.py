@@ -39,7 +39,11 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader("MMC4 (*.jsonl)", documents.mmc4_files, documents.read_mmc4),
     Reader("documents: {train, val, test} of Hessel et al. (*.json)", documents.link_files, documents.read_links),
-    Reader("a ctxr artifact (manifest.json)", artifact.manifest_of, artifact.read_manifest),
+    Reader(
+        "a ctxr artifact (manifest.json)",
+        artifact.manifest_of,
+        lambda _path, files, _passed: artifact.read_artifact(files[0].parent),
+    ),
     Reader("the repository of ImageCoDe (data/)", imagecode.repository_files, imagecode.read_repository),
     Reader(
         "Karpathy's split of COCO or Flickr30K (dataset_coco.json, dataset_flickr30k.json)",

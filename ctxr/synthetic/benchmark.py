@@ -146,7 +146,7 @@ def write_benchmark(config: WorldBenchmark, progress: Progress = SILENT) -> Arti
 class _Benchmark(SyntheticDataset):
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         config: WorldBenchmark = replace(self.options, out=out)
-        encoder = load_encoder("ctxr-tiny", "auto", warn=progress.warn)
+        encoder = load_encoder("ctxr-tiny", warn=progress.warn)
         rows: dict[str, list[Record]] = {name: [] for name in TABLES}
         wanted = {split: getattr(config, split) for split in SPLITS if getattr(config, split)}
         with progress.task("drawing queries", sum(wanted.values())) as task:

@@ -432,8 +432,13 @@ def _add_gallery(config: WorldCaptions, number: int, families: Sequence[Family],
             pictures.append(GalleryPicture(image, group, SceneView(scene)))
     verdicts = judge_all([caption.statement for caption in captions], [picture.view for picture in pictures])
     gallery, ids = GalleryTruth(pictures, captions, verdicts), tuple(picture.id for picture in pictures)
-    files = [content for family in families for content in family.pictures]
-    distances = _distances(files) if len(files) > 1 else np.zeros(1)
+    files = [decode_jpeg(content) for family in families for content in family.pictures]
+    small = [cv2.resize(picture, (_THUMBNAIL, _THUMBNAIL), interpolation=cv2.INTER_AREA) for picture in files]
+    # distances of each two as unit vectors, 0..2
+    vectors = np.stack([np.asarray(picture, np.float64).reshape(-1) + 1 for picture in small])
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    upper = np.triu_indices(len(files), 1)
+    distances = np.sqrt(np.maximum(0.0, 2 - 2 * (vectors @ vectors.T)[upper])) if len(files) > 1 else np.zeros(1)
     closest, mean = round(float(distances.min()), 6), round(float(distances.mean()), 6)
     rows["sets"].append(ImageSet(name, "photos", ids, name, name, None, closest, mean))
     rows["splits"].append(Split(name, plan.split))
@@ -448,13 +453,3 @@ def _add_gallery(config: WorldCaptions, number: int, families: Sequence[Family],
         rng = np.random.default_rng((config.seed, number))  # families have three numbers
         rows["pairs"] += pairs_about(rng, gallery, plan.split, config.hypotheses)
         rows["pairs"] += text_pairs(rng, gallery, plan.split, config.texts)
-
-
-def _distances(pictures: Sequence[bytes]) -> npt.NDArray[np.float64]:
-    """Distances of each two pictures by thumbnails of 8 x 8 pixels as unit vectors, 0..2."""
-    size = (_THUMBNAIL, _THUMBNAIL)
-    small = [cv2.resize(decode_jpeg(picture), size, interpolation=cv2.INTER_AREA) for picture in pictures]
-    vectors = np.stack([np.asarray(picture, np.float64).reshape(-1) + 1 for picture in small])
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    upper = np.triu_indices(len(pictures), 1)
-    return np.asarray(np.sqrt(np.maximum(0.0, 2 - 2 * (vectors @ vectors.T)[upper])))

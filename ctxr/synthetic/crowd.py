@@ -304,7 +304,22 @@ class Person(Visitor):
         """Find, or describe; whichever the page asks for."""
         if page.form(retrieve.FIELD) is not None:
             return self._find(page)
-        return self._describe(page) if page.form(describe.FIELD) is not None else None
+        if page.form(describe.FIELD) is None:
+            return None
+        images = self.images(page)
+        target = images[page.marked or page.pictures[0]]
+        image_set = next(row for row in self._truth.dataset.sets if set(row.images) == set(images.values()))
+        for _ in range(_TRIES):
+            truly = self._rng.random() < self.profile.writes
+            wording = self._truth.describe(image_set, target, truly, self._rng)
+            text = " ".join(wording.text.split())
+            if text in self._truth.written:
+                continue  # a vote is known by its text, so no two descriptions may be the same
+            self._truth.written[text] = wording
+            page = self.send(page, describe.FIELD, [text])
+            if page.status != 422:
+                return page
+        raise CtxrError(f"{self.name} could not word a description that {page.address} takes")
 
     def _find(self, page: Page) -> Page:
         images = self.images(page)
@@ -321,22 +336,6 @@ class Person(Visitor):
         if wording:
             self._truth.casts.append(Cast(text, self.name, spread, wording.target))
         return self.send(page, retrieve.FIELD, [keys[picked]])
-
-    def _describe(self, page: Page) -> Page:
-        images = self.images(page)
-        target = images[page.marked or page.pictures[0]]
-        image_set = next(row for row in self._truth.dataset.sets if set(row.images) == set(images.values()))
-        for _ in range(_TRIES):
-            truly = self._rng.random() < self.profile.writes
-            wording = self._truth.describe(image_set, target, truly, self._rng)
-            text = " ".join(wording.text.split())
-            if text in self._truth.written:
-                continue  # a vote is known by its text, so no two descriptions may be the same
-            self._truth.written[text] = wording
-            page = self.send(page, describe.FIELD, [text])
-            if page.status != 422:
-                return page
-        raise CtxrError(f"{self.name} could not word a description that {page.address} takes")
 
 
 CAST = ((CAREFUL, 10), (HASTY, 2), (BIASED, 2), (SPAMMER, 2))

@@ -1,6 +1,6 @@
 """Our own artifacts: `image_sets` (by build-sets and filter) and `dataset` (the same with texts, queries and judgments)."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -24,11 +24,6 @@ def manifest_of(path: Path) -> list[Path]:
     """The manifest at a path, or in it."""
     file = path / MANIFEST if path.is_dir() else path
     return [file] if file.name == MANIFEST and file.is_file() else []
-
-
-def read_manifest(_path: Path, files: Sequence[Path], _passed: Callable[[], None]) -> Dataset:
-    """The artifact of a manifest. Raises what `read_artifact` raises."""
-    return read_artifact(files[0].parent)
 
 
 def _open(path: Path) -> Artifact:
