@@ -6,7 +6,6 @@ Letters: B claims, T tokens, V words, D width of h^t.
 import hashlib
 import json
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -251,26 +250,24 @@ def bert_source(name: str) -> TextSource:
     tokenizer: Any = careful(what, lambda: AutoTokenizer.from_pretrained(folder, **settings))()
     if tokenizer.pad_token_id != 0:
         raise DataError(f"{folder}: padding is token {tokenizer.pad_token_id}, not 0", hint="take a BERT-like encoder")
-    model = build()
+    model, most = build(), min(LONGEST, int(tokenizer.model_max_length))
     config = model.model.config.to_dict() | {"_name_or_path": ""}
     about = json.dumps([config, vocabulary_hash(tokenizer)], sort_keys=True, default=str).encode()
+
+    def tokenize(premises: Sequence[str], hypotheses: Sequence[str]) -> PairTokens:
+        shape = {"max_length": most, "padding": True, "return_tensors": "pt"}
+        texts = list(premises), list(hypotheses)
+        if not separate:
+            tokens = tokenizer(*texts, truncation="longest_first", return_token_type_ids=True, **shape)
+            return PairTokens(tokens["input_ids"], tokens["token_type_ids"])
+        first, second = (tokenizer(column, truncation=True, **shape)["input_ids"] for column in texts)
+        ids = torch.cat([first, second], dim=1)
+        types = torch.cat([torch.zeros_like(first), torch.ones_like(second)], dim=1)
+        return PairTokens(leftwards(ids, ids), leftwards(types, ids))
+
     how = f"{pooling} {LATE if separate else 'at once'}".encode() if separate or pooling != CLS else b""
     fingerprint = fingerprint_of(model.state_dict(), about, how)
-    return TextSource(name, fingerprint, model.width, build, partial(_tokenize, tokenizer, separate))
-
-
-def _tokenize(tokenizer: Any, separate: bool, premises: Sequence[str], hypotheses: Sequence[str]) -> PairTokens:
-    """Premise and hypothesis at once, or each with a [CLS] of its own."""
-    most = min(LONGEST, int(tokenizer.model_max_length))
-    settings = {"max_length": most, "padding": True, "return_tensors": "pt"}
-    texts = list(premises), list(hypotheses)
-    if not separate:
-        tokens = tokenizer(*texts, truncation="longest_first", return_token_type_ids=True, **settings)
-        return PairTokens(tokens["input_ids"], tokens["token_type_ids"])
-    first, second = (tokenizer(column, truncation=True, **settings)["input_ids"] for column in texts)
-    ids = torch.cat([first, second], dim=1)
-    types = torch.cat([torch.zeros_like(first), torch.ones_like(second)], dim=1)
-    return PairTokens(leftwards(ids, ids), leftwards(types, ids))
+    return TextSource(name, fingerprint, model.width, build, tokenize)
 
 
 AT_ONCE = 16  # claims in one pass, those of like length together

@@ -131,7 +131,11 @@ class EndpointJudge(Judge):
         """float32 [n]: of the tokens yes and no, else the share of yes among several answers."""
         files = {claim.image for claim in claims if claim.image is not None}
         contents = {None: ""} | {file: sha256_if_readable(file) or str(file) for file in files}
-        samples_of = [self._requests(claim, contents[claim.image]) for claim in claims]
+        samples_of: list[list[PricedRequest]] = []
+        for claim in claims:  # one request for each sample; none for a claim without premise and picture
+            words, samples = question(claim), range(self._options.samples if claim.premise or claim.image else 0)
+            size, content = self._tokens(len(words), claim.image is not None), contents[claim.image]
+            samples_of.append([PricedRequest(sha256_of([words, content, sample]), size, claim) for sample in samples])
         left = [requests for requests in samples_of if requests]
         for sample in range(self._options.samples):
             label = f"asking {self.name}" + f", answer {sample + 1}" * (sample > 0)
@@ -164,12 +168,6 @@ class EndpointJudge(Judge):
 
     def _tokens(self, characters: int, picture: bool = True) -> int:
         return chat.text_tokens(len(SYSTEM) + characters) + picture * chat.picture_tokens(0, 0, self._options.side)
-
-    def _requests(self, claim: Claim, content: str) -> list[PricedRequest]:
-        """One for each sample; none for a claim without premise and picture."""
-        words, samples = question(claim), range(self._options.samples if claim.premise or claim.image else 0)
-        size = self._tokens(len(words), claim.image is not None)
-        return [PricedRequest(sha256_of([words, content, sample]), size, claim) for sample in samples]
 
     def _ask(self, requests: Sequence[PricedRequest], label: str) -> None:
         """Send those without a reply, as far as the budget allows. Raises UnfinishedError where it ends."""
