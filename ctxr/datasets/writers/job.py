@@ -35,11 +35,7 @@ _HINT = f"--licences names a CSV file, {','.join(COLUMNS)}, or COCO captions (.j
 
 @dataclass(frozen=True)
 class Licence:
-    """What is known of a source, or of one image; empty text where nothing was said.
-
-    Attributes:
-        attribution: whom to name. url: where the original or the licence stands.
-    """
+    """What is said of a source or an image: a licence, whom to name, and where the original or the licence stands; or empty text."""
 
     licence: str = ""
     attribution: str = ""

@@ -183,12 +183,7 @@ class BuildStage(SetsStage[BuildInputs]):
 
 @dataclass(kw_only=True)
 class BuildRun(SetsRun):
-    """A build.
-
-    Attributes:
-        choice: how the sets of albums are picked. published: splits that are given.
-        dealt: the splits that an earlier run dealt by the same rule.
-    """
+    """A build; `published` are the splits that are given, `dealt` those that an earlier run dealt by the same rule."""
 
     NOTHING: ClassVar[str] = "the warnings above give every reason"
 

@@ -58,11 +58,7 @@ from ctxr.store.units import (
 
 @dataclass
 class VideoJob(Job[SourceUnit | FailedUnit]):
-    """Makes the units of videos.
-
-    Attributes:
-        files: of the videos, by name. retry: the command that tries failed sources again. hint: for failures that have none.
-    """
+    """Makes the units of videos; `files` go by name, `retry` is the command that tries failures again, `hint` for those without."""
 
     context: UnitContext
     files: Mapping[str, str]

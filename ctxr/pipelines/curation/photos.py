@@ -59,11 +59,7 @@ class PooledPhoto:
 
 @dataclass(frozen=True)
 class PhotoPool:
-    """All readable photos, by album and name, with vectors [N, D].
-
-    Attributes:
-        unreadable: by album and position, why a photo could not be read. neighbours: once found.
-    """
+    """All readable photos, by album and name, with vectors [N, D]; why others are `unreadable`, by album and position."""
 
     photos: list[PooledPhoto]
     vectors: Vectors
@@ -80,12 +76,8 @@ class PhotoPool:
 
 @dataclass
 class Shard:
-    """What a killed run leaves to the next.
-
-    Attributes:
-        matrix: vectors [n, D], or neighbours of a stripe [n, 2 K]. photos: those that were embedded, by position, in their order.
-        problems: why the others could not be read.
-    """
+    """What a killed run leaves to the next: vectors [n, D] of photos, by position, in their order, and why the others could not be
+    read; or the neighbours of a stripe [n, 2 K]."""
 
     matrix: Vectors
     photos: dict[int, Readable] = field(default_factory=dict)
@@ -205,12 +197,7 @@ def has_shard(artifact: Path, album: InputSource, scan: str) -> bool:
 
 @dataclass(frozen=True)
 class PhotoPicking:
-    """How photo sets are picked, beside what holds for all sets.
-
-    Attributes:
-        copies: which photos are copies.
-        sample: how many sets are wanted, drawn with `seed`; None = one per photo.
-    """
+    """Which photos are copies, and how many sets are wanted, drawn with `seed`; None = one per photo."""
 
     copies: CopyRule
     sample: int | None
@@ -286,11 +273,7 @@ def pick_photos(
 
 
 class _PhotoPicker:
-    """Decides on the photos of a pool.
-
-    Attributes:
-        sets: members by anchor, positions in the pool. facts: of the photos that were measured, by position.
-    """
+    """Decides on the photos of a pool; by position in it, `sets` are members by anchor, `facts` those that were measured."""
 
     def __init__(
         self, context: UnitContext, pool: PhotoPool, picking: PhotoPicking, known: Mapping[tuple[str, int], Facts]

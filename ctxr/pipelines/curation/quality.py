@@ -70,22 +70,14 @@ class QualityLimits:
 
 
 class Unmeasurable(DataError):
-    """A picture that cannot be read, or on which an instrument fails: it costs its source, not the run.
-
-    Attributes:
-        reason: as in failures.jsonl.
-    """
+    """A picture that cannot be read, or on which an instrument fails: it costs its source, not the run."""
 
     reason = "unmeasurable"
 
 
 @dataclass(frozen=True)
 class QualityGate(Portable):
-    """Measures what `limits` need, with instruments that are made when first used.
-
-    Attributes:
-        brisque_weights: `live` or `piq`. ocr: `auto`, `tesserocr` or `pytesseract`.
-    """
+    """Measures what `limits` need, with the instruments of the options, made when first used."""
 
     limits: QualityLimits
     brisque_weights: str = "live"
@@ -154,7 +146,7 @@ class FactCache:
         facts: dict[int, tuple[Facts, Path]] = {}
         hashes: dict[Path, str | None] = {}
         for name, key in measures.items():
-            for row in self._rows(name, key):
+            for row in _remembered(self.folder / f"{name}-{key}.jsonl"):
                 if row.index in but:
                     continue
                 file = self.folder / _picture(row)
@@ -172,7 +164,8 @@ class FactCache:
         linked: set[int] = set()
         files = {file.name for file in self.folder.iterdir()} if self.folder.is_dir() else set()
         for name, key in unit.stamp.measures.items():
-            rows, changed = {row.index: row for row in self._rows(name, key)}, dict[int, Facts]()
+            table = self.folder / f"{name}-{key}.jsonl"
+            rows, changed = {row.index: row for row in _remembered(table)}, dict[int, Facts]()
             for row in unit.facts:
                 picture = _picture(row)
                 blank = Facts(row.source, row.index, picture, row.sha256, row.width, row.height)
@@ -185,17 +178,15 @@ class FactCache:
                 linked.add(row.index)
                 changed[row.index] = new
             if changed:
-                write_table(self._table(name, key), (rows | changed).values())
+                write_table(table, (rows | changed).values())
 
-    def _table(self, name: str, key: str) -> Path:
-        return self.folder / f"{name}-{key[:16]}.jsonl"
 
-    def _rows(self, name: str, key: str) -> list[Facts]:
-        """The rows of one instrument; none where the table is missing or damaged, since it is only a memory."""
-        try:
-            return read_table(self._table(name, key), Facts)
-        except (DataError, OSError):
-            return []
+def _remembered(table: Path) -> list[Facts]:
+    """The rows of one instrument; none where the table is missing or damaged, since it is only a memory."""
+    try:
+        return read_table(table, Facts)
+    except (DataError, OSError):
+        return []
 
 
 def _picture(row: Facts) -> str:

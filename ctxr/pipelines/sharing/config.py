@@ -65,11 +65,7 @@ class Export(Options):
 
 @dataclass(frozen=True)
 class ExportReport(VerbReport):
-    """The outcome of `ctxr export`: of `read`, to the folder `export`.
-
-    Attributes:
-        left_out: what the format could not hold, one sentence each. notes: differences from the artifact without loss.
-    """
+    """The outcome of `ctxr export`, of `read` to the folder `export`; in sentences, what is lost, and `notes` of other differences."""
 
     export: Path
     read: Path
