@@ -270,8 +270,8 @@ def masi_alpha(units: Column, workers: Column, tags: Sequence[Tags]) -> Agreemen
 def tag_alphas(units: Column, workers: Column, tags: Sequence[Tags]) -> list[tuple[str, float, Agreement]]:
     """Each tag that was given, the share of all votes that give it, 0..1, and nominal alpha of given or not given, which for a
     tag that hardly anyone gives rests on those few votes."""
-    rows = []
-    for tag in sorted(set().union(*map(frozenset, tags))):
-        votes = np.array([tag in names_of for names_of in tags], np.int64)
-        rows.append((tag, float(votes.mean()), alpha(gather(units, workers, votes))))
-    return rows
+    given = {
+        tag: np.array([tag in names_of for names_of in tags], np.int64)
+        for tag in sorted(set().union(*map(frozenset, tags)))
+    }
+    return [(tag, float(votes.mean()), alpha(gather(units, workers, votes))) for tag, votes in given.items()]

@@ -414,15 +414,13 @@ def _by_stratum(links: Sequence[CandidateRow]) -> dict[str, list[CandidateRow]]:
 
 def draw(links: Sequence[CandidateRow], size: int, rng: np.random.Generator) -> list[AuditSample]:
     """About `size` candidates, at least four of each stratum (`allocate`), without any twice."""
-    strata, samples = _by_stratum(links), []
+    strata = _by_stratum(links)
     counts = allocate([len(own) for own in strata.values()], size) if size else []
-    for (name, own), count in zip(strata.items(), counts, strict=False):
-        for index in sorted(rng.choice(len(own), count, replace=False).tolist()):
-            row = own[index]
-            samples.append(
-                AuditSample(row.image, row.caption, name, row.decision, len(own), count, row.probability, row.rank)
-            )
-    return samples
+    return [
+        AuditSample(row.image, row.caption, name, row.decision, len(own), count, row.probability, row.rank)
+        for (name, own), count in zip(strata.items(), counts, strict=False)
+        for row in (own[index] for index in sorted(rng.choice(len(own), count, replace=False).tolist()))
+    ]
 
 
 @dataclass(frozen=True, eq=False)
