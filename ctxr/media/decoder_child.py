@@ -156,7 +156,7 @@ class ScanPass:
         difference = None
         if not opens and self._reference is not None:
             difference = float(cv2.norm(thumbnail, self._reference, cv2.NORM_L1)) / thumbnail.size
-        gate = self._options.still
+        gate = 0.0 if self._options.every_frame else self._options.gate
         self._moved = self._options.searches and (self._moved or (difference or 0) >= gate)
         passes = difference is None or difference >= gate / (1 + self._moved)
         between = list(self._span) if passes else []
@@ -200,11 +200,6 @@ class ScanPass:
                 send(self._out, {"pixels": index}, self._kept[index].rgb())
             else:
                 self._kept = {index: kept for index, kept in self._kept.items() if index > question["release"]}
-
-    def shots(self) -> list[ShotSpan]:
-        """All shots, after the last frame."""
-        spans = itertools.pairwise([*self.starts, (self.frames, self.end)])
-        return [ShotSpan(number, *first, *after) for number, (first, after) in enumerate(spans)]
 
 
 class Decoder:
@@ -262,8 +257,9 @@ class Decoder:
         if damage and damage.share > TOLERATED_LOSS and not options.keep_damaged:
             raise VideoError("truncated", damage.message, KEEP_DAMAGED, path)
         message = damage.message if damage else None
-        end = ScanEnd(header, scan.frames, scan.shots(), message, scan.late_cuts)
-        send(self._out, {"end": end})
+        spans = itertools.pairwise([*scan.starts, (scan.frames, scan.end)])
+        shots = [ShotSpan(number, *first, *after) for number, (first, after) in enumerate(spans)]
+        send(self._out, {"end": ScanEnd(header, scan.frames, shots, message, scan.late_cuts)})
 
 
 def _limit_memory(gibibytes: float) -> None:

@@ -67,11 +67,6 @@ class ScanOptions(Options):
         """Whether frames between samples are kept for the search."""
         return not (self.every_frame or self.samples_only)
 
-    @property
-    def still(self) -> float:
-        """The gate, which --every-frame turns off."""
-        return 0.0 if self.every_frame else self.gate
-
     def rules(self) -> Iterator[tuple[str, str]]:
         """Options that exclude each other, a threshold out of its detector's range, and a detector that is not installed."""
         yield from super().rules()
@@ -84,7 +79,3 @@ class ScanOptions(Options):
         if self.detector == "ffmpeg" and shutil.which("ffmpeg") is None:
             sentence = "shot detector ffmpeg needs the ffmpeg program, which is not on the PATH"
             yield sentence, "install ffmpeg, or take adaptive"
-
-    def scan(self) -> "ScanOptions":
-        """These options alone, where they are part of others."""
-        return ScanOptions(**{name: getattr(self, name) for name in ScanOptions.describe()})

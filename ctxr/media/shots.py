@@ -104,16 +104,9 @@ class PySceneDetectCuts:
     def __init__(self, detector: Any, rate: Fraction, lag_frames: int, lag_seconds: float) -> None:
         from scenedetect.common import FrameTimecode, Timecode
 
-        class FrameTime(FrameTimecode):  # type: ignore[misc]  # an untyped base
-            """A time that knows its frame: detectors return the objects that they were given."""
-
-            def __init__(self, time: Timecode, rate: FrameTimecode, index: int) -> None:
-                super().__init__(time, rate)
-                self.index = index
-
         self.lag_frames, self.lag_seconds = lag_frames, lag_seconds
         self._detector, self._rate = detector, FrameTimecode(0, rate)
-        self._timecode, self._frame_time = Timecode, FrameTime
+        self._timecode, self._frame_time = Timecode, FrameTimecode
         self._first: Fraction | None = None
         self._size: tuple[int, ...] = ()
         self._ticks, self._time_base = 1, Fraction(1)
@@ -133,7 +126,8 @@ class PySceneDetectCuts:
             self._time_base = Fraction(1, self._ticks)
         ticks = time.numerator * (self._ticks // time.denominator)
         ticks -= self._first.numerator * (self._ticks // self._first.denominator)
-        stamp = self._frame_time(self._timecode(max(0, ticks), self._time_base), self._rate, frame.index)
+        stamp = self._frame_time(self._timecode(max(0, ticks), self._time_base), self._rate)
+        stamp.index = frame.index  # detectors return the objects that they were given
         view = frame.small_bgr()
         self._size = self._size or view.shape[1::-1]
         view = view if view.shape[1::-1] == self._size else cv2.resize(view, self._size)

@@ -107,7 +107,8 @@ class BuildStage(SetsStage[BuildInputs]):
 
     def open(self, inputs: BuildInputs, out: Path, progress: Progress, ready: Artifact | None) -> "BuildRun":
         """Load the quality measures and the encoder, then warn about what the options and sources leave out."""
-        options, scan = self.options, self.options.scan()
+        options = self.options
+        scan = ScanOptions(**{name: getattr(options, name) for name in ScanOptions.describe()})
         published = read_published(options.splits) if options.splits else {}
         quality = QualityGate(QualityLimits.of(options), options.brisque_weights, options.ocr)
         instruments = quality.describe()
