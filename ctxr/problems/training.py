@@ -131,18 +131,18 @@ class SeedTrainer:
         self.weights, self.epochs = self.folder / BEST, list[Epoch]()
         self.tensorboard = tensorboard
         self.writer: SummaryWriter | None = None
-        self.opened = ExitStack()
 
     def __call__(
         self, model: nn.Module, examples: int, objective: Callable[[TrainingRun], Objective[Any, Any]]
     ) -> TrainingState:
         """Train to the end, by the objective of a run over so many examples an epoch. Raises CtxrError when the loss is not finite."""
         job, progress, epochs = self.job, self.job.progress, self.job.recipe.epochs
-        with self.opened as stack:
+        with ExitStack() as stack:
             task = stack.enter_context(progress.task(f"training seed {self.seed}", epochs * examples))
             slow = progress if job.slow_validation else Silent()
             validation = slow.task(f"validating seed {self.seed}", epochs * job.slow_validation)
             validated = stack.enter_context(validation).advance
+            stack.callback(self._close)
             callbacks = Callbacks(progress.warn, task.advance, self._report, progress.note, validated)
             bf16 = in_bf16(job.recipe.precision, job.device)
             run = TrainingRun(self.folder, self.seed, job.seed_key(self.seed), job.device, bf16, callbacks)
@@ -164,8 +164,11 @@ class SeedTrainer:
             if row.epoch == 1:
                 shutil.rmtree(folder, ignore_errors=True)
             self.writer = find_writer()(str(folder), purge_step=row.epoch)
-            self.opened.callback(self.writer.close)
         scalars = {"train/loss": row.loss, **{f"valid/{name}": value for name, value in valid.items()}}
         for name, value in (scalars | {"train/seconds": row.seconds}).items():
             self.writer.add_scalar(name, value, row.epoch)
         self.writer.flush()
+
+    def _close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
