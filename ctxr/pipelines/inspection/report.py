@@ -155,11 +155,8 @@ def _new_folder(folder: Path) -> Iterator[Path]:
 
 
 def write_page(edition: Edition, folder: str, more: Sequence[tuple[str, str]]) -> bytes:
-    """The whole page in UTF-8. `folder` is the folder of its pictures, relative to it; "" has them inside. `more` are other pages,
-    by name and address.
-
-    Equal artifacts give equal bytes. Everything from tables and manifests is escaped; scripts write text, never markup.
-    """
+    """The whole page in UTF-8, with its pictures in `folder`, relative to it, or "" inside it, and links to `more` pages, by name and
+    address. Equal artifacts give equal bytes. All from tables and manifests is escaped; scripts write text, never markup."""
     revised = edition.chain.last.command == f"ctxr {REVISE_LABELS}"
     by_id = {section.id: section for section in SECTIONS}
     sections = [by_id[name] for name in (OF_CAPTIONS if revised else by_id)]

@@ -31,12 +31,8 @@ class Train(TrainOptions):
 
 @dataclass(frozen=True)
 class SeedResult:
-    """The result of one seed.
-
-    Attributes:
-        epoch: the selected one, from 1; 0 without training. epochs: trained in all.
-        valid, test: expected accuracy 0..1, or the measure of the report; None where no target is known.
-    """
+    """The result of one seed: `epoch` is the selected one, from 1, or 0 without training, of so many `epochs`; `valid` and `test` are
+    expected accuracy 0..1, or the measure of the report, None where no target is known."""
 
     seed: int
     epoch: int

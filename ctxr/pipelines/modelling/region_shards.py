@@ -227,10 +227,8 @@ def _tabulate(out: Path, maker: Maker, pictures: Mapping[str, SetPicture], progr
 
 def write_regions(out: Path, config: RegionsConfig, dataset: Dataset, progress: Progress) -> Content:
     """The regions of all pictures of a dataset in `out`: the shards, each computed once for the same contents and maker, whatever
-    was killed since; and the table of pictures.
-
-    Raises DataError for pictures, weights or files that cannot be used, UsageError for an encoder without a grid.
-    """
+    was killed since; and the table of pictures. Raises DataError for pictures, weights or files that cannot be used, UsageError for an
+    encoder without a grid."""
     pictures = _pictures(dataset, progress)
     kind, _, source = config.by.partition(":")
     maker: Maker

@@ -35,12 +35,8 @@ MISSING = -2
 
 @dataclass
 class Thumbnails:
-    """Thumbnails of an artifact's pictures, numbered in the order in which they were first asked for.
-
-    Attributes:
-        root: the artifact. project: whose cache keeps them. folder: where they are written; None puts them inside the page.
-        missing: what could not be shown, one sentence each.
-    """
+    """Thumbnails of pictures of the artifact `root`, numbered in the order in which they were first asked for, kept in the cache of
+    `project` and written to `folder`, None for inside the page; `missing` says of each that could not be shown why."""
 
     root: Path
     project: Path
