@@ -103,10 +103,15 @@ class Training(Stage[TrainInputs]):
         seeds = options.seeds if recipe.learns else 1
         return TrainInputs(parents, {**portable(recipe.key(), workdir), "seeds": seeds}, recipe)
 
+    def job(self, recipe: Recipe, progress: Progress) -> "TrainJob":
+        """What is trained. Raises DataError for a dataset that cannot be learned from."""
+        job: TrainJob = find_learner(self.question).job(self.options, recipe, progress)
+        return job
+
     def write(self, inputs: TrainInputs, out: Path, progress: Progress) -> Content:
         """A checkpoint of each seed, the history, and what the checkpoints say of validation and test. Every picture is read first, and
         an earlier run stays until the first unfinished seed is trained."""
-        job: TrainJob = find_learner(self.question).job(self.options, inputs.recipe, progress)
+        job = self.job(inputs.recipe, progress)
         if few := [f"{split} {count}" for split, count in job.queries.items() if 0 < count < FEW]:
             progress.warn(f"fewer than {FEW} {job.UNIT} ({', '.join(few)}): figures of this run mean nothing")
         job.check()
