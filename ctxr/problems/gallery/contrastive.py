@@ -170,7 +170,7 @@ class GalleryObjective(Objective[GivenT, EncodedT]):
         if self.valid is None or not len(self.valid):
             return None
         scores = self.scored(model.eval(), self.valid, micro_batch)
-        if not all(np.isfinite(part).all() for part in vars(scores).values()):
+        if not all(np.isfinite(part).all() for part in vars(scores).values() if isinstance(part, np.ndarray)):
             raise FloatingPointError(f"the validation scores after epoch {epoch} are not finite")
         return mean_recall(scores, self.valid)
 
