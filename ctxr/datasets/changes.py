@@ -28,7 +28,19 @@ def changed(artifact: Artifact) -> dict[str, str]:
     if tables := artifact.changed_files():
         return {name: PurePosixPath(name).parts[1] if name.startswith(f"{SOURCES}/") else "" for name in tables}
     written = (artifact.path / MANIFEST).stat().st_mtime_ns
-    return {row.path: row.unit for row in picture_rows(artifact.path) if row.differs(artifact.path, written)}
+    differing = {}
+    for row in picture_rows(artifact.path):
+        file = artifact.path / row.path
+        try:
+            status = os.lstat(file)
+            same = stays_inside(row.path) and S_ISREG(status.st_mode) and not file.parent.is_symlink()
+            # not the time of the inode: another artifact that links the picture changes that
+            same = same and (status.st_mtime_ns <= written or sha256_file(file) == row.sha256)
+        except (OSError, ValueError):  # ValueError: no file has such a name
+            same = False
+        if not same:
+            differing[row.path] = row.unit
+    return differing
 
 
 def refuse_changed(artifact: Artifact) -> None:
@@ -105,19 +117,6 @@ class PictureRow(msgspec.Struct, frozen=True):
     def unit(self) -> str:
         """Name of the unit that the picture belongs to."""
         return self.source or self.group
-
-    def differs(self, folder: Path, written: int) -> bool:
-        """Whether the picture in a folder that was finished at `written`, in ns, is another, a link, missing or outside."""
-        if not stays_inside(self.path):
-            return True
-        file = folder / self.path
-        try:
-            status = os.lstat(file)
-            elsewhere = not S_ISREG(status.st_mode) or file.parent.is_symlink()
-            # not the time of the inode: another artifact that links the picture changes that
-            return elsewhere or (status.st_mtime_ns > written and sha256_file(file) != self.sha256)
-        except OSError:
-            return True
 
 
 _PICTURES = msgspec.json.Decoder(PictureRow)

@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -49,10 +49,10 @@ class Range:
     meaning: str
     above: bool = False
 
-    def require(self, spelled: str, value: float) -> None:
-        """Raises UsageError for a value outside; `spelled` is how the option is typed, with {} for its value."""
+    def require(self, spelled: Callable[[], str], value: float) -> None:
+        """Raises UsageError for a value outside; `spelled` gives how the option is typed, with {} for its value."""
         if not (self.low < value <= self.high if self.above else self.low <= value <= self.high):
-            raise UsageError(f"{spelled.format(value)} is out of range", hint=f"give {self.meaning}")
+            raise UsageError(f"{spelled().format(value)} is out of range", hint=f"give {self.meaning}")
 
 
 @dataclass(frozen=True)
@@ -62,26 +62,25 @@ class Choices:
     words: tuple[str, ...]
     synonyms: tuple[tuple[str, str], ...] = ()
 
-    def require(self, spelled: str, value: str) -> None:
+    def require(self, spelled: Callable[[], str], value: str) -> None:
         """Raises UsageError for an unknown word; `spelled` is as in `Range.require`."""
         if value not in self.words:
-            sentence = (
-                f"{spelled.format(value)} is unknown" if value else f"{spelled.format('').rstrip(' =')} is missing"
-            )
-            word = dict(self.synonyms).get(value, value)
-            raise UsageError(
-                sentence, did_you_mean(word, self.words, f"choose one of {', '.join(self.words)}", spelled)
-            )
+            option, word = spelled(), dict(self.synonyms).get(value, value)
+            sentence = f"{option.format(value)} is unknown" if value else f"{option.format('').rstrip(' =')} is missing"
+            hint = did_you_mean(word, self.words, f"choose one of {', '.join(self.words)}", option)
+            raise UsageError(sentence, hint=hint)
 
 
 class DeviceChoices(Choices):
     """Devices of torch; one that this machine cannot have is refused before torch is loaded."""
 
-    def require(self, spelled: str, value: str) -> None:
+    def require(self, spelled: Callable[[], str], value: str) -> None:
         """Also raises UsageError for a device that needs another system or a driver that is not there."""
-        drivers = ("nvidiactl", "nvidia0", "nvmap", "dxg", "kfd")
-        lacks_cuda = sys.platform == "linux" and not any(Path("/dev", name).exists() for name in drivers)
-        if (value == "cuda" and lacks_cuda) or (value == "mps" and sys.platform != "darwin"):
+        lacking = value == "mps" and sys.platform != "darwin"
+        if value == "cuda" and sys.platform == "linux":
+            drivers = ("nvidiactl", "nvidia0", "nvmap", "dxg", "kfd")
+            lacking = not any(Path("/dev", name).exists() for name in drivers)
+        if lacking:
             hint = "use --device auto or --device cpu"
             raise UsageError(f"device {value} is not available on this machine", hint=hint)
         super().require(spelled, value)
@@ -174,7 +173,7 @@ class Options:
         for name, option in self.describe().items():
             for marker in option.markers:
                 if isinstance(marker, Range | Choices) and (value := getattr(self, name)) is not None:
-                    marker.require(self.spelled(name), value)
+                    marker.require(functools.partial(self.spelled, name), value)
         for sentence, hint in self.rules():
             raise UsageError(sentence, hint=hint)
         for name, option in self.describe().items():

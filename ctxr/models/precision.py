@@ -85,7 +85,7 @@ def choose_device(device: str = "auto") -> str:
     """ "cpu", "cuda" or "mps"; `auto` takes the first available accelerator. Raises UsageError for a device that is not there."""
     import torch
 
-    DEVICE.require("--device {}", device)
+    DEVICE.require(lambda: "--device {}", device)
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if device == "auto":
         return next(name for name, is_there in available.items() if is_there)

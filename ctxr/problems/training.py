@@ -151,23 +151,22 @@ class SeedTrainer:
         return state
 
     def _report(self, row: Epoch) -> None:
-        """Note an epoch; write it into event files at once. A resumed training adds a file, the first epoch deletes earlier ones."""
+        """Write an epoch into event files at once, and note it. A resumed training adds a file, the first epoch deletes earlier ones."""
         valid = row.figures or ({} if row.accuracy is None else {"accuracy": row.accuracy})
+        if self.tensorboard:
+            if self.writer is None:
+                folder = self.job.out / TENSORBOARD / f"seed{self.seed}"
+                if row.epoch == 1:
+                    shutil.rmtree(folder, ignore_errors=True)
+                self.writer = find_writer()(str(folder), purge_step=row.epoch)
+            scalars = {"train/loss": row.loss, **{f"valid/{name}": value for name, value in valid.items()}}
+            for name, value in (scalars | {"train/seconds": row.seconds}).items():
+                self.writer.add_scalar(name, value, row.epoch)
+            self.writer.flush()
         figures = "".join(f", valid {name} {value:.4f}" for name, value in row.figures.items())
         accuracy = "" if row.accuracy is None else f", valid {row.accuracy:.1%}"
         epoch = f"seed {self.seed}, epoch {row.epoch} of {self.job.recipe.epochs}"
         self.job.progress.note(f"{epoch}: loss {row.loss:.4f}{figures or accuracy}, {row.seconds:.1f} s")
-        if not self.tensorboard:
-            return
-        if self.writer is None:
-            folder = self.job.out / TENSORBOARD / f"seed{self.seed}"
-            if row.epoch == 1:
-                shutil.rmtree(folder, ignore_errors=True)
-            self.writer = find_writer()(str(folder), purge_step=row.epoch)
-        scalars = {"train/loss": row.loss, **{f"valid/{name}": value for name, value in valid.items()}}
-        for name, value in (scalars | {"train/seconds": row.seconds}).items():
-            self.writer.add_scalar(name, value, row.epoch)
-        self.writer.flush()
 
     def _close(self) -> None:
         if self.writer is not None:

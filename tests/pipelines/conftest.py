@@ -27,12 +27,19 @@ LIMIT = 1.115
 """A BRISQUE limit that a third of the frames exceed, so that others take their places."""
 
 
-@pytest.fixture(scope="session", autouse=True)
-def drawn_encoder() -> Iterator[None]:
-    """Sets are picked with a drawn encoder, since encoding takes most of the time of a build."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(LOADER, load_drawn)
-        yield
+_encoders = pytest.MonkeyPatch()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """In this folder, sets are picked with a drawn encoder, since encoding takes most of the time of a build."""
+    _encoders.setattr(LOADER, load_drawn)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Elsewhere the encoder itself picks."""
+    _encoders.undo()
 
 
 @pytest.fixture

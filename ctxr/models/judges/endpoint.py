@@ -124,8 +124,9 @@ class EndpointJudge(Judge):
         self._replies = {reply.asked: reply for reply in read_appended(self._journal, JudgeReply)}
         self._accepted = ServerLimits(structured=False, logprobs=TOP)
         self._budget = budget or chat.Budget(options)
+        estimate = self._tokens(CHARACTERS)
         for reply in self._replies.values():
-            self._budget.pay(reply.prompt_tokens, reply.completion_tokens, self._tokens(CHARACTERS))
+            self._budget.pay(reply.prompt_tokens, reply.completion_tokens, estimate)
 
     def probabilities(self, claims: Sequence[Claim]) -> npt.NDArray[np.float32]:
         """float32 [n]: of the tokens yes and no, else the share of yes among several answers."""

@@ -19,8 +19,9 @@ from ctxr.errors import UsageError, plural
 from ctxr.metrics.language import Parsed, language, mention_share, shares
 from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.proportions import LEAST_EXPECTED, even_spread
+from ctxr.models.dataset_vectors import picture_vectors_of
 from ctxr.models.leakage import leakage_table
-from ctxr.models.picture_vectors import distances_of, picture_vectors_of
+from ctxr.models.picture_vectors import distances_of
 from ctxr.models.tokens import load_tokenizer
 from ctxr.pipelines.inspection.config import Stats, StatsReport
 from ctxr.problems.figures import PARTS

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError, UsageError
-from ctxr.models.picture_vectors import PictureVectors, picture_vectors_of
+from ctxr.models.dataset_vectors import picture_vectors_of
+from ctxr.models.picture_vectors import PictureVectors
 from ctxr.models.scorers import PLACES, Batch, ClipScorer, PairScorer
 from ctxr.models.training.checkpoint import CONFIG, HEAD, Checkpoint, read_checkpoint
 from ctxr.models.training.examples import (

@@ -58,7 +58,7 @@ def sound(journal: Journal) -> None:
     assert sum(one.open for one in told.values()) == len(units) - len(decisions_of(journal))
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(8, marks=pytest.mark.prove)])
+@pytest.mark.parametrize("count", [5, pytest.param(8, marks=pytest.mark.prove)])
 def test_processes_race_and_every_unit_gets_its_votes_and_no_more(address: str, opener: Opener, count: int) -> None:
     processes = [start(address, f"p{number}") for number in range(count)]
     outputs = [process.communicate(timeout=100) for process in processes]

@@ -16,7 +16,8 @@ from ctxr.engine.progress import Silent
 from ctxr.engine.report import Table
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.media.images import read_image
-from ctxr.models.picture_vectors import distances_of, picture_vectors_of
+from ctxr.models.dataset_vectors import picture_vectors_of
+from ctxr.models.picture_vectors import distances_of
 from ctxr.pipelines.curation.build_sets import run as build
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.inspection.config import Stats

@@ -464,7 +464,7 @@ def test_each_gallery_of_a_side_is_searched_by_itself() -> None:
     written = tuple((caption, int(image)) for caption, image in enumerate(owners))
     side = GallerySplit("", ("a", "b"), names[:40], halves, names, names, (0,) * 40 + (1,) * 40, written)
     vectors = Vectors(*(rng.standard_normal((count, 3)).astype(np.float32) for count in (40, 80)))
-    unit = replace(vectors, **{name: v / np.linalg.norm(v, axis=1, keepdims=True) for name, v in vars(vectors).items()})
+    unit = Vectors(*(v / np.linalg.norm(v, axis=1, keepdims=True) for v in (vectors.queries, vectors.candidates)))
     columns = measuring.gallery_columns(side, unit, {}, (1,))
     half = np.arange(20), np.arange(40)
     first = GallerySplit("", ("a",), names[:20], halves[:20], names[:40], names[:40], (0,) * 40, written[:40])

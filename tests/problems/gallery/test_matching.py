@@ -179,7 +179,8 @@ def test_weak_positives_are_shown_as_positives_or_not_at_all(
     told = {tuple(row.tolist()): place for place, row in enumerate(pairs.texts[pairs.first])}
     seen = {tuple(pairs.images(torch.tensor([i])).flatten().tolist()): i for i in range(IMAGES)}
     steps: list[tuple[int, float]] = []
-    monkeypatch.setattr(one, "_step", lambda rate: steps.append((len(scorer.shown), rate)))
+    groups = one.optimiser.param_groups
+    monkeypatch.setattr(one.optimiser, "step", lambda: steps.append((len(scorer.shown), groups[0]["lr"])))
     with torch.random.fork_rng():
         torch.manual_seed(0)
         one.update(torch.arange(len(pairs)), 1e-2)

@@ -1,0 +1,63 @@
+"""Embeddings of a dataset's pictures: those of its artifact, or made on demand with a named encoder."""
+
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.engine.progress import Progress
+from ctxr.errors import DataError
+from ctxr.models.encoders import load_encoder
+from ctxr.models.picture_vectors import PictureVectors, open_pictures
+from ctxr.store.artifacts import MANIFEST, open_artifact
+from ctxr.store.paths import rooted
+from ctxr.store.units import SOURCES, read_unit
+
+BATCH = 64
+
+
+def picture_vectors_of(dataset: Dataset, encoder: str | None, device: str, progress: Progress) -> PictureVectors | None:
+    """Embeddings by `encoder` if one is named, else those that the artifact holds; None where there are neither."""
+    if encoder is not None:
+        return _embed(dataset, encoder, device, progress)
+    if dataset.root is None or not (dataset.root / MANIFEST).is_file():
+        return None
+    folders = sorted(entry.name for entry in (dataset.root / SOURCES).glob("*") if (entry / "source.json").is_file())
+    rows: dict[str, int] = {}
+    blocks: list[npt.NDArray[np.float32]] = []
+    for name in folders:
+        unit = read_unit(dataset.root, name)
+        numbers: list[int] = []
+        for row in unit.ledger:
+            image = f"{row.source}/{row.name}" if row.name is not None else f"{row.source}/img{row.index}"
+            if row.row is not None and image in dataset.images and image not in rows:
+                if not 0 <= row.row < len(unit.vectors):
+                    raise DataError(f"{unit.folder}: the ledger names row {row.row}, which embeddings.npy has not")
+                rows[image] = len(rows)
+                numbers.append(row.row)
+        if numbers:
+            blocks.append(np.asarray(unit.vectors[numbers], np.float32))
+    if not blocks or len({block.shape[1] for block in blocks}) > 1:
+        return None
+    models = open_artifact(dataset.root).manifest.models
+    try:
+        name, threshold = rooted(str(models["encoder"]["name"]), dataset.root), float(models["selection"]["threshold"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return PictureVectors(name, threshold, rows, np.concatenate(blocks))
+
+
+def _embed(dataset: Dataset, name: str, device: str, progress: Progress) -> PictureVectors | None:
+    files = {image.id: file for image in dataset.images.values() if (file := dataset.picture(image)) is not None}
+    if not files:
+        progress.warn("no picture is available: --encoder has nothing to embed")
+        return None
+    model = load_encoder(name, device, warn=progress.warn)
+    rows: dict[str, int] = {}
+    blocks: list[npt.NDArray[np.float32]] = []
+    with open_pictures(files, "embedding", progress) as opened:
+        while part := list(islice(opened, BATCH)):
+            rows |= {image: len(rows) + position for position, (image, _) in enumerate(part)}
+            blocks.append(np.asarray(model.encode_images([pixels for _, pixels in part]), np.float32))
+    return PictureVectors(model.name, model.threshold, rows, np.concatenate(blocks)) if blocks else None
