@@ -90,7 +90,7 @@ def shares(
     """A row for each phenomenon that was judged (`verdicts`), in their order; `kinds` of the image sets are by id."""
     by_id = {query.id: query for query in queries}
     answers = verdicts(phenomena, by_id.values(), judgments)
-    parts = ("all", "video", "photos")
+    parts = dict.fromkeys(("all", "video", "photos", *kinds.values()))
     table = {
         phenomenon: PhenomenonShare(phenomenon, dict.fromkeys(parts, 0), dict.fromkeys(parts, 0))
         for phenomenon in phenomena

@@ -91,7 +91,7 @@ class Statistics:
         self.parts: dict[str, list[Parsed]] = {part: [] for part in PARTS}
         for name, text in parsed.items():
             self.parts["all"].append(text)
-            self.parts[kinds[dataset.queries[name].image_set]].append(text)
+            self.parts.setdefault(kinds[dataset.queries[name].image_set], []).append(text)
         # by kind: sets, and the means of their mean and closest distance
         self.distances: dict[str, tuple[int, float, float]] = {}
         for kind in SET_KINDS:

@@ -3,9 +3,11 @@
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
@@ -22,6 +24,7 @@ from ctxr.pipelines.curation.build_sets import run as build
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.inspection.config import Stats
 from ctxr.pipelines.inspection.stats import LEXICONS, load_lexicon, run
+from ctxr.store.kinds import SET_KINDS, SetKind
 from tests.drawn import load_drawn
 from tests.pipelines.conftest import THRESHOLD
 from tests.pipelines.modelling.training.test_train import Note
@@ -72,6 +75,19 @@ def test_the_recipe_gives_table_2_from_rows_like_the_released_ones(tmp_path: Pat
     assert len(named) == 27
     assert {beside[name][2] for name in named} == {"same"}
     assert any("4 rows carry tags" in note for note in report.notes)
+
+
+def test_sets_of_a_new_kind_are_counted_among_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = write_release(tmp_path)
+    monkeypatch.setitem(SET_KINDS, "keyframes", SetKind(ordered=True))
+    dataset = read_dataset(release)
+    dataset = replace(dataset, sets=tuple(msgspec.structs.replace(one, kind="keyframes") for one in dataset.sets))
+    monkeypatch.setattr("ctxr.pipelines.inspection.stats.open_dataset", lambda *_, **__: dataset)
+    report = run(Stats(dataset=release, tokenizer="regex"))
+    assert cells(report.tables["splits"])["all"][0] == 4
+    language = report.tables["language"]
+    assert language.columns[1:] == ("all", "keyframes")
+    assert all(row[1] == row[2] for row in language.rows)
 
 
 def test_counts_and_positions_can_be_counted_by_hand(tmp_path: Path) -> None:
