@@ -37,8 +37,14 @@ def noise(height: int, width: int) -> Picture:
     return np.random.default_rng(height).integers(0, 256, (height, width, 3), dtype=np.uint8)
 
 
-STEP = 3e-4
-"""One step of a shape on its grid, which a last bit decides: on some processors torch adds in another order."""
+def error_allowed() -> float:
+    """1e-5, or 1e-3 on the scale of 0..100. Where torch halves a picture of odd size to other last bits than ours, because it adds in
+    another order on this processor, one step of a shape on its grid, which a last bit decides."""
+    from piq.functional import imresize
+
+    brightness = luma(noise(33, 47))
+    theirs = imresize(torch.from_numpy(brightness)[None, None].double(), sizes=(16, 23))[0, 0].numpy()
+    return 1e-5 if np.array_equal(theirs, halve(brightness)) else 3e-4
 
 
 def by_piq(rgb: Picture) -> float:
@@ -152,7 +158,7 @@ def test_a_manifest_can_tell_which_weights_were_used(live: Brisque) -> None:
 @pytest.mark.parametrize("size", [(64, 64), (33, 47), (121, 163), (16, 16), (17, 200)])
 def test_noise_of_any_size_scores_as_in_piq(size: tuple[int, int]) -> None:
     picture = noise(*size)
-    assert Brisque("piq").score(picture) == pytest.approx(by_piq(picture), abs=STEP)
+    assert Brisque("piq").score(picture) == pytest.approx(by_piq(picture), abs=error_allowed())
 
 
 @pytest.mark.usefixtures("piq_weights")
@@ -171,8 +177,8 @@ def test_real_photos_and_frames_score_as_in_piq(real_files: Path) -> None:
         if rgb.min() < rgb.max():  # piq refuses a flat frame
             differences.append(abs(own.score(rgb) - by_piq(rgb)))
     assert len(differences) >= 6
-    assert max(differences) < STEP
-    assert np.median(differences) < 1e-5  # 1e-3 on the scale of 0..100
+    assert max(differences) < error_allowed()
+    assert np.median(differences) < 1e-5
 
 
 SHAPES = np.arange(0.2, 10.001, 0.001)
