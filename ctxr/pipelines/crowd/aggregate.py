@@ -30,7 +30,7 @@ from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import DATASET, JUDGMENTS, TASKS
 from ctxr.store.records import Facts, Image, Judgment, Query, Record, SharedFootage, Source, Split, Text
-from ctxr.store.tables import payload_rows, pretty_json, read_table, write_table, write_tables
+from ctxr.store.tables import PAYLOADS, payload_rows, pretty_json, read_payloads, read_table, write_table, write_tables
 
 CERTIFICATE, TABLES = "certificate.json", "tables.json"
 
@@ -142,6 +142,7 @@ def write_dataset(
                 f"the picture of {image.id} is gone: {root / image.path}",
                 hint="restore the image sets, or build and filter them again",
             )
+    payloads = _payloads(answered)
     take_manifest(out)
     splits = {unit.group: unit.split for unit in answered.units.values() if unit.split is not None}
     # in this order, so that a killed run leaves no picture that no table knows
@@ -165,16 +166,14 @@ def write_dataset(
     if footage := [row for row in _rows(root, GROUPS, SharedFootage) if {row.first, row.second} <= groups]:
         tables["groups"] = footage
     owners = {"query": usable, "image": {image.id for image in images}, "image_set": used}
-    tables |= payload_rows({"dialogues": answered.dialogues}, owners)
+    tables |= payload_rows(payloads, owners)
     return write_tables(out, tables)
 
 
 def _pictures(answered: Answered, names: Sequence[str]) -> list[Image]:
     """Rows of images that workers saw, and of the rest of their sets. Raises DataError for one that no artifact lists."""
     images = dict(answered.images)
-    # the pictures lie in the root, or in artifacts below it where several were put under one
-    folders = {parent for image in answered.images.values() for parent in Path(image.path).parents}
-    for folder in sorted(folders):
+    for folder in _folders(answered):
         for image in _rows(answered.root / folder, "images.jsonl", Image):
             images.setdefault(image.id, msgspec.structs.replace(image, path=(folder / image.path).as_posix()))
     if lost := [name for name in names if name not in images]:
@@ -183,6 +182,23 @@ def _pictures(answered: Answered, names: Sequence[str]) -> list[Image]:
             hint="export the tasks again from an artifact that holds the whole sets",
         )
     return [images[name] for name in names]
+
+
+def _folders(answered: Answered) -> list[Path]:
+    """Folders below the root that may be artifacts of the pictures: itself, or several that were put under it."""
+    return sorted({parent for image in answered.images.values() for parent in Path(image.path).parents})
+
+
+def _payloads(answered: Answered) -> dict[str, Collection[Record]]:
+    """Rows of the payload tables of these artifacts, and those that answers made, which replace rows of the same key."""
+    tables: dict[str, dict[object, Record]] = {name: {} for name in PAYLOADS}
+    for home in (answered.root / folder for folder in _folders(answered)):
+        if (home / MANIFEST).is_file():
+            for name, rows in read_payloads(home, open_artifact(home).manifest.files).items():
+                tables[name] |= {row.key(): row for row in rows}
+    for name, table in tables.items():
+        table |= {row.key(): row for row in getattr(answered, name, ())}
+    return {name: table.values() for name, table in tables.items()}
 
 
 def _texts(answered: Answered) -> dict[str, Text]:

@@ -3,13 +3,13 @@
 Sentences and images of a document are shuffled, so positions say nothing, and every pair is judged. A split has images of its own.
 """
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -29,7 +29,7 @@ from ctxr.store.artifacts import Content, open_artifact
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.kinds import DATASET
 from ctxr.store.records import Image, SplitName
-from ctxr.store.tables import write_tables
+from ctxr.store.tables import payload_rows, write_tables
 from ctxr.store.units import IMAGES
 
 FOREIGN, _ATTEMPTS, _MOST_OF_A_GROUP = 45, 20, 40
@@ -72,7 +72,10 @@ def construct(dataset: Dataset, kind: str, wanted: Mapping[SplitName, int], seed
     if not tables.sets:
         hint = "coco takes single photos; story-dii and dii-stress photos in folders; story-sis and recipe video sets"
         raise DataError(f"{dataset.name} gives no {kind} document: it lacks {needs}", hint=hint)
-    return tables.dataset(dataset.name, dataset.root, notes)
+    documents = tables.dataset(dataset.name, dataset.root, notes)
+    # sets and queries are new ones
+    kept = {"image": documents.images, "image_set": (), "query": ()}
+    return dataclasses.replace(documents, payloads=payload_rows(dataset.payloads, kept))
 
 
 def _documents(
@@ -133,7 +136,7 @@ def _groups(
             if (image.path or dataset.root is None) and (texts or kind == "video"):
                 # photos of a gallery are single ones, unless it says what belongs together
                 single = len(one.images) > MOST_POSITIONS and image.group == one.group
-                rows.append((one, msgspec.structs.replace(image, group=image.id if single else image.group), texts))
+                rows.append((one, replace(image, group=image.id if single else image.group), texts))
     splits = {image.group: dataset.split_of(one) for one, image, _ in rows}
     if len({*splits.values()} - {None}) < 2:
         notes.append(

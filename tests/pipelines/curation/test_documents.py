@@ -19,7 +19,8 @@ from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.curation.config import BuildDocuments
 from ctxr.pipelines.curation.documents import CONSTRUCTIONS, construct, run
 from ctxr.pipelines.inspection.artifact_check import check_artifact
-from ctxr.store.records import Image, ImageSet, Judgment, Kind, Query, SplitName, Text
+from ctxr.store.records import Image, ImageSet, Judgment, Kind, Query, Record, SplitName, Text
+from ctxr.store.tables import PAYLOADS, Owner, PayloadTable
 from tests.pipelines.curation.test_build_sets import same_tree
 from tests.pipelines.world_dataset import write_world_dataset
 
@@ -114,6 +115,20 @@ def test_no_image_is_in_two_splits(kind: str, splits: bool) -> None:
     assert len(sides) == len({image for image, _ in sides})
     assert {side for _, side in sides} == {*SPLITS}
     assert len(built.notes) == (not splits)
+
+
+class Note(Record, frozen=True):
+    id: str
+
+
+def test_payload_tables_are_kept_for_images_and_belong_to_no_new_set_or_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids: dict[Owner, list[str]] = {"image": [*ALBUMS.images], "image_set": ["g00"], "query": [*ALBUMS.queries]}
+    for of in ids:
+        monkeypatch.setitem(PAYLOADS, f"{of}_notes", PayloadTable(Note, of=of))
+    notes = {f"{of}_notes": tuple(map(Note, names)) for of, names in ids.items()}
+    built = construct(replace(ALBUMS, payloads=notes), "story-dii", WANTED, 0)
+    assert {row.key()[0] for row in built.tables()["image_notes"]} == set(built.images) < set(ALBUMS.images)
+    assert [*built.payloads] == ["image_notes"]
 
 
 def test_places_in_a_document_say_nothing_about_links() -> None:

@@ -1,4 +1,5 @@
 import json
+import shutil
 from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +22,9 @@ from ctxr.pipelines.crowd.config import Aggregate, AggregateReport
 from ctxr.pipelines.crowd.people import Worker, author_skills, certificate
 from ctxr.pipelines.crowd.validation import Validation
 from ctxr.pipelines.crowd.votes import decide_picks, picks_of
-from ctxr.store.artifacts import open_artifact
-from ctxr.store.records import Dialogue, Turn
-from ctxr.store.tables import read_table, write_table
+from ctxr.store.artifacts import Content, finish, open_artifact
+from ctxr.store.records import Dialogue, Record, Turn
+from ctxr.store.tables import PAYLOADS, Owner, PayloadTable, read_table, write_table
 from tests.pipelines.crowd.aggregating.crowd import add, answer, base_of, crowd, merged, write
 from tests.pipelines.report_artifacts import project
 
@@ -59,6 +60,28 @@ def test_a_dataset_is_read_with_the_dialogues_of_its_queries(answered: Answered,
     dataset = read_dataset(tmp_path / "dataset")
     assert [dataset.payload("query", name) for name in kept] == [{"dialogues": [talk]} for talk in talks[:2]]
     assert report.counts["dialogues"] == len(dataset.payloads["dialogues"]) == 2
+
+
+class Note(Record, frozen=True):
+    id: str
+
+
+def test_any_payload_table_of_the_sets_is_kept_for_what_remains(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sets = shutil.copytree(work / "filtered", tmp_path / "sets")
+    whole, manifest = read_artifact(sets), open_artifact(sets).manifest
+    rows: dict[Owner, list[str]] = {"image": [*whole.images], "image_set": [one.id for one in whole.sets]}
+    for of, ids in rows.items():
+        monkeypatch.setitem(PAYLOADS, f"{of}_notes", PayloadTable(Note, of=of))
+        write_table(sets / f"{of}_notes.jsonl", map(Note, ids))
+    content = Content([*manifest.files, *(f"{of}_notes.jsonl" for of in rows)], manifest.counts, manifest.models)
+    finish(sets, kind="image_sets", verb=manifest.verb, config={}, parents=[], content=content)
+    report = run(aggregated(tmp_path / "dataset", crowd(sets, Protocol())))
+    made = read_dataset(report.dataset)
+    kept = {name: {row.key()[0] for row in table} for name, table in made.payloads.items()}
+    assert kept == {"image_notes": set(made.images), "image_set_notes": {one.id for one in made.sets}}
+    assert report.counts["image_notes"] == len(made.images) < len(whole.images)
 
 
 def test_the_dataset_holds_what_the_paper_would_keep_and_nothing_else(
