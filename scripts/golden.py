@@ -95,11 +95,6 @@ LINKS = "--set encoder=ctxr-tiny --set features= --set text=encoder --set width=
 PRINTED = "printed"
 """Folder of what the commands printed."""
 
-UNEQUAL = {
-    "clock.jsonl": "seconds that epochs took, in runs of commits before this file went",
-}
-"""Names of files that differ between equal runs, and why. Besides them only the order of indexes in databases does (`dump`)."""
-
 FIXED = """
 import datetime, hashlib, secrets
 from collections import Counter
@@ -200,7 +195,7 @@ def run_chain(code: Path, base: Path, kept: Path, words: Mapping[str, str]) -> N
 
 def files_of(folder: Path, figures: bool) -> dict[str, Path]:
     """Files that must be equal, by their path in the folder, in the order in which they were written."""
-    files = [file for file in folder.rglob("*") if file.is_file() and file.name not in UNEQUAL]
+    files = [file for file in folder.rglob("*") if file.is_file()]
     # that of a project says when commands ran; that of a run is in its manifest
     files = [file for file in files if file.name != "history.jsonl" or (file.parent / "manifest.json").is_file()]
     named = {

@@ -41,7 +41,6 @@ def sqlite() -> bytes:
         ("a.md", b"one\ntwo\n", b"one\n", ['a.md: line 2: "two", now ""']),
         ("a.npy", b"\xff\x00\x01", b"\xff\x00\x02", ["a.npy: byte 2 of 3 and 3"]),
         ("a.npy", b"\xff\x00", b"\xff", ["a.npy: byte 1 of 2 and 1"]),
-        ("clock.jsonl", b"1", b"2", []),
         ("history.jsonl", b"1", b"2", []),  # of a project: no manifest is beside it
     ],
 )
