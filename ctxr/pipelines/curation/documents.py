@@ -5,7 +5,7 @@ Sentences and images of a document are shuffled, so positions say nothing, and e
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
@@ -72,10 +72,10 @@ def construct(dataset: Dataset, kind: str, wanted: Mapping[SplitName, int], seed
     if not tables.sets:
         hint = "coco takes single photos; story-dii and dii-stress photos in folders; story-sis and recipe video sets"
         raise DataError(f"{dataset.name} gives no {kind} document: it lacks {needs}", hint=hint)
-    documents = tables.dataset(dataset.name, dataset.root, notes)
+    built = tables.dataset(dataset.name, dataset.root, notes)
     # sets and queries are new ones
-    kept = {"image": documents.images, "image_set": (), "query": ()}
-    return dataclasses.replace(documents, payloads=payload_rows(dataset.payloads, kept))
+    kept: dict[str, Collection[str]] = {"image": built.images, "image_set": (), "query": ()}
+    return dataclasses.replace(built, payloads=payload_rows(dataset.payloads, kept))
 
 
 def _documents(
