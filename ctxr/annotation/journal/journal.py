@@ -209,7 +209,7 @@ class Journal:
                 raise Refused("talk", "Please finish the conversation itself.")
             storing.encoded(filled)
             answer = storing.answer_of(tx, row, filled, backend)
-            if wrong := problems_of(work, answer, storing.exposure(tx, work, worker), self._rules.protocol.seed):
+            if wrong := problems_of(work, answer, storing.exposure(tx, work, worker)):
                 raise Refused("invalid", wrong[0].sentence, tuple(wrong))
             storing.record(tx, unit_row, work, [(row, answer)])
             return answer

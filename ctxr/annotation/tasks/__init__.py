@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping
 
-from ctxr.annotation.protocol import shown_order
 from ctxr.annotation.records import Answer, TaskName, Unit
 from ctxr.annotation.tasks import describe, dialogue, entail, retrieve, tag, verify
 from ctxr.annotation.tasks.base import Task
@@ -30,13 +29,11 @@ def task_of(unit: Unit) -> Task:
     return _TASKS[name]
 
 
-def problems_of(unit: Unit, answer: Answer, exposure: Exposure, seed: int) -> list[Problem]:
-    """Why an answer is not taken, on any backend; empty where it is. `seed` is the protocol's."""
-    order = shown_order(unit.images, unit.ordered, unit.id, answer.slot, seed)
+def problems_of(unit: Unit, answer: Answer, exposure: Exposure) -> list[Problem]:
+    """Why an answer is not taken, on any backend; empty where it is. Any order is taken: it says what the worker saw."""
     problem = first_problem(
         (not answer.worker, "nobody", "The answer names no worker."),
         (answer.worker in unit.authors, "own_work", "Workers may not judge their own work."),
-        (answer.order != order, "other_order", "The images were not shown in the order of its slot."),
     )
     return [problem] if problem else task_of(unit).validate(unit, answer.values, exposure)
 

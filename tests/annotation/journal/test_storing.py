@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ctxr.annotation.journal.results import NoWork, Refused
-from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.protocol import Protocol, shown_order
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.errors import DataError, UsageError
@@ -98,6 +98,16 @@ def test_an_answer_after_its_time_is_taken_while_nobody_asked_for_the_place(open
     with pytest.raises(Refused, match="too long") as refused:
         answer(journal, second, now=after(32))
     assert refused.value.reason == "expired"
+
+
+def test_an_open_page_is_answered_after_the_tasks_were_exported_again_with_another_seed(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    unit = tagged(one, 1)
+    lease = leased(opener([unit], sets, workers="w1"), "w1")
+    again = opener([unit], sets, Protocol(seed=5), exported=[unit.id])
+    assert lease.order != shown_order(unit.images, unit.ordered, unit.id, lease.slot, 5)
+    assert answer(again, lease).order == lease.order
+    assert (again.done_by("w1"), again.ending("w1", START, START, 1)) == (1, "complete")  # it is paid
 
 
 def test_a_description_makes_a_retrieval_in_the_same_transaction(opener: Opener) -> None:
