@@ -23,7 +23,7 @@ from ctxr.annotation.journal.identities import Identities, read_visits
 from ctxr.annotation.launch import addresses, private_folder, read_study
 from ctxr.annotation.platforms import label_studio, prolific
 from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Refusal
-from ctxr.annotation.project_journal import blocked_workers, has_journal, project_journal
+from ctxr.annotation.project_journal import project_journal
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import read_key
 from ctxr.annotation.records import Answer, Outcome, Unit
@@ -38,7 +38,7 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_if_readable, sha256_of
-from ctxr.store.kinds import JUDGMENTS, TASKS
+from ctxr.store.kinds import JUDGMENTS, SERVED, TASKS
 from ctxr.store.records import ImageSet, Record
 from ctxr.store.tables import read_table, write_table
 
@@ -93,7 +93,7 @@ def arrivals_of(config: ImportAnswers, file: Path | None, tasks: Sequence[Tasks]
             pictures |= addresses(one.config.get("image_base", ""), one.images)
         return label_studio.read_export(file, units, pictures, tasks[0].protocol, key)
     with project_journal(config.workdir, config.database) as journal:
-        stored = journal.answers()
+        stored = journal.answers() if journal else []
     if file is not None:
         studies = [study for one in tasks if (study := read_study(one.path)) is not None]
         return prolific.confirmed_answers(file, stored, read_visits(private), studies, key)
@@ -169,7 +169,7 @@ class AnswerMerge:
                 own=tuple(text for then, text in self._by_worker[answer.worker] if then < now),
                 others=tuple(text for then, worker, text in others if worker != answer.worker and then < now),
             )
-            if wrong := problems_of(question.unit, answer, exposure, question.protocol.seed):
+            if wrong := problems_of(question.unit, answer, exposure):
                 problem = Problem(wrong[0].code, " ".join(one.sentence for one in wrong))
             elif self._votes[answer.unit] >= most_answers(question.unit):
                 problem = Problem("enough", "The question already has all answers it needs.")
@@ -294,16 +294,15 @@ class JudgmentStage(Stage[ImportInputs]):
         config = self.options
         every = open_tasks(config.workdir)
         tasks = answered_tasks(config, every)
-        if config.platform_of == "local" and not has_journal(config.workdir, config.database):
-            raise UnfinishedError(
-                f"{config.workdir} has no answers: ctxr serve has not run here",
-                hint="ctxr serve --invite 3   (answers from a platform: ctxr import-answers --from prolific)",
-            )
-        replaced = blocked_workers(config.workdir, config.database, ever=True)
         content: list[object] = [config.tasks, self.file and sha256_if_readable(self.file)]
-        if has_journal(config.workdir, config.database):
-            with project_journal(config.workdir, config.database) as journal:
-                content.append(journal.identity())
+        with project_journal(config.workdir, config.database) as journal:
+            if journal is None and config.platform_of in SERVED:
+                raise UnfinishedError(
+                    f"{config.workdir} has no answers: ctxr serve has not run here",
+                    hint="ctxr serve --invite 3   (answers from a platform: ctxr import-answers --from prolific)",
+                )
+            replaced = journal.blocked(ever=True) if journal else ()
+            content += [journal.identity()] if journal else []
         if config.platform_of == "prolific":
             content += [(visit.submission, visit.participant) for visit in read_visits(private_folder(config.workdir))]
         source = Parent((self.file or JOURNAL).name, config.platform_of, sha256_of(content))
@@ -406,6 +405,7 @@ def _answered(merge: AnswerMerge, before: Answered | None, every: list[Tasks]) -
 
 def merge_journal(workdir: Path, progress: Progress, database: str = "") -> Path:
     """The judgments, with the answers in the journal merged into them. Without a journal, the artifact may not be there."""
-    if has_journal(workdir, database):
-        execute(JudgmentStage(ImportAnswers(workdir=workdir, database=database)), progress)
+    with project_journal(workdir, database) as journal:
+        if journal is not None:
+            execute(JudgmentStage(ImportAnswers(workdir=workdir, database=database)), progress)
     return workdir / JUDGMENTS

@@ -7,7 +7,7 @@ from typing import Any
 
 from ctxr.annotation.artifacts import TaskBatch, Tasks, read_judgments, read_tasks
 from ctxr.annotation.launch import read_study
-from ctxr.annotation.project_journal import has_journal, project_journal
+from ctxr.annotation.project_journal import project_journal
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.task_batch import merge_batches
@@ -117,9 +117,9 @@ def _seen(workdir: Path, old: Tasks) -> set[str]:
         seen |= {answer.unit for answer in read_judgments(workdir / JUDGMENTS).answers}
     if read_study(old.path) is not None:
         seen |= {unit.id for unit in old.units}
-    if has_journal(workdir):
-        with project_journal(workdir) as journal:
+    with project_journal(workdir) as journal:
+        if journal is not None:
             seen |= {answer.unit for answer in journal.answers()}
             leased = {task for task, progress in journal.progress().items() if progress.leases}
-        seen |= {unit.id for unit in old.units if unit.task in leased}
+            seen |= {unit.id for unit in old.units if unit.task in leased}
     return seen

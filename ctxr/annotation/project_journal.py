@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ctxr.annotation.artifacts import CROWD
 from ctxr.annotation.journal.journal import Journal, open_journal, read_journal
-from ctxr.errors import UnfinishedError, UsageError
+from ctxr.errors import UsageError
 from ctxr.store.atomic import write_bytes
 
 JOURNAL = "answers.sqlite"
@@ -40,27 +40,18 @@ def journal_of(workdir: Path, database: str = "") -> str | Path:
     return address
 
 
-def has_journal(workdir: Path, database: str = "") -> bool:
-    """Whether the project has a journal."""
-    address = journal_of(workdir, database)
-    return address.is_file() if isinstance(address, Path) else True
-
-
 @contextmanager
-def project_journal(workdir: Path, database: str = "", *, read_only: bool = True) -> Iterator[Journal]:
-    """The project's journal, by default to be read alone. Raises UnfinishedError when there is none."""
-    if not has_journal(workdir, database):
-        raise UnfinishedError(
-            f"{workdir} has no journal of answers", hint="ctxr serve   (it keeps the list of workers)"
-        )
+def project_journal(workdir: Path, database: str = "", *, read_only: bool = True) -> Iterator[Journal | None]:
+    """The project's journal, by default to be read alone; None where nothing was served yet."""
     address = journal_of(workdir, database)
-    with closing(read_journal(address) if read_only else open_journal(address)) as journal:
-        yield journal
+    if isinstance(address, Path) and not address.is_file():
+        yield None
+    else:
+        with closing(read_journal(address) if read_only else open_journal(address)) as journal:
+            yield journal
 
 
 def blocked_workers(workdir: Path, database: str = "", *, ever: bool = False) -> tuple[str, ...]:
     """`Journal.blocked` of the project; empty without a journal."""
-    if not has_journal(workdir, database):
-        return ()
     with project_journal(workdir, database) as journal:
-        return journal.blocked(ever=ever)
+        return journal.blocked(ever=ever) if journal else ()

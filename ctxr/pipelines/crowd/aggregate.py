@@ -10,7 +10,7 @@ import msgspec
 
 from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import Answered, read_judgments, root_of
-from ctxr.annotation.project_journal import blocked_workers, has_journal, project_journal
+from ctxr.annotation.project_journal import blocked_workers, project_journal
 from ctxr.annotation.protocol import DISJOINT, Protocol
 from ctxr.annotation.tasks.describe import FIELD, REASON
 from ctxr.annotation.tasks.values import query_of
@@ -367,9 +367,9 @@ def run(config: Aggregate, progress: Progress = SILENT) -> AggregateReport:
             f"{plural(waiting, 'description')} still without enough retrievals: ctxr serve, then ctxr aggregate again"
         )
     unreachable: dict[str, tuple[str, ...]] = {}
-    if config.input is None and has_journal(config.workdir, config.database):
+    if config.input is None:
         with project_journal(config.workdir, config.database) as journal:
-            unreachable = journal.unreachable()
+            unreachable = journal.unreachable() if journal else {}
     for pool, units in unreachable.items():
         notes.append(
             f"no enrolled worker may take {plural(len(units), 'open unit')} of pool {pool}, such as {units[0]}: "

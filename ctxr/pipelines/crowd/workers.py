@@ -13,12 +13,12 @@ from ctxr.annotation.cost import planned_floor
 from ctxr.annotation.journal.results import Change, Waited
 from ctxr.annotation.launch import private_folder, study_offer
 from ctxr.annotation.platforms.prolific import Bundle
-from ctxr.annotation.project_journal import blocked_workers, has_journal, project_journal
+from ctxr.annotation.project_journal import project_journal
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.records import Answer, Unit
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import Table
-from ctxr.errors import UsageError
+from ctxr.errors import UnfinishedError, UsageError
 from ctxr.pipelines.crowd.config import Workers, WorkersReport
 from ctxr.pipelines.crowd.people import people, worker_table
 from ctxr.pipelines.crowd.votes import picks_of
@@ -36,6 +36,9 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     changed = []
     if config.block or config.allow or config.undo:
         with project_journal(config.workdir, config.database, read_only=False) as journal:
+            if journal is None:
+                hint = "ctxr serve   (it keeps the list of workers)"
+                raise UnfinishedError(f"{config.workdir} has no journal of answers", hint=hint)
             names = [state.worker for state in journal.workers()]
             options = (
                 ("blocked", journal.block, config.block),
@@ -51,16 +54,15 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
                 changed.append(f"{verb} {worker}: now {act(worker, config.reason.strip(), config.by, now).state}")
     source = merge_journal(config.workdir, progress, config.database)
     answered = read_judgments(source)
-    blocked = blocked_workers(config.workdir, config.database)
-    rows = people(answered, picks_of(answered), blocked, config.good, config.poor)
-    changes: list[Change] = []
-    waited: tuple[Waited, ...] = ()
-    platforms: dict[str, str] = {}
-    if has_journal(config.workdir, config.database):
-        with project_journal(config.workdir, config.database) as journal:
+    blocked, changes = tuple[str, ...](), list[Change]()
+    waited, platforms = tuple[Waited, ...](), dict[str, str]()
+    with project_journal(config.workdir, config.database) as journal:
+        if journal is not None:
+            blocked = journal.blocked()
             platforms = {state.worker: state.platform for state in journal.workers()}
             changes = [change for worker in platforms for change in journal.changes(worker)]
             waited = tuple(journal.waited())
+    rows = people(answered, picks_of(answered), blocked, config.good, config.poor)
     oldest_first = tuple(sorted(changes, key=lambda change: change.number))
     owed = owed_table(config.workdir, answered.units, answered.answers, waited, platforms)
     refused = refused_answers(source)

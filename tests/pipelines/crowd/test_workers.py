@@ -67,6 +67,7 @@ def test_a_change_without_a_reason_or_of_a_stranger_changes_nothing(known: Path)
 def test_a_worker_can_be_named_by_a_beginning_or_by_an_invitation(known: Path) -> None:
     bob = pseudonym(read_key(known / "crowd" / PRIVATE), "local", "team/Bob")
     with project_journal(known, read_only=False) as journal:
+        assert journal is not None
         journal.enrol(bob, "local", NOW)
     assert run(Workers(workdir=known, block=("w-spam",), reason="x")).changed == ("blocked w-spammer: now blocked",)
     assert run(Workers(workdir=known, block=("Bob",), reason="x")).changed == (f"blocked {bob}: now blocked",)
