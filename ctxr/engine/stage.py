@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from ctxr.engine.options import Options
 from ctxr.engine.progress import SILENT, Progress
+from ctxr.engine.report import VerbReport
 from ctxr.engine.units import RankShard
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError, some
 from ctxr.store.artifacts import (
@@ -57,10 +58,11 @@ InputsT = TypeVar("InputsT", bound=Inputs)
 
 @dataclass(frozen=True)
 class StageResult:
-    """The artifact, None while it is incomplete, and whether it was finished before."""
+    """The artifact, whether it was finished before, and, where it is incomplete and None, what `Stage.write` returned."""
 
     artifact: Artifact | None
     up_to_date: bool
+    part: VerbReport | None = None
 
 
 class Stage(ABC, Generic[InputsT]):
@@ -78,9 +80,10 @@ class Stage(ABC, Generic[InputsT]):
 
     KIND: str
     IN_PLACE: ClassVar[bool] = False
+    shard: RankShard | None = None
 
     def __init__(self, options: Options) -> None:
-        self.options, self.shard = options, RankShard.of(options)
+        self.options = options
 
     def out(self) -> Path:
         """The folder of the artifact; by default the one that the options name."""
@@ -91,8 +94,8 @@ class Stage(ABC, Generic[InputsT]):
         """What the artifact is made from. Raises for inputs that are missing or unfinished."""
 
     @abstractmethod
-    def write(self, inputs: InputsT, out: Path, progress: Progress) -> Content | None:
-        """Do the work in `out`; None if it is incomplete: no manifest is written, and the same command resumes.
+    def write(self, inputs: InputsT, out: Path, progress: Progress) -> Content | VerbReport | None:
+        """Do the work in `out`; a report, or None, if it is incomplete: no manifest is written, and the same command resumes.
 
         The earlier result is kept where it raises before it takes the manifest, or NothingWritten after that.
         """
@@ -141,9 +144,9 @@ def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
                 if replaces and not (out / MANIFEST).is_file():
                     (out / EARLIER).replace(out / MANIFEST)
                 raise
-            if content is None and stage.IN_PLACE:
-                return StageResult(None, up_to_date=False)
-            if content is None or (folder / MANIFEST).is_file():
+            if not isinstance(content, Content) and stage.IN_PLACE:
+                return StageResult(None, False, content)
+            if not isinstance(content, Content) or (folder / MANIFEST).is_file():
                 raise TypeError(f"{stage.KIND} is written in part, or its earlier manifest was not taken")
             artifact = finish(
                 folder,

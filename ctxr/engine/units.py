@@ -46,12 +46,6 @@ class RankShard:
     rank: int
     world: int
 
-    @classmethod
-    def of(cls, options: object) -> "RankShard | None":
-        """That of options with a rank; None for a whole run."""
-        rank, world = getattr(options, "rank", None), getattr(options, "world_size", None)
-        return None if rank is None or world is None else cls(rank, world)
-
     def part(self, units: Sequence[WorkUnit]) -> Sequence[WorkUnit]:
         """The units of the rank."""
         return sorted(units, key=lambda unit: unit.name)[self.rank :: self.world]

@@ -20,6 +20,7 @@ from ctxr.media.pyav_video import (
     square_size,
     thumbnail_of,
 )
+from ctxr.media.scan import ScanOptions
 from ctxr.media.video import DECODERS, Closing, Damage, Frame, Pixels, Video, VideoError, VideoHeader, check_file
 
 _LARGEST_DENOMINATOR = 1_000_000  # below it, common time bases (1/90000, 1/1000) are exact in milliseconds
@@ -101,7 +102,7 @@ class OpencvVideo(Video):
         return np.asarray(bgr if size == bgr.shape[1::-1] else cv2.resize(bgr, size), np.uint8)
 
 
-def open_video(path: Path, decoder: str = "pyav", threads: int = 2) -> Video:
+def open_video(path: Path, decoder: str = "pyav", threads: int = ScanOptions.threads) -> Video:
     """Open a video file and decode its first frame.
 
     Args:
@@ -124,7 +125,11 @@ class FrameReader(Closing):
     """
 
     def __init__(
-        self, path: Path, decoder: str = "pyav", threads: int = 2, passed: Callable[[], None] = lambda: None
+        self,
+        path: Path,
+        decoder: str = "pyav",
+        threads: int = ScanOptions.threads,
+        passed: Callable[[], None] = lambda: None,
     ) -> None:
         self._path, self._decoder, self._threads, self._passed = path, decoder, threads, passed
         self._video: Video | None = None

@@ -233,8 +233,8 @@ def _video(file: Path, advance: Callable[[int], None], project: Path | None) -> 
     try:
         digest, size = _hash(file, advance, project), file.stat().st_size
     except OSError:
-        # an unreadable file is a source that fails, with a reason, when it is decoded
-        digest, size = sha256_bytes(str(file).encode()), 0
+        # an unreadable file is a source that fails, with a reason, when it is decoded; wherever it lies, it is the same
+        digest, size = sha256_bytes(f"{file.name} of {_bytes(file)} bytes".encode()), 0
     return InputSource(safe_name(file.stem), "video", file, digest, size)
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.store.arrays import Vectors, load_vectors, save_vectors
-from ctxr.store.artifacts import RANKS, take_lock
+from ctxr.store.artifacts import RANKS, Parent, take_lock
 from ctxr.store.atomic import HALF_WRITTEN, disk_errors, replace_folder, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.paths import PLAIN_NAME, safe_name, stays_inside
@@ -185,11 +185,17 @@ def _failed_file(artifact: Path, name: str) -> Path:
 
 
 class RankRun(msgspec.Struct, frozen=True):
-    """How a rank ran: the verb, the number of ranks, and the options that are not at their defaults, by field."""
+    """How a rank ran: the verb, the number of ranks, and the options that are not at their defaults, by field.
+
+    Attributes:
+        key: what decides the result beside the `parents`: options, and the encoder by its fingerprint.
+    """
 
     verb: Annotated[str, msgspec.Meta(pattern="^(build-sets|filter)$")]
     world: Annotated[int, msgspec.Meta(ge=1)]
     options: dict[str, Any]
+    key: dict[str, Any]
+    parents: list[Parent]
 
 
 @contextmanager

@@ -86,11 +86,14 @@ def test_a_folder_without_videos_or_photos_is_one_sentence(tmp_path: Path) -> No
         find_sources([str(tmp_path)])
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.mp4")
+def test_a_pipe_is_not_waited_for_and_is_the_same_wherever_it_lies(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    os.mkfifo(tmp_path / "other" / "pipe.mp4")
+    (other,) = find_sources([str(tmp_path / "other")]).found
+    (tmp_path / "other" / "pipe.mp4").rename(tmp_path / "pipe.mp4")
     os.mkfifo(tmp_path / "pipe.jpg")
     search = find_sources([str(tmp_path)])
-    assert {(source.kind, source.bytes) for source in search.found} == {("video", 0)}
+    assert [(one.kind, one.bytes, one.sha256) for one in search.found] == [("video", 0, other.sha256)]
     ((file, why),) = search.left_out
     assert file == tmp_path / "pipe.jpg"
     assert "regular file" in why

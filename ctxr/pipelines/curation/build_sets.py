@@ -12,7 +12,7 @@ from ctxr.datasets.splits import SPLITS, SPLITS_TABLE, assign_splits, read_publi
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs
-from ctxr.engine.units import RankShard, WorkUnit
+from ctxr.engine.units import WorkUnit
 from ctxr.errors import DataError, UsageError, and_more, plural, some
 from ctxr.media.decoder_process import Scanner
 from ctxr.media.scan import SCAN_LIMITS, ScanOptions
@@ -224,7 +224,7 @@ class BuildRun(SetsRun):
             name: unit for name, scan in scans.items() if (unit := scanned_unit(self.artifact, name, scan)) is not None
         }
         with self.progress.task("photos", sum(len(album.photos) for album in self.albums)) as task:
-            shard, embedder = RankShard.of(self.options), self.work.context.embedder
+            embedder, shard = self.work.context.embedder, self.options.shard
             return gather_pool(self.artifact, self.albums, scanned, scans, embedder, task=task, rank=shard)
 
     def make_photos(self) -> None:
@@ -333,17 +333,16 @@ class BuildVideos(VideoJob):
             scanner.close()
 
 
-DECIDING = {"video": ("av", "opencv-python"), "photos": ("pillow", "opencv-python")}
-"""Packages that decide the pixels of a source and what is taken of them, by its kind."""
-
-
 def scan_key(source: InputSource, scan: ScanOptions, encoder: Encoder, precision: str) -> str:
     """What decides the scan of a source: its content, how it is decoded and embedded, and the packages that do it."""
-    packages = [*DECIDING[source.kind], "torch", "open_clip_torch"]  # which builds the layers of the encoder
+    packages = ["opencv-python", "torch", "open_clip_torch"]  # which builds the layers of the encoder
     decisive: dict[str, object] = {}
-    if source.kind == "video":
+    if source.kind == "photos":
+        packages.append("pillow")
+    else:
         decisive = {name: value for name, value in vars(scan).items() if name not in SCAN_LIMITS}
-        packages += ["scenedetect"] if scan.detector not in ("adaptive", "ffmpeg") else []
+        packages += [] if scan.decoder == "opencv" else ["av"]
+        packages += [] if scan.detector in ("adaptive", "ffmpeg") else ["scenedetect"]
     vectors = encoder.fingerprint, encoder.precisions()[precision]
     return sha256_of([source.sha256, decisive, vectors, package_versions(*packages)])
 

@@ -22,7 +22,7 @@ from ctxr.engine.options import (
 )
 from ctxr.engine.project import DOCUMENTS
 from ctxr.engine.report import VerbReport
-from ctxr.engine.units import EngineName, Rank, WorldSize, unit_rules
+from ctxr.engine.units import EngineName, Rank, RankShard, WorldSize, unit_rules
 from ctxr.errors import FindingsError, PartialError, plural
 from ctxr.media.scan import SCAN_LIMITS, ScanOptions
 from ctxr.store.hashing import sha256_file
@@ -59,6 +59,8 @@ class Writing(Options):
 class SetsOptions(Writing):
     """Options of the verbs that pick image sets: limits of quality, what works on the videos, and what is tried again."""
 
+    keep_damaged: ClassVar[bool] = True
+    """Whether damaged videos that are in earlier sets are used; `build-sets` has an option for it."""
     brisque: Annotated[float | None, Range(0, 3, "BRISQUE / 100, from 0 to 3; the paper uses 0.65")] = None
     """Reject images whose BRISQUE / 100 exceeds this (the paper: 0.65); smaller rejects more."""
     max_text: Annotated[float | None, Range(0, 1, "a share of the area: 0..1")] = None
@@ -84,6 +86,11 @@ class SetsOptions(Writing):
     """Retry sources that failed in the finished run, or for a rank."""
     yes: Switch = False
     """Go on although the run removes sources, or replaces sets that tasks or answers are about."""
+
+    @property
+    def shard(self) -> RankShard | None:
+        """The units of the rank; None for a whole run."""
+        return None if self.rank is None or self.world_size is None else RankShard(self.rank, self.world_size)
 
     def command(self, **changes: Any) -> str:
         """The command that was typed, with `changes`."""

@@ -144,7 +144,7 @@ class FilterStage(SetsStage[FilterInputs]):
             locator=locator,
         )
 
-    def write(self, inputs: FilterInputs, out: Path, progress: Progress) -> Content | None:
+    def write(self, inputs: FilterInputs, out: Path, progress: Progress) -> Content | SetsReport:
         """Pick again, video by video, then photos. Raises DataError for an album with a missing or changed photo."""
         content = super().write(inputs, out, progress)
         if sha256_if_readable(inputs.built.path / MANIFEST) != inputs.built.sha256:

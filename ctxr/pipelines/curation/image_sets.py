@@ -145,7 +145,7 @@ class SetsRun(ABC):
 
     def make_videos(self) -> list[SourceUnit]:
         """Make the units of videos that are missing; returns those that were made. Raises NotMerged if ranks make them."""
-        shard, todo, made = RankShard.of(self.options), [], []
+        shard, todo, made = self.options.shard, [], []
         videos = shard.part(self.videos) if shard else sorted(self.videos, key=lambda unit: unit.name)
         for unit in videos:
             failed = None if self.options.retry_failed else read_failed(self.artifact, unit.name)
@@ -293,7 +293,6 @@ class SetsStage(Stage[InputsT]):
 
     Attributes:
         NAMES_SOURCES: whether the command names the sources, and so can lose some. merged: see `SetsRun`.
-        shared: the report of a rank that made units.
     """
 
     KIND = IMAGE_SETS
@@ -303,7 +302,7 @@ class SetsStage(Stage[InputsT]):
 
     def __init__(self, options: SetsOptions, merged: RankRun | None = None) -> None:
         super().__init__(options)
-        self.merged, self.shared = merged, list[SetsReport]()
+        self.merged, self.shard = merged, options.shard
 
     @abstractmethod
     def open(self, inputs: InputsT, out: Path, progress: Progress, ready: Artifact | None) -> SetsRun:
@@ -321,8 +320,8 @@ class SetsStage(Stage[InputsT]):
         """Tables, arrays and pictures."""
         return [*changed(artifact)]
 
-    def write(self, inputs: InputsT, out: Path, progress: Progress) -> Content | None:
-        """Make the missing units, and merge all; a rank makes its own alone.
+    def write(self, inputs: InputsT, out: Path, progress: Progress) -> Content | SetsReport:
+        """Make the missing units, and merge all; a rank makes its own alone, and reports on them.
 
         Raises DataError for a rank where files were modified: only a whole run can rebuild them.
         """
@@ -337,8 +336,7 @@ class SetsStage(Stage[InputsT]):
         if earlier := earlier_manifest(out):
             self._ask(earlier, inputs, run)
         if self.shard:
-            self._make_share(run, self.shard)
-            return None
+            return self._make_share(run, self.shard, inputs)
         first = take_manifest(out) is None
         discard(out, files, progress)
         run.make_videos()
@@ -346,7 +344,7 @@ class SetsStage(Stage[InputsT]):
         run.require_units(first)
         return run.content()
 
-    def _make_share(self, run: SetsRun, shard: RankShard) -> None:
+    def _make_share(self, run: SetsRun, shard: RankShard, inputs: InputsT) -> SetsReport:
         """Make the units of a rank, and report on them."""
         # engines, workers and retries may differ between ranks, and a merge ignores them
         own = {"rank", "world_size", "engine", "workers", "threads", "retry_failed"}
@@ -355,7 +353,9 @@ class SetsStage(Stage[InputsT]):
             for name, value in vars(self.options).items()
             if value != getattr(type(self.options), name) and name not in own
         }
-        ran = RankRun(self.options.COMMAND, shard.world, json_config(options))
+        encoder = run.models["encoder"]
+        key = {**inputs.key, "encoder": encoder["fingerprint"], "precision": encoder["precision"]}
+        ran = RankRun(self.options.COMMAND, shard.world, json_config(options), json_config(key), [*inputs.parents])
         with rank_lock(run.artifact, shard.rank, ran) as record:
             run.make_videos()
             run.share_photos()
@@ -363,10 +363,9 @@ class SetsStage(Stage[InputsT]):
                 record.unlink()
         counts = {"sources": len(run.videos), "finished": len(run.units), "failed": len(run.failures)}
         failures = [*map(msgspec.structs.asdict, run.failures)]
-        encoder = rooted(run.models["encoder"]["name"], run.artifact)
-        threshold, rank = run.models["selection"]["threshold"], f"{shard.rank} of {shard.world}"
-        report = SetsReport(run.artifact, False, encoder, threshold, counts, failures, read=self.read(), rank=rank)
-        self.shared.append(report)
+        name, threshold = rooted(encoder["name"], run.artifact), run.models["selection"]["threshold"]
+        rank = f"{shard.rank} of {shard.world}"
+        return SetsReport(run.artifact, False, name, threshold, counts, failures, read=self.read(), rank=rank)
 
     def _ask(self, earlier: Manifest, inputs: InputsT, run: SetsRun) -> None:
         """Say what the run takes from the earlier result. Raises UsageError without --yes."""
@@ -375,7 +374,7 @@ class SetsStage(Stage[InputsT]):
         other = recorded != [run.models["encoder"]["fingerprint"], run.models["selection"]["threshold"]]
         other = other or not KEEPING.issuperset(self.options.describe().keys() & other_keys(out, inputs))
         parents = inputs.parents
-        if earlier.config.get("keep_damaged") and not getattr(self.options, "keep_damaged", True):
+        if earlier.config.get("keep_damaged") and not self.options.keep_damaged:
             damaged = {source.name for source in unit_sources(out) if source.damage}
             parents = [parent for parent in parents if parent.name not in damaged]
         lost = losses(out, parents, self.options.workdir, other=other, sources=self.NAMES_SOURCES)
@@ -388,8 +387,8 @@ class SetsStage(Stage[InputsT]):
     def report(self, progress: Progress, curve: bool = False) -> SetsReport:
         """Run the stage, and report on its result, or on what a rank did."""
         result = execute(self, progress)
-        if self.shared:
-            return self.shared[0]
+        if isinstance(result.part, SetsReport):
+            return result.part
         report = sets_report(self.out(), result.up_to_date, curve, self.read())
         for remark in self.remarks(report):
             progress.warn(remark)

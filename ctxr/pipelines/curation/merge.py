@@ -1,6 +1,5 @@
 """`ctxr merge`: the units that ranks made become an artifact."""
 
-from pathlib import Path
 from typing import Any
 
 from ctxr.datasets.image_sets import sets_report
@@ -9,7 +8,6 @@ from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.scan import SCAN_LIMITS
-from ctxr.models.hub import from_root
 from ctxr.pipelines.curation.build_sets import BuildStage
 from ctxr.pipelines.curation.config import BuildSets, Filter, Merge
 from ctxr.pipelines.curation.filter import FilterStage
@@ -42,14 +40,14 @@ def run(config: Merge, progress: Progress = SILENT) -> SetsReport:
     (first, ran), *others = ranks.items()
     kind, stage = VERBS[ran.verb]
     options = kind(**convert(kind, ran.options, f"{folder / SOURCES}: rank {first}"))
-    decisive = _decisive(ran, options)
+    decisive = _decisive(ran)
     for rank, other in others:
-        theirs = VERBS[other.verb][0]
-        found = _decisive(other, theirs(**convert(theirs, other.options, f"{folder / SOURCES}: rank {rank}")))
+        found = _decisive(other)
         if names := sorted(name for name in decisive.keys() | found.keys() if decisive.get(name) != found.get(name)):
-            different = "; ".join(f"{typed(name)} {decisive.get(name)} and {found.get(name)}" for name in names)
+            different = "; ".join(f"{name} {decisive.get(name)} and {found.get(name)}" for name in names)
             raise DataError(
-                f"ranks {first} and {rank} ran with different options: {different}", hint="run one of them again"
+                f"ranks {first} and {rank} ran with different options or sources: {different}",
+                hint="run one of them again",
             )
     if options.folder().resolve() != folder.resolve():
         raise UsageError(
@@ -60,11 +58,8 @@ def run(config: Merge, progress: Progress = SILENT) -> SetsReport:
     return report
 
 
-def _decisive(run: RankRun, options: BuildSets | Filter) -> dict[str, object]:
-    """What must be equal in all ranks, with the names of options; paths from the root."""
-    values = {name: value for name, value in options.key().items() if name not in SCAN_LIMITS}
-    values |= {"verb": run.verb, "world_size": run.world}
-    if isinstance(options, Filter):
-        return values | {"input": options.source().resolve()}
-    sources = [str(Path(source).resolve()) for source in options.sources]
-    return values | {"sources": sources, "encoder": from_root(options.encoder), "precision": options.precision}
+def _decisive(run: RankRun) -> dict[str, object]:
+    """What must be equal in all ranks: options as they are typed, and the content of what was read, by name."""
+    values = {"verb": run.verb, "world_size": run.world, **run.key}
+    options = {typed(name): value for name, value in values.items() if name not in SCAN_LIMITS}
+    return options | {parent.name: parent.sha256[:12] for parent in run.parents}

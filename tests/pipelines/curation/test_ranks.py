@@ -1,6 +1,5 @@
 """Ranks and engines: whoever makes the units, and however often they are killed, the artifact has the same bytes."""
 
-import os
 import pickle  # noqa: TID251 (what the test itself wrote)
 import shutil
 import signal
@@ -170,17 +169,14 @@ def test_ranks_share_a_lock_that_excludes_the_merge(rough: Path, tmp_path: Path)
 
 
 def test_a_rank_is_at_work_once_and_among_one_number_of_ranks(tmp_path: Path) -> None:
-    run = RankRun("build-sets", 2, {})
+    run, other = RankRun("build-sets", 2, {}, {}, []), RankRun("filter", 3, {}, {}, [])
     with rank_lock(tmp_path, 0, run), rank_lock(tmp_path, 1, run):
         with pytest.raises(UnfinishedError, match="rank 0 of 2 is at work"), rank_lock(tmp_path, 0, run):
             pass
-        with (
-            pytest.raises(UnfinishedError, match=r"rank \d of 2 is at work"),
-            rank_lock(tmp_path, 2, RankRun("filter", 3, {})),
-        ):
+        with pytest.raises(UnfinishedError, match=r"rank \d of 2 is at work"), rank_lock(tmp_path, 2, other):
             pass
         assert read_ranks(tmp_path) == {0: run, 1: run}
-    with rank_lock(tmp_path, 2, RankRun("filter", 3, {})):
+    with rank_lock(tmp_path, 2, other):
         assert list(read_ranks(tmp_path)) == [2]
     (tmp_path / "sources" / ".2-of-3.rank").write_text('{"verb": "serve", "world": 3, "options": {}}')
     with pytest.raises(DataError, match="is damaged"):
@@ -193,12 +189,27 @@ def test_ranks_may_differ_in_what_decides_no_result(
     out = tmp_path / "sets"
     make(rough, out, rank=0, world_size=2)
     monkeypatch.chdir(tmp_path)
-    elsewhere = Path(os.path.relpath(rough, tmp_path))
+    shutil.copytree(rough, "copy")
     limits = {"time_limit": 600.0, "stall_seconds": 90.0, "yield_curve": True}
-    make(elsewhere, Path("sets"), rank=1, world_size=2, **limits)
+    make(Path("copy"), Path("sets"), rank=1, world_size=2, precision="fp32", **limits)
     merge(Merge(artifact=out))
     assert open_artifact(out).manifest.config == open_artifact(whole).manifest.config
     assert same_tree(out / "sources", whole / "sources")
+
+
+def test_ranks_that_read_other_contents_are_not_merged(rough: Path, whole: Path, tmp_path: Path) -> None:
+    refilter(whole, tmp_path / "filtered", min_size=10, rank=0, world_size=2)
+    other = shutil.copytree(rough, tmp_path / "other")
+    for name, text in {"text.mp4": "another file", "more.mp4": "one more"}.items():
+        (other / "videos" / name).write_text(text)
+    for rank, sources in enumerate((rough, other)):
+        make(sources, tmp_path / "sets", rank=rank, world_size=2)
+    with pytest.raises(DataError, match=r"or sources: more None and \w{12}; text \w{12} and \w{12}$"):
+        merge(Merge(artifact=tmp_path / "sets"))
+    make(other, tmp_path / "replaced")
+    refilter(tmp_path / "replaced", tmp_path / "filtered", min_size=10, rank=1, world_size=2)
+    with pytest.raises(DataError, match=r"or sources: image_sets \w{12} and \w{12}"):
+        merge(Merge(artifact=tmp_path / "filtered"))
 
 
 def test_ranks_of_two_kinds_are_not_merged(rough: Path, tmp_path: Path) -> None:
