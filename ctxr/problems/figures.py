@@ -23,9 +23,6 @@ from ctxr.metrics.compare import (
 )
 from ctxr.metrics.proportions import LEVEL, holm
 
-PARTS = ("all", "video", "photos")
-"""What the paper calls static is called photos in tables of records."""
-
 Measure = tuple[str, str, str]
 """View, part and name of a measure; see `Figure`."""
 

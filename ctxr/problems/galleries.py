@@ -232,8 +232,10 @@ def recalls_of(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> lis
     return [RecallRow(scorer, split.side, measure, value) for measure, value in totals.items()]
 
 
-def caption_results(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> Iterator[QueryResult]:
-    """The result of each caption as a query for its picture."""
+def caption_results(
+    split: GallerySplit, table: Vectors | Matrix, scorer: str, kinds: Mapping[str, str]
+) -> Iterator[QueryResult]:
+    """The result of each caption as a query for its picture; `kinds` are those of image sets by id."""
     written = from_pairs(*np.array(split.written, np.int64).T)
     for gallery in split.parts:
         images, captions = gallery.images, gallery.captions
@@ -248,8 +250,9 @@ def caption_results(split: GallerySplit, table: Vectors | Matrix, scorer: str) -
             credit, ranks = accuracy(placed), reciprocal_rank(placed)
             for row, caption in enumerate(captions[queries].tolist()):
                 yield QueryResult(
-                    run=scorer, query=split.captions[caption], side=split.name, image_set=gallery.name, kind="photos",
-                    text=split.texts[caption], targets=tuple(split.images[images[one]] for one in np.flatnonzero(targets[row])),
+                    run=scorer, query=split.captions[caption], side=split.name, image_set=gallery.name,
+                    kind=kinds[gallery.name], text=split.texts[caption],
+                    targets=tuple(split.images[images[one]] for one in np.flatnonzero(targets[row])),
                     picks=tuple(split.images[images[one]] for one in np.flatnonzero(best[row])),
                     accuracy=float(credit[row]), reciprocal_rank=float(ranks[row]), above=int(placed.above[row]),
                     level=int(placed.level[row]), tokens=len(split.texts[caption].split()),

@@ -7,11 +7,12 @@ from typing import Any
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
+from ctxr.engine.report import Table
 from ctxr.errors import DataError, UsageError, did_you_mean
 from ctxr.models.training.recipe import Recipe
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.question import Question, find_learner
-from ctxr.problems.runs import OpenRun, ScoringOptions, trained_models
+from ctxr.problems.runs import OpenRun, ScoringOptions
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import EVALUATION
 
@@ -68,20 +69,26 @@ def question_about(dataset: Dataset | None) -> Question:
     return next((one for one in special if dataset is not None and one.asks(dataset)), general)
 
 
+def tables_about(dataset: Dataset) -> dict[str, Table]:
+    """What the problems that a dataset asks print of it in `ctxr stats`."""
+    asked = (one for one in problems().values() if one.asks(dataset))
+    return {title: table for one in asked for title, table in one.tables(dataset).items()}
+
+
 def evaluation_of(request: EvalRequest) -> Evaluation[Any, Any]:
-    """The evaluation of what --problem names; else of what runs were trained for, where it takes them and their dataset; else of what
-    the dataset asks.
+    """The evaluation of what --problem names; else of what the runs were trained for, where it takes the request; else of what the
+    dataset asks.
 
     Raises UsageError where that is more than one problem, and what `ctxr eval` says.
     """
-    options = request.options
-    if options.problem:
-        return find_question(options.problem).evaluation(request)
+    if request.options.problem:
+        return find_question(request.options.problem).evaluation(request)
     *special, general = problems().items()
-    models = trained_models(options.runs, options.workdir)
-    trained = {problem_of(model.manifest.config).evaluation.PROBLEM for model in models}
-    by_runs = {name: one for name, one in special if name in trained and one.takes(request)}
-    taken = by_runs or {name: one for name, one in special if one.takes(request)} or dict([general])
+    folders = [one.place for one in request.sources if one.place is not None and one.place.is_dir()]
+    variants = {open_artifact(folder).manifest.config.get("variant") for folder in folders}
+    trained = [(name, one) for name, one in (*special, general) if variants.intersection(one.VARIANTS)]
+    taken = {name: one for name, one in trained if one.takes(request)}
+    taken = taken or {name: one for name, one in special if one.takes(request)} or dict([general])
     if len(taken) > 1:
         raise UsageError(
             f"several problems can be evaluated here: {', '.join(taken)}", hint=f"--problem {next(iter(taken))}"

@@ -8,12 +8,18 @@ import pytest
 from ctxr.errors import UsageError
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.inspection.report import run as report
-from ctxr.pipelines.modelling.config import Eval
+from ctxr.pipelines.modelling.config import Eval, Train
 from ctxr.pipelines.modelling.eval import run
+from ctxr.pipelines.modelling.train import run as train
 from ctxr.problems import registry
 from ctxr.problems.links.question import LinkEvaluation, Links
+from ctxr.problems.results import PER_QUERY, QueryResult
 from ctxr.store.artifacts import Content, finish, open_artifact
+from ctxr.store.kinds import SET_KINDS, SetKind
+from ctxr.store.tables import read_table
+from tests.models.encoder_folder import make_folder
 from tests.pipelines.documents import documents_project
+from tests.pipelines.galleries import draw
 
 
 class OtherEvaluation(LinkEvaluation):
@@ -56,16 +62,36 @@ def test_a_file_of_scores_about_a_dataset_with_two_questions_needs_the_name_of_o
 
 
 @pytest.mark.usefixtures("two")
-@pytest.mark.parametrize(("variant", "problem"), [("other", "other"), ("links-ap", "links")])
-def test_a_trained_run_says_which_of_two_questions_it_answers(
-    project: Path, scores: Path, variant: str, problem: str
+def test_trained_runs_say_which_of_the_questions_about_a_dataset_they_answer(project: Path, scores: Path) -> None:
+    for variant, problem in (("other", "other"), ("links-ap", "links"), ("zero-shot", "contextual")):
+        folder = project / "runs" / variant
+        folder.mkdir(parents=True)
+        (folder / "scores.jsonl").write_text(scores.read_text().replace("links-ap", variant))
+        content = Content(["scores.jsonl"], {}, {})
+        finish(folder, kind="run", verb="listen", config={"variant": variant}, parents=[], content=content)
+        assert evaluated(project, variant) == problem
+    with pytest.raises(UsageError, match="links, contextual"):
+        evaluated(project, "links-ap", "zero-shot")
+
+
+def test_a_run_with_a_head_over_sets_is_refused_on_galleries_of_any_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = project / "runs" / variant
-    folder.mkdir(parents=True)
-    (folder / "scores.jsonl").write_text(scores.read_text().replace("links-ap", variant))
-    content = Content(["scores.jsonl"], {}, {})
-    finish(folder, kind="run", verb="listen", config={"variant": variant}, parents=[], content=content)
-    assert evaluated(project, variant) == problem
+    monkeypatch.setitem(SET_KINDS, "shelf", SetKind())
+    dataset, encoder = draw(tmp_path / "dataset"), f"local-dir:{make_folder(tmp_path / 'encoder')}"
+    (dataset / "sets.jsonl").write_text((dataset / "sets.jsonl").read_text().replace('"photos"', '"shelf"'))
+    old = open_artifact(dataset).manifest
+    content = Content([*old.files], {}, {})
+    finish(dataset, kind=old.kind, verb=old.verb, config=old.config, parents=old.parents, content=content)
+    small = ("start=", "batch=8", "epochs=1", "layers=1", "inner=16", f"encoder={encoder}")
+    train(Train("clip-module", dataset, changes=small, workdir=tmp_path, device="cpu"))
+    assert evaluated(tmp_path, encoder) == "gallery"
+    (results,) = tmp_path.glob(f"results/*/{PER_QUERY}")
+    assert {row.kind for row in read_table(results, QueryResult)} == {"shelf"}
+    assert evaluated(tmp_path, "clip-module") == "contextual"
+    with pytest.raises(UsageError, match="clip-module") as caught:
+        evaluated(tmp_path, "clip-module", problem="gallery")
+    assert "--problem contextual" in str(caught.value.hint)
 
 
 def test_an_unknown_problem_is_refused_by_name(project: Path, scores: Path) -> None:

@@ -24,12 +24,14 @@ from ctxr.models.leakage import leakage_table
 from ctxr.models.picture_vectors import distances_of
 from ctxr.models.tokens import load_tokenizer
 from ctxr.pipelines.inspection.config import Stats, StatsReport
-from ctxr.problems.figures import PARTS
-from ctxr.problems.registry import question_about
+from ctxr.problems.registry import tables_about
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import SET_KINDS
 from ctxr.store.records import ImageSet
 from ctxr.store.tables import PAYLOADS, UNREADABLE
+
+PARTS = ("all", "video", "photos")
+"""What the paper calls static is called photos in tables of records."""
 
 DESCRIPTIONS = 21_202
 _SETS = {"train": 7317, "valid": 1039, "test": 1046}
@@ -329,7 +331,7 @@ def run(config: Stats, progress: Progress = SILENT) -> StatsReport:
         raise UsageError(f"{config.out} is a folder", hint="--out names a file, like stats.json")
     tokenizer = load_tokenizer(config.tokenizer, config.parser)
     dataset = open_dataset(config.dataset, config.workdir, progress)
-    if own := question_about(dataset).tables(dataset):
+    if own := tables_about(dataset):
         leaks = leakage_table(dataset, None, progress)
         shown = {**own} | ({"leakage": leaks} if isinstance(leaks, Table) else {})
         return _write(config, StatsReport(dataset.name, "", shown, (), dataset.notes))

@@ -19,7 +19,6 @@ from ctxr.metrics.shortcuts import length_bins
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.problems.contextual.examples import WRITERS, BenchmarkQuery, EvalSplit
 from ctxr.problems.figures import (
-    PARTS,
     STATIC,
     Figure,
     RunDifference,
@@ -29,6 +28,7 @@ from ctxr.problems.figures import (
     p_value,
     percent,
 )
+from ctxr.store.kinds import SET_KINDS
 
 MOST_SOURCES = 12
 """Sources that are named; the rest is summed up."""
@@ -72,9 +72,10 @@ def resampling_unit(split: EvalSplit, by: str) -> str:
 
 
 def kinds_of(questions: Sequence[BenchmarkQuery]) -> dict[str, list[bool]]:
-    """Which questions are of `all`, and where there are both kinds of sets, of each of them."""
+    """Which questions are of `all`, and where there are several kinds of sets, of each of them."""
     kinds = [question.image_set.kind for question in questions]
-    return {part: [part in ("all", kind) for kind in kinds] for part in (PARTS if len({*kinds}) > 1 else ("all",))}
+    parts = ["all", *(kind for kind in SET_KINDS if kind in kinds and len({*kinds}) > 1)]
+    return {part: [part in ("all", kind) for kind in kinds] for part in parts}
 
 
 def accuracy_column(values: Doubles, within: Flags) -> RatioColumn:
@@ -181,7 +182,7 @@ def accuracy_table(split: EvalSplit, figures: Sequence[Figure], clusters: str) -
     """A row for each run: accuracy all, video and static, ranks, as the paper's Table 5."""
     own = [figure for figure in figures if figure.side == split.name and figure.view == "overall"]
     cells = {(figure.run, figure.part, figure.measure): figure for figure in own}
-    parts = [part for part in PARTS if any(figure.part == part for figure in own)]
+    parts = [part for part in ("all", *SET_KINDS) if any(figure.part == part for figure in own)]
     ranks = [name for name in dict.fromkeys(figure.measure for figure in own) if name not in ("accuracy", "chance")]
     rows, first = list[tuple[object, ...]](), next(iter(split.scorers))
     for run in split.scorers:

@@ -10,13 +10,13 @@ import numpy as np
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
-from ctxr.errors import DataError
+from ctxr.errors import DataError, UsageError
 from ctxr.metrics.retrieval import Matrix, Vectors
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.models.families import find_encoder
 from ctxr.models.hub import makes_pairs
-from ctxr.models.training.checkpoint import model_fingerprint
+from ctxr.models.training.checkpoint import model_fingerprint, read_checkpoint
 from ctxr.models.training.loop import TrainingRun
 from ctxr.problems.embeddings import (
     PictureFiles,
@@ -114,11 +114,16 @@ class OpenGallery(OpenScorer):
         """The scores of every picture of a split, as a query, with every caption, by scorer.
 
         Vectors of a bi-encoder; of a cross-encoder a table of the rescored pairs, with the others ranked below. Each is computed once
-        for the same weights and precision. Raises what `source_of` raises.
+        for the same weights and precision. Raises UsageError for a head over sets, and what `source_of` raises.
         """
         runtime, progress = self.runtime, self.progress
         own, tables = SplitPictures.of(split, pictures), dict[str, Vectors | Matrix]()
         for scorer, checkpoint in self.checkpoints.items():
+            if checkpoint is not None and read_checkpoint(checkpoint).shape.head is not None:
+                raise UsageError(
+                    f"{scorer} scores the images of a set together, and galleries are scored image by image",
+                    hint="--problem contextual, or a run without a head",
+                )
             source = source_of(checkpoint, self.encoder, progress)
             if isinstance(source, CrossSource):
                 shortlist = shortlist_of(own.files, split.texts, self.options, runtime)

@@ -18,7 +18,6 @@ from ctxr.errors import DataError
 from ctxr.metrics.compare import Interval, SampledRho, mean_columns
 from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.retrieval import KS
-from ctxr.models.training.recipe import HEADS
 from ctxr.problems import notes
 from ctxr.problems.evaluation import NO_SPLIT, EvalRequest, Evaluation
 from ctxr.problems.figures import Columns, Figure, Seeds, Summariser, difference_table, seed_table, seeds_of
@@ -44,7 +43,7 @@ from ctxr.problems.results import refuse_same_files
 from ctxr.problems.runs import EvaluatedRun, checkpoints, refuse_twice
 from ctxr.problems.verdicts import people_of, verdicts_in
 from ctxr.store.artifacts import Content, open_artifact
-from ctxr.store.kinds import RUN
+from ctxr.store.kinds import RUN, SET_KINDS
 from ctxr.store.records import Judgment
 from ctxr.store.tables import write_table
 
@@ -82,6 +81,7 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
         wanted = {"valid", "test"} & splits.keys() or set(splits)
         if options.split:
             wanted = {"" if options.split == NO_SPLIT else options.split} & splits.keys()
+        self.kinds = {image_set.id: image_set.kind for image_set in dataset.sets}
         self.dataset, self.splits = dataset.name, [splits[one] for one in (*SPLITS, "") if one in wanted]
         if not self.splits:
             raise DataError(
@@ -145,7 +145,7 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
                 columns |= measuring.entail_columns(counted, label)
         for scorer, one in scored.items():
             self.rankings += rankings_of(split, one, scorer)
-            self.findings.results += caption_results(split, one, scorer)
+            self.findings.results += caption_results(split, one, scorer, self.kinds)
         return [(("overall", "all", name), column) for name, column in columns.items()]
 
     def complete(self, split: GallerySplit, figures: list[Figure], summary: Summariser) -> None:
@@ -240,18 +240,14 @@ class Gallery(Question):
     evaluation = GalleryEvaluation
 
     def asks(self, dataset: Dataset) -> bool:
-        """Whether images are looked for in galleries of photos."""
+        """Whether images are looked for in large sets without order."""
         wanted = {query.image_set for query in dataset.queries.values() if query.labels is None}
         sets = [image_set for image_set in dataset.sets if image_set.id in wanted]
         most = max((len(image_set.images) for image_set in sets), default=0)
-        return most > MOST_POSITIONS and all(image_set.kind == "photos" for image_set in sets)
+        kinds = [SET_KINDS[image_set.kind] for image_set in sets]
+        return most > MOST_POSITIONS and not any(kind.ordered or kind.links for kind in kinds)
 
     def takes(self, request: EvalRequest) -> bool:
-        """Whether no source needs a set to score a picture, either."""
-        for source in request.sources:
-            if source.place is not None:
-                if source.place.is_file() or not checkpoints(source.place):
-                    return False
-                if open_artifact(source.place, RUN).manifest.config.get("variant") in HEADS:
-                    return False
-        return super().takes(request)
+        """Whether every source is a model, too, which also looks for captions."""
+        places = [source.place for source in request.sources if source.place is not None]
+        return all(map(checkpoints, places)) and super().takes(request)

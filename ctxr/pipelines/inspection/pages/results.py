@@ -14,13 +14,13 @@ from ctxr.metrics.compare import LEAST_CLUSTERS
 from ctxr.pipelines.inspection.pages.chain import ALONE, artifacts_in, runs_as_evaluated
 from ctxr.pipelines.inspection.pages.edition import Edition
 from ctxr.pipelines.inspection.pages.plots import Axis, ticks
-from ctxr.problems.figures import PARTS, STATIC, Figure, RunDifference, p_value, percent
+from ctxr.problems.figures import STATIC, Figure, RunDifference, p_value, percent
 from ctxr.problems.question import DIGITS, ProblemResults
 from ctxr.problems.registry import find_question, open_run, problem_of
 from ctxr.problems.results import PER_QUERY, RESULTS, QueryResult, read_findings
 from ctxr.problems.runs import ScoringOptions
 from ctxr.store.artifacts import Artifact, Parent
-from ctxr.store.kinds import EVALUATION
+from ctxr.store.kinds import EVALUATION, SET_KINDS
 from ctxr.store.tables import read_table
 
 
@@ -242,7 +242,7 @@ def _panel(scored: EvaluationRows, split: str) -> dict[str, Any]:
     # what was scored in part stands last, under its own number
     runs = sorted(sizes, key=lambda run: sizes[run] < total)
     called = {run: run if sizes[run] == total else f"{run} ({sizes[run]:,} of {total:,})" for run in runs}
-    parts = [part for part in PARTS if (runs[0], part, "accuracy") in figures]
+    parts = [part for part in ("all", *SET_KINDS) if (runs[0], part, "accuracy") in figures]
     # one kind alone says the same twice
     parts = ["all"] if len(parts) == 2 else parts
     ends = [row for run in runs for part in parts if (row := figures.get((run, part, "accuracy"))) is not None]
