@@ -70,7 +70,7 @@ class RebuildStage(Stage[Inputs]):
 
     def pending(self, artifact: Artifact, inputs: Inputs) -> bool:
         """Whether an image could not be made."""
-        return artifact.manifest.counts.get("failed") != 0
+        return artifact.manifest.files["failures.jsonl"].bytes > 0
 
     def changed_files(self, artifact: Artifact) -> list[str]:
         """Tables, or else pictures."""

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from ctxr.pipelines.inspection import report
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.inspection.pages import edition
 from ctxr.pipelines.inspection.report import run
+from ctxr.store.kinds import SET_KINDS, SetKind
 from ctxr.store.paths import CACHE
 from ctxr.store.records import Failure
 from tests.pipelines.opened import data_of
@@ -81,6 +83,16 @@ def test_the_headline_counts_videos_that_failed_or_gave_nothing(tmp_path: Path) 
     assert "2 from 1 of 3 videos (1 failed, 1 gave none)." in page
     write(tmp_path / "all" / "sets", [video_unit(tmp_path / "all" / "sets", "clip")])
     assert "1 from 1 video." in run(Report(workdir=tmp_path / "all")).page.read_text(encoding="utf-8")
+
+
+def test_sets_of_a_new_kind_are_among_the_distributions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SET_KINDS, "keyframes", SetKind(ordered=True))
+    unit = video_unit(tmp_path / "sets", "clip", sets=2)
+    unit = replace(unit, sets=[msgspec.structs.replace(one, kind="keyframes") for one in unit.sets])
+    write(tmp_path / "sets", [unit])
+    page = run(Report(workdir=tmp_path)).page.read_text(encoding="utf-8")
+    assert "pairs from keyframes" in page
+    assert "sets from keyframes" in page
 
 
 def test_an_unfinished_filter_is_passed_over_and_said(work: Path) -> None:

@@ -13,7 +13,7 @@ from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.inspection.pages.chain import Distances
 from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, time_code
 from ctxr.pipelines.inspection.pages.plots import BOX, Plot, axis_number, curve, histogram, ticks
-from ctxr.store.kinds import IMAGE_SETS
+from ctxr.store.kinds import IMAGE_SETS, SET_KINDS
 from ctxr.store.records import LedgerReason
 from ctxr.store.units import SourceUnit
 
@@ -125,11 +125,8 @@ def make_distributions(edition: Edition) -> Mapping[str, object] | None:
         ("brisque", "Blur", "BRISQUE / 100 (higher is worse)", [row.brisque for row in facts]),
         ("max_text", "Text", "share of the area covered by words, %", [row.text_share for row in facts]),
     ):
-        measured, limit, is_text = (
-            [value for value in values if value is not None],
-            chain.limit(name),
-            name == "max_text",
-        )
+        measured = [value for value in values if value is not None]
+        limit, is_text = chain.limit(name), name == "max_text"
         if not measured:
             option = "--max-text 0.02" if is_text else "--brisque 0.65"
             missing.append(f"{title}: not measured (ctxr filter {option}).")
@@ -162,17 +159,16 @@ def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
             means[image_set.kind].append(image_set.mean_distance)
         if distances is not None:
             pairs[image_set.kind].append(distances)
-    if not means["video"] and not means["photos"]:
+    if not means:
         missing.append("Distances: there is no set to take them from.")
         return
-    named = (("video", "from video"), ("photos", "from photos"))
     threshold = edition.chain.threshold
-    limit = (threshold, f"threshold for video {threshold:g}") if threshold and means["video"] else None
-    values = [(kind, f"pairs {label}", np.concatenate(pairs[kind]) if pairs[kind] else ()) for kind, label in named]
-    if pairs["video"] or pairs["photos"] or not edition.chain.without_ledger:
+    limit = (threshold, f"threshold for video {threshold:g}") if threshold and "video" in means else None
+    if pairs or not edition.chain.without_ledger:
+        values = [(kind, f"pairs from {kind}", np.concatenate(pairs[kind])) for kind in SET_KINDS if kind in pairs]
         label = "Euclidean distance of unit vectors, 0..2"
         yield histogram("Distances between two images of a set", label, "pairs", values, limit)
-    shown = [(kind, f"sets {label}", means[kind]) for kind, label in named]
+    shown = [(kind, f"sets from {kind}", means[kind]) for kind in SET_KINDS if kind in means]
     yield histogram("How hard the sets are", "mean distance in a set (smaller is harder)", "sets", shown)
 
 
