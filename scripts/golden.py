@@ -92,6 +92,9 @@ are learned, and two ranks build sets. ENDPOINT is the address of `model_stub`, 
 
 LINKS = "--set encoder=ctxr-tiny --set features= --set text=encoder --set width=64"
 
+HISTORY = "history.jsonl"
+"""File of a project that says when its commands ran, which differs between equal runs."""
+
 PRINTED = "printed"
 """Folder of what the commands printed."""
 
@@ -195,9 +198,7 @@ def run_chain(code: Path, base: Path, kept: Path, words: Mapping[str, str]) -> N
 
 def files_of(folder: Path, figures: bool) -> dict[str, Path]:
     """Files that must be equal, by their path in the folder, in the order in which they were written."""
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    # that of a project says when commands ran; that of a run is in its manifest
-    files = [file for file in files if file.name != "history.jsonl" or (file.parent / "manifest.json").is_file()]
+    files = [file for file in folder.rglob("*") if file.is_file() and file.name != HISTORY]
     named = {
         file.relative_to(folder).as_posix(): file for file in sorted(files, key=lambda one: one.stat().st_mtime_ns)
     }

@@ -24,7 +24,7 @@ FILES = {
     "*.html": "a page",
     "*.xml": "a page of a platform",
 }
-"""Files that are not compared, by pattern of their path, and why. Nor is the `history.jsonl` of a project (`compared`)."""
+"""Files that are not compared, by pattern of their path, and why."""
 
 KEYS = {
     "note": "prose", "notes": "prose", "why": "prose", "hint": "prose", "message": "prose", "sentence": "prose",
@@ -47,8 +47,6 @@ Arrays = dict[str, np.ndarray]
 
 def compared(name: str, file: Path) -> bool:
     """Whether a file, by its path in the folder, holds something that must stay the same."""
-    if file.name == "history.jsonl" and not file.with_name("manifest.json").is_file():
-        return False  # the command lines of a project; that of a run lies beside its manifest
     if not file.stat().st_size:
         return False  # an empty table says no more than none
     return not any(fnmatch(f"/{name}", pattern) for pattern in FILES)

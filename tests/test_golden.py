@@ -41,7 +41,7 @@ def sqlite() -> bytes:
         ("a.md", b"one\ntwo\n", b"one\n", ['a.md: line 2: "two", now ""']),
         ("a.npy", b"\xff\x00\x01", b"\xff\x00\x02", ["a.npy: byte 2 of 3 and 3"]),
         ("a.npy", b"\xff\x00", b"\xff", ["a.npy: byte 1 of 2 and 1"]),
-        ("history.jsonl", b"1", b"2", []),  # of a project: no manifest is beside it
+        ("history.jsonl", b"1", b"2", []),
     ],
 )
 def test_the_first_difference_is_named(
@@ -127,16 +127,6 @@ def test_figures_are_compared_by_value(name: str, before: bytes, after: bytes, d
     folders = written(tmp_path / "one", name, before), written(tmp_path / "two", name, after)
     (line,) = compare(*folders, figures=True)[1]
     assert line.startswith(f"{name}: {difference}")
-
-
-def test_history_of_a_run_is_a_table(tmp_path: Path) -> None:
-    folders = [
-        written(tmp_path / side, "runs/a/history.jsonl", b'{"loss":%d}' % loss)
-        for side, loss in (("one", 1), ("two", 2))
-    ]
-    for folder in folders:
-        (folder / "runs/a/manifest.json").touch()
-    assert compare(folders[0], folders[1], figures=True)[1] == ["runs/a/history.jsonl: [0] loss: 1, now 2"]
 
 
 def test_stub_answers_alike() -> None:

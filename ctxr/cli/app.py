@@ -1,19 +1,12 @@
 """The front door: finds the command, calls it, shows its report, turns errors into text and exit codes. It imports nothing heavy."""
 
 import errno
-import json
 import os
-import re
 import sys
-import time
-from collections.abc import Iterable
-from contextlib import nullcontext, redirect_stdout, suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from contextlib import nullcontext, redirect_stdout
 from functools import partial
 from io import TextIOWrapper
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -22,16 +15,14 @@ from ctxr import __version__
 from ctxr.cli.commands import COMMANDS, LINES, MORE, as_function
 from ctxr.cli.render import Terminal, show, show_error
 from ctxr.cli.verbs import Command, named
+from ctxr.engine.history import INTERRUPTED, recorded
 from ctxr.engine.options import Options
 from ctxr.errors import CtxrError, UsageError, did_you_mean
-from ctxr.store.paths import relative
 
 if TYPE_CHECKING:  # no public module exports them
     from typer._click.core import Command as Parsed
     from typer._click.core import Context
     from typer._click.formatting import HelpFormatter
-
-INTERRUPTED = 130
 
 RECIPES = (
     "ctxr.problems.contextual.recipe:ContextualRecipe",
@@ -53,44 +44,8 @@ _LISTED = "ctxr.listed"
 _PRINTED = "ctxr.printed"
 """In the context of a call: its one JSON document is on stdout."""
 
-HISTORY = "history.jsonl"
-"""File of a project with a line for each command that was run in it."""
-
-_CALL = "ctxr.call"
-"""In the context of a call: the `Call`, once its options are admitted."""
-
-_SECRETS = ((re.compile(r"(://[^/:@\s]*:)\S*@"), r"\1***@"), (re.compile(r"(://[^?\s]*\?)[^#\s]+"), r"\1***"))
-"""What may be secret in the addresses that are typed: the password, and everything after the question mark."""
-
-
-@dataclass(frozen=True)
-class Call:
-    """A command that runs in a project."""
-
-    workdir: Path
-    progress: Terminal
-    began: float
-
-    def record(self, typed: Iterable[str], code: int) -> None:
-        """Add a line to the history of the project, if it has a folder. A disk that cannot be written to is no error."""
-        words = list(typed)
-        for secret, shown in _SECRETS:
-            words = [secret.sub(shown, word) for word in words]
-        line = {
-            "at": datetime.fromtimestamp(self.began, UTC).isoformat(timespec="seconds"),
-            "ctxr": __version__,
-            "words": words,
-            "exit_code": code,
-            "seconds": round(time.time() - self.began, 3),
-            "artifacts": [
-                {"path": relative(path, self.workdir), "up_to_date": up_to_date}
-                for path, up_to_date in self.progress.artifacts.items()
-            ],
-        }
-        if self.workdir.is_dir():
-            # one write that appends: lines of several processes do not mix
-            with suppress(OSError), (self.workdir / HISTORY).open("ab", buffering=0) as stream:
-                stream.write(json.dumps(line).encode() + b"\n")
+_TYPED = "ctxr.typed"
+"""In the context of a call: its words."""
 
 
 class Commands(TyperGroup):
@@ -118,20 +73,14 @@ class Commands(TyperGroup):
         super().format_help(ctx, formatter)
 
     def invoke(self, ctx: "Context") -> object:
-        """Run the command, note it in the project's history, and turn errors into text."""
-        typed, code = [*getattr(ctx, "_protected_args", ()), *ctx.args], 1
+        """Run the command, and turn errors into text."""
+        typed = ctx.meta[_TYPED] = [*getattr(ctx, "_protected_args", ()), *ctx.args]
         try:
-            result = super().invoke(ctx)
-            code = 0
-            return result
+            return super().invoke(ctx)
         except (CtxrError, _MISTYPED, OSError, KeyboardInterrupt, MemoryError) as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:  # nobody reads any more
                 raise
-            code = _show_exception(error, typed, ctx)
-            sys.exit(code)
-        finally:
-            if call := ctx.meta.get(_CALL):
-                call.record(typed, code)
+            sys.exit(_show_exception(error, typed, ctx))
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         """Parse the arguments before the command's name."""
@@ -163,15 +112,14 @@ def _run(command: Command, config: Options, as_json: bool, meta: dict[str, objec
     started = (partial(shown, view=command.started),) if command.started else ()
     config.check()  # before what takes seconds
     progress = Terminal()
-    if hasattr(config, "workdir"):
-        meta[_CALL] = Call(config.workdir, progress, time.time())
-    with nullcontext() if command.started else progress.alive(config.COMMAND):
-        with progress.task(f"loading {config.COMMAND}", None):  # what a command imports may take seconds
-            run = named(command.run)
-        report = run(config, progress, *started)
-    shown(report, command.view)
-    if report.finding:
-        raise report.finding
+    with recorded(config, cast("list[str]", meta[_TYPED])):
+        with nullcontext() if command.started else progress.alive(config.COMMAND):
+            with progress.task(f"loading {config.COMMAND}", None):  # what a command imports may take seconds
+                run = named(command.run)
+            report = run(config, progress, *started)
+        shown(report, command.view)
+        if report.finding:
+            raise report.finding
 
 
 def _show_exception(error: BaseException, typed: list[str], ctx: "Context") -> int:

@@ -180,7 +180,6 @@ class Terminal(Progress):
         self._console, self._clock, self._tasks = console(stderr=True), clock, list[_LogLines]()
         self._draws = self._console.file.isatty() and not self._console.is_dumb_terminal
         self._printed = clock()
-        self.artifacts: dict[Path, bool] = {}
 
     def __reduce__(self) -> tuple[type[Silent], tuple[()]]:
         """Silent in another process."""
@@ -223,10 +222,6 @@ class Terminal(Progress):
     def alert(self, text: str) -> None:
         """What makes figures wrong."""
         self._print(f"[bold red]{_plain_text(text)}[/]")
-
-    def finished(self, artifact: Path, up_to_date: bool) -> None:
-        """Kept for the history of the project."""
-        self.artifacts[artifact] = up_to_date
 
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator["_Line | _LogLines"]:

@@ -1,7 +1,6 @@
 """How a verb reports to its caller: notes, warnings and progress."""
 
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 
 
 class ProgressTask:
@@ -25,9 +24,6 @@ class Progress(ProgressTask):
 
     def alert(self, text: str) -> None:
         """Report what makes figures wrong, in red."""
-
-    def finished(self, artifact: Path, up_to_date: bool) -> None:
-        """Report the folder of an artifact that was written, or that was up to date."""
 
     def task(self, label: str, total: float | None) -> AbstractContextManager[ProgressTask]:
         """A progress line with `total` steps (None: unknown) for the duration of a with-block."""

