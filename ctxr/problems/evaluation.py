@@ -32,7 +32,7 @@ from ctxr.problems.runs import (
 )
 from ctxr.problems.verdicts import verdict_artifacts
 from ctxr.store.artifacts import Content, Parent, open_artifact
-from ctxr.store.hashing import sha256_file
+from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import CLASSIFIER, EVALUATION, MODEL, REGION_FEATURES
 
 NO_SPLIT = "none"
@@ -85,9 +85,11 @@ class EvalRequest:
         for name in sorted({one for one in (options.encoder, options.rerank_by) if one}):
             yield Parent(placeless(name), MODEL, model_identity(name, options.workdir))
         for kind, path in (("judgments", options.judgments), ("positives", options.positives)):
-            if path is not None:
-                files = [path] if path.is_file() else sorted([*path.glob("*.json*"), *path.glob("*.csv")])
-                yield from (Parent(f"{kind}/{file.name}", kind, sha256_file(file)) for file in files)
+            if path is not None and path.is_file():
+                yield Parent(kind, kind, sha256_file(path))
+            elif path is not None:  # its files are known by their names
+                files = sorted([*path.glob("*.json*"), *path.glob("*.csv")])
+                yield Parent(kind, kind, sha256_of([(file.name, sha256_file(file)) for file in files]))
         if any(source.origin.kind == CLASSIFIER for source in self.sources):  # people said nothing of their pairs
             return
         places = [path if path.is_dir() else path.parent for path in (options.judgments, self.path) if path is not None]

@@ -25,6 +25,9 @@ from ctxr.store.scores import read_scores
 SCORES = "scores.jsonl"
 """Table of a run with what its scorers say of validation and test."""
 
+NAMED = "named"
+"""In the models of a run's manifest: what its recipe names; in the config stands the content of what is named by a place."""
+
 REGIONS = "regions"
 """Folder of a project that holds a folder for each set of region features."""
 

@@ -49,7 +49,7 @@ from ctxr.problems.embeddings import (
 from ctxr.problems.options import TrainOptions
 from ctxr.problems.queries import EvalQuery, sha256_of_queries
 from ctxr.problems.recipes import list_recipes, read_recipe
-from ctxr.problems.runs import OpenRun, ScoringOptions, scorers_in
+from ctxr.problems.runs import NAMED, OpenRun, ScoringOptions, scorers_in
 from ctxr.problems.training import SeedTrainer, TrainJob
 from ctxr.problems.verdicts import PairVerdicts, verdicts_in
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
@@ -80,7 +80,8 @@ class OpenScorer(OpenRun):
         """
         if isinstance(source, str):
             return cls({source: None}, rooted(source, options.workdir), options, progress)
-        config = rooted(open_artifact(source, RUN, "ctxr train").manifest.config, source / "../..")
+        manifest = open_artifact(source, RUN, "ctxr train").manifest
+        config = rooted(manifest.config | manifest.models.get(NAMED, {}), source / "../..")
         checkpoints = scorers_in(source)
         if not checkpoints:
             raise DataError(f"{source} holds no checkpoint", hint="train it again: ctxr train")

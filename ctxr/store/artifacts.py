@@ -46,12 +46,14 @@ class FileEntry(msgspec.Struct, frozen=True):
 
 
 class Parent(msgspec.Struct, frozen=True):
-    """What an artifact was made from: an artifact (sha256 of its manifest) or a source (sha256 of its content)."""
+    """What an artifact was made from: an artifact (sha256 of its manifest) or a source (sha256 of its content).
+
+    `name` is what it was called then: a renamed one is the same parent.
+    """
 
     name: str
     kind: str
     sha256: str
-    path: str = ""
 
 
 class Manifest(msgspec.Struct, frozen=True):

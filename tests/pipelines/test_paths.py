@@ -1,4 +1,5 @@
-"""No path decides a result: the same inputs by absolute paths, and by relative ones from another folder, are up to date."""
+"""No path decides a result: the same inputs by absolute paths, by relative ones from another folder, and as copies under other names are
+up to date."""
 
 import json
 import os
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ctxr.cli.app import HISTORY, app
+from ctxr.cli.app import app
+from ctxr.engine.history import HISTORY
 from ctxr.models.encoders import TINY_FOLDER
 from ctxr.problems.recipes import FOLDER
 from ctxr.store.records import Image, Query
@@ -30,7 +32,8 @@ COMMANDS = {
     "export-tasks": "export-tasks describe --input @/made/filtered --targets 1 --disjoint none -o @/made/tasks",
     "regions": "regions @/benchmark --by grid:local-dir:@/encoder",
     "train": "train --recipe @/clip.toml --dataset @/benchmark",
-    "eval": "eval @/work/runs/clip/scores.jsonl --dataset @/benchmark --encoder local-dir:@/encoder --resamples 20 -o @/made/results",
+    "eval": "eval @/work/runs/clip/scores.jsonl --dataset @/benchmark --encoder local-dir:@/encoder --judgments @/said.jsonl "
+    "--resamples 20 -o @/made/results",
     "train over a folder": "train --recipe @/clip.toml --dataset @/benchmark --name local --set encoder=local-dir:@/encoder",
     "train a head": "train --recipe @/head.toml --dataset @/benchmark --set encoder=local-dir:@/encoder --set epochs=1",
     "train a classifier": "train --recipe entailment-tiny --dataset @/made/pairs --name bert --set text=bert:@/bert --set image= "
@@ -42,6 +45,9 @@ COMMANDS = {
 }
 """A command for each verb that writes an artifact from paths, but those that need answers of people or of an endpoint; @ is the folder
 of all inputs."""
+
+COPIED = ("encoder", "bert", "splits.csv", "licences.csv", "judged.jsonl", "said.jsonl")
+"""Inputs that are known by content."""
 
 OPENED = {
     "scorer": "eval local head --dataset @/benchmark --split train --resamples 20 -o @/made/train",
@@ -82,6 +88,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     images, queries = (read_table(root / "captions" / f"{name}.jsonl", kind) for name, kind in TABLES.items())
     pairs = [{"image": image.id, "caption": query.id, "p": 0.9} for image in images for query in queries]
     (root / "judged.jsonl").write_text("".join(f"{json.dumps(pair)}\n" for pair in pairs))
+    (root / "said.jsonl").touch()
+    for name in COPIED:
+        (shutil.copytree if (root / name).is_dir() else shutil.copy)(root / name, root / f"copy-of-{name}")
     (root / "elsewhere").mkdir()
     (root / "work").mkdir()
     return root
@@ -93,6 +102,10 @@ def test_a_path_decides_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert run(str(root), line) == [False], name
         monkeypatch.chdir(root / "elsewhere")
         assert run(os.pardir, line) == [True], name
+        for copied in COPIED:
+            line = line.replace(f"@/{copied}", f"@/copy-of-{copied}")
+        named = name == "eval a folder"  # its tables call the model by the name of its folder
+        assert run(os.pardir, line) == [not named], name
     for name, line in OPENED.items():
         assert run(os.pardir, line) == [False], name
     for folder, name in (("work", "manifest.json"), ("work", "seed0/config.json"), ("made", "manifest.json")):

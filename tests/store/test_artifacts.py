@@ -49,8 +49,7 @@ def test_an_artifact_is_finished_for_its_own_kind_config_and_parents_only(tmp_pa
     assert finished(*arguments, {"rate": 5.0}, [PARENT]) is not None
     assert finished(*arguments, {"rate": 2.0}, [PARENT]) is None
     assert finished(*arguments, {"rate": 5.0}, []) is None
-    moved = Parent(PARENT.name, PARENT.kind, PARENT.sha256, path="elsewhere")
-    assert finished(*arguments, {"rate": 5.0}, [moved]) is not None
+    assert finished(*arguments, {"rate": 5.0}, [Parent("renamed", PARENT.kind, PARENT.sha256)]) is not None
 
 
 def test_a_folder_without_manifest_is_unfinished(tmp_path: Path) -> None:

@@ -23,10 +23,11 @@ from ctxr.store.regions import read_regions
 
 @dataclass(frozen=True)
 class RegionsInputs(Inputs):
-    """Where the dataset lies, and `--by` with the name under which its model was found."""
+    """Where the dataset lies, and `--by` with the name under which its model was found; as it is `shown`, without its place."""
 
     path: Path
     by: str
+    shown: str
 
 
 class RegionsStage(Stage[RegionsInputs]):
@@ -59,13 +60,14 @@ class RegionsStage(Stage[RegionsInputs]):
         else:
             by = resolved_name(options.by, workdir)
             shown, made_by = kind, model_identity(by, workdir)
-        return RegionsInputs(parents, options.key() | {"by": shown, "made_by": made_by}, path, by)
+        return RegionsInputs(parents, options.key() | {"by": kind, "made_by": made_by}, path, by, shown)
 
     def write(self, inputs: RegionsInputs, out: Path, progress: Progress) -> Content:
         """The shards, and the table of pictures."""
         write_regions = resolve_name("ctxr.pipelines.modelling.region_shards:write_regions")
         dataset = open_dataset(inputs.path, self.options.workdir, progress)
-        return cast(Content, write_regions(out, replace(self.options, by=inputs.by), dataset, progress))
+        content = cast(Content, write_regions(out, replace(self.options, by=inputs.by), dataset, progress))
+        return content._replace(counts=content.counts | {"by": inputs.shown})
 
 
 def run(config: RegionsConfig, progress: Progress = SILENT) -> RegionsReport:
@@ -74,6 +76,6 @@ def run(config: RegionsConfig, progress: Progress = SILENT) -> RegionsReport:
     result = execute(RegionsStage(config), progress)
     out = config.folder()
     regions, manifest = read_regions(out), open_artifact(out, REGION_FEATURES).manifest
-    dataset, left_out = str(manifest.counts["dataset"]), tuple(manifest.counts["left_out"])
+    dataset, by, left_out = (manifest.counts[name] for name in ("dataset", "by", "left_out"))
     sizes = len(regions.rows), regions.most, regions.features
-    return RegionsReport(out, dataset, str(manifest.config["by"]), *sizes, left_out, result.up_to_date)
+    return RegionsReport(out, dataset, by, *sizes, tuple(left_out), result.up_to_date)

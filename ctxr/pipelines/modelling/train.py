@@ -20,12 +20,12 @@ from ctxr.pipelines.modelling.config import SeedResult, Train, TrainReport
 from ctxr.problems.question import Question, find_learner
 from ctxr.problems.recipes import read_recipe
 from ctxr.problems.registry import problem_of, recipe_class
-from ctxr.problems.runs import REGIONS
+from ctxr.problems.runs import NAMED, REGIONS
 from ctxr.problems.verdicts import verdict_artifacts
-from ctxr.store.artifacts import MANIFEST, Content, Manifest, Parent, finished, open_artifact, take_manifest
+from ctxr.store.artifacts import MANIFEST, Artifact, Content, Manifest, Parent, finished, open_artifact, take_manifest
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import JUDGMENTS, MODEL, REGION_FEATURES, RUN, RUNS, TRAINED
-from ctxr.store.paths import portable
+from ctxr.store.paths import portable, rooted
 from ctxr.store.records import Record
 from ctxr.store.tables import read_table, write_table
 
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from ctxr.models.training.state import Epoch
     from ctxr.problems.training import TrainJob
 
-HISTORY = "history.jsonl"
+EPOCHS = "epochs.jsonl"
+"""Table of a run: each epoch of each seed."""
 
 JUDGED = ("valid", "test")
 
@@ -61,7 +62,7 @@ def run(config: Train, progress: Progress = SILENT) -> TrainReport:
 
 @dataclass(frozen=True)
 class TrainInputs(Inputs):
-    """The recipe, with the name under which its encoder was found."""
+    """The recipe, with the names and places under which what it names was found: the key has the content of these places."""
 
     recipe: Recipe
 
@@ -86,12 +87,17 @@ class Training(Stage[TrainInputs]):
         path = self.question.learned_from(options.dataset, workdir, progress)
         name = path.resolve().name if path.is_dir() else path.stem
         parents = dataset_parents(path, name, workdir, progress)
+        contents = dict[str, str]()
         for field, kind in recipe.inputs():
             if named := getattr(recipe, field):
                 if kind not in (RUN, REGION_FEATURES):
                     named = resolved_name(named, workdir) if kind == MODEL else from_root(named)
                 recipe = replace(recipe, **{field: named})
-                parents += _named(kind, named, workdir)
+                own = list(_named(kind, named, workdir))
+                head, colon, place = named.rpartition(":")
+                if own and Path(place).is_absolute():
+                    contents[field] = f"{head}{colon}{own[0].sha256}"
+                parents += own
         judged = [one if one.is_dir() else one.parent for one in (options.judgments, path) if one is not None]
         if options.judgments is not None:
             table = options.judgments / "judgments.jsonl" if options.judgments.is_dir() else options.judgments
@@ -101,7 +107,13 @@ class Training(Stage[TrainInputs]):
             verdicts = verdict_artifacts(judged, workdir)
             parents += [Parent(one.path.name, one.manifest.kind, one.content) for one in verdicts]
         seeds = options.seeds if recipe.learns else 1
-        return TrainInputs(parents, {**portable(recipe.key(), workdir), "seeds": seeds}, recipe)
+        return TrainInputs(parents, {**portable(recipe.key(), workdir), **contents, "seeds": seeds}, recipe)
+
+    def pending(self, artifact: Artifact, inputs: TrainInputs) -> bool:
+        """Whether a file or folder that the checkpoints name is no longer there."""
+        names = rooted(artifact.manifest.models[NAMED], self.options.workdir)
+        paths = [Path(name.rpartition(":")[2]) for name in names.values()]
+        return any(path.is_absolute() and not path.exists() for path in paths)
 
     def job(self, recipe: Recipe, progress: Progress) -> "TrainJob":
         """What is trained. Raises DataError for a dataset that cannot be learned from."""
@@ -132,10 +144,12 @@ class Training(Stage[TrainInputs]):
             if extra.name[4:].isdigit() and extra.name not in seeds:
                 shutil.rmtree(extra)
         write_history(out, count)  # a run may have had more
-        files = [*job.write_scores(), HISTORY]
+        files = [*job.write_scores(), EPOCHS]
         files += [f"{seed}/{file.name}" for seed in seeds for file in (out / seed).iterdir()]
         job.clear()
-        return Content(files, _counts(job, out), portable(job.models(), self.options.workdir))
+        named = {field: getattr(inputs.recipe, field) for field, _ in inputs.recipe.inputs()}
+        models = portable(job.models() | {NAMED: named}, self.options.workdir)
+        return Content(files, _counts(job, out), models)
 
     def _remove_damaged(self, inputs: TrainInputs, out: Path, progress: Progress) -> None:
         """Remove the seeds with damaged files of this very run, to be trained again."""
@@ -211,9 +225,9 @@ class HistoryRow(Record, frozen=True):
 def write_history(run: Path, kept: Container[int], seed: int = 0, epochs: "Sequence[Epoch]" = ()) -> None:
     """Keep the epochs of some seeds, and add those of one."""
     rows = [HistoryRow(seed, row.epoch, row.loss, row.accuracy) for row in epochs]
-    write_table(run / HISTORY, [*(row for row in read_history(run) if row.seed in kept), *rows])
+    write_table(run / EPOCHS, [*(row for row in read_history(run) if row.seed in kept), *rows])
 
 
 def read_history(run: Path) -> list[HistoryRow]:
     """Every epoch of every seed."""
-    return read_table(run / HISTORY, HistoryRow) if (run / HISTORY).exists() else []
+    return read_table(run / EPOCHS, HistoryRow) if (run / EPOCHS).exists() else []

@@ -177,8 +177,9 @@ class _ExportStage(Stage[Inputs]):
         parents = [known, *picture_parents(self.source, known, options.workdir, progress)]
         key = options.key()
         if options.by:
-            key["by"] = Path(options.by).name
-            parents.append(Parent("scores", "scores", sha256_file(_scores_file(options.by, options.workdir))))
+            file, run = _scores_file(options.by, options.workdir), options.workdir / RUNS / options.by
+            key["seed"] = "" if file in (Path(options.by), run / SCORES) else run.name
+            parents.append(Parent("scores", "scores", sha256_file(file)))
         if options.licences is not None:
             parents.append(Parent("licences", "table", sha256_file(options.licences)))
         return Inputs(parents, key)
@@ -238,7 +239,7 @@ def _with_scores(job: ExportJob, by: str, workdir: Path) -> ExportJob:
     name = by if by in scorers else next(iter(scorers))
     if by not in scorers and (len(scorers) > 1 or path not in (Path(by), run / SCORES)):
         raise UsageError(f"--by {by} is not one of the scorers of {path}: {some(scorers)}", hint=f"--by {name}")
-    return replace(job, scorer=name or path.stem, scores=scorers[name].values)
+    return replace(job, scorer=name or "scores", scores=scorers[name].values)
 
 
 def _refuse_others(out: Path, to: str) -> None:

@@ -1,6 +1,7 @@
 """Documents exported for others: what is read back is what was known, or what a run says."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -103,6 +104,8 @@ def test_the_assignment_of_a_run_is_written_as_links_and_as_judgments(
 ) -> None:
     report = export(built, tmp_path / "out", "links", by=str(built.parent / "scores.jsonl"))
     assert len(report.notes) == 1
+    renamed = shutil.copy(built.parent / "scores.jsonl", tmp_path / "renamed.jsonl")
+    assert export(built, tmp_path / "out", "links", by=str(renamed)).up_to_date
     written = [row for side in json.loads((tmp_path / "out" / "documents.json").read_text()).values() for row in side]
     rows = {row[2]["id"]: row for row in written}
     assert {row.worker for row in read_dataset(tmp_path / "out").judgments} == {row[2]["worker"] for row in written}

@@ -363,7 +363,7 @@ def test_the_key_is_nowhere_on_the_disk_and_in_no_word(work: Path, tmp_path: Pat
 def test_a_run_of_something_else_is_not_written_over(work: Path) -> None:
     (work / "runs" / "fake").mkdir(parents=True)
     (work / "runs" / "fake" / ".ctxr").touch()
-    (work / "runs" / "fake" / "history.jsonl").touch()
+    (work / "runs" / "fake" / "epochs.jsonl").touch()
     with serving(one_by_one) as server, pytest.raises(UsageError, match="of ctxr listen"):
         ask(server, work)
 

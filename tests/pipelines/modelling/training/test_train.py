@@ -114,7 +114,7 @@ def test_a_run_holds_scores_of_every_candidate_and_scores_again_to_the_same_bits
 def test_several_seeds_are_one_run_with_their_mean_and_a_further_seed_keeps_those_there_are(train: Trains) -> None:
     progress = Note()
     report = train("clip-module", seeds=2, progress=progress)
-    rows = [json.loads(line) for line in (report.folder / "history.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (report.folder / "epochs.jsonl").read_text().splitlines()]
     assert [(row["seed"], row["epoch"]) for row in rows] == [(0, 1), (0, 2), (1, 1), (1, 2)]
     assert list(rows[0]) == ["seed", "epoch", "loss", "accuracy"]
     assert any(text.startswith("seed 1, epoch 2 of 2: loss ") and ", valid " in text for text in progress.said)
@@ -142,7 +142,7 @@ def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(train: Trains, tmp_
     cut = train(recipe, "epochs=3", progress=progress).folder
     told = [text.partition(":")[0] for text in progress.said if text.startswith("seed")]
     assert told == ["seed 0 resumes after epoch 2 of 3", "seed 0, epoch 3 of 3"]
-    for name in ("scores.jsonl", "history.jsonl", "manifest.json"):
+    for name in ("scores.jsonl", "epochs.jsonl", "manifest.json"):
         assert (cut / name).read_bytes() == (whole / name).read_bytes()
 
 

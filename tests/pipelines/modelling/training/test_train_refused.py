@@ -43,7 +43,7 @@ def test_a_head_that_cannot_be_built_is_one_sentence_before_anything_is_embedded
 def test_fewer_seeds_leave_no_trace_of_more(train: Trains, tmp_path: Path) -> None:
     train("clip-module", "epochs=1", seeds=2)
     fewer, one = train("clip-module", "epochs=1", seeds=1), train("clip-module", "epochs=1", workdir=tmp_path / "one")
-    for name in ("history.jsonl", "scores.jsonl", "manifest.json"):
+    for name in ("epochs.jsonl", "scores.jsonl", "manifest.json"):
         assert (fewer.folder / name).read_bytes() == (one.folder / name).read_bytes()
 
 

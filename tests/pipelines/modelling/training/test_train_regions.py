@@ -129,7 +129,7 @@ def test_test_may_choose_the_epoch_only_where_somebody_says_so(over: TrainsOver)
     progress = Note()
     report = over("uniter-batch", "judged_on_test=true", progress=progress)
     assert any("chooses the epoch" in text for text in progress.warned)
-    rows = (report.folder / "history.jsonl").read_text().splitlines()
+    rows = (report.folder / "epochs.jsonl").read_text().splitlines()
     assert len(rows) == 2
     best = max(float(row.rpartition(":")[2].strip(" }")) for row in rows)
     assert report.test == pytest.approx(best)
