@@ -93,12 +93,12 @@ def _questions(source: EncoderSource, device: str, sets: int) -> ExampleTable:
     texts = [
         " ".join(rng.choice(("red", "circle", "behind", "a", "small", "dog", "left", "of"), 23)) for _ in range(sets)
     ]
-    columns = {
-        "texts": source.tokenize(texts).numpy(),
-        "candidates": np.arange(10 * sets, dtype=np.int64).reshape(sets, 10),
-        "mask": np.ones((sets, 10), bool),
-        "ordered": np.zeros(sets, bool),
-        "targets": np.arange(10) == rng.integers(0, 10, (sets, 1)),
-        "sets": np.arange(sets),
-    }
-    return ExampleTable.of(PixelTable([pixels], preprocess, device), columns)
+    return ExampleTable(
+        PixelTable([pixels], preprocess, device),
+        source.tokenize(texts),
+        candidates=torch.arange(10 * sets).view(sets, 10),
+        mask=torch.ones(sets, 10, dtype=torch.bool),
+        ordered=torch.zeros(sets, dtype=torch.bool),
+        targets=torch.from_numpy(np.arange(10) == rng.integers(0, 10, (sets, 1))),
+        sets=torch.arange(sets),
+    )

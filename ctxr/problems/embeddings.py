@@ -3,7 +3,7 @@
 The cache lies in `.ctxr-cache/encoded`, a file for every `CHUNK` rows, so a stopped run resumes. It may be deleted.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -194,12 +194,18 @@ def pixels_of(pictures: PictureFiles, preprocess: Preprocess, device: str, progr
     return PixelTable(pixels, preprocess, device)
 
 
-def questions_with(queries: Sequence[EvalQuery], pictures: PictureFiles, images: Images, texts: Array) -> ExampleTable:
-    """Queries as arrays; `images` has a row for each of `pictures`, `texts` one for each query."""
-    row = {image: position for position, image in enumerate(pictures.files)}
+def examples_of(
+    queries: Sequence[EvalQuery],
+    pictures: Iterable[str],
+    images: Images,
+    texts: Array,
+    payload: Mapping[str, npt.ArrayLike] | None = None,
+) -> ExampleTable:
+    """Queries as arrays; `images` has a row for each of `pictures` (ids), `texts` and each of `payload` one for each query."""
+    row = {image: position for position, image in enumerate(pictures)}
     most = max((len(one.images) for one in queries), default=1)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(one.image_set for one in queries))}
-    sizes = np.array([len(one.images) for one in queries], np.int64)
+    sizes = torch.tensor([len(one.images) for one in queries], dtype=torch.int64)
     weak, unsure = (
         [(query, row[image]) for query, images in enumerate(listed) for image in images if image in row]
         for listed in ([one.weak for one in queries], [one.unsure for one in queries])
@@ -208,16 +214,18 @@ def questions_with(queries: Sequence[EvalQuery], pictures: PictureFiles, images:
     targets = np.zeros((len(queries), most), np.bool_)
     for number, one in enumerate(queries):
         targets[number, list(one.targets)] = True
-    columns = {
-        "texts": texts,
-        "candidates": np.array(padded, np.int64).reshape(len(queries), most),
-        "mask": np.arange(most)[None] < sizes[:, None],
-        "ordered": np.array([one.ordered for one in queries], np.bool_),
-        "targets": targets,
-        "sets": np.array([numbers[one.image_set] for one in queries], np.int64),
-    }
-    table = ExampleTable.of(images, columns, weak)
-    return replace(table, unsure=PositivePairs.of(unsure, len(queries))) if unsure else table
+    return ExampleTable(
+        images,
+        torch.from_numpy(np.ascontiguousarray(texts)),
+        torch.tensor(padded, dtype=torch.int64).reshape(len(queries), most),
+        torch.arange(most)[None] < sizes[:, None],
+        torch.tensor([one.ordered for one in queries], dtype=torch.bool),
+        torch.from_numpy(targets),
+        torch.tensor([numbers[one.image_set] for one in queries], dtype=torch.int64),
+        payload={name: torch.as_tensor(np.asarray(rows)) for name, rows in (payload or {}).items()},
+        entailed=PositivePairs.of(weak, len(queries)) if weak else None,
+        unsure=PositivePairs.of(unsure, len(queries)) if unsure else None,
+    )
 
 
 def as_vectors(
@@ -227,7 +235,7 @@ def as_vectors(
     pictures = pictures.of(queries)
     images = VectorTable(embedded_images(pictures, encoder, progress))
     texts = embedded_texts([query.text for query in queries], pictures.workdir, encoder, progress)
-    return questions_with(queries, pictures, images, texts)
+    return examples_of(queries, pictures.files, images, texts)
 
 
 @dataclass(frozen=True)
@@ -253,7 +261,7 @@ def as_inputs(queries: Sequence[EvalQuery], pictures: PictureFiles, source: Sour
     """Queries with tokens, and with the pixels or regions of their images."""
     pictures = pictures.of(queries)
     tokens = source.tokenize([query.text for query in queries]).numpy()
-    return questions_with(queries, pictures, image_inputs(pictures, source, runtime), tokens)
+    return examples_of(queries, pictures.files, image_inputs(pictures, source, runtime), tokens)
 
 
 def image_inputs(pictures: PictureFiles, source: Source, runtime: Runtime) -> Images:

@@ -7,7 +7,8 @@ from pathlib import Path
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError
 from ctxr.store.hashing import sha256_of
-from ctxr.store.records import Record, SplitName, Text
+from ctxr.store.records import ImageSet, Query, Record, SplitName, Text
+from ctxr.store.tables import PAYLOADS
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class EvalQuery:
         ordered: whether that order is one of time.
         weak: ids of further images for which the text was found to hold, where a recipe uses them.
         unsure: ids of those about which no judge is sure.
-        payload: its rows of the payload tables, by name.
+        payload: rows of the payload tables that belong to it, its texts, its images or its set, by table, in the order of their owners.
     """
 
     query: str
@@ -61,6 +62,15 @@ def queries_of(dataset: Dataset, queries: Collection[str] | None = None) -> list
     targets: dict[str, set[int]] = {}
     for query, _, position in dataset.targets():
         targets.setdefault(query.id, set()).add(position)
+
+    def payload(query: Query, image_set: ImageSet) -> dict[str, list[Record]]:
+        owners = {"query": [query.id], "text": query.texts, "image": image_set.images, "image_set": [image_set.id]}
+        rows = {
+            name: [row for owner in owners[of] for row in dataset.payload(of, owner).get(name, ())]
+            for name, of in ((name, PAYLOADS[name].of) for name in dataset.payloads)
+        }
+        return {name: own for name, own in rows.items() if own}
+
     asked = [one for one in dataset.queries.values() if one.labels is None and (queries is None or one.id in queries)]
     return [
         EvalQuery(
@@ -71,7 +81,7 @@ def queries_of(dataset: Dataset, queries: Collection[str] | None = None) -> list
             targets=tuple(sorted(targets.get(one.id, ()))),
             ordered=by_id[one.image_set].ordered,
             split=dataset.split_of(by_id[one.image_set]),
-            payload=dataset.payload("query", one.id),
+            payload=payload(one, by_id[one.image_set]),
         )
         for one in sorted(asked, key=lambda one: one.id)
     ]

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from ctxr.datasets.changes import parent_of
 from ctxr.datasets.dataset import Dataset
@@ -231,8 +231,6 @@ class ScorerJob(TrainJob):
         weights: fingerprint of the encoder as it was published. start: run whose fine-tuned encoder is taken, None for the published one.
     """
 
-    KIND: ClassVar[str] = RUN
-
     checkpoint = staticmethod(read_checkpoint)
     recipe: ScorerRecipe
     data: TrainingData
@@ -247,7 +245,7 @@ class ScorerJob(TrainJob):
             raise UsageError(
                 "--judgments says what is entailed, and the recipe has weak = off", hint="--set weak=extra-batch"
             )
-        self.device, self.progress = choose_device(options.device), progress
+        super().__init__(options, recipe, progress)
         self.runtime = Runtime(self.device, recipe.precision, progress)
         dataset = open_dataset(options.dataset, options.workdir, progress).of_sets(f"variant = {recipe.variant}")
         with progress.task(f"opening {recipe.encoder}", None):
@@ -256,15 +254,12 @@ class ScorerJob(TrainJob):
         self.recipe = recipe = replace(recipe, encoder=source.name)
         check_head(recipe.shape, source.width, self.device)
         regions = regions_for(source, recipe.regions, options.workdir) if isinstance(source, CrossSource) else None
-        self.out = options.folder(RUNS)
         self.start = _start(options, recipe, self.out)
         self.data = data = self.read(dataset, verdicts_in(dataset, options.judgments, options.workdir))
         self.queries, self.judged_on, self.slow_validation = data.counts, data.judged_on, data.slow_validation
         everything = [query for queries in data.queries.values() for query in queries]
         self.pictures = replace(query_pictures(dataset, everything, options.workdir), regions=regions)
         self.parents = list(self.origins(dataset, sha256_of_queries(everything, self.pictures.contents)))
-        self.key = {"weights": self.weights}
-        self.seeds = options.seeds if recipe.learns else 1
         self.dataset, self.encoder, self.regions = dataset.name, recipe.encoder, recipe.regions
 
     def origins(self, dataset: Dataset, queries: str) -> Iterator[Parent]:

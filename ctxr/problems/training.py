@@ -2,8 +2,9 @@
 
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,13 +12,16 @@ from torch import nn
 
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import UsageError
-from ctxr.models.training.checkpoint import SeedConfig
+from ctxr.models.precision import choose_device
+from ctxr.models.training.checkpoint import SeedConfig, read_config
 from ctxr.models.training.loop import BEST, Callbacks, Objective, Trainer, TrainingRun
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.scoring import in_bf16
 from ctxr.models.training.state import Epoch, TrainingState
+from ctxr.problems.options import TrainOptions
 from ctxr.store.artifacts import Parent
 from ctxr.store.hashing import sha256_of
+from ctxr.store.kinds import RUNS
 from ctxr.store.paths import portable
 
 if TYPE_CHECKING:
@@ -45,38 +49,38 @@ class TrainJob(ABC):
     """What is trained, seed by seed, into the folder of a run.
 
     Attributes:
-        KIND: of the artifact. UNIT, MEASURE, NOTE: what a split counts, what results measure, and how.
+        HOME: folder of the project for its runs. UNIT, MEASURE, NOTE: what a split counts, what results measure, and how.
         recipe: what decides a training. seeds: how many. out: folder of the run. device: to train on.
-        parents: what the run is made from. key: what decides it beside recipe, seeds and parents.
+        parents: what the run is made from. weights: fingerprints of the models below, which decide it too.
         dataset, encoder, regions: names to report. queries: of each split. judged_on: split that chooses the epoch, "" where none does.
         checkpoint: reads the config of a finished checkpoint; raises DataError where there is none.
         slow_validation: images that a validation scores, where that takes long; else 0.
     """
 
-    KIND: ClassVar[str]
+    HOME: ClassVar[str] = RUNS
     UNIT: ClassVar[str] = "queries"
     MEASURE: ClassVar[str] = "accuracy"
     NOTE: ClassVar[str] = ""
 
     recipe: Recipe
-    seeds: int
-    out: Path
-    device: str
-    progress: Progress
     parents: Sequence[Parent]
-    key: Mapping[str, object]
+    weights: object = ""
     dataset: str
-    encoder: str
+    encoder: str = ""
     queries: dict[str, int]
     regions: str = ""
-    checkpoint: Callable[[Path], SeedConfig]
+    checkpoint: Callable[[Path], SeedConfig] = staticmethod(partial(read_config, kind=SeedConfig, what="a training"))
     judged_on: str = ""
     slow_validation: int = 0
+
+    def __init__(self, options: TrainOptions, recipe: Recipe, progress: Progress) -> None:
+        self.recipe, self.progress, self.device = recipe, progress, choose_device(options.device)
+        self.out, self.seeds = options.folder(self.HOME), options.seeds if recipe.learns else 1
 
     def seed_key(self, seed: int) -> str:
         """What decides the training of a seed: neither a state nor a checkpoint with another key is used."""
         recipe = portable(self.recipe.key(), self.out.parents[1])
-        return sha256_of([recipe, self.key["weights"], seed, sorted(one.sha256 for one in self.parents)])
+        return sha256_of([recipe, self.weights, seed, sorted(one.sha256 for one in self.parents)])
 
     def train_seed(self, seed: int, tensorboard: bool = False) -> "SeedTrainer":
         """Train a seed, or go on where it was stopped. Raises UsageError where TensorBoard is not installed, and what `fit` raises."""

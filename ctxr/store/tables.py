@@ -18,7 +18,7 @@ from ctxr.store.atomic import disk_errors, write_bytes
 from ctxr.store.records import Dialogue, Record
 
 R = TypeVar("R", bound=Record)
-Owner = Literal["query", "image", "image_set"]
+Owner = Literal["query", "text", "image", "image_set"]
 
 
 @dataclass(frozen=True)

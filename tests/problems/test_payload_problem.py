@@ -2,16 +2,15 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor, manual_seed, nn
 from typer.testing import CliRunner
 
 from ctxr.cli.app import app
@@ -20,44 +19,57 @@ from ctxr.metrics.compare import RatioColumn
 from ctxr.models.scorers import Batch
 from ctxr.models.training import checkpoint, examples, loop, scoring
 from ctxr.models.training.recipe import Recipe
-from ctxr.problems import evaluation, question, registry, runs, training
-from ctxr.problems.embeddings import PictureFiles, questions_with
+from ctxr.problems import embeddings, evaluation, matching, question, registry, runs, training
 from ctxr.problems.queries import EvalQuery, by_split, queries_of, sha256_of_queries
-from ctxr.store.artifacts import Parent
-from ctxr.store.tables import PAYLOADS, PayloadTable
-from tests.problems.drawn_traces import Trace, write_traces
+from ctxr.store.artifacts import Content, Parent, finish
+from ctxr.store.records import Image, ImageSet, Judgment, Query, Record, Split, Text
+from ctxr.store.tables import PAYLOADS, PayloadTable, write_tables
+
+
+class Trace(Record, frozen=True):
+    """Two points over a row of pictures that is 0..5 long."""
+
+    KEY = ("id",)
+    id: str
+    points: tuple[float, float]
+
+
+def write_traces(folder: Path) -> Path:
+    """Rows of five pictures with a trace over each; each picture that it touches is a target."""
+    tables = defaultdict[str, list[Any]](list)
+    for number, (x, y) in enumerate(np.random.default_rng(0).uniform(0, 5, (260, 2)).tolist()):
+        name, images = f"r{number:03}", [f"r{number:03}/i{place}" for place in range(5)]
+        tables["traces"].append(Trace(name, (x, y)))
+        tables["images"] += [Image(image, "", "", name, 0, 0, None) for image in images]
+        tables["sets"].append(ImageSet(name, "photos", tuple(images), name, name, 0, 0.1, 0.2))
+        tables["texts"].append(Text(f"{name}/t", "touched", "ann", 0))
+        tables["queries"].append(Query(name, name, (f"{name}/t",)))
+        tables["splits"].append(Split(name, "train" if number < 200 else "test"))
+        tables["judgments"] += [Judgment(name, images[place], "gold", 1.0) for place in {int(x), int(y)}]
+    content = Content([f"{name}.jsonl" for name in tables], write_tables(folder, tables), {})
+    finish(folder, kind="dataset", verb="aggregate", config={}, parents=[Parent("x", "x", "0" * 64)], content=content)
+    return folder
 
 
 def table_of(queries: Sequence[EvalQuery]) -> examples.ExampleTable:
     points = [row.points for one in queries for row in one.payload["traces"] if isinstance(row, Trace)]
-    files = PictureFiles({image: Path(image) for one in queries for image in one.images}, {}, Path())
-    images, texts = examples.VectorTable(np.zeros((len(files.files), 1))), np.zeros((len(queries), 1))  # type: ignore[arg-type]
-    return replace(questions_with(queries, files, images, texts), payload={"points": torch.tensor(points)})
+    pictures, payload = [image for one in queries for image in one.images], {"points": np.array(points, np.float32)}
+    blank = np.zeros((len(pictures), 1), np.float32)
+    return embeddings.examples_of(queries, pictures, examples.VectorTable(blank), blank[: len(queries)], payload)
 
 
-class Toucher(nn.Module):
+class Toucher(nn.Sequential):
     def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(nn.Linear(1, 64), nn.ReLU(), nn.Linear(64, 5))
+        super().__init__(nn.Linear(1, 64), nn.ReLU(), nn.Linear(64, 5))
 
     def forward(self, batch: Batch) -> Tensor:
-        return torch.as_tensor(self.layers(batch.payload["points"][..., None]).amax(1))
+        return super().forward(batch.payload["points"][..., None]).amax(1)  # type: ignore
 
 
-class TraceObjective(loop.Objective[None, Any]):
-    def __init__(self, recipe: Recipe, train: examples.ExampleTable, run: loop.TrainingRun) -> None:
-        self.recipe, self.train, self.run = recipe, train, run
+class TraceObjective(loop.Objective[None, tuple[Batch, Tensor]]):
+    train: examples.ExampleTable
 
-    def __len__(self) -> int:
-        return len(self.train)
-
-    def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
-        return torch.split(torch.randperm(len(self), generator=generator), self.recipe.batch)
-
-    def updates(self, rows: Tensor, apply: bool) -> Iterator[loop.Update]:
-        yield loop.Update(((loop.Step((rows,), len(rows), None), 1.0),), apply=apply)
-
-    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Any) -> tuple[Batch, Tensor]:
+    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: None) -> tuple[Batch, Tensor]:
         return (batch := self.train.batch(rows)), model(batch)
 
     def loss(self, model: nn.Module, encoded: Sequence[tuple[Batch, Tensor]], step: loop.Step[None]) -> Tensor:
@@ -65,31 +77,26 @@ class TraceObjective(loop.Objective[None, Any]):
 
 
 class TraceJob(training.TrainJob):
-    KIND, device, encoder, key = "run", "cpu", "", {"weights": ""}
-    checkpoint = staticmethod(partial(checkpoint.read_config, kind=checkpoint.SeedConfig, what="traces"))
-
     def __init__(self, options: Any, recipe: Recipe, progress: Any) -> None:
-        self.recipe, self.seeds, self.out, self.progress = recipe, options.seeds, options.folder("runs"), progress
+        super().__init__(options, recipe, progress)
         self.train = by_split(queries_of(open_dataset(options.dataset, options.workdir, progress)))["train"]
         self.parents = [Parent("touched", "dataset", sha256_of_queries(self.train, {}))]
         self.dataset, self.queries = "touched", {"train": len(self.train)}
 
     def fit(self, seed: int, train: training.SeedTrainer) -> Callable[[Path], Any]:
-        torch.manual_seed(seed)
-        state = train(Toucher(), len(self.train), partial(TraceObjective, self.recipe, table_of(self.train)))
+        manual_seed(seed)
+        state = train(Toucher(), len(self.train), partial(TraceObjective, self.recipe, table_of(self.train), None))
         checkpoint.write_config(train.folder, checkpoint.SeedConfig(state.best or 0, self.seed_key(seed)))
         return partial(shutil.copytree, train.folder)
 
 
-class TraceEvaluation(evaluation.Evaluation[evaluation.SplitRows[EvalQuery], runs.Run]):
+class TraceEvaluation(matching.ScoredEvaluation[evaluation.SplitRows[EvalQuery]]):
     PROBLEM = "traces"
+    finish = evaluation.Evaluation.finish
 
     def __init__(self, request: evaluation.EvalRequest) -> None:
-        super().__init__(request)
-        rows, self.dataset = by_split(queries_of(request.dataset))["test"], request.dataset.name
-        asked: Any = [one.query for one in rows], request.scoring, self.progress, Traces
-        self.splits = [evaluation.SplitRows("test", rows)]
-        self.runs = runs.find_runs(request.sources, runs.Scoring(request.dataset, request.origin, *asked))
+        super().__init__(request, Traces())
+        self.splits = [evaluation.SplitRows(one.name, queries_of(request.dataset, one.queries)) for one in self.match()]
 
     def columns(self, split: evaluation.SplitRows[EvalQuery], run: runs.Run, summariser: Any) -> Any:
         (scorer,), wanted, found = run.scorers, np.zeros(len(split)), np.zeros(len(split))
@@ -116,21 +123,19 @@ class Traces(question.Question, runs.Learner, runs.OpenRun):
         queries, model, scores = queries_of(*examples), Toucher(), {}
         for name, seed in runs.scorers_in(self.folder).items():
             model.load_state_dict(load_file(seed / loop.BEST))
-            rows = scoring.score_all(model.eval(), table_of(queries), 64).tolist()
-            scores[name] = {
-                q.query: dict(zip(q.images, row, strict=True)) for q, row in zip(queries, rows, strict=True)
-            }
+            rows = zip(queries, scoring.score_all(model.eval(), table_of(queries), 64).tolist(), strict=True)
+            scores[name] = {one.query: dict(zip(one.images, row, strict=True)) for one, row in rows}
         return scores
 
 
 def test_a_problem_with_payloads_is_trained_evaluated_and_reported(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(registry, "PROBLEMS", {"traces": f"{__name__}:Traces", **registry.PROBLEMS})
     monkeypatch.setitem(PAYLOADS, "traces", PayloadTable(Trace, of="query"))
-    dataset, mine, recipe = write_traces(tmp_path / "touched"), ("--workdir", str(tmp_path)), tmp_path / "traces.toml"
+    dataset, recipe = write_traces(tmp_path / "touched"), tmp_path / "traces.toml"
     recipe.write_text('variant = "traces"\nlr = 0.02\nbatch = 16\nepochs = 40\n')
 
     def called(*words: str) -> Any:
-        shown = CliRunner().invoke(app, [*words, *mine, "--json"])
+        shown = CliRunner().invoke(app, [*words, "--workdir", str(tmp_path), "--json"])
         assert shown.exit_code == 0, shown.output
         return json.loads(shown.stdout)
 

@@ -10,7 +10,8 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError
 from ctxr.problems.queries import queries_of, sha256_of_queries
 from ctxr.store.kinds import SET_KINDS, SetKind
-from ctxr.store.records import Dialogue, Image, ImageSet, Judgment, Query, Text, Turn
+from ctxr.store.records import Dialogue, Image, ImageSet, Judgment, Query, Record, Text, Turn
+from ctxr.store.tables import PAYLOADS, Owner, PayloadTable
 
 IMAGES = ("film/img1", "film/img2", "film/img3")
 TALK = Dialogue(
@@ -44,6 +45,28 @@ def test_a_query_keeps_its_texts_with_authors_and_every_relevant_image() -> None
     assert (full.text, full.targets, full.ordered) == ("A red one? Yes.", (0, 2), True)
     assert full.payload == {"dialogues": [TALK]}
     assert hash(full) == hash(replace(full, payload={}))
+
+
+class Note(Record, frozen=True):
+    KEY = ("id",)
+    id: str
+
+
+def test_a_query_gets_the_rows_of_its_texts_its_images_and_its_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    owners: dict[Owner, tuple[str, ...]] = {
+        "text": ("q/0", "q/1", "z"),
+        "image": IMAGES[1:],
+        "image_set": ("film", "z"),
+    }
+    for of in owners:
+        monkeypatch.setitem(PAYLOADS, f"{of}s", PayloadTable(Note, of=of))
+    bare, full = queries_of(replace(dataset(), payloads={f"{of}s": (*map(Note, ids),) for of, ids in owners.items()}))
+    assert full.payload == {
+        "texts": [Note("q/0"), Note("q/1")],
+        "images": [Note(image) for image in IMAGES[1:]],
+        "image_sets": [Note("film")],
+    }
+    assert bare.payload == {**full.payload, "texts": [Note("q/1")]}
 
 
 def test_the_only_target_of_a_query_with_several_is_refused() -> None:

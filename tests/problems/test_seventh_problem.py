@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ctxr.engine.options import Choices
 from ctxr.metrics.compare import RatioColumn, mean_columns
-from ctxr.models.training import loop
+from ctxr.models.training import checkpoint, loop
 from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.inspection import report
 from ctxr.pipelines.inspection.config import Report
@@ -42,17 +42,7 @@ class Points(list[dict[str, Any]]):
 
 
 class LineObjective(loop.Objective[None, Any]):
-    def __init__(self, recipe: Recipe, train: Points, run: loop.TrainingRun) -> None:
-        self.recipe, self.train, self.run = recipe, train, run
-
-    def __len__(self) -> int:
-        return len(self.train)
-
-    def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
-        return torch.split(torch.randperm(len(self), generator=generator), self.recipe.batch)
-
-    def updates(self, rows: Tensor, apply: bool) -> Iterator[loop.Update]:
-        yield loop.Update(((loop.Step((rows,), len(rows), None), 1.0),), apply=apply)
+    train: Points
 
     def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Any) -> Any:
         return model(self.train.x[rows])[:, 0]
@@ -62,23 +52,16 @@ class LineObjective(loop.Objective[None, Any]):
 
 
 class LineJob(training.TrainJob):
-    KIND, device, encoder, key, dataset = "run", "cpu", "", {}, "points"
+    dataset = "points"
 
     def __init__(self, options: Any, recipe: Recipe, progress: Any) -> None:
-        self.recipe, self.seeds, self.out, self.progress = recipe, options.seeds, options.folder("runs"), progress
+        super().__init__(options, recipe, progress)
         self.train, self.parents = Points(options.dataset, "train"), [Parent("dataset", "dataset", "0" * 64)]
         self.queries = {"train": len(self.train)}
 
-    def seed_key(self, seed: int) -> str:
-        return f"{self.recipe.key()} {seed}"
-
-    def checkpoint(self, folder: Path) -> Any:
-        file = folder / "config.json"
-        return SimpleNamespace(**json.loads(file.read_text())) if file.exists() else SimpleNamespace(made_by="")
-
     def fit(self, seed: int, train: training.SeedTrainer) -> Callable[[Path], Any]:
-        state = train(nn.Linear(2, 1), len(self.train), partial(LineObjective, self.recipe, self.train))
-        (train.folder / "config.json").write_text(json.dumps({"epoch": state.best, "made_by": self.seed_key(seed)}))
+        state = train(nn.Linear(2, 1), len(self.train), partial(LineObjective, self.recipe, self.train, None))
+        checkpoint.write_config(train.folder, checkpoint.SeedConfig(state.best or 0, self.seed_key(seed)))
         return partial(shutil.copytree, train.folder)
 
 

@@ -313,8 +313,10 @@ def without_test_answers(dataset: Dataset) -> Dataset:
     shown = [image_set for image_set in dataset.sets if splits[image_set.id] != "test"]
     payloads = dict(dataset.payloads)
     answers = {name: payloads.pop(name) for name in dataset.payloads if PAYLOADS[name].answers}
+    queries = [query for query in dataset.queries.values() if splits.get(query.image_set) != "test"]
     owners = {
-        "query": {query.id for query in dataset.queries.values() if splits.get(query.image_set) != "test"},
+        "query": {query.id for query in queries},
+        "text": {text for query in queries for text in query.texts},
         "image": {image for image_set in shown for image in image_set.images},
         "image_set": {image_set.id for image_set in shown},
     }

@@ -15,7 +15,7 @@ from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import Branches
 from ctxr.models.precision import in_microbatches
 from ctxr.models.training.examples import Images, by_sets
-from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
+from ctxr.models.training.loop import Objective, Step, Update
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,8 @@ class EntailmentObjective(Objective[Tensor, tuple[PairBatch, Tensor]]):
     """The joint loss over claims, some of whose pictures are masked to make negatives; arguments as for `Objective`."""
 
     recipe: ClassifierRecipe
-
-    def __init__(self, recipe: ClassifierRecipe, train: PairTable, valid: PairTable | None, run: TrainingRun) -> None:
-        self.recipe, self.train, self.valid, self.run = recipe, train, valid, run
-
-    def __len__(self) -> int:
-        return len(self.train)
+    train: PairTable
+    valid: PairTable | None
 
     def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
         """Claims in random order, all kinds mixed."""

@@ -99,6 +99,7 @@ class ExampleTable:
         images: pictures by row.
         candidates: [Q, K] rows of images, in the order of each set; where there is none, the first of the same set again.
         sets: [Q] number of the image set.
+        payload: numbers of each query beside texts and images, [Q, ...] by name.
         entailed: further rows of images for which each query was found to hold; None where none was. unsure: for which it may hold.
     """
 
@@ -112,15 +113,6 @@ class ExampleTable:
     payload: Mapping[str, Tensor] = field(default_factory=dict, kw_only=True)
     entailed: PositivePairs | None = field(default=None, kw_only=True)
     unsure: PositivePairs | None = field(default=None, kw_only=True)
-
-    @classmethod
-    def of(
-        cls, images: Images, columns: Mapping[str, npt.NDArray[np.generic]], weak: Sequence[tuple[int, int]] = ()
-    ) -> "ExampleTable":
-        """Queries from arrays by attribute; `weak`: pairs of a query and a further picture for which it holds."""
-        tensors = {name: torch.from_numpy(np.ascontiguousarray(column)) for name, column in columns.items()}
-        entailed = PositivePairs.of(weak, len(columns["targets"])) if weak else None
-        return cls(images, **tensors, payload={}, entailed=entailed, unsure=None)
 
     def __len__(self) -> int:
         return len(self.targets)

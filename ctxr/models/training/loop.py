@@ -9,7 +9,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -173,7 +173,7 @@ class Update:
 
 
 class Objective(ABC, Generic[GivenT, EncodedT]):
-    """A problem, bound to a recipe, to data and to a run."""
+    """A problem, bound to a recipe, to rows for training and validation, and to a run; a batch of them is one step by default."""
 
     SPLITS: ClassVar[bool] = True
     """Whether the loss of a step is a sum over its rows; then each pass is differentiated by itself."""
@@ -181,24 +181,28 @@ class Objective(ABC, Generic[GivenT, EncodedT]):
     """Whether `loss` is already divided by the queries of the step."""
 
     recipe: Recipe
-    run: TrainingRun
+    train: Sized
+    valid: Sized | None
+
+    def __init__(self, recipe: Recipe, train: Sized, valid: Sized | None, run: TrainingRun) -> None:
+        self.recipe, self.train, self.valid, self.run = recipe, train, valid, run
 
     @property
     def sums(self) -> bool:
         """Whether gradients are those of the summed loss of a step; else of its mean over the queries."""
         return False
 
-    @abstractmethod
     def __len__(self) -> int:
         """Queries of an epoch."""
+        return len(self.train)
 
-    @abstractmethod
     def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
         """Every query once, in the order of an epoch, cut into optimiser steps."""
+        return torch.split(torch.randperm(len(self.train), generator=generator), self.recipe.batch)
 
-    @abstractmethod
     def updates(self, rows: Tensor, apply: bool) -> Iterator[Update]:
         """The updates for a batch of queries; the loss of the batch is that of the first."""
+        yield Update(((Step((rows,), len(rows), None), 1.0),), apply=apply)
 
     def defers(self, rows: Tensor) -> bool:
         """Whether the gradients of a batch wait for the next step instead of making one of their own."""

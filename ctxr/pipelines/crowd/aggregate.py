@@ -153,10 +153,11 @@ def write_dataset(
             if image.path:
                 link_or_copy(root / image.path, out / image.path)
             task.advance()
+    named = {name for query in usable.values() for name in query.texts}
     tables: dict[str, Iterable[Record]] = {
         "sets": sets,
         "images": images,
-        "texts": [texts[name] for name in {name for query in usable.values() for name in query.texts}],
+        "texts": [texts[name] for name in named],
         "queries": usable.values(),
         "judgments": [row for row in judgments if row.query in usable],
         "splits": [Split(group, split) for group, split in splits.items() if group in groups],
@@ -165,7 +166,7 @@ def write_dataset(
     }
     if footage := [row for row in _rows(root, GROUPS, SharedFootage) if {row.first, row.second} <= groups]:
         tables["groups"] = footage
-    owners = {"query": usable, "image": {image.id for image in images}, "image_set": used}
+    owners = {"query": usable, "text": named, "image": {image.id for image in images}, "image_set": used}
     tables |= payload_rows(payloads, owners)
     return write_tables(out, tables)
 

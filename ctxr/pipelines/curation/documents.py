@@ -73,8 +73,8 @@ def construct(dataset: Dataset, kind: str, wanted: Mapping[SplitName, int], seed
         hint = "coco takes single photos; story-dii and dii-stress photos in folders; story-sis and recipe video sets"
         raise DataError(f"{dataset.name} gives no {kind} document: it lacks {needs}", hint=hint)
     built = tables.dataset(dataset.name, dataset.root, notes)
-    # sets and queries are new ones
-    kept: dict[str, Collection[str]] = {"image": built.images, "image_set": (), "query": ()}
+    # sets, queries and texts are new ones
+    kept: dict[str, Collection[str]] = {"image": built.images, "image_set": (), "query": (), "text": ()}
     return dataclasses.replace(built, payloads=payload_rows(dataset.payloads, kept))
 
 

@@ -172,7 +172,7 @@ def _annotations(recipe: RebuildRecipe, sets: Sequence[ImageSet]) -> dict[str, S
     judgments = [judgment for judgment in recipe.judgments if judgment.query in ids]
     texts = [text for text in recipe.texts if text.id in named]
     images = {name for image_set in sets for name in image_set.images}
-    payloads = payload_rows(recipe.payloads, {"query": ids, "image": images, "image_set": made})
+    payloads = payload_rows(recipe.payloads, {"query": ids, "text": named, "image": images, "image_set": made})
     return {"texts": texts, "queries": queries, "judgments": judgments, **payloads}
 
 

@@ -43,15 +43,14 @@ class ContextualObjective(Objective[None, tuple[Batch, Tensor]]):
     """The target of each query among its candidates, set-major; arguments as for `Objective`."""
 
     recipe: ContextualRecipe
+    train: ExampleTable
+    valid: ExampleTable | None
 
     def __init__(
         self, recipe: ContextualRecipe, train: ExampleTable, valid: ExampleTable | None, run: TrainingRun
     ) -> None:
-        self.recipe, self.train, self.valid, self.run = recipe, train, valid, run
+        super().__init__(recipe, train, valid, run)
         self.queries, self.repeats = self._repeated(train, 0)
-
-    def __len__(self) -> int:
-        return len(self.train)
 
     def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
         """Sets in random order, the queries of a set together; with the candidates and weak positives of the epoch."""

@@ -187,7 +187,7 @@ def _images(
 class ClassifierJob(TrainJob):
     """Seeds that learn whether a hypothesis is entailed: `learned` is what of `train` the recipe learns from."""
 
-    KIND: ClassVar[str] = CLASSIFIER
+    HOME: ClassVar[str] = CLASSIFIERS
     UNIT: ClassVar[str] = "pairs"
 
     checkpoint = staticmethod(read_notes)
@@ -195,9 +195,8 @@ class ClassifierJob(TrainJob):
 
     def __init__(self, options: TrainOptions, recipe: ClassifierRecipe, progress: Progress) -> None:
         """Raises DataError for pairs that cannot be learned from or that would be judged again."""
-        self.recipe, self.progress, self.seeds = recipe, progress, options.seeds
-        self.out, self.workdir = options.folder(CLASSIFIERS), options.workdir
-        self.device = choose_device(options.device)
+        super().__init__(options, recipe, progress)
+        self.workdir = options.workdir
         self.pairs = pairs = open_pairs(options.dataset, options.workdir, progress)
         self.train, self.dev = pairs.in_split("train"), pairs.in_split("valid")
         if not self.train:
@@ -231,7 +230,7 @@ class ClassifierJob(TrainJob):
         if len({pair.label for pair in self.dev}) == 1:
             flaw = "have one label, so they choose neither epoch nor threshold well"
             progress.warn(f"all {len(self.dev)} pairs of valid {flaw}")
-        self.parents, self.key, self.dataset = (pairs.origin,), {}, pairs.name
+        self.parents, self.dataset = (pairs.origin,), pairs.name
         named = (portable(name, self.workdir) for name in (recipe.text, recipe.image))
         self.encoder = " + ".join(filter(None, named))
         self.queries = {"train": len(self.train), "valid": len(self.dev)}

@@ -125,11 +125,13 @@ class GalleryObjective(Objective[GivenT, EncodedT]):
     AVERAGES = True
 
     recipe: GalleryRecipe
+    train: GalleryPairs
+    valid: GalleryPairs | None
 
     def __init__(
         self, recipe: GalleryRecipe, train: GalleryPairs, valid: GalleryPairs | None, run: TrainingRun
     ) -> None:
-        self.recipe, self.pairs, self.valid, self.run = recipe, train, valid, run
+        super().__init__(recipe, train, valid, run)
         self.partners = train.weak.turned(len(train.galleries))
 
     @abstractmethod
@@ -140,17 +142,10 @@ class GalleryObjective(Objective[GivenT, EncodedT]):
     def scored(self, model: nn.Module, pairs: GalleryPairs, micro_batch: int) -> Vectors | Matrix:
         """Every picture, as a query, against every caption, without a graph."""
 
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
-        """Pairs in random order."""
-        return torch.split(torch.randperm(len(self.pairs), generator=generator), self.recipe.batch)
-
     def updates(self, rows: Tensor, apply: bool) -> Iterator[Update]:
         """The pairs, and a weak positive of each of their pictures that has any."""
-        images = self.pairs.candidates[rows, 0]
-        first = self.step(self.pairs.captions[rows], images)
+        images = self.train.candidates[rows, 0]
+        first = self.step(self.train.captions[rows], images)
 
         def weak() -> Step[GivenT] | None:
             if not self.recipe.repeats_queries:
@@ -219,12 +214,12 @@ class ContrastiveObjective(GalleryObjective[Contrast, Tensor]):
 
     def step(self, captions: Tensor, images: Tensor) -> Step[Contrast]:
         """Each picture and each caption once."""
-        relations = contrast(self.pairs, captions, images)
-        return Step((relations.images, self.pairs.first[relations.captions]), len(captions), relations)
+        relations = contrast(self.train, captions, images)
+        return Step((relations.images, self.train.first[relations.captions]), len(captions), relations)
 
     def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Contrast) -> Tensor:
         """Unit vectors of pictures (tower 0) or captions (tower 1)."""
-        return _encoded(model, self.pairs, tower, rows, self.run.device)
+        return _encoded(model, self.train, tower, rows, self.run.device)
 
     def loss(self, model: nn.Module, encoded: Sequence[Tensor], step: Step[Contrast]) -> Tensor:
         """InfoNCE over the whole batch."""

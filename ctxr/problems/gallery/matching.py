@@ -228,7 +228,7 @@ class MatchingObjective(GalleryObjective[ComparedBatch, MatchedScores]):
 
     def step(self, captions: Tensor, images: Tensor) -> Step[ComparedBatch]:
         """The pairs, with negatives drawn for each from the batch."""
-        relations = contrast(self.pairs, captions, images)
+        relations = contrast(self.train, captions, images)
         listed = draw_compared(relations, self.recipe.distractors, self.soft is not None)
         return Step((torch.arange(len(captions)),), len(captions), ComparedBatch(relations, listed))
 
@@ -240,8 +240,8 @@ class MatchingObjective(GalleryObjective[ComparedBatch, MatchedScores]):
         for captions, images, present in listed:
             wanted[captions[present], images[present]] = True
         texts, columns = (wanted.any(axis).nonzero().flatten() for axis in (1, 0))
-        pictures = self.pairs.images(relations.images[columns])
-        tokens = self.pairs.texts[self.pairs.first[relations.captions[texts]]]
+        pictures = self.train.images(relations.images[columns])
+        tokens = self.train.texts[self.train.first[relations.captions[texts]]]
         scores = scores_of(model, pictures, tokens, wanted[texts][:, columns], self.run.device)
         ends = texts[:, None].to(scores.device), columns.to(scores.device)
         return MatchedScores(listed, scores.new_zeros(wanted.shape).index_put(ends, scores))

@@ -51,7 +51,6 @@ from ctxr.problems.training import SeedTrainer, TrainJob
 from ctxr.store.arrays import load_array
 from ctxr.store.artifacts import Parent
 from ctxr.store.hashing import sha256_file, sha256_of
-from ctxr.store.kinds import RUN, RUNS
 from ctxr.store.records import Score
 from ctxr.store.scores import write_scores
 from ctxr.store.tables import read_table, write_table
@@ -199,13 +198,13 @@ def whole_documents(dataset: Dataset) -> list[Document]:
 class LinksJob(TrainJob):
     """Seeds that learn from `documents`, by split, whose links are not read; `words` is the vocabulary."""
 
-    KIND, UNIT, MEASURE, NOTE = RUN, "documents", "AUC", "of the links inside a document, mean over documents"
+    UNIT, MEASURE, NOTE = "documents", "AUC", "of the links inside a document, mean over documents"
     checkpoint = staticmethod(read_links)
     recipe: LinksRecipe
 
     def __init__(self, options: TrainOptions, recipe: LinksRecipe, progress: Progress) -> None:
         """Raises UsageError for options that make no sense, DataError for a dataset that cannot be learned from."""
-        self.progress, self.device, self.out = progress, choose_device(options.device), options.folder(RUNS)
+        super().__init__(options, recipe, progress)
         self.data = dataset = open_dataset(options.dataset, options.workdir, progress)
         own = [one for one in whole_documents(dataset) if (one.split if recipe.learns else one.split != "train")]
         self.documents = {name: [one for one in own if (one.split or "none") == name] for name in (*SPLITS, "none")}
@@ -235,7 +234,7 @@ class LinksJob(TrainJob):
         self.words = vocabulary_of([*texts, *labels], least) if recipe.text == "gru" else ()
         if len(self.words) == 2:
             raise DataError(f"{dataset.name} has no word {least} times on train", hint="--set least_count=1")
-        self.key, self.seeds = {"weights": self.sources.weights}, options.seeds if recipe.learns else 1
+        self.weights = self.sources.weights
         self.dataset, self.queries = dataset.name, {name: len(part) for name, part in self.documents.items() if part}
 
     def check(self) -> None:

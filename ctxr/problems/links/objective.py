@@ -114,6 +114,9 @@ class DocumentTable:
     rows: tuple[Sequence[Tensor], Sequence[Tensor]]
     marks: Sequence[set[str]]
 
+    def __len__(self) -> int:
+        return len(self.documents)
+
     def sharing(self, documents: Tensor) -> Tensor:
         """Which of some documents [B, B] share a sentence or a picture; none with itself."""
         marks = [self.marks[document] for document in documents.tolist()]
@@ -121,7 +124,7 @@ class DocumentTable:
 
     def comparable(self, batch: int) -> bool:
         """Whether some step, of documents in their order, has two that share nothing."""
-        steps = _steps(torch.arange(len(self.documents)), batch)
+        steps = _steps(torch.arange(len(self)), batch)
         return not all(bool((self.sharing(step) | torch.eye(len(step), dtype=torch.bool)).all()) for step in steps)
 
     def encoded(self, model: nn.Module, tower: int, rows: Tensor, device: str) -> Tensor:
@@ -171,21 +174,23 @@ class LinksObjective(Objective[tuple[Tensor, Tensor, Tensor], Tensor]):
     AVERAGES = True
 
     recipe: LinksRecipe
+    train: DocumentTable
+    valid: DocumentTable | None
 
     def __init__(
         self, recipe: LinksRecipe, train: DocumentTable, valid: DocumentTable | None, run: TrainingRun
     ) -> None:
-        self.recipe, self.train, self.valid, self.run = recipe, train, valid, run
+        super().__init__(recipe, train, valid, run)
         self._figures: dict[str, float] = {}
         self._chance = torch.Generator()
 
     def __len__(self) -> int:
-        return sum(map(len, _steps(torch.arange(len(self.train.documents)), self.recipe.batch)))
+        return sum(map(len, _steps(torch.arange(len(self.train)), self.recipe.batch)))
 
     def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
         """Documents in random order; a last one that is alone has nothing to be compared with."""
         self._chance = generator
-        return _steps(torch.randperm(len(self.train.documents), generator=generator), self.recipe.batch)
+        return _steps(torch.randperm(len(self.train), generator=generator), self.recipe.batch)
 
     def updates(self, rows: Tensor, apply: bool) -> Iterator[Update]:
         """One step, of drawn sentences and images where the recipe says so."""
@@ -213,7 +218,7 @@ class LinksObjective(Objective[tuple[Tensor, Tensor, Tensor], Tensor]):
             return None
         model.eval()
         losses, scored = list[float](), list[tuple[Document, np.ndarray]]()
-        for documents in _steps(torch.arange(len(table.documents)), self.recipe.batch):
+        for documents in _steps(torch.arange(len(table)), self.recipe.batch):
             pairs = table.unit_vectors(model, documents, micro_batch, self.run.device, self.run.bf16)
             towers = list(zip(*pairs, strict=True))
             n, m = (torch.tensor([len(own) for own in tower]) for tower in towers)

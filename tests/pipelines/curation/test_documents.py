@@ -122,7 +122,12 @@ class Note(Record, frozen=True):
 
 
 def test_payload_tables_are_kept_for_images_and_belong_to_no_new_set_or_query(monkeypatch: pytest.MonkeyPatch) -> None:
-    ids: dict[Owner, list[str]] = {"image": [*ALBUMS.images], "image_set": ["g00"], "query": [*ALBUMS.queries]}
+    ids: dict[Owner, list[str]] = {
+        "image": [*ALBUMS.images],
+        "image_set": ["g00"],
+        "query": [*ALBUMS.queries],
+        "text": [*ALBUMS.texts],
+    }
     for of in ids:
         monkeypatch.setitem(PAYLOADS, f"{of}_notes", PayloadTable(Note, of=of))
     notes = {f"{of}_notes": tuple(map(Note, names)) for of, names in ids.items()}

@@ -149,7 +149,7 @@ def test_cached_gradients_equal_those_of_the_whole_batch(tmp_path: Path, most: i
     for at_once in (most, 100):
         one = trainer(tmp_path, replace(SMALL, at_once=at_once), make_scorer(dropout=0.0))
         one.update(torch.arange(len(one.objective)), 0.0, apply=False)
-        one.accumulate(one.objective.step(one.objective.pairs.captions, one.objective.pairs.candidates[:, 0]))
+        one.accumulate(one.objective.step(one.objective.train.captions, one.objective.train.candidates[:, 0]))
         found.append(gradients(one.scorer))
     assert float(found[1].norm()) > 0
     assert float((found[0] - found[1]).norm() / found[1].norm()) <= 1e-10

@@ -145,7 +145,7 @@ def test_passes_of_any_size_add_up_to_the_gradient_of_the_batch(tmp_path: Path, 
         one = make_trainer(tmp_path, replace(SMALL, at_once=at_once, loss=loss, batch=15))
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            step = one.objective.step(one.objective.pairs.captions, one.objective.pairs.candidates[:, 0])
+            step = one.objective.step(one.objective.train.captions, one.objective.train.candidates[:, 0])
             found.append((one.accumulate(step), [weights.grad for weights in one.weights]))
     for total, gradients in found[1:]:
         assert total == pytest.approx(found[0][0], rel=1e-12)
@@ -161,8 +161,8 @@ def test_a_weighted_batch_counts_the_rounded_sum_of_its_passes_to_the_bit(tmp_pa
             parameter.grad = torch.full_like(parameter, 0.7) if weight != 1.0 else None
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            pairs = replace(one.objective.pairs, images=Table(one.objective.pairs.images.content.float()))  # type: ignore[attr-defined]
-            one.objective.pairs = pairs
+            pairs = replace(one.objective.train, images=Table(one.objective.train.images.content.float()))  # type: ignore[attr-defined]
+            one.objective.train = pairs
             one.accumulate(one.objective.step(pairs.captions, pairs.candidates[:, 0]), weight)
         found.append([parameter.grad for parameter in one.weights])
     for sums, weighted in zip(*found, strict=True):
