@@ -4,7 +4,7 @@ Truth has three values: True, False, and None where annotators would disagree (a
 is barely to the left of another). A description must be True of its target and False, never None, of the others.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -50,7 +50,19 @@ class Kind(msgspec.Struct, frozen=True):
         return all(getattr(self, name) in ("", getattr(actor, name)) for name in self.__struct_fields__)
 
 
-class OfKind(msgspec.Struct, frozen=True, tag=True):
+class ScenePredicate(msgspec.Struct, frozen=True, tag=True):
+    """What is said of a scene."""
+
+    def verdict(self, view: SceneView) -> Verdict:
+        """Return whether it holds of the view's scene: whether it does of any figure that it may be about."""
+        return disjunction(self._verdicts(view))
+
+    def _verdicts(self, view: SceneView) -> Iterable[Verdict]:
+        """One of each figure, or pair of figures, that it may be about; or one of the whole scene."""
+        raise NotImplementedError
+
+
+class OfKind(ScenePredicate, frozen=True):
     """What is said of figures of a kind."""
 
     kind: Kind
@@ -59,19 +71,15 @@ class OfKind(msgspec.Struct, frozen=True, tag=True):
 class Shows(OfKind, frozen=True):
     """At least one of the kind is there."""
 
-    def verdict(self, view: SceneView) -> Verdict:
-        """Return whether it holds of the view's scene."""
-        if any(self.kind.fits(actor) for actor in view.clear):
-            return True
-        return None if any(self.kind.fits(actor) for actor in view.doubtful) else False
+    def _verdicts(self, view: SceneView) -> Iterable[Verdict]:
+        return (view.unless_doubtful(True, actor) for actor in view.present if self.kind.fits(actor))
 
 
 class Lacks(OfKind, frozen=True):
     """None of the kind is there."""
 
-    def verdict(self, view: SceneView) -> Verdict:
-        """Return whether it holds of the view's scene."""
-        return negation(Shows(self.kind).verdict(view))
+    def _verdicts(self, view: SceneView) -> Iterable[Verdict]:
+        return [negation(Shows(self.kind).verdict(view))]
 
 
 class Counts(OfKind, frozen=True):
@@ -79,44 +87,36 @@ class Counts(OfKind, frozen=True):
 
     number: int
 
-    def verdict(self, view: SceneView) -> Verdict:
-        """Return whether it holds of the view's scene."""
+    def _verdicts(self, view: SceneView) -> Iterable[Verdict]:
         sure = sum(self.kind.fits(actor) for actor in view.clear)
         perhaps = sum(self.kind.fits(actor) for actor in view.doubtful)
         if not sure <= self.number <= sure + perhaps:
-            return False
-        return None if perhaps else True
+            return [False]
+        return [None if perhaps else True]
 
 
 class AllAre(OfKind, frozen=True):
     """There are several figures and every one is of the kind."""
 
-    def verdict(self, view: SceneView) -> Verdict:
-        """Return whether it holds of the view's scene."""
+    def _verdicts(self, view: SceneView) -> Iterable[Verdict]:
         if any(not self.kind.fits(actor) for actor in view.clear):
-            return False
+            return [False]
         several = True if len(view.clear) > 1 else (None if len(view.present) > 1 else False)
-        return conjunction([several, None if any(not self.kind.fits(actor) for actor in view.doubtful) else True])
+        others = any(not self.kind.fits(actor) for actor in view.doubtful)
+        return [conjunction([several, None if others else True])]
 
 
-class Before(msgspec.Struct, frozen=True, tag=True):
+class Before(ScenePredicate, frozen=True):
     """The backdrop is the named one."""
 
     backdrop: str
 
-    def verdict(self, view: SceneView) -> Verdict:
-        """Return whether it holds of the view's scene."""
-        return view.scene.backdrop.name == self.backdrop
+    def _verdicts(self, view: SceneView) -> Iterable[Verdict]:
+        return [view.scene.backdrop.name == self.backdrop]
 
 
-def sights_of(kind: Kind, view: SceneView) -> list[Sight]:
-    """Return what can be seen of every actor of a kind."""
-    return [view.sights[actor.name] for actor in view.scene.actors if kind.fits(actor)]
-
-
-def actor_pairs(kind: Kind, other: Kind, actors: Iterable[Actor]) -> Iterator[tuple[Actor, Actor]]:
+def actor_pairs(kind: Kind, other: Kind, actors: Sequence[Actor]) -> Iterator[tuple[Actor, Actor]]:
     """Return every (actor of the first kind, another actor of the second kind)."""
-    actors = tuple(actors)
     return ((a, b) for a in actors if kind.fits(a) for b in actors if b is not a and other.fits(b))
 
 
@@ -137,22 +137,20 @@ def step_towards(direction: str, end: Point, start: Point = CORNER) -> float:
 
 
 class RelativePosition(OfKind, frozen=True, tag="Beside"):
-    """One of the first kind is left of, right of, above or below another one of the second kind."""
+    """One of the first kind is left of, right of, above or below another one of the second kind, judged by the middles of what is drawn
+    inside the frame."""
 
     side: str
     other: Kind
 
-    def verdict(self, view: SceneView) -> Verdict:
-        """Return whether it holds of the view's scene, judged by the middles of what is drawn inside the frame."""
-        verdicts: list[Verdict] = []
+    def _verdicts(self, view: SceneView) -> Iterable[Verdict]:
         for a, b in actor_pairs(self.kind, self.other, view.present):
             here, there = middle(view, a.name), middle(view, b.name)
             along = step_towards(self.side, here, there)
             athwart = here.y - there.y if self.side in ("left", "right") else here.x - there.x
             # further along than a tenth of the frame, and not mostly in the other direction
             clearly = along >= 0.12 and along >= 0.6 * abs(athwart)
-            verdicts.append(view.unless_doubtful(True, a, b) if clearly else False if along <= 0.04 else None)
-        return disjunction(verdicts)
+            yield view.unless_doubtful(True, a, b) if clearly else False if along <= 0.04 else None
 
 
 class Within(OfKind, frozen=True):
@@ -160,51 +158,45 @@ class Within(OfKind, frozen=True):
 
     region: str
 
-    def verdict(self, view: SceneView) -> Verdict:
-        """Return whether it holds of the view's scene."""
+    def _verdicts(self, view: SceneView) -> Iterable[Verdict]:
         # a corner asks for both sides, but less of each
         sure, never = (0.62, 0.52) if " " in self.region else (0.68, 0.58)
-        verdicts: list[Verdict] = []
         for actor in view.present:
             if self.kind.fits(actor):
                 x, y = middle(view, actor.name)
-                parts = {"left": 1 - x, "right": x, "top": 1 - y, "bottom": y}
                 if self.region == "middle":
                     far = max(abs(x - 0.5), abs(y - 0.5))
                     verdict = True if far <= 0.13 else False if far >= 0.2 else None
                 else:
+                    parts = {"left": 1 - x, "right": x, "top": 1 - y, "bottom": y}
                     reached = min(parts[word] for word in self.region.split())
                     verdict = True if reached >= sure else False if reached <= never else None
-                verdicts.append(view.unless_doubtful(verdict, actor))
-        return disjunction(verdicts)
+                yield view.unless_doubtful(verdict, actor)
 
 
 class Bigger(OfKind, frozen=True):
-    """One of the first kind is bigger than one of the second kind."""
+    """One of the first kind is bigger than one of the second kind; sizes of one name are too close to call."""
 
     other: Kind
 
-    def verdict(self, view: SceneView) -> Verdict:
-        """Return whether it holds of the view's scene: sizes of one name are too close to call."""
-        couples = actor_pairs(self.kind, self.other, view.present)
-        return disjunction(
-            view.unless_doubtful(None if a.size == b.size else a.radius > b.radius, a, b) for a, b in couples
-        )
+    def _verdicts(self, view: SceneView) -> Iterable[Verdict]:
+        for a, b in actor_pairs(self.kind, self.other, view.present):
+            yield view.unless_doubtful(None if a.size == b.size else a.radius > b.radius, a, b)
 
 
 class Outermost(OfKind, frozen=True):
-    """Of several figures, the one farthest to a side (left, right, top, bottom) is of the kind."""
+    """Of several figures, the one farthest to a side (left, right, top, bottom) is of the kind; a lead below 4 % of the frame is too
+    close to call."""
 
     side: str
 
-    def verdict(self, view: SceneView) -> Verdict:
-        """Return whether it holds of the view's scene: a lead below 4 % of the frame is too close to call."""
+    def _verdicts(self, view: SceneView) -> Iterable[Verdict]:
         if len(view.clear) < 2:
-            return None if len(view.present) >= 2 else False
+            return [None if len(view.present) >= 2 else False]
         reached = [step_towards(self.side, middle(view, actor.name)) for actor in view.present]
         lead = max(reached[: len(view.clear)])
         fits = {self.kind.fits(actor) for actor, far in zip(view.present, reached, strict=True) if lead - far < 0.04}
-        return fits.pop() if len(fits) == 1 else None
+        return fits if len(fits) == 1 else [None]
 
 
 AMOUNTS: dict[str, tuple[float, float]] = {"little": (0.08, 0.3), "half": (0.42, 0.58), "most": (0.7, 0.92)}
@@ -212,18 +204,15 @@ AMOUNTS: dict[str, tuple[float, float]] = {"little": (0.08, 0.3), "half": (0.42,
 
 
 class Behind(OfKind, frozen=True):
-    """One of the first kind is partly hidden behind one of the second kind."""
+    """One of the first kind is hidden behind one of the second kind: from a tenth on it is, below a fiftieth it is not."""
 
     other: Kind
 
-    def verdict(self, view: SceneView) -> Verdict:
-        """Return whether it holds of the view's scene: from a tenth covered on it does, below a fiftieth it does not."""
-        verdicts: list[Verdict] = []
+    def _verdicts(self, view: SceneView) -> Iterable[Verdict]:
         for a, b in actor_pairs(self.kind, self.other, view.scene.actors):
             share = view.sights[a.name].behind.get(b.name, 0.0)
             clearly = share >= 0.1 and view.shown(a.name) >= 0.15 and view.shown(b.name) >= 1 / 3
-            verdicts.append(False if share < 0.02 else True if clearly else None)
-        return disjunction(verdicts)
+            yield False if share < 0.02 else True if clearly else None
 
 
 class CutOff(OfKind, frozen=True):
@@ -231,35 +220,30 @@ class CutOff(OfKind, frozen=True):
 
     edge: str = ""
 
-    def verdict(self, view: SceneView) -> Verdict:
-        """Return whether it holds of the view's scene."""
-        verdicts: list[Verdict] = []
+    def _verdicts(self, view: SceneView) -> Iterable[Verdict]:
         for sight in sights_of(self.kind, view):
             edges = dict(zip(("left", "top", "right", "bottom"), sight.edges, strict=True))
             share = edges[self.edge] if self.edge else max(sight.edges)
             clearly = share >= 0.12 and sight.shown >= 0.2
-            verdicts.append(False if share < 0.02 or sight.shown <= 0.02 else True if clearly else None)
-        return disjunction(verdicts)
+            yield False if share < 0.02 or sight.shown <= 0.02 else True if clearly else None
 
 
 class Entire(OfKind, frozen=True):
     """One of the kind can be seen as a whole: nothing covers it and no edge cuts it."""
 
-    def verdict(self, view: SceneView) -> Verdict:
-        """Return whether it holds of the view's scene."""
-        shares = (sight.shown for sight in sights_of(self.kind, view))
-        return disjunction(True if shown >= 0.98 else None if shown > 0.92 else False for shown in shares)
+    def _verdicts(self, view: SceneView) -> Iterable[Verdict]:
+        for sight in sights_of(self.kind, view):
+            yield True if sight.shown >= 0.98 else None if sight.shown > 0.92 else False
 
 
-class NoOverlap(msgspec.Struct, frozen=True, tag="Apart"):
+class NoOverlap(ScenePredicate, frozen=True, tag="Apart"):
     """There are several figures and none covers any of another."""
 
-    def verdict(self, view: SceneView) -> Verdict:
-        """Return whether it holds of the view's scene."""
+    def _verdicts(self, view: SceneView) -> Iterable[Verdict]:
         covered = max((sight.covered for sight in view.sights.values()), default=0.0)
         if covered >= 0.05 or len(view.present) < 2:
-            return False
-        return None if covered > 0 or len(view.clear) < 2 else True
+            return [False]
+        return [None if covered > 0 or len(view.clear) < 2 else True]
 
 
 class Hidden(OfKind, frozen=True):
@@ -267,14 +251,16 @@ class Hidden(OfKind, frozen=True):
 
     amount: str
 
-    def verdict(self, view: SceneView) -> Verdict:
-        """Return whether it holds of the view's scene."""
-        verdicts: list[Verdict] = []
+    def _verdicts(self, view: SceneView) -> Iterable[Verdict]:
         for sight in sights_of(self.kind, view):
             words = [amount for amount, (low, high) in AMOUNTS.items() if low <= sight.hidden <= high]
             unclear = None if 0.02 <= sight.hidden <= 0.98 else False
-            verdicts.append(words == [self.amount] if words else unclear)
-        return disjunction(verdicts)
+            yield words == [self.amount] if words else unclear
+
+
+def sights_of(kind: Kind, view: SceneView) -> list[Sight]:
+    """Return what can be seen of every actor of a kind."""
+    return [view.sights[actor.name] for actor in view.scene.actors if kind.fits(actor)]
 
 
 Predicate = (
