@@ -103,7 +103,7 @@ def test_who_is_stopped_gets_the_code_for_that(make_crowd: MakeCrowd) -> None:
     crowd = make_crowd(*ENTAIL, studies={"pilot": pays()})
     visitor = crowd.visitor()
     sent(visitor, visitor.get(entry()))
-    crowd.site.journal.block(crowd.site.pseudonym("prolific", PERSON), "spam", "lead", crowd.clock.now)
+    crowd.site.journal.change(crowd.site.pseudonym("prolific", PERSON), "blocked", "spam", "lead", crowd.clock.now)
     assert code_of(visitor.get("/next")) == "C1DONEBAD"
 
 

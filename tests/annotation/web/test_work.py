@@ -106,7 +106,7 @@ def test_who_is_blocked_is_told_kindly(make_crowd: MakeCrowd) -> None:
     crowd = make_crowd(UNITS["describe"])
     visitor = crowd.invited("ada")
     visitor.get("/")
-    crowd.site.journal.block(crowd.worker("ada"), "too fast", "lead", crowd.site.now())
+    crowd.site.journal.change(crowd.worker("ada"), "blocked", "too fast", "lead", crowd.site.now())
     assert read(visitor.get("/next")).headline.startswith("Thank you")
 
 
