@@ -25,6 +25,8 @@ from ctxr.store.records import ImageSet
 Ending = Literal["complete", "stopped"]
 """How paid work ended: `complete`, or `stopped` by a rule or a person."""
 
+StateChange = Literal["blocked", "allowed", "undone"]
+
 Step = Literal["say", "share", "finish", "leave"]
 """What somebody in a talk may do."""
 
@@ -389,41 +391,32 @@ class Journal:
             rows = tx.rows(select(tables.change).where(change.worker == worker).order_by(change.number))
             return [Change(**{**row, "at": stamp(row["at"]), "undone": bool(row["undone"])}) for row in rows]
 
-    def block(self, worker: str, reason: str, by: str, now: datetime) -> WorkerState:
-        """Give the worker no more work. What they hold goes back; what they did stays, but counts no more and is not served."""
-        with self._writing(now) as tx:
-            worker_state.change(tx, worker_state.require(tx, worker), "blocked", reason, by)
-            return self._take_back(tx, worker)
+    def change(self, worker: str, change: StateChange, reason: str, by: str, now: datetime) -> WorkerState:
+        """Block or allow the worker, or undo the last change of their state, a rule's or a person's; the state then.
 
-    def allow(self, worker: str, reason: str, by: str, now: datetime) -> WorkerState:
-        """Vouch for the worker: work without a qualification round, and no rule stops them."""
-        with self._writing(now) as tx:
-            worker_state.change(tx, worker_state.require(tx, worker), "allowed", reason, by)
-            return self._take_back(tx, worker)
-
-    def undo(self, worker: str, reason: str, by: str, now: datetime) -> WorkerState:
-        """Undo the last change of the worker's state, a rule's or a person's. Raises Refused where there is none."""
+        Who is `blocked` gets no more work. What they hold goes back; what they did stays, but counts no more and is not served.
+        Who is `allowed` works without a qualification round, and no rule stops them. Raises Refused where nothing can be undone.
+        """
         with self._writing(now) as tx:
             row, changes = worker_state.require(tx, worker), tables.change.c
-            undoable = select(tables.change).where(changes.worker == worker, changes.undone == 0)
-            last = tx.row(undoable.order_by(changes.number.desc()).limit(1))
-            if last is None:
-                raise Refused("nothing_to_undo", f"The standing of {worker} was never changed.")
-            tx.update(tables.change, {"number": last["number"]}, undone=1)
-            worker_state.change(tx, row, last["before"], reason, by, undone=1)
-            return self._take_back(tx, worker)
+            after, undone = change, int(change == "undone")
+            if undone:
+                undoable = select(tables.change).where(changes.worker == worker, changes.undone == 0)
+                last = tx.row(undoable.order_by(changes.number.desc()).limit(1))
+                if last is None:
+                    raise Refused("nothing_to_undo", f"The standing of {worker} was never changed.")
+                tx.update(tables.change, {"number": last["number"]}, undone=1)
+                after = last["before"]
+            worker_state.change(tx, row, after, reason, by, undone=undone)
+            row, lease = worker_state.require(tx, worker), tx.find(tables.lease, worker=worker, state="live")
+            if row["state"] == "blocked" and lease is not None:
+                free(tx, lease, "returned")
+                leasing.recount(tx, worker)  # the end of a talk may have made a vote of it
+            return worker_state.state_of(row)
 
     def close(self) -> None:
         """Let go of the database."""
         self._database.close()
-
-    def _take_back(self, tx: Transaction, worker: str) -> WorkerState:
-        """The state as it is now; who is blocked holds no lease."""
-        row, lease = worker_state.require(tx, worker), tx.find(tables.lease, worker=worker, state="live")
-        if row["state"] == "blocked" and lease is not None:
-            free(tx, lease, "returned")
-            leasing.recount(tx, worker)  # the end of a talk may have made a vote of it
-        return worker_state.state_of(row)
 
 
 _STOPPED = {

@@ -157,13 +157,6 @@ def unit_of(row: RowMapping) -> Unit:
     return msgspec.json.decode(row["payload"], type=Unit)
 
 
-def count_vote(tx: Transaction, row: RowMapping, work: Unit, correct: bool | None) -> None:
-    """Count one more vote, whose place was leased, and stop the unit where it has enough."""
-    right, wrong = row["right_votes"] + (correct is True), row["wrong_votes"] + (correct is False)
-    unknown = row["unknown_votes"] + (correct is None)
-    _set_counts(tx, work, row["live"] - 1, right=right, wrong=wrong, unknown=unknown, decided=row["decided"])
-
-
 def recount(tx: Transaction, worker: str) -> None:
     """Recount the votes of every unit that a worker voted on, after they were blocked or unblocked."""
     for name in tx.column(_OF_WORKER, name=worker):
@@ -178,10 +171,10 @@ def recount(tx: Transaction, worker: str) -> None:
                 blocked.add(vote.worker)
         marks = [task_of(work).score(work, vote).right for vote in slots.values() if counts(vote, blocked)]
         right, wrong = marks.count(True), marks.count(False)
-        _set_counts(tx, work, row["live"], right=right, wrong=wrong, unknown=marks.count(None))
+        set_counts(tx, work, row["live"], right=right, wrong=wrong, unknown=marks.count(None))
 
 
-def _set_counts(
+def set_counts(
     tx: Transaction, work: Unit, live: int, *, right: int, wrong: int, unknown: int, decided: str | None = None
 ) -> None:
     """Store the votes of a unit and, unless `decided`, what they decide: `complete` where no truth is known."""

@@ -217,7 +217,10 @@ def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tu
         tx.connection.execute(_COUNT_ANSWER, {"name": answer.worker})
     first = votes[0][1]
     correct = task_of(unit).score(unit, first).right
-    leasing.count_vote(tx, unit_row, unit, correct)
+    # one more vote, whose place was leased
+    names = {"right": True, "wrong": False, "unknown": None}
+    votes_of = {name: unit_row[f"{name}_votes"] + (correct is mark) for name, mark in names.items()}
+    leasing.set_counts(tx, unit, unit_row["live"] - 1, **votes_of, decided=unit_row["decided"])
     if unit.purpose == "work" and unit.task in MAKES_WORK:
         image_set = msgspec.json.decode(tx.get(tables.image_set, id=unit.image_set)["payload"], type=ImageSet)
         add_units(tx, derive_units(unit, first, image_set, tx.rules.protocol))

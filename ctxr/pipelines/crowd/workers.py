@@ -10,6 +10,7 @@ from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.config import PROLIFIC_ADVISED, ExportTasks
 from ctxr.annotation.cost import planned_floor
+from ctxr.annotation.journal.journal import StateChange
 from ctxr.annotation.journal.results import Change, Waited
 from ctxr.annotation.launch import private_folder, study_offer
 from ctxr.annotation.platforms.prolific import Bundle
@@ -40,18 +41,14 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
                 hint = "ctxr serve   (it keeps the list of workers)"
                 raise UnfinishedError(f"{config.workdir} has no journal of answers", hint=hint)
             names = [state.worker for state in journal.workers()]
-            options = (
-                ("blocked", journal.block, config.block),
-                ("allowed", journal.allow, config.allow),
-                ("undid the last change of", journal.undo, config.undo),
-            )
+            options: dict[StateChange, tuple[str, ...]]
+            options = {"blocked": config.block, "allowed": config.allow, "undone": config.undo}
             # every name is looked up before the first change
-            acts = [
-                (verb, act, _named(config.workdir, typed, names)) for verb, act, words in options for typed in words
-            ]
-            now = datetime.now(UTC)
-            for verb, act, worker in acts:
-                changed.append(f"{verb} {worker}: now {act(worker, config.reason.strip(), config.by, now).state}")
+            acts = [(act, _named(config.workdir, typed, names)) for act, words in options.items() for typed in words]
+            now, reason = datetime.now(UTC), config.reason.strip()
+            for act, worker in acts:
+                verb = "undid the last change of" if act == "undone" else act
+                changed.append(f"{verb} {worker}: now {journal.change(worker, act, reason, config.by, now).state}")
     source = merge_journal(config.workdir, progress, config.database)
     answered = read_judgments(source)
     blocked, changes = tuple[str, ...](), list[Change]()

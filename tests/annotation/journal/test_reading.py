@@ -37,9 +37,9 @@ def test_an_identity_changes_with_answers_and_changes_of_workers_alone(opener: O
     assert identity(address) == first != empty
     answer(journal, lease)
     second = identity(address)
-    journal.block("w3", "guesses", "me", after(10))
+    journal.change("w3", "blocked", "guesses", "me", after(10))
     third = identity(address)
-    journal.undo("w3", "does not", "me", after(11))
+    journal.change("w3", "undone", "does not", "me", after(11))
     assert len({empty, first, second, third, identity(address)}) == 5
 
 
@@ -66,7 +66,7 @@ def test_what_a_running_server_has_not_yet_moved_into_the_file_is_read_too(tmp_p
     serving = study(open_journal(path, [described(one) for one in sets], sets))
     journal = read_journal(path)
     assert len(journal.answers()) == 2
-    serving.block("w1", "guesses", "me", START)
+    serving.change("w1", "blocked", "guesses", "me", START)
     assert journal.blocked() == ("w1",)
     journal.close()
     serving.close()

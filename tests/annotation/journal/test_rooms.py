@@ -122,13 +122,15 @@ def test_the_photo_can_be_shared_after_the_turns_that_the_unit_says(opener: Open
 def test_a_talk_with_a_blocked_worker_is_not_verified_and_others_talk_instead(opener: Opener) -> None:
     journal, first, _ = paired(opener, turns=5)
     journal.act("share", first.token, "w1", START)
-    journal.block("w2", "a robot", "lead", START)  # who has seen the photo shared leaves a whole talk behind
+    journal.change(
+        "w2", "blocked", "a robot", "lead", START
+    )  # who has seen the photo shared leaves a whole talk behind
     assert len(journal.answers()) == 2
     assert (journal.progress()["dialogue"].answered, journal.progress()["dialogue"].open) == (1, 1)
     third = leased(journal, newcomer(journal, "w3"))
     assert third.unit.task == "dialogue"
     journal.act("leave", third.token, "w3", START)
-    journal.undo("w2", "no robot", "lead", START)
+    journal.change("w2", "undone", "no robot", "lead", START)
     assert journal.progress()["dialogue"].open == 0
     assert leased(journal, "w3").unit.task == "verify"
 

@@ -119,17 +119,17 @@ class Schedule:
     def vouch(self, worker: str) -> None:
         person = self.model.people[worker]
         if person.state != "active":
-            self.journal.allow(worker, "looked at", "test", self.now)
+            self.journal.change(worker, "allowed", "looked at", "test", self.now)
             self.model.change(worker, "active", allowed=True)
 
     def block(self, worker: str) -> None:
         self.counts["blocks"] += bool(self.journal.done_by(worker))
-        self.journal.block(worker, "drawn", "test", self.now)
+        self.journal.change(worker, "blocked", "drawn", "test", self.now)
         self.model.change(worker, "blocked")
 
     def undo(self, worker: str) -> None:
         if self.model.people[worker].before:
-            self.journal.undo(worker, "drawn", "test", self.now)
+            self.journal.change(worker, "undone", "drawn", "test", self.now)
             self.model.undo(worker)
 
     def compare(self) -> None:

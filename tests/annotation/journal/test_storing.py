@@ -227,7 +227,7 @@ def test_who_comes_when_nothing_is_left_is_done_at_once_and_who_might_get_some_w
     assert journal.ending("w2", START, after(10), 20) == "complete"
     answer(journal, lease)
     assert journal.ending("w2", after(11), after(11), 20) == "complete"
-    journal.block("w2", "spam", "lead", after(12))
+    journal.change("w2", "blocked", "spam", "lead", after(12))
     assert journal.ending("w2", after(13), after(13), 20) == "stopped"
 
 

@@ -76,7 +76,7 @@ def test_a_stranger_gets_no_work(opener: Opener) -> None:
     with pytest.raises(Refused, match="not know you"):
         journal.lease("w1", START)
     with pytest.raises(Refused, match="not know you"):
-        journal.block("w1", "unknown", "lead", START)
+        journal.change("w1", "blocked", "unknown", "lead", START)
 
 
 def test_a_new_worker_answers_the_qualification_round_first(opener: Opener) -> None:
@@ -94,9 +94,9 @@ def test_a_new_worker_answers_the_qualification_round_first(opener: Opener) -> N
     assert state_of(journal, "bad").state == "screened_out"
     assert [one.reason for one in journal.changes("bad")] == ["1 of 2 qualification questions right"]
     assert journal.ending("bad", START, START, 20) == "stopped"  # they gave their time
-    journal.allow("bad", "misread one", "lead", after(1))
+    journal.change("bad", "allowed", "misread one", "lead", after(1))
     assert leased(journal, "bad").unit.purpose == "work"
-    assert journal.undo("bad", "no, they did not", "lead", after(2)).state == "screened_out"
+    assert journal.change("bad", "undone", "no, they did not", "lead", after(2)).state == "screened_out"
 
 
 def test_a_worker_who_fails_hidden_questions_is_stopped_with_the_figures(opener: Opener) -> None:
@@ -112,7 +112,7 @@ def test_a_worker_who_fails_hidden_questions_is_stopped_with_the_figures(opener:
     (change,) = journal.changes("w1")
     assert re.findall(r"[\d.]*\d", change.reason) == ["0", "4", "0.5", "0.969"]
     assert state_of(journal, "w2").state == "active"
-    assert journal.undo("w1", "the gold was wrong", "lead", after(1)).state == "active"
+    assert journal.change("w1", "undone", "the gold was wrong", "lead", after(1)).state == "active"
     assert leased(journal, "w1").worker == "w1"
 
 
@@ -121,7 +121,7 @@ def test_whom_a_person_vouches_for_no_rule_stops(opener: Opener) -> None:
         known(one, "gold") for one in image_sets(9, "g")
     ]
     journal = opener(units, (), Protocol(gold_every=2, disjoint="none"), workers="w1")
-    assert journal.allow("w1", "a colleague", "lead", START).allowed
+    assert journal.change("w1", "allowed", "a colleague", "lead", START).allowed
     for _ in range(16):
         answer(journal, leased(journal, "w1"), right=False)
     assert (state_of(journal, "w1").wrong, state_of(journal, "w1").state) == (8, "active")
@@ -129,15 +129,15 @@ def test_whom_a_person_vouches_for_no_rule_stops(opener: Opener) -> None:
 
 def test_every_change_is_written_down_and_can_be_taken_back_in_turn(opener: Opener) -> None:
     journal = opener(workers="w1")
-    journal.allow("w1", "good in the pilot", "lead", after(1))
-    journal.block("w1", "copied texts", "lead", after(2))
-    assert journal.undo("w1", "they were their own", "lead", after(3)).allowed
-    assert (journal.undo("w1", "to be sure", "lead", after(4)).allowed, state_of(journal, "w1").state) == (
+    journal.change("w1", "allowed", "good in the pilot", "lead", after(1))
+    journal.change("w1", "blocked", "copied texts", "lead", after(2))
+    assert journal.change("w1", "undone", "they were their own", "lead", after(3)).allowed
+    assert (journal.change("w1", "undone", "to be sure", "lead", after(4)).allowed, state_of(journal, "w1").state) == (
         False,
         "active",
     )
     with pytest.raises(Refused, match="was never changed"):
-        journal.undo("w1", "once more", "lead", after(5))
+        journal.change("w1", "undone", "once more", "lead", after(5))
     told = [(one.before, one.after, one.reason, one.by, one.undone) for one in journal.changes("w1")]
     assert told == [
         ("active", "allowed", "good in the pilot", "lead", True),
@@ -155,7 +155,7 @@ def test_votes_of_a_blocked_worker_are_given_anew_by_somebody_else(opener: Opene
         answer(journal, leased(journal, worker))
     assert [one.verdict for one in decisions_of(journal)] == ["accepted"]
     assert reason(journal, "w3") == "nothing_left"
-    journal.block("w1", "a robot", "lead", START)
+    journal.change("w1", "blocked", "a robot", "lead", START)
     assert (decisions_of(journal), journal.progress()["retrieve"].open) == ([], 1)
     assert journal.progress()["retrieve"].answered == 2
     assert reason(journal, "w2") == "nothing_left"
@@ -164,7 +164,7 @@ def test_votes_of_a_blocked_worker_are_given_anew_by_somebody_else(opener: Opene
     answer(journal, leased(journal, "w4"))
     (decision,) = decisions_of(journal)
     assert (decision.verdict, decision.right, decision.wrong) == ("accepted", 2, 1)
-    journal.undo("w1", "no robot", "lead", START)  # now four votes count where three were asked for
+    journal.change("w1", "undone", "no robot", "lead", START)  # now four votes count where three were asked for
     assert decisions_of(journal) == [decision._replace(right=3)]
     assert [one.slot for one in journal.answers()] == [0, 1, 2, 3]
 
@@ -181,10 +181,10 @@ def test_the_chance_of_a_low_accuracy_is_an_area_under_the_beta_density() -> Non
 def test_who_is_blocked_again_by_an_undo_holds_nothing(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
     journal = opener([tagged(one, 1)], sets, workers="w1")
-    journal.block("w1", "a robot", "lead", START)
-    journal.allow("w1", "no robot", "lead", START)
+    journal.change("w1", "blocked", "a robot", "lead", START)
+    journal.change("w1", "allowed", "no robot", "lead", START)
     lease = leased(journal, "w1")
-    assert journal.undo("w1", "a robot after all", "lead", START).state == "blocked"
+    assert journal.change("w1", "undone", "a robot after all", "lead", START).state == "blocked"
     with pytest.raises(Refused, match="to somebody else"):
         answer(journal, lease)
 
