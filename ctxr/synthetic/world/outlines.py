@@ -53,19 +53,13 @@ def _regular(corners: int, radii: tuple[float, ...] = (1.0,), turn: float = -90.
     return _polygon(*points)
 
 
-def _crescent() -> Contour:
-    outer = _ellipse(0, 0, 0.98, start=52, stop=308)
-    bottom, top = outer[0], outer[-1]
-    # the inner arc runs from the upper horn back to the lower one around a centre moved to the right
-    centre = np.array([0.45, 0.0])
-    start = math.degrees(math.atan2(*(top - centre)[::-1])) % 360
-    stop = math.degrees(math.atan2(*(bottom - centre)[::-1])) % 360
-    radius = float(np.hypot(*(top - centre)))
-    angles = np.deg2rad(np.linspace(start, stop, 26))[1:-1]
-    inner = np.stack([centre[0] + radius * np.cos(angles), centre[1] + radius * np.sin(angles)], axis=1)
-    return np.asarray(np.concatenate([outer, inner]) + np.array([0.28, 0.0]))
-
-
+_OUTER = _ellipse(0, 0, 0.98, start=52, stop=308)
+# the inner arc runs from the upper horn back to the lower one around a centre moved to the right
+_HORNS = [_OUTER[at] - (0.45, 0.0) for at in (-1, 0)]
+_TURNS = [math.degrees(math.atan2(y, x)) % 360 for x, y in _HORNS]
+_T = np.deg2rad(np.linspace(_TURNS[0], _TURNS[1], 26))[1:-1]
+_INNER = np.stack([0.45 + np.hypot(*_HORNS[0]) * np.cos(_T), 0.0 + np.hypot(*_HORNS[0]) * np.sin(_T)], axis=1)
+_CRESCENT: Contour = np.concatenate([_OUTER, _INNER]) + np.array([0.28, 0.0])
 _T = np.linspace(0, 2 * np.pi, 56, endpoint=False)
 _LOBES = -(13 * np.cos(_T) - 5 * np.cos(2 * _T) - 2 * np.cos(3 * _T) - np.cos(4 * _T)) - 2.5
 _HEART: Contour = np.stack([16 * np.sin(_T) ** 3, _LOBES], axis=1) / 17.5
@@ -95,7 +89,7 @@ def outline(shape: str) -> tuple[Part, ...]:
         "ring": ((_ellipse(), _ellipse(a=0.52)),),
         "cross": ((_polygon((-0.33, -1), (0.33, -1), (0.33, -0.33), (1, -0.33), (1, 0.33), (0.33, 0.33), (0.33, 1),
                             (-0.33, 1), (-0.33, 0.33), (-1, 0.33), (-1, -0.33), (-0.33, -0.33)),),),
-        "crescent": ((_crescent(),),),
+        "crescent": ((_CRESCENT,),),
         "hexagon": ((_regular(6, turn=0.0),),),
         "arrow": ((_polygon((-1, -0.3), (0.1, -0.3), (0.1, -0.8), (1, 0), (0.1, 0.8), (0.1, 0.3), (-1, 0.3)),),),
         "flower": ((np.stack([petals * np.cos(turned), petals * np.sin(turned)], axis=1),),),
