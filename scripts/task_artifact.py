@@ -4,7 +4,7 @@ pictures."""
 from pathlib import Path
 from typing import Any
 
-from ctxr.annotation.artifacts import Answered, TaskBatch, tasks_key, write_judgment_tables, write_task_tables
+from ctxr.annotation.artifacts import Answered, TaskBatch, write_judgment_tables, write_task_tables
 from ctxr.annotation.protocol import Protocol
 from ctxr.store.artifacts import finish
 from ctxr.store.kinds import JUDGMENTS, TASKS
@@ -13,7 +13,7 @@ from ctxr.store.kinds import JUDGMENTS, TASKS
 def write_tasks(path: Path, batch: TaskBatch, protocol: Protocol, backend: str = "local", **config: Any) -> None:
     """Write an artifact of kind `tasks` into the folder `path`."""
     content = write_task_tables(path, batch, path)
-    key = {**config, **tasks_key(protocol, backend)}
+    key = {**config, "seed": protocol.seed, "backend": backend, "protocol": protocol.key()}
     finish(path, kind=TASKS, verb="export-tasks", config=key, parents=(), content=content)
 
 

@@ -90,11 +90,6 @@ def write_task_tables(path: Path, batch: TaskBatch, home: Path, files: Sequence[
     return Content(["units.jsonl", "sets.jsonl", "images.jsonl", PICTURES, *files], counts, {})
 
 
-def tasks_key(protocol: Protocol, backend: str) -> dict[str, object]:
-    """What decides tasks beside their own options, as the manifest records it."""
-    return {"seed": protocol.seed, "backend": backend, "protocol": protocol.key()}
-
-
 def read_tasks(path: Path) -> Tasks:
     """The tasks in a folder. Raises UnfinishedError without a manifest, DataError for another kind or a changed table."""
     artifact = open_artifact(path, TASKS, "ctxr export-tasks describe")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctxr.annotation.artifacts import tasks_key, write_task_tables
+from ctxr.annotation.artifacts import write_task_tables
 from ctxr.annotation.config import ExportTasks, ExportTasksReport
 from ctxr.annotation.frozen_units import require_consistent, require_unchanged, with_seen
 from ctxr.annotation.launch import backend_files, launch, study_offer
@@ -33,7 +33,7 @@ class TaskStage(Stage[TaskInputs]):
         """The sources, by content."""
         config = self.options
         sources = sources_of(config, progress)
-        key = config.key() | tasks_key(config.protocol(), config.backend)
+        key = config.key() | {"seed": config.seed, "backend": config.backend, "protocol": config.protocol().key()}
         return TaskInputs(sources.parents, key, sources)
 
     def write(self, inputs: TaskInputs, out: Path, progress: Progress) -> Content:
