@@ -12,18 +12,18 @@ import numpy as np
 from msgspec import structs
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.open import read_dataset
+from ctxr.datasets.open import dataset_identity, read_dataset
 from ctxr.engine.options import Options
 from ctxr.engine.progress import Progress
 from ctxr.engine.stage import Inputs, Stage
 from ctxr.errors import DataError, UsageError
 from ctxr.store.artifacts import MANIFEST, RESTORE, Artifact, Content, FileEntry, Parent, open_artifact, take_manifest
 from ctxr.store.atomic import link_or_copy, write_bytes
-from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_if_readable, sha256_of
-from ctxr.store.kinds import DATASET, REVISE_LABELS
+from ctxr.store.hashing import sha256_file, sha256_if_readable, sha256_of
+from ctxr.store.kinds import DATASET, RELEASE, REVISE_LABELS
 from ctxr.store.paths import reached, relative
 from ctxr.store.records import ImageSet, Judgment, Record
-from ctxr.store.tables import UNREADABLE, encode_row, read_table, write_table
+from ctxr.store.tables import UNREADABLE, read_table, write_table
 
 Decision = Literal["added", "rejected", "unsure"]
 Reason = Literal["below_threshold", "cap_image", "cap_caption", "between_thresholds", "no_answer"]
@@ -47,6 +47,7 @@ class Round(Record, frozen=True):
         decides: hash over everything that decided it. judgments: SHA-256 of its table of judgments.
         judges: fingerprints of the judges of a cascade, in order; () for one judge.
         unsure: pairs from `unsure_below` to the threshold, which count as neither entailed nor rejected.
+        sides: splits of the sets that it looked at, "" for none.
         pending: pairs of valid and test that a judge without a licence called entailed; they are in no judgment.
         licence: the audit that licensed it, in words; "" for none. unlicensed: whether the user let it count without.
     """
@@ -81,6 +82,7 @@ class Round(Record, frozen=True):
     licence: str = ""
     unlicensed: bool = False
     toy: bool = False
+    sides: tuple[str, ...] = ()
 
 
 class CandidateRow(Record, frozen=True):
@@ -168,7 +170,7 @@ LEDGER, SAMPLE, STRATA, CONFLICTS, FIGURES = (
 
 @dataclass(frozen=True)
 class Base:
-    """What is revised: where it is read from, `kind` and `sha256` of an artifact by its manifest or of a release by its rows, and the
+    """What is revised: where it is read from, `kind` and `sha256` of an artifact by its manifest or of a release by its files, and the
     manifest's files; None of a release."""
 
     path: Path
@@ -198,13 +200,10 @@ class Base:
 
 
 def open_base(path: Path) -> Base:
-    """The dataset at `path`: an artifact, whose tables are not read yet, or a release. Raises what `read_dataset` raises, UsageError
+    """The dataset at `path`, an artifact or a release, whose tables are not read yet. Raises UsageError where nothing is recognised, and
     for one that is itself revised, DataError for an artifact that was changed."""
     if not (path / MANIFEST).is_file():
-        dataset = read_dataset(path).of_sets(COMMAND)
-        tables = [table for name, table in dataset.tables().items() if name != "splits"]
-        hashes = [sha256_bytes(b"".join(sorted(map(encode_row, table)))) for table in tables]
-        return Base(path, "release", sha256_of(hashes), None)
+        return Base(path, RELEASE, dataset_identity(path).sha256, None)
     artifact = open_artifact(path)
     if artifact.manifest.verb == REVISE_LABELS:
         raise UsageError(f"{path} holds revised labels itself", hint="name the dataset that it was made from")
@@ -260,7 +259,7 @@ def base_of(out: Path) -> Path | None:
     artifact = open_artifact(out, DATASET)
     if artifact.manifest.verb != REVISE_LABELS:
         raise UsageError(f"{out} is a dataset that ctxr {artifact.manifest.verb} wrote", hint="choose another --out")
-    return reached(out, str(artifact.manifest.config["base"]))
+    return reached(out, artifact.manifest.counts["base"])
 
 
 def refuse_other_base(out: Path, base: Base) -> None:
@@ -287,62 +286,65 @@ def refuse_other_base(out: Path, base: Base) -> None:
 
 @dataclass(frozen=True)
 class RoundInputs(Inputs):
-    """The rounds as they are to be."""
+    """The rounds as they are to be, but for one that is still to be made."""
 
     rounds: tuple[Round, ...]
 
 
+def parents_of(base: Base, rounds: Sequence[Round]) -> list[Parent]:
+    """The dataset, and the judges of rounds."""
+    judges = (Parent(row.classifier, "classifier", row.classifier_fingerprint) for row in rounds)
+    return [Parent(base.path.resolve().name, base.kind, base.sha256), *dict.fromkeys(judges)]
+
+
 class Rounds(Stage[RoundInputs]):
-    """Revised labels: the given judgments, line by line as they are, with those of all active ones of `rounds`, as they are to be."""
+    """The rounds of revised labels, of which those in `active`, by number, come to count or do so no longer."""
 
     KIND = DATASET
     IN_PLACE = True
 
-    def __init__(self, options: Options, out: Path, base: Base, rounds: Sequence[Round]) -> None:
+    def __init__(self, options: Options, base: Base, active: Mapping[int, bool]) -> None:
         super().__init__(options)
-        self.base, self.rounds, self._out = base, rounds, out
-
-    def out(self) -> Path:
-        """The folder of the rounds."""
-        return self._out
+        self.base, self.active = base, active
 
     def inputs(self, progress: Progress) -> RoundInputs:
-        """The dataset and where it lies, the judges, and the rounds."""
-        key = {"base": relative(self.base.path, self._out)}
-        return RoundInputs(self.parents(self.rounds), key, rounds=tuple(self.rounds))
-
-    def parents(self, rounds: Sequence[Round]) -> list[Parent]:
-        """The dataset, and the judges of rounds."""
-        base = Parent(self.base.path.resolve().name, self.base.kind, self.base.sha256)
-        judges = (Parent(row.classifier, "classifier", row.classifier_fingerprint) for row in rounds)
-        return [base, *dict.fromkeys(judges)]
+        """The dataset, the judges, and the rounds."""
+        rounds = read_rounds(self.out())
+        wanted = tuple(structs.replace(row, active=self.active.get(row.number, row.active)) for row in rounds)
+        return RoundInputs(parents_of(self.base, wanted), {"base": self.base.content}, wanted)
 
     def pending(self, artifact: Artifact, inputs: RoundInputs) -> bool:
         """Whether the rounds are not yet as they are to be."""
-        return read_rounds(self._out) != [*inputs.rounds]
+        return read_rounds(artifact.path) != [*inputs.rounds]
 
     def write(self, inputs: RoundInputs, out: Path, progress: Progress) -> Content:
-        """Write the table of the rounds and that of all judgments that count. Raises DataError for a file that was changed."""
-        refuse_changed_rounds(out)
-        rounds = inputs.rounds
-        for row in rounds:
-            name = f"{folder_of(row.number)}/{JUDGMENTS}"
-            if sha256_if_readable(out / name) != row.judgments:
-                raise DataError(f"{out / name} was changed since it was written", hint=RESTORE)
-        take_manifest(out)
-        write_table(out / ROUNDS, rounds)
-        rows = read_table(out / GIVEN, Judgment)
-        for row in rounds:
-            if row.active:
-                rows += read_table(out / folder_of(row.number) / JUDGMENTS, Judgment)
-        counts = {"rounds": len(rounds), "active": sum(row.active for row in rounds)}
-        counts["judgments"] = write_table(out / JUDGMENTS, rows)
-        counts["added"] = sum(row.added for row in rounds if row.active)
-        files = [*self.base.names, JUDGMENTS, GIVEN, ROUNDS]
-        for row in rounds:
-            folder = folder_of(row.number)
-            files += [f"{folder}/{file.name}" for file in (out / folder).iterdir() if file.is_file()]
-        return Content(sorted(files), counts, {}, self.parents(rounds))
+        """See `put_in_force`."""
+        return put_in_force(out, self.base, inputs.rounds)
+
+
+def put_in_force(out: Path, base: Base, rounds: Sequence[Round]) -> Content:
+    """Write the table of the rounds, and all judgments that count: the given ones, line by line as they are, with those of all active
+    rounds. Raises DataError for a file that was changed."""
+    refuse_changed_rounds(out)
+    for row in rounds:
+        name = f"{folder_of(row.number)}/{JUDGMENTS}"
+        if sha256_if_readable(out / name) != row.judgments:
+            raise DataError(f"{out / name} was changed since it was written", hint=RESTORE)
+    take_manifest(out)
+    write_table(out / ROUNDS, rounds)
+    rows = read_table(out / GIVEN, Judgment)
+    for row in rounds:
+        if row.active:
+            rows += read_table(out / folder_of(row.number) / JUDGMENTS, Judgment)
+    counts: dict[str, Any] = {"rounds": len(rounds), "active": sum(row.active for row in rounds)}
+    counts["judgments"] = write_table(out / JUDGMENTS, rows)
+    counts["added"] = sum(row.added for row in rounds if row.active)
+    counts["base"] = relative(base.path, out)
+    files = [*base.names, JUDGMENTS, GIVEN, ROUNDS]
+    for row in rounds:
+        folder = folder_of(row.number)
+        files += [f"{folder}/{file.name}" for file in (out / folder).iterdir() if file.is_file()]
+    return Content(sorted(files), counts, {}, parents_of(base, rounds))
 
 
 def write_round(out: Path, row: Round, tables: Mapping[str, Iterable[Record]], files: Mapping[str, bytes]) -> Round:

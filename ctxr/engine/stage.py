@@ -94,6 +94,10 @@ class Stage(ABC, Generic[InputsT]):
     def inputs(self, progress: Progress) -> InputsT:
         """What the artifact is made from. Raises for inputs that are missing or unfinished."""
 
+    def refuse(self, inputs: InputsT, progress: Progress) -> None:
+        """Raises for what cannot be made of the inputs, before a folder is made for it; it may read tables."""
+        return
+
     @abstractmethod
     def write(self, inputs: InputsT, out: Path, progress: Progress) -> Content | VerbReport | None:
         """Do the work in `out`; a report, or None, if it is incomplete: no manifest is written, and the same command resumes.
@@ -130,6 +134,7 @@ def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
         if artifact := stage.current(out, inputs):
             run.artifacts[out] = True
             return StageResult(artifact, up_to_date=True)
+        stage.refuse(inputs, progress)
         require_ours(out)
         with locked(out, shared=stage.shard is not None):
             if artifact := stage.current(out, inputs):  # another process was faster

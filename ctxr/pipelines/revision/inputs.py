@@ -1,6 +1,6 @@
 """What a round is made from: the dataset and the pairs that are known already, the judges, their threshold, and where it counts."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from ctxr.datasets.rounds import (
     JUDGMENTS,
     Base,
     Round,
+    RoundInputs,
     Rounds,
     ThresholdFrom,
     base_of,
@@ -41,7 +42,7 @@ from ctxr.problems.entailment.judges import JudgeOptions, default_spec, open_jud
 from ctxr.problems.gallery.truth import TRUTH
 from ctxr.problems.runs import PLAIN_ENCODERS, finished_runs, run_folder
 from ctxr.store.artifacts import MANIFEST, open_artifact
-from ctxr.store.hashing import sha256_if_readable
+from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.kinds import RUN
 from ctxr.store.memory import Watch, remembered
 from ctxr.store.records import Judgment
@@ -68,8 +69,8 @@ def open_project(config: ReviseLabels, progress: Progress) -> Base:
         raise UnfinishedError(error.message, hint=hint) from error
     base = open_base(path)
     refuse_other_base(out, base)
-    if (rounds := read_rounds(out)) and not (out / MANIFEST).is_file():
-        execute(Rounds(config, out, base, rounds))
+    if read_rounds(out) and not (out / MANIFEST).is_file():
+        execute(Rounds(config, base, {}))
     return base
 
 
@@ -343,12 +344,18 @@ class Scope:
 
 
 def scope_of(
-    config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, licence: JudgeLicence | None, threshold: float
+    config: ReviseLabels,
+    base: Base,
+    every: frozenset[str],
+    cascade: Cascade,
+    *,
+    licence: JudgeLicence | None,
+    threshold: float,
 ) -> Scope:
-    """Where the round of these judges counts: on train, on the splits of a licence from its threshold on and with its limit of unsure
-    pairs, and everywhere in a drawn world; that of the toy only there, but for --unlicensed."""
-    every, plain = frozenset(gallery.side for gallery in inputs.galleries), replace(config, unlicensed=False)
-    if TRUTH in (inputs.base.tables or {}):
+    """Where the round of these judges counts, of `every` split that it looks at: on train, on the splits of a licence from its threshold
+    on and with its limit of unsure pairs, and everywhere in a drawn world; that of the toy only there, but for --unlicensed."""
+    plain = replace(config, unlicensed=False)
+    if TRUTH in (base.tables or {}):
         return Scope(plain, every)
     splits, words = frozenset[str]() if cascade.toy else every & {"train"}, ""
     if not cascade.toy and licence and (licence.threshold or 0) <= threshold and licence.unsure_below == config.unsure:
@@ -360,7 +367,7 @@ def scope_of(
 
 
 def refuse_nothing_left(config: ReviseLabels, inputs: RevisionInput) -> None:
-    """Raises UsageError, before anything is written, where every pair of a picture and a caption of its set is known."""
+    """Raises UsageError where every pair of a picture and a caption of its set is known."""
     known = sum(len(np.unique(gallery.excluded, axis=0)) for gallery in inputs.galleries)
     if known == sum(len(gallery.images) * len(gallery.captions) for gallery in inputs.galleries):
         lower = f"a lower --threshold, or {config.followup('--undo')}"
@@ -370,22 +377,20 @@ def refuse_nothing_left(config: ReviseLabels, inputs: RevisionInput) -> None:
         )
 
 
-def refuse_leaked(config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, progress: Progress) -> list[str]:
-    """Images of the round that a judge was trained on. Raises DataError where one of them is evaluated on."""
-    images = inputs.base.dataset.images
+def refuse_leaked(new: "NewRound", progress: Progress) -> None:
+    """Warn of images that a judge was trained on. Raises DataError where one of them is evaluated on."""
+    cascade, leaked = new.cascade, new.leaked
     if cascade.unknown:
         progress.note(f"what {cascade.unknown} was trained on is unknown and may include these pictures")
-    leaked = seen_pictures([(name, images[name].sha256) for name in inputs.images], cascade.trained_on)
-    evaluated = {image for gallery in inputs.galleries if gallery.side != "train" for image in gallery.images}
+    evaluated = {image for gallery in new.inputs.galleries if gallery.side != "train" for image in gallery.images}
     wrong = [name for name in leaked if name in evaluated]
-    if wrong and not config.allow_leak:
+    if wrong and not new.scope.options.allow_leak:
         raise DataError(
             f"{cascade.name}: trained on {len(wrong)} of {len(evaluated)} evaluated pictures, the first is {wrong[0]}",
             hint="train the judge without them, or --split train, or --allow-leak for figures with and without them",
         )
     if leaked:
         progress.warn(f"{cascade.name}: trained on pictures that it is to judge: {leaked[0]}{and_more(len(leaked))}")
-    return leaked
 
 
 def retriever_identity(by: str, workdir: Path) -> str:
@@ -399,13 +404,60 @@ def retriever_identity(by: str, workdir: Path) -> str:
 
 @dataclass(frozen=True)
 class NewRound:
-    """A round that is to be made, decided without a model: `by` is its retriever, `leaked` are images that a judge was trained on, and
+    """A round that is to be made, known without a model: `by` is its retriever, `leaked` are images that a judge was trained on, and
     `scope` has the options that decide it."""
 
     inputs: RevisionInput
     by: str
     cascade: Cascade
     threshold: ChosenThreshold
-    leaked: frozenset[str]
+    leaked: tuple[str, ...]
     scope: Scope
     decides: str
+
+
+@dataclass(frozen=True)
+class RevisionInputs(RoundInputs):
+    """What decides a round.
+
+    Attributes:
+        options: with the limits that the last judge's name gives. base: the dataset.
+        by, retriever: name and identity of what proposes candidates. threshold: of the last judge. licence: of the judges.
+    """
+
+    options: ReviseLabels
+    base: Base
+    by: str
+    retriever: str
+    cascade: Cascade
+    threshold: ChosenThreshold
+    licence: JudgeLicence | None
+
+    def scope(self, every: Iterable[str]) -> Scope:
+        """Where the round counts, of the splits that it looks at."""
+        facts = self.options, self.base, frozenset(every), self.cascade
+        return scope_of(*facts, licence=self.licence, threshold=self.threshold.value)
+
+    def decides(self, scope: Scope, before: Sequence[Round]) -> str:
+        """Hash of everything that decides the round, including the active rounds before it."""
+        makers = [self.retriever, self.cascade.fingerprint, self.threshold.value, self.threshold.unsure]
+        makers += sorted(scope.splits) if scope.licence else []
+        active = [row.decides for row in before if row.active]
+        return sha256_of([scope.options.key(), self.base.content, makers, active])
+
+    def made(self, rounds: Sequence[Round]) -> Round | None:
+        """The round that was made of these inputs."""
+        decided = ((row, self.decides(self.scope(row.sides), rounds[: row.number - 1])) for row in rounds)
+        return next((row for row, decides in decided if row.decides == decides), None)
+
+    @cached_property
+    def new(self) -> NewRound:
+        """The round that is to be made of them: its tables are read."""
+        inputs = revision_input(self.options, self.base, [row for row in self.rounds if row.active])
+        images = self.base.dataset.images
+        leaked = seen_pictures([(name, images[name].sha256) for name in inputs.images], self.cascade.trained_on)
+        out = self.options.folder()
+        inputs = without_rejected(inputs, out, self.cascade.fingerprint, self.threshold.limits)
+        scope = self.scope(gallery.side for gallery in inputs.galleries)
+        decides = self.decides(scope, self.rounds)
+        return NewRound(inputs, self.by, self.cascade, self.threshold, tuple(leaked), scope, decides)

@@ -101,10 +101,11 @@ def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
     return Table("Entail@K, automatic labels", heads, shown, note)
 
 
-def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade, leaked: list[str]) -> ReviseReport:
+def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade) -> ReviseReport:
     """The report of a finished round."""
     out, folder = config.folder(), config.folder() / folder_of(current.number)
     figures = read_figures(folder)
+    leaked = figures["leaked"]
     limits = f"from the threshold {current.threshold:.3g} on a candidate counts as entailed"
     limits = "each judge of the cascade decides by its own limits" if current.judges else limits
     tables = {

@@ -1,36 +1,39 @@
 """`ctxr revise-labels`: mine candidates, judge them, and add the entailed ones as a round that can be undone."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
 
 from msgspec import structs
 
-from ctxr.datasets.rounds import Base, Round, RoundInputs, Rounds, read_rounds, refuse_changed_rounds, to_switch
+from ctxr.datasets.rounds import (
+    Rounds,
+    base_of,
+    parents_of,
+    put_in_force,
+    read_rounds,
+    refuse_changed_rounds,
+    to_switch,
+)
 from ctxr.engine.progress import SILENT, Progress
-from ctxr.engine.stage import execute
+from ctxr.engine.stage import Stage, execute
 from ctxr.errors import UnfinishedError
 from ctxr.models.entailment.base import Judge
 from ctxr.pipelines.revision.auditing import audit
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.inputs import (
-    NewRound,
+    RevisionInputs,
     choose_threshold,
     open_judges,
     open_project,
     refuse_leaked,
     refuse_nothing_left,
     retriever_identity,
-    revision_input,
-    scope_of,
-    without_rejected,
 )
 from ctxr.pipelines.revision.licence import read_licence
 from ctxr.pipelines.revision.results import reported
-from ctxr.problems.gallery.truth import TRUTH
 from ctxr.store.artifacts import Artifact, Content
-from ctxr.store.hashing import sha256_of
+from ctxr.store.kinds import DATASET
 
 
 def run(config: ReviseLabels, progress: Progress = SILENT, classifier: Judge | None = None) -> ReviseReport:
@@ -56,76 +59,88 @@ def _switch(config: ReviseLabels, progress: Progress) -> ReviseReport:
     out = config.folder()
     if not read_rounds(out):
         raise UnfinishedError(f"{out} holds no round", hint=config.followup("--entail"))
-    base, rounds = open_project(config, progress), read_rounds(out)
-    switched = structs.replace(to_switch(rounds, config.round, config.redo, config.followup), active=config.redo)
-    rounds[switched.number - 1] = switched
-    execute(Rounds(config, out, base, rounds))
+    base = open_project(config, progress)
+    switched = to_switch(read_rounds(out), config.round, config.redo, config.followup)
+    execute(Rounds(config, base, {switched.number: config.redo}))
     facts = {
         "revised": out,
         "round": switched.number,
-        "judgments": f"{switched.added:,} pairs {'count again' if switched.active else 'no longer count'}",
-        "active": ", ".join(str(row.number) for row in rounds if row.active) or "none",
-        "reverse": config.followup(f"--{'undo' if switched.active else 'redo'}", "--round", str(switched.number)),
+        "judgments": f"{switched.added:,} pairs {'count again' if config.redo else 'no longer count'}",
+        "active": ", ".join(str(row.number) for row in read_rounds(out) if row.active) or "none",
+        "reverse": config.followup(f"--{'undo' if config.redo else 'redo'}", "--round", str(switched.number)),
     }
-    return ReviseReport(out, "redone" if switched.active else "undone", switched.number, facts)
+    return ReviseReport(out, "redone" if config.redo else "undone", switched.number, facts)
 
 
 def _revise(config: ReviseLabels, progress: Progress, classifier: Judge | None) -> ReviseReport:
     """Add a round, unless it exists already, which is decided without a model."""
-    base, out, typed = open_project(config, progress), config.folder(), config
-    rounds = read_rounds(out)
-    cascade, config = open_judges(config, progress, classifier)
-    by = rounds[-1].by if rounds and config.by == "auto" else config.by
-    identity = retriever_identity(by, config.workdir)
-    licence = read_licence(config.workdir, cascade.fingerprint, base.content)
-    chosen = choose_threshold(config, base, cascade, licence.threshold if licence else None, progress)
-    if licence and licence.threshold is not None and licence.threshold > chosen.value:
-        progress.note(f"the licence of {cascade.name} holds from {licence.threshold:.3g} on, not at a lower threshold")
-    active, inputs = [row for row in rounds if row.active], None
-    makers = [identity, cascade.fingerprint, chosen.value, chosen.unsure]
-    if TRUTH in (base.tables or {}) or not (licence or config.unlicensed):
-        config = replace(config, unlicensed=False)
-    else:  # on which splits it counts, the tables say
-        inputs = revision_input(config, base, active)
-        scope = scope_of(config, inputs, cascade, licence, chosen.value)
-        config = scope.options
-        makers += sorted(scope.splits) if scope.licence else []
-
-    def decides(before: Sequence[Round]) -> str:
-        """Hash of everything that decides a round, including the active rounds before it."""
-        return sha256_of([config.key(), base.content, makers, [row.decides for row in before if row.active]])
-
-    for current in rounds:
-        if current.decides == decides(rounds[: current.number - 1]):
-            leaked = []
-            if current.leaked:
-                leaked = refuse_leaked(config, revision_input(config, base, active), cascade, progress)
-            redone = [structs.replace(row, active=row.active or row is current) for row in rounds]
-            execute(Rounds(config, out, base, redone), progress)
-            return reported(typed, current, "up to date" if current.active else "redone", cascade, leaked)
-    inputs = inputs or revision_input(config, base, active)
-    leaked = refuse_leaked(config, inputs, cascade, progress)
-    inputs = without_rejected(inputs, out, cascade.fingerprint, chosen.limits)
-    refuse_nothing_left(config, inputs)
-    scope = scope_of(config, inputs, cascade, licence, chosen.value)
-    new = NewRound(inputs, by, cascade, chosen, frozenset(leaked), scope, decides(rounds))
-    execute(Revision(scope.options, out, base, rounds, new), progress)
-    return reported(typed, read_rounds(out)[-1], "added", cascade, leaked)
+    before = read_rounds(config.folder())
+    stage = Revision(config, classifier, progress)
+    execute(stage, progress)
+    made = stage.decided.made(before)
+    did = "added" if made is None else "up to date" if made.active else "redone"
+    return reported(config, made or read_rounds(stage.out())[-1], did, stage.decided.cascade)
 
 
-class Revision(Rounds):
-    """The rounds with a new one, which is mined and judged before the earlier ones are touched."""
+class Revision(Stage[RevisionInputs]):
+    """The rounds with one more, which is mined and judged before the earlier ones are touched, or with one that comes to count again."""
 
-    def __init__(self, options: ReviseLabels, out: Path, base: Base, rounds: Sequence[Round], new: NewRound) -> None:
-        super().__init__(options, out, base, rounds)
-        self._new = new
+    KIND = DATASET
+    IN_PLACE = True
+    options: ReviseLabels
 
-    def pending(self, artifact: Artifact, inputs: RoundInputs) -> bool:
-        """Whether no other process has made the round meanwhile."""
-        return all(row.decides != self._new.decides for row in read_rounds(self.out()))
+    def __init__(self, options: ReviseLabels, judge: Judge | None, progress: Progress) -> None:
+        super().__init__(options)
+        self._judge, self._progress = judge, progress
 
-    def write(self, inputs: RoundInputs, out: Path, progress: Progress) -> Content:
-        """Make the round, then write what `Rounds` does."""
+    @cached_property
+    def decided(self) -> RevisionInputs:
+        """The dataset, the rounds, and what decides the one that is asked for: manifests, hashes, and the table of rounds."""
+        progress, config, out = self._progress, self.options, self.out()
+        base = open_project(config, progress)
+        rounds = read_rounds(out)
+        cascade, config = open_judges(config, progress, self._judge)
+        by = rounds[-1].by if rounds and config.by == "auto" else config.by
+        retriever = retriever_identity(by, config.workdir)
+        licence = read_licence(config.workdir, cascade.fingerprint, base.content)
+        licensed = licence.threshold if licence else None
+        chosen = choose_threshold(config, base, cascade, licensed, progress)
+        if licensed is not None and licensed > chosen.value:
+            progress.note(f"the licence of {cascade.name} holds from {licensed:.3g} on, not at a lower threshold")
+        return RevisionInputs(
+            parents_of(base, rounds),
+            {"base": base.content},
+            tuple(rounds),
+            options=config,
+            base=base,
+            by=by,
+            retriever=retriever,
+            cascade=cascade,
+            threshold=chosen,
+            licence=licence,
+        )
+
+    def inputs(self, progress: Progress) -> RevisionInputs:
+        """See `decided`."""
+        return self.decided
+
+    def pending(self, artifact: Artifact, inputs: RevisionInputs) -> bool:
+        """Whether the round is still to be made, by no other process either, or to count again, or the dataset lies elsewhere now."""
+        made, base = inputs.made(read_rounds(artifact.path)), base_of(artifact.path)
+        return made is None or not made.active or base is None or not base.exists()
+
+    def refuse(self, inputs: RevisionInputs, progress: Progress) -> None:
+        """Pictures that a judge was trained on, and sets without a pair to judge."""
+        if inputs.made(inputs.rounds) is None:
+            refuse_leaked(inputs.new, progress)
+            refuse_nothing_left(inputs.options, inputs.new.inputs)
+
+    def write(self, inputs: RevisionInputs, out: Path, progress: Progress) -> Content:
+        """Make the round unless it is there, and put all active ones in force."""
         refuse_changed_rounds(out)
-        made = resolve_name("ctxr.pipelines.revision.revising:make")(self._new, inputs.rounds, progress)
-        return super().write(replace(inputs, rounds=(*inputs.rounds, made)), out, progress)
+        rounds, made = [*inputs.rounds], inputs.made(inputs.rounds)
+        if made is None:
+            rounds.append(resolve_name("ctxr.pipelines.revision.revising:make")(inputs.new, rounds, progress))
+        else:
+            rounds[made.number - 1] = structs.replace(made, active=True)
+        return put_in_force(out, inputs.base, rounds)

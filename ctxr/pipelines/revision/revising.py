@@ -86,7 +86,8 @@ def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) 
     edge = None
     if config.precision is None:
         edge = choose_threshold(config, base, cascade, licence.threshold if licence else None, progress)
-    scope = scope_of(config, inputs, cascade, licence, edge.value if edge else 1.0)
+    every = frozenset(gallery.side for gallery in inputs.galleries)
+    scope = scope_of(config, base, every, cascade, licence=licence, threshold=edge.value if edge else 1.0)
     refused = "" if licence else refused_by(config.workdir, cascade.fingerprint, base.content)
     left = without_rejected(inputs, config.folder(), cascade.fingerprint, edge.limits if edge else (math.inf, math.inf))
     rejected = (
@@ -328,7 +329,7 @@ class JudgedRound:
             known = [link.probability for link in own if link.probability is not None]
             bands.append({"stratum": name, "pairs": len(own), "probability": float(np.mean(known)) if known else None})
         figures: dict[str, Any] = {"bands": bands, "entail_at": [], "edge": asdict(self.new.threshold)}
-        figures |= {"settings": config.settings(), "judges": [], "named": [*config.judge]}
+        figures |= {"settings": config.settings(), "judges": [], "named": [*config.judge], "leaked": self.new.leaked}
         judge_of = np.concatenate([verdicts.judges for verdicts in self.verdicts])
         values = np.concatenate([verdicts.values for verdicts in self.verdicts])
         # how many candidates each judge was asked about, and how many of these it decided or left unsure
@@ -383,6 +384,7 @@ class JudgedRound:
             licence=new.scope.licence,
             unlicensed=config.unlicensed,
             toy=cascade.toy,
+            sides=tuple(sorted({pool.gallery.side for pool in self.pools})),
             **threshold,
         )
         worker, value = f"{WORKER}:{cascade.name}", {"added": 1.0, "rejected": 0.0, "unsure": UNSURE}

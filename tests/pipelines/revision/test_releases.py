@@ -67,9 +67,19 @@ def test_descriptions_that_hold_for_another_frame_are_listed_and_judged(release:
     assert (after.texts, after.queries, after.splits) == (before.texts, before.queries, before.splits)
     assert set(before.judgments) < set(after.judgments)
     assert all(0 < one.closest < one.mean_distance < 2 for one in after.sets)
-    assert run(config, classifier=judge).did == "up to date"
     run(replace(config, entail=False, undo=True))
     assert set(read_dataset(tmp_path / "work" / "revised").judgments) == set(before.judgments)
+
+
+def test_a_round_of_a_release_is_up_to_date_by_hashes_alone(
+    release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = LikesImg9()
+    config = ReviseLabels(release, workdir=tmp_path / "work", entail=True, by="hashed")
+    both = (config, replace(config, unlicensed=True))
+    assert [run(one, classifier=judge).did for one in both] == ["added", "added"]
+    monkeypatch.setattr("ctxr.datasets.rounds.read_dataset", None)
+    assert [run(one, classifier=judge).did for one in both] == ["up to date", "up to date"]
 
 
 def test_distances_are_those_of_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
