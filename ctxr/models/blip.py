@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ctxr.errors import DataError, UsageError
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import fingerprint
+from ctxr.models.hub import BLIP_TINY
 from ctxr.models.layers import cut
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import CONFIG, WEIGHTS, careful, load, model_folder, read_object, vocabulary_hash
@@ -73,8 +74,6 @@ def read_tokenizer(folder: Path) -> Any:
     return tokenizer
 
 
-TINY = "random:blip-tiny"  # untrained weights from a fixed seed, for tests and nothing else
-
 _TINY: dict[str, Any] = {
     "text_config": {
         "vocab_size": 512, "hidden_size": 32, "encoder_hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
@@ -132,11 +131,6 @@ def joint_vectors(text_encoder: Any, tokens: Tensor, image: Tensor) -> Tensor:
     return states[:, 0]
 
 
-def is_blip(name: str) -> bool:
-    """Whether a name is one that `load_blip` takes."""
-    return name.startswith("blip:") or name == TINY
-
-
 def load_blip(name: str) -> CrossSource:
     """The pair encoder "blip:DIRECTORY", a folder as transformers writes it (config.json, model.safetensors, vocabulary and
     preprocessor_config.json); "blip:OWNER/NAME" of the hub; or "random:blip-tiny".
@@ -156,9 +150,9 @@ def load_blip(name: str) -> CrossSource:
         numbers = (int(hashlib.sha256(word.encode()).hexdigest(), 16) % 509 for word in text.lower().split()[:60])
         return [1, *(3 + number for number in numbers), 2]
 
-    if name == TINY:
+    if name == BLIP_TINY:
         pixels = Preprocess((32, 32), (0.5,) * 3, (0.25,) * 3, resize_mode="squash")
-        return _source(TINY, untrained, pixels, lambda texts: [hashed(text) for text in texts], "hashed")
+        return _source(BLIP_TINY, untrained, pixels, lambda texts: [hashed(text) for text in texts], "hashed")
     folder = blip_folder(name.removeprefix("blip:"))
     preprocess, tokenizer = read_preprocess(folder), read_tokenizer(folder)
     hint = "name a model for image-text retrieval (itm): those for captions have no such head"

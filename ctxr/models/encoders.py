@@ -12,14 +12,13 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ctxr.errors import CtxrError, DataError, UsageError, did_you_mean
-from ctxr.models.hub import fetched_weights, split_name
+from ctxr.models.hub import architectures, fetched_weights, split_name
 from ctxr.models.openvino_tower import OpenVinoTower, fastest
 from ctxr.models.precision import (
     BF16_PARAMETERS,
@@ -327,12 +326,11 @@ def find_source(name: str, warn: Callable[[str], None] = ignore) -> EncoderSourc
 def check_encoder_name(name: str) -> None:
     """Raise UsageError for an unknown folder or architecture; fast, as open_clip is not loaded."""
     kind, _, value = name.partition(":")
-    package = find_spec("open_clip")
     if kind in ("local-dir", "checkpoint"):
         _folder(name, Path(value))
-    elif name not in ("auto", TINY) and package is not None and package.origin is not None:
+    elif name not in ("auto", TINY):
         arch = (value if kind == "random" else kind).replace("/", "-")
-        names = [file.stem for file in Path(package.origin).with_name("model_configs").glob("*.json")]
+        names = [file.stem for file in architectures().glob("*.json")]
         if names and arch not in names:
             hint = did_you_mean(arch, [*names, TINY], "names are arch:pretrained, e.g. ViT-B-32:openai", most=3)
             raise UsageError(f"unknown encoder {name!r}", hint=hint)

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ctxr.models.blip import blip_folder, is_blip, load_blip
+from ctxr.models.blip import blip_folder, load_blip
 from ctxr.models.cross.sources import CrossSource, load_cross
 from ctxr.models.encoders import TINY, TINY_FOLDER, EncoderSource, find_source, ignore
 from ctxr.models.entailment.text import bert_folder
-from ctxr.models.hub import fetched_weights, makes_pairs, split_name
+from ctxr.models.hub import fetched_weights, is_blip, makes_pairs, split_name
 from ctxr.models.judges.nli import nli_folder
 from ctxr.models.regions import DETECTOR, weights_here
 

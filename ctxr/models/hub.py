@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -32,6 +33,15 @@ def makes_pairs(name: str) -> bool:
     return name.startswith(PAIR_ENCODERS)
 
 
+BLIP_TINY = "random:blip-tiny"
+"""BLIP with untrained weights from a fixed seed, for tests and nothing else."""
+
+
+def is_blip(name: str) -> bool:
+    """Whether a name is one that `load_blip` takes."""
+    return name.startswith("blip:") or name == BLIP_TINY
+
+
 def placeless(name: str) -> str:
     """The name of a model with the last part alone of its folder or file."""
     return without_folder(from_root(name))
@@ -42,6 +52,12 @@ def from_root(name: str) -> str:
     kind, colon, value = name.rpartition(":")
     is_folder = kind.removeprefix("aligned:") in IN_PLACES and Path(value).is_dir()
     return f"{kind}{colon}{Path(value).resolve()}" if is_folder or Path(value).is_file() else name
+
+
+def architectures() -> Path:
+    """The folder of the architectures that open_clip knows, a JSON file each, without loading it."""
+    package = find_spec("open_clip")
+    return Path(package.origin if package and package.origin else "").with_name("model_configs")
 
 
 class PretrainedName(NamedTuple):

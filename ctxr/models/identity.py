@@ -1,20 +1,16 @@
 """The identity of a named model, by the content of its files and without building it."""
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from pkgutil import resolve_name
 
-from ctxr.models.hub import IN_PLACES, from_root
+from ctxr.models.hub import IN_PLACES, architectures, from_root
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.memory import Watch, remembered
 
 WEIGHTS = Path(__file__).parent / "weights"  # models inside this package, a folder each
-
-_LIBRARIES = ("open_clip_torch", "torch", "torchvision", "transformers")
-"""They decide the architecture and the preprocessing of models that are known by name alone, and untrained weights."""
 
 
 def model_identity(name: str, workdir: Path) -> str:
@@ -28,10 +24,7 @@ def model_identity(name: str, workdir: Path) -> str:
     if files := _files(name):
         return sha256_of([kind, _hashes(files, workdir)])
     resolved, *found = _located(name, workdir)
-    versions = {}
-    for package in _LIBRARIES:
-        with suppress(PackageNotFoundError):
-            versions[package] = version(package)
+    versions = {package: version(package) for package in _packages(resolved)}
     return sha256_of([resolved, _hashes([Path(file) for file in found], workdir), versions])
 
 
@@ -47,6 +40,22 @@ def _files(name: str) -> list[Path]:
         return []
     place = Path(value) if value else WEIGHTS / name
     return [place] if place.is_file() else sorted(place.rglob("*"))
+
+
+def _packages(name: str) -> Iterator[str]:
+    """The packages that decide what a model does that is known by name alone: its architecture, its tokens, untrained weights."""
+    kind, _, value = name.partition(":")
+    yield "torch"
+    if kind == "faster-rcnn":
+        yield "torchvision"
+    elif kind in IN_PLACES or value.startswith(("bert", "blip", "albef")):
+        yield "transformers"
+    elif not value.startswith(("vilbert", "uniter")):
+        yield "open_clip_torch"
+        arch = (value if kind == "random" else kind).replace("/", "-")
+        file = architectures() / f"{arch}.json"
+        config = file.read_text(encoding="utf-8") if file.is_file() else ""
+        yield from (package for key, package in (("timm_", "timm"), ("hf_", "transformers")) if f'"{key}' in config)
 
 
 def _located(name: str, workdir: Path) -> list[str]:

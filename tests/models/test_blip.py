@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import save_file
 
 from ctxr.errors import CtxrError, DataError, UsageError
-from ctxr.models.blip import TINY, BlipEncoder, load_blip
+from ctxr.models.blip import BlipEncoder, load_blip
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.families import find_encoder
-from ctxr.models.hub import makes_pairs
+from ctxr.models.hub import BLIP_TINY, makes_pairs
 from ctxr.models.scorers import Batch, marks_at
 from tests.models.blip_folder import PREPROCESSOR, make_blip, make_model
 
@@ -202,11 +202,11 @@ def test_a_name_of_the_hub_is_read_from_its_cache_and_fetched_again_after_a_fetc
 
 
 def test_a_name_says_of_which_family_it_is() -> None:
-    pairs = ("blip:here", "volta:there", TINY, "random:vilbert", "random:uniter-tiny")
+    pairs = ("blip:here", "volta:there", BLIP_TINY, "random:vilbert", "random:uniter-tiny")
     assert all(makes_pairs(name) for name in pairs)
     assert not any(
         makes_pairs(name) for name in ("ViT-B-16:openai", "ctxr-tiny", "random:ViT-B-32", "local-dir:blip:x")
     )
-    found = find_encoder(TINY, lambda _: None)
+    found = find_encoder(BLIP_TINY, lambda _: None)
     assert isinstance(found, CrossSource)
-    assert found.fingerprint == load_blip(TINY).fingerprint
+    assert found.fingerprint == load_blip(BLIP_TINY).fingerprint

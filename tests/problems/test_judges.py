@@ -72,6 +72,15 @@ def test_each_kind_is_opened_by_its_name(tmp_path: Path) -> None:
     assert {judge.family for judge in judges.values()} == {"", "blip", "ctxr-tiny"}
 
 
+def test_what_a_judge_is_known_by_is_kept_whatever_its_model_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = JudgeOptions(tmp_path, "cpu", lazy=True)
+    first = open_judge("itm:random:blip-tiny", options, Silent())
+    monkeypatch.setattr("ctxr.problems.entailment.judges._opened", None)
+    assert open_judge("itm:random:blip-tiny", options, Silent()).fingerprint == first.fingerprint
+
+
 def test_the_only_classifier_judges_where_none_is_named_and_the_toy_where_there_is_none(tmp_path: Path) -> None:
     assert default_spec(tmp_path) == "toy"
     trained(tmp_path, "one", whole=False)

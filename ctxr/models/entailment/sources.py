@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.blip import BlipEncoder, is_blip, load_blip
+from ctxr.models.blip import BlipEncoder, load_blip
 from ctxr.models.entailment.albef import albef_source
 from ctxr.models.entailment.base import ClaimTokens, ImageSource, TextSource
 from ctxr.models.entailment.classifier import EntailmentClassifier
@@ -15,6 +15,7 @@ from ctxr.models.entailment.fusion import FusionBranch
 from ctxr.models.entailment.image_branches import RANDOM, aligned_source, dark_pixel, random_source
 from ctxr.models.entailment.recipe import SHARED, ClassifierRecipe
 from ctxr.models.entailment.text import LATE, TINY, SharedBranch, bert_source, frozen_text_source, tiny_source
+from ctxr.models.hub import is_blip
 
 
 def find_image(name: str, recipe: ClassifierRecipe, device: str = "cpu") -> ImageSource:

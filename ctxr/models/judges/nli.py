@@ -12,8 +12,9 @@ import torch
 
 from ctxr.errors import DataError, UsageError
 from ctxr.media.images import read_image
-from ctxr.models.blip import is_blip, load_blip
+from ctxr.models.blip import load_blip
 from ctxr.models.entailment.base import Claim, Judge
+from ctxr.models.hub import is_blip
 from ctxr.models.published import careful, fingerprint_of, load, model_folder, quiet, read_object
 from ctxr.store.hashing import sha256_file, sha256_of
 

@@ -17,6 +17,7 @@ from ctxr.engine.progress import Progress
 from ctxr.errors import UsageError, did_you_mean
 from ctxr.models.chat import Budget
 from ctxr.models.entailment.base import Claim, Judge
+from ctxr.models.hub import is_blip
 from ctxr.models.identity import WEIGHTS, model_identity
 from ctxr.models.judges.endpoint import EndpointJudge
 from ctxr.models.judges.file import FileJudge
@@ -121,7 +122,7 @@ def open_judge(spec: str, options: JudgeOptions, progress: Progress) -> Judge:
             )
         source = str(folder)
     source = str(TOY_FOLDER) if kind == TOY else source
-    if not options.lazy or (kind == "itm" and not source.startswith("blip:")):
+    if not options.lazy or (kind == "itm" and not is_blip(source)):
         return _opened(kind, source, options.device)
     return ModelJudge(kind, source, options)
 

@@ -11,7 +11,7 @@ import torch
 from transformers import BertModel, BertTokenizerFast
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.blip import TINY, load_blip
+from ctxr.models.blip import load_blip
 from ctxr.models.entailment.classifier import (
     EntailmentClassifier,
     PairBatch,
@@ -22,6 +22,7 @@ from ctxr.models.entailment.classifier import (
 )
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
 from ctxr.models.entailment.sources import Branches, find_branches, find_image, find_text, new_classifier
+from ctxr.models.hub import BLIP_TINY
 from tests.models.bert_folder import make_bert
 
 POOLINGS = ("cls_token", "mean_tokens", "max_tokens")
@@ -126,7 +127,7 @@ def test_a_shared_text_encoder_is_counted_once(branches: Branches) -> None:
     seen = model.image.words.encoder.layer[0](seen)[:, 0]  # the one that sees words alone
     torch.testing.assert_close(model(batch)[0, TEXT], model.heads[str(TEXT)].eval()(seen)[0], rtol=1e-4, atol=1e-5)
     with pytest.raises(DataError, match="random:blip-tiny has no"):
-        find_branches(replace(shared, image=TINY))
+        find_branches(replace(shared, image=BLIP_TINY))
 
 
 def test_positives_with_a_picture_come_again_masked_and_not_entailed(
@@ -166,14 +167,14 @@ def test_a_step_masks_no_more_pictures_than_it_may(branches: Branches, model: En
 
 @torch.no_grad()
 def test_blip_is_a_branch_too() -> None:
-    source = find_image(TINY, RECIPE)
+    source = find_image(BLIP_TINY, RECIPE)
     branch = source.build().eval()
     assert source.preprocess is not None
     pictures = source.preprocess([np.full((20, 30, 3), value, np.uint8) for value in (40, 200)])
     tokens = source.tokenize(["a red star", "a cat"])
     told = branch(pictures, torch.tensor([1, 0]), tokens)
     mask = torch.ones(2, 1, dtype=torch.bool)
-    encoder: Any = load_blip(TINY).build()
+    encoder: Any = load_blip(BLIP_TINY).build()
     assert torch.equal(told, encoder.pairs(pictures, tokens, torch.tensor([[1], [0]]), mask)[:, 0])
     shown = branch.vision(pixel_values=pictures, output_attentions=True).attentions[-1][:, :, 0, 1:].mean(1)
     torch.testing.assert_close(branch.cls_attention(pictures), shown, rtol=1e-5, atol=1e-6)
@@ -298,6 +299,6 @@ def test_names_that_are_nothing_are_said(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"holds no config\.json"):
         find_text(f"bert:{tmp_path}", RECIPE)
     with pytest.raises(DataError, match="64 wide and random:blip-tiny 32"):
-        find_branches(replace(RECIPE, image=TINY, width=64))
+        find_branches(replace(RECIPE, image=BLIP_TINY, width=64))
     with pytest.raises(UsageError, match="text branch or"):
         replace(RECIPE, text="shared", image="").check()
