@@ -29,6 +29,7 @@ from tests.footage import two_shot_clip
 from tests.models.blip_folder import make_blip
 from tests.models.judges.nli_folder import make_nli
 from tests.pipelines.world_dataset import write_world_dataset
+from tests.releases import TRAIN, VALID, draw_sets, write_release
 
 SHARE = 1 / 20
 """Of the calls of the first run, at most."""
@@ -43,6 +44,9 @@ LINES = {
     "plan": "plan -w sets",
     "export imagecode": "export --to imagecode -w people --input people/drawn",
     "export hf": "export --to hf -w people --input people/drawn",
+    "export webdataset": "export --to webdataset -w people --input people/drawn",
+    "export croissant": "export --to croissant -w people --input people/drawn",
+    "export fiftyone": "export --to fiftyone -w people --input people/drawn",
     "export recipe": "export --to recipe -w sets",
     "rebuild": "rebuild -w sets --videos footage",
     "export-tasks": "export-tasks describe -w people --input people/drawn --targets 1 --disjoint none",
@@ -65,9 +69,14 @@ LINES = {
     "train links": f"train -w links --dataset links/documents --recipe links-dc {LINKS}",
     "eval links": "eval links-dc -w links --dataset links/documents --split test --resamples 50",
     "export links": "export --to links -w links --input links/documents --by links-dc",
+    "export mmc4": "export --to mmc4 -w links --input links/documents --by links-dc",
     "pairs": "pairs captions/drawn -w links",
+    "regions of a release": "regions release -w released --by grid:ctxr-tiny --name grid",
+    "eval on a release": "eval ctxr-tiny -w released --dataset release --split valid --resamples 50",
+    "revise-labels of a release": "revise-labels release -w released --entail --unlicensed --by ctxr-tiny --sample 4",
 }
-"""Verbs that write an artifact, in an order in which each finds what it reads. ENDPOINT is the address of a model."""
+"""Verbs that write an artifact, in an order in which each finds what it reads. ENDPOINT is the address of a model. A second --undo or
+--redo of a round is an error."""
 
 BEFORE = {
     "merge": (
@@ -140,6 +149,7 @@ def draw(root: Path) -> None:
     write_world_dataset(root / "people" / "drawn")
     write_benchmark(WorldBenchmark(root / "world", train=12, valid=6, test=6, video=0.5, side=48, workers=1))
     sizes = {"train": 16, "valid": 16, "test": 24, "pair_train": 8, "pair_valid": 8}
+    draw_sets(write_release(root / "release", test=None), [*TRAIN, *VALID])
     make_nli(root / "nli")
     make_blip(root / "itm")
     write_captions(WorldCaptions(root / "captions" / "drawn", **sizes, side=32, workers=1))  # type: ignore[arg-type]

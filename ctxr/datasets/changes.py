@@ -11,7 +11,7 @@ import msgspec
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
-from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
+from ctxr.store.artifacts import MANIFEST, Artifact, FileEntry, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import RELEASE
 from ctxr.store.paths import stays_inside
@@ -78,13 +78,15 @@ def refuse_other(picture: Path, content: str) -> None:
 def contents_of(
     dataset: Dataset, files: Mapping[str, Path], passed: Callable[[], None] = lambda: None
 ) -> dict[str, str]:
-    """SHA-256 of each picture by image id; `passed` is called after each. Raises DataError for one that was changed: a recorded
-    hash is verified where the file is newer than the manifest."""
-    manifest = None if dataset.root is None else dataset.root / MANIFEST
-    written = manifest.stat().st_mtime_ns if manifest is not None and manifest.is_file() else None
+    """SHA-256 of each picture by image id; `passed` is called after each. Raises DataError for one that was changed: a hash that its row
+    or a manifest has is verified where the file is newer than the manifest."""
+    written, entries = None, dict[str, FileEntry]()
+    if dataset.root is not None and (dataset.root / MANIFEST).is_file():
+        written, entries = (dataset.root / MANIFEST).stat().st_mtime_ns, open_artifact(dataset.root).manifest.files
     contents = {}
     for image, file in files.items():
-        digest = dataset.images[image].sha256
+        row = dataset.images[image]
+        digest = row.sha256 or (entries[row.path].sha256 if row.path in entries else "")
         if digest and written is not None and file.stat().st_mtime_ns > written:
             refuse_other(file, digest)
         contents[image] = digest or sha256_file(file)

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.datasets.lineage import common_dataset, content_of, remember_dataset
+from ctxr.datasets.lineage import common_dataset, content_of, picture_parents, remember_dataset
+from ctxr.engine.progress import SILENT
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.store.artifacts import Content, Parent, finish, open_artifact
 from tests.pipelines.modelling.training.test_train import Note
+from tests.releases import TRAIN, VALID, draw_sets, write_release
 
 
 def artifact(folder: Path, kind: str, *parents: Parent, note: str = "") -> Path:
@@ -98,3 +100,15 @@ def test_published_pairs_are_what_they_are_read_from_in_its_folder(tmp_path: Pat
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="holds no dataset"):
         content_of(tmp_path / "empty")
+
+
+def test_pictures_of_a_release_are_known_by_the_manifest_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = write_release(tmp_path / "release", test=None)
+    draw_sets(release, [*TRAIN, *VALID])
+    hashed = picture_parents(release, content_of(release), tmp_path / "one", SILENT)
+    files = [file.relative_to(release).as_posix() for file in release.rglob("*.*")]
+    finish(release, kind="export", verb="export", config={}, parents=[], content=Content(files, {}, {}))
+    monkeypatch.setattr("ctxr.datasets.changes.sha256_file", None)
+    assert picture_parents(release, content_of(release), tmp_path / "two", SILENT) == hashed

@@ -265,7 +265,7 @@ def test_images_of_a_network_are_learned_from(pictures: Dataset, network: DenseN
     own = ("epochs=1", f"features=densenet169:{tmp_path / 'net.pth'}", "text=encoder", "encoder=ctxr-tiny")
     report = train(pictures, tmp_path, *QUICK, *own)
     assert reopened(pictures, report.folder, tmp_path)
-    assert set(open_artifact(report.folder).manifest.models) == {"densenet169", "ctxr-tiny"}
+    assert set(open_artifact(report.folder).manifest.models) == {"densenet169", "ctxr-tiny", "named"}
 
 
 def test_weights_of_a_network_are_found_where_torchvision_left_them_and_must_be_its_own(
