@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field, fields
+from functools import partial
 from multiprocessing import active_children, get_context
 from pkgutil import resolve_name
 from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
@@ -15,7 +16,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from ctxr.engine.options import NotDecisive, Range
 from ctxr.engine.processes import die_with_parent
 from ctxr.engine.progress import Progress, ProgressTask, Silent
-from ctxr.errors import CtxrError, did_you_mean
+from ctxr.errors import CtxrError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,17 +50,6 @@ class RankShard:
     def part(self, units: Sequence[WorkUnit]) -> Sequence[WorkUnit]:
         """The units of the rank."""
         return sorted(units, key=lambda unit: unit.name)[self.rank :: self.world]
-
-
-def unit_rules(engine: str, rank: int | None, world: int | None) -> Iterator[tuple[str, str]]:
-    """(sentence, hint) for an unknown engine and for a rank that does not exist."""
-    if engine not in ENGINES:
-        hint = did_you_mean(engine, ENGINES, f"engines are {', '.join(ENGINES)}", "--engine {}")
-        yield f"--engine {engine} is unknown", hint
-    if (rank is None) != (world is None):
-        yield "--rank and --world-size go together", "for example --rank 0 --world-size 4"
-    elif rank is not None and world is not None and rank >= world:
-        yield f"--rank {rank} is not below --world-size {world}", f"ranks are 0 to {world - 1}"
 
 
 class Portable:
@@ -106,19 +96,18 @@ job once. They raise what the job raises, after `job.stop`. Another engine is a 
 """
 
 
-def run_threads(job: Job[R], units: Sequence[WorkUnit], workers: int) -> Results[WorkUnit, R]:
+def run_threads(job: Job[R], units: Sequence[WorkUnit], workers: int, processes: bool = False) -> Results[WorkUnit, R]:
     """The engine of threads of this process."""
-    return parallel(job, units, workers, stop=job.stop)
+    return parallel(job, units, workers, processes=processes, stop=job.stop)
 
 
-def run_processes(job: Job[R], units: Sequence[WorkUnit], workers: int) -> Results[WorkUnit, R]:
-    """The engine of processes of this machine."""
-    return parallel(job, units, workers, processes=True, stop=job.stop)
+run_processes = partial(run_threads, processes=True)
+"""The engine of processes of this machine."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """One of `ENGINES` by name, which options have checked with `unit_rules`, and its number of workers; 0 = half the cores."""
+    """One of `ENGINES` by name, which options have checked, and its number of workers; 0 = half the cores."""
 
     name: str = "threads"
     workers: int = 0

@@ -229,21 +229,19 @@ class Decoder:
                 send(self._out, {"frame": {"index": index, "stream": self._reader.stream}}, pixels)
             else:
                 self._scan(path, options)
-        except VideoError as error:
-            self._fail(error.reason, error.problem, error.hint)
         except BrokenPipeError:
             raise
         except Exception as error:
-            _limit_memory(0)
-            problem = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(problem):
-                problem = f"the decoder needs more than the {limit:g} GiB it may take"
-                self._fail("memory_limit", problem, "raise --memory-limit", spent=True)
+            if isinstance(error, VideoError):
+                failure = error
             else:
-                self._fail("decoder_failed", problem, "", spent=True)
-
-    def _fail(self, reason: str, problem: str, hint: str, spent: bool = False) -> None:
-        send(self._out, {"failed": {"reason": reason, "problem": problem, "hint": hint, "spent": spent}})
+                _limit_memory(0)
+                failure = VideoError("decoder_failed", " ".join(f"{type(error).__name__}: {error}".split())[:300])
+                if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(failure.problem):
+                    problem = f"the decoder needs more than the {limit:g} GiB it may take"
+                    failure = VideoError("memory_limit", problem, "raise --memory-limit")
+            fields = {"reason": failure.reason, "problem": failure.problem, "hint": failure.hint}
+            send(self._out, {"failed": fields | {"spent": failure is not error}})
 
     def _scan(self, path: Path, options: ScanOptions) -> None:
         """Send a header, candidates, and an end."""

@@ -324,6 +324,7 @@ class DecoderClient(Closing):
         self._command = command
         self._child: ChildProcess | None = None
         self._waiting: collections.deque[Message] = collections.deque()
+        self._cancelled = threading.Event()
 
     def messages(self, path: Path, options: ScanOptions, **question: Any) -> Iterator[Message]:
         """The child's messages about the file at `path`, up to the last. The child is kept only if it came to its end.
@@ -360,10 +361,6 @@ class DecoderClient(Closing):
 class Scanner(DecoderClient):
     """Scans files one after the other in one child process."""
 
-    def __init__(self, command: Sequence[str] = CHILD) -> None:
-        super().__init__(command)
-        self._cancelled = False
-
     def scan(self, path: Path, options: ScanOptions) -> Generator[Event, None, None]:
         """Events of one file: a VideoHeader, candidates in order of time, and a ScanEnd; in a search also Settle, after which
         `release` must be called for the last candidate.
@@ -375,7 +372,7 @@ class Scanner(DecoderClient):
         failures: list[tuple[str, VideoError]] = []
         for decoder in decoders:
             try:
-                if self._cancelled:
+                if self._cancelled.is_set():
                     raise VideoError("cancelled", "the scan was cancelled", file=path)
                 for kind, fields, pixels in self.messages(path, replace(options, decoder=decoder)):
                     event = read_as(_EVENTS[kind], fields)
@@ -384,7 +381,7 @@ class Scanner(DecoderClient):
             except VideoError as failure:
                 failures.append((decoder, failure))
                 # a child that was killed on purpose is no reason to try another decoder
-                if self._cancelled or failure.reason not in _SECOND_CHANCE:
+                if self._cancelled.is_set() or failure.reason not in _SECOND_CHANCE:
                     break
         first = failures[0][1]
         if len(failures) == 1:
@@ -412,7 +409,7 @@ class Scanner(DecoderClient):
 
     def cancel(self) -> None:
         """Stop the running scan, from any thread: it raises VideoError, and no scan starts again."""
-        self._cancelled = True
+        self._cancelled.set()
         self.close()
 
 

@@ -54,17 +54,27 @@ class SourceLocator:
 
     def video(self, source: Source) -> Path:
         """The file of a video. Raises VideoError when it does not exist or has other content."""
-        if self._videos is not None:
-            return self.places.setdefault(source.sha256, self._moved(source))
-        path = self._last_seen(source)
-        check_file(path)
-        if sha256_file(path) != source.sha256:
-            raise VideoError("changed", f"{path} has changed since the sets were built", RESTORE)
+        path = self.album(source)
+        if self._videos is None:
+            check_file(path)
+            if sha256_file(path) != source.sha256:
+                raise VideoError("changed", f"{path} has changed since the sets were built", RESTORE)
         return self.places.setdefault(source.sha256, path)
 
     def album(self, source: Source) -> Path:
         """The folder of an album, whose content is compared only in `videos`. Raises VideoError when it is not known."""
-        return self._moved(source) if self._videos is not None else self._last_seen(source)
+        if self._videos is None:
+            if path := last_path(self._artifact, source.sha256):
+                return path
+            raise VideoError("no_such_file", f"the location of {source.name} ({source.file}) is unknown", WHERE)
+        if path := self.by_content.get(source.sha256):
+            return path
+        name, digest = PurePosixPath(source.file).name, source.sha256[:12]
+        if other := next((path for path in sorted(self.by_content.values()) if path.name == name), None):
+            message = f"{other} has this name but other content (sha256 {digest}… is wanted)"
+            raise VideoError("changed", message, WHERE)
+        message = f"{self._videos} does not hold {source.name} ({source.file}, sha256 {digest}…)"
+        raise VideoError("no_such_file", message, WHERE)
 
     def photos(self, albums: Mapping[str, str]) -> dict[str, Path]:
         """Photos by sha256: all below `videos`, or those in the last folders of `albums` (hashes by name)."""
@@ -78,22 +88,6 @@ class SourceLocator:
                     with suppress(OSError):
                         paths.setdefault(sha256_file(file), file)
         return paths
-
-    def _last_seen(self, source: Source) -> Path:
-        path = last_path(self._artifact, source.sha256)
-        if path is None:
-            raise VideoError("no_such_file", f"the location of {source.name} ({source.file}) is unknown", WHERE)
-        return path
-
-    def _moved(self, source: Source) -> Path:
-        if file := self.by_content.get(source.sha256):
-            return file
-        name = PurePosixPath(source.file).name
-        if other := next((path for path in sorted(self.by_content.values()) if path.name == name), None):
-            message = f"{other} has this name but other content (sha256 {source.sha256[:12]}… is wanted)"
-            raise VideoError("changed", message, WHERE)
-        message = f"{self._videos} does not hold {source.name} ({source.file}, sha256 {source.sha256[:12]}…)"
-        raise VideoError("no_such_file", message, WHERE)
 
 
 def decode_frames(

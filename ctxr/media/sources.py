@@ -5,12 +5,12 @@ import glob
 import os
 import stat
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from ctxr.engine.progress import SILENT, Progress
+from ctxr.engine.progress import SILENT, Progress, ProgressTask
 from ctxr.errors import UsageError, some
 from ctxr.store.artifacts import MARKER
 from ctxr.store.hashing import sha256_bytes, sha256_file
@@ -80,12 +80,8 @@ def find_sources(typed: Sequence[str], progress: Progress = SILENT, project: Pat
     walk = _Walk(typed)
     files = [*walk.videos, *chain.from_iterable(walk.albums.values())]
     with progress.task("read sources, MiB", round(sum(map(_bytes, files)) / MIB)) as task:
-
-        def advance(count: int) -> None:
-            task.advance(count / MIB)
-
-        sources = [_video(file, advance, project) for file in walk.videos]
-        albums = [_album(folder, sorted(album), walk.left_out, advance) for folder, album in walk.albums.items()]
+        sources = [_video(file, task, project) for file in walk.videos]
+        albums = [_album(folder, sorted(album), walk.left_out, task) for folder, album in walk.albums.items()]
         sources += [album for album in albums if album.photos]
     if not sources:
         raise walk.error(typed)
@@ -214,38 +210,36 @@ def _bytes(file: Path) -> int:
         return 0
 
 
-def _hash(file: Path, advance: Callable[[int], None], project: Path | None = None) -> str:
+def _hash(file: Path, task: ProgressTask, project: Path | None = None) -> str:
     """SHA-256 of a file. Raises OSError, also for a file that is not regular: reading a pipe would wait for ever."""
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
-    if project is None or status.st_size < LARGE:
-        return sha256_file(file, advance)
 
     def find(watch: Watch) -> str:
         watch([file])
-        return sha256_file(file, advance)
+        return sha256_file(file, lambda count: task.advance(count / MIB))
 
+    if project is None or status.st_size < LARGE:
+        return find(lambda _: None)
     return remembered(project, ["sha256", str(file.resolve())], find)
 
 
-def _video(file: Path, advance: Callable[[int], None], project: Path | None) -> InputSource:
+def _video(file: Path, task: ProgressTask, project: Path | None) -> InputSource:
     try:
-        digest, size = _hash(file, advance, project), file.stat().st_size
+        digest, size = _hash(file, task, project), file.stat().st_size
     except OSError:
         # an unreadable file is a source that fails, with a reason, when it is decoded; wherever it lies, it is the same
         digest, size = sha256_bytes(f"{file.name} of {_bytes(file)} bytes".encode()), 0
     return InputSource(safe_name(file.stem), "video", file, digest, size)
 
 
-def _album(
-    folder: Path, files: Sequence[Path], left_out: list[tuple[Path, str]], advance: Callable[[int], None]
-) -> InputSource:
+def _album(folder: Path, files: Sequence[Path], left_out: list[tuple[Path, str]], task: ProgressTask) -> InputSource:
     """The readable photos of a folder."""
     photos: dict[Path, str] = {}
     for file in files:
         try:
-            photos[file] = _hash(file, advance)
+            photos[file] = _hash(file, task)
         except OSError as error:
             left_out.append((file, f"cannot be read: {error.strerror}"))
     digest = sha256_bytes("\n".join(f"{file.name}\t{digest}" for file, digest in photos.items()).encode())

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ctxr.engine.units import parallel, unit_rules
+from ctxr.engine.units import parallel
 from ctxr.errors import CtxrError
 
 
@@ -67,23 +67,6 @@ def test_the_first_failure_stops_what_is_under_way_and_begins_nothing_more() -> 
     with pytest.raises(ValueError, match="no"):
         list(parallel(work, range(100), 2, stop=stopped.set))
     assert begun == [0, 1]
-
-
-@pytest.mark.parametrize(
-    ("engine", "rank", "world", "problem"),
-    [
-        ("threads", 0, None, "--rank and --world-size go together (for example --rank 0 --world-size 4)"),
-        ("threads", None, 2, "--rank and --world-size go together (for example --rank 0 --world-size 4)"),
-        ("threads", 2, 2, "--rank 2 is not below --world-size 2 (ranks are 0 to 1)"),
-        ("thread", None, None, "(did you mean --engine threads?)"),
-        ("processes", 1, 2, ""),
-    ],
-)
-def test_a_rank_is_one_of_a_world_and_an_engine_is_a_known_one(
-    engine: str, rank: int | None, world: int | None, problem: str
-) -> None:
-    told = [f"{sentence} ({hint})" for sentence, hint in unit_rules(engine, rank, world)]
-    assert [problem in one for one in told] == [True] * bool(problem)
 
 
 def die(number: int) -> None:

@@ -57,7 +57,6 @@ class BuildInputs(Inputs):
 class BuildStage(SetsStage[BuildInputs]):
     """Builds image sets from sources."""
 
-    NAMES_SOURCES = True
     options: BuildSets
 
     def inputs(self, progress: Progress) -> BuildInputs:
@@ -212,13 +211,8 @@ class BuildRun(SetsRun):
                 )
         return units
 
-    def share_photos(self) -> None:
-        """A rank embeds its share of the photos."""
-        if self.albums:
-            self._pool()
-
-    def _pool(self) -> PhotoPool:
-        """The photos of all albums, of a rank its share."""
+    def share_photos(self) -> PhotoPool:
+        """The photos of all albums, embedded, of a rank its share."""
         scans = {name: stamp.scan for name, stamp in self.stamps.items()}
         scanned = {
             name: unit for name, scan in scans.items() if (unit := scanned_unit(self.artifact, name, scan)) is not None
@@ -232,7 +226,7 @@ class BuildRun(SetsRun):
         if not self.albums:
             self._deal([])
             return
-        pool, picking = self._pool(), self.work.context.picking
+        pool, picking = self.share_photos(), self.work.context.picking
         for album in self.albums:
             for position, message in pool.unreadable.get(album.name, {}).items():
                 file = str(album.photos[position])

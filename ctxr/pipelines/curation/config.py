@@ -22,8 +22,8 @@ from ctxr.engine.options import (
 )
 from ctxr.engine.project import DOCUMENTS
 from ctxr.engine.report import VerbReport
-from ctxr.engine.units import EngineName, Rank, RankShard, WorldSize, unit_rules
-from ctxr.errors import FindingsError, PartialError, plural
+from ctxr.engine.units import ENGINES, EngineName, Rank, RankShard, WorldSize
+from ctxr.errors import FindingsError, PartialError, did_you_mean, plural
 from ctxr.media.scan import SCAN_LIMITS, ScanOptions
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import PAIRS
@@ -92,6 +92,10 @@ class SetsOptions(Writing):
         """The units of the rank; None for a whole run."""
         return None if self.rank is None or self.world_size is None else RankShard(self.rank, self.world_size)
 
+    def source(self) -> Path | None:
+        """The sets that are read; None where sources are named."""
+        return None
+
     def command(self, **changes: Any) -> str:
         """The command that was typed, with `changes`."""
         return self.command_line(**changes)
@@ -99,7 +103,14 @@ class SetsOptions(Writing):
     def rules(self) -> Iterator[tuple[str, str]]:
         """Engines and ranks that do not exist, and a limit of text without an OCR engine; whether that works shows when it starts."""
         yield from super().rules()
-        yield from unit_rules(self.engine, self.rank, self.world_size)
+        if self.engine not in ENGINES:
+            hint = did_you_mean(self.engine, ENGINES, f"engines are {', '.join(ENGINES)}", "--engine {}")
+            yield f"--engine {self.engine} is unknown", hint
+        if (self.rank is None) != (self.world_size is None):
+            yield "--rank and --world-size go together", "for example --rank 0 --world-size 4"
+        elif self.shard and self.shard.rank >= self.shard.world:
+            sentence = f"--rank {self.rank} is not below --world-size {self.world_size}"
+            yield sentence, f"ranks are 0 to {self.shard.world - 1}"
         engines = {"tesserocr": find_spec("tesserocr"), "pytesseract": which("tesseract")}
         if self.max_text is not None and not any(engines[name] for name in engines if self.ocr in ("auto", name)):
             hint = "apt install tesseract-ocr, or brew install tesseract; or leave out --max-text"

@@ -55,10 +55,6 @@ class FilterStage(SetsStage[FilterInputs]):
 
     options: Filter
 
-    def read(self) -> Path:
-        """The sets that are read."""
-        return self.options.source()
-
     def inputs(self, progress: Progress) -> FilterInputs:
         """The finished sets, and a folder that holds sources if one is named."""
         if self.options.videos is not None:
@@ -162,9 +158,6 @@ class FilterRun(SetsRun):
     built: Artifact
     albums: list[SourceUnit]
     locator: SourceLocator
-
-    def share_photos(self) -> None:
-        """Nothing: albums are picked from as one."""
 
     def make_photos(self) -> None:
         """Pick again from the photos of all albums. Raises DataError when one of them is gone or was changed."""

@@ -139,9 +139,9 @@ class SetsRun(ABC):
     def make_photos(self) -> None:
         """The units of all albums, once the videos are done; every source then has its split."""
 
-    @abstractmethod
-    def share_photos(self) -> None:
-        """What a rank does for the albums; the merge makes their units."""
+    def share_photos(self) -> object:
+        """What a rank does for the albums, by default nothing; the merge makes their units."""
+        return None
 
     def make_videos(self) -> list[SourceUnit]:
         """Make the units of videos that are missing; returns those that were made. Raises NotMerged if ranks make them."""
@@ -223,28 +223,27 @@ class SetsRun(ABC):
                 left = None if left is None else left - sum(len(unit.sets) for unit in units)
                 self.units.update({unit.source.name: unit for unit in units})
 
-    def require_units(self, first: bool) -> None:
-        """Raise NothingBuilt if no source could be used; the failures are written where this is the `first` result."""
-        names = {unit.name for unit in self.videos}
+    def content(self, first: bool) -> Content:
+        """Merge units into the tables of the artifact, and remove leftovers.
+
+        Raises NothingBuilt if no source could be used; the failures are written where this is the `first` result.
+        """
+        failures, names = [*self.earlier, *self.failures], {unit.name for unit in self.videos}
         # beside videos, photos count only if they make a set: a stray photo is no result of footage that failed
-        if not self.failures or any(
+        if self.failures and not any(
             unit.sets or ((name in names or not names) and unit.source.frames) for name, unit in self.units.items()
         ):
-            return
-        if first:
-            write_table(self.artifact / "failures.jsonl", [*self.earlier, *self.failures])
-        worst = min(self.failures, key=lambda failure: failure.key())
-        raise NothingBuilt(f"no source could be used: {worst.message}{and_more(len(self.failures))}", hint=self.NOTHING)
-
-    def content(self) -> Content:
-        """Merge units into the tables of the artifact, and remove leftovers."""
+            if first:
+                write_table(self.artifact / "failures.jsonl", failures)
+            worst = min(self.failures, key=lambda failure: failure.key())
+            problem = f"no source could be used: {worst.message}{and_more(len(self.failures))}"
+            raise NothingBuilt(problem, hint=self.NOTHING)
         files = merge_units(self.artifact, self.units.values())
         shared = [row for row in self.footage if row.first in self.units and row.second in self.units]
         tables: dict[str, Sequence[Any]] = {
             GROUPS: shared,
             SPLITS_TABLE: [Split(name, self.splits[name]) for name in self.units],
         }
-        failures = [*self.earlier, *self.failures]
         # not among the files of the manifest: its rows hold paths and commands of this machine
         for name, rows in {"failures.jsonl": failures, **tables}.items():
             write_table(self.artifact / name, rows)
@@ -292,12 +291,11 @@ class SetsStage(Stage[InputsT]):
     """A stage that writes image sets. An earlier result counts as finished only if its pictures are unmodified too.
 
     Attributes:
-        NAMES_SOURCES: whether the command names the sources, and so can lose some. merged: see `SetsRun`.
+        merged: see `SetsRun`.
     """
 
     KIND = IMAGE_SETS
     IN_PLACE = True
-    NAMES_SOURCES: ClassVar[bool] = False
     options: SetsOptions
 
     def __init__(self, options: SetsOptions, merged: RankRun | None = None) -> None:
@@ -311,10 +309,6 @@ class SetsStage(Stage[InputsT]):
     @abstractmethod
     def remarks(self, report: SetsReport) -> Iterator[str]:
         """Warnings about the finished artifact."""
-
-    def read(self) -> Path | None:
-        """The artifact that is read, if there is one."""
-        return None
 
     def changed_files(self, artifact: Artifact) -> list[str]:
         """Tables, arrays and pictures."""
@@ -341,8 +335,7 @@ class SetsStage(Stage[InputsT]):
         discard(out, files, progress)
         run.make_videos()
         run.make_photos()
-        run.require_units(first)
-        return run.content()
+        return run.content(first)
 
     def _make_share(self, run: SetsRun, shard: RankShard, inputs: InputsT) -> SetsReport:
         """Make the units of a rank, and report on them."""
@@ -358,38 +351,57 @@ class SetsStage(Stage[InputsT]):
         ran = RankRun(self.options.COMMAND, shard.world, json_config(options), json_config(key), [*inputs.parents])
         with rank_lock(run.artifact, shard.rank, ran) as record:
             run.make_videos()
-            run.share_photos()
+            if run.stamps:
+                run.share_photos()
             if run.retried and (run.artifact / MANIFEST).is_file():  # nothing to do
                 record.unlink()
         counts = {"sources": len(run.videos), "finished": len(run.units), "failed": len(run.failures)}
         failures = [*map(msgspec.structs.asdict, run.failures)]
         name, threshold = rooted(encoder["name"], run.artifact), run.models["selection"]["threshold"]
         rank = f"{shard.rank} of {shard.world}"
-        return SetsReport(run.artifact, False, name, threshold, counts, failures, read=self.read(), rank=rank)
+        read = self.options.source()
+        return SetsReport(run.artifact, False, name, threshold, counts, failures, read=read, rank=rank)
 
     def _ask(self, earlier: Manifest, inputs: InputsT, run: SetsRun) -> None:
-        """Say what the run takes from the earlier result. Raises UsageError without --yes."""
-        models, out = earlier.models, run.artifact
+        """Say what the run takes from the earlier result: sets that tasks or answers of the project are about, and sources where
+        the command names them. Raises UsageError without --yes."""
+        models, out, options = earlier.models, run.artifact, self.options
         recorded = [models["encoder"]["fingerprint"], models["selection"]["threshold"]]
         other = recorded != [run.models["encoder"]["fingerprint"], run.models["selection"]["threshold"]]
-        other = other or not KEEPING.issuperset(self.options.describe().keys() & other_keys(out, inputs))
-        parents = inputs.parents
-        if earlier.config.get("keep_damaged") and not self.options.keep_damaged:
-            damaged = {source.name for source in unit_sources(out) if source.damage}
+        other = other or not KEEPING.issuperset(options.describe().keys() & other_keys(out, inputs))
+        parents, before = inputs.parents, unit_sources(out)
+        if earlier.config.get("keep_damaged") and not options.keep_damaged:
+            damaged = {source.name for source in before if source.damage}
             parents = [parent for parent in parents if parent.name not in damaged]
-        lost = losses(out, parents, self.options.workdir, other=other, sources=self.NAMES_SOURCES)
-        if lost and not self.options.yes:
-            add = "--add to keep these sources, " if self.NAMES_SOURCES and gone(out, parents) else ""
-            raise UsageError(f"this run {lost}", hint=f"{add}--yes to go on, or another --out")
-        if lost:
-            run.progress.warn(f"this run {lost}")
+        lost = sorted(source.name for source in gone(out, parents))
+        # another album gives photos other neighbours
+        albums, those = ({row.sha256 for row in rows if row.kind == "photos"} for rows in (before, parents))
+        sets = list[ImageSet]()
+        with suppress(DataError):  # a damaged table is made again
+            sets = read_table(out / "sets.jsonl", ImageSet)
+        going = {row.id for row in sets if other or row.source in lost or (row.kind == "photos" and albums != those)}
+        tables = (f"{TASKS}/*/sets.jsonl", f"{JUDGMENTS}/sets.jsonl")
+        folders = options.workdir, out.resolve().parent
+        files = {file for folder in folders for table in tables for file in folder.glob(table)}
+        in_use = going & {row.id for file in files for row in read_table(file, ImageSet)}
+        named = lost and options.source() is None
+        if not in_use and not named:
+            return
+        what = f"{len(lost)} of {plural(len(before), 'source')} ({some(lost)}) and " if lost else ""
+        about = f"; tasks or answers are about {len(in_use)} of these sets" if in_use else ""
+        count = f"{len(going)} of {plural(len(sets), 'set')}"
+        loss = f"this run {'replaces' if other else 'removes'} {what}{count} in {out}{about}"
+        if not options.yes:
+            add = "--add to keep these sources, " if named else ""
+            raise UsageError(loss, hint=f"{add}--yes to go on, or another --out")
+        run.progress.warn(loss)
 
     def report(self, progress: Progress, curve: bool = False) -> SetsReport:
         """Run the stage, and report on its result, or on what a rank did."""
         result = execute(self, progress)
         if isinstance(result.part, SetsReport):
             return result.part
-        report = sets_report(self.out(), result.up_to_date, curve, self.read())
+        report = sets_report(self.out(), result.up_to_date, curve, self.options.source())
         for remark in self.remarks(report):
             progress.warn(remark)
         if leak_sentence(report.counts):
@@ -404,26 +416,3 @@ def gone(artifact: Path, parents: Sequence[Parent]) -> list[Source]:
     now = {(parent.name, parent.kind == "video" and parent.sha256) for parent in parents}
     sources = unit_sources(artifact)
     return [source for source in sources if (source.name, source.kind == "video" and source.sha256) not in now]
-
-
-def losses(out: Path, parents: Sequence[Parent], workdir: Path, *, other: bool, sources: bool) -> str:
-    """What a run takes from the artifact in `out`, in numbers; "" unless it is sets that tasks or answers of the project are about,
-    or `sources`.
-
-    `parents` are the sources of the run; `other`: its options pick other sets.
-    """
-    lost, before = gone(out, parents), unit_sources(out)
-    albums = [{row.sha256 for row in rows if row.kind == "photos"} for rows in (before, parents)]
-    photos_change = albums[0] != albums[1]  # another album gives photos other neighbours
-    sets, names = list[ImageSet](), {source.name for source in lost}
-    with suppress(DataError):  # a damaged table is made again
-        sets = read_table(out / "sets.jsonl", ImageSet)
-    going = {row.id for row in sets if other or row.source in names or (photos_change and row.kind == "photos")}
-    tables = (f"{TASKS}/*/sets.jsonl", f"{JUDGMENTS}/sets.jsonl")
-    files = {file for folder in (workdir, out.resolve().parent) for table in tables for file in folder.glob(table)}
-    in_use = going & {row.id for file in files for row in read_table(file, ImageSet)}
-    if not in_use and not (lost and sources):
-        return ""
-    what = f"{len(lost)} of {plural(len(before), 'source')} ({some(sorted(names))}) and " if lost else ""
-    about = f"; tasks or answers are about {len(in_use)} of these sets" if in_use else ""
-    return f"{'replaces' if other else 'removes'} {what}{len(going)} of {plural(len(sets), 'set')} in {out}{about}"

@@ -225,12 +225,19 @@ def test_ranks_of_two_kinds_are_not_merged(rough: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "rank", [("--rank", 2, "--world-size", 2), ("--rank", -1, "--world-size", 2), ("--rank", 0), ("--world-size", 2)]
+    ("words", "hint"),
+    [
+        ("--rank 2 --world-size 2", "ranks are 0 to 1"),
+        ("--rank -1 --world-size 2", "give a whole number from 0"),
+        ("--rank 0", "--rank 0 --world-size 4"),
+        ("--world-size 2", "--rank 0 --world-size 4"),
+        ("--engine thread", "did you mean --engine threads?"),
+    ],
 )
-def test_a_rank_that_is_none_is_a_wrong_argument(rough: Path, tmp_path: Path, rank: tuple[object, ...]) -> None:
-    shown = runner.invoke(app, typed(rough, tmp_path / "sets", *rank))
+def test_a_rank_or_engine_that_is_none_is_a_wrong_argument(rough: Path, tmp_path: Path, words: str, hint: str) -> None:
+    shown = runner.invoke(app, typed(rough, tmp_path / "sets", *words.split()))
     assert shown.exit_code == 2
-    assert "hint:" in shown.stderr
+    assert hint in shown.stderr
 
 
 def test_a_rank_changes_nothing_of_a_result_that_was_edited(rough: Path, whole: Path, tmp_path: Path) -> None:
