@@ -21,11 +21,12 @@ import cv2
 import msgspec
 
 from ctxr.engine.processes import die_with_parent
-from ctxr.media.decoder_process import OUT_OF_MEMORY, CandidateFrame, ScanEnd, ShotSpan, read_as, send
+from ctxr.media.decoder_process import OUT_OF_MEMORY, CandidateFrame, ScanEnd, read_as, send
 from ctxr.media.opencv_video import FrameReader, open_video
 from ctxr.media.scan import ScanOptions
 from ctxr.media.shots import CutFinder, cut_finder
 from ctxr.media.video import KEEP_DAMAGED, Frame, Pixels, Video, VideoError
+from ctxr.store.records import Shot
 
 _BEAT_SECONDS = 0.25  # between signs of life
 TOLERATED_LOSS = 0.02  # share of lost packets above which a video counts as damaged; a few are common in recordings
@@ -58,8 +59,7 @@ class Questions:
             return None
         if not line:
             raise BrokenPipeError
-        fields: dict[str, Any] = msgspec.json.decode(line)
-        return fields
+        return msgspec.json.decode(line, type=dict[str, Any])
 
 
 class Heartbeat:
@@ -166,15 +166,9 @@ class ScanPass:
             self._span.clear()
         else:
             self._keep(frame)
-        candidate = CandidateFrame(
-            frame.index,
-            frame.time,
-            len(self.starts) - 1,
-            difference,
-            blake2b(thumbnail.tobytes(), digest_size=8).hexdigest(),
-            None,
-            [(kept.index, kept.time) for kept in between],
-        )
+        place = frame.index, frame.time, len(self.starts) - 1
+        digest, held = blake2b(thumbnail.tobytes(), digest_size=8), [(kept.index, kept.time) for kept in between]
+        candidate = CandidateFrame(*place, difference, digest.hexdigest(), None, held)
         send(self._out, {"candidate": candidate}, frame.rgb() if passes else None)
         if sum(kept.nbytes for kept in self._kept.values()) > self._most_kept:
             self._settle()
@@ -256,7 +250,7 @@ class Decoder:
             raise VideoError("truncated", damage.message, KEEP_DAMAGED, path)
         message = damage.message if damage else None
         spans = itertools.pairwise([*scan.starts, (scan.frames, scan.end)])
-        shots = [ShotSpan(number, *first, *after) for number, (first, after) in enumerate(spans)]
+        shots = [Shot("", number, *first, *after) for number, (first, after) in enumerate(spans)]
         send(self._out, {"end": ScanEnd(header, scan.frames, shots, message, scan.late_cuts)})
 
 

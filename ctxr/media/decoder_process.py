@@ -28,6 +28,7 @@ import numpy as np
 import ctxr
 from ctxr.media.scan import ScanOptions
 from ctxr.media.video import DECODERS, Closing, Pixels, VideoError, VideoHeader
+from ctxr.store.records import Shot
 
 T = TypeVar("T")
 
@@ -72,24 +73,13 @@ class Settle:
 
 
 @dataclass(frozen=True)
-class ShotSpan:
-    """A shot: frames start_index <= index < end_index, from start_time to the time at which the next shot, or nothing, begins."""
-
-    number: int
-    start_index: int
-    start_time: Fraction
-    end_index: int
-    end_time: Fraction
-
-
-@dataclass(frozen=True)
 class ScanEnd:
-    """The end of a scan that succeeded; `shots` together are all frames, `damage` is None if nothing is missing, and `late_cuts` were
-    found too late and put at the oldest frame held."""
+    """The end of a scan that succeeded; `shots`, of a source without a name, together are all frames, `damage` is None if nothing is
+    missing, and `late_cuts` were found too late and put at the oldest frame held."""
 
     header: VideoHeader
     frames: int
-    shots: list[ShotSpan]
+    shots: list[Shot]
     damage: str | None
     late_cuts: int
 

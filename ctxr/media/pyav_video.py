@@ -110,8 +110,7 @@ def _reduce(plane: Any, bits: int, into: Pixels) -> None:
 
 def _packed(frame: Any, channels: int) -> Pixels:
     """A view of a packed 8-bit frame: uint8 [H, W, channels], or [H, W] for one channel."""
-    plane = frame.planes[0]
-    rows = np.frombuffer(plane, np.uint8).reshape(frame.height, -1)[:, : frame.width * channels]
+    rows = np.frombuffer(frame.planes[0], np.uint8).reshape(frame.height, -1)[:, : frame.width * channels]
     return rows.reshape(frame.height, frame.width, channels) if channels > 1 else rows
 
 
@@ -241,7 +240,12 @@ class PyavVideo(Video):
         # a stream's own duration is counted from its start, a container's from 0
         start = (self._stream.start_time or 0) * self._time_base if self._stream.duration else 0
         form, seen = self._container.format.name, self._end - start
-        cut, length = _is_cut(self._path, form), self._promised_seconds(form)
+        # the length that the container states: FFmpeg gives one that it computed from the bit rate to each stream
+        of_all = form in (MATROSKA, FLV) and self._stream.duration is None
+        length = self.header.duration if of_all or form in (MP4, ASF) else None
+        if form == AVI and self._stream.frames < MOST_FRAMES:
+            length = self._stream.frames * self._time_base
+        cut = _is_cut(self._path, form)
         gap = self._gap * self._time_base * (not cut)
         short = short_of(length, seen, gap)
         if cut and not short and (form not in (AVI, MATROSKA) or not length):
@@ -254,14 +258,6 @@ class PyavVideo(Video):
             return short
         failed = f"{self._failures} of {self._packets} packets could not be decoded"
         return Damage(f"{failed} and {self._left_out} frames were left out", share)
-
-    def _promised_seconds(self, form: str) -> Fraction | None:
-        """The length that the container states; None where FFmpeg computed it."""
-        if form == AVI:
-            return self._stream.frames * self._time_base if self._stream.frames < MOST_FRAMES else None
-        # FFmpeg gives a length that it computed from the bit rate to each stream
-        of_all = form in (MATROSKA, FLV) and self._stream.duration is None
-        return self.header.duration if of_all or form in (MP4, ASF) else None
 
     def _end_of_others(self) -> Fraction:
         """Seconds at which the last packet of the other streams ends."""

@@ -96,10 +96,6 @@ class TextGate:
             # letters come in rows: the mean of three cells side by side
             return np.asarray(cv2.blur(heat[0, 0].numpy(), (3, 1)), np.float32)
 
-    def describe(self) -> dict[str, object]:
-        """Weights and thresholds, for manifests."""
-        return {"weights_sha256": sha256_file(WEIGHTS), "threshold": HOT, "least_share": LEAST_SHARE}
-
 
 def even_contrast(grey: Picture) -> Floats:
     """Grey levels minus their local mean, divided by their local spread; -3 to 3."""
@@ -212,6 +208,7 @@ class TextReader:
 
     def describe(self) -> dict[str, object]:
         """Engine, Tesseract's version and all settings that can change a fact, for manifests."""
+        gate = {"weights_sha256": sha256_file(WEIGHTS), "threshold": HOT, "least_share": LEAST_SHARE}
         return {
             "engine": self.name,
             "tesseract": self.engine.version,
@@ -220,7 +217,7 @@ class TextReader:
             "side": SIDE,
             "min_confidence": LEAST_CONFIDENCE,
             "min_characters": CHARACTERS,
-            "gate": None if self._gate is None else self._gate.describe(),
+            "gate": self._gate and gate,
         }
 
 

@@ -273,10 +273,6 @@ class Merge(Options):
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
 
-    def folder(self) -> Path:
-        """Where the artifact is written."""
-        return self.artifact or self.workdir / "sets"
-
 
 @dataclass(frozen=True)
 class Rebuild(Writing):

@@ -87,13 +87,12 @@ class PhotoRanking:
     def within(self, anchor: int, distance: float) -> list[int]:
         """The photos nearer to `anchor` than `distance`."""
         near = np.flatnonzero(self._rough(anchor) < distance**2 + self.slack)
-        close: list[int] = near[np.sqrt(self.squared(anchor, near)).astype(np.float32) < distance].tolist()
-        return close
+        closer = np.sqrt(self.squared(anchor, near)).astype(np.float32) < distance
+        return [int(at) for at in near[closer]]
 
     def _rough(self, anchor: int) -> npt.NDArray[np.float64]:
-        twice = 2 * (self.vectors @ self.vectors[anchor])
-        rough: npt.NDArray[np.float64] = self._squares + self._squares[anchor] - twice
-        return rough
+        products = self.vectors @ self.vectors[anchor]
+        return np.asarray(self._squares + self._squares[anchor] - 2 * products, np.float64)
 
     def squared(self, anchor: int, rows: Positions) -> npt.NDArray[np.float64]:
         """Exact squared distances of the photos `rows` from `anchor`."""
@@ -141,8 +140,7 @@ def deduplicate(pairs: Positions, ranks: Positions) -> Positions:
     _, group = connected_components(graph, directed=False)
     order = np.argsort(ranks, kind="stable")
     _, best = np.unique(group[order], return_index=True)
-    labels: Positions = order[best][group]
-    return labels
+    return np.asarray(order[best][group], np.int64)
 
 
 @dataclass(frozen=True)
@@ -205,8 +203,7 @@ def _words(hashes: Sequence[str]) -> Words:
 
 def _differences(left: Words, right: Words) -> npt.NDArray[np.uint64]:
     """In how many places hashes [..., 4] differ."""
-    differences: npt.NDArray[np.uint64] = np.bitwise_count(left ^ right).sum(axis=-1)
-    return differences
+    return np.asarray(np.bitwise_count(left ^ right).sum(axis=-1), np.uint64)
 
 
 def _alike(hashes: Sequence[str], ends: Positions, bits: int) -> Positions:
@@ -241,5 +238,4 @@ def _distances(vectors: Vectors, pairs: Positions) -> npt.NDArray[np.float64]:
 def _squares(left: Vectors, right: Vectors) -> npt.NDArray[np.float64]:
     """Squared distances of rows, from differences in float64."""
     difference = np.asarray(left, np.float64) - np.asarray(right, np.float64)
-    squares: npt.NDArray[np.float64] = np.einsum("nd,nd->n", difference, difference)
-    return squares
+    return np.asarray(np.einsum("nd,nd->n", difference, difference), np.float64)

@@ -9,12 +9,16 @@ from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.scan import SCAN_LIMITS
 from ctxr.pipelines.curation.build_sets import BuildStage
-from ctxr.pipelines.curation.config import BuildSets, Filter, Merge
+from ctxr.pipelines.curation.config import BuildSets, Filter, Merge, SetsOptions
 from ctxr.pipelines.curation.filter import FilterStage
+from ctxr.pipelines.curation.image_sets import SetsStage
 from ctxr.store.artifacts import MANIFEST, RANKS, locked
 from ctxr.store.units import SOURCES, RankRun, read_ranks
 
-VERBS: dict[str, tuple[Any, Any]] = {"build-sets": (BuildSets, BuildStage), "filter": (Filter, FilterStage)}
+VERBS: dict[str, tuple[type[SetsOptions], type[SetsStage[Any]]]] = {
+    "build-sets": (BuildSets, BuildStage),
+    "filter": (Filter, FilterStage),
+}
 """Options and stage of the verbs that have ranks."""
 
 
@@ -24,8 +28,7 @@ def run(config: Merge, progress: Progress = SILENT) -> SetsReport:
     Raises UnfinishedError while a rank works, or where a unit is missing; DataError for ranks with different options; and what
     the verb raises.
     """
-    folder = config.folder()
-    ranks = {}
+    folder, ranks = config.artifact or config.workdir / "sets", {}
     if any(folder.glob(RANKS)):
         with locked(folder):
             ranks = read_ranks(folder)
@@ -54,8 +57,7 @@ def run(config: Merge, progress: Progress = SILENT) -> SetsReport:
             f"the ranks wrote to {options.folder()}, which is another folder from here",
             hint="run ctxr merge where the ranks ran",
         )
-    report: SetsReport = stage(options, ran).report(progress)
-    return report
+    return stage(options, ran).report(progress)
 
 
 def _decisive(run: RankRun) -> dict[str, object]:

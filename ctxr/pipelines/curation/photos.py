@@ -17,7 +17,7 @@ from ctxr.metrics.selection import Rejection
 from ctxr.models.neighbours import Neighbours, nearest
 from ctxr.pipelines.curation.copies import CopyRule, PhotoRanking, deduplicate, find_copies
 from ctxr.pipelines.curation.quality import Unmeasurable
-from ctxr.pipelines.curation.videos import Embedder, UnitContext
+from ctxr.pipelines.curation.videos import BATCH, Embedder, UnitContext
 from ctxr.store.arrays import Vectors, load_vectors, save_vectors, set_distances, stack_vectors
 from ctxr.store.artifacts import package_versions
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
@@ -145,23 +145,22 @@ def gather_pool(
 
 def _embedded(artifact: Path, album: InputSource, chosen: range, scan: str, embedder: Embedder) -> Shard:
     """The vectors of some photos of an album."""
-    photos: dict[int, Readable] = {}
-    problems: dict[int, str] = {}
 
-    def readable() -> Iterator[Pixels]:
+    def make() -> Shard:
+        shard, vectors, batch = Shard(np.zeros((0, 0), np.float32)), list[Vectors](), list[Pixels]()
         for position in chosen:
             try:
                 rgb = read_image(album.photos[position])
             except DataError as error:
-                problems[position] = error.message
-            else:
-                photos[position] = (rgb.shape[1], rgb.shape[0], perceptual_hash(rgb))
-                yield rgb
-
-    def make() -> Shard:
-        pictures = readable()
-        vectors = [embedder.embed(batch) for batch in iter(lambda: [*islice(pictures, 16)], [])]
-        return Shard(stack_vectors(vectors, 0), photos, problems)
+                shard.problems[position] = error.message
+                continue
+            shard.photos[position] = rgb.shape[1], rgb.shape[0], perceptual_hash(rgb)
+            batch.append(rgb)
+            if len(batch) == BATCH:
+                vectors.append(embedder.embed(batch))
+                batch = []
+        vectors += [embedder.embed(batch)] if batch else []
+        return replace(shard, matrix=stack_vectors(vectors, 0))
 
     key = sha256_of([scan, [album.photo_sha256[position] for position in chosen]])
     return _finished_or_made(artifact, f"{album.name}.shard{chosen.start}", key, make)

@@ -8,7 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -271,20 +271,18 @@ class VideoPass(SetPicker):
 
     def embed(self, index: int) -> Vectors:
         """The vector of a frame that the child process keeps."""
-        rgb = self._live[index] = self._scanner.fetch(index)
-        vectors = self.context.embedder.embed([rgb], rows=1)
+        self._live[index] = self._scanner.fetch(index)
+        vectors = self.context.embedder.embed([self._live[index]], rows=1)
         self.places[index] = self.vectors.append(vectors)
-        vector: Vectors = vectors[0]
-        return vector
+        return np.asarray(vectors[0])
 
     def pixels(self, index: int) -> Pixels:
         """A frame that just went by; an older one is decoded again."""
-        rgb = self._live.get(index)
-        if rgb is None:
-            time = self.rows[index].time
-            assert time is not None  # noqa: S101  # every frame of a video has its time
-            rgb = self._reader.read(index, time)
-        return rgb
+        if index in self._live:
+            return self._live[index]
+        time = self.rows[index].time
+        assert time is not None  # noqa: S101  # every frame of a video has its time
+        return self._reader.read(index, time)
 
     def close(self) -> None:
         """End the child process, and remove the vectors that are not written yet."""
@@ -313,7 +311,7 @@ def scan_video(
                     frames = int(event.promised_frames or by_time)
                 elif decode and isinstance(event, ScanEnd):
                     decode.settle()
-                    shots = [Shot(video.name, *astuple(shot)) for shot in event.shots]
+                    shots = [msgspec.structs.replace(shot, source=video.name) for shot in event.shots]
                     known = ("width", "height", "rate", "duration", "decoder")
                     facts = {name: getattr(event.header, name) for name in known}
                     facts |= {name: getattr(event, name) for name in ("frames", "late_cuts", "damage")}
@@ -394,8 +392,7 @@ class LedgerPass(SetPicker):
             self._before[index] = len(vectors) + len(self._fresh)
             self._fresh.extend(self.context.embedder.embed([self.pixels(index)], rows=1))
         self.places[index] = at = self._before[index]
-        vector: Vectors = vectors[at] if at < len(vectors) else self._fresh[at - len(vectors)]
-        return vector
+        return np.asarray(vectors[at] if at < len(vectors) else self._fresh[at - len(vectors)])
 
     def pixels(self, index: int) -> Pixels:
         """A frame, decoded again."""
@@ -409,8 +406,8 @@ class LedgerPass(SetPicker):
         assert time is not None  # noqa: S101  # every frame of a video has its time
         if len(self._recent) == RECENT:
             del self._recent[next(iter(self._recent))]
-        rgb = self._recent[index] = self._reader.read(index, time)
-        return rgb
+        self._recent[index] = self._reader.read(index, time)
+        return self._recent[index]
 
     def close(self) -> None:
         """End the child process, if there is one."""
@@ -423,8 +420,7 @@ def pick_from_ledger(
 ) -> SourceUnit:
     """Pick again from the ledger of a unit, and write the unit; see `LedgerPass`."""
     with closing(LedgerPass(context, old, origin, place, stamp.measures)) as again:
-        vectors = again.pick()
-        return context.save(again.unit(stamp, old.source, old.shots, vectors))
+        return context.save(again.unit(stamp, old.source, old.shots, again.pick()))
 
 
 def _undecided(row: LedgerRow) -> LedgerRow:

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from ctxr.media.decoder_child import ScanPass
-from ctxr.media.decoder_process import CandidateFrame, ScanEnd, Scanner, ShotSpan
+from ctxr.media.decoder_process import CandidateFrame, ScanEnd, Scanner
 from ctxr.media.opencv_video import open_video
 from ctxr.media.scan import ScanOptions
 from ctxr.media.video import Frame, VideoError, VideoHeader
+from ctxr.store.records import Shot
 from tests.media.clips import MILLISECOND, RATE, break_packet, pictures, scene, write_clip
 
 EVERY = ScanOptions(every_frame=True)
@@ -50,9 +51,9 @@ def test_a_scan_is_a_header_then_candidates_then_an_end(scanner: Scanner, clip: 
 def test_shots_are_all_frames_without_gap_or_overlap(scanner: Scanner, clip: Path) -> None:
     _, _, end = _scan(scanner, clip)
     assert end.shots == [
-        ShotSpan(0, 0, Fraction(0), 33, Fraction(33, RATE)),
-        ShotSpan(1, 33, Fraction(33, RATE), 73, Fraction(73, RATE)),
-        ShotSpan(2, 73, Fraction(73, RATE), 103, Fraction(103, RATE)),
+        Shot("", 0, 0, Fraction(0), 33, Fraction(33, RATE)),
+        Shot("", 1, 33, Fraction(33, RATE), 73, Fraction(73, RATE)),
+        Shot("", 2, 73, Fraction(73, RATE), 103, Fraction(103, RATE)),
     ]
 
 
