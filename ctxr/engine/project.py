@@ -34,18 +34,35 @@ def latest(workdir: Path, chain: Sequence[str]) -> Latest:
     """
     names = [name for name in chain if (workdir / name).exists()]
     finished = [open_artifact(workdir / name) for name in names if (workdir / name / MANIFEST).is_file()]
-    if not finished and chain == CHAIN and (workdir / DOCUMENTS / MANIFEST).is_file():
+    if finished:
+        path = finished[0].path
+        notes = [f"{name} is unfinished, so this is about {path.name}" for name in names[: names.index(path.name)]]
+        for later, earlier in pairwise(finished):
+            if all(parent.sha256 != earlier.sha256 for parent in later.manifest.parents):
+                remedy = f"ctxr {later.manifest.verb} makes it again"
+                notes.append(f"{later.path.name} was made from other sets than {earlier.path.name} holds now: {remedy}")
+        return Latest(path, notes)
+    if chain == CHAIN and (workdir / DOCUMENTS / MANIFEST).is_file():
         return Latest(workdir / DOCUMENTS, [])
-    if not finished:
-        raise _unfinished(workdir, names, chain[-1])
-    path = finished[0].path
-    unfinished = names[: names.index(path.name)]
-    notes = [f"{name} is unfinished, so this is about {path.name}" for name in unfinished]
-    for later, earlier in pairwise(finished):
-        if all(parent.sha256 != earlier.sha256 for parent in later.manifest.parents):
-            remedy = f"ctxr {later.manifest.verb} makes it again"
-            notes.append(f"{later.path.name} was made from other sets than {earlier.path.name} holds now: {remedy}")
-    return Latest(path, notes)
+    first = chain[-1]
+    if names:
+        maker = command_in(workdir, *_MAKERS.get(names[-1], _MAKERS[first]))
+        raise UnfinishedError(
+            f"{workdir / names[-1]} has no manifest.json: it is unfinished or not a ctxr artifact",
+            hint=merge_hint(workdir / names[-1]) or f"run the command that makes it again: {maker}",
+        )
+    # a dataset is made of answers, which people give to tasks, which are about sets
+    command = command_in(workdir, *_MAKERS[first])
+    if first == "dataset" and not any((workdir / name).is_dir() for name in ("judgments", "crowd")):
+        if any((workdir / "tasks").glob("*")):
+            command += ", once people have answered"
+        elif any((workdir / name).is_dir() for name in SETS):
+            serve = command_in(workdir, "serve", "--invite", "5")
+            command = f"{command_in(workdir, 'export-tasks', 'describe')}, {serve}, then {command}"
+        else:
+            command = command_in(workdir, *_MAKERS["sets"])
+    hint = f"{command}   (or name an artifact: --input, --dataset or an argument, whichever the command has)"
+    raise UnfinishedError(f"{workdir} holds no finished {'image sets' if first == 'sets' else first}", hint=hint)
 
 
 def chosen(named: Path | None, workdir: Path, chain: Sequence[str], progress: Progress) -> Path:
@@ -65,25 +82,3 @@ def command_in(workdir: Path, *words: str) -> str:
     ("ctxr filter -w 'my work'", 'ctxr filter')
     """
     return shlex.join(["ctxr", *words, *([] if workdir == WORKDIR else ["-w", str(workdir)])])
-
-
-def _unfinished(workdir: Path, names: Sequence[str], first: str) -> UnfinishedError:
-    """The error for a chain without a finished artifact; `names` are its folders, and `first` is made first."""
-    if names:
-        maker = command_in(workdir, *_MAKERS.get(names[-1], _MAKERS[first]))
-        return UnfinishedError(
-            f"{workdir / names[-1]} has no manifest.json: it is unfinished or not a ctxr artifact",
-            hint=merge_hint(workdir / names[-1]) or f"run the command that makes it again: {maker}",
-        )
-    # a dataset is made of answers, which people give to tasks, which are about sets
-    command = command_in(workdir, *_MAKERS[first])
-    if first == "dataset" and not any((workdir / name).is_dir() for name in ("judgments", "crowd")):
-        if any((workdir / "tasks").glob("*")):
-            command += ", once people have answered"
-        elif any((workdir / name).is_dir() for name in SETS):
-            serve = command_in(workdir, "serve", "--invite", "5")
-            command = f"{command_in(workdir, 'export-tasks', 'describe')}, {serve}, then {command}"
-        else:
-            command = command_in(workdir, *_MAKERS["sets"])
-    hint = f"{command}   (or name an artifact: --input, --dataset or an argument, whichever the command has)"
-    return UnfinishedError(f"{workdir} holds no finished {'image sets' if first == 'sets' else first}", hint=hint)

@@ -19,6 +19,7 @@ from ctxr.store.artifacts import (
     MANIFEST,
     Artifact,
     Content,
+    Manifest,
     Parent,
     earlier_manifest,
     finish,
@@ -140,8 +141,8 @@ def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
             if artifact := stage.current(out, inputs):  # another process was faster
                 run.artifacts[out] = True
                 return StageResult(artifact, up_to_date=True)
-            replaces = stage.shard is None and (out / MANIFEST).is_file()
-            if replaces and (names := other_keys(out, inputs)):
+            replaces, earlier = stage.shard is None and (out / MANIFEST).is_file(), earlier_manifest(out)
+            if replaces and earlier and (names := other_keys(earlier, inputs)):
                 changed = f"replacing {out}, which was made otherwise ({some(names)})"
                 progress.note(f"{changed}; choose another folder to keep both")
             with nullcontext(out) if stage.IN_PLACE else staged_folder(out) as folder:
@@ -167,15 +168,10 @@ def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
             return StageResult(artifact if stage.IN_PLACE else open_artifact(out), up_to_date=False)
 
 
-def other_keys(out: Path, inputs: Inputs) -> list[str]:
-    """Settings that the result in `out`, finished or being replaced, had at another value."""
-    earlier = earlier_manifest(out)
-    key, before = json_config(inputs.key), earlier.config if earlier else {}
-    return (
-        []
-        if earlier is None
-        else sorted(name for name in key.keys() | before.keys() if key.get(name) != before.get(name))
-    )
+def other_keys(earlier: Manifest, inputs: Inputs) -> list[str]:
+    """Settings that an earlier result, finished or being replaced, had at another value."""
+    key, before = json_config(inputs.key), earlier.config
+    return sorted(name for name in key.keys() | before.keys() if key.get(name) != before.get(name))
 
 
 @contextmanager

@@ -47,17 +47,13 @@ class RankShard:
     rank: int
     world: int
 
-    def part(self, units: Sequence[WorkUnit]) -> Sequence[WorkUnit]:
-        """The units of the rank."""
-        return sorted(units, key=lambda unit: unit.name)[self.rank :: self.world]
-
 
 class Portable:
     """A dataclass that can be pickled. Fields with `init=False`, such as locks, are not: they get their defaults again."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        arguments = [part.name for part in fields(self) if part.init]  # type: ignore[arg-type]
-        return type(self), tuple(getattr(self, name) for name in arguments)
+        given = (part for part in fields(self) if part.init)  # type: ignore[arg-type]
+        return type(self), tuple(getattr(self, part.name) for part in given)
 
 
 @dataclass

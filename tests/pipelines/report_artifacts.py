@@ -133,7 +133,7 @@ def write(
     verb = "build-sets" if made_from is None else "filter"
     by_name = {unit.source.name: unit for unit in units}
     splits = {row.group: row.split for row in assign_splits(dict.fromkeys(by_name, True), salt="salt")}
-    job: Any = SimpleNamespace(units=by_name, earlier=(), failures=failures, splits=splits, footage=(), models=models)
+    job: Any = SimpleNamespace(units=by_name, earlier=failures, failures=(), splits=splits, footage=(), models=models)
     job.more, job.videos, job.artifact = {}, (), out
     content = SetsRun.content(job, first=False)
     finish(out, kind=KIND, verb=verb, config=settings | (config or {}), parents=parents, content=content)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -146,7 +146,8 @@ class SetsRun(ABC):
     def make_videos(self) -> list[SourceUnit]:
         """Make the units of videos that are missing; returns those that were made. Raises NotMerged if ranks make them."""
         shard, todo, made = self.options.shard, [], []
-        videos = shard.part(self.videos) if shard else sorted(self.videos, key=lambda unit: unit.name)
+        videos = sorted(self.videos, key=lambda unit: unit.name)
+        videos = videos[shard.rank :: shard.world] if shard else videos
         for unit in videos:
             failed = None if self.options.retry_failed else read_failed(self.artifact, unit.name)
             if self.take(unit.name, unit.stamp):
@@ -238,7 +239,8 @@ class SetsRun(ABC):
             worst = min(self.failures, key=lambda failure: failure.key())
             problem = f"no source could be used: {worst.message}{and_more(len(self.failures))}"
             raise NothingBuilt(problem, hint=self.NOTHING)
-        files = merge_units(self.artifact, self.units.values())
+        units = [*self.units.values()]
+        files = merge_units(self.artifact, units)
         shared = [row for row in self.footage if row.first in self.units and row.second in self.units]
         tables: dict[str, Sequence[Any]] = {
             GROUPS: shared,
@@ -248,19 +250,16 @@ class SetsRun(ABC):
         for name, rows in {"failures.jsonl": failures, **tables}.items():
             write_table(self.artifact / name, rows)
         tidy(self.artifact, self.units)
-        counts = counts_of(self.units.values(), self.splits, shared) | {"failed": len(failures)} | self.more
+        counts = counts_of(units, self.splits, shared) | {"failed": len(failures)} | self.more
         return Content([*files, *tables], counts, dict(self.models))
 
 
 def counts_of(
-    units: Iterable[SourceUnit], split_of: Mapping[str, SplitName], footage: Sequence[SharedFootage]
+    units: Sequence[SourceUnit], split_of: Mapping[str, SplitName], footage: Sequence[SharedFootage]
 ) -> dict[str, Any]:
     """The counts of an artifact of image sets: sources, sets, and rejected frames by reason."""
-    units = list(units)
     sets = [image_set for unit in units for image_set in unit.sets]
-    between = sum(row.reason == BETWEEN for unit in units for row in unit.ledger)
     ledger = [row for unit in units for row in unit.ledger if row.reason != BETWEEN]
-    reasons = Counter(row.reason for row in ledger if row.reason)
     images = {image.id: image for unit in units for image in unit.images}
     leakage = find_leakage(sets, images, {image_set.id: split_of[image_set.group] for image_set in sets}, footage)
     kinds = Counter(unit.source.kind for unit in units)
@@ -272,13 +271,13 @@ def counts_of(
         "shots": sum(unit.source.shots or 0 for unit in units),
         "considered": len(ledger),
         "embedded": sum(row.row is not None for row in ledger),
-        BETWEEN: between,
+        BETWEEN: sum(len(unit.ledger) for unit in units) - len(ledger),
         "measured": sum(len(unit.facts) for unit in units),
         "sets": len(sets),
         "video_sets": sum(image_set.kind == "video" for image_set in sets),
         "photo_sets": sum(image_set.kind == "photos" for image_set in sets),
         "images": len(images),
-        "reasons": dict(sorted(reasons.items())),
+        "reasons": dict(sorted(Counter(row.reason for row in ledger if row.reason).items())),
         "splits": dict(sorted(Counter(split_of[image_set.group] for image_set in sets).items())),
         **leakage.counts(),
     }
@@ -368,7 +367,7 @@ class SetsStage(Stage[InputsT]):
         models, out, options = earlier.models, run.artifact, self.options
         recorded = [models["encoder"]["fingerprint"], models["selection"]["threshold"]]
         other = recorded != [run.models["encoder"]["fingerprint"], run.models["selection"]["threshold"]]
-        other = other or not KEEPING.issuperset(options.describe().keys() & other_keys(out, inputs))
+        other = other or not KEEPING.issuperset(options.describe().keys() & other_keys(earlier, inputs))
         parents, before = inputs.parents, unit_sources(out)
         if earlier.config.get("keep_damaged") and not options.keep_damaged:
             damaged = {source.name for source in before if source.damage}
@@ -407,8 +406,9 @@ class SetsStage(Stage[InputsT]):
         if leak_sentence(report.counts):
             alert_of_leaks(dataset_of(open_artifact(self.out())), progress)
         retry = self.options.command(retry_failed=True)
-        damaged = any(row["retry"].endswith(" --keep-damaged") for row in report.failures)
-        return replace(report, retry=f"{retry} --keep-damaged" if damaged else retry)
+        if any(row["retry"].endswith(" --keep-damaged") for row in report.failures):
+            retry += " --keep-damaged"
+        return replace(report, retry=retry)
 
 
 def gone(artifact: Path, parents: Sequence[Parent]) -> list[Source]:

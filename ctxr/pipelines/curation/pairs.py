@@ -189,24 +189,21 @@ class PairsStage(Stage[PairsInputs]):
             evaluated = open_artifact(latest(workdir, CHAIN).path).sha256
         return PairsInputs(parents, self.options.key() | {"evaluated": evaluated}, source=path, answers=answers)
 
-    def _pairs(self, inputs: PairsInputs, progress: Progress) -> EntailmentPairs:
-        """The pairs of the source."""
-        path, workdir, dataset = inputs.source, self.options.workdir, None
-        if self.options.source == "own" or not _holds_pairs(path):
-            with suppress(UsageError):  # what is no dataset may hold published pairs
-                dataset = read_dataset(path)
-        if dataset is None:
-            return split_groups(open_pairs(path, workdir, progress), workdir, progress)
-        whole = dataset.of_sets("ctxr pairs")
-        for note in dataset.notes:
-            progress.note(note)
-        if inputs.answers is not None:
-            whole = with_answers(dataset, read_judgments(inputs.answers))
-        return captioned(whole, identity_of(dataset.files), dataset.queries, workdir, progress)
-
     def write(self, inputs: PairsInputs, out: Path, progress: Progress) -> Content:
-        """Make the pairs, and copy their pictures."""
-        pairs = self._pairs(inputs, progress)
+        """Make the pairs of the source, and copy their pictures."""
+        source, workdir, dataset = inputs.source, self.options.workdir, None
+        if self.options.source == "own" or not _holds_pairs(source):
+            with suppress(UsageError):  # what is no dataset may hold published pairs
+                dataset = read_dataset(source)
+        if dataset is None:
+            pairs = split_groups(open_pairs(source, workdir, progress), workdir, progress)
+        else:
+            whole = dataset.of_sets("ctxr pairs")
+            for note in dataset.notes:
+                progress.note(note)
+            if inputs.answers is not None:
+                whole = with_answers(dataset, read_judgments(inputs.answers))
+            pairs = captioned(whole, identity_of(dataset.files), dataset.queries, workdir, progress)
         groups = {pair.image: pair.group for pair in pairs.rows if pair.image is not None}
         images = []
         with progress.task("pictures", len(groups)) as task:
@@ -243,8 +240,7 @@ def _identity(path: Path, workdir: Path) -> Parent:
     if not _holds_pairs(path):
         with suppress(UsageError):
             return dataset_identity(path)
-    project = workdir.resolve()
-    inside = (file for file in sorted(path.rglob("*")) if file.is_file() and project not in file.resolve().parents)
-    files = [path] if path.is_file() else [*inside]
+    inside = (file for file in sorted(path.rglob("*")) if workdir.resolve() not in file.resolve().parents)
+    files = [path] if path.is_file() else [file for file in inside if file.is_file()]
     hashed = [(file.relative_to(path.parent).as_posix(), sha256_file(file)) for file in files]
     return Parent("pairs", kinds.RELEASE, sha256_of(hashed))

@@ -22,7 +22,7 @@ from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_if_readable
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import remember_paths
-from ctxr.store.records import Failure, Image, ImageSet, Record
+from ctxr.store.records import Failure, Image, Record
 from ctxr.store.tables import PAYLOADS, payload_rows, read_table, write_tables
 from ctxr.store.units import IMAGES, SOURCES
 
@@ -106,7 +106,17 @@ class RebuildStage(Stage[Inputs]):
             "facts": (),
             "shots": (),
         }
-        tables |= {name: rows for name, rows in _annotations(recipe, sets).items() if rows}
+        # texts, queries, judgments and payload tables about the sets that could be made
+        made = {image_set.id for image_set in sets}
+        queries = [query for query in recipe.queries if query.image_set in made]
+        ids, named = {query.id for query in queries}, {name for query in queries for name in query.texts}
+        annotations: dict[str, Sequence[Record]] = {
+            "texts": [text for text in recipe.texts if text.id in named],
+            "queries": queries,
+            "judgments": [judgment for judgment in recipe.judgments if judgment.query in ids],
+            **payload_rows(recipe.payloads, {"query": ids, "text": named, "image": used, "image_set": made}),
+        }
+        tables |= {name: rows for name, rows in annotations.items() if rows}
         write_tables(out, tables)
         _tidy(out, recipe, {image.path for image in images}, set(tables))
         split_of = {row.group: row.split for row in recipe.splits}
@@ -161,19 +171,6 @@ def _make_pictures(recipe: RebuildRecipe, out: Path, originals: Originals, progr
 def _picture(image: RecipeImage) -> Image:
     size = image.width, image.height
     return Image(image.id, image.path, image.sha256, image.group, *size, image.index, image.time)
-
-
-def _annotations(recipe: RebuildRecipe, sets: Sequence[ImageSet]) -> dict[str, Sequence[Record]]:
-    """Texts, queries, judgments and payload tables about the sets that could be made."""
-    made = {image_set.id for image_set in sets}
-    queries = [query for query in recipe.queries if query.image_set in made]
-    ids = {query.id for query in queries}
-    named = {name for query in queries for name in query.texts}
-    judgments = [judgment for judgment in recipe.judgments if judgment.query in ids]
-    texts = [text for text in recipe.texts if text.id in named]
-    images = {name for image_set in sets for name in image_set.images}
-    payloads = payload_rows(recipe.payloads, {"query": ids, "text": named, "image": images, "image_set": made})
-    return {"texts": texts, "queries": queries, "judgments": judgments, **payloads}
 
 
 def _tidy(out: Path, recipe: RebuildRecipe, wanted: set[str], tables: set[str]) -> None:
