@@ -6,9 +6,12 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import pytest
 
+from ctxr.engine import units
 from ctxr.engine.units import parallel
 from ctxr.errors import CtxrError
 
@@ -39,6 +42,14 @@ def test_every_item_is_worked_on_once_and_no_more_at_a_time_than_there_are_worke
 
     assert sorted(parallel(work, range(48), 3)) == [(number, -number) for number in range(48)]
     assert most[0] == 3
+
+
+def test_no_number_of_workers_is_half_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Mock(wraps=ThreadPoolExecutor)
+    monkeypatch.setattr(units, "ThreadPoolExecutor", pool)
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    assert list(parallel(double, [1])) == [(1, 2)]
+    pool.assert_called_once_with(3)
 
 
 def test_an_item_can_wait_for_one_that_is_under_way() -> None:

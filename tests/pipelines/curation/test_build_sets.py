@@ -1,21 +1,31 @@
 """Building: sets as the procedure wants them, the same bytes every time, and nothing done twice."""
 
 import filecmp
+import shlex
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from ctxr.cli.app import app
+from ctxr.cli.render import Terminal
 from ctxr.engine.report import SetsReport
-from ctxr.pipelines.curation.build_sets import run
+from ctxr.media.scan import ScanOptions
+from ctxr.media.sources import InputSource
+from ctxr.models import hub
+from ctxr.pipelines.curation import build_sets
+from ctxr.pipelines.curation.build_sets import run, scan_key
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.store.artifacts import open_artifact
-from ctxr.store.records import Image, ImageSet, LedgerRow, Shot
+from ctxr.store.records import Failure, Image, ImageSet, LedgerRow, Shot, Source
 from ctxr.store.tables import read_table
 from ctxr.store.units import read_unit
+from tests.media.clips import break_packet, pictures, write_clip
 from tests.pipelines.conftest import THRESHOLD
 
 runner = CliRunner()
@@ -53,13 +63,6 @@ def test_sets_have_ten_images_of_one_shot_further_apart_than_the_threshold(built
         assert (built / images[image_set.images[0]].path).name == f"img{indices[0]}.jpg"
 
 
-def test_the_known_cut_of_each_clip_is_found(built: Path) -> None:
-    shots = read_table(built / "shots.jsonl", Shot)
-    assert [(shot.source, shot.start_index, shot.end_index) for shot in shots] == [
-        (f"clip{number}", start, end) for number in range(3) for start, end in ((0, 100), (100, 200))
-    ]
-
-
 def test_every_considered_frame_has_a_row_and_a_fate(built: Path) -> None:
     manifest = open_artifact(built).manifest
     rows = [row for number in range(3) for row in read_unit(built, f"clip{number}").ledger]
@@ -76,11 +79,7 @@ def test_two_runs_are_byte_equal_whatever_the_number_of_hands(footage: Path, bui
     assert same_tree(built, tmp_path / "a" / "sets")
 
 
-def test_a_second_run_does_nothing_and_says_so(footage: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctxr.pipelines.curation.videos.load_encoder", pytest.fail)
-    before = {path: path.stat().st_mtime_ns for path in built.rglob("*")}
-    assert build(footage, built).up_to_date
-    assert before == {path: path.stat().st_mtime_ns for path in built.rglob("*")}
+def test_a_second_run_says_that_there_is_nothing_to_do(footage: Path, built: Path) -> None:
     typed = ["build-sets", str(footage / "videos"), "--out", str(built), "--encoder", "ctxr-tiny"]
     shown = runner.invoke(app, [*typed, "--threshold", THRESHOLD])
     assert shown.exit_code == 0
@@ -88,15 +87,27 @@ def test_a_second_run_does_nothing_and_says_so(footage: Path, built: Path, monke
     assert f"next  ctxr export-tasks describe -w {built.parent}" in shown.stdout
 
 
-def test_another_threshold_is_replayed_without_decoding_the_video_and_equals_a_fresh_build(
-    footage: Path, sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("threshold", [0.012, 0.03])
+def test_another_threshold_is_replayed_without_scanning_the_video_and_equals_a_fresh_build(
+    footage: Path, sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threshold: float
 ) -> None:
     monkeypatch.setattr("ctxr.media.decoder_process.Scanner.scan", None)
-    replayed = build(footage, sets, threshold=0.03)
+    replayed = build(footage, sets, threshold=threshold)
     monkeypatch.undo()
-    fresh = build(footage, tmp_path / "fresh" / "sets", threshold=0.03)
+    fresh = build(footage, tmp_path / "fresh" / "sets", threshold=threshold)
     assert replayed.counts == fresh.counts
     assert same_tree(sets, tmp_path / "fresh" / "sets")
+
+
+@pytest.mark.parametrize(("decoder", "named"), [("auto", True), ("pyav", True), ("opencv", False)])
+def test_a_scan_depends_on_the_version_of_pyav_where_that_may_decode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decoder: str, named: bool
+) -> None:
+    versions = Mock(return_value={})
+    monkeypatch.setattr(build_sets, "package_versions", versions)
+    encoder: Any = SimpleNamespace(fingerprint="f", precisions=lambda: {"fp32": "fp32"})
+    scan_key(InputSource("clip", "video", tmp_path, "0", 1), ScanOptions(decoder=decoder), encoder, "fp32")
+    assert ("av" in versions.call_args.args, "opencv-python" in versions.call_args.args) == (named, True)
 
 
 def test_a_new_source_leaves_the_finished_ones_alone(footage: Path, built: Path, tmp_path: Path) -> None:
@@ -171,3 +182,83 @@ def test_sets_of_one_video_are_on_one_side(footage: Path, sets: Path, tmp_path: 
     assert open_artifact(sets).manifest.counts["leaking_groups"] == 0
     (tmp_path / "s.csv").write_text("clip0,test\nclip1,test\nclip2,valid\n")
     assert set(build(footage, sets, splits=tmp_path / "s.csv").counts["splits"]) == {"test", "valid"}
+
+
+def talk_of(capsys: pytest.CaptureFixture[str], out: Path, *sources: Path, threshold: float = float(THRESHOLD)) -> str:
+    names = tuple(map(str, sources))
+    run(BuildSets(sources=names, out=out, encoder="ctxr-tiny", threshold=threshold, yes=True), Terminal())
+    return capsys.readouterr().err
+
+
+def test_no_set_at_all_has_a_cure(footage: Path, sets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = talk_of(capsys, sets, footage / "videos", threshold=1.5)
+    assert "--threshold below 1.5" in said
+
+
+def test_a_damaged_video_says_how_its_rest_can_be_used(
+    footage: Path, sets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = write_clip(tmp_path / "clip.mp4", pictures((1, 40)), options={"g": "10", "bf": "0"})
+    said = talk_of(capsys, sets, break_packet(whole, 13), footage / "videos" / "clip1.mp4")
+    assert "33 of 40 promised" in said
+    assert "--keep-damaged" in said
+    (failure,) = read_table(sets / "failures.jsonl", Failure)
+    assert failure.reason == "truncated"
+    options = shlex.split(failure.retry)
+    assert "--keep-damaged" in options
+    assert CliRunner().invoke(app, [*options[1:], "--out", str(sets), "--yes"]).exit_code == 0
+    damaged = {row.name: row.damage for row in read_table(sets / "sources.jsonl", Source)}
+    assert str(damaged["clip"]).startswith("33 of 40 ")
+    assert damaged["clip1"] is None
+    assert read_table(sets / "failures.jsonl", Failure) == []
+
+
+def test_the_last_line_counts_what_failed_and_names_the_retry(footage: Path, tmp_path: Path) -> None:
+    videos, out = tmp_path / "my videos", tmp_path / "work" / "sets"
+    shutil.copytree(footage / "videos", videos)
+    (videos / "round.mp4").symlink_to(videos / "round.mp4")
+    (videos / "gone.mp4").symlink_to(videos / "nowhere.mp4")
+    command = ["build-sets", str(videos), "--encoder", "ctxr-tiny", "--threshold", THRESHOLD, "--out", str(out)]
+    for flags in ([], ["--yield-curve"]):
+        result = CliRunner().invoke(app, [*command, *flags])
+        assert result.exit_code == 0
+        last = result.stdout.strip().splitlines()[-1]
+        assert last.startswith(f"2 files failed: reasons in {out / 'failures.jsonl'}; retry: ctxr build-sets")
+        assert {row.reason for row in read_table(out / "failures.jsonl", Failure)} == {"no_such_file", "unreadable"}
+    (videos / "gone.mp4").unlink()
+    (videos / "round.mp4").unlink()
+    shutil.copy(videos / "clip0.mp4", videos / "gone.mp4")
+    with (videos / "gone.mp4").open("ab") as file:
+        file.write(b"other content")
+    again = CliRunner().invoke(app, shlex.split(last.partition("retry: ctxr ")[2]))
+    assert again.exit_code == 0
+    assert "failed" not in again.stdout
+
+
+def test_a_video_that_is_used_in_part_is_told_of(
+    footage: Path, sets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = write_clip(tmp_path / "clip.mp4", pictures((1, 200)), options={"g": "10", "bf": "0"})
+    break_packet(whole, 199)
+    said = talk_of(capsys, sets, whole, footage / "videos" / "clip1.mp4")
+    assert "in part: 199 of 200" in said
+
+
+def test_sets_that_a_fallback_picked_say_so_again_when_nothing_is_to_do(
+    footage: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "cached_weights", lambda *_: None)
+    monkeypatch.setattr(hub, "can_reach", lambda *_: False)
+    config = BuildSets(
+        sources=(str(footage / "videos" / "clip0.mp4"),), out=tmp_path / "sets", threshold=float(THRESHOLD)
+    )
+    assert run(config, Terminal()).encoder == "ctxr-tiny"
+    capsys.readouterr()
+    assert run(config, Terminal()).up_to_date
+    assert "picked with ctxr-tiny" in capsys.readouterr().err
+
+
+def test_the_curve_is_about_videos(footage: Path, tmp_path: Path) -> None:
+    names = (str(footage / "photos"),)
+    config = BuildSets(sources=names, out=tmp_path / "sets", encoder="ctxr-tiny", yield_curve=True)
+    assert run(config).curve is None

@@ -4,13 +4,14 @@ import importlib.metadata
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import chain, repeat
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
 from ctxr.errors import CtxrError, DataError, UnfinishedError
-from ctxr.media.text_area import TextReader
+from ctxr.media.text_area import NO_TEXT, TextReader
 from ctxr.pipelines.curation.videos import pick_from_ledger
 from ctxr.store.artifacts import package_versions
 from ctxr.store.records import Failure, Image, Split
@@ -57,10 +58,12 @@ def test_a_changed_picture_is_refused_by_filter_and_mended_by_building_again(
     assert build(footage, sets).up_to_date
 
 
-def test_a_changed_picture_of_a_filtered_artifact_is_made_again(filtered: Path, project: Path) -> None:
-    link(first_picture(project / "filtered"))
-    assert not refilter(project / "sets", project / "filtered", brisque=LIMIT).up_to_date
-    assert same_tree(project / "filtered", filtered)
+def test_what_was_changed_in_a_filtered_artifact_is_made_again(filtered: Path, project: Path) -> None:
+    out = project / "filtered"
+    for harm, file in ((link, first_picture(out)), (overwrite, out / "sources" / "clip2" / "ledger.jsonl")):
+        harm(file)
+        assert not refilter(project / "sets", out, brisque=LIMIT).up_to_date
+        assert same_tree(out, filtered)
 
 
 def test_a_copy_of_an_artifact_is_as_it_was_written(footage: Path, built: Path, tmp_path: Path) -> None:
@@ -97,16 +100,8 @@ def test_trying_failed_sources_again_deals_the_same_splits(footage: Path, sets: 
 def test_a_frame_that_cannot_be_measured_costs_its_video_and_is_named(
     footage: Path, sets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = TextReader.measure
-
-    def failing(self: TextReader, rgb: object) -> object:
-        failing.calls += 1  # type: ignore[attr-defined]
-        if failing.calls == 1:  # type: ignore[attr-defined]
-            raise DataError("Tesseract could not read a picture: timeout")
-        return real(self, rgb)  # type: ignore[arg-type]
-
-    failing.calls = 0  # type: ignore[attr-defined]
-    monkeypatch.setattr(TextReader, "measure", failing)
+    timeout = DataError("Tesseract could not read a picture: timeout")
+    monkeypatch.setattr(TextReader, "measure", Mock(side_effect=chain([timeout], repeat(NO_TEXT))))
     clips = tuple(str(footage / "videos" / f"clip{number}.mp4") for number in range(2))
     report = build(footage, sets, sources=clips, max_text=0.5, workers=1, yes=True)
     (failure,) = report.failures

@@ -101,16 +101,6 @@ def test_a_run_begun_with_torch_goes_on_with_torch_and_a_new_one_takes_the_faste
     assert precision_of(tmp_path / "new" / "sets") == "openvino"
 
 
-def test_a_run_begun_with_openvino_goes_on_with_it_although_torch_is_faster_now(
-    footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Encoder, "use_fastest", lambda encoder: None)
-    out = tmp_path / "sets"
-    build(footage, out, sources=(str(footage / "videos" / "clip0.mp4"),), precision="openvino")
-    build(footage, out)
-    assert precision_of(out) == "openvino"
-
-
 def test_photos_that_were_embedded_before_a_run_was_stopped_decide_its_engine(
     footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

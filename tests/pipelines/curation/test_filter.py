@@ -1,9 +1,7 @@
 """Filtering equals building with limits; footage that changed, moved or broke costs one video, and is named."""
 
-import os
 import shutil
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +15,6 @@ from ctxr.media.brisque import Brisque
 from ctxr.media.decoder_process import CHILD, ChildFrameReader
 from ctxr.media.images import decode_jpeg
 from ctxr.media.scan import ScanOptions
-from ctxr.media.sources import find_sources
 from ctxr.pipelines.curation.config import Filter
 from ctxr.pipelines.curation.filter import FilterStage, run
 from ctxr.pipelines.curation.quality import FactCache
@@ -103,15 +100,6 @@ def test_filtering_needs_a_limit_and_finished_sets(tmp_path: Path) -> None:
         run(Filter(workdir=tmp_path))
     with pytest.raises(UnfinishedError, match="does not exist"):
         run(Filter(workdir=tmp_path, brisque=0.65))
-
-
-def test_a_hand_edited_ledger_is_named_by_line(sets: Path, tmp_path: Path) -> None:
-    ledger = sets / "sources" / "clip1" / "ledger.jsonl"
-    lines = ledger.read_text().splitlines()
-    lines[3] = lines[3].replace('"index":', '"index":"', 1)
-    ledger.write_text("\n".join(lines) + "\n")
-    with pytest.raises(DataError, match=r"ledger\.jsonl:4"):
-        refilter(sets, tmp_path / "filtered", brisque=0.65)
 
 
 def test_a_set_keeps_its_split_when_it_is_filtered(footage: Path, project: Path) -> None:
@@ -244,43 +232,6 @@ def test_filtering_what_was_filtered_is_refused_with_the_way_round(filtered: Pat
     assert "all limits" in caught.value.hint
 
 
-def test_no_number_of_workers_is_half_the_cores(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ctxr.engine import units
-
-    asked: list[int] = []
-
-    def watched(workers: int) -> Any:
-        asked.append(workers)
-        return ThreadPoolExecutor(workers)
-
-    monkeypatch.setattr(os, "cpu_count", lambda: 6)
-    monkeypatch.setattr(units, "ThreadPoolExecutor", watched)
-    refilter(built, tmp_path / "filtered", min_size=10)
-    assert asked == [3]
-
-
-def test_a_folder_of_moved_videos_is_searched_once(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    searched: list[object] = []
-
-    def count(typed: list[str], progress: Any) -> Any:
-        searched.append(typed)
-        return find_sources(typed, progress)
-
-    monkeypatch.setattr("ctxr.media.footage.find_sources", count)
-    own.rename(tmp_path / "moved")
-    report = refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT, videos=tmp_path / "moved")
-    assert len(searched) == 1
-    assert report.counts["measured"] > 0
-
-
-def test_what_a_folder_holds_under_a_videos_name_is_said(own: Path, tmp_path: Path) -> None:
-    append(own / "videos" / "clip1.mp4")
-    refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT, videos=own / "videos")
-    failure = failures(tmp_path / "filtered")["clip1"]
-    assert failure.reason == "changed"
-    assert "clip1.mp4 has this name" in failure.message
-
-
 def test_sources_that_nobody_has_seen_are_asked_for(own: Path, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / CACHE)
     with pytest.raises(DataError, match=r"clip\d \(clip\d\.mp4\) is unknown, and 2 more") as caught:
@@ -381,10 +332,3 @@ def test_a_table_that_was_edited_is_not_filtered_as_if_it_had_been_written_so(
     assert not build(footage, sets).up_to_date
     assert ledger.read_text() == whole
     refilter(sets, tmp_path / "filtered", min_size=10)
-
-
-def test_a_result_that_was_edited_is_made_again(filtered: Path, project: Path) -> None:
-    for name in ("sources.jsonl", "sources/clip2/ledger.jsonl"):
-        (project / "filtered" / name).write_text("")
-        assert not refilter(project / "sets", project / "filtered", brisque=LIMIT).up_to_date
-        assert same_tree(project / "filtered", filtered)

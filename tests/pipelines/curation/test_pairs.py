@@ -164,14 +164,9 @@ def test_published_pairs_are_converted_and_dealt_where_they_have_no_side(tmp_pat
     report = run(Pairs(str(file), out=tmp_path / "pairs"))
     assert (report.counts["pairs"], report.counts["entailed"], report.counts["images"]) == (40, 20, 0)
     assert all(report.counts["splits"].values())
-
-
-def test_published_pairs_beside_the_project_are_up_to_date(tmp_path: Path) -> None:
-    lines = (f"{n}\t{2 * n}\t{2 * n + 1}\tWhy {n}?\tHow {n}?\t{n % 2}\n" for n in range(40))
-    file = tmp_path / "quora_duplicate_questions.tsv"
-    file.write_text("id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n" + "".join(lines))
-    assert not run(Pairs(str(tmp_path), workdir=tmp_path / "work")).up_to_date
-    assert run(Pairs(str(tmp_path), workdir=tmp_path / "work")).up_to_date
+    # beside the project
+    beside = [run(Pairs(str(tmp_path), workdir=tmp_path / "work")).up_to_date for _ in range(2)]
+    assert beside == [False, True]
 
 
 def test_pairs_that_were_edited_are_refused(tmp_path: Path) -> None:

@@ -359,11 +359,3 @@ def test_an_album_of_broken_photos_alone_resumes_to_the_same_bytes(tmp_path: Pat
     (out / "manifest.json").unlink()
     build(album, out, sources=sources)
     assert before == {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
-
-
-def test_photos_of_a_unit_keep_its_hashes(album: Path, tmp_path: Path) -> None:
-    build(album, tmp_path / "sets", sources=(str(album),))
-    unit = read_unit(tmp_path / "sets", "album")
-    assert any(row.phash for row in unit.ledger)
-    pool = gather_pool(tmp_path, found(album), {"album": unit}, {}, Means(0).embedder(), task=Silent())
-    assert [photo.phash for photo in pool.photos] == [row.phash for row in unit.ledger if row.row is not None]

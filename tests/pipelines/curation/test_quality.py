@@ -2,10 +2,7 @@
 
 import pytest
 
-from ctxr.engine.options import Options
-from ctxr.errors import UsageError
 from ctxr.metrics.selection import Rejection
-from ctxr.pipelines.curation.config import BuildSets, Filter
 from ctxr.pipelines.curation.quality import QualityLimits, forget_other_measures
 from ctxr.store.records import Facts
 
@@ -31,21 +28,6 @@ def test_an_image_goes_when_it_exceeds_a_limit(limits: QualityLimits, answer: Re
 
 def test_what_nobody_looked_at_is_no_reason() -> None:
     assert QualityLimits(brisque=0.1, max_text=0.0).judge(Facts("clip", 0, "p", "s", 9, 9)) is None
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        Filter(brisque=65),
-        Filter(max_text=2),
-        BuildSets(("videos",), min_size=0),
-        Filter(workers=-1),
-        Filter(workers=257),
-    ],
-)
-def test_a_limit_out_of_range_is_refused(options: Options) -> None:
-    with pytest.raises(UsageError, match="out of range"):
-        options.check()
 
 
 def test_facts_of_another_instrument_are_forgotten_and_the_others_kept() -> None:

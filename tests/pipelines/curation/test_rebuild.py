@@ -231,9 +231,6 @@ def test_a_killed_rebuild_goes_on_and_ends_in_the_same_bytes(
     assert same_tree(tmp_path / "out", tmp_path / "fresh" / "out")
 
 
-runner = CliRunner()
-
-
 def test_a_rebuilt_artifact_is_reported_on_from_its_own_tables(recipe: Path, elsewhere: Path, tmp_path: Path) -> None:
     made = rebuild(recipe, elsewhere, tmp_path / "rebuilt")
     result = runner.invoke(app, ["report", "--input", str(tmp_path / "rebuilt"), "-w", str(tmp_path), "--json"])

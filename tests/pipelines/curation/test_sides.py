@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
 import pytest
 from PIL import Image as Pillow
@@ -28,7 +27,6 @@ from ctxr.pipelines.sharing.export import run as export
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Image, ImageSet, SharedFootage, Split
 from ctxr.store.tables import read_table
-from tests.footage import Pixels, write_clip
 from tests.pipelines.curation.test_build_sets import same_tree
 
 SIZE = 4
@@ -168,13 +166,6 @@ def copied(albums: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def frames(video: Path) -> list[Pixels]:
-    """The frames of a clip at half size."""
-    with av.open(str(video)) as container:
-        decoded = [frame.to_image() for frame in container.decode(video=0)]
-    return [np.asarray(picture.resize((picture.width // 2, picture.height // 2))) for picture in decoded]
-
-
 def shared(out: Path) -> list[tuple[str, str, int]]:
     return [(row.first, row.second, row.shared) for row in read_table(out / "groups.jsonl", SharedFootage)]
 
@@ -243,16 +234,6 @@ def test_keep_leaks_deals_each_source_by_itself_and_says_what_leaks(copied: Path
     assert report.counts["leaking_footage"] == 1
     grouped = build(copied, tmp_path / "sets", "a", "b", "again", salt=salt)
     assert "leaking_footage" not in grouped.counts
-
-
-def test_a_compilation_and_its_clips_go_to_one_split(footage: Path, tmp_path: Path) -> None:
-    shutil.copytree(footage / "videos", tmp_path / "videos")
-    whole = [picture for seed in range(2) for picture in frames(tmp_path / "videos" / f"clip{seed}.mp4")]
-    write_clip(tmp_path / "videos" / "compilation.mp4", whole)
-    out = tmp_path / "work" / "sets"
-    build(tmp_path, out, "videos")
-    assert [row[:2] for row in shared(out)] == [("clip0", "compilation"), ("clip1", "compilation")]
-    assert dealt(out)["clip0"] == dealt(out)["clip1"] == dealt(out)["compilation"] != dealt(out)["clip2"]
 
 
 @pytest.mark.parametrize(("needed", "split"), [(2, "valid"), (3, "train")])

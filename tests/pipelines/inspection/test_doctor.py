@@ -51,6 +51,14 @@ def test_a_fresh_artifact_is_whole_up_to_its_sources(healthy: Path) -> None:
     assert {"manifest", "tables", "sets", "pictures", "source clip0", "source album"} <= {one.name for one in checks}
 
 
+def test_a_project_folder_is_looked_at_artifact_by_artifact(healthy: Path, tmp_path: Path) -> None:
+    shutil.copytree(healthy / "sets", tmp_path / "sets")
+    assert Check(str(tmp_path / "sets"), "note", "") in run(Doctor(artifact=tmp_path)).checks
+    assert not problems(tmp_path)
+    shutil.rmtree(tmp_path / "sets" / "images")
+    assert problems(tmp_path)
+
+
 def append(file: Path, text: str = "!") -> None:
     """Add to a file, of which a hard link may lie elsewhere."""
     content = file.read_bytes()

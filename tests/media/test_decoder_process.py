@@ -1,22 +1,39 @@
+"""The decoding child process: what it answers, what ends it, and how its messages travel."""
+
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ctxr.media import decoder_process as scan_process
-from ctxr.media.decoder_process import CandidateFrame, ScanEnd, Scanner
+from ctxr.media.decoder_process import (
+    CandidateFrame,
+    ChildFrameReader,
+    Message,
+    NonsenseError,
+    ScanEnd,
+    Scanner,
+    read_as,
+    receive,
+    send,
+)
+from ctxr.media.opencv_video import FrameReader
 from ctxr.media.scan import ScanOptions
 from ctxr.media.video import VideoError, VideoHeader
-from tests.media.clips import pictures, write_clip, write_sound
+from tests.media.clips import RATE, pictures, write_clip, write_sound
 
 SAMPLES = ScanOptions(samples_only=True)
 PYAV = ScanOptions(decoder="pyav", samples_only=True)
@@ -26,7 +43,7 @@ ASKED = "import json, os, signal, sys, time; question = json.loads(sys.stdin.buf
 
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_clip(tmp_path_factory.mktemp("clips") / "clip.mp4", pictures((1, 30), (2, 30)))
+    return write_clip(tmp_path_factory.mktemp("clips") / "clip.mp4", pictures((1, 30), (2, 30)), options={"g": "10"})
 
 
 def _python(code: str) -> Sequence[str]:
@@ -100,7 +117,6 @@ def test_a_relative_path_is_told_as_it_was_given(tmp_path: Path, monkeypatch: py
         list(scanner.scan(Path("here.mp4"), SAMPLES))
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
 def test_a_crash_costs_only_its_file(clip: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.mp4"
     bad.write_bytes(clip.read_bytes())
@@ -175,17 +191,6 @@ def test_a_child_out_of_memory_says_so_itself(tmp_path: Path) -> None:
     assert "the 0.05 GiB" in failure.message
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
-def test_opencv_gets_a_second_chance_after_a_crash_and_starts_anew(clip: Path) -> None:
-    command = _real_but("question['options']['decoder'] == 'pyav' and os.kill(os.getpid(), signal.SIGSEGV)")
-    with Scanner(command) as scanner:
-        *events, end = scanner.scan(clip, SAMPLES)
-    assert [event.decoder for event in events if isinstance(event, VideoHeader)] == ["opencv"]
-    assert isinstance(end, ScanEnd)
-    assert (end.header.decoder, end.frames) == ("opencv", 60)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
 def test_after_a_crash_on_the_way_a_second_header_starts_the_file_anew(clip: Path) -> None:
     code = "\n".join(
         [
@@ -213,7 +218,6 @@ def test_after_a_crash_on_the_way_a_second_header_starts_the_file_anew(clip: Pat
     assert again[0].index == 0
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
 def test_both_failures_are_told(clip: Path) -> None:
     failure = _failure(_real_but("os.kill(os.getpid(), signal.SIGSEGV)"), clip, SAMPLES)
     assert failure.reason == "decoder_crashed"
@@ -284,3 +288,84 @@ def test_closing_a_scanner_ends_its_child_and_what_it_started(clip: Path, tmp_pa
             list(scanner.scan(clip, PYAV))
         assert (failed.value.reason, scanner._child) == ("decoder_crashed", None)
     assert _wait_until(lambda: _is_gone(int(note.read_text())))
+
+
+def _bytes(*messages: tuple[dict[str, object], np.ndarray | None]) -> bytes:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream:
+        for fields, pixels in messages:
+            send(writing, fields, pixels)
+        os.close(writing)
+        return stream.read()
+
+
+def test_what_is_sent_is_received() -> None:
+    pixels = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+    stream = io.BytesIO(_bytes(({"beat": 3}, None), ({"candidate": {"index": 1}}, pixels), ({"end": [1, "ü"]}, None)))
+    assert receive(stream) == Message("beat", 3, None)
+    received = receive(stream)
+    assert received is not None
+    assert received[:2] == ("candidate", {"index": 1})
+    assert received.pixels is not None
+    assert np.array_equal(received.pixels, pixels)
+    assert receive(stream) == Message("end", [1, "ü"], None)
+    assert receive(stream) is None
+
+
+def test_a_frame_larger_than_the_pipe_arrives_whole() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (720, 1280, 3), np.uint8)
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        send(writing, {"candidate": {}}, pixels)
+        os.close(writing)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    with os.fdopen(reading, "rb") as stream:
+        received = receive(stream)
+        assert receive(stream) is None
+    thread.join()
+    assert received is not None
+    assert received.pixels is not None
+    assert np.array_equal(received.pixels, pixels)
+
+
+@pytest.mark.parametrize("cut", [1, 5, 15, 16, 20, 60, 70])
+def test_an_end_in_the_middle_of_a_message_is_an_end(cut: int) -> None:
+    whole = _bytes(({"candidate": {"index": 1}}, np.zeros((2, 4, 3), np.uint8)))
+    assert cut < len(whole)
+    assert receive(io.BytesIO(whole[:cut])) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"Hello, I am a decoder and I talk.",
+        b"no",
+        b"ctxR\xff\xff\xff\xff" + b"\0" * 8,
+        b"ctxR\x02\0\0\0" + b"\xff" * 8 + b"{}",
+        b"ctxR\x02\0\0\0" + b"\0" * 8 + b"{[",
+        b"ctxR\x02\0\0\0" + b"\x05" + b"\0" * 7 + b"{}12345",
+        b"ctxR\x0d\0\0\0" + b"\x05" + b"\0" * 7 + b'{"shape":[9]}12345',
+    ],
+)
+def test_what_is_no_message_is_nonsense(content: bytes) -> None:
+    with pytest.raises(NonsenseError):
+        receive(io.BytesIO(content))
+
+
+def test_fractions_and_headers_travel_exactly() -> None:
+    header = VideoHeader(640, 272, Fraction(24000, 1001), None, 250, "pyav")
+    received = receive(io.BytesIO(_bytes(({"header": header}, None))))
+    assert received is not None
+    assert received.fields["rate"] == "24000/1001"
+    assert read_as(VideoHeader, received.fields) == header
+
+
+@pytest.mark.parametrize("decoder", ["pyav", "opencv"])
+def test_frames_are_those_of_a_reader_in_process(clip: Path, decoder: str) -> None:
+    with ChildFrameReader(clip, decoder) as child, FrameReader(clip, decoder) as own:
+        for index in (3, 4, 40, 12, 12, 59):
+            time = Fraction(index, RATE)
+            assert child.read(index, time).tobytes() == own.read(index, time).tobytes()

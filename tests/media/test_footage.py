@@ -16,6 +16,22 @@ from ctxr.store.hashing import sha256_file
 from ctxr.store.records import Source
 
 
+@pytest.fixture
+def footage(tmp_path: Path) -> Path:
+    """Three files in `videos` and two in an album, which nobody decodes."""
+    for name in (
+        "videos/clip0.mp4",
+        "videos/clip1.mp4",
+        "videos/clip2.mp4",
+        "photos/album/1.png",
+        "photos/album/2.png",
+    ):
+        file = tmp_path / "footage" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name)
+    return tmp_path / "footage"
+
+
 def test_workers_that_ask_at_the_same_time_make_one_search(
     footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,11 +42,6 @@ def test_the_ledger_names_samples_held_and_embedded_frames(built: Path) -> None:
     assert any(row.held for row in embedded)
 
 
-def test_a_lower_threshold_gives_the_bytes_of_a_build_from_nothing(footage: Path, sets: Path, tmp_path: Path) -> None:
-    again = build(footage, sets, threshold=0.012, yes=True).artifact
-    assert same_tree(again, build(footage, tmp_path / "two" / "sets", threshold=0.012).artifact)
-
-
 def test_the_sets_do_not_depend_on_how_many_samples_are_embedded_together(
     footage: Path, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

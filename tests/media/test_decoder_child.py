@@ -136,21 +136,6 @@ def test_other_detectors_run_through_the_same_pass(scanner: Scanner, clip: Path,
     assert candidates[-1].shot == len(end.shots) - 1
 
 
-def test_opencv_can_be_asked_for(scanner: Scanner, clip: Path) -> None:
-    header, candidates, end = _scan(scanner, clip, replace(SAMPLES, decoder="opencv"))
-    assert header.decoder == end.header.decoder == "opencv"
-    assert [shot.start_index for shot in end.shots] == [0, 33, 73]
-    assert candidates[0].rgb is not None
-
-
-def test_a_rotated_clip_is_scanned_upright(scanner: Scanner, tmp_path: Path) -> None:
-    path = write_clip(tmp_path / "turned.mov", [np.rot90(scene(1, 0))] * 5, rotation=-90)
-    header, [first, *_], _ = _scan(scanner, path, EVERY)
-    assert (header.width, header.height) == (160, 96)
-    assert first.rgb is not None
-    assert first.rgb.shape == (96, 160, 3)
-
-
 def test_a_damaged_clip_fails_unless_what_is_left_is_wanted(scanner: Scanner, tmp_path: Path) -> None:
     path = break_packet(write_clip(tmp_path / "clip.mp4", pictures((1, 40)), options={"g": "10", "bf": "0"}), 13)
     with pytest.raises(VideoError, match=r"clip\.mp4: 33 of 40 [a-z ]+$") as failed:
@@ -168,18 +153,6 @@ def test_a_loss_of_a_few_frames_is_told_and_tolerated(scanner: Scanner, tmp_path
     _, _, end = _scan(scanner, break_packet(path, 118))
     assert end.frames == 118
     assert str(end.damage).startswith("118 of 120 ")
-
-
-def test_bikes_is_cut_exactly(scanner: Scanner, real_files: Path) -> None:
-    _, candidates, end = _scan(scanner, real_files / "videos" / "bikes.mp4")
-    assert [shot.start_index for shot in end.shots] == [0, 30, 76, 137, 187, 242]
-    assert [c.index for c in candidates if c.gate_difference is None] == [0, 30, 76, 137, 187, 242]
-
-
-def test_the_damaged_real_clip_fails_and_the_one_without_duration_does_not(scanner: Scanner, real_files: Path) -> None:
-    with pytest.raises(VideoError, match="28 of 50 promised"):
-        _scan(scanner, real_files / "videos" / "corrupted.mp4")
-    assert _scan(scanner, real_files / "videos" / "no_duration.webm")[2].frames == 74
 
 
 class _Late:
