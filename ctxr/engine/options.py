@@ -148,7 +148,16 @@ class Options:
     @functools.cache
     def describe(cls) -> dict[str, OptionField]:
         """The options by field name, in their order."""
-        texts = _field_texts(cls)
+        # the text under each field of a dataclass and of those it extends, on one line
+        texts: dict[str, str] = {}
+        for owner in reversed([one for one in cls.__mro__ if is_dataclass(one) and one is not Options]):
+            (body,) = ast.parse(inspect.cleandoc(inspect.getsource(owner))).body
+            name = ""
+            for node in getattr(body, "body", []):
+                if name and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                    texts[name] = " ".join(str(node.value.value).split())
+                named = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+                name = node.target.id if named else ""
         hints = typing.get_type_hints(cls, include_extras=True)
         options = {}
         rank = {name: number for number, name in enumerate(cls.ORDER, -len(cls.ORDER))}
@@ -314,19 +323,3 @@ def path_of(typed: str, word: str | Path) -> Path:
     if not str(word):
         raise UsageError(f"{typed} is an empty name", hint="name a file or folder; the current folder is called .")
     return Path(word)
-
-
-def _field_texts(cls: type) -> dict[str, str]:
-    """The text under each field of a dataclass and of those it extends, on one line."""
-    texts: dict[str, str] = {}
-    for owner in reversed([ancestor for ancestor in cls.__mro__ if is_dataclass(ancestor) and ancestor is not Options]):
-        (body,) = ast.parse(inspect.cleandoc(inspect.getsource(owner))).body
-        name = ""
-        for node in getattr(body, "body", []):
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                name = node.target.id
-                continue
-            if name and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-                texts[name] = " ".join(str(node.value.value).split())
-            name = ""
-    return texts

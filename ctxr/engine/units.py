@@ -97,8 +97,7 @@ def run_threads(job: Job[R], units: Sequence[WorkUnit], workers: int, processes:
     return parallel(job, units, workers, processes=processes, stop=job.stop)
 
 
-run_processes = partial(run_threads, processes=True)
-"""The engine of processes of this machine."""
+run_processes = partial(run_threads, processes=True)  # the engine of processes of this machine
 
 
 @dataclass(frozen=True)
@@ -176,8 +175,7 @@ def parallel(
             raise
 
 
-_WORK: list[Callable[..., object]] = []
-"""What a child process works on."""
+_WORK: list[Callable[..., object]] = []  # what a child process works on
 
 
 def _begin(work: Callable[..., object]) -> None:

@@ -235,8 +235,8 @@ class _Coefficients:
 def _remainder(lanes: Lanes, values: Doubles) -> Doubles:
     """Centre minus weighted mean of the windows `values`, [49, n] -> [n], added up as torch does in float64."""
     products = values * _WINDOW[:, None]
-    sums = [np.add.accumulate(products[list(lane)])[-1] for lane in lanes]
-    return np.asarray(values[len(values) // 2] - sum(sums))
+    mean = sum(np.add.accumulate(products[list(lane)])[-1] for lane in lanes)
+    return np.asarray(values[len(values) // 2] - mean)
 
 
 class _Sums:

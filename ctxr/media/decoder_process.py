@@ -253,8 +253,7 @@ class ChildProcess:
             self._changed.notify_all()
         leader = self._process.pid
         with contextlib.suppress(ProcessLookupError):
-            kill = os.killpg if os.getpgid(leader) == leader else os.kill
-            kill(leader, signal.SIGKILL)
+            (os.killpg if os.getpgid(leader) == leader else os.kill)(leader, signal.SIGKILL)
         self._process.wait()
         self._reader.join()
         for stream in (self._stdin, self._stdout, self._noise):

@@ -126,9 +126,8 @@ def decode_frames(
                 task.advance()
         return results
 
-    frames = sum(map(len, videos.values()))
     with (
-        progress.task("decode frames", frames) as task,
+        progress.task("decode frames", sum(map(len, videos.values()))) as task,
         closing(parallel(decode, videos, workers, stop=stop.set)) as done,
     ):
         for video, results in done:

@@ -144,8 +144,7 @@ def image_size(path: Path) -> tuple[int, int]:
 
 def sharpness(rgb: Pixels) -> float:
     """Variance of the Laplacian of luma, 0 for a flat picture; higher is sharper."""
-    luma = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
-    return float(cv2.Laplacian(luma, cv2.CV_64F).var())
+    return float(cv2.Laplacian(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), cv2.CV_64F).var())
 
 
 def look_print(rgb: Pixels) -> npt.NDArray[np.float32]:
@@ -160,8 +159,8 @@ def look_print(rgb: Pixels) -> npt.NDArray[np.float32]:
 _SHORT = 256  # least pixels of the shorter side for hashes, to which larger pictures are halved
 _FLAT = 5.0  # median size of cosine coefficients of flat pictures: noise and gradients are below 1, photos above 15
 
+# shares that are cut from every side: two of them, or one and none, differ by each of 1, 2, 3, 4, 5 and 6 %
 CUTS = (0.01, 0.04, 0.06)
-"""Shares that are cut from every side: two of them, or one and none, differ by each of 1, 2, 3, 4, 5 and 6 %."""
 
 
 def perceptual_hash(rgb: Pixels) -> str:
@@ -206,8 +205,8 @@ def _border(lines: npt.NDArray[np.uint8]) -> int:
 
 def decoded(read: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
     """The result of `read` for each row of `arguments`, which are its columns, in order. Raises what `read` raises."""
-    rows = parallel(lambda row: read(*row), zip(*arguments, strict=True), os.cpu_count() or 1, ordered=True)
-    return [pixels for _, pixels in rows]
+    rows, cores = zip(*arguments, strict=True), os.cpu_count() or 1
+    return [pixels for _, pixels in parallel(lambda row: read(*row), rows, cores, ordered=True)]
 
 
 def troubles(read: Callable[..., Pixels], *arguments: Sequence[Any]) -> Iterator[DataError | None]:

@@ -341,7 +341,19 @@ class PyavVideo(Video):
                     self._packets += packet.pts is not None or packet.size > 0
                     if packet.pts is not None and not packet.is_discard:
                         self._last_packets.append(packet.pts)
-                    yield from self._frames_of(packet)
+                    try:
+                        frames = packet.decode()
+                    except av.FFmpegError as error:
+                        self._fail(error)
+                        frames = []
+                    for frame in frames:
+                        self._failures_in_a_row = 0
+                        self._last_stamp = max(self._last_stamp, frame.pts or 0)
+                        if frame.is_corrupt or (self._waiting_for_keyframe and not frame.key_frame):
+                            self._left_out += 1
+                        else:
+                            self._waiting_for_keyframe = False
+                            yield frame
                     if self._failures_in_a_row >= _MAX_FAILURES_IN_A_ROW:
                         return
                 return
@@ -349,21 +361,6 @@ class PyavVideo(Video):
                 return
             except av.FFmpegError as error:
                 self._fail(error)
-
-    def _frames_of(self, packet: Any) -> Iterator[Any]:
-        try:
-            frames = packet.decode()
-        except av.FFmpegError as error:
-            self._fail(error)
-            return
-        for frame in frames:
-            self._failures_in_a_row = 0
-            self._last_stamp = max(self._last_stamp, frame.pts or 0)
-            if frame.is_corrupt or (self._waiting_for_keyframe and not frame.key_frame):
-                self._left_out += 1
-            else:
-                self._waiting_for_keyframe = False
-                yield frame
 
     def _fail(self, error: av.FFmpegError) -> None:
         if error.errno == errno.ENOMEM:

@@ -22,8 +22,8 @@ THRESHOLDS: dict[str, float] = {
 
 _LARGEST: dict[str, float] = {"histogram": 1.0, "hash": 1.0, "ffmpeg": 1.0}
 
+# options that do not change the result of a scan; the memory limit bounds how many frames are held, and does
 SCAN_LIMITS = frozenset({"threads", "stall_seconds", "time_limit"})
-"""Options that do not change the result of a scan; the memory limit bounds how many frames are held, and does."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -227,11 +227,11 @@ Full = list[tuple[int, Fraction, bytes]]
 def decoded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """How many frames PyAV has decoded since the last time this was asked."""
     count = 0
-    original = pyav_video.PyavVideo._frames_of
+    original = pyav_video.PyavVideo._decode
 
-    def counting(self: pyav_video.PyavVideo, packet: Any) -> Any:
+    def counting(self: pyav_video.PyavVideo) -> Any:
         nonlocal count
-        for frame in original(self, packet):
+        for frame in original(self):
             count += 1
             yield frame
 
@@ -240,7 +240,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         so_far, count = count, 0
         return so_far
 
-    monkeypatch.setattr(pyav_video.PyavVideo, "_frames_of", counting)
+    monkeypatch.setattr(pyav_video.PyavVideo, "_decode", counting)
     return taken
 
 

@@ -18,18 +18,17 @@ from ctxr.store.units import SourceUnit
 Positions = npt.NDArray[np.int64]
 Distances = npt.NDArray[np.float32]
 
-DISTANCE_BLOCK = 256
-"""Exact distances taken at a time beyond those neighbours."""
-
 Words = npt.NDArray[np.uint64]
 
+DISTANCE_BLOCK = 256  # exact distances taken at a time beyond the neighbours of a photo
+
+# Two pictures below this share of the encoder's own threshold are copies, whatever their hashes: the same pixels saved again lie there,
+# pictures that differ in anything one could describe do not.
 STRICT_SHARE = 0.3
-"""Two pictures below this share of the encoder's own threshold are copies, whatever their hashes: the same pixels saved again
-lie there, pictures that differ in anything one could describe do not."""
 
 _HASHES, _WORDS = 4, 4
+# which hash of one picture is compared with which of the other; equal cuts say nothing new
 _COMPARED = [(mine, theirs) for mine in range(_HASHES) for theirs in range(_HASHES) if mine != theirs or not mine]
-"""Which hash of one picture is compared with which of the other; equal cuts say nothing new."""
 _BLOCK = 64, 2048  # rows and columns of Hamming distances at a time: they stay in the cache
 _PAIRS = 4096  # pairs whose distance is taken at a time
 

@@ -35,11 +35,8 @@ from ctxr.store.units import IMAGES
 FOREIGN, _ATTEMPTS, _MOST_OF_A_GROUP = 45, 20, 40
 """Captions of other albums in DII-Stress, attempts at another document of a group of images, and documents of an album or story."""
 
-Group = Sequence[tuple[Image, list[str]]]
-"""Images that a document is drawn from, each with its captions."""
-
-Part = tuple[str, tuple[Image, ...]]
-"""A sentence, or "", and the images that are linked to it, if any."""
+Group = Sequence[tuple[Image, list[str]]]  # images that a document is drawn from, each with its captions
+Part = tuple[str, tuple[Image, ...]]  # a sentence, or "", and the images that are linked to it, if any
 
 CONSTRUCTIONS = {
     "coco": ("", 15, 15, "15 captioned images"),

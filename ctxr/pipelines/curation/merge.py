@@ -15,11 +15,11 @@ from ctxr.pipelines.curation.image_sets import SetsStage
 from ctxr.store.artifacts import MANIFEST, RANKS, locked
 from ctxr.store.units import SOURCES, RankRun, read_ranks
 
+# options and stage of the verbs that have ranks
 VERBS: dict[str, tuple[type[SetsOptions], type[SetsStage[Any]]]] = {
     "build-sets": (BuildSets, BuildStage),
     "filter": (Filter, FilterStage),
 }
-"""Options and stage of the verbs that have ranks."""
 
 
 def run(config: Merge, progress: Progress = SILENT) -> SetsReport:

@@ -35,9 +35,7 @@ from ctxr.store.records import Image, SplitName
 from ctxr.store.tables import write_tables
 from ctxr.store.units import IMAGES
 
-SHIPPED = Path(__file__).parent / "sample_pairs"
-"""Pairs that ship with ctxr (`scripts/sample_pairs.py`)."""
-
+SHIPPED = Path(__file__).parent / "sample_pairs"  # pairs that ship with ctxr (`scripts/sample_pairs.py`)
 _POOL = 16  # captions of other images among which one is chosen
 _RULES = ("gold", "aggregate", WORKER)  # how workers are named that are no people
 _REJECTED = 2  # people who chose other images, and nobody the right one

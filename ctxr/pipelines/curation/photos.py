@@ -26,17 +26,11 @@ from ctxr.store.records import Facts, Image, ImageSet, LedgerRow, Source
 from ctxr.store.tables import UNREADABLE
 from ctxr.store.units import IMAGES, SOURCES, SourceUnit, Stamp, photo_names
 
-SHARD = 256
-"""Photos embedded between two points at which a killed run can go on."""
-
-STRIPE = 4096
-"""Photos whose neighbours are one unit of work."""
-
+SHARD = 256  # photos embedded between two points at which a killed run can go on
+STRIPE = 4096  # photos whose neighbours are one unit of work
+# looked up for every photo at once; when duplicates and rejected photos exhaust them, `PhotoRanking` continues
 NEIGHBOURS = 64
-"""Neighbours looked up for every photo at once; when duplicates and rejected photos exhaust them, `PhotoRanking` continues."""
-
-Readable = tuple[int, int, str]
-"""Width, height and perceptual hash of a photo that could be read."""
+Readable = tuple[int, int, str]  # width, height and perceptual hash of a photo that could be read
 
 
 @dataclass
@@ -49,12 +43,6 @@ class PooledPhoto:
     image: Image
     row: int
     phash: str
-
-    @property
-    def set_id(self) -> str:
-        """Name of the set that it is the anchor of."""
-        file = Path(self.image.path)
-        return f"{self.album}-photo-{file.stem}{file.suffix.replace('.', '-')}"
 
 
 @dataclass(frozen=True)
@@ -315,7 +303,9 @@ class _PhotoPicker:
         if len(members) < self._size:
             return msgspec.structs.replace(row, reason="too_few_neighbours", value=float(len(members)))
         self.sets[anchor] = members
-        return msgspec.structs.replace(row, image_set=photo.set_id)
+        file = Path(photo.image.path)
+        name = f"{photo.album}-photo-{file.stem}{file.suffix.replace('.', '-')}"
+        return msgspec.structs.replace(row, image_set=name)
 
     def _judge(self, position: int) -> Rejection | None:
         """Why quality rules a photo out, which is measured once."""
@@ -349,7 +339,7 @@ class _PhotoPicker:
         images = [photos[at].image for at in sorted({member for members in sets.values() for member in members})]
         image_sets = [
             ImageSet(
-                photos[anchor].set_id, "photos", tuple(photos[member].image.id for member in members), name, name, None,
+                rows[anchor].image_set or "", "photos", tuple(photos[member].image.id for member in members), name, name, None,
                 *set_distances(vectors[members]),
             )
             for anchor, members in sets.items()

@@ -26,8 +26,8 @@ from ctxr.store.records import Facts
 from ctxr.store.tables import read_table, write_table
 from ctxr.store.units import SourceUnit
 
+# columns of `Facts` by instrument; the first one is never None after a measurement
 _COLUMNS = {"brisque": ("brisque",), "text": ("text_share", "text_words", "text_confidence")}
-"""Columns of `Facts` by instrument; the first one is never None after a measurement."""
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,8 @@ def run(config: Rebuild, progress: Progress = SILENT) -> RebuildReport:
     return report
 
 
+# the command that retries a source; without paths, so an artifact is the same wherever it was made
 _RETRY = "ctxr rebuild --videos DIR"
-"""The command that retries a source; without paths, so an artifact is the same wherever it was made."""
 
 
 class RebuildStage(Stage[Inputs]):

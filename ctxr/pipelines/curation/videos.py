@@ -33,14 +33,9 @@ from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import BETWEEN, Facts, Image, ImageSet, LedgerRow, Shot, Source
 from ctxr.store.units import DROPPED, IMAGES, SOURCES, SourceUnit, Stamp, write_unit
 
-BATCH = 16
-"""Frames that are embedded together; their pixels are held until they were decided on."""
-
-BATCH_BYTES = 160 * 2**20
-"""Pixel bytes held for one batch at most, which bounds memory for 4K and 8K footage."""
-
-RECENT = 4
-"""Frames that are decoded again and may be asked for twice."""
+BATCH = 16  # frames that are embedded together; their pixels are held until they were decided on
+BATCH_BYTES = 160 * 2**20  # of pixels for one batch at most, which bounds memory for 4K and 8K footage
+RECENT = 4  # frames that are decoded again and may be asked for twice
 
 
 @dataclass(frozen=True)
