@@ -343,7 +343,12 @@ class LedgerPass(SetPicker):
         measures: Mapping[str, str],
     ) -> None:
         super().__init__(context, old.source.name)
-        self.rows = {row.index: _undecided(row) for row in old.ledger}
+        for row in old.ledger:  # as the scan left it
+            decided = ("exact_row", "image_set", "reason", "value", "nearest", "distance")
+            why: dict[str, Any] = dict.fromkeys(decided if row.row is not None else ())
+            if row.held:
+                why |= {"reason": BETWEEN} if row.gate is None else {"reason": "near_still", "value": row.gate}
+            self.rows[row.index] = msgspec.structs.replace(row, **why)
         self.exact = {
             row.index: np.asarray(old.exact[row.exact_row]) for row in old.ledger if row.exact_row is not None
         }
@@ -416,12 +421,3 @@ def pick_from_ledger(
     """Pick again from the ledger of a unit, and write the unit; see `LedgerPass`."""
     with closing(LedgerPass(context, old, origin, place, stamp.measures)) as again:
         return context.save(again.unit(stamp, old.source, old.shots, again.pick()))
-
-
-def _undecided(row: LedgerRow) -> LedgerRow:
-    """The row as the scan left it."""
-    decided = ("exact_row", "image_set", "reason", "value", "nearest", "distance") if row.row is not None else ()
-    why: dict[str, Any] = dict.fromkeys(decided)
-    if row.held:
-        why |= {"reason": BETWEEN} if row.gate is None else {"reason": "near_still", "value": row.gate}
-    return msgspec.structs.replace(row, **why)
