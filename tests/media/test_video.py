@@ -212,14 +212,6 @@ def test_a_real_clip_gives_the_frames_its_readme_names(real_files: Path, name: s
         assert damage is None
 
 
-def test_the_real_rotated_clip_is_upright_and_bit_equal_to_opencvs(real_files: Path) -> None:
-    clip = real_files / "videos" / "video_90.mov"
-    with open_video(clip) as ours, open_video(clip, "opencv") as theirs:
-        assert (ours.header.width, ours.header.height) == (320, 568)
-        for mine, other in zip(ours, theirs, strict=True):
-            assert np.array_equal(mine.rgb(), other.rgb())
-
-
 Full = list[tuple[int, Fraction, bytes]]
 
 

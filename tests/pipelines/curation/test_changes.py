@@ -124,14 +124,6 @@ def test_sets_that_are_made_anew_while_they_are_filtered_are_not_mixed(
     assert not (tmp_path / "filtered" / "manifest.json").exists()
 
 
-def test_a_folder_of_videos_is_asked_only_for_frames_that_nobody_saved(footage: Path, project: Path) -> None:
-    (project / "elsewhere").mkdir()
-    for name in ("clip1.mp4", "clip2.mp4"):
-        shutil.copy(footage / "videos" / name, project / "elsewhere")
-    report = refilter(project / "sets", project / "filtered", brisque=1.9, videos=project / "elsewhere")
-    assert report.failures == []
-
-
 @pytest.mark.parametrize(
     ("package", "decides"),
     [
