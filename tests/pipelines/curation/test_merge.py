@@ -228,7 +228,7 @@ def test_ranks_of_two_kinds_are_not_merged(rough: Path, tmp_path: Path) -> None:
     ("words", "hint"),
     [
         ("--rank 2 --world-size 2", "ranks are 0 to 1"),
-        ("--rank -1 --world-size 2", "give a whole number from 0"),
+        ("--rank -1 --world-size 2", "a whole number"),
         ("--rank 0", "--rank 0 --world-size 4"),
         ("--world-size 2", "--rank 0 --world-size 4"),
         ("--engine thread", "did you mean --engine threads?"),
