@@ -5,7 +5,6 @@ PhotoChat, section 3: the photo can be shared after five turns, by the partner w
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Literal
 
 import msgspec
@@ -98,26 +97,23 @@ def refusal(talk: TalkState, seat: int, kind: Kind, text: str = "") -> Problem |
     )
 
 
-def after_event(talk: TalkState, event: Event) -> TalkState:
-    """The talk after an event. Raises DataError for one that may not happen then: the log was edited."""
-    if refusal(talk, event.seat, event.kind, event.text) is not None or event.seat not in (0, 1):
-        raise DataError(
-            f"event {event.number} of room {event.room!r} ({event.kind} by seat {event.seat}) cannot have happened",
-            hint="restore the journal from a backup",
-        )
-    if event.kind == "say":
-        return replace(talk, turns=(*talk.turns, Turn(event.seat, clean(event.text), at=event.at)))
-    if event.kind == "share":
-        return replace(talk, shared=True, turns=(*talk.turns, Turn(event.seat, "", share=True, at=event.at)))
-    if event.kind == "join":
-        return replace(talk, present=talk.present | {event.seat}, deserted=False)
-    if event.kind == "finish":
-        return replace(talk, done=talk.done | {event.seat})
-    if event.kind == "leave":
-        return replace(talk, left=talk.left | {event.seat}, present=talk.present - {event.seat})
-    return replace(talk, present=talk.present | {event.seat}, deserted=True)
-
-
 def replay(events: Iterable[Event], limits: AnswerLimits = PUBLISHED) -> TalkState:
-    """The state of a room from its events, oldest first. Raises DataError for a log that cannot be."""
-    return reduce(after_event, events, TalkState(limits=limits))
+    """The state of a room from its events, oldest first. Raises DataError for one that may not happen then: the log was edited."""
+    talk = TalkState(limits=limits)
+    for event in events:
+        if refusal(talk, event.seat, event.kind, event.text) is not None or event.seat not in (0, 1):
+            raise DataError(
+                f"event {event.number} of room {event.room!r} ({event.kind} by seat {event.seat}) cannot have happened",
+                hint="restore the journal from a backup",
+            )
+        seat, shares = {event.seat}, event.kind == "share"
+        if event.kind in ("say", "share"):
+            turn = Turn(event.seat, "" if shares else clean(event.text), shares, event.at)
+            talk = replace(talk, turns=(*talk.turns, turn), shared=talk.shared or shares)
+        elif event.kind == "finish":
+            talk = replace(talk, done=talk.done | seat)
+        elif event.kind == "leave":
+            talk = replace(talk, left=talk.left | seat, present=talk.present - seat)
+        else:
+            talk = replace(talk, present=talk.present | seat, deserted=event.kind == "alone")
+    return talk

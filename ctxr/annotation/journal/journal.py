@@ -221,14 +221,6 @@ class Journal:
         with self._reading() as tx:
             return storing.exposure(tx, lease.unit, lease.worker)
 
-    def draft(self, token: str) -> dict[str, tuple[str, ...]]:
-        """Values that were saved before they were submitted; empty where none were."""
-        with self._reading() as tx:
-            row = leasing.by_token(tx, token)
-        if row is None or row["draft"] is None:
-            return {}
-        return msgspec.json.decode(row["draft"], type=dict[str, tuple[str, ...]])
-
     def save_draft(self, token: str, worker: str, values: Values, now: datetime) -> None:
         """Keep values that are not submitted yet. Raises Refused for a lease that is not live, or not theirs."""
         with self._writing(now) as tx:

@@ -149,7 +149,8 @@ def read(tx: Transaction, token: str) -> Lease | None:
         return None
     same = {name: row[name] for name in ("worker", "slot", "seat", "token", "state")}
     work, order = unit_of(tx.get(tables.unit, id=row["unit"])), msgspec.json.decode(row["shown"], type=tuple[str, ...])
-    return Lease(unit=work, order=order, **same)
+    draft = msgspec.json.decode(row["draft"] or "{}", type=dict[str, tuple[str, ...]])
+    return Lease(unit=work, order=order, draft=draft, **same)
 
 
 def unit_of(row: RowMapping) -> Unit:

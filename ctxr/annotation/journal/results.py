@@ -1,6 +1,7 @@
 """Results of the journal: leases, refusals, chat rooms, and the state of workers and units."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ctxr.annotation.records import Unit
@@ -15,7 +16,10 @@ WorkerStatus = Literal["active", "blocked", "screened_out"]
 
 @dataclass(frozen=True)
 class Lease:
-    """A vote (`slot`) of a unit in the hands of a worker; `seat`: which of two in a talk. `token`: its name in links."""
+    """A vote (`slot`) of a unit in the hands of a worker; `seat`: which of two in a talk. `token`: its name in links.
+
+    `draft`: values that were saved before they are submitted.
+    """
 
     unit: Unit
     worker: str
@@ -24,6 +28,7 @@ class Lease:
     order: tuple[str, ...]
     token: str
     state: LeaseState = "live"
+    draft: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -170,10 +170,9 @@ class Work:
         unit = leased_unit(self.pages, request)
         if unit.lease.state == "answered":
             return self.pages.go("/next")
-        draft = self.site.journal.draft(unit.lease.token)
         if unit.lease.state != "live":
-            raise unit.expired(draft)
-        return self.pages.go(f"{unit.path}/talk") if unit.is_talk else self._form(unit, draft)
+            raise unit.expired(unit.lease.draft)
+        return self.pages.go(f"{unit.path}/talk") if unit.is_talk else self._form(unit, unit.lease.draft)
 
     def _form(self, unit: LeasedUnit, filled: Values, problems: Sequence[str] = ()) -> Response:
         view = unit.view(filled)

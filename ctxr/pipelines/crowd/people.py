@@ -176,7 +176,6 @@ class Certificate(msgspec.Struct, frozen=True):
             retrievers worked on train.
         violations: each answer that should not be there: an author who judged their own, a worker who judged a set whose images
             they had met, more answers than places (see `most_answers`), a worker in both pools of a study declared wholly disjoint.
-            Shown orders are compared with the seeded ones when answers are imported.
     """
 
     disjoint: str

@@ -8,7 +8,7 @@ import numpy as np
 
 from ctxr.annotation.artifacts import Answered
 from ctxr.annotation.protocol import Verdict, verdict
-from ctxr.annotation.records import Answer, Unit
+from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import retrieve
 from ctxr.metrics.consensus import TIE, dawid_skene, majority
 from ctxr.metrics.votes import Votes, gather
@@ -17,7 +17,7 @@ from ctxr.store.records import Judgment
 
 @dataclass(frozen=True)
 class RetrieverPick:
-    """One retriever's pick.
+    """The pick of a worker who retrieves.
 
     Attributes:
         picked: image id. right: whether it is the target. position: in the set's own order, from 0.
@@ -26,7 +26,7 @@ class RetrieverPick:
     """
 
     unit: Unit
-    answer: Answer
+    worker: str
     picked: str
     right: bool
     position: int
@@ -35,11 +35,6 @@ class RetrieverPick:
     first: bool
     kind: str
     describer: str
-
-    @property
-    def worker(self) -> str:
-        """Who picked."""
-        return self.answer.worker
 
 
 def picks_of(answered: Answered) -> list[RetrieverPick]:
@@ -54,7 +49,7 @@ def picks_of(answered: Answered) -> list[RetrieverPick]:
         picks.append(
             RetrieverPick(
                 unit=unit,
-                answer=answer,
+                worker=answer.worker,
                 picked=picked,
                 right=picked == target,
                 position=unit.images.index(picked),

@@ -187,13 +187,15 @@ def test_a_draft_comes_back_until_it_is_submitted(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
     journal = opener([described(one)], sets, workers="w1")
     lease = leased(journal, "w1")
-    assert journal.draft(lease.token) == {}
+    assert lease.draft == {}
     journal.save_draft(lease.token, "w1", {"description": ("a dog, and",)}, START)
-    assert opener().draft(lease.token) == {"description": ("a dog, and",)}
+    assert leased(opener(), "w1").draft == {"description": ("a dog, and",)}
     with pytest.raises(Refused, match="somebody else's hands"):
         journal.save_draft(lease.token, "w2", {"description": ("mine",)}, START)
     journal.submit(lease.token, "w1", TEXT, START)
-    assert journal.draft(lease.token) == {}
+    answered = journal.find(lease.token)
+    assert answered is not None
+    assert answered.draft == {}
     with pytest.raises(Refused, match="no longer open"):
         journal.save_draft(lease.token, "w1", {"description": ("too late",)}, START)
 

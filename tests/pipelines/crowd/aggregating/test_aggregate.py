@@ -153,7 +153,7 @@ def test_authors_are_judged_by_others_and_text_by_text(answered: Answered) -> No
             pick,
             unit=msgspec.structs.replace(pick.unit, id=text),
             describer=author,
-            answer=msgspec.structs.replace(pick.answer, worker=picker),
+            worker=picker,
             right=right,
         )
         for text, author, picker, right in (
@@ -283,10 +283,7 @@ def test_a_second_look_is_held_against_the_first(answered: Answered) -> None:
 
 
 def test_a_crowd_that_minds_the_place_is_told_from_one_that_does_not(answered: Answered) -> None:
-    lazy = [
-        replace(one, shown=0, picked=one.answer.order[0], right=False) if n % 2 else one
-        for n, one in enumerate(picks_of(answered))
-    ]
+    lazy = [replace(one, shown=0, right=False) if n % 2 else one for n, one in enumerate(picks_of(answered))]
     fair, biased = (
         [row["bias"]["p_value"] for row in Validation(answered, picks, {}).habits()]
         for picks in (picks_of(answered), lazy)
