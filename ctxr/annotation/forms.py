@@ -9,24 +9,16 @@ import msgspec
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """One picture of a gallery. `place` counts from 1 as the worker sees it; `marked` is the target to describe."""
+    """One picture of a page. `place` counts from 1 as the worker sees it; `marked` is the target to describe."""
 
     image: str
     place: int
     marked: bool = False
 
 
-class PictureGallery(msgspec.Struct, frozen=True):
-    """Pictures side by side. In a `sequence` neighbours are consecutive in time, and arrow keys step through them."""
-
-    pictures: tuple[Picture, ...]
-    sequence: bool = False
-
-
-def gallery_of(order: Sequence[str], marked: str | None = None, sequence: bool = False) -> PictureGallery | None:
-    """The pictures in the order shown; None without any."""
-    pictures = tuple(Picture(image, position, image == marked) for position, image in enumerate(order, 1))
-    return PictureGallery(pictures, sequence) if pictures else None
+def pictures_of(order: Sequence[str], marked: str | None = None) -> tuple[Picture, ...]:
+    """The pictures in the order shown."""
+    return tuple(Picture(image, place, image == marked) for place, image in enumerate(order, 1))
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -45,7 +37,7 @@ class Passage(msgspec.Struct, frozen=True):
 
 
 class Pick(msgspec.Struct, frozen=True, tag=True):
-    """Choose one picture of the gallery; the answer is its image id."""
+    """Choose one of the pictures; the answer is its image id."""
 
     name: str
     legend: str
@@ -92,18 +84,14 @@ Field = Pick | Choice | Write | Talk
 
 
 class Form(msgspec.Struct, frozen=True):
-    """One page of work."""
+    """One page of work; in a `sequence` neighbouring pictures are consecutive in time, and arrow keys step through them."""
 
     title: str
     instruction: tuple[str, ...]
     fields: tuple[Field, ...]
-    gallery: PictureGallery | None = None
+    pictures: tuple[Picture, ...] = ()
+    sequence: bool = False
     passages: tuple[Passage, ...] = ()
-
-    @property
-    def pictures(self) -> tuple[Picture, ...]:
-        """The pictures shown; none without a gallery."""
-        return self.gallery.pictures if self.gallery else ()
 
     def without_blanks(self, values: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         """Values without those of optional texts that were left empty."""

@@ -1,6 +1,6 @@
 """Describe the marked image for other workers, who look for it in its set (ImageCoDe, section 3.2)."""
 
-from ctxr.annotation.forms import Form, Write, gallery_of
+from ctxr.annotation.forms import Form, Write, pictures_of
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.base import Task
 from ctxr.annotation.tasks.values import Exposure, Values, clean, query_of
@@ -24,7 +24,8 @@ class DescribeTask(Task):
                 "Say enough to tell it from the others, not everything that differs.",
                 "Do not mention the other images: the reader does not know which ones you compared, nor their order.",
             ),
-            gallery=gallery_of(order, unit.target, unit.ordered),
+            pictures=pictures_of(order, unit.target),
+            sequence=unit.ordered,
             fields=(
                 Write(FIELD, "Your description", "One to three sentences in plain English.", 1000, checked=True),
                 Write(

@@ -6,7 +6,7 @@ and what a finished talk is worth.
 
 import msgspec
 
-from ctxr.annotation.forms import Form, Line, Passage, Talk, gallery_of
+from ctxr.annotation.forms import Form, Line, Passage, Talk, pictures_of
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.base import Task
 from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, odd, stable_id
@@ -46,7 +46,7 @@ class DialogueTask(Task):
                 else "Chat as with a friend. The other person has a photo that they may share with you.",
                 f"The photo can be shared after {unit.limits.turns_before_share} messages. Then both of you see it and may go on.",
             ),
-            gallery=gallery_of(order) if sees else None,
+            pictures=pictures_of(order) if sees else (),
             passages=objects,
             fields=(Talk(FIELD, "Your conversation", unit.limits.turns_before_share),),
         )

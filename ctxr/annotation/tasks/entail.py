@@ -1,6 +1,6 @@
 """Does an image with its captions entail a sentence? (Entailment label revision: the human check of mined links.)"""
 
-from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, gallery_of
+from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, pictures_of
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks.base import LabelTask
 
@@ -26,7 +26,7 @@ class EntailTask(LabelTask):
         return Form(
             title="Is the sentence true of this image?",
             instruction=("Look at the image, read its captions, and say whether the sentence must be true.",),
-            gallery=gallery_of(order),
+            pictures=pictures_of(order),
             passages=(*premise, Passage("Sentence", (Line(unit.statement or ""),))),
             fields=(
                 Choice(

@@ -1,6 +1,6 @@
 """Find the image that a description means (ImageCoDe, section 3.3): the vote that keeps or drops a description."""
 
-from ctxr.annotation.forms import Form, Line, Passage, Pick, gallery_of
+from ctxr.annotation.forms import Form, Line, Passage, Pick, pictures_of
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.base import Task
 from ctxr.store.records import Judgment
@@ -18,7 +18,8 @@ class RetrieveTask(Task):
         return Form(
             title="Find the described image",
             instruction=("Read the description, look at every image, and choose the one that it describes best.",),
-            gallery=gallery_of(order, sequence=unit.ordered),
+            pictures=pictures_of(order),
+            sequence=unit.ordered,
             passages=(Passage("Description", tuple(Line(text) for text in unit.texts)),),
             fields=(Pick(FIELD, "Which image is described?"),),
         )

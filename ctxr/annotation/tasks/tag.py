@@ -1,6 +1,6 @@
 """Which phenomena does a description use? Several at once (ImageCoDe, section 4.4 and appendix G)."""
 
-from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, gallery_of
+from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, pictures_of
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks.base import LabelTask
 from ctxr.annotation.wording import Problem
@@ -36,7 +36,8 @@ class TagTask(LabelTask):
         return Form(
             title="Which phenomena does the description use?",
             instruction=("Read the description of the marked image and tick everything that it uses to pick it out.",),
-            gallery=gallery_of(order, unit.target, unit.ordered),
+            pictures=pictures_of(order, unit.target),
+            sequence=unit.ordered,
             passages=(Passage("Description", tuple(Line(text) for text in unit.texts)),),
             fields=(
                 Choice(

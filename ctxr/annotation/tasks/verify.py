@@ -1,6 +1,6 @@
 """Keep a dialogue, or say why not (PhotoChat, section 3: the third party's verification)."""
 
-from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, gallery_of
+from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, pictures_of
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks.base import LabelTask
 from ctxr.annotation.wording import Problem
@@ -38,7 +38,7 @@ class VerifyTask(LabelTask):
         return Form(
             title="Is this a good conversation?",
             instruction=("Two people talked, and one of them shared this photo. Keep the talk, or tick every fault.",),
-            gallery=gallery_of(order),
+            pictures=pictures_of(order),
             passages=(Passage("Conversation", lines),),
             fields=(Choice(FIELD, "Your verdict", options, several=True),),
         )

@@ -210,7 +210,17 @@ def write_world(folder: Path, config: WorldConfig, progress: Progress = SILENT) 
             tables: dict[str, list[Record]] = {name: [] for name in TABLES}
             with progress.task("draw", config.videos + config.albums) as task:
                 for index in range(config.videos):
-                    _add_film(folder, config, index, tables)
+                    # a stream of its own for each video: the first ones do not depend on how many there are
+                    rng = np.random.default_rng([config.seed, 0, index])
+                    name = config.formats[index % len(config.formats)]
+                    film, video = sample_film(rng, name, config.seconds), f"{index:03d}-{name}"
+                    encode(film, folder / "videos" / f"{video}{film.format.suffix}")
+                    takes = enumerate(film.takes)
+                    tables["shots"] += [ShotTruth(video, at, film.times[take.first], take.shot) for at, take in takes]
+                    for frame, time in enumerate(film.times):
+                        scene, shot = film.scene(frame), film.shot_of(frame)
+                        text = scene.overlay.shown if scene.overlay else 0.0
+                        tables["frames"].append(FrameTruth(video, frame, time, shot, scene.blur, text))
                     task.advance()
                 for index in range(config.albums):
                     tables["photos"] += _album(folder, config, index)
@@ -219,21 +229,6 @@ def write_world(folder: Path, config: WorldConfig, progress: Progress = SILENT) 
         write_bytes(done, head)
     rows = ({row.key(): row for row in read_table(truth / f"{name}.jsonl", kind)} for name, kind in TABLES.items())
     return World(folder, *rows)  # type: ignore[arg-type]
-
-
-def _add_film(folder: Path, config: WorldConfig, index: int, tables: dict[str, list[Record]]) -> None:
-    # a stream of its own for each video: the first ones do not depend on how many there are
-    rng = np.random.default_rng([config.seed, 0, index])
-    name = config.formats[index % len(config.formats)]
-    film = sample_film(rng, name, config.seconds)
-    video = f"{index:03d}-{name}"
-    encode(film, folder / "videos" / f"{video}{film.format.suffix}")
-    for shot, take in enumerate(film.takes):
-        tables["shots"].append(ShotTruth(video, shot, film.times[take.first], take.shot))
-    for frame, time in enumerate(film.times):
-        scene = film.scene(frame)
-        text = scene.overlay.shown if scene.overlay else 0.0
-        tables["frames"].append(FrameTruth(video, frame, time, film.shot_of(frame), scene.blur, text))
 
 
 def jpeg(snapshot: Snapshot) -> bytes:

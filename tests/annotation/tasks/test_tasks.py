@@ -165,10 +165,9 @@ def test_own_and_others_texts_are_recognised() -> None:
 
 
 def test_only_the_marked_image_is_marked() -> None:
-    gallery = task_of(DESCRIBE).render(DESCRIBE, tuple(reversed(TEN))).gallery
-    assert gallery is not None
-    assert [picture.image for picture in gallery.pictures if picture.marked] == [TEN[3]]
-    assert [picture.place for picture in gallery.pictures] == list(range(1, 11))
+    pictures = task_of(DESCRIBE).render(DESCRIBE, tuple(reversed(TEN))).pictures
+    assert [picture.image for picture in pictures if picture.marked] == [TEN[3]]
+    assert [picture.place for picture in pictures] == list(range(1, 11))
 
 
 def test_the_fields_of_each_task_are_those_it_reads() -> None:
@@ -179,9 +178,9 @@ def test_the_fields_of_each_task_are_those_it_reads() -> None:
 
 
 def test_only_the_sender_sees_the_photo_and_makes_the_rows() -> None:
-    sender, other = (task_of(DIALOGUE).render(DIALOGUE, DIALOGUE.images, seat).gallery for seat in (0, 1))
-    assert sender is not None
-    assert other is None
+    sender, other = (task_of(DIALOGUE).render(DIALOGUE, DIALOGUE.images, seat).pictures for seat in (0, 1))
+    assert [picture.image for picture in sender] == [*DIALOGUE.images]
+    assert other == ()
     by_sender = task_of(DIALOGUE).score(DIALOGUE, answer(DIALOGUE, "w-anna", values=as_values(SHARED)))
     assert task_of(DIALOGUE).score(DIALOGUE, answer(DIALOGUE, "w-ben", values=as_values(SHARED))).dialogues == ()
     (progress,) = by_sender.dialogues
