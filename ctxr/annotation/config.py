@@ -12,6 +12,7 @@ from ctxr.annotation.tasks import NAMES
 from ctxr.engine.options import Choices, Options, Range, Switch
 from ctxr.engine.report import VerbReport
 from ctxr.errors import did_you_mean
+from ctxr.store.kinds import JUDGMENTS
 
 BACKENDS = ("local", "prolific", "label-studio")
 
@@ -216,6 +217,7 @@ class ImportAnswers(Options):
     """Options of `ctxr import-answers`."""
 
     COMMAND: ClassVar[str] = "import-answers"
+    FOLDER: ClassVar[str] = JUDGMENTS
 
     file: Path | None = None
     """File exported from the platform; without one, answers are fetched (prolific) or read from the journal (local)."""
@@ -240,10 +242,6 @@ class ImportAnswers(Options):
         if self.file is not None and platform == "local":
             hint = "leave the file out, or name its platform: --from label-studio, …"
             yield "answers of our own server are in its journal, not in a file", hint
-
-    def folder(self) -> Path:
-        """Where the judgments are written."""
-        return self.out or self.workdir / "judgments"
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,8 @@ class Options:
     """
 
     COMMAND: ClassVar[str] = ""
+    FOLDER: ClassVar[str] = ""
+    """Folder in the workdir for the artifact that the verb writes, unless the option `out` names another."""
     SYNONYMS: ClassVar[Mapping[str, str]] = {}
     """Keys that people give, each with the one that they mean."""
     ORDER: ClassVar[tuple[str, ...]] = ()
@@ -168,6 +170,10 @@ class Options:
             kind, *markers = typing.get_args(kind) if typing.get_origin(kind) is typing.Annotated else [kind]
             options[field.name] = OptionField(kind, tuple(markers), texts.get(field.name, ""), field.default)
         return options
+
+    def folder(self) -> Path:
+        """Where the artifact is written."""
+        return Path(self.out or self.workdir / self.FOLDER)  # type: ignore[attr-defined]  # of verbs that write one
 
     def spelled(self, name: str) -> str:
         """How an option is given, with {} for its value."""

@@ -13,6 +13,7 @@ from ctxr.annotation.tasks import NAMES
 from ctxr.engine.options import Choices, FreeText, Options, Range
 from ctxr.engine.report import Table, VerbReport
 from ctxr.errors import FindingsError, plural
+from ctxr.store.kinds import DATASET, PLAN
 
 if TYPE_CHECKING:
     from ctxr.annotation.journal.results import Change, Waited
@@ -32,6 +33,7 @@ class Plan(Protocol):
     """Options of `ctxr plan`."""
 
     COMMAND: ClassVar[str] = "plan"
+    FOLDER: ClassVar[str] = PLAN
 
     input: Path | None = None
     """Artifact of image sets to describe; default: `filtered` in the workdir, or else `sets`."""
@@ -59,10 +61,6 @@ class Plan(Protocol):
     """Seconds per retrieval; default: the median of the answers so far, else an assumption."""
     right: Annotated[float | None, SHARE] = None
     """Accuracy of retrievals; default: that of the answers so far, else the paper's 0.735."""
-
-    def folder(self) -> Path:
-        """Where the plan is written."""
-        return self.out or self.workdir / "plan"
 
     def tasks(self, task: str, seconds: float = 0.0) -> ExportTasks:
         """The export of a task that takes `seconds`, at the pay that is planned."""
@@ -230,6 +228,7 @@ class Aggregate(Options):
     """Options of `ctxr aggregate`."""
 
     COMMAND: ClassVar[str] = "aggregate"
+    FOLDER: ClassVar[str] = DATASET
 
     input: Path | None = None
     """Artifact of judgments; default: `judgments` in the workdir, after importing what the local server has collected."""
@@ -255,10 +254,6 @@ class Aggregate(Options):
     """Bootstrap resamples of each interval."""
     seed: Annotated[int, COUNT] = 0
     """Seed of the intervals."""
-
-    def folder(self) -> Path:
-        """Where the dataset is written."""
-        return self.out or self.workdir / "dataset"
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """The wanted accuracy is not below the one that suggests a block."""

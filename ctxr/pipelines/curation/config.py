@@ -43,10 +43,6 @@ class Writing(Options):
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
 
-    def folder(self) -> Path:
-        """Where the artifact is written."""
-        return self.out or self.workdir / self.FOLDER
-
     def rules(self) -> Iterator[tuple[str, str]]:
         """Places that are files."""
         yield from super().rules()

@@ -19,6 +19,7 @@ class ReviseLabels(JudgeEndpointOptions):
     """Options of `ctxr revise-labels`; the key holds those that decide a round, beside the retriever, the classifier and the threshold."""
 
     COMMAND = REVISE_LABELS
+    FOLDER = "revised"
 
     dataset: Path | None = None
     """What is revised: an artifact with descriptions, a folder of photos with captions, or a release such as COCO captions; default: the
@@ -86,10 +87,6 @@ class ReviseLabels(JudgeEndpointOptions):
     """Database of `ctxr serve`, when it is not the file in the workdir (--audit)."""
     device: Device = "auto"
     """Where to compute: auto, cpu, cuda, mps."""
-
-    def folder(self) -> Path:
-        """Where the artifact is written."""
-        return self.out or self.workdir / "revised"
 
     def key(self) -> dict[str, object]:
         """What decides a round beside its judges, in whose fingerprints the options of an endpoint are."""
