@@ -79,12 +79,6 @@ def test_both_may_go_on_after_the_share_and_finish() -> None:
     assert replay(log(*events, ("leave", 1, ""))).finished
 
 
-def test_leaving_before_the_share_finishes_nothing() -> None:
-    progress = replay(log(*talking(6), ("leave", 1, "")))
-    assert (progress.finished, progress.closed) == (False, True)
-    assert code_of(progress, 0, "say", "hello?") == "closed"
-
-
 @pytest.mark.parametrize(
     ("tried", "reason"),
     [
@@ -130,7 +124,3 @@ def test_a_talk_is_the_same_replayed_at_once_and_piece_by_piece(tried: list[tupl
     assert [(turn.user, turn.text) for turn in progress.turns if not turn.share] == says
     assert progress.present == {event.seat for event in events if event.kind == "join"} - progress.left
     assert progress.closed == any(event.kind == "leave" for event in events) or progress.finished
-
-
-def test_nothing_has_happened_in_an_empty_room() -> None:
-    assert replay([]) == TalkState()

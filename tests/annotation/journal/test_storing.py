@@ -1,7 +1,5 @@
 """An answer on its way in: stored once, checked, counted, followed up."""
 
-from datetime import timedelta
-
 import msgspec
 import pytest
 
@@ -87,17 +85,6 @@ def test_a_text_sent_before_or_copied_from_others_is_refused(opener: Opener) -> 
     with pytest.raises(Refused, match="same text before") as refused:
         journal.submit(lease.token, "w1", TEXT, START)
     assert [problem.code for problem in refused.value.problems] == ["repeats_yourself"]
-
-
-def test_an_answer_after_its_time_is_taken_while_nobody_asked_for_the_place(opener: Opener) -> None:
-    sets = image_sets(2)
-    journal = opener([tagged(one, 1) for one in sets], sets, lease_for=timedelta(minutes=10), workers="w1 w2 w3")
-    first, second = leased(journal, "w1"), leased(journal, "w2")
-    assert answer(journal, first, now=after(30)).seconds == 1800.0
-    assert leased(journal, "w3", after(31)).unit == second.unit
-    with pytest.raises(Refused, match="too long") as refused:
-        answer(journal, second, now=after(32))
-    assert refused.value.reason == "expired"
 
 
 def test_an_open_page_is_answered_after_the_tasks_were_exported_again_with_another_seed(opener: Opener) -> None:

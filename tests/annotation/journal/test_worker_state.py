@@ -116,17 +116,6 @@ def test_a_worker_who_fails_hidden_questions_is_stopped_with_the_figures(opener:
     assert leased(journal, "w1").worker == "w1"
 
 
-def test_whom_a_person_vouches_for_no_rule_stops(opener: Opener) -> None:
-    units = [retrieved(one, split="train") for one in image_sets(30)] + [
-        known(one, "gold") for one in image_sets(9, "g")
-    ]
-    journal = opener(units, (), Protocol(gold_every=2, disjoint="none"), workers="w1")
-    assert journal.change("w1", "allowed", "a colleague", "lead", START).allowed
-    for _ in range(16):
-        answer(journal, leased(journal, "w1"), right=False)
-    assert (state_of(journal, "w1").wrong, state_of(journal, "w1").state) == (8, "active")
-
-
 def test_every_change_is_written_down_and_can_be_taken_back_in_turn(opener: Opener) -> None:
     journal = opener(workers="w1")
     journal.change("w1", "allowed", "good in the pilot", "lead", after(1))

@@ -18,7 +18,7 @@ from ctxr.pipelines.crowd.plan import run as plan
 from ctxr.pipelines.crowd.workers import owed_table, run
 from ctxr.store.artifacts import Content, finish
 from tests.annotation.crowd_units import unit
-from tests.pipelines.crowd.aggregating.crowd import crowd, write
+from tests.pipelines.crowd.answered import crowd, write
 from tests.pipelines.report_artifacts import project
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -74,17 +74,6 @@ def test_a_decoded_film_shows_what_its_scenes_say_at_the_times_they_say(name: st
     assert sha256_file(again) == sha256_file(path)
 
 
-def test_the_pictures_jump_at_the_cut_and_nowhere_near_it(tmp_path: Path) -> None:
-    film = small_film("web", counts=(9, 9, 9))
-    encode(film, tmp_path / "film.mp4")
-    pictures, _, _ = decode(tmp_path / "film.mp4")
-    jumps = [difference(one, two) for one, two in pairwise(pictures)]
-    cuts = [take.first for take in film.takes[1:]]
-    assert cuts == [9, 18]
-    assert sorted(np.argsort(jumps)[-2:] + 1) == cuts
-    assert min(jumps[cut - 1] for cut in cuts) > 4 * max(jumps[i] for i in range(26) if i + 1 not in cuts)
-
-
 def test_a_dissolve_leads_from_one_shot_to_the_other_in_equal_steps() -> None:
     film = small_film("web", 4, counts=(9, 12))
     assert [film.mix(frame) for frame in (8, 9, 10, 11, 12, 13)] == pytest.approx([1, 0.2, 0.4, 0.6, 0.8, 1])

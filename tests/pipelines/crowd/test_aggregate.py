@@ -25,7 +25,7 @@ from ctxr.pipelines.crowd.votes import decide_picks, picks_of
 from ctxr.store.artifacts import Content, finish, open_artifact
 from ctxr.store.records import Dialogue, Record, Turn
 from ctxr.store.tables import PAYLOADS, Owner, PayloadTable, read_table, write_table
-from tests.pipelines.crowd.aggregating.crowd import add, answer, base_of, crowd, merged, write
+from tests.pipelines.crowd.answered import add, answer, base_of, crowd, merged, write
 from tests.pipelines.report_artifacts import project
 
 FEW = 50  # resamples
@@ -311,13 +311,9 @@ def test_a_picture_that_is_gone_is_named(answered: Answered, tmp_path: Path) -> 
         open_artifact(tmp_path / "dataset")
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [({"rule": "best"}, "unknown"), ({"labels": "mean"}, "unknown"), ({"disjoint": "a bit"}, "unknown"), ({"poor": 0.9}, "poor")],
-)  # fmt: skip
-def test_choices_that_are_none_are_refused(wrong: dict[str, object], said: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=said):
-        run(Aggregate(workdir=tmp_path, **wrong))  # type: ignore[arg-type]
+def test_an_accuracy_that_blocks_and_allows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--poor 0\.9"):
+        run(Aggregate(workdir=tmp_path, poor=0.9))
 
 
 def test_without_answers_there_is_nothing_to_aggregate(tmp_path: Path) -> None:

@@ -68,3 +68,6 @@ def test_judgments_are_read_as_they_were_written(tasks: Path, tmp_path: Path) ->
     path.mkdir()
     write_judgments(path, answered)
     assert read_judgments(path) == answered
+    (path / "answers.jsonl").write_text((path / "answers.jsonl").read_text().replace("red", "blue"))
+    with pytest.raises(DataError, match=r"answers\.jsonl was changed"):
+        read_judgments(path)
