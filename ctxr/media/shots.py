@@ -131,8 +131,7 @@ class PySceneDetectCuts:
         view = frame.small_bgr()
         self._size = self._size or view.shape[1::-1]
         view = view if view.shape[1::-1] == self._size else cv2.resize(view, self._size)
-        answers: Sequence[Any] = self._detector.process_frame(stamp, view)
-        return answers
+        return list(self._detector.process_frame(stamp, view))
 
 
 def spaced(times: Sequence[Fraction], shortest: float) -> list[Fraction]:
