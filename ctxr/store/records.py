@@ -63,7 +63,7 @@ class ImageSet(Record, frozen=True):
         images: ids in the order of time (video), by growing distance from the anchor, the first (photos), or in reading order.
         source: the video's name, or the album of the anchor photo. group: see `Image.group`.
         shot: number of the shot in its video, from 0; None for photos.
-        closest, mean_distance: of pairs, Euclidean between unit vectors, 0..2; smaller is harder.
+        closest, mean_distance: of pairs, Euclidean between unit vectors, 0..2.
     """
 
     id: str
@@ -139,21 +139,16 @@ LedgerReason = Literal[
 
 
 class LedgerRow(Record, frozen=True):
-    """What became of one considered frame or photo, and why.
+    """What became of one considered frame or photo, and why; `docs/format.md` explains reasons, values and hashes.
 
     Attributes:
         index: frame number in the video, or position in the sorted album. name: file name of a photo.
-        row: of its embedding in `embeddings.npy`; None if it was not embedded.
-        exact_row: of its embedding in `exact.npy`, where the decision was taken again in fp32.
+        row, exact_row: of its embedding in `embeddings.npy`, and in `exact.npy` if the decision was taken again in fp32.
         gate: mean absolute luma difference (0..255) to the last embedded frame of the shot; None for the first.
-        thumbnail: short hash of the luma thumbnail, by which a frame decoded again is recognised.
-        image_set: the set that it is in. reason: None if kept.
-        value: the figure behind the reason: gate difference, BRISQUE/100, text share, pixels, members of the set.
-        nearest: index of the nearest chosen frame when it was considered, of the nearest photo in its album, or of the photo that
-            it is a copy of. distance: to that, 0..2.
-        phash: perceptual hashes (`media.images.perceptual_hash`), "" of a flat picture; None where it was not embedded, or only by
-            the search.
-        held: whether it lay between two samples, where only the search embeds it.
+        thumbnail: hash of the luma thumbnail, by which a frame decoded again is recognised.
+        image_set: the set that it is in. reason: None if kept. value: the figure behind the reason.
+        nearest: index of the nearest chosen frame at the time, or of a photo. distance: to that, 0..2.
+        phash: perceptual hashes, "" of a flat picture. held: whether it lay between two samples.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("source", "index")
