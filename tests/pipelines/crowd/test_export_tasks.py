@@ -285,14 +285,11 @@ def test_candidates_saved_by_an_editor_are_read(workdir: Path) -> None:
         ({"task": "entail"}, "entail needs"),
         ({"backend": "mechanical"}, "--backend mechanical"),
         ({"backend": "label-studio"}, "needs their address"),
-        ({"backend": "prolific"}, "needs its address"),
-        ({"backend": "prolific", "server": "https://x.example", "reward": 10}, "an hour, below the 6.00"),
         ({"fraction": 0.0}, "--fraction 0.0"),
         ({"launch": True}, "--launch does"),
         ({"live": True}, "--live needs --launch"),
         ({"task": "verify", "raters": 3}, "to the protocol"),
         ({"sameness": 1.5}, "--sameness 1.5 is"),
-        ({"backend": "prolific", "server": "https://x.example", "countries": "US,England"}, "--countries England is"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(change: dict[str, Any], message: str, workdir: Path) -> None:
