@@ -1,7 +1,13 @@
-"""Runs a command of ctxr as it is typed, and counts its calls: `python -m tests.counted_run OUT.json COMMAND…`."""
+"""Runs a command of ctxr as it is typed, and counts its calls.
 
+`python -m tests.counted_run` runs one for each line of its input, `["OUT.json", "COMMAND", …]`, in a fork that has loaded libraries
+but neither torch nor what commands load of ctxr, and answers each with a line.
+"""
+
+import importlib
 import io
 import json
+import os
 import sys
 import threading
 from contextlib import redirect_stdout
@@ -16,6 +22,8 @@ from ctxr.cli.app import app
 from ctxr.cli.commands import COMMANDS
 
 OURS = Path(ctxr.__file__).parent
+LIBRARIES = ("cv2", "httpx", "markdown_it", "numpy", "scipy.stats", "sqlalchemy")
+"""What commands load before they know whether there is work, and what takes most of their time."""
 
 
 @dataclass(frozen=True)
@@ -59,5 +67,19 @@ def counted_run(words: list[str]) -> CountedRun:
     return CountedRun(code, json.loads(printed.getvalue()), next(calls), "torch" in sys.modules)
 
 
+def serve() -> None:
+    """Answer each line of the input when its command has ended."""
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    for line in sys.stdin:
+        out, *words = json.loads(line)
+        child = os.fork()
+        if not child:
+            Path(out).write_text(json.dumps(asdict(counted_run(words))), encoding="utf-8")
+            os._exit(0)
+        os.waitpid(child, 0)
+        print(out, flush=True)
+
+
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(json.dumps(asdict(counted_run(sys.argv[2:]))), encoding="utf-8")
+    serve()

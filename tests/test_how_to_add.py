@@ -71,13 +71,13 @@ def named_files(thing: str) -> list[str]:
 def copied(tmp_path: Path) -> tuple[Path, Run]:
     """A copy of what a contributor changes, and what runs a module there."""
     for folder in ("ctxr", "scripts", "docs"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "*.jpg"))
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("*.jpg"))
 
     def run(*arguments: str) -> str:
         ran = subprocess.run(
             [sys.executable, "-m", *arguments],
             cwd=tmp_path,
-            env={"PATH": "", "HOME": str(tmp_path)},
+            env={"PATH": "", "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
         )

@@ -59,7 +59,7 @@ LINES = {
     "eval entailment": "eval entailment-tiny -w captions --split test --resamples 50",
     "train gallery": f"train -w captions --dataset captions/drawn --recipe retrieval-clip {TRAINED} --set batch=16",
     "revise-labels": "revise-labels captions/drawn -w captions --entail --by ctxr-tiny --threshold 0.1 --per-image 3 --sample 6",
-    "revise-labels cascade": "revise-labels captions/drawn -w cascade --entail --threshold 0.1 --per-image 3 "
+    "revise-labels cascade": "revise-labels captions/drawn -w cascade --entail --threshold 0.1 --top-k 3 "
     "--judge nli:nli@0.1-0.9 --judge itm:blip:itm@0.1-0.9 --judge endpoint:ENDPOINT#stub",
     "export-tasks entail": "export-tasks entail -w captions",
     "import-answers": "import-answers -w captions",
@@ -191,20 +191,34 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FirstRuns]:
         yield FirstRuns(root, endpoint, runs)
 
 
-def second_run(first: FirstRuns, line: str, out: Path) -> CountedRun:
-    """The same command in a process of its own."""
-    command = [sys.executable, "-m", "tests.counted_run", str(out), *first.words(line)]
+SecondRun = Callable[[str, Path], CountedRun]
+
+
+@pytest.fixture(scope="module")
+def second_run(first: FirstRuns) -> Iterator[SecondRun]:
+    """Runs the same command in a process that has loaded nothing for the first one, and writes a file."""
+    command = [sys.executable, "-m", "tests.counted_run"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent), *sys.path])}
-    done = subprocess.run(command, cwd=first.root, env=environment, capture_output=True, text=True, check=False)
-    assert out.is_file(), done.stderr
-    return CountedRun(**json.loads(out.read_text(encoding="utf-8")))
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=first.root, env=environment, stdin=pipe, stdout=pipe, text=True) as server:
+        assert server.stdin
+        assert server.stdout
+        asked, answers = server.stdin, server.stdout
+
+        def run(line: str, out: Path) -> CountedRun:
+            asked.write(json.dumps([str(out), *first.words(line)]) + "\n")
+            asked.flush()
+            assert answers.readline()
+            return CountedRun(**json.loads(out.read_text(encoding="utf-8")))
+
+        yield run
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_second_run_does_nothing(line: str, first: FirstRuns, tmp_path: Path) -> None:
+def test_second_run_does_nothing(line: str, first: FirstRuns, second_run: SecondRun, tmp_path: Path) -> None:
     before, run = first.files(), first.runs[line]
     assert (run.code, run.document["up_to_date"]) == (0, False)
-    again = second_run(first, line, tmp_path / "run.json")
+    again = second_run(line, tmp_path / "run.json")
     assert (again.code, again.document["up_to_date"], again.torch) == (0, True, False)
     assert first.files() == before
     assert again.calls <= SHARE * run.calls

@@ -1,6 +1,9 @@
 """Vectors of another engine give the same sets, and a run goes on with the engine that it began with."""
 
 import importlib.util
+import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from ctxr.engine.report import SetsReport
 from ctxr.errors import UsageError
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.models.openvino_tower import OpenVinoTower
@@ -18,9 +22,14 @@ from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import ImageSet
 from ctxr.store.tables import read_table
 from tests.drawn import LOADER
+from tests.footage import two_shot_clip
+from tests.models.encoder_folder import make_folder
 from tests.models.test_openvino_tower import uninstall
-from tests.pipelines.curation.test_build_sets import build, same_tree
+from tests.pipelines.curation.test_build_sets import build as build_sets
+from tests.pipelines.curation.test_build_sets import same_tree
 from tests.pipelines.curation.test_filter import refilter
+
+Build = Callable[..., SetsReport]
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="openvino is not installed"),
@@ -29,8 +38,24 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def built(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sets of the videos, picked with ctxr-tiny itself."""
+def footage(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two short clips of two shots, and the photos that all tests share."""
+    folder = tmp_path_factory.mktemp("short")
+    for seed in range(2):
+        two_shot_clip(folder / "videos" / f"clip{seed}.mp4", seed, frames=40)
+    shutil.copytree(footage / "photos", folder / "photos")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    """Builds with an untrained transformer of two layers."""
+    return partial(build_sets, encoder=f"local-dir:{make_folder(tmp_path_factory.mktemp('encoders') / 'two')}")
+
+
+@pytest.fixture(scope="module")
+def built(footage: Path, build: Build, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sets of the videos, picked with torch."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(LOADER, load_encoder)
         return build(footage, tmp_path_factory.mktemp("built") / "sets").artifact
@@ -54,20 +79,22 @@ def embeddings(artifact: Path, name: str) -> Any:
     return np.load(artifact / "sources" / name / "embeddings.npy", allow_pickle=False)
 
 
-def test_openvino_gives_the_sets_of_torch_from_other_vectors(footage: Path, built: Path, tmp_path: Path) -> None:
-    build(footage, tmp_path / "sets", precision="openvino")
-    assert sets_of(tmp_path / "sets") == sets_of(built)
-    encoder = open_artifact(tmp_path / "sets").manifest.models["encoder"]
+def test_openvino_gives_the_sets_of_torch_from_other_vectors(
+    footage: Path, build: Build, built: Path, tmp_path: Path
+) -> None:
+    build(footage, tmp_path / "one", precision="openvino")
+    assert sets_of(tmp_path / "one") == sets_of(built)
+    encoder = open_artifact(tmp_path / "one").manifest.models["encoder"]
     assert (encoder["precision"], "openvino" in encoder["versions"]) == ("openvino", True)
-    ours, theirs = embeddings(tmp_path / "sets", "clip0"), embeddings(built, "clip0")
+    ours, theirs = embeddings(tmp_path / "one", "clip0"), embeddings(built, "clip0")
     assert 0 < np.abs(ours - theirs).max() < 1e-5
-    build(footage, tmp_path / "again" / "sets", precision="openvino")
-    assert same_tree(tmp_path / "sets", tmp_path / "again" / "sets")
+    build(footage, tmp_path / "two", precision="openvino")
+    assert same_tree(tmp_path / "one", tmp_path / "two")
 
 
-@pytest.mark.parametrize("threshold", [0.2, 0.25])
+@pytest.mark.parametrize("threshold", [0.02, 0.03])
 def test_a_rough_engine_gives_the_sets_of_torch_because_close_decisions_are_repeated(
-    footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threshold: float
+    footage: Path, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threshold: float
 ) -> None:
     plain = OpenVinoTower.__call__
 
@@ -85,7 +112,7 @@ def test_a_rough_engine_gives_the_sets_of_torch_because_close_decisions_are_repe
 
 
 def test_a_run_begun_with_torch_goes_on_with_torch_and_a_new_one_takes_the_faster_engine(
-    footage: Path, built: Path, tmp_path: Path, fast: None
+    footage: Path, build: Build, built: Path, tmp_path: Path, fast: None
 ) -> None:
     first = (str(footage / "videos" / "clip0.mp4"),)
     with pytest.MonkeyPatch.context() as before:
@@ -102,7 +129,7 @@ def test_a_run_begun_with_torch_goes_on_with_torch_and_a_new_one_takes_the_faste
 
 
 def test_photos_that_were_embedded_before_a_run_was_stopped_decide_its_engine(
-    footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    footage: Path, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options: dict[str, Any] = {"sources": (str(footage / "photos"),), "set_size": 5}
     out = tmp_path / "sets"
@@ -121,27 +148,29 @@ def test_photos_that_were_embedded_before_a_run_was_stopped_decide_its_engine(
     assert precision_of(out) == "openvino"
 
 
-def test_child_processes_embed_with_the_engine_of_the_run(footage: Path, tmp_path: Path, fast: None) -> None:
+def test_child_processes_embed_with_the_engine_of_the_run(
+    footage: Path, build: Build, tmp_path: Path, fast: None
+) -> None:
     sources = tuple(str(footage / "videos" / f"clip{number}.mp4") for number in (0, 1))
     for engine in ("threads", "processes"):
-        build(footage, tmp_path / engine / "sets", sources=sources, engine=engine, workers=2)
+        build(footage, tmp_path / engine / "sets", sources=sources, engine=engine, workers=1)
     threads, processes = (tmp_path / engine / "sets" / "sources" for engine in ("threads", "processes"))
     assert same_tree(threads, processes)
 
 
 def test_filtering_needs_openvino_only_for_frames_that_the_sets_did_not_embed(
-    footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    footage: Path, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options: dict[str, Any] = {"sources": (str(footage / "videos" / "clip0.mp4"),), "precision": "openvino"}
-    build(footage, tmp_path / "one", brisque=1.115, **options)
-    build(footage, tmp_path / "plain", **options)
+    build(footage, tmp_path / "one", brisque=1.115, threshold=0.01, **options)
+    build(footage, tmp_path / "plain", threshold=0.01, **options)
     uninstall(monkeypatch)
     refilter(tmp_path / "plain", tmp_path / "two", brisque=1.115)
     for table in ("sets.jsonl", "images.jsonl", "facts.jsonl", "sources/clip0/ledger.jsonl"):
         assert (tmp_path / "one" / table).read_bytes() == (tmp_path / "two" / table).read_bytes()
     assert precision_of(tmp_path / "two") == "openvino"
     # with these limits the search asks for a frame between two samples that the sets did not embed
-    options |= {"threshold": 0.2, "set_size": 4}
+    options |= {"threshold": 0.04, "set_size": 4}
     monkeypatch.undo()
     build(footage, tmp_path / "more", **options)
     uninstall(monkeypatch)
@@ -155,7 +184,7 @@ def test_filtering_needs_openvino_only_for_frames_that_the_sets_did_not_embed(
 
 
 def test_ranks_do_not_measure_engines_and_still_go_on_with_what_a_run_began_with(
-    footage: Path, built: Path, tmp_path: Path, fast: None
+    footage: Path, build: Build, built: Path, tmp_path: Path, fast: None
 ) -> None:
     for name, begun in (("torch", ()), ("openvino", (str(footage / "videos" / "clip1.mp4"),))):
         out = tmp_path / name / "sets"

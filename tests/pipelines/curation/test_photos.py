@@ -298,7 +298,7 @@ def test_stripes_by_any_number_of_workers_are_one_search(tmp_path: Path, monkeyp
     monkeypatch.setattr(photo_pool, "STRIPE", 16)
     assert searched(tmp_path / "1", pools) == whole
     assert searched(tmp_path / "4", pools, workers=4) == whole
-    assert searched(tmp_path / "others", pools, workers=2, engine="processes") == whole
+    assert searched(tmp_path / "others", pools, engine="processes") == whole
 
 
 class Search:
