@@ -78,7 +78,8 @@ def serve() -> None:
             Path(out).write_text(json.dumps(asdict(counted_run(words))), encoding="utf-8")
             os._exit(0)
         os.waitpid(child, 0)
-        print(out, flush=True)
+        sys.stdout.write(f"{out}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
