@@ -30,7 +30,7 @@ from tests.models.judges.nli_folder import make_nli
 from tests.pipelines.modelling.listening.fake_server import Answer, Body, says, serving, words_in
 from tests.pipelines.revision.stand_in import Listening, StandIn, ledger_of, truth_of
 from tests.pipelines.revision.test_auditing import answer_all
-from tests.pipelines.revision.test_revise import bytes_of, options
+from tests.pipelines.revision.test_revise_labels import bytes_of, options
 
 Open = Callable[..., None]
 CASCADE = ("file:cheap", "file:dear")

@@ -25,7 +25,7 @@ from ctxr.store.artifacts import open_artifact
 from ctxr.store.tables import read_table
 from scripts.rehearse_audit import rehearse_audit
 from tests.pipelines.revision.stand_in import StandIn, ledger_of, truth_of
-from tests.pipelines.revision.test_releases import LikesImg9
+from tests.pipelines.revision.test_revise_labels_releases import LikesImg9
 from tests.releases import TRAIN, VALID, draw_sets, write_release
 
 runner = CliRunner()

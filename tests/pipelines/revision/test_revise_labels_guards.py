@@ -25,7 +25,7 @@ from ctxr.pipelines.revision.revise_labels import run
 from ctxr.problems.verdicts import people_of
 from ctxr.store.tables import read_table, write_table
 from tests.pipelines.revision.stand_in import Listening, StandIn
-from tests.pipelines.revision.test_revise import bytes_of, options
+from tests.pipelines.revision.test_revise_labels import bytes_of, options
 
 
 class Said(Judge):

@@ -14,7 +14,7 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
 from tests.pipelines.revision.stand_in import Listening, StandIn
-from tests.pipelines.revision.test_revise import bytes_of, options
+from tests.pipelines.revision.test_revise_labels import bytes_of, options
 
 
 def test_a_plan_names_the_command_that_does_it_with_everything_that_was_given(

@@ -19,7 +19,7 @@ from ctxr.pipelines.revision.inputs import MinedGallery, galleries_of
 from ctxr.pipelines.revision.results import audited_counts
 from ctxr.pipelines.revision.revise_labels import run
 from tests.pipelines.revision.stand_in import Hashed, StandIn, ledger_of, truth_of
-from tests.pipelines.revision.test_revise import bytes_of, options
+from tests.pipelines.revision.test_revise_labels import bytes_of, options
 
 Pairs = set[tuple[str | int, ...]]
 
