@@ -5,7 +5,6 @@ precedence.
 """
 
 import inspect
-import tomllib
 import typing
 from collections.abc import Callable
 from functools import partial
@@ -15,8 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from ctxr.cli.verbs import VERBS, Command, named
-from ctxr.engine.options import OptionField, Options, convert, path_of, typed
-from ctxr.errors import DataError, UsageError, did_you_mean
+from ctxr.engine.options import OptionField, Options, convert, path_of, read_toml, typed
+from ctxr.errors import UsageError, did_you_mean
 
 COMMANDS = {
     **VERBS,
@@ -112,12 +111,7 @@ def load_toml(file: Path, config_class: type[Options], command: str = "") -> dic
 
     Raises UsageError for a missing file or an unknown key, DataError for broken TOML or a wrong type.
     """
-    try:
-        loaded = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}", hint="--config names a TOML file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DataError(f"{file} is not TOML: {error}") from error
+    loaded = read_toml(file, "--config")
     plain = {key: value for key, value in loaded.items() if not isinstance(value, dict)}
     tables = {key: value for key, value in loaded.items() if isinstance(value, dict)}
     other = next(name for name in COMMANDS if name != command)

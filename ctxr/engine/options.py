@@ -7,6 +7,7 @@ import math
 import re
 import shlex
 import sys
+import tomllib
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
@@ -14,7 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
-from ctxr.errors import UsageError, did_you_mean
+from ctxr.errors import DataError, UsageError, did_you_mean
 
 OPTION_NAMES = {
     # what a field cannot be called: a word of Python or a type, a method of the class that it extends
@@ -143,13 +144,11 @@ class Options:
     """Folder in the workdir for the artifact that the verb writes, unless the option `out` names another."""
     SYNONYMS: ClassVar[Mapping[str, str]] = {}
     """Keys that people give, each with the one that they mean."""
-    ORDER: ClassVar[tuple[str, ...]] = ()
-    """Fields that help and keys list first; the others follow, those by keyword alone last."""
 
     @classmethod
     @functools.cache
     def describe(cls) -> dict[str, OptionField]:
-        """The options by field name, in their order."""
+        """The options by field name, in their order, those by keyword alone last."""
         # the text under each field of a dataclass and of those it extends, on one line
         texts: dict[str, str] = {}
         for owner in reversed([one for one in cls.__mro__ if is_dataclass(one) and one is not Options]):
@@ -162,8 +161,7 @@ class Options:
                 name = node.target.id if named else ""
         hints = typing.get_type_hints(cls, include_extras=True)
         options = {}
-        rank = {name: number for number, name in enumerate(cls.ORDER, -len(cls.ORDER))}
-        for field in sorted(fields(cls), key=lambda field: (rank.get(field.name, 0), field.kw_only)):
+        for field in sorted(fields(cls), key=lambda field: field.kw_only is True):
             if field.default is MISSING:
                 raise TypeError(f"the option {field.name} of {cls.__name__} needs a default")
             kind = hints[field.name]
@@ -322,6 +320,16 @@ def _converted(source: str, key: str, value: object, option: OptionField) -> obj
         example = "see the command's --help" if option.default in (None, "", ()) else f"{key} = {option.default!r}"
         raise UsageError(f"{source}: {key} = {value!r} is not {wanted}", hint=option.hint() or example)
     return value
+
+
+def read_toml(file: Path, option: str) -> dict[str, Any]:
+    """The content of the TOML file that an option names. Raises UsageError where it cannot be read, DataError for broken TOML."""
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}", hint=f"{option} names a TOML file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DataError(f"{file} is not TOML: {error}") from error
 
 
 def path_of(typed: str, word: str | Path) -> Path:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from ctxr.engine.options import convert
-from ctxr.errors import DataError, UsageError, did_you_mean
+from ctxr.engine.options import convert, read_toml
+from ctxr.errors import UsageError, did_you_mean
 from ctxr.models.training.recipe import Recipe
 
 FOLDER = Path(__file__).resolve().parents[1] / "configs"
@@ -38,12 +38,7 @@ def read_recipe(
             hint = did_you_mean(named, recipes, f"there are {', '.join(recipes)}, or name a .toml file")
             raise UsageError(f"there is no recipe {named!r}", hint=hint)
         file = FOLDER / f"{named}.toml"
-    try:
-        loaded = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}", hint="--recipe names a TOML file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DataError(f"{file} is not TOML: {error}") from error
+    loaded = read_toml(file, "--recipe")
     tables = {key: value for key, value in loaded.items() if isinstance(value, dict)}
     if strange := next((key for key in tables if key not in PROFILES), None):
         raise UsageError(f"{file}: unknown table [{strange}]", hint=f"profiles are {', '.join(PROFILES)}")

@@ -18,10 +18,6 @@ class Train(TrainOptions):
     """Options of `ctxr train`; the recipe, with these changes, decides the run."""
 
     COMMAND = "train"
-    ORDER = (
-        "recipe", "dataset", "name", "seeds", "parity", "changes", "judgments", "workdir", "device", "tensorboard",
-        "text_only", "image_only",
-    )  # fmt: skip
 
     changes: Annotated[tuple[str, ...], NotDecisive] = ()
     """Another value for a key of the recipe, such as lr=1e-4 or encoder=ctxr-tiny; can be given several times."""
@@ -92,10 +88,6 @@ class Listen(EndpointOptions):
     """Options of `ctxr listen`."""
 
     COMMAND = "listen"
-    ORDER = (
-        "dataset", "endpoint", "model", "split", "limit", "shifts", "side", "name", "key_from", "at_once", "timeout",
-        "max_tokens", "price_in", "price_out", "max_cost", "dry_run", "insecure", "workdir",
-    )  # fmt: skip
 
     dataset: Path | None = None
     """Artifact or published release with queries and pictures; default: the latest finished one in the workdir."""

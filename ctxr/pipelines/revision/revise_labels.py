@@ -48,7 +48,11 @@ def run(config: ReviseLabels, progress: Progress = SILENT, classifier: Judge | N
     if config.audit:
         return audit(config, progress)
     if config.entail and not config.dry_run:
-        return _revise(config, progress, classifier)
+        before, stage = read_rounds(config.folder()), Revision(config, classifier, progress)
+        execute(stage, progress)
+        made = stage.decided.made(before)
+        did = "added" if made is None else "up to date" if made.active else "redone"
+        return reported(config, made or read_rounds(stage.out())[-1], did, stage.decided.cascade)
     with progress.task("reading the labels", None):
         report: ReviseReport = resolve_name("ctxr.pipelines.revision.revising:plan")(config, progress, classifier)
         return report
@@ -70,16 +74,6 @@ def _switch(config: ReviseLabels, progress: Progress) -> ReviseReport:
         "reverse": config.followup(f"--{'undo' if config.redo else 'redo'}", "--round", str(switched.number)),
     }
     return ReviseReport(out, "redone" if config.redo else "undone", switched.number, facts)
-
-
-def _revise(config: ReviseLabels, progress: Progress, classifier: Judge | None) -> ReviseReport:
-    """Add a round, unless it exists already, which is decided without a model."""
-    before = read_rounds(config.folder())
-    stage = Revision(config, classifier, progress)
-    execute(stage, progress)
-    made = stage.decided.made(before)
-    did = "added" if made is None else "up to date" if made.active else "redone"
-    return reported(config, made or read_rounds(stage.out())[-1], did, stage.decided.cascade)
 
 
 class Revision(Stage[RevisionInputs]):
