@@ -17,7 +17,9 @@ from ctxr.problems.verdicts import PairVerdicts
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
+from ctxr.synthetic.captions import WorldCaptions, write_captions
 from tests.pipelines.galleries import extra_pairs, truth_of, write_round
+from tests.pipelines.modelling.training.test_train import Note
 
 Trains = Callable[..., TrainReport]
 
@@ -117,3 +119,13 @@ def test_unsure_pairs_train_another_model_unless_the_recipe_leaves_judges_out(
     ranked = {(row.query, one) for row in rows if row.asks == "image" for one in row.candidates}
     assert ranked
     assert not ranked & {*held}
+
+
+def test_galleries_without_a_valid_side_warn_that_the_last_epoch_counts(encoder: str, tmp_path: Path) -> None:
+    world = tmp_path / "dataset"
+    write_captions(WorldCaptions(world, train=8, valid=0, test=0, pair_train=0, pair_valid=0, side=32, workers=1))
+    changes = (f"encoder={encoder}", "lr=1e-3", "epochs=1", "batch=40", "patience=0")
+    progress = Note()
+    report = run(Train("retrieval-clip", world, changes=changes, workdir=tmp_path / "work"), progress)
+    assert any("last epoch counts" in text for text in progress.warned)
+    assert (report.valid, report.test) == (None, None)
