@@ -108,7 +108,6 @@ def test_a_run_holds_scores_of_every_candidate_and_scores_again_to_the_same_bits
     assert (made_by["name"], made_by["dim"]) == (portable(name, tmp_path / "work"), 32)
     assert {file.name for file in (folder / "seed0").iterdir()} == {"config.json", *parts}
     assert not (folder / "making").exists()
-    assert train(recipe, *changes).up_to_date
 
 
 def test_several_seeds_are_one_run_with_their_mean_and_a_further_seed_keeps_those_there_are(train: Trains) -> None:
