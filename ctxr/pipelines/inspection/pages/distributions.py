@@ -154,7 +154,8 @@ def make_distributions(edition: Edition) -> Mapping[str, object] | None:
 def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
     pairs: dict[str, list[Distances]] = defaultdict(list)
     means: dict[str, list[float]] = defaultdict(list)
-    for image_set, distances in edition.chain.distances():
+    # how near the images of a document are says nothing of how hard it is
+    for image_set, distances in edition.chain.distances() if edition.subject.similar else ():
         if isfinite(image_set.mean_distance):
             means[image_set.kind].append(image_set.mean_distance)
         if distances is not None:
