@@ -1,6 +1,6 @@
 """Recipes of trainings: what the loop reads for every problem, and what scorers over encoders share."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, nextafter
 from typing import Annotated, ClassVar
@@ -13,6 +13,12 @@ WEAK = ("off", "mask-only", "extra-batch", "loss-weight", "soft-label")
 (extra-batch); in the loss, times alpha (loss-weight); as alpha of a positive (soft-label). Unless off, unsure images do not count."""
 
 HEADS = ("module", "temporal")  # variants of scorers with a head over all candidates of a query
+
+TRAINING = (
+    "optimiser", "lr", "beta1", "beta2", "eps", "weight_decay", "undecayed_vectors", "batch", "patience", "schedule",
+    "warmup", "clip", "loss",
+)  # fmt: skip
+"""Fields that a variant without training does not read."""
 
 Positive = Annotated[float, Range(0, inf, "a number above 0", above=True)]
 Share = Annotated[float, Range(0, nextafter(1, 0), "a share from 0 to below 1, such as 0.1")]
@@ -29,6 +35,8 @@ class Recipe(Options):
     SYNONYMS: ClassVar[Mapping[str, str]] = {"learning_rate": "lr"}
     DOCS: ClassVar[str] = "docs/models.md"
     """Where all keys are described."""
+    READ_BY: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """Fields that only some variants read, each with these."""
 
     variant: str = ""
     """What is trained; a variant belongs to one problem."""
@@ -86,8 +94,19 @@ class Recipe(Options):
         """As in a file."""
         return f"{name} = {{}}"
 
+    def unread(self, names: Iterable[str], readers: str) -> Iterator[tuple[str, str]]:
+        """A rule for each of these fields that has a value of its own, although only `readers` read it."""
+        for name in names:
+            value, default = getattr(self, name), self.describe()[name].default
+            if value != default:
+                sentence = f"{name} = {value!r} does not apply to the variant {self.variant!r}: only {readers} read it"
+                yield sentence, f"--set {name}={str(default).lower() if isinstance(default, bool) else default}"
+
     def rules(self) -> Iterator[tuple[str, str]]:
-        """At least one epoch."""
+        """At least one epoch, and no field that the variant does not read."""
+        for name, variants in self.READ_BY.items():
+            if self.variant not in variants:
+                yield from self.unread([name], ", ".join(variants))
         if self.learns and self.epochs < 1:
             yield f"epochs = {self.epochs}: {self.variant} would learn nothing", "--set epochs=1"
 

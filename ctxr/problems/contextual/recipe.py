@@ -1,19 +1,41 @@
 """Recipes of trainings over sets of images."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from ctxr.engine.options import Choices
-from ctxr.models.training.recipe import HEADS, Count, HeadShape, Natural, Positive, ScorerRecipe, ScorerShape, Share
+from ctxr.models.training.recipe import (
+    HEADS,
+    TRAINING,
+    Count,
+    HeadShape,
+    Natural,
+    Positive,
+    ScorerRecipe,
+    ScorerShape,
+    Share,
+)
 
 VARIANTS = ("zero-shot", "none", "batch", *HEADS)
 """The rows of Table 5: as published, fine-tuned without context, + ContextBatch, + ContextModule, + TemporalEmbeddings."""
+
+_QUIRKS = (
+    "summed_gradients", "undivided_decay", "dropout_in_evaluation", "leaked_gradients", "fp16_masters",
+    "unjudged_last_epoch", "judged_on_test",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class ContextualRecipe(ScorerRecipe):
     """How a scorer learns to find the target of a query among the images of its set; without context, among random images."""
+
+    READ_BY: ClassVar[Mapping[str, Sequence[str]]] = {
+        **dict.fromkeys((*TRAINING, "start", "new_score", "weak", "alpha", *_QUIRKS), VARIANTS[1:]),
+        **dict.fromkeys(("distractors", "shared_distractors", "fixed_distractors"), ("none",)),
+        **dict.fromkeys(("layers", "heads", "inner", "dropout", "fusion", "scale", "frozen", "start_at_cosine"), HEADS),
+        **dict.fromkeys(("all_positions", "highway_positions"), ("temporal",)),
+    }
 
     variant: Annotated[str, Choices(VARIANTS)] = "batch"
     """One of the rows of Table 5."""
@@ -85,20 +107,12 @@ class ContextualRecipe(ScorerRecipe):
         return ScorerShape(self.encoder, head if self.variant in HEADS else None, self.new_score and self.learns)
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """A head that can start at a cosine, distractors of one kind, and weak positives only where something is learned."""
+        """A head that can start at a cosine, and distractors of one kind."""
         yield from super().rules()
-        if self.start_at_cosine and not (self.variant in HEADS and self.fusion == "multiply"):
-            yield (
-                "start_at_cosine needs a head over products of image and text",
-                "--set start_at_cosine=false, or fusion=multiply in a recipe with a head",
-            )
+        if self.start_at_cosine and self.fusion != "multiply":
+            yield "start_at_cosine needs a head over products of image and text", "--set fusion=multiply"
         if self.shared_distractors and self.fixed_distractors:
             yield (
                 "shared_distractors and fixed_distractors exclude each other: steps hold other queries in every epoch",
                 "--set fixed_distractors=false",
-            )
-        if self.weak != "off" and not self.learns:
-            yield (
-                f"weak = {self.weak!r} does not apply to the variant {self.variant!r}: it learns nothing",
-                "--set weak=off",
             )

@@ -36,10 +36,8 @@ class GalleryRecipe(ScorerRecipe):
         """A binary loss and a shortlist for encoders of pairs alone, and an encoder of vectors that makes the shortlist."""
         yield from super().rules()
         pairs = makes_pairs(self.encoder)
-        if self.loss != "softmax" and not pairs:
-            yield f"loss does not apply to the variant {IN_BATCH!r} of {self.encoder}", "--set loss=softmax"
-        if self.rerank and not pairs:
-            yield f"rerank is for encoders of pairs, and the recipe is for {self.encoder}", "--set rerank=0"
+        if not pairs:
+            yield from self.unread(("loss", "distractors", "rerank", "rerank_by", "new_score"), "encoders of pairs")
         if self.rerank and (not self.rerank_by or makes_pairs(self.rerank_by)):
             yield (
                 f"rerank = {self.rerank} needs an encoder of vectors to find the candidates, and rerank_by is {self.rerank_by!r}",

@@ -1,13 +1,13 @@
 """Recipes of trainings on documents (Hessel et al., EMNLP 2019)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Annotated, ClassVar
 
 from ctxr.engine.options import Choices, NotDecisive
 from ctxr.models.hub import makes_pairs
-from ctxr.models.training.recipe import Count, Natural, NotNegative, Recipe, Share
+from ctxr.models.training.recipe import TRAINING, Count, Natural, NotNegative, Recipe, Share
 from ctxr.store.kinds import MODEL
 from ctxr.store.records import Record
 
@@ -26,6 +26,13 @@ class LinksRecipe(Recipe):
     """How sentences and images of one document learn to be nearer to each other than to others; `batch` counts documents."""
 
     DOCS: ClassVar[str] = "docs/models.md and docs/links.md"
+    READ_BY: ClassVar[Mapping[str, Sequence[str]]] = {
+        **dict.fromkeys((*TRAINING, "negatives", "margin", "augment", "dropout", "word_width"), VARIANTS[:4]),
+        **dict.fromkeys(("sentences", "images"), ("links-ap", "links-dc", "links-tk")),
+        "k": ("links-ap", "links-tk"),
+        "at_most": ("links-ap",),
+        "objects": ("links-objects",),
+    }
 
     variant: Annotated[str, Choices(VARIANTS)] = "links-ap"
     """Similarity of two documents, or a baseline."""

@@ -18,7 +18,7 @@ from ctxr.pipelines.modelling.config import Train
 from ctxr.pipelines.modelling.train import run as train
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.evaluated import at_random, describe_sets, evaluate, write_scores
-from tests.pipelines.modelling.training.conftest import SMALL
+from tests.pipelines.modelling.training.conftest import SMALL_HEAD
 from tests.pipelines.opened import Open, data_of
 from tests.pipelines.report_artifacts import project
 
@@ -32,7 +32,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for image in read_dataset(dataset).images.values():
         (dataset / image.path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(work / "filtered" / image.path, dataset / image.path)
-    train(Train("clip-temporal", dataset, changes=(encoder, *SMALL), workdir=work))
+    train(Train("clip-temporal", dataset, changes=(encoder, *SMALL_HEAD), workdir=work))
     train(Train("clip-zero-shot", dataset, changes=(encoder,), workdir=work))
     outside = write_scores(work / "scores" / "outside.jsonl", dataset, at_random(1), ("test",))
     evaluate(dataset, "clip-temporal", "clip-zero-shot", outside, workdir=work)

@@ -282,9 +282,9 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     [
         ({"rerank": 4}, "rerank = 4 .* rerank_by is ''"),
         ({"rerank": 4, "rerank_by": "random:uniter-tiny"}, "encoder of vectors"),
-        ({"rerank": 4, "encoder": "ctxr-tiny", "loss": "softmax"}, "rerank is for .* ctxr-tiny"),
+        ({"rerank": 4, "encoder": "ctxr-tiny", "loss": "softmax", "distractors": 9}, "rerank = 4 .* encoders of pairs"),
         ({"rerank": -1}, "rerank = -1"),
-        ({"loss": "binary", "encoder": "ctxr-tiny"}, "loss does .*'in-batch'"),
+        ({"loss": "binary", "encoder": "ctxr-tiny"}, "loss = 'binary' .*'in-batch'"),
     ],
 )
 def test_recipes_that_make_no_sense_are_refused(changes: dict[str, Any], words: str) -> None:

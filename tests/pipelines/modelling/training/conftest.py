@@ -7,13 +7,17 @@ from typing import Any
 import pytest
 
 from ctxr.engine.progress import SILENT
+from ctxr.models.training.recipe import HEADS
 from ctxr.pipelines.modelling.config import Train, TrainReport
 from ctxr.pipelines.modelling.train import run
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from tests.models.encoder_folder import make_folder
 
-SMALL = ("lr=1e-3", "epochs=2", "batch=5", "inner=32", "layers=1", "start=", "patience=0")
-"""Changes by which a published recipe trains in a second."""
+SMALL = ("lr=1e-3", "epochs=2", "batch=5", "start=", "patience=0")
+"""Changes by which a published recipe without a head trains in a second."""
+
+SMALL_HEAD = (*SMALL, "inner=32", "layers=1")
+"""Those of one with a head."""
 
 Trains = Callable[..., TrainReport]
 
@@ -39,9 +43,9 @@ def train(benchmark: Path, encoder: str, tmp_path: Path) -> Trains:
     def call(recipe: str, *changes: str, **more: Any) -> TrainReport:
         dataset, workdir = more.pop("dataset", benchmark), more.pop("workdir", tmp_path / "work")
         progress = more.pop("progress", SILENT)
-        small = (f"encoder={encoder}", *SMALL, *changes)
-        if recipe == "clip-zero-shot":
-            small = (f"encoder={encoder}", *changes)
-        return run(Train(recipe, dataset, changes=small, workdir=workdir, **more), progress)
+        kind = recipe.partition("-")[2]
+        small = () if kind == "zero-shot" else SMALL_HEAD if kind in HEADS else SMALL
+        changes = (f"encoder={encoder}", *small, *changes)
+        return run(Train(recipe, dataset, changes=changes, workdir=workdir, **more), progress)
 
     return call

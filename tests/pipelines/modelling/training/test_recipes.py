@@ -22,7 +22,7 @@ def test_the_recipes_lie_where_the_project_links_to_them() -> None:
     [
         ("alpha=1.5", "alpha = 1.5"),
         ("weak=some", "weak = some is unknown"),
-        ("loss=binary", "loss does .*'in-batch'"),
+        ("loss=binary", "loss = .*'in-batch'"),
         ("distractors=0", "distractors = 0"),
     ],
 )
@@ -36,10 +36,24 @@ def test_weak_positives_train_any_variant_that_learns_from_candidates(name: str)
     assert load_recipe(name, changes=("weak=extra-batch", "alpha=0.5")).weak == "extra-batch"
 
 
-def test_weak_positives_mean_nothing_where_nothing_learns() -> None:
-    with pytest.raises(UsageError, match=r"weak .*'zero-shot'") as caught:
-        load_recipe("clip-zero-shot", changes=("weak=soft-label",))
-    assert caught.value.hint == "--set weak=off"
+@pytest.mark.parametrize(
+    ("name", "change", "hint"),
+    [
+        ("clip-zero-shot", "weak=soft-label", "weak=off"),
+        ("clip-zero-shot", "lr=1", "lr=4e-06"),
+        ("clip-batch", "frozen=false", "frozen=true"),
+        ("clip-batch", "distractors=3", "distractors=9"),
+        ("clip-module", "all_positions=true", "all_positions=false"),
+        ("retrieval-clip", "rerank_by=ctxr-tiny", "rerank_by="),
+        ("links-dc", "at_most=true", "at_most=false"),
+        ("links-nostruct", "sentences=2", "sentences=0"),
+        ("links-objects", "margin=1", "margin=0.2"),
+    ],
+)
+def test_a_field_that_the_variant_does_not_read_is_refused(name: str, change: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=rf"^{change.partition('=')[0]} = .* the variant .*: only ") as caught:
+        load_recipe(name, changes=(change,))
+    assert caught.value.hint == f"--set {hint}"
 
 
 @pytest.mark.parametrize(
@@ -125,8 +139,9 @@ QUIRKS = (
 
 @pytest.mark.parametrize("quirk", QUIRKS)
 def test_each_quirk_can_be_set_by_itself(quirk: str) -> None:
-    assert load_recipe("clip-module", changes=[f"{quirk}=true"]) == replace(load_recipe("clip-module"), **{quirk: True})
-    assert not getattr(load_recipe("clip-module", "code", [f"{quirk}=false"]), quirk)
+    name = {"all_positions": "clip-temporal", "fixed_distractors": "clip-none"}.get(quirk, "clip-module")
+    assert load_recipe(name, changes=[f"{quirk}=true"]) == replace(load_recipe(name), **{quirk: True})
+    assert not getattr(load_recipe(name, "code", [f"{quirk}=false"]), quirk)
 
 
 def test_every_number_can_be_changed_and_a_whole_one_will_do_for_a_share() -> None:

@@ -26,7 +26,7 @@ from ctxr.store.tables import read_table, write_table
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from tests.models.blip_folder import make_blip
 from tests.models.encoder_folder import make_folder
-from tests.pipelines.modelling.training.conftest import SMALL, Trains
+from tests.pipelines.modelling.training.conftest import SMALL_HEAD, Trains
 from tests.problems.scores import scores_of
 
 
@@ -160,7 +160,7 @@ class Killed(Silent):
     def note(self, text):
         if "epoch {after} of" in text:
             os.kill(os.getpid(), signal.SIGKILL)
-changes = {(f"encoder={encoder}", *SMALL, "epochs=4")!r}
+changes = {(f"encoder={encoder}", *SMALL_HEAD, "epochs=4")!r}
 run(Train("clip-temporal", Path({str(benchmark)!r}), changes=changes, workdir=Path({str(tmp_path / "work")!r})), Killed())
 """
     assert subprocess.run([sys.executable, "-c", code]).returncode == -9
