@@ -15,7 +15,7 @@ from ctxr.errors import DataError, UsageError
 from ctxr.models.entailment.base import Claim
 from ctxr.models.judges.nli import NliJudge
 from tests.models.judges.nli_folder import KINDS, LABELS, make_nli
-from tests.models.test_remote_code import change, pickled
+from tests.models.test_published_code import change, pickled
 
 CLAIMS = [
     Claim("a dog runs over grass", None, "a dog runs"),
