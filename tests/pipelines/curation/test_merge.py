@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from ctxr.store.paths import remember_paths
 from ctxr.store.units import RankRun, rank_lock, read_ranks
 from tests.footage import two_shot_clip
 from tests.pipelines.conftest import LIMIT, THRESHOLD
+from tests.pipelines.curation.test_bad_inputs import run_aside
 from tests.pipelines.curation.test_build_sets import build, same_tree
 from tests.pipelines.curation.test_filter import refilter
 
@@ -139,16 +141,23 @@ def test_a_merge_that_lacks_a_unit_leaves_the_earlier_result(rough: Path, whole:
     assert (out / MANIFEST).read_bytes() == before
 
 
-def test_a_killed_rank_among_two_goes_on_and_the_merge_waits_for_it(rough: Path, whole: Path, tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_killed_rank_among_two_goes_on_and_the_merge_waits_for_it(
+    rough: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "sets"
-    second = [sys.executable, "-m", "ctxr", *typed(rough, out, "--rank", 1, "--world-size", 2, "--workers", 1)]
-    with subprocess.Popen(second, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as killed:
-        while not list(out.glob("sources/*clip1*")):  # the second has begun
-            time.sleep(0.01)
-        killed.send_signal(signal.SIGSTOP)
-        make(rough, out, rank=0, world_size=2)
-        waiting = runner.invoke(app, ["merge", str(out)])
-        killed.kill()
+    second = typed(rough, out, "--rank", 1, "--world-size", 2, "--workers", 1)
+    killed = get_context("fork").Process(target=run_aside, args=(second, tmp_path / "stderr"))
+    with monkeypatch.context() as patched:  # the second begins, and embeds nothing
+        patched.setattr("ctxr.pipelines.curation.videos.Embedder.embed", lambda *_, **__: signal.pause())
+        killed.start()
+    while not list(out.glob("sources/*clip1*")):
+        assert killed.is_alive()
+        time.sleep(0.01)
+    make(rough, out, rank=0, world_size=2)
+    waiting = runner.invoke(app, ["merge", str(out)])
+    killed.kill()
+    killed.join()
     assert waiting.exit_code == 4
     make(rough, out, rank=1, world_size=2)
     assert runner.invoke(app, ["merge", str(out)]).exit_code == 0
