@@ -38,7 +38,7 @@ class Round(Record, frozen=True):
     """One revision of the labels.
 
     Attributes:
-        number: from 1; of its judgments too. active: whether they count: a round that was undone keeps its files.
+        number: from 1; of its judgments too. active: whether they count; an undone round keeps its files.
         by, classifier: the retriever and the judge, with their fingerprints.
         threshold: lowest probability of a pair that counts as entailed, chosen for the precision `wanted` on dev; `precision` (with
             its exact interval of 95 %), `recall` and the number of pairs `called` are those on dev.
@@ -298,7 +298,7 @@ def parents_of(base: Base, rounds: Sequence[Round]) -> list[Parent]:
 
 
 class Rounds(Stage[RoundInputs]):
-    """The rounds of revised labels, of which those in `active`, by number, come to count or do so no longer."""
+    """Set which rounds of revised labels count: those whose numbers are in `active`."""
 
     KIND = DATASET
     IN_PLACE = True

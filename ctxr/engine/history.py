@@ -1,4 +1,4 @@
-"""The history of a project: a line for each command that ran in it, whoever called it."""
+"""The history of a project: a line for each command, typed or called from Python."""
 
 import json
 import re

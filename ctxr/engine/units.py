@@ -52,8 +52,8 @@ class Portable:
     """A dataclass that can be pickled. Fields with `init=False`, such as locks, are not: they get their defaults again."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        given = (part for part in fields(self) if part.init)  # type: ignore[arg-type]
-        return type(self), tuple(getattr(self, part.name) for part in given)
+        arguments = (part for part in fields(self) if part.init)  # type: ignore[arg-type]
+        return type(self), tuple(getattr(self, part.name) for part in arguments)
 
 
 @dataclass

@@ -240,11 +240,11 @@ def caption_results(
     for gallery in split.parts:
         images, captions = gallery.images, gallery.captions
         scored = split.condensed(table).part(images, captions).turned()
-        right = written.part(captions, images)
+        relevant = written.part(captions, images)
         for block in row_blocks(len(captions), len(images), BLOCK):
             queries = np.arange(block.start, block.stop)
             scores = scored.rows(queries)
-            targets = right.among(queries, len(images))
+            targets = relevant.among(queries, len(images))
             placed = count_ranks(scores, targets)
             best = scores == scores.max(axis=1, keepdims=True)
             credit, ranks = accuracy(placed), reciprocal_rank(placed)

@@ -24,13 +24,13 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class Subject:
-    """The words for what the datasets of a problem hold.
+    """Words that describe the datasets of a problem.
 
     Attributes:
         unit: an image set. of: what follows `unit` in a headline. text: a query.
         sets, task: all sets, and what is asked, in the card of an export. formats: of the exports that can hold it.
         similar: whether the images of a set are alike by choice, so that distances tell how hard it is.
-        unknown: what a text without known targets is called. legend: how the numbers before texts are read, where it is not plain.
+        unknown: what a text without known targets is called. legend: what the numbers before texts mean.
     """
 
     unit: str = "set"

@@ -162,9 +162,9 @@ class Visitor(ABC):
         self._page: Page | None = None
         base = urljoin(link, "/").removesuffix("/")
         # a server closes a connection that was kept for a few seconds, maybe just when it is used again
-        fresh = httpx.Limits(keepalive_expiry=0.5)
+        limits = httpx.Limits(keepalive_expiry=0.5)
         self._client = httpx.Client(
-            base_url=base, headers={"Origin": base}, follow_redirects=True, timeout=60, limits=fresh
+            base_url=base, headers={"Origin": base}, follow_redirects=True, timeout=60, limits=limits
         )
 
     def work(self) -> bool:

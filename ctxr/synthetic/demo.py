@@ -317,7 +317,7 @@ LINKS = ("encoder=ctxr-tiny", "text=encoder", "width=128", "lr=2e-3", "dropout=0
 
 
 def run_links(work: Path, sizes: Demo, progress: Progress) -> Gain:
-    """Draw documents and train a model of links on them: how often is the strongest link of a test document right?"""
+    """Draw documents, train a model of links on them, and measure precision at 1 on test."""
     counts = {"train": max(24, sizes.pairs), "valid": max(24, sizes.pairs // 4), "test": max(24, sizes.gallery)}
     captions: dict[str, Any] = counts | {"pair_train": 0, "pair_valid": 0, "seed": sizes.seed} | DRAWN
     write_captions(WorldCaptions(work / "captions", workers=2 if sizes.pairs > FEW else 1, **captions), progress)

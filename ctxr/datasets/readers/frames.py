@@ -20,7 +20,7 @@ _FRAME = re.compile(r"img(\d{1,18})\.[A-Za-z]+")
 
 @dataclass
 class ReleasePictures:
-    """The pictures of a release: the ordered files of every set that has exactly `size` of them, and notes on what was left out."""
+    """The ordered pictures of the sets of a release that have `size` of them, and notes on skipped sets."""
 
     root: Path
     size: int = SET_SIZE

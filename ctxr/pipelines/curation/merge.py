@@ -61,7 +61,7 @@ def run(config: Merge, progress: Progress = SILENT) -> SetsReport:
 
 
 def _decisive(run: RankRun) -> dict[str, object]:
-    """What must be equal in all ranks: options as they are typed, and the content of what was read, by name."""
+    """Options and hashes of parents, by name, which all ranks must share."""
     values = {"verb": run.verb, "world_size": run.world, **run.key}
     options = {typed(name): value for name, value in values.items() if name not in SCAN_LIMITS}
     return options | {parent.name: parent.sha256[:12] for parent in run.parents}

@@ -135,7 +135,7 @@ class RebuildStage(Stage[Inputs]):
 
 
 def _make_pictures(recipe: RebuildRecipe, out: Path, originals: Originals, progress: Progress) -> dict[str, Image]:
-    """Make the missing pictures; returns those that are there, by id. Raises DataError if there is none."""
+    """Make the missing pictures. Returns all pictures by id. Raises DataError if there are none."""
     pictures, missing = dict[str, Image](), list[RecipeImage]()
     for image in recipe.images.values():
         if sha256_if_readable(out / image.path) == image.sha256:

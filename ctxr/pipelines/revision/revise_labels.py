@@ -130,7 +130,7 @@ class Revision(Stage[RevisionInputs]):
             refuse_nothing_left(inputs.options, inputs.new.inputs)
 
     def write(self, inputs: RevisionInputs, out: Path, progress: Progress) -> Content:
-        """Make the round unless it is there, and put all active ones in force."""
+        """Make the round if it is missing, and apply all active ones."""
         refuse_changed_rounds(out)
         rounds, made = [*inputs.rounds], inputs.made(inputs.rounds)
         if made is None:

@@ -72,8 +72,8 @@ class Absent(MomentPredicate, frozen=True):
         lacking, having = views[: index + 1], views[index + 1 :]
         if isinstance(self, NoLonger):
             lacking, having = [views[index]], views[:index]
-        there = disjunction(map(Shows(self.kind).verdict, having))
-        return [conjunction([*map(Lacks(self.kind).verdict, lacking), there])]
+        shown = disjunction(map(Shows(self.kind).verdict, having))
+        return [conjunction([*map(Lacks(self.kind).verdict, lacking), shown])]
 
 
 class NoLonger(Absent, frozen=True):
