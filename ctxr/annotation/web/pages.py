@@ -3,7 +3,6 @@
 A page names a picture by its position; the id would reveal a frame's number, and so the order of a shuffled set.
 """
 
-import hmac
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +13,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ctxr.annotation.forms import Form
 from ctxr.annotation.tasks.values import Values
-from ctxr.annotation.web.signing import SESSION_SECONDS, Session
-from ctxr.annotation.web.site import Site
+from ctxr.annotation.web.site import Session, Site
 from ctxr.web.guard import Buckets, RateLimited
+from ctxr.web.signing import SESSION_DAYS
 from ctxr.web.static import HttpProblem, StaticFiles, environment
 
 COOKIE = "ctxr"
@@ -94,7 +93,7 @@ class Pages:
         response.set_cookie(
             COOKIE,
             self.site.signer.sign(session),
-            max_age=SESSION_SECONDS,
+            max_age=SESSION_DAYS * 24 * 60 * 60,
             path=self.at or "/",
             secure=self.site.base_url.startswith("https://"),
             httponly=True,
@@ -112,8 +111,7 @@ class Pages:
         """Raises HttpProblem where the form was not made here for this person and address."""
         token = (posted.get("csrf") or ("",))[0]
         elsewhere = request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
-        wanted = self.site.signer.form_token(nonce, address)
-        if elsewhere or not hmac.compare_digest(token.encode(), wanted.encode()):
+        if elsewhere or not self.site.signer.is_form_token(token, nonce, address):
             raise HttpProblem(403, "This form has grown old", "Please load the page again and send it once more.")
 
     def limit(self, buckets: Buckets, name: str, cost: float = 1.0) -> None:

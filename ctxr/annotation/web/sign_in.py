@@ -10,7 +10,7 @@ from starlette.responses import Response
 from ctxr.annotation.journal.identities import LEFT, Visit
 from ctxr.annotation.journal.results import Refused
 from ctxr.annotation.web.pages import Pages, Posted
-from ctxr.annotation.web.signing import Invitation, Session
+from ctxr.annotation.web.site import Invitation, Session
 from ctxr.errors import plural
 from ctxr.web.static import HttpProblem
 
@@ -83,8 +83,7 @@ class SignIn:
 
     def invited(self, request: Request) -> Response:
         """A personal link: a page with a button, because opening a link alone must not replace another session."""
-        identity, session = self._identity(request), self.pages.session(request)
-        here = f"{self.pages.at}/i/{request.path_params['token']}"
+        identity, here, session = self._identity(request), self._here(request), self.pages.session(request)
         if session.worker == self.site.pseudonym("local", identity):
             return self.pages.go("/next")
         fields = [("csrf", self.site.signer.form_token(session.nonce, here))]
@@ -97,8 +96,8 @@ class SignIn:
 
     def accept(self, request: Request, posted: Posted) -> Response:
         """Sign in by a personal link."""
-        identity, here = self._identity(request), f"{self.pages.at}/i/{request.path_params['token']}"
-        self.pages.check_form(request, posted, self.pages.session(request).nonce, here)
+        identity = self._identity(request)
+        self.pages.check_form(request, posted, self.pages.session(request).nonce, self._here(request))
         return self.pages.remember(self.pages.go("/next"), self.pages.admit("local", identity))
 
     def _identity(self, request: Request) -> str:
@@ -109,6 +108,9 @@ class SignIn:
                 403, "This link is incomplete", "Please copy all of it, to its last letter, and try again."
             )
         return invitation.name
+
+    def _here(self, request: Request) -> str:
+        return f"{self.pages.at}/i/{request.path_params['token']}"
 
     def _form(self, request: Request, name: str = "", problem: str = "") -> Response:
         session = self.pages.session(request)

@@ -1,17 +1,64 @@
-"""A running server: its journal and pictures, and who may sign in."""
+"""A running server: its journal and pictures, who may sign in, and the links and sessions that it signs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import Journal
-from ctxr.annotation.web.signing import Signer
 from ctxr.web.guard import Buckets
+from ctxr.web.signing import Signer
 
 ADDRESS_SHARE = 20
 """An address may ask as often as so many workers: a team sits behind one."""
+
+
+class LeaseLink(NamedTuple):
+    """The part of an address that stands for one unit and one worker."""
+
+    lease: str
+    worker: str
+
+
+class Session(NamedTuple):
+    """A browser's cookie: what forms are bound to, who it is (empty before somebody enrolled), and the paid `submission`."""
+
+    nonce: str
+    worker: str = ""
+    platform: str = "local"
+    submission: str = ""
+
+
+class Invitation(NamedTuple):
+    """A personal invitation for a member of a local team; its token is always the same for the same name."""
+
+    name: str
+
+
+_PURPOSES: dict[type, str] = {LeaseLink: "link", Session: "session", Invitation: "invitation"}
+
+T = TypeVar("T", LeaseLink, Session, Invitation)
+
+
+class CrowdSigner(Signer):
+    """Signs what workers are given."""
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(key, "ctxr crowd pages")
+
+    def sign(self, content: LeaseLink | Session | Invitation) -> str:
+        """The token that stands for the content."""
+        return self.seal(_PURPOSES[type(content)], content)
+
+    def read(self, kind: type[T], token: str) -> T | None:
+        """The content of a token; None where it was not made here, for another purpose, or is a session that has ended."""
+        return self.unseal(kind, _PURPOSES[kind], token)
+
+    def picture(self, lease: str, image: str) -> str:
+        """The name of a picture on the pages of one lease; it reveals neither the image nor its position."""
+        return self.digest("picture", lease, image)[:16]
 
 
 @dataclass(frozen=True)
@@ -45,7 +92,7 @@ class Site:
     journal: Journal
     identities: Identities
     pseudonym: Callable[[str, str], str]
-    signer: Signer
+    signer: CrowdSigner
     pictures: Mapping[str, Path]
     sizes: Mapping[str, tuple[int, int]]
     base_url: str

@@ -12,7 +12,7 @@ from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.pages import FormView, Pages, Posted, ShownPicture
 from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific, WorkRound
-from ctxr.annotation.web.signing import LeaseLink, Session
+from ctxr.annotation.web.site import LeaseLink, Session
 from ctxr.web.static import HttpProblem
 
 
@@ -46,8 +46,8 @@ class LeasedUnit:
         return any(isinstance(field, Talk) for field in self.form.fields)
 
     def key(self, image: str) -> str:
-        """What a picture is called on this lease's pages; it reveals neither the image nor its position."""
-        return self.pages.site.signer.digest("picture", self.lease.token, image)[:16]
+        """What a picture is called on this lease's pages."""
+        return self.pages.site.signer.picture(self.lease.token, image)
 
     def view(self, values: Mapping[str, Sequence[str]]) -> FormView:
         """The form as its template needs it."""

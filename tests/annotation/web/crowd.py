@@ -19,8 +19,7 @@ from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import entail, tag, verify
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import Bell
-from ctxr.annotation.web.signing import Invitation, Signer
-from ctxr.annotation.web.site import Site
+from ctxr.annotation.web.site import CrowdSigner, Invitation, Site
 from ctxr.store.records import Image, ImageSet
 from tests.annotation.web.reading import Reading, read
 
@@ -151,7 +150,7 @@ def crowd(
         journal,
         Identities(folder / "private", KEY),
         partial(pseudonym, KEY),
-        Signer(KEY),
+        CrowdSigner(KEY),
         paint(folder / "images"),
         dict.fromkeys(IMAGES, SIZE),
         access.pop("base_url", BASE),

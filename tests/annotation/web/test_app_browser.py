@@ -9,8 +9,7 @@ from axe_playwright_python.base import AXE_SCRIPT
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from ctxr.annotation.web.signing import Invitation
-from ctxr.annotation.web.site import Study
+from ctxr.annotation.web.site import Invitation, Study
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import IMAGES, UNITS, Crowd, crowd
 from tests.annotation.web.serving import Running, serving

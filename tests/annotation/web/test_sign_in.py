@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxr.annotation.web.signing import Invitation
+from ctxr.annotation.web.site import Invitation
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import UNITS
 from tests.annotation.web.reading import read
