@@ -41,7 +41,7 @@ demo: setup     ## draw a small world, run the whole chain on it and compare the
 	$(BIN)/ctxr demo
 
 test: peers     ## run the tests, without the long proofs
-	PYTHONPATH=$(CURDIR)/$(PEERS) $(BIN)/python -m pytest -m "not prove" -n logical --maxprocesses 4 --dist loadscope
+	PYTHONPATH=$(CURDIR)/$(PEERS) $(BIN)/python -m pytest -m "not prove" -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 
 check: setup    ## lint, check format, types and imports
 	$(BIN)/ruff check .

@@ -57,6 +57,15 @@ def _judged(report: R) -> R:
     return report
 
 
+LONGEST = ("test_second_runs", "test_demo", "test_app_browser", "test_merge", "test_engines", "test_rebuild")
+"""Modules whose tests take longest: they begin first, so that no process waits for another at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    rank = {name: at for at, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.stem, len(LONGEST)))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     return _judged((yield))

@@ -24,8 +24,6 @@ CROWD = "crowd"
 """Folder of the project for the server's journal, and in `private/` for the key and the people behind the pseudonyms."""
 
 PICTURES = "pictures.json"
-"""Where the pictures are."""
-
 R = TypeVar("R", bound=Record)
 
 

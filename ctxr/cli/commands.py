@@ -21,8 +21,6 @@ COMMANDS = {
     **VERBS,
     "demo": Command("ctxr.synthetic.demo", "Demo", "ctxr.synthetic.demo:demo_tables", resumes=True),
 }
-"""Commands by name, in order of use."""
-
 LINES = {
     "build-sets": "Build sets of ten minimally contrastive images from videos and photos.",
     "filter": "Remove low-quality, text-heavy or small images and replace them.",
@@ -49,8 +47,6 @@ LINES = {
     "doctor": "Check this machine or an artifact, and suggest a fix for each problem.",
     "demo": "Draw a small synthetic world, run the pipeline on it, and compare with the ground truth.",
 }
-"""Summaries by name, in order of use."""
-
 _FAILED = "The exit code is 0 when some sources failed, which the last line counts, and 3 when no source can be used."
 
 MORE = {

@@ -52,7 +52,6 @@ class Sentences(NamedTuple):
 
 
 Block = Summary | Sentences | Tabular | RenderableType
-"""A part of what is shown of a result."""
 
 
 def console(stderr: bool = False) -> Console:

@@ -77,4 +77,3 @@ VERBS = {
     "serve": Command("ctxr.pipelines.crowd.serve", "Serve", "collected", started="serving"),
     "doctor": Command("ctxr.pipelines.inspection.doctor", "Doctor", "checks", arguments=("artifact",)),
 }
-"""Verbs by name, in order of use."""

@@ -154,8 +154,6 @@ class AuditVerdict(Record, frozen=True):
 COMMAND = f"ctxr {REVISE_LABELS}"
 
 FOLDER = "revised"
-"""Folder of a project that holds the artifact."""
-
 JUDGMENTS, GIVEN, ROUNDS = "judgments.jsonl", "given.jsonl", "rounds.jsonl"
 
 LEDGER, SAMPLE, STRATA, CONFLICTS, FIGURES = (
@@ -165,7 +163,6 @@ LEDGER, SAMPLE, STRATA, CONFLICTS, FIGURES = (
     "also.jsonl",
     "figures.json",
 )
-"""Files of a round, beside its judgments."""
 
 
 @dataclass(frozen=True)
@@ -413,7 +410,6 @@ def _link(original: Path, copy: Path) -> None:
 AUDIT, LOOKED = "revision_audit", "looked.jsonl"
 
 AUDITS = "revision-audit"
-"""Folder of a project that holds a folder for each audited round."""
 
 
 def stratum_of(link: CandidateRow) -> str:

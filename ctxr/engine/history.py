@@ -17,11 +17,7 @@ from ctxr.errors import CtxrError
 from ctxr.store.paths import relative
 
 HISTORY = "history.jsonl"
-"""File of a project."""
-
 INTERRUPTED = 130
-"""Exit code."""
-
 _SECRETS = ((re.compile(r"(://[^/:@\s]*:)\S*@"), r"\1***@"), (re.compile(r"(://[^?\s]*\?)[^#\s]+"), r"\1***"))
 """What may be secret in the addresses that are typed: the password, and everything after the question mark."""
 

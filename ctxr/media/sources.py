@@ -235,7 +235,6 @@ def _video(file: Path, task: ProgressTask, project: Path | None) -> InputSource:
 
 
 def _album(folder: Path, files: Sequence[Path], left_out: list[tuple[Path, str]], task: ProgressTask) -> InputSource:
-    """The readable photos of a folder."""
     photos: dict[Path, str] = {}
     for file in files:
         try:

@@ -170,8 +170,6 @@ def gallery_splits(dataset: Dataset, verdicts: PairVerdicts | None = None) -> di
 RANKINGS, RECALLS = "rankings.jsonl", "recalls.jsonl"
 
 MEAN_RECALL = "mean recall"
-"""Measure of `RecallRow`: the mean of TR and IR at 1, 5 and 10."""
-
 RANKED = 30
 """Candidates that are kept of each query: as many as the largest K of Entail@K."""
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 from ctxr.engine.options import Choices, Device, FreeText, NotDecisive, Options, Range, Seed, Switch
-from ctxr.problems.recipes import recipe_name
 from ctxr.store.kinds import RUNS
 
 Name = Annotated[str | None, NotDecisive]
@@ -52,7 +51,8 @@ class TrainOptions(Options):
 
     def folder(self, home: str = RUNS) -> Path:
         """Where the run is written, in a folder of the project."""
-        return self.workdir / home / (self.name or recipe_name(self.recipe))
+        recipe = Path(self.recipe)
+        return self.workdir / home / (self.name or (recipe.stem if recipe.suffix == ".toml" else self.recipe))
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """A name that a folder can have, and at least one branch."""

@@ -10,8 +10,6 @@ from ctxr.errors import UsageError, did_you_mean
 from ctxr.models.training.recipe import Recipe
 
 FOLDER = Path(__file__).resolve().parents[1] / "configs"
-"""The recipes that come with ctxr."""
-
 RecipeT = TypeVar("RecipeT", bound=Recipe)
 
 PROFILES = ("fixed", "paper", "code")
@@ -50,11 +48,6 @@ def read_recipe(
         source: convert(kind, values, source, f"; {kind.DOCS} describes them") for source, values in parts.items()
     }
     return kind(**(checked[str(file)] | checked.get(f"{file} [{parity}]", {}) | checked["--set"])).check()
-
-
-def recipe_name(named: str) -> str:
-    """The default name of a run of the recipe."""
-    return Path(named).stem if named.endswith(".toml") else named
 
 
 def _changed(change: str) -> tuple[str, object]:

@@ -128,10 +128,8 @@ def _token(name: str) -> str:
 
 
 RESULTS = "results"
-"""Folder of a project that holds a folder for each evaluation."""
 PER_QUERY = "per_query.jsonl"
 TABLES = "tables.json"
-"""The tables that `ctxr eval` prints, by name."""
 FIGURES = "figures.json"
 
 MOST_SCORES = 30

@@ -44,7 +44,5 @@ TRAINED = {RUNS: RUN, CLASSIFIERS: CLASSIFIER}
 """Folders of a project with trained models, and their kinds."""
 
 REVISE_LABELS = "revise-labels"
-"""Verb in the manifest of revised labels."""
-
 SERVED = ("local", "prolific")
 """Platforms whose workers come to our own pages."""

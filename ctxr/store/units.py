@@ -34,8 +34,6 @@ TABLES: dict[str, type[Record]] = {
     "sets": ImageSet,
     "images": Image,
 }
-"""Tables of a unit, `NAME.jsonl`."""
-
 _VECTORS = {"vectors": "embeddings.npy", "exact": "exact.npy"}
 
 _LEFTOVER = re.compile(r"\..+\.(?:making|old|vectors|part|failed|rank|shard\d+\.(?:json|npy))")

@@ -37,8 +37,6 @@ from ctxr.synthetic.world.sets import SIZE, sample_sets
 from ctxr.synthetic.world.statements import TAGS, contextual_description
 
 AUTHOR = "world"
-"""Who wrote the texts."""
-
 _AHEAD = 8
 """Draws that wait for each process."""
 

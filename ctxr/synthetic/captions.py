@@ -417,7 +417,6 @@ def judge_all(statements: Sequence[Statement], views: Sequence[SceneView]) -> Ve
 
 
 def _add_gallery(config: WorldCaptions, number: int, families: Sequence[Family], rows: dict[str, list[Any]]) -> None:
-    """Add the rows of a gallery by table, and write its pictures."""
     plan, name = GALLERIES[number], GALLERIES[number].name
     pictures, captions = list[GalleryPicture](), list[GalleryCaption]()
     for at, family in enumerate(families):

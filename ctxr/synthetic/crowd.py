@@ -339,8 +339,6 @@ class Person(Visitor):
 
 
 CAST = ((CAREFUL, 10), (HASTY, 2), (BIASED, 2), (SPAMMER, 2))
-"""How many workers of each kind come."""
-
 ROUNDS = 1000
 """Draws of the simulation's own picks, among which its figures must lie."""
 

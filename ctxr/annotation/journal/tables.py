@@ -164,8 +164,6 @@ event = _table(
     Column("at", _LONG, nullable=False),
     Index("crowd_event_room", "room", "number"),
 )
-"""What happened in rooms: appended to, never changed."""
-
 waited = _table(
     "waited",
     Column("number", _LONG, primary_key=True),

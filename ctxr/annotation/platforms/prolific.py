@@ -36,7 +36,6 @@ TOKEN = "PROLIFIC_TOKEN"  # noqa: S105 - the name of a variable
 TRIES = 6
 
 LONGEST = 60.0
-"""Seconds that one wait lasts at most."""
 
 
 class ProlificClient:
@@ -76,7 +75,6 @@ class ProlificClient:
         return [row | {"study_id": row.get("study_id") or study} for row in rows]
 
     def _pages(self, first: str) -> Iterator[dict[str, Any]]:
-        """The results of a list, over all its pages."""
         path: str | None = first
         while path:
             answer = self._call("GET", path)
@@ -139,8 +137,6 @@ PLATFORM = "prolific"
 CODE_TYPES = ("COMPLETED", "FAILED_ATTENTION_CHECK")
 
 PAID = ("AWAITING REVIEW", "APPROVED", "PROCESSING")
-"""States of a submission whose answers are taken."""
-
 _HINT = "without a file, submissions are fetched from Prolific"
 
 PLACEHOLDERS = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"

@@ -21,7 +21,6 @@ PAIR = "pair"
 """The pseudonyms of both, who saw the photo first."""
 
 SENDER = 0
-"""The seat that sees the photo."""
 
 
 def turns_of(values: Values) -> tuple[Turn, ...]:

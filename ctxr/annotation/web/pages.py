@@ -21,7 +21,6 @@ from ctxr.web.static import HttpProblem, StaticFiles, environment
 COOKIE = "ctxr"
 
 Posted = dict[str, list[str]]
-"""The fields of a posted form."""
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,6 @@ TABLES = ("metadata.jsonl", "metadata.csv", "captions.txt")
 (Hugging Face's imagefolder), `captions.txt` has `image,caption` (Flickr8k) or no header (Flickr30k). A photo may have several rows."""
 
 SPLITS: dict[str, SplitName] = {**SPLIT_NAMES, "validation": "valid", "dev": "valid"}
-"""What a photo's `split` may be."""
 
 
 def caption_tables(path: Path) -> list[Path]:

@@ -135,7 +135,6 @@ def read_links(_path: Path, files: Sequence[Path], passed: Callable[[], None]) -
 
 
 def _links(sentences: Sequence[int | None], images: Sequence[int | None]) -> Links:
-    """Links that either side names."""
     return np.fmax(_side("sentence", sentences, len(images)), _side("image", images, len(sentences)).T)
 
 

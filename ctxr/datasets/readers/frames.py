@@ -13,8 +13,6 @@ from ctxr.store.hashing import sha256_file
 from ctxr.store.records import PHOTO_SUFFIXES, Image
 
 SET_SIZE = 10
-"""Images of a set in the published release (ImageCoDe, section 3.1)."""
-
 _FRAME = re.compile(r"img(\d{1,18})\.[A-Za-z]+")
 
 

@@ -11,8 +11,6 @@ from ctxr.datasets.writers.job import Add, ExportJob, ExportResult, suffix_of, w
 from ctxr.store.records import ImageSet
 
 SPLITS = {"train": "train", "valid": "validation", "test": "test", "unsplit": "unsplit"}
-"""Our names of the sides, and theirs."""
-
 _GROUP_BYTES = 64 * 2**20
 """Pictures held in memory and written as one row group."""
 
@@ -22,8 +20,6 @@ Kind = str | list["Kind"] | dict[str, "Kind"]
 """A column: a name is a type, a list holds its one element, a mapping is a record."""
 
 Columns = dict[str, object]
-"""A row: values by column."""
-
 _MEMBER: dict[str, Kind] = {
     "id": "string", "sha256": "string", "source": "string", "width": "int32", "height": "int32",
     "index": "int64", "time": "string", "licence": "string",
@@ -36,13 +32,10 @@ SETS: dict[str, Kind] = {
     "id": "string", "kind": "string", "source": "string", "group": "string", "shot": "int32",
     "closest": "float64", "mean_distance": "float64", "images": ["image"], "members": [_MEMBER],
 }  # fmt: skip
-"""Columns of the configuration `sets`."""
-
 QUERIES: dict[str, Kind] = {
     "id": "string", "image_set": "string", "texts": ["string"], "labels": ["string"],
     "targets": ["int32"], "judgments": [_JUDGMENT],
 }  # fmt: skip
-"""Columns of the configuration `queries`."""
 
 
 def write(job: ExportJob) -> ExportResult:

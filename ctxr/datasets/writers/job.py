@@ -171,7 +171,6 @@ def suffix_of(image: Image) -> str:
 
 
 UNSPLIT = "unsplit"
-"""The split of sets without one."""
 
 
 @dataclass(frozen=True)

@@ -132,5 +132,4 @@ class TrainedClassifier(Judge):
 
     @cached_property
     def _grid(self) -> GridRegions:
-        """Of an image branch over cells."""
         return GridRegions(self.branches.image.cells if self.branches.image else "", FINEST, self.device)

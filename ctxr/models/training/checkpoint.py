@@ -98,7 +98,6 @@ def check_head(shape: ScorerShape, width: int, device: str) -> None:
 
 
 def _pair_width(shape: ScorerShape, width: int) -> int:
-    """Length of the pair features."""
     concatenated = shape.head is not None and shape.head.fusion == "concat" and not makes_pairs(shape.encoder)
     return 2 * width if concatenated else width
 

@@ -77,7 +77,6 @@ class PositivePairs:
         return Positives(rows[some], self.images[starts[some] + offsets])
 
     def _pairs(self, captions: Tensor) -> Positives:
-        """Every pair, by the index in `captions`."""
         starts, sizes = (self.sizes.cumsum(0) - self.sizes)[captions], self.sizes[captions]
         rows = torch.arange(len(captions)).repeat_interleave(sizes)
         offsets = (starts - (sizes.cumsum(0) - sizes)).repeat_interleave(sizes)

@@ -18,8 +18,6 @@ TRAINING = (
     "optimiser", "lr", "beta1", "beta2", "eps", "weight_decay", "undecayed_vectors", "batch", "patience", "schedule",
     "warmup", "clip", "loss",
 )  # fmt: skip
-"""Fields that a variant without training does not read."""
-
 Positive = Annotated[float, Range(0, inf, "a number above 0", above=True)]
 Share = Annotated[float, Range(0, nextafter(1, 0), "a share from 0 to below 1, such as 0.1")]
 NotNegative = Annotated[float, Range(0, inf, "a number, 0 or more")]

@@ -337,7 +337,6 @@ class SetsStage(Stage[InputsT]):
         return run.content(first)
 
     def _make_share(self, run: SetsRun, shard: RankShard, inputs: InputsT) -> SetsReport:
-        """Make the units of a rank, and report on them."""
         # engines, workers and retries may differ between ranks, and a merge ignores them
         own = {"rank", "world_size", "engine", "workers", "threads", "retry_failed"}
         options = {

@@ -132,7 +132,6 @@ def gather_pool(
 
 
 def _embedded(artifact: Path, album: InputSource, chosen: range, scan: str, embedder: Embedder) -> Shard:
-    """The vectors of some photos of an album."""
 
     def make() -> Shard:
         shard, vectors, batch = Shard(np.zeros((0, 0), np.float32)), list[Vectors](), list[Pixels]()

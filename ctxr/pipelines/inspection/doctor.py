@@ -12,7 +12,6 @@ from ctxr.pipelines.inspection.config import Check, Doctor, DoctorReport
 from ctxr.store.artifacts import package_versions
 
 REINSTALL = "pip install --force-reinstall -c constraints.txt torch torchvision"
-"""Fix for incompatible packages."""
 
 
 def run(config: Doctor, progress: Progress = SILENT) -> DoctorReport:

@@ -27,8 +27,6 @@ from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.records import ImageSet
 
 SURE = 0.05
-"""Level of the tests."""
-
 CURE = "sort the pictures of each set by the number in their names, img2 before img10, and make the dataset again"
 
 

@@ -30,8 +30,6 @@ from ctxr.store.kinds import REVISE_LABELS
 from ctxr.web.static import environment
 
 PAGES = "ctxr.pipelines.inspection.pages"
-"""Package with the templates, styles and scripts of the page."""
-
 VIEWS = "views"
 
 

@@ -162,7 +162,6 @@ def without_rejected(inputs: RevisionInput, out: Path, fingerprint: str, limits:
 
 
 def _images_of(rows: Sequence[Judgment]) -> dict[str, frozenset[str]]:
-    """Images of each caption."""
     images_of: dict[str, set[str]] = {}
     for row in rows:
         images_of.setdefault(row.query, set()).add(row.candidate)

@@ -407,7 +407,6 @@ class JudgedRound:
 
 
 def _by_stratum(links: Sequence[CandidateRow]) -> dict[str, list[CandidateRow]]:
-    """The candidates of each stratum, by its name."""
     strata: dict[str, list[CandidateRow]] = {}
     for link in links:
         strata.setdefault(stratum_of(link), []).append(link)

@@ -138,7 +138,6 @@ WRITERS: dict[str, Callable[[ExportJob], ExportResult]] = {
     "links": documents.write_links,
     "mmc4": documents.write_mmc4,
 }
-"""What writes each format."""
 
 
 def run(options: Export, progress: Progress = SILENT) -> ExportReport:

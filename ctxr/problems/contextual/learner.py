@@ -212,7 +212,6 @@ class OpenSets(scorers.OpenScorer):
 
 
 def _by_scorer(rows: Iterable[Score]) -> dict[str, dict[str, dict[str, float]]]:
-    """Values by scorer, query and candidate."""
     values: dict[str, dict[str, dict[str, float]]] = {}
     for row in rows:
         values.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value
@@ -324,4 +323,3 @@ def _accuracy(scores: Mapping[str, Mapping[str, float]], queries: Sequence[EvalQ
 
 
 job, open_run = ContextualJob, OpenSets.open
-"""See `Learner`."""

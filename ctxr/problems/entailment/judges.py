@@ -28,8 +28,6 @@ from ctxr.store.memory import remembered
 TOY = "toy"
 
 TOY_FOLDER = WEIGHTS / "toy-judge"
-"""The classifier that ships with ctxr."""
-
 KINDS = {"classifier": ":NAME", "nli": ":DIRECTORY", "itm": ":MODEL", "endpoint": ":URL", "file": ":FILE", TOY: ""}
 """Kinds of judges, with what follows each."""
 

@@ -316,4 +316,3 @@ def _without_shared_premises(
 
 
 job, open_run = ClassifierJob, OpenClassifier.open
-"""See `Learner`."""

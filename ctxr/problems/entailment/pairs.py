@@ -24,8 +24,6 @@ KINDS = {"all": "all pairs", "both": "picture and captions", "image": "picture a
 
 
 PAIRS = "pairs.jsonl"
-"""Table of an artifact."""
-
 MOST_ODDITIES = 4
 """Sorts of oddities of a file that are listed."""
 

@@ -140,8 +140,6 @@ def _within(scores: Vectors | Matrix, split: GallerySplit) -> Vectors | Matrix:
 
 
 _ENDS = {"SITS": ("captions", "images"), "SIS": ("images", "images"), "STS": ("captions", "captions")}
-"""What the rated pairs of each kind are pairs of."""
-
 LEAST = 10
 """Queries below which a correlation of half of them says nothing."""
 
@@ -248,7 +246,6 @@ _WAYS: dict[Way, str] = {
     "weighed_rates": "by sensitivity and specificity of another audit, its strata weighed by their sizes, as far as the judge "
     "errs here as there",
 }
-"""What is said of the ways to correct Entail@K."""
 
 
 def entailment_table(split: str, rows: Sequence[EntailFigure]) -> Table | None:

@@ -268,4 +268,3 @@ class GalleryJob(ScorerJob):
 
 
 job, open_run = GalleryJob, OpenGallery.open
-"""See `Learner`."""

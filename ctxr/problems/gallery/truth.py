@@ -180,19 +180,16 @@ Places = list[tuple[int, int]]
 
 
 def _indices(split: GallerySplit, pairs: Iterable[Pair]) -> Places:
-    """The pairs that are on the side."""
     images, captions = split.image_index, split.caption_index
     return [(images[other], captions[one]) for one, other in pairs if one in captions and other in images]
 
 
 def _captions(pairs: Iterable[tuple[int, int]]) -> Relation:
-    """The captions of each picture."""
     table = np.array(list(pairs), np.int64).reshape(-1, 2)
     return from_pairs(table[:, 0], table[:, 1])
 
 
 def _written(split: GallerySplit) -> Relation:
-    """The captions that were written for each picture."""
     return _captions((image, caption) for caption, image in split.written)
 
 

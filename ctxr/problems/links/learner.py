@@ -358,4 +358,3 @@ class OpenLinks(OpenScorer):
 
 
 job, open_run = LinksJob, OpenLinks.open
-"""See `Learner`."""

@@ -12,8 +12,6 @@ from ctxr.store.kinds import MODEL
 from ctxr.store.records import Record
 
 CURVE = "curve.jsonl"
-"""Table of a seed."""
-
 _WAIT, _FACTOR, _LEAST_RATE = 3, 0.2, 1e-7
 """Of the schedule `plateau`: epochs without a lower loss, what the rate is multiplied by, and its least value."""
 

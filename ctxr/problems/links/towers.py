@@ -128,8 +128,6 @@ def _binary(opened: BinaryIO, file: Path, width: int, count: int) -> Iterator[tu
 
 
 SENTENCES, IMAGES = 0, 1
-"""Numbers of the towers."""
-
 _ANGLE, _CROP = math.radians(20), 0.875
 """The largest rotation of a picture, and the share of its sides that a random crop keeps."""
 
@@ -209,8 +207,6 @@ def augmented(pixels: Tensor) -> Tensor:
 NAME = "densenet169"
 
 LABELS: tuple[str, ...] = tuple(DenseNet169_Weights.DEFAULT.meta["categories"])
-"""Names of the classes of ImageNet."""
-
 _PREPROCESS = Preprocess((256, 256), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bilinear")
 _CENTRE = slice(16, 240)
 _OLD_NAME = re.compile(r"\.(norm|conv)\.([12])\.")

@@ -58,8 +58,6 @@ BACKDROPS: dict[str, WheelPhoto | Texture] = {
     "stone": Texture(8, 1.15, 1.1, ((92, 94, 100), (138, 140, 144), (190, 190, 188))),
     "night": Texture(9, 1.5, 2.0, ((10, 14, 38), (24, 34, 76), (74, 86, 132)), (6, 8, 26)),
 }
-"""Every backdrop by name."""
-
 _SIDE = 512
 
 

@@ -48,7 +48,6 @@ FORMATS: dict[str, Format] = {
         Format("vp9", 320, 240, Fraction(25), codec="libvpx-vp9", suffix=".webm"),
     )
 }
-"""Every format by name."""
 
 
 class Take(msgspec.Struct, frozen=True):

@@ -131,9 +131,7 @@ class Moved(MomentPredicate, frozen=True):
 
 
 Temporal = Appears | Leaves | NoLonger | NotYet | FirstTime | LastTime | Now | Moved
-"""Anything that can be said of a scene in its sequence only."""
 TEMPORAL_BY_NAME: dict[str, type[Any]] = {name_of(predicate): predicate for predicate in get_args(Temporal)}
-"""Each of them by its name."""
 
 
 def judge(predicate: Predicate | Temporal, views: Sequence[SceneView], index: int) -> Verdict:

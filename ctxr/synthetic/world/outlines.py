@@ -22,8 +22,6 @@ SHAPES = (
     "flower", "fish", "house", "tree", "boat", "car", "mushroom", "cloud", "drop", "leaf", "umbrella", "balloon",
     "butterfly", "cup",
 )  # fmt: skip
-"""Every shape that can be drawn."""
-
 FACED = frozenset({"circle", "square", "heart", "hexagon", "oval", "star", "cloud", "drop", "flower", "balloon"})
 """Shapes with room for a face."""
 

@@ -127,7 +127,6 @@ def middle(view: SceneView, name: str) -> Point:
 
 
 CORNER = Point(0.0, 0.0)
-"""The top left of the frame."""
 
 
 def step_towards(direction: str, end: Point, start: Point = CORNER) -> float:
@@ -267,7 +266,6 @@ Predicate = (
     Shows | Lacks | Counts | AllAre | Before | RelativePosition | Within | Bigger | Outermost
     | Behind | CutOff | Entire | NoOverlap | Hidden
 )  # fmt: skip
-"""Anything that can be said of one scene."""
 
 
 def name_of(predicate: msgspec.Struct | type[msgspec.Struct]) -> str:
@@ -276,4 +274,3 @@ def name_of(predicate: msgspec.Struct | type[msgspec.Struct]) -> str:
 
 
 BY_NAME: dict[str, Any] = {name_of(predicate): predicate for predicate in get_args(Predicate)}
-"""Every predicate by its name."""

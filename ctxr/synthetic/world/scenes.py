@@ -32,8 +32,6 @@ SIZES: dict[str, tuple[float, float]] = {"small": (0.085, 0.1), "medium": (0.14,
 """Size name to the range of an actor's radius, as a share of the frame's shorter side. The gaps keep the words apart."""
 
 TEXTURES = ("plain", "striped", "dotted", "checkered")
-"""Surface patterns."""
-
 FACES = ("smiling", "sad", "sleeping")
 """Expressions of actors that have a face; an actor without one has the empty string."""
 

@@ -26,7 +26,6 @@ from ctxr.synthetic.world.scenes import (
 from ctxr.synthetic.world.shots import SceneShot, sample_shot
 
 SIZE = 10
-"""Scenes in a set."""
 
 
 class SceneSet(msgspec.Struct, frozen=True):

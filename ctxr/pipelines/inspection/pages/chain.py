@@ -163,7 +163,6 @@ def runs_as_evaluated(project: Path, parents: Iterable[Parent]) -> Iterator[Arti
 
 
 PICTURES = ("images/", "dropped/")
-"""Folders of pictures in an artifact."""
 
 
 def _stage(artifact: Artifact) -> ChainStage:

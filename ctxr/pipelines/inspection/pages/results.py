@@ -54,7 +54,6 @@ class EvaluationRows:
 
 
 def _is_of(scorer: str, run: str) -> bool:
-    """Whether a scorer is a run, or one of its seeds."""
     return scorer == run or scorer.rpartition("/")[0] == run
 
 

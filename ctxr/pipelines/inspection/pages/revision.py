@@ -44,8 +44,6 @@ CHOSEN_BY = {
     "classifier": "the judge's own",
     "audit": "by the audit",
 }
-"""Who chose the threshold, in words."""
-
 MOST_EXAMPLES = 12
 """Pictures that are shown: those to which most was added, and those with the least sure additions."""
 

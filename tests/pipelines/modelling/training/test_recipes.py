@@ -8,7 +8,8 @@ import pytest
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.modelling.train import load_recipe
 from ctxr.problems.contextual.recipe import ContextualRecipe
-from ctxr.problems.recipes import FOLDER, PROFILES, recipe_name
+from ctxr.problems.options import TrainOptions
+from ctxr.problems.recipes import FOLDER, PROFILES
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -198,7 +199,7 @@ def test_a_recipe_of_ones_own_is_read_and_names_its_run(tmp_path: Path) -> None:
     file.write_text('variant = "batch"\nlr = 1\n[code]\nepochs = 3\n')
     assert load_recipe(str(file)) == ContextualRecipe(variant="batch", lr=1.0)
     assert load_recipe(str(file), "code").epochs == 3
-    assert recipe_name(str(file)) == "mine"
+    assert TrainOptions(recipe=str(file)).folder().name == "mine"
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         load_recipe(str(tmp_path / "none.toml"))
     with pytest.raises(UsageError, match="--parity papers"):
