@@ -161,8 +161,8 @@ class Visitor(ABC):
         self._link, self._pictures, self._rng = link, pictures, rng
         self._page: Page | None = None
         base = urljoin(link, "/").removesuffix("/")
-        # a server closes a connection that was kept for a few seconds, maybe just when it is used again
-        limits = httpx.Limits(keepalive_expiry=0.5)
+        # a server may close a connection that was kept just when it is used again; without any, there is nothing to close
+        limits = httpx.Limits(max_keepalive_connections=0)
         self._client = httpx.Client(
             base_url=base, headers={"Origin": base}, follow_redirects=True, timeout=60, limits=limits
         )
