@@ -286,7 +286,7 @@ def every_frame(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def run_aside(words: list[str], stderr: Path) -> None:
-    """Run a command in a fork, which has loaded what its parent has."""
+    """Run a command in a process of its own, which has loaded what it was forked from."""
     # a shell's background job, and with it every test that it runs, ignores interrupts
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with stderr.open("w") as sys.stderr:
@@ -294,7 +294,6 @@ def run_aside(words: list[str], stderr: Path) -> None:
 
 
 @pytest.mark.usefixtures("real_encoder")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_stopped_within_a_video_goes_on_to_the_same_bytes(
     footage: Path, every_frame: Path, tmp_path: Path, ending: signal.Signals
@@ -302,7 +301,10 @@ def test_a_run_stopped_within_a_video_goes_on_to_the_same_bytes(
     videos, stopped, log = every_frame / "videos", tmp_path / "sets", tmp_path / "stderr"
     command = ["build-sets", str(videos), "--encoder", "ctxr-tiny"]
     command += ["--threshold", THRESHOLD, "--every-frame", "--out", str(stopped)]
-    process = get_context("fork").Process(target=run_aside, args=(command, log))
+    # forked from a process without threads: a fork of this one, in which torch has worked, may crash when it is interrupted
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["open_clip", "ctxr.cli.app"])
+    process = context.Process(target=run_aside, args=(command, log))
     process.start()
     assert process.pid
     while not list(stopped.glob("sources/.long.vectors")):
