@@ -92,11 +92,24 @@ def forecast_study(config: Plan, dataset: Dataset) -> StudyForecast:
     pilot = cost.answered_work(config.workdir)
     notes: list[str] = []
     options = {"describe": config.describe_seconds, "retrieve": config.retrieve_seconds}
-    times = {task: _timing(task, option, pilot, notes) for task, option in options.items()}
+    times: dict[str, Timing] = {}
+    for task, option in options.items():
+        measured, count = cost.median_seconds(task, pilot)
+        if option is not None:
+            times[task] = Timing(option, 0)
+        elif measured is None:
+            times[task] = Timing(cost.ASSUMED_SECONDS[task], 0)
+            assumed = f"{times[task].seconds:g} s are assumed; run a pilot of {cost.PILOT} answers"
+            notes.append(f"no {task} has been timed yet: {assumed}")
+        else:
+            times[task] = Timing(measured, count)
+            if count < cost.PILOT:
+                timed = f"the time of a {task} is the median of only {plural(count, 'answer')}"
+                notes.append(f"{timed}; a pilot of {cost.PILOT} is more reliable")
     accuracy = config.right if config.right is not None else _accuracy(pilot, notes)
     served = config.platform == "prolific"
     currency, floor = config.currency if served else "USD", config.least_pay()
-    tasks = {task: config.tasks(task, timed.seconds) for task, timed in times.items()}
+    tasks = {task: config.tasks(task, timing.seconds) for task, timing in times.items()}
     for task, export in tasks.items():
         seconds = export.bundle_minutes() * 60 if served else times[task].seconds
         cost.require_floor(task, export.pay(), seconds, floor, f"--{task}-reward", currency=currency)
@@ -105,12 +118,7 @@ def forecast_study(config: Plan, dataset: Dataset) -> StudyForecast:
         for split, count in sets.items()
     ]
     kept = sum(split.units * cost.chance_kept(accuracy, split.needed, split.most) for split in splits)
-    forecasts = tuple(
-        _offered(config, export, times[task], splits)
-        if served
-        else _expected(config, export, times[task], splits, accuracy)
-        for task, export in tasks.items()
-    )
+    forecasts = tuple(_forecast(config, export, times[task], splits, accuracy) for task, export in tasks.items())
     if config.qualification and not served:
         notes.append(
             f"each new worker also answers {config.qualification} qualification questions first; they are not counted here"
@@ -132,11 +140,21 @@ def forecast_study(config: Plan, dataset: Dataset) -> StudyForecast:
     )
 
 
-def _expected(
+def _forecast(
     config: Plan, export: ExportTasks, timed: Timing, splits: list[SplitVotes], accuracy: float
 ) -> cost.Forecast:
-    """A task where counting stops once a description is decided; retrievals include the checks of the workers."""
+    """On Prolific a study as `export-tasks` offers it, with places for every vote that a unit can get,
+    checks included; elsewhere counting stops once a description is decided."""
     units, answers = sum(split.units for split in splits), 0.0
+    if config.platform == "prolific":
+        hidden = sum(check_counts(config, export.task, True, units, units // config.targets).values())
+        votes = [split.most if export.task == "retrieve" else 1 for split in splits for _ in range(split.units)]
+        votes += [config.eval_most] * hidden
+        offer = export.offer(votes)
+        fee = cost.platform_fee(config.platform, offer.total, config.fee_percent)
+        priced = cost.forecast(export.task, units, offer.places, timed, reward=offer.pay, fee=fee)
+        return replace(priced, votes=sum(votes), offer=offer)
+    # retrievals include the checks of the workers
     checks = sum(1 / (every - 1) for every in (config.gold_every, config.attention_every) if every)
     for split in splits:
         full = config.full_share if split.most > split.needed else 0.0
@@ -144,34 +162,6 @@ def _expected(
     answers = units if export.task == "describe" else answers
     fee = answers * cost.platform_fee(config.platform, export.pay(), config.fee_percent)
     return cost.forecast(export.task, units, answers, timed, reward=export.pay(), fee=fee)
-
-
-def _offered(config: Plan, export: ExportTasks, timed: Timing, splits: list[SplitVotes]) -> cost.Forecast:
-    """A study on Prolific, as `export-tasks` offers it: places for every vote that a unit can get, checks included."""
-    units = sum(split.units for split in splits)
-    checks = sum(check_counts(config, export.task, True, units, units // config.targets).values())
-    votes = [split.most if export.task == "retrieve" else 1 for split in splits for _ in range(split.units)]
-    votes += [config.eval_most] * checks
-    offer = export.offer(votes)
-    fee = cost.platform_fee(config.platform, offer.total, config.fee_percent)
-    priced = cost.forecast(export.task, units, offer.places, timed, reward=offer.pay, fee=fee)
-    return replace(priced, votes=sum(votes), offer=offer)
-
-
-def _timing(task: str, option: float | None, pilot: list[tuple[Unit, Answer]], notes: list[str]) -> Timing:
-    """As the option says, or the median of the answers so far, or an assumption."""
-    if option is not None:
-        return Timing(option, 0)
-    measured, count = cost.median_seconds(task, pilot)
-    if measured is None:
-        assumed = cost.ASSUMED_SECONDS[task]
-        notes.append(f"no {task} has been timed yet: {assumed:g} s are assumed; run a pilot of {cost.PILOT} answers")
-        return Timing(assumed, 0)
-    if count < cost.PILOT:
-        notes.append(
-            f"the time of a {task} is the median of only {plural(count, 'answer')}; a pilot of {cost.PILOT} is more reliable"
-        )
-    return Timing(measured, count)
 
 
 def _accuracy(pilot: list[tuple[Unit, Answer]], notes: list[str]) -> float:

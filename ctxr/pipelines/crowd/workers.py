@@ -77,7 +77,24 @@ def owed_table(
 
     `platforms`: of workers who have only waited. Raises DataError for a study on Prolific that cannot be read.
     """
-    rates, floor = _rates(workdir), planned_floor(workdir)
+    # pay for an answer in minor units of a currency, by platform and task, on Prolific by unit:
+    # of the study, the reward that was set, or else the plan
+    plan = open_artifact(workdir / PLAN).manifest.config if (workdir / PLAN / MANIFEST).is_file() else {}
+    planned = {} if plan.get("platform") == "prolific" else plan
+    rates: dict[tuple[str, str], tuple[float, str]] = {
+        ("local", task): (planned[f"{task}_reward"], "USD") for task in ("describe", "retrieve") if planned
+    }
+    for file in sorted((workdir / TASKS).glob(f"*/{MANIFEST}")):
+        settings = open_artifact(file.parent, TASKS).manifest.config
+        names = ("task", "backend", "reward", "bundle", "currency")
+        config = ExportTasks(out=file.parent, **{name: settings[name] for name in names if name in settings})
+        if config.backend == "prolific":
+            offer = study_offer(config)
+            for part in read_table(file.parent / "prolific" / "bundles.jsonl", Bundle):
+                rates |= {("prolific", unit): (offer.pay / len(part.units), offer.currency) for unit in part.units}
+        elif config.reward is not None:
+            rates[config.backend, config.task] = config.pay(), "USD"
+    floor = planned_floor(workdir)
     study = next((rate for (platform, _), rate in rates.items() if platform == "prolific"), None)
     earned: dict[tuple[str, str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
     for answer in answers:
@@ -102,27 +119,6 @@ def owed_table(
         "without a plan or a reward, an answer is counted at the paper's pay"
     )
     return Table("Owed", ("worker", "platform", "answers", "minutes waited", "owed", "currency"), rows, note, digits=2)
-
-
-def _rates(workdir: Path) -> dict[tuple[str, str], tuple[float, str]]:
-    """Pay for an answer in minor units of a currency, by platform and task, on Prolific by unit: of the study, the reward that was
-    set, or else the plan."""
-    plan = open_artifact(workdir / PLAN).manifest.config if (workdir / PLAN / MANIFEST).is_file() else {}
-    planned = {} if plan.get("platform") == "prolific" else plan
-    rates: dict[tuple[str, str], tuple[float, str]] = {
-        ("local", task): (planned[f"{task}_reward"], "USD") for task in ("describe", "retrieve") if planned
-    }
-    for file in sorted((workdir / TASKS).glob(f"*/{MANIFEST}")):
-        settings = open_artifact(file.parent, TASKS).manifest.config
-        names = ("task", "backend", "reward", "bundle", "currency")
-        config = ExportTasks(out=file.parent, **{name: settings[name] for name in names if name in settings})
-        if config.backend == "prolific":
-            offer = study_offer(config)
-            for part in read_table(file.parent / "prolific" / "bundles.jsonl", Bundle):
-                rates |= {("prolific", unit): (offer.pay / len(part.units), offer.currency) for unit in part.units}
-        elif config.reward is not None:
-            rates[config.backend, config.task] = config.pay(), "USD"
-    return rates
 
 
 def _named(workdir: Path, typed: str, names: list[str]) -> str:

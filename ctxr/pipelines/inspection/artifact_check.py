@@ -40,28 +40,24 @@ def check_folder(config: Doctor, folder: Path, progress: Progress) -> Iterator[C
             ordered = False  # what is wrong with the manifest is told below
         checks = [] if ordered and not (path / MANIFEST).is_file() else list(check_artifact(path, progress))
         yield from checks
-        if ordered and not any(check.state == "problem" for check in checks):
-            yield from _check_order(path, config, progress)
-
-
-def _check_order(path: Path, config: Doctor, progress: Progress) -> Iterator[Check]:
-    """Whether the sets of one artifact or release are in order."""
-    try:
-        dataset = open_dataset(path, config.workdir, progress)
-        if dataset.root is not None and not (dataset.root / MANIFEST).is_file():
-            yield from check_release(dataset, progress)
-        yield from check_order(dataset)
-    except UsageError:
-        raise
-    except (CtxrError, OSError) as error:
-        yield _failed("order", error)
-        return
-    if config.scores:
-        queries = [query.id for query, _, _ in dataset.targets()]
-        options, origin = ScoringOptions(config.workdir, config.device), dataset_identity(path)
-        sources = run_sources(config.scores, config.workdir, origin, progress)
-        scoring = Scoring(dataset, origin, queries, options, progress, lambda: find_learner(problem_of({})))
-        yield from check_scores(dataset, find_runs(sources, scoring), config.reference, config.seed)
+        if not ordered or any(check.state == "problem" for check in checks):
+            continue
+        try:
+            dataset = open_dataset(path, config.workdir, progress)
+            if dataset.root is not None and not (dataset.root / MANIFEST).is_file():
+                yield from check_release(dataset, progress)
+            yield from check_order(dataset)
+        except UsageError:
+            raise
+        except (CtxrError, OSError) as error:
+            yield _failed("order", error)
+            continue
+        if config.scores:
+            queries = [query.id for query, _, _ in dataset.targets()]
+            options, origin = ScoringOptions(config.workdir, config.device), dataset_identity(path)
+            sources = run_sources(config.scores, config.workdir, origin, progress)
+            scoring = Scoring(dataset, origin, queries, options, progress, lambda: find_learner(problem_of({})))
+            yield from check_scores(dataset, find_runs(sources, scoring), config.reference, config.seed)
 
 
 def check_artifact(path: Path, progress: Progress, is_parent: bool = False) -> Iterator[Check]:

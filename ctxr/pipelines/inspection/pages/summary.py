@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
-from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.splits import SPLITS
 from ctxr.errors import plural
 from ctxr.media.sources import VIDEO_SUFFIXES
@@ -49,6 +48,13 @@ def make_summary(edition: Edition) -> Mapping[str, object]:
     if chain.last.kind != IMAGE_SETS:
         tables = (*names, "texts", "queries", "judgments")
         names = [name for name in tables if any(name in stage.counts for stage in chain.stages)]
+    described = list[tuple[str, int, int]]()
+    if (dataset := chain.dataset) is not None:
+        # sets and descriptions of each split that has sets, last of sets in none
+        split_of: dict[str, str] = {one.id: dataset.split_of(one) or "" for one in dataset.sets}
+        queries = Counter(split_of[query.image_set] for query in dataset.queries.values() if query.labels is None)
+        counts = Counter(split_of.values())
+        described = [(side or "no split", counts[side], queries[side]) for side in (*SPLITS, "") if counts[side]]
     lost = [stage.reasons for stage in chain.stages]
     albums = by_kind["photos"]
     photos = f"from {plural(sum(unit.source.frames for unit in albums), 'photo', form=',')}" if albums else ""
@@ -62,7 +68,7 @@ def make_summary(edition: Edition) -> Mapping[str, object]:
         "subject": edition.subject,
         "videos": _videos(by_kind["video"], edition),
         "photos": photos,
-        "described": _described(chain.dataset),
+        "described": described,
         "evaluated": edition.evaluated if chain.last.kind == ALONE else "",
         "notes": chain.notes,
         "missing": edition.pictures,
@@ -70,22 +76,12 @@ def make_summary(edition: Edition) -> Mapping[str, object]:
         "funnels": funnels,
         "rows": [(name, [stage.counts.get(name, "") for stage in chain.stages]) for name in names],
         "reasons": [
-            (reason, name, [counts.get(reason, 0) for counts in lost])
+            (reason, name, [reasons.get(reason, 0) for reasons in lost])
             for reason, (name, _, _) in REASONS.items()
-            if any(reason in counts for counts in lost)
+            if any(reason in reasons for reasons in lost)
         ],
         "leak": chain.leak,
     }
-
-
-def _described(dataset: Dataset | None) -> list[tuple[str, int, int]]:
-    """(split, sets, descriptions) of each split of a dataset that has sets; last those of sets in none."""
-    if dataset is None:
-        return []
-    splits: dict[str, str] = {image_set.id: dataset.split_of(image_set) or "" for image_set in dataset.sets}
-    sets = Counter(splits.values())
-    queries = Counter(splits[query.image_set] for query in dataset.queries.values() if query.labels is None)
-    return [(split or "no split", sets[split], queries[split]) for split in (*SPLITS, "") if sets[split]]
 
 
 def _videos(units: Sequence[SourceUnit], edition: Edition) -> str:
@@ -136,8 +132,10 @@ def make_provenance(edition: Edition) -> Mapping[str, object] | None:
     parents = {parent.name: parent for evaluation in edition.evaluations for parent in evaluation.manifest.parents}
     artifacts = [(RESULTS, evaluation) for evaluation in edition.evaluations]
     artifacts += [(RUNS, run) for run in runs_as_evaluated(edition.chain.project, parents.values())]
-    for folder, one in artifacts:
-        origins.append((f"{folder}/{one.path.name}", f"ctxr {one.manifest.verb}", one.sha256, one.manifest))
+    origins += [
+        (f"{folder}/{one.path.name}", f"ctxr {one.manifest.verb}", one.sha256, one.manifest)
+        for folder, one in artifacts
+    ]
     rows = [
         {"name": name, "made_by": command, "fingerprint": fingerprint, "groups": _groups(manifest)}
         for name, command, fingerprint, manifest in origins
