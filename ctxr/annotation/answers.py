@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -253,9 +254,7 @@ def merge_answers(
             refusal = msgspec.structs.replace(refusal, code=REJECTED_SINCE, sentence=sentence)
         merge.refused.append(refusal)
     rows = sorted(arrivals.rows, key=lambda row: _moment(row.answer))
-    for row in merge.answerable(rows):
-        merge.add(row)
-    for row in rows:
+    for row in chain(merge.answerable(rows), rows):  # the other rows are left once that ends
         merge.add(row)
     return merge
 

@@ -12,6 +12,7 @@ from ctxr.annotation.tasks.values import stable_id
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError
 from ctxr.store.records import Dialogue, ImageSet, Query, SplitName, Text
+from ctxr.store.tables import grouped
 
 
 def _unit(task: TaskName, name: str, image_set: ImageSet, split: SplitName | None = None, **decided: Any) -> Unit:
@@ -164,9 +165,7 @@ def entail_unit(
 
 def audit_units(units: Iterable[Unit], answers: Iterable[Answer], fraction: float, protocol: Protocol) -> list[Unit]:
     """A seeded `fraction` of the answered units, but descriptions, dialogues and checks, to be judged by others again."""
-    who: dict[str, set[str]] = {}
-    for answer in answers:
-        who.setdefault(answer.unit, set()).add(answer.worker)
+    who = grouped((answer.unit, answer.worker) for answer in answers)
     return [
         replace(
             unit,

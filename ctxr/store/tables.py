@@ -4,7 +4,8 @@ Equal tables are byte-equal: rows sorted by key, fields in their declared order,
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -18,6 +19,8 @@ from ctxr.store.atomic import disk_errors, write_bytes
 from ctxr.store.records import Dialogue, Record
 
 R = TypeVar("R", bound=Record)
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 Owner = Literal["query", "text", "image", "image_set"]
 
 
@@ -129,8 +132,7 @@ def append(path: Path, row: Record) -> None:
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as stream:
-            end = stream.seek(0, os.SEEK_END)
-            stream.seek(max(0, end - 1))
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - 1))
             if stream.read(1) not in (b"", b"\n"):
                 stream.seek(0)
                 stream.truncate(stream.seek(stream.read().rfind(b"\n") + 1))
@@ -172,6 +174,18 @@ def payload_rows(
         if left := tuple(row for row in rows if table.owner_of(row) in kept[table.of]):
             tables[name] = left
     return tables
+
+
+def grouped(pairs: Iterable[tuple[K, V]]) -> defaultdict[K, list[V]]:
+    """The values of each key in their order, keys in that of their first value; an empty list for any other.
+
+    >>> dict(grouped((len(word), word) for word in ("a", "bc", "d")))
+    {1: ['a', 'd'], 2: ['bc']}
+    """
+    groups = defaultdict[K, list[V]](list)
+    for key, value in pairs:
+        groups[key].append(value)
+    return groups
 
 
 def _spell(names: tuple[str, ...], values: tuple[str | int, ...]) -> str:

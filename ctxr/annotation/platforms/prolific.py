@@ -9,7 +9,6 @@ import hmac
 import json
 import os
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from ctxr.annotation.protocol import raters_of
 from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import CtxrError, DataError
 from ctxr.store.records import Record
+from ctxr.store.tables import grouped
 
 ADDRESS = "https://api.prolific.com/api/v1"
 
@@ -164,9 +164,8 @@ class Submission(msgspec.Struct, frozen=True):
 
 def bundles(units: Sequence[Unit], config: ExportTasks, key: bytes) -> list[Bundle]:
     """Units in bundles: those of one bundle want equally many votes and, where they can, show different sets."""
-    by_votes: dict[int, list[str]] = defaultdict(list)
-    for unit in sorted(units, key=lambda unit: (unit.image_set, unit.id)):
-        by_votes[raters_of(unit, config)].append(unit.id)
+    ordered = sorted(units, key=lambda unit: (unit.image_set, unit.id))
+    by_votes = grouped((raters_of(unit, config), unit.id) for unit in ordered)
     parts = []
     for votes, count in bundle_counts((raters_of(unit, config) for unit in units), config.bundle).items():
         for names in (by_votes[votes][number::count] for number in range(count)):
@@ -233,9 +232,8 @@ def confirmed_answers(
             )
         submissions[row.id] = row
     arrivals = Arrivals(path, PLATFORM, key)
-    visits_of: dict[str, list[Visit]] = defaultdict(list)
-    for visit in sorted(visits, key=lambda visit: visit.submission):
-        visits_of[arrivals.pseudonym_of(visit.participant)].append(visit)
+    ordered = sorted(visits, key=lambda visit: visit.submission)
+    visits_of = grouped((arrivals.pseudonym_of(visit.participant), visit) for visit in ordered)
     for answer in sorted(stored, key=lambda answer: answer.key()):
         if answer.worker not in visits_of and answer.backend != PLATFORM:
             continue

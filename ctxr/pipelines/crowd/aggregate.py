@@ -82,10 +82,12 @@ def kept_queries(
     reasons = {decision.query: decision.reason for decision in decisions.values()}
     good = {row.query.removeprefix("verify/") for row in labels if row.candidate == KEEP and row.value > 0}
     kept = {talk.id for talk in answered.dialogues if talk.id in good and not set(talk.workers) & set(blocked)}
-    for name, query in queries.items():
-        # descriptions from elsewhere are dropped by votes, never because votes are missing
-        if query.labels is None and (reasons[name] is None if name in reasons else name not in written):
-            kept.add(name)
+    # descriptions from elsewhere are dropped by votes, never because votes are missing
+    kept |= {
+        name
+        for name, query in queries.items()
+        if query.labels is None and (reasons[name] is None if name in reasons else name not in written)
+    }
     texts = {text for name in kept for text in queries[name].texts}
     described = [query for name, query in queries.items() if name not in kept and query.labels is None]
     dropped = {text for query in described for text in query.texts} - texts

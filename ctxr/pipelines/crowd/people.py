@@ -16,6 +16,7 @@ from ctxr.metrics.positions import errors_by_distance, neighbour_confusion, posi
 from ctxr.metrics.workers import Skill, decision_on, skill_of
 from ctxr.pipelines.crowd.votes import RetrieverPick, votes_on
 from ctxr.store.records import Record
+from ctxr.store.tables import grouped
 
 PLACED = 0.01
 """Corrected p-value below which picks depend on the position of an image."""
@@ -131,13 +132,9 @@ def worker_table(rows: Sequence[Worker]) -> Table:
 
 def author_skills(picks: Sequence[RetrieverPick]) -> dict[str, Skill]:
     """The skill of each author, by the share of *other* workers who found each text: picks for one text are not independent."""
-    found: dict[tuple[str, str], list[bool]] = defaultdict(list)
-    for pick in picks:
-        if pick.describer not in ("", pick.worker):
-            found[pick.describer, pick.unit.id].append(pick.right)
-    shares: dict[str, list[float]] = defaultdict(list)
-    for (author, _), hits in found.items():
-        shares[author].append(sum(hits) / len(hits))
+    others = [pick for pick in picks if pick.describer not in ("", pick.worker)]
+    found = grouped(((pick.describer, pick.unit.id), pick.right) for pick in others)
+    shares = grouped((author, sum(hits) / len(hits)) for (author, _), hits in found.items())
     return {author: skill_of(sum(texts), len(texts)) for author, texts in shares.items()}
 
 
@@ -206,9 +203,11 @@ def certificate(answered: Answered, disjoint: str, replaced: Collection[str] = (
             first = seen.setdefault((answer.worker, unit.image_set), unit.id)
             if task_of(unit).FRESH and first != unit.id:
                 violations.append(f"{answer.worker} judged {unit.id} after meeting its images in {first}")
-    for name, count in sorted(votes.items()):
-        if count > most[name]:
-            violations.append(f"{name} has {count} answers, {most[name]} at most were asked for")
+    violations += [
+        f"{name} has {count} answers, {most[name]} at most were asked for"
+        for name, count in sorted(votes.items())
+        if count > most[name]
+    ]
     if disjoint == "wholly":
         violations += [f"{worker} worked on train and on validation or test" for worker in shared]
     workers = {"train": len(pools["train"]), "eval": len(pools["eval"]), "both": len(shared)}

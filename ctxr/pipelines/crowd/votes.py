@@ -1,6 +1,5 @@
 """Votes and the decisions made from them: kept descriptions (ImageCoDe, section 3.3) and labels."""
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from ctxr.annotation.tasks import retrieve
 from ctxr.metrics.consensus import TIE, dawid_skene, majority
 from ctxr.metrics.votes import Votes, gather
 from ctxr.store.records import Judgment
+from ctxr.store.tables import grouped
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,7 @@ def decide_picks(picks: Sequence[RetrieverPick], rule: str, blocked: Collection[
     votes = votes_on("picked", counted)
     # the image that most votes name, TIE where there are several
     winners = dict(zip(votes.unit_names.tolist(), majority(votes).tolist(), strict=True))
-    hits: dict[str, list[bool]] = defaultdict(list)
-    for pick in counted:
-        hits[pick.unit.id].append(pick.right)
+    hits = grouped((pick.unit.id, pick.right) for pick in counted)
     decisions = {}
     for unit in {pick.unit.id: pick.unit for pick in picks}.values():
         right, wrong = sum(hits[unit.id]), len(hits[unit.id]) - sum(hits[unit.id])
@@ -127,11 +125,9 @@ def label_consensus(answered: Answered, rule: str, blocked: Collection[str]) -> 
 
     Only judgments of the first round count; later rounds are second looks.
     """
-    columns: dict[tuple[str, str], list[Judgment]] = defaultdict(list)
-    for task, row in first_round(answered):
-        if row.worker not in blocked:
-            columns[task, row.candidate].append(row)
-    decided = []
+    counted = ((task, row) for task, row in first_round(answered) if row.worker not in blocked)
+    columns = grouped(((task, row.candidate), row) for task, row in counted)
+    decided = list[Judgment]()
     for (_, label), rows in sorted(columns.items()):
         votes = gather([row.query for row in rows], [row.worker for row in rows], [int(row.value > 0) for row in rows])
         if rule == "majority":
@@ -139,9 +135,11 @@ def label_consensus(answered: Answered, rule: str, blocked: Collection[str]) -> 
         else:
             posterior = dawid_skene(votes, smoothing=1.0).posterior
             values = np.where(posterior.max(axis=1) > 0.5, posterior.argmax(axis=1), TIE)
-        for name, value in zip(votes.unit_names, values.tolist(), strict=True):
-            if value != TIE:
-                decided.append(Judgment(str(name), label, f"aggregate:{rule}", float(votes.labels[value])))
+        decided += [
+            Judgment(str(name), label, f"aggregate:{rule}", float(votes.labels[value]))
+            for name, value in zip(votes.unit_names, values.tolist(), strict=True)
+            if value != TIE
+        ]
     return decided
 
 

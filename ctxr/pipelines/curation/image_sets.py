@@ -1,7 +1,7 @@
 """Sources become units, by any engine and any number of ranks, and units an artifact of image sets: tables, splits and counts."""
 
 from abc import ABC, abstractmethod
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -40,7 +40,7 @@ from ctxr.store.artifacts import (
 from ctxr.store.kinds import IMAGE_SETS, JUDGMENTS, TASKS
 from ctxr.store.paths import rooted
 from ctxr.store.records import BETWEEN, Facts, Failure, ImageSet, SharedFootage, Source, Split, SplitName
-from ctxr.store.tables import read_table, write_table
+from ctxr.store.tables import grouped, read_table, write_table
 from ctxr.store.units import (
     FailedUnit,
     RankRun,
@@ -164,7 +164,12 @@ class SetsRun(ABC):
             hint = self.options.command(rank=videos.index(todo[0]) % world, world_size=world)
             raise NotMerged(f"{missing}: {some(unit.name for unit in todo)}", hint=hint)
         if todo and shard:
-            self._take_manifest()
+            # the failures that the manifest stood for are recorded, for the merge
+            stamps = {unit.name: unit.stamp for unit in self.videos}
+            for row in read_table(self.artifact / "failures.jsonl", Failure) if self.retried else ():
+                if row.source in stamps and read_failed(self.artifact, row.source) is None:
+                    write_failed(self.artifact, FailedUnit(stamps[row.source], row, row.message))
+            take_manifest(self.artifact)
         for _, result in map_units(self.work, todo, self.engine, self.progress, self.LABEL) if todo else ():
             if isinstance(result, SourceUnit):
                 made.append(result)
@@ -188,14 +193,6 @@ class SetsRun(ABC):
         self.failures.append(failed.failure)
         self.progress.warn(failed.warning)
 
-    def _take_manifest(self) -> None:
-        """Remove the manifest for a rank that has work; the failures that it stood for are recorded, for the merge."""
-        stamps = {unit.name: unit.stamp for unit in self.videos}
-        for row in read_table(self.artifact / "failures.jsonl", Failure) if self.retried else ():
-            if row.source in stamps and read_failed(self.artifact, row.source) is None:
-                write_failed(self.artifact, FailedUnit(stamps[row.source], row, row.message))
-        take_manifest(self.artifact)
-
     def pick_photos(
         self,
         pool: PhotoPool,
@@ -206,9 +203,7 @@ class SetsRun(ABC):
     ) -> None:
         """The units of all albums; the photos of a split are one pool, see `photos.pick_photos`. A sample is shared by the number of
         photos, and what a small split cannot give comes from the next larger one."""
-        sides: dict[SplitName, list[InputSource]] = defaultdict(list)
-        for album in albums:
-            sides[self.splits[album.name]].append(album)
+        sides = grouped((self.splits[album.name], album) for album in albums)
         parts = [pool.part(side) for side in sides.values()]
         found = with_neighbours(self.artifact, parts, self.engine, self.progress)
         pools = list(zip(found, sides.values(), strict=True))

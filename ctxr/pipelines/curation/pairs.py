@@ -32,7 +32,7 @@ from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact
 from ctxr.store.atomic import link_or_copy
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.records import Image, SplitName
-from ctxr.store.tables import write_tables
+from ctxr.store.tables import grouped, write_tables
 from ctxr.store.units import IMAGES
 
 SHIPPED = Path(__file__).parent / "sample_pairs"  # pairs that ship with ctxr (`scripts/sample_pairs.py`)
@@ -59,9 +59,7 @@ def captioned(
             holds.add((pick.query, pick.candidate))
         elif pick.value > 0:
             chosen[pick.query].append(pick.candidate)
-    targets = defaultdict[str, list[str]](list)
-    for question, image_set, place in dataset.targets():
-        targets[question.id].append(image_set.images[place])
+    targets = grouped((question.id, image_set.images[place]) for question, image_set, place in dataset.targets())
     for query, images in targets.items():
         if query in accepted:
             for image in images:

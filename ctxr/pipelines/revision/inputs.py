@@ -46,7 +46,7 @@ from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.kinds import RUN
 from ctxr.store.memory import Watch, remembered
 from ctxr.store.records import Judgment
-from ctxr.store.tables import read_table
+from ctxr.store.tables import grouped, read_table
 
 
 def open_project(config: ReviseLabels, progress: Progress) -> Base:
@@ -162,9 +162,7 @@ def without_rejected(inputs: RevisionInput, out: Path, fingerprint: str, limits:
 
 
 def _images_of(rows: Sequence[Judgment]) -> dict[str, frozenset[str]]:
-    images_of: dict[str, set[str]] = {}
-    for row in rows:
-        images_of.setdefault(row.query, set()).add(row.candidate)
+    images_of = grouped((row.query, row.candidate) for row in rows)
     return {caption: frozenset(images) for caption, images in images_of.items()}
 
 
@@ -200,10 +198,9 @@ def galleries_of(
     that is 0. `positives` are the images of each caption, by query.
     """
     written = {(row.query, row.candidate) for row in dataset.judgments if row.worker == "gold" and row.value > 0}
-    captions: dict[str, list[str]] = {}
-    for query in dataset.queries.values():
-        if query.labels is None and any(dataset.texts[name].text.strip() for name in query.texts):
-            captions.setdefault(query.image_set, []).append(query.id)
+    queries = [query for query in dataset.queries.values() if query.labels is None]
+    filled = (query for query in queries if any(dataset.texts[name].text.strip() for name in query.texts))
+    captions = grouped((query.image_set, query.id) for query in filled)
     galleries, left = [], limit
     for image_set in dataset.sets:
         own_split = dataset.split_of(image_set) or ""

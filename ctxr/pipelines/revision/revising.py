@@ -72,7 +72,7 @@ from ctxr.pipelines.revision.licence import read_licence, refused_by
 from ctxr.pipelines.revision.results import UNLICENSED, entail_figures
 from ctxr.store.artifacts import take_manifest
 from ctxr.store.records import ImageSet, Judgment
-from ctxr.store.tables import encode_row, pretty_json
+from ctxr.store.tables import encode_row, grouped, pretty_json
 
 
 def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) -> ReviseReport:
@@ -407,10 +407,7 @@ class JudgedRound:
 
 
 def _by_stratum(links: Sequence[CandidateRow]) -> dict[str, list[CandidateRow]]:
-    strata: dict[str, list[CandidateRow]] = {}
-    for link in links:
-        strata.setdefault(stratum_of(link), []).append(link)
-    return dict(sorted(strata.items()))
+    return dict(sorted(grouped((stratum_of(link), link) for link in links).items()))
 
 
 def draw(links: Sequence[CandidateRow], size: int, rng: np.random.Generator) -> list[AuditSample]:

@@ -1,6 +1,5 @@
 """What a report is about, read into units: image sets, a dataset, a release, or results alone."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,19 +20,15 @@ from ctxr.problems.results import RESULTS
 from ctxr.store.arrays import Vectors, pairwise_distances
 from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, Parent, open_artifact
 from ctxr.store.kinds import EVALUATION, IMAGE_SETS, RELEASE, RUN, RUNS
-from ctxr.store.records import BETWEEN, SOURCE_KINDS, Facts, Failure, Image, ImageSet, Source, Split, SplitName
-from ctxr.store.tables import read_table
+from ctxr.store.records import BETWEEN, SOURCE_KINDS, Failure, Image, ImageSet, Source, Split, SplitName
+from ctxr.store.tables import grouped, read_table
 from ctxr.store.units import SourceUnit, Stamp, photo_names, read_unit, unit_folder
 
 
 def units_of(dataset: Dataset) -> tuple[SourceUnit, ...]:
     """A unit for each source, by name, without ledger and embeddings. A source that no table describes has the kind of its first set."""
-    sets: dict[str, list[ImageSet]] = defaultdict(list)
-    for image_set in dataset.sets:
-        sets[image_set.source].append(image_set)
-    facts: dict[str, list[Facts]] = defaultdict(list)
-    for row in dataset.facts.values():
-        facts[row.source].append(row)
+    sets = grouped((image_set.source, image_set) for image_set in dataset.sets)
+    facts = grouped((row.source, row) for row in dataset.facts.values())
     images = {
         name: [dataset.images[image] for image in sorted({image for row in own for image in row.images})]
         for name, own in sets.items()
@@ -245,9 +240,11 @@ class Chain:
             names = [f"img{row.index}" for row in rows]
             if unit.source.kind != "video":
                 names = photo_names([Path(row.name or "") for row in rows])
-            for name, row in zip(names, rows, strict=True):
-                if row.row is not None and 0 <= row.row < len(unit.vectors):
-                    vectors[f"{unit.source.name}/{name}"] = unit.vectors[row.row]
+            vectors |= {
+                f"{unit.source.name}/{name}": unit.vectors[row.row]
+                for name, row in zip(names, rows, strict=True)
+                if row.row is not None and 0 <= row.row < len(unit.vectors)
+            }
         for unit in self.units:
             for image_set in unit.sets:
                 embeddings = [vectors[name] for name in image_set.images if name in vectors]
@@ -265,10 +262,24 @@ def load_chain(workdir: Path, named: Path | None, progress: Progress) -> Chain:
         stages = find_stages(workdir, named, notes)
         last = stages[-1]
         dataset = read_dataset(last.path, task.advance) if last.kind not in (IMAGE_SETS, ALONE) else None
-        units = _units_of_sets(last, notes) if last.kind == IMAGE_SETS else units_of(dataset) if dataset else ()
-    splits = dataset.splits if dataset else {}
-    if last.kind == IMAGE_SETS:
-        splits = {row.group: row.split for row in read_table(last.path / "splits.jsonl", Split)}
+        units = units_of(dataset) if dataset else ()
+        splits = dataset.splits if dataset else {}
+        if last.kind == IMAGE_SETS:
+            parents = last.manifest.parents if last.manifest else []
+            present = [parent.name for parent in parents if parent.kind in SOURCE_KINDS]
+            finished = (name for name in sorted(present) if unit_folder(last.path, name).is_dir())
+            # frames that were only held would fill the page
+            units = tuple(
+                replace(unit, ledger=[row for row in unit.ledger if row.reason != BETWEEN])
+                for unit in (read_unit(last.path, name) for name in finished)
+            )
+            if not units and last.number("counts", "sets"):
+                units = units_of(dataset_of(open_artifact(last.path)))
+                notes.append(
+                    f"{last.name} holds no ledger and no embeddings, as {last.command} writes it: "
+                    "distances, timelines and exclusions are unknown"
+                )
+            splits = {row.group: row.split for row in read_table(last.path / "splits.jsonl", Split)}
     if dataset is not None:
         # what was changed is said of each stage
         notes += [note for note in dataset.notes if last.manifest is None or "was changed since" not in note]
@@ -286,18 +297,3 @@ def load_chain(workdir: Path, named: Path | None, progress: Progress) -> Chain:
     parent = last.path.resolve().parent
     ours = last.kind == IMAGE_SETS or (last.manifest is not None and (parent / RESULTS).is_dir())
     return Chain(tuple(stages), units, splits, tuple(notes), parent if ours else workdir, dataset)
-
-
-def _units_of_sets(last: ChainStage, notes: list[str]) -> tuple[SourceUnit, ...]:
-    parents = last.manifest.parents if last.manifest else []
-    present = [parent.name for parent in parents if parent.kind in SOURCE_KINDS]
-    finished = (read_unit(last.path, name) for name in sorted(present) if unit_folder(last.path, name).is_dir())
-    # frames that were only held would fill the page
-    units = tuple(replace(unit, ledger=[row for row in unit.ledger if row.reason != BETWEEN]) for unit in finished)
-    if not units and last.number("counts", "sets"):
-        units = units_of(dataset_of(open_artifact(last.path)))
-        notes.append(
-            f"{last.name} holds no ledger and no embeddings, as {last.command} writes it: "
-            "distances, timelines and exclusions are unknown"
-        )
-    return units

@@ -14,7 +14,7 @@ from ctxr.pipelines.inspection.pages.chain import Distances
 from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, time_code
 from ctxr.pipelines.inspection.pages.plots import BOX, Plot, axis_number, curve, histogram, ticks
 from ctxr.store.kinds import IMAGE_SETS, SET_KINDS
-from ctxr.store.records import LedgerReason
+from ctxr.store.tables import grouped
 from ctxr.store.units import SourceUnit
 
 OPEN = 6
@@ -49,9 +49,8 @@ def _line(edition: Edition, unit: SourceUnit, opened: bool) -> dict[str, object]
         left, right = (round(100 * float(time - start) / length, 3) for time in (first, last))
         return {"start": left, "width": round(right - left, 3), "name": name, "title": title}
 
-    shots, sets, by_fate = [], [], defaultdict[LedgerReason | None, list[int]](list)
-    for row in rows:
-        by_fate[row.reason].append(round(WIDE * float((row.time or 0) - start) / length))
+    shots, sets = [], []
+    by_fate = grouped((row.reason, round(WIDE * float((row.time or 0) - start) / length)) for row in rows)
     for shot in unit.shots:
         between = f"{time_code(shot.start_time)} to {time_code(shot.end_time)}"
         title = f"shot {shot.shot}: {between}, frames {shot.start_index} to {shot.end_index - 1}"

@@ -21,7 +21,7 @@ from ctxr.problems.results import PER_QUERY, RESULTS, QueryResult, read_findings
 from ctxr.problems.runs import ScoringOptions
 from ctxr.store.artifacts import Artifact, Parent
 from ctxr.store.kinds import EVALUATION, SET_KINDS
-from ctxr.store.tables import read_table
+from ctxr.store.tables import grouped, read_table
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,8 @@ def find_scored(project: Path, about: str | None = "") -> list[EvaluationRows]:
     here = {artifact.sha256 for artifact in artifacts_in(project)}
     sizes = {sha256: sum(one.manifest.counts["rows"] for one in group) for sha256, group in by_dataset.items()}
     chosen = max(by_dataset, key=lambda sha256: (sha256 == about, sha256 in here, sizes[sha256], sha256))
-    by_problem: dict[str, list[Artifact]] = {}
-    for one in sorted(by_dataset[chosen], key=lambda one: (-len(one.manifest.config["runs"]), one.path.name)):
-        by_problem.setdefault(str(one.manifest.counts.get("problem")), []).append(one)
+    largest = sorted(by_dataset[chosen], key=lambda one: (-len(one.manifest.config["runs"]), one.path.name))
+    by_problem = grouped((str(one.manifest.counts.get("problem")), one) for one in largest)
     scored = [_evaluation_rows(problem, chosen, evaluations) for problem, evaluations in by_problem.items()]
     notes = []
     if others := sum(map(len, by_dataset.values())) - len(by_dataset[chosen]):
@@ -326,11 +325,9 @@ def _table(
 
 def make_views(edition: Edition) -> None:
     """Have problems make their views of evaluations that have no queries to show."""
-    by_problem: dict[str, list[Artifact]] = {}
-    for one in artifacts_in(edition.chain.project / RESULTS):
-        if one.manifest.verb == "eval" and one.manifest.kind != EVALUATION:
-            by_problem.setdefault(str(one.manifest.counts.get("problem")), []).append(one)
-    for problem, artifacts in by_problem.items():
+    every = artifacts_in(edition.chain.project / RESULTS)
+    own = (one for one in every if one.manifest.verb == "eval" and one.manifest.kind != EVALUATION)
+    for problem, artifacts in grouped((str(one.manifest.counts.get("problem")), one) for one in own).items():
         edition.evaluations += tuple(artifacts)
         shown = ProblemResults(artifacts, (), (), edition.chain.dataset, edition.picture)
         if view := find_question(problem).view(shown):

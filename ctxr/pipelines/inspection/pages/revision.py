@@ -25,7 +25,7 @@ from ctxr.engine.report import share_with_interval
 from ctxr.pipelines.inspection.pages.edition import NONE, Edition, Thumbnails
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.kinds import REVISE_LABELS
-from ctxr.store.tables import read_table
+from ctxr.store.tables import grouped, read_table
 
 WANTED = 0.8
 """Precision from which on a round is called good, where it was not made for another one: that of the recipe for classifiers."""
@@ -185,9 +185,7 @@ def _examples(
 
     `more` counts further additions; `picture` is a data address, "" where it cannot be shown."""
     people = {(row.image, row.caption): row.entailed for row in verdicts if row.decision != "unsure"}
-    by_image: dict[str, list[CandidateRow]] = {}
-    for link in links:
-        by_image.setdefault(link.image, []).append(link)
+    by_image = grouped((link.image, link) for link in links)
     added = {
         image: sorted((row for row in rows if row.decision == "added"), key=lambda row: (-_chance(row), row.caption))
         for image, rows in by_image.items()

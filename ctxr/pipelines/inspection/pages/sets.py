@@ -16,6 +16,7 @@ from ctxr.pipelines.inspection.pages.chain import ALONE, Distances
 from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, time_code
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.records import Failure, ImageSet, LedgerReason
+from ctxr.store.tables import grouped
 
 STEP = 1e-4
 """Distances travel as 16-bit multiples of this: finer than what is shown, and 2.0 fits."""
@@ -110,11 +111,9 @@ def _texts(dataset: Dataset | None) -> dict[str, list[tuple[list[int] | None, st
     targets: dict[str, list[int]] = {row.query: [] for row in dataset.judgments if row.worker == GOLD}
     for query, _, position in dataset.targets():
         targets[query.id].append(position)
-    texts: dict[str, list[tuple[list[int] | None, str]]] = {}
     queries = [query for query in dataset.queries.values() if query.labels is None]
-    for query in sorted(queries, key=lambda query: dataset.texts[query.texts[0]].order):
-        texts.setdefault(query.image_set, []).append((targets.get(query.id), dataset.text_of(query)))
-    return texts
+    queries.sort(key=lambda query: dataset.texts[query.texts[0]].order)
+    return grouped((query.image_set, (targets.get(query.id), dataset.text_of(query))) for query in queries)
 
 
 def _why_none(edition: Edition) -> str:
