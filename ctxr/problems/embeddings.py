@@ -5,6 +5,7 @@ The cache lies in `.ctxr-cache/encoded`, a file for every `CHUNK` rows, so a sto
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -296,13 +297,15 @@ def as_features(
     origin = {"what": "pairs", "weights": source.fingerprint, "bf16": bf16, "most": most, "regions": regions}
     contents = [sha256_of([one.text, [pictures.contents[image] for image in one.images]]) for one in by_set]
     encoder = source.build().to(device)
-
-    def make(part: slice) -> Array:
-        rows = range(part.start, part.stop)
-        return features_of(encoder, questions, rows, runtime.at_once, device, bf16=bf16)
-
+    features = partial(features_of, encoder, questions, at_once=runtime.at_once, device=device, bf16=bf16)
     with runtime.progress.task("encoding pairs", len(queries)) as task:
-        arrays = cached(pictures.workdir, origin, contents, make, task.advance, chunk=PAIR_CHUNK)
+        arrays = cached(
+            pictures.workdir,
+            origin,
+            contents,
+            lambda part: features(range(part.start, part.stop)),
+            task.advance,
+            chunk=PAIR_CHUNK,
+        )
     whole = np.concatenate(arrays) if arrays else np.zeros((0, most, source.width), np.float32)
-    back = np.argsort(np.array(order, np.int64))
-    return with_features(questions, back, whole)
+    return with_features(questions, np.argsort(np.array(order, np.int64)), whole)

@@ -9,7 +9,6 @@ from ctxr.datasets.lineage import AS_PUBLISHED, chosen_on_test, foreign_notes, l
 from ctxr.datasets.readers.imagecode import HUMANS, is_release
 from ctxr.datasets.rounds import label_notes
 from ctxr.datasets.splits import alert_of_leaks
-from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, plural
 from ctxr.models.leakage import leakage_table
@@ -56,7 +55,18 @@ def add_cautions(evaluation: Evaluation[SplitT, ScoredRun], more: Sequence[str] 
     for name, table in findings.tables.items():
         marked = mark_changed(table, changed)
         findings.tables[name] = replace(marked, note="; ".join([*filter(None, [marked.note]), *said]))
-    findings.notes += [*said, *more, *leakage_notes(request.dataset, splits, evaluation.progress)]
+    findings.notes += [*said, *more]
+    alert_of_leaks(request.dataset, evaluation.progress)
+    leaks = leakage_table(request.dataset, None, evaluation.progress)
+    if isinstance(leaks, str):
+        findings.notes.append(f"{leaks}: leaks between splits were not checked")
+    else:
+        evaluated = {split.name for split in splits}
+        findings.notes += [
+            f"{pair.replace(' – ', ' and ')} share {shared} of {of} by {what}: ctxr stats names some"
+            for what, pair, shared, of, _ in leaks.rows
+            if shared and evaluated & {*pair.split(" – ")}
+        ]
     findings.notes += contamination_notes(request, splits, evaluation.runs)
 
 
@@ -91,20 +101,6 @@ def crowd_table(dataset: Dataset) -> Table | None:
         return None
     note = "all descriptions that were voted on, also those that were dropped; alpha: nominal, on image ids"
     return Table("People", ("of", "votes", "accuracy %", "alpha, nominal"), tuple(rows), note)
-
-
-def leakage_notes(dataset: Dataset, splits: Sequence[SplitExamples], progress: Progress) -> list[str]:
-    """A sentence for each thing that an evaluated side shares with another."""
-    alert_of_leaks(dataset, progress)
-    table = leakage_table(dataset, None, progress)
-    if isinstance(table, str):
-        return [f"{table}: leaks between splits were not checked"]
-    evaluated = {split.name for split in splits}
-    return [
-        f"{pair.replace(' – ', ' and ')} share {shared} of {of} by {what}: ctxr stats names some"
-        for what, pair, shared, of, _ in table.rows
-        if shared and evaluated & {*pair.split(" – ")}
-    ]
 
 
 def contamination_notes(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.options import typed
@@ -123,5 +123,4 @@ class Question(Protocol):
 def find_learner(question: Question) -> Learner:
     """The other half of a problem: a module, or what a class makes."""
     learner: Any = resolve_name(question.LEARNER)
-    found: Learner = learner() if isinstance(learner, type) else learner
-    return found
+    return cast("Learner", learner() if isinstance(learner, type) else learner)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, cast
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
@@ -31,8 +31,7 @@ def find_question(name: str) -> Question:
         raise UsageError(
             f"there is no problem {name!r}", hint=did_you_mean(name, PROBLEMS, f"they are {', '.join(PROBLEMS)}")
         )
-    question: Question = resolve_name(PROBLEMS[name])()
-    return question
+    return cast("Question", resolve_name(PROBLEMS[name])())
 
 
 def problems() -> dict[str, Question]:

@@ -254,7 +254,17 @@ class ScorerJob(TrainJob):
         self.recipe = recipe = replace(recipe, encoder=source.name)
         check_head(recipe.shape, source.width, self.device)
         regions = regions_for(source, recipe.regions, options.workdir) if isinstance(source, CrossSource) else None
-        self.start = _start(options, recipe, self.out)
+        self.start = options.workdir / RUNS / recipe.start if recipe.start else None
+        if self.start is not None and self.start.resolve() == self.out.resolve():
+            raise UsageError(
+                f"the run {self.start.name} cannot start from itself: it would be written over",
+                hint="give it another --name",
+            )
+        if self.start is not None and not (self.start / MANIFEST).is_file():
+            raise UnfinishedError(
+                f"the recipe starts from the run {recipe.start!r}, and {self.start} does not exist or is not finished",
+                hint=f"{start_command(options, recipe)}   first, or --set start= for the encoder as it was published",
+            )
         self.data = data = self.read(dataset, verdicts_in(dataset, options.judgments, options.workdir))
         self.queries, self.judged_on, self.slow_validation = data.counts, data.judged_on, data.slow_validation
         everything = [query for queries in data.queries.values() for query in queries]
@@ -341,23 +351,6 @@ class ScorerJob(TrainJob):
     def scoring(self) -> ScoringOptions:
         """Where and how checkpoints score."""
         return ScoringOptions(self.pictures.workdir, self.device, self.recipe.precision, self.regions)
-
-
-def _start(options: TrainOptions, recipe: ScorerRecipe, out: Path) -> Path | None:
-    """The run that a recipe starts from; None for the encoder as it was published."""
-    if not recipe.start:
-        return None
-    folder: Path = options.workdir / RUNS / recipe.start
-    if folder.resolve() == out.resolve():
-        raise UsageError(
-            f"the run {folder.name} cannot start from itself: it would be written over", hint="give it another --name"
-        )
-    if not (folder / MANIFEST).is_file():
-        raise UnfinishedError(
-            f"the recipe starts from the run {recipe.start!r}, and {folder} does not exist or is not finished",
-            hint=f"{start_command(options, recipe)}   first, or --set start= for the encoder as it was published",
-        )
-    return folder
 
 
 def start_command(options: TrainOptions, recipe: ScorerRecipe) -> str:

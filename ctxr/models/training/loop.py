@@ -9,10 +9,11 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 import torch
@@ -183,14 +184,15 @@ class Objective(ABC, Generic[GivenT, EncodedT]):
     recipe: Recipe
     train: Sized
     valid: Sized | None
+    sums: bool = False
+    """Whether gradients are those of the summed loss of a step; else of its mean over the queries."""
+    least: int = 0
+    """Rows of a batch below which its gradients wait for the next step instead of making one of their own."""
+    figures: Mapping[str, float] = MappingProxyType({})
+    """Further measures of the last validation, which do not choose the epoch."""
 
     def __init__(self, recipe: Recipe, train: Sized, valid: Sized | None, run: TrainingRun) -> None:
         self.recipe, self.train, self.valid, self.run = recipe, train, valid, run
-
-    @property
-    def sums(self) -> bool:
-        """Whether gradients are those of the summed loss of a step; else of its mean over the queries."""
-        return False
 
     def __len__(self) -> int:
         """Queries of an epoch."""
@@ -203,10 +205,6 @@ class Objective(ABC, Generic[GivenT, EncodedT]):
     def updates(self, rows: Tensor, apply: bool) -> Iterator[Update]:
         """The updates for a batch of queries; the loss of the batch is that of the first."""
         yield Update(((Step((rows,), len(rows), None), 1.0),), apply=apply)
-
-    def defers(self, rows: Tensor) -> bool:
-        """Whether the gradients of a batch wait for the next step instead of making one of their own."""
-        return False
 
     @abstractmethod
     def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: GivenT) -> EncodedT:
@@ -222,10 +220,6 @@ class Objective(ABC, Generic[GivenT, EncodedT]):
         Raises FloatingPointError for scores that are not finite.
         """
         return None
-
-    def figures(self) -> dict[str, float]:
-        """Further measures of the last validation, which do not choose the epoch."""
-        return {}
 
     def after_step(self, model: nn.Module) -> None:
         """Called after each optimiser step, for instance to keep a weight within bounds."""
@@ -369,7 +363,7 @@ class Trainer(Generic[ObjectiveT]):
         for index, rows in enumerate(batches):
             step = (number - 1) * len(batches) + index
             rate = rate_at(recipe, step, recipe.epochs * len(batches), measures)
-            loss = self.update(rows, rate, apply=not self.objective.defers(rows))
+            loss = self.update(rows, rate, apply=len(rows) >= self.objective.least)
             if not math.isfinite(loss):
                 raise self._broken(f"the loss is {loss} in epoch {number}, step {index + 1} of {len(batches)}")
             total += loss
@@ -378,8 +372,8 @@ class Trainer(Generic[ObjectiveT]):
             accuracy = self.objective.validate(self.scorer, number, self.progress.at_once)
         except FloatingPointError as error:
             raise self._broken(str(error)) from error
-        loss, figures = total / max(1, len(self.objective)), self.objective.figures()
-        return Epoch(number, loss, accuracy, time.monotonic() - start, figures)
+        loss = total / max(1, len(self.objective))
+        return Epoch(number, loss, accuracy, time.monotonic() - start, dict(self.objective.figures))
 
     def _keep(self, row: Epoch) -> None:
         """Save the state after an epoch; first its weights, if it is the best: a kill only repeats it."""

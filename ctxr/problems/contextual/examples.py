@@ -168,11 +168,9 @@ class EvalSplit:
 
     def mean(self, run: str, figure: Callable[[RankCounts], Doubles]) -> Doubles:
         """A figure of each question [B], as the mean over the seeds of a run."""
-        means: Doubles = np.mean([figure(self.rank_counts(one.name)) for one in self.scorers[run]], axis=0)
-        return means
+        return np.asarray(np.mean([figure(self.rank_counts(one.name)) for one in self.scorers[run]], axis=0))
 
 
 def values_of(scorer: ModelScores, one: BenchmarkQuery) -> list[float]:
     """Scores of the candidates of a question, in their order."""
-    values = scorer.values[one.query]
-    return [values[name] for name in one.candidates]
+    return [scorer.values[one.query][name] for name in one.candidates]

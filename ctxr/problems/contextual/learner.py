@@ -50,6 +50,7 @@ class ContextualObjective(Objective[None, tuple[Batch, Tensor]]):
         self, recipe: ContextualRecipe, train: ExampleTable, valid: ExampleTable | None, run: TrainingRun
     ) -> None:
         super().__init__(recipe, train, valid, run)
+        self.sums, self.least = recipe.summed_gradients, recipe.batch if recipe.leaked_gradients else 0
         self.queries, self.repeats = self._repeated(train, 0)
 
     def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
@@ -81,15 +82,6 @@ class ContextualObjective(Objective[None, tuple[Batch, Tensor]]):
         repeats = repeats[repeats >= 0]
         second = Step((repeats,), len(repeats), None) if len(repeats) else None
         yield from scorers.weighted_updates(self.recipe, Step((rows,), len(rows), None), lambda: second, apply)
-
-    @property
-    def sums(self) -> bool:
-        """As the recipe says."""
-        return self.recipe.summed_gradients
-
-    def defers(self, rows: Tensor) -> bool:
-        """Of a partial step, where the recipe says so."""
-        return self.recipe.leaked_gradients and len(rows) < self.recipe.batch
 
     def after_step(self, model: nn.Module) -> None:
         """Round the weights, where the recipe says so."""

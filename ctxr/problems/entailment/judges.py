@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -76,8 +76,7 @@ def parse_spec(spec: str) -> JudgeSpec:
     if kind not in KINDS or bool(rest) != bool(KINDS[kind]):
         known = ", ".join(name + KINDS[name] for name in KINDS)
         meant = f"--judge {kind}{KINDS[kind]}:" if kind in KINDS else did_you_mean(kind, KINDS)
-        hint = f"{meant} judges are {known}".strip()
-        raise UsageError(f"--judge {spec} names no judge", hint=hint)
+        raise UsageError(f"--judge {spec} names no judge", hint=f"{meant} judges are {known}".strip())
     return JudgeSpec(kind, rest, limits)
 
 
@@ -126,8 +125,8 @@ def open_judge(spec: str, options: JudgeOptions, progress: Progress) -> Judge:
 
 
 def _opened(kind: str, source: str, device: str) -> Judge:
-    judge: Judge = resolve_name(_MODELS[kind])(source, resolve_name("ctxr.models.precision:choose_device")(device))
-    return judge
+    choose_device = resolve_name("ctxr.models.precision:choose_device")
+    return cast("Judge", resolve_name(_MODELS[kind])(source, choose_device(device)))
 
 
 class ModelFacts(msgspec.Struct, frozen=True):

@@ -133,6 +133,8 @@ class GalleryObjective(Objective[GivenT, EncodedT]):
     ) -> None:
         super().__init__(recipe, train, valid, run)
         self.partners = train.weak.turned(len(train.galleries))
+        # the target share of a weak positive among the other candidates; None where weak positives are left out
+        self.soft = recipe.alpha if recipe.weak == "soft-label" else None
 
     @abstractmethod
     def step(self, captions: Tensor, images: Tensor) -> Step[GivenT]:
@@ -154,11 +156,6 @@ class GalleryObjective(Objective[GivenT, EncodedT]):
             return self.step(captions, pictures) if len(pictures) else None
 
         yield from weighted_updates(self.recipe, first, weak, apply)
-
-    @property
-    def soft(self) -> float | None:
-        """The target share of a weak positive among the other candidates; None where weak positives are left out."""
-        return self.recipe.alpha if self.recipe.weak == "soft-label" else None
 
     def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
         """Mean recall on the validation galleries."""

@@ -160,12 +160,15 @@ class OpenGallery(OpenScorer):
                 sha256_of([contents[image], sha256_bytes(np.packbits(row).tobytes())])
                 for image, row in zip(images, wanted, strict=True)
             ]
-
-            def make(part: slice) -> Table:
-                return matcher.scores(images[part], captions, wanted[part])
-
-            chunk = max(1, KEPT // max(1, int(wanted.sum(1).max(initial=1))))
-            return np.concatenate(cached(pictures.workdir, origin, names, make, advance, chunk=chunk))
+            kept = cached(
+                pictures.workdir,
+                origin,
+                names,
+                lambda part: matcher.scores(images[part], captions, wanted[part]),
+                advance,
+                chunk=max(1, KEPT // max(1, int(wanted.sum(1).max(initial=1)))),
+            )
+            return np.concatenate(kept)
 
         return scores
 

@@ -181,8 +181,7 @@ class LinksObjective(Objective[tuple[Tensor, Tensor, Tensor], Tensor]):
         self, recipe: LinksRecipe, train: DocumentTable, valid: DocumentTable | None, run: TrainingRun
     ) -> None:
         super().__init__(recipe, train, valid, run)
-        self._figures: dict[str, float] = {}
-        self._chance = torch.Generator()
+        self.figures, self._chance = dict[str, float](), torch.Generator()
 
     def __len__(self) -> int:
         return sum(map(len, _steps(torch.arange(len(self.train)), self.recipe.batch)))
@@ -213,7 +212,7 @@ class LinksObjective(Objective[tuple[Tensor, Tensor, Tensor], Tensor]):
         return document_loss(similar, sharing.to(similar.device), recipe.loss, recipe.margin, recipe.negatives)
 
     def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
-        """Minus the mean loss of the validation documents in fixed steps; their links choose nothing."""
+        """Minus the mean loss of the validation documents in fixed steps; AUC of their links, where known, chooses nothing."""
         if (table := self.valid) is None:
             return None
         model.eval()
@@ -229,12 +228,8 @@ class LinksObjective(Objective[tuple[Tensor, Tensor, Tensor], Tensor]):
         if not isfinite(mean(losses)):
             raise FloatingPointError(f"the validation loss after epoch {epoch} is not finite")
         area = mean_auc(scored)
-        self._figures = {"loss": mean(losses)} | ({} if area is None else {"auc": area})
+        self.figures = {"loss": mean(losses)} | ({} if area is None else {"auc": area})
         return -mean(losses)
-
-    def figures(self) -> dict[str, float]:
-        """Loss of the validation documents, and AUC of their links where these are known."""
-        return self._figures
 
 
 def _steps(documents: Tensor, batch: int) -> list[Tensor]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from math import nan
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
@@ -300,8 +300,7 @@ class Links(Question):
         """See `Question`."""
         if options.judgments is not None:
             raise UsageError(f"--judgments does not apply to the variant {recipe.variant!r}", hint="leave it out")
-        adapted: LinksRecipe = super().adapted(recipe, options)
-        return adapted
+        return cast("LinksRecipe", super().adapted(recipe, options))
 
     def asks(self, dataset: Dataset) -> bool:
         """Whether the dataset holds documents."""
