@@ -41,7 +41,7 @@ from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.kinds import JUDGMENTS, SERVED, TASKS
 from ctxr.store.records import ImageSet, Record
-from ctxr.store.tables import read_table, write_table
+from ctxr.store.tables import pretty_json, read_table, write_table
 
 JOURNAL = Path("journal")
 """How rows of our own server are named in refusals."""
@@ -79,7 +79,7 @@ def fetch(config: ImportAnswers, tasks: Sequence[Artifact]) -> Path | None:
         )
     client, path = prolific.connect(), private_folder(config.workdir) / "prolific-submissions.json"
     rows = sorted((row for study in studies for row in client.submissions(study)), key=lambda row: row["id"])
-    write_bytes(path, msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n")
+    write_bytes(path, pretty_json(rows))
     return path
 
 
@@ -278,15 +278,13 @@ class ImportInputs(Inputs):
     replaced: tuple[str, ...]
 
 
+@dataclass(eq=False)
 class JudgmentStage(Stage[ImportInputs]):
     """The judgments with the answers of one source merged into them."""
 
     KIND = JUDGMENTS
     options: ImportAnswers
-
-    def __init__(self, options: ImportAnswers, file: Path | None = None) -> None:
-        super().__init__(options)
-        self.file = file
+    file: Path | None = None
 
     def inputs(self, progress: Progress) -> ImportInputs:
         """Every exported task, and the source: the journal by its identity, a file by its bytes and by what it is compared with."""
@@ -357,17 +355,16 @@ def run(config: ImportAnswers, progress: Progress = SILENT) -> ImportAnswersRepo
     file = fetch(config, answered_tasks(config, open_tasks(config.workdir)))
     out = config.folder()
     before = open_artifact(out, JUDGMENTS).content if (out / MANIFEST).is_file() else ""
-    result = execute(JudgmentStage(config, file), progress)
-    if result.artifact is None:
-        raise TypeError("judgments are never written in part")
-    counts = dict(result.artifact.manifest.counts)
+    up_to_date = execute(JudgmentStage(config, file), progress).up_to_date
+    merged = open_artifact(out)
+    counts = merged.manifest.counts
     new, again, reasons, unanswered = (counts.pop(name) for name in ("new", "again", "refused", "unanswered"))
     return ImportAnswersReport(
         judgments=out,
         platform=config.platform_of,
-        up_to_date=result.artifact.content == before,
-        new=0 if result.up_to_date else new,
-        again=new + again if result.up_to_date else again,
+        up_to_date=merged.content == before,
+        new=0 if up_to_date else new,
+        again=new + again if up_to_date else again,
         refused=sum(reasons.values()),
         reasons=reasons,
         counts=counts,

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 from typing import NamedTuple
@@ -256,26 +257,22 @@ class _LogLines(ProgressTask):
         self._label, self._total, self._done = label, total, 0.0
 
     def state(self) -> str:
-        """What is done of it, in words."""
         counts = [f"{steps:,.{int(steps % 1 > 0)}f}" for steps in (self._done, self._total) if steps is not None]
         return f"{self._label}: {' of '.join(counts)}" if self._done or self._total else self._label
 
     def advance(self, steps: float = 1) -> None:
-        """`steps` more are done."""
         self._done += steps
 
 
+@dataclass
 class _Line(ProgressTask):
-    def __init__(self, shown: Bars, task: TaskID) -> None:
-        self._shown, self._task = shown, task
+    shown: Bars
+    task: TaskID
 
     def advance(self, steps: float = 1) -> None:
-        """`steps` more are done."""
-        self._shown.advance(self._task, steps)
-        speed = self._shown.tasks[self._shown.task_ids.index(self._task)].speed
-        if speed:
-            self._shown.update(self._task, rate=f"{speed:.1f}/s")
+        self.shown.advance(self.task, steps)
+        if speed := self.shown.tasks[self.shown.task_ids.index(self.task)].speed:
+            self.shown.update(self.task, rate=f"{speed:.1f}/s")
 
     def say(self, text: str) -> None:
-        """What is being worked on now."""
-        self._shown.update(self._task, now=_plain_text(text))
+        self.shown.update(self.task, now=_plain_text(text))

@@ -4,7 +4,7 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -67,6 +67,7 @@ class StageResult:
     part: VerbReport | None = None
 
 
+@dataclass(eq=False)
 class Stage(ABC, Generic[InputsT]):
     """A verb that writes one artifact.
 
@@ -80,12 +81,10 @@ class Stage(ABC, Generic[InputsT]):
         shard: the units of a rank; a rank writes no manifest. None for a whole run.
     """
 
-    KIND: str
+    KIND: str = field(init=False)
     IN_PLACE: ClassVar[bool] = False
-    shard: RankShard | None = None
-
-    def __init__(self, options: Options) -> None:
-        self.options = options
+    shard: RankShard | None = field(default=None, init=False)
+    options: Options
 
     def out(self) -> Path:
         """The folder of the artifact; by default the one that the options name."""

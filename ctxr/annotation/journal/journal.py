@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
@@ -130,6 +131,7 @@ def _require_schema(database: Database, connection: Connection, *, create: bool 
         )
 
 
+@dataclass(eq=False)
 class Journal:
     """Units, leases, answers and talks of a study; threads may share it, and each process opens its own.
 
@@ -137,9 +139,8 @@ class Journal:
     cannot do.
     """
 
-    def __init__(self, database: Database, rules: Rules) -> None:
-        self._database = database
-        self._rules = rules
+    _database: Database
+    _rules: Rules
 
     @contextmanager
     def _writing(self, now: datetime) -> Iterator[Transaction]:
@@ -224,8 +225,7 @@ class Journal:
     def save_draft(self, token: str, worker: str, values: Values, now: datetime) -> None:
         """Keep values that are not submitted yet. Raises Refused for a lease that is not live, or not theirs."""
         with self._writing(now) as tx:
-            row = storing.own_lease(tx, token, worker)
-            if row["state"] != "live":
+            if storing.own_lease(tx, token, worker)["state"] != "live":
                 raise Refused("expired", "This task is no longer open. Please take a new one.")
             draft = storing.encoded({name: tuple(value) for name, value in values.items()})
             tx.update(tables.lease, {"token": token}, draft=draft)

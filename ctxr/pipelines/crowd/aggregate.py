@@ -245,16 +245,14 @@ class AggregateInputs(Inputs):
     disjoint: str
 
 
+@dataclass(eq=False)
 class DatasetStage(Stage[AggregateInputs]):
     """The dataset that the answers in `source` decide on."""
 
     KIND = DATASET
     IN_PLACE = True
     options: Aggregate
-
-    def __init__(self, options: Aggregate, source: Path) -> None:
-        super().__init__(options)
-        self.source = source
+    source: Path
 
     def inputs(self, progress: Progress) -> AggregateInputs:
         """The judgments with the sets that they are about, and who is blocked."""
@@ -359,10 +357,8 @@ def run(config: Aggregate, progress: Progress = SILENT) -> AggregateReport:
     """
     config.check()
     source = config.input or merge_journal(config.workdir, progress, config.database)
-    result = execute(DatasetStage(config, source), progress)
-    if result.artifact is None:
-        raise TypeError("a dataset is never written in part")
-    out, counts = result.artifact.path, dict(result.artifact.manifest.counts)
+    up_to_date, out = execute(DatasetStage(config, source), progress).up_to_date, config.folder()
+    counts = open_artifact(out).manifest.counts
     certified = msgspec.json.decode((out / CERTIFICATE).read_bytes(), type=Certificate)
     workers, notes = certified.workers, []
     if waiting := sum(counts["dropped"].get(reason, 0) for reason in ("not_asked", "too_few_votes")):
@@ -388,7 +384,7 @@ def run(config: Aggregate, progress: Progress = SILENT) -> AggregateReport:
     return AggregateReport(
         dataset=out,
         read=source,
-        up_to_date=result.up_to_date,
+        up_to_date=up_to_date,
         counts=counts,
         tables=msgspec.json.decode((out / TABLES).read_bytes(), type=dict[str, Table]),
         holds=certified.holds,

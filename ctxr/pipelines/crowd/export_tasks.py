@@ -12,7 +12,7 @@ from ctxr.annotation.tasks import task_of
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import UsageError
-from ctxr.store.artifacts import Content
+from ctxr.store.artifacts import Content, open_artifact
 from ctxr.store.kinds import SERVED, TASKS
 
 
@@ -66,16 +66,14 @@ class TaskStage(Stage[TaskInputs]):
 def run(config: ExportTasks, progress: Progress = SILENT) -> ExportTasksReport:
     """Write the tasks, and launch them on their platform with `launch`. Raises what `TaskStage.write` does, UnfinishedError without the
     artifact that the task is made from, and CtxrError for what a platform refuses."""
-    result, out = execute(TaskStage(config), progress), config.folder()
-    if result.artifact is None:
-        raise TypeError("tasks are never written in part")
-    counts = result.artifact.manifest.counts
+    up_to_date, out = execute(TaskStage(config), progress).up_to_date, config.folder()
+    counts = open_artifact(out).manifest.counts
     notes = [launch(config)] if config.launch else []
     return ExportTasksReport(
         out,
         config.task,
         config.backend,
-        result.up_to_date,
+        up_to_date,
         counts["units"] - counts["checks"],
         counts["votes"],
         counts["checks"],

@@ -232,17 +232,14 @@ class ListenInputs(Inputs):
     path: Path
 
 
+@dataclass(eq=False)
 class ListenStage(Stage[ListenInputs]):
     """`listen` as an artifact; without a reply to every request there are partial scores, and no manifest."""
 
     KIND = RUN
     IN_PLACE = True
-
     options: Listen
-
-    def __init__(self, options: Listen, pause: Pause | None = None) -> None:
-        super().__init__(options)
-        self._pause = pause
+    pause: Pause | None = None
 
     def inputs(self, progress: Progress) -> ListenInputs:
         """The dataset; the endpoint, the version of the prompt, and the options."""
@@ -259,7 +256,7 @@ class ListenStage(Stage[ListenInputs]):
         key_of(job.config.key_from, job.address)
         answers, budget = Answers(job, replies := _replies(out)), job.budget(replies)
         trusted = any(reply.outcome == "chosen" for reply in replies)
-        client = ChatClient(job.address, job.config, out / JOURNAL, budget, trusted, pause=self._pause)
+        client = ChatClient(job.address, job.config, out / JOURNAL, budget, trusted, pause=self.pause)
 
         def ask(request: Request) -> Reply:
             prompt = messages(request.asked, request.shift, job.files, job.config.side)

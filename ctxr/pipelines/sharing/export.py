@@ -147,11 +147,10 @@ def run(options: Export, progress: Progress = SILENT) -> ExportReport:
     """
     options.check()
     source = chosen(options.input, options.workdir, CHAIN, progress)
-    result = execute(_ExportStage(options, source), progress)
-    assert result.artifact is not None  # noqa: S101  # a staged artifact is never incomplete
-    counts = dict(result.artifact.manifest.counts)
+    up_to_date = execute(_ExportStage(options, source), progress).up_to_date
+    counts = open_artifact(options.folder()).manifest.counts
     left_out, notes = (list(counts.pop(name, [])) for name in ("left_out", "notes"))
-    return ExportReport(options.folder(), source, options.to, result.up_to_date, counts, left_out, notes)
+    return ExportReport(options.folder(), source, options.to, up_to_date, counts, left_out, notes)
 
 
 class _ExportStage(Stage[Inputs]):
@@ -223,7 +222,6 @@ class _ExportStage(Stage[Inputs]):
 
 
 def _scores_file(by: str, workdir: Path) -> Path:
-    """The file of scores that `by` means."""
     run = workdir / RUNS / by
     path = next((file for file in (Path(by), run / SCORES, run.parent / SCORES) if file.is_file()), None)
     if path is None:
