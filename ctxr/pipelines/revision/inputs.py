@@ -34,16 +34,14 @@ from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, did_yo
 from ctxr.metrics.votes import Codes
 from ctxr.models.entailment.base import Judge
 from ctxr.models.hub import makes_pairs
-from ctxr.models.identity import model_identity, resolved_name
 from ctxr.models.judges.cascade import BETWEEN, Cascade, Limits
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.licence import JudgeLicence
 from ctxr.problems.entailment.judges import JudgeOptions, default_spec, open_judge, parse_spec
 from ctxr.problems.gallery.truth import TRUTH
 from ctxr.problems.runs import PLAIN_ENCODERS, finished_runs, run_folder
-from ctxr.store.artifacts import MANIFEST, open_artifact
+from ctxr.store.artifacts import MANIFEST
 from ctxr.store.hashing import sha256_if_readable, sha256_of
-from ctxr.store.kinds import RUN
 from ctxr.store.memory import Watch, remembered
 from ctxr.store.records import Judgment
 from ctxr.store.tables import grouped, read_table
@@ -362,23 +360,13 @@ def scope_of(
     return Scope(config, every, words)
 
 
-def refuse_nothing_left(config: ReviseLabels, inputs: RevisionInput) -> None:
-    """Raises UsageError where every pair of a picture and a caption of its set is known."""
-    known = sum(len(np.unique(gallery.excluded, axis=0)) for gallery in inputs.galleries)
-    if known == sum(len(gallery.images) * len(gallery.captions) for gallery in inputs.galleries):
-        lower = f"a lower --threshold, or {config.followup('--undo')}"
-        raise UsageError(
-            "no pair is left to judge: all were given, added or rejected before",
-            hint=lower if inputs.before else "name a dataset whose sets hold more pictures, or another --split",
-        )
-
-
-def refuse_leaked(new: "NewRound", progress: Progress) -> None:
-    """Warn of images that a judge was trained on. Raises DataError where one of them is evaluated on."""
-    cascade, leaked = new.cascade, new.leaked
+def refuse_round(new: "NewRound", progress: Progress) -> None:
+    """Warn of images that a judge was trained on. Raises DataError where one of them is evaluated on, UsageError where every pair of a
+    picture and a caption of its set is known."""
+    cascade, leaked, galleries = new.cascade, new.leaked, new.inputs.galleries
     if cascade.unknown:
         progress.note(f"what {cascade.unknown} was trained on is unknown and may include these pictures")
-    evaluated = {image for gallery in new.inputs.galleries if gallery.side != "train" for image in gallery.images}
+    evaluated = {image for gallery in galleries if gallery.side != "train" for image in gallery.images}
     wrong = [name for name in leaked if name in evaluated]
     if wrong and not new.scope.options.allow_leak:
         raise DataError(
@@ -387,15 +375,13 @@ def refuse_leaked(new: "NewRound", progress: Progress) -> None:
         )
     if leaked:
         progress.warn(f"{cascade.name}: trained on pictures that it is to judge: {leaked[0]}{and_more(len(leaked))}")
-
-
-def retriever_identity(by: str, workdir: Path) -> str:
-    """SHA-256 of a retriever: of the manifest of a run, or over the files of an encoder. Raises what `check_by` raises."""
-    check_by(by, workdir)
-    folder = run_folder(by, workdir)
-    if folder is not None:
-        return open_artifact(folder, RUN, "ctxr train").sha256
-    return model_identity(resolved_name(by, workdir), workdir)
+    known = sum(len(np.unique(gallery.excluded, axis=0)) for gallery in galleries)
+    if known == sum(len(gallery.images) * len(gallery.captions) for gallery in galleries):
+        lower = f"a lower --threshold, or {new.scope.options.followup('--undo')}"
+        raise UsageError(
+            "no pair is left to judge: all were given, added or rejected before",
+            hint=lower if new.inputs.before else "name a dataset whose sets hold more pictures, or another --split",
+        )
 
 
 @dataclass(frozen=True)

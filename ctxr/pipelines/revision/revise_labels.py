@@ -1,5 +1,6 @@
 """`ctxr revise-labels`: mine candidates, judge them, and add the entailed ones as a round that can be undone."""
 
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
@@ -19,21 +20,22 @@ from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Stage, execute
 from ctxr.errors import UnfinishedError
 from ctxr.models.entailment.base import Judge
+from ctxr.models.identity import model_identity, resolved_name
 from ctxr.pipelines.revision.auditing import audit
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.inputs import (
     RevisionInputs,
+    check_by,
     choose_threshold,
     open_judges,
     open_project,
-    refuse_leaked,
-    refuse_nothing_left,
-    retriever_identity,
+    refuse_round,
 )
 from ctxr.pipelines.revision.licence import read_licence
 from ctxr.pipelines.revision.results import reported
-from ctxr.store.artifacts import Artifact, Content
-from ctxr.store.kinds import DATASET
+from ctxr.problems.runs import run_folder
+from ctxr.store.artifacts import Artifact, Content, open_artifact
+from ctxr.store.kinds import DATASET, RUN
 
 
 def run(config: ReviseLabels, progress: Progress = SILENT, classifier: Judge | None = None) -> ReviseReport:
@@ -76,26 +78,29 @@ def _switch(config: ReviseLabels, progress: Progress) -> ReviseReport:
     return ReviseReport(out, "redone" if config.redo else "undone", switched.number, facts)
 
 
+@dataclass(eq=False)
 class Revision(Stage[RevisionInputs]):
     """The rounds with one more, which is mined and judged before the earlier ones are touched, or with one that comes to count again."""
 
     KIND = DATASET
     IN_PLACE = True
     options: ReviseLabels
-
-    def __init__(self, options: ReviseLabels, judge: Judge | None, progress: Progress) -> None:
-        super().__init__(options)
-        self._judge, self._progress = judge, progress
+    judge: Judge | None
+    progress: Progress
 
     @cached_property
     def decided(self) -> RevisionInputs:
         """The dataset, the rounds, and what decides the one that is asked for: manifests, hashes, and the table of rounds."""
-        progress, config, out = self._progress, self.options, self.out()
+        progress, config, out = self.progress, self.options, self.out()
         base = open_project(config, progress)
         rounds = read_rounds(out)
-        cascade, config = open_judges(config, progress, self._judge)
+        cascade, config = open_judges(config, progress, self.judge)
         by = rounds[-1].by if rounds and config.by == "auto" else config.by
-        retriever = retriever_identity(by, config.workdir)
+        check_by(by, config.workdir)
+        if (trained := run_folder(by, config.workdir)) is not None:
+            retriever = open_artifact(trained, RUN, "ctxr train").sha256
+        else:
+            retriever = model_identity(resolved_name(by, config.workdir), config.workdir)
         licence = read_licence(config.workdir, cascade.fingerprint, base.content)
         licensed = licence.threshold if licence else None
         chosen = choose_threshold(config, base, cascade, licensed, progress)
@@ -126,8 +131,7 @@ class Revision(Stage[RevisionInputs]):
     def refuse(self, inputs: RevisionInputs, progress: Progress) -> None:
         """Pictures that a judge was trained on, and sets without a pair to judge."""
         if inputs.made(inputs.rounds) is None:
-            refuse_leaked(inputs.new, progress)
-            refuse_nothing_left(inputs.options, inputs.new.inputs)
+            refuse_round(inputs.new, progress)
 
     def write(self, inputs: RevisionInputs, out: Path, progress: Progress) -> Content:
         """Make the round if it is missing, and apply all active ones."""
