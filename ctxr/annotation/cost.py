@@ -43,7 +43,6 @@ class Offer:
     total: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """The total follows."""
         object.__setattr__(self, "total", self.places * self.pay)
 
 

@@ -18,7 +18,7 @@ from ctxr.annotation.pseudonyms import PRIVATE, read_key
 from ctxr.annotation.tasks import task_of
 from ctxr.store.atomic import write_bytes
 from ctxr.store.records import Image
-from ctxr.store.tables import encode_row
+from ctxr.store.tables import encode_row, pretty_json
 
 
 def private_folder(workdir: Path) -> Path:
@@ -43,7 +43,7 @@ def backend_files(config: ExportTasks, batch: TaskBatch) -> dict[str, bytes]:
         timed, first = replace(config, seconds=config.seconds or measured or 0.0), batch.units[0]
         body = prolific.study_body(parts, timed.check(), task_of(first).render(first, first.images))
         files = {
-            "study.json": msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n",
+            "study.json": pretty_json(body),
             "bundles.jsonl": b"".join(map(encode_row, parts)),
         }
     return {f"{config.backend}/{name}": content for name, content in files.items()}

@@ -123,7 +123,6 @@ def _run(command: Command, config: Options, as_json: bool, meta: dict[str, objec
 
 
 def _show_exception(error: BaseException, typed: list[str], ctx: "Context") -> int:
-    """Show what ended a command, and return its exit code."""
     match error:
         case CtxrError():
             shown = error

@@ -111,9 +111,8 @@ def tasks(report: ExportTasksReport) -> Iterator[Block]:
     """What the crowd is asked, and where it was written."""
     offer, offered = report.offer, None
     if offer:
-        submissions = plural(offer.places, "submission")
         pay = f"{money(offer.pay)} {offer.currency} each, {money(offer.total)} without fees"
-        offered = f"{submissions} of {offer.minutes} minutes, {pay}"
+        offered = f"{plural(offer.places, 'submission')} of {offer.minutes} minutes, {pay}"
     after = "ctxr serve"
     if report.backend == "label-studio":
         after = "ctxr import-answers FILE --from label-studio   (once the projects are labelled and exported as JSON)"
@@ -229,11 +228,10 @@ def rebuilt(report: RebuildReport) -> Iterator[Block]:
     """How much of a recipe could be made again."""
     counts = report.counts
     sets, images = (counts[name] + counts.get(f"{name}_left_out", 0) for name in ("sets", "images"))
-    lacks = counts["sets"] < sets
     rows = {
         "read": report.read,
         "sets": f"{counts['sets']} of {sets} sets of the recipe"
-        + (", the others lack an image that could not be made" if lacks else ""),
+        + (", the others lack an image that could not be made" if counts["sets"] < sets else ""),
         "images": f"{counts['images']} of {images} images of the recipe: {counts['equal']} equal to it, {counts['different']} not",
         "failed": f"{counts['failed']} sources"
         + (f", reasons in {report.artifact}/failures.jsonl" if counts["failed"] else ""),

@@ -262,7 +262,6 @@ def finish(
 ) -> Artifact:
     """Write the manifest, last and atomically."""
     sizes = {name: (path / name).stat().st_size for name in sorted(content.files)}
-    entries = {name: FileEntry(sha256_file(path / name), size) for name, size in sizes.items()}
     manifest = Manifest(
         kind=kind,
         format=FORMAT,
@@ -273,7 +272,7 @@ def finish(
         counts=dict(content.counts),
         models=dict(content.models),
         packages=package_versions(),
-        files=entries,
+        files={name: FileEntry(sha256_file(path / name), size) for name, size in sizes.items()},
     )
     written = pretty_json(manifest)
     (path / EARLIER).unlink(missing_ok=True)

@@ -101,10 +101,9 @@ def _insert(tx: Transaction, table: Table, rows: Sequence[Mapping[str, object]])
     names = [column.name for column in table.columns]
     defaults = {column.name: 0 for column in table.columns if column.default is not None}
     columns: list[ColumnElement[object]] = [literal_column(name) for name in names]
-    payload = msgspec.json.encode([defaults | dict(row) for row in rows]).decode()
     tx.connection.execute(
         insert(table).from_select(names, select(*columns).select_from(recordset), include_defaults=False),
-        {"rows": payload},
+        {"rows": msgspec.json.encode([defaults | dict(row) for row in rows]).decode()},
     )
 
 
@@ -119,7 +118,6 @@ def _chunks(records: Iterable[R]) -> Iterator[Sequence[R]]:
 
 
 def _unknown(tx: Transaction, table: Table, noun: str, records: Sequence[R]) -> list[R]:
-    """Those that the table lacks."""
     rows = select(table.c.id, table.c.payload).where(table.c.id.in_([record.id for record in records]))
     payloads = dict(tx.connection.execute(rows).all())
     new: list[R] = []

@@ -21,7 +21,7 @@ from ctxr.annotation.protocol import Protocol, raters_of, shown_order
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
 from ctxr.errors import DataError
-from ctxr.store.tables import UNREADABLE
+from ctxr.store.tables import UNREADABLE, pretty_json
 
 PLATFORM = "label-studio"
 
@@ -76,8 +76,7 @@ def project_files(units: Iterable[Unit], addresses: Mapping[str, str], protocol:
     for (slot, shape), sheets in projects.items():
         folder = f"rater-{slot + 1}" + (f"-{shapes.index(shape) + 1}" if len(shapes) > 1 else "")
         files[f"{folder}/config.xml"] = _labelling_config(sheets[0]).encode()
-        tasks = [{"data": sheet.data(addresses)} for sheet in sheets]
-        files[f"{folder}/tasks.json"] = msgspec.json.format(msgspec.json.encode(tasks), indent=1) + b"\n"
+        files[f"{folder}/tasks.json"] = pretty_json([{"data": sheet.data(addresses)} for sheet in sheets])
     return files
 
 

@@ -49,9 +49,8 @@ class DescribeTask(Task):
     def score(self, unit: Unit, answer: Answer) -> Outcome:
         """The text, the query that asks it against the set, and the target as judgment of worker `gold`."""
         query = query_of(unit.id, answer.worker)
-        target = unit.target or ""
         return Outcome(
             texts=(Text(query, clean(answer.values[FIELD][0]), answer.worker),),
             queries=(Query(query, unit.image_set, (query,)),),
-            judgments=(Judgment(query, target, "gold", 1.0),),
+            judgments=(Judgment(query, unit.target or "", "gold", 1.0),),
         )

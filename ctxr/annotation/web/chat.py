@@ -98,7 +98,6 @@ class Chat:
         unit = unit.current()  # a new partner may have brought another unit and another seat
         after = max((event.number for event in journal.events(unit.lease.token)), default=0)
         room = journal.room(unit.lease.token)
-        over = unit.lease.state != "live" or room.closed
         sees = room.seat == 0 or room.shared
         image = unit.lease.unit.images[0]
         width, height = self.site.sizes.get(image, (0, 0)) if sees else (0, 0)
@@ -119,7 +118,7 @@ class Chat:
             "width": width,
             "height": height,
             "after": after,
-            "go": f"{self.pages.at}/next" if over else "",
+            "go": f"{self.pages.at}/next" if unit.lease.state != "live" or room.closed else "",
         }
 
     async def events(self, request: Request) -> Response:

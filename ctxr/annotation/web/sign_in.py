@@ -72,14 +72,13 @@ class SignIn:
         if self.site.identities.knows(self.site.pseudonym("local", identity)):
             problem = "This name is already taken. If it is yours, use your personal link; otherwise add a letter."
             return self._form(request, name, problem)
-        session = self.pages.admit("local", identity)
         personal = f"{self.site.base_url}/i/{self.site.signer.sign(Invitation(identity))}"
         response = self.pages.message(
             f"Welcome, {name}",
             ["Keep this personal link to sign in from another browser or after a month. Do not share it."],
             links=[("Start", f"{self.pages.at}/next"), ("My personal link", personal)],
         )
-        return self.pages.remember(response, session)
+        return self.pages.remember(response, self.pages.admit("local", identity))
 
     def invited(self, request: Request) -> Response:
         """A personal link: a page with a button, because opening a link alone must not replace another session."""

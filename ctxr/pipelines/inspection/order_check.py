@@ -110,11 +110,10 @@ def check_scores(dataset: Dataset, runs: list[Run], reference: str, seed: int) -
     the encoder whose zero-shot scores the runs are, "" for the run's own name."""
     orders = {one.id: numbers for one in dataset.sets if (numbers := numbers_of(dataset, one)) is not None}
     for run in runs:
-        values = run.scorers[0].values
         # by side: the set, the position of the target, and the scores of the candidates of each query
         sides: dict[str, list[tuple[str, int, list[float]]]] = {}
         for query, image_set, position in dataset.sole_targets():
-            own = values.get(query.id, {})
+            own = run.scorers[0].values.get(query.id, {})
             if own.keys() >= set(image_set.images):
                 row = (image_set.id, position, [own[image] for image in image_set.images])
                 sides.setdefault(dataset.split_of(image_set) or "none", []).append(row)

@@ -184,23 +184,27 @@ def write_page(edition: Edition, folder: str, more: Sequence[tuple[str, str]]) -
     # nothing may be fetched; pictures come from the page, or from the folder beside it
     images = "data: 'self' file:" if folder else "data:"
     sources = f"img-src {images}; style-src {_hash(style)}; script-src {_hash(script)}"
-    page = environment(PAGES).get_template("page.html")
     # JSON that cannot end the element it stands in, whatever a name holds
     text = json.dumps(msgspec.to_builtins(edition.data), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return page.render(
-        first_line=FIRST_LINE.decode(),
-        chain=edition.chain,
-        version=__version__,
-        parts=parts,
-        more=more,
-        style=style,
-        script=script,
-        policy=f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'",
-        data=text,
-        side=SIDE,
-    ).encode()
+    return (
+        environment(PAGES)
+        .get_template("page.html")
+        .render(
+            first_line=FIRST_LINE.decode(),
+            chain=edition.chain,
+            version=__version__,
+            parts=parts,
+            more=more,
+            style=style,
+            script=script,
+            policy=f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'",
+            data=text,
+            side=SIDE,
+        )
+        .encode()
+    )
 
 
 def _static(package: str, name: str) -> str:

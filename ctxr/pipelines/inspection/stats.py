@@ -28,7 +28,7 @@ from ctxr.problems.registry import tables_about
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import SET_KINDS
 from ctxr.store.records import ImageSet
-from ctxr.store.tables import PAYLOADS, UNREADABLE
+from ctxr.store.tables import PAYLOADS, UNREADABLE, pretty_json
 
 PARTS = ("all", "video", "photos")
 """What the paper calls static is called photos in tables of records."""
@@ -376,5 +376,5 @@ def _write(config: Stats, report: StatsReport) -> StatsReport:
         if not isinstance(content, dict) or set(content) != set(StatsReport.__dataclass_fields__):
             hint = "choose another --out, such as stats.json"
             raise UsageError(f"{out} is not a statistics file written by ctxr", hint=hint)
-    write_bytes(out, msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+    write_bytes(out, pretty_json(report))
     return report

@@ -54,8 +54,7 @@ def run(config: Train, progress: Progress = SILENT) -> TrainReport:
     recipe = load_recipe(config.recipe, config.parity, config.changes)
     question = problem_of(asdict(recipe))
     stage = Training(config, question.adapted(recipe, config), question)
-    up_to_date = execute(stage, progress).up_to_date
-    report = report_on(stage.out(), up_to_date)
+    report = report_on(stage.out(), execute(stage, progress).up_to_date)
     remember_dataset(report.folder, config.dataset)
     return report
 
@@ -127,7 +126,15 @@ class Training(Stage[TrainInputs]):
         if few := [f"{split} {count}" for split, count in job.queries.items() if 0 < count < FEW]:
             progress.warn(f"fewer than {FEW} {job.UNIT} ({', '.join(few)}): figures of this run mean nothing")
         job.check()
-        self._remove_damaged(inputs, out, progress)
+        # seeds with damaged files of this very run are trained again
+        if this := finished(out, self.KIND, self.options.COMMAND, inputs.key, inputs.parents):
+            damaged = {Path(name).parts[0] for name in this.changed_files() if "/" in name}
+            take_manifest(out)
+            for name in sorted(damaged):
+                progress.warn(
+                    f"{out / name} was changed or damaged since it was written, so this seed is trained again"
+                )
+                shutil.rmtree(out / name, ignore_errors=True)
         count = range(job.seeds)
         for seed in count:
             with suppress(DataError):
@@ -150,17 +157,6 @@ class Training(Stage[TrainInputs]):
         named = {field: getattr(inputs.recipe, field) for field, _ in inputs.recipe.inputs()}
         models = portable(job.models() | {NAMED: named}, self.options.workdir)
         return Content(files, _counts(job, out), models)
-
-    def _remove_damaged(self, inputs: TrainInputs, out: Path, progress: Progress) -> None:
-        """Remove the seeds with damaged files of this very run, to be trained again."""
-        this = finished(out, self.KIND, self.options.COMMAND, inputs.key, inputs.parents)
-        if this is None:
-            return
-        damaged = {Path(name).parts[0] for name in this.changed_files() if "/" in name}
-        take_manifest(out)
-        for seed in sorted(damaged):
-            progress.warn(f"{out / seed} was changed or damaged since it was written, so this seed is trained again")
-            shutil.rmtree(out / seed, ignore_errors=True)
 
 
 def _named(kind: str, name: str, workdir: Path) -> Iterator[Parent]:

@@ -117,7 +117,6 @@ def _texts(dataset: Dataset | None) -> dict[str, list[tuple[list[int] | None, st
 
 
 def _why_none(edition: Edition) -> str:
-    """What an empty list of sets comes from."""
     if edition.chain.dataset is not None:
         return "The dataset is empty."
     if not edition.chain.units:

@@ -38,7 +38,6 @@ def make_summary(edition: Edition) -> Mapping[str, object]:
     """Headline, one row of figures per artifact, and the steps for frames and for photos."""
     chain = edition.chain
     by_kind = {kind: [unit for unit in chain.units if unit.source.kind == kind] for kind in SOURCE_KINDS}
-    sets = {kind: sum(len(unit.sets) for unit in units) for kind, units in by_kind.items()}
     funnels = [
         (title, steps)
         for title, kind, checks in (("Frames of videos", "video", VIDEO_STEPS), ("Photos", "photos", PHOTO_STEPS))
@@ -63,7 +62,7 @@ def make_summary(edition: Edition) -> Mapping[str, object]:
     }:
         photos = "of photos"  # of which the dataset holds copies alone
     return {
-        "sets": sets,
+        "sets": {kind: sum(len(unit.sets) for unit in units) for kind, units in by_kind.items()},
         "total": sum(len(unit.sets) for unit in chain.units),
         "subject": edition.subject,
         "videos": _videos(by_kind["video"], edition),
