@@ -57,7 +57,11 @@ READERS: tuple[Reader, ...] = (
         captions.read_photos,
     ),
     Reader("Markdown or HTML with images in the folder", documents.page_files, documents.read_pages),
-    Reader("descriptions by set and index (*.json)", imagecode.json_file, imagecode.read_described),
+    Reader(
+        "descriptions by set and index (*.json)",
+        lambda path: [path] if path.suffix == ".json" and path.is_file() else [],
+        imagecode.read_described,
+    ),
 )
 """Every form that is read. The first that finds its files at a path reads it: an export in the form of others lies beside a manifest
 of its own, and a split of COCO beside captions."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import msgspec
 import numpy as np
@@ -430,10 +430,9 @@ def stratum_of(link: CandidateRow) -> str:
 def read_figures(folder: Path, cure: str = "restore it, or revise again") -> dict[str, Any]:
     """The figures of a round, or of its audit. Raises DataError where they are missing or damaged."""
     try:
-        figures: dict[str, Any] = msgspec.json.decode((folder / FIGURES).read_bytes())
+        return cast("dict[str, Any]", msgspec.json.decode((folder / FIGURES).read_bytes()))
     except (OSError, *UNREADABLE) as error:
         raise DataError(f"{folder / FIGURES} is missing or damaged", hint=cure) from error
-    return figures
 
 
 def read_audit(folder: Path) -> dict[str, Any] | None:

@@ -199,7 +199,6 @@ def _is_text(name: str) -> bool:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder is an artifact, or a cache of ctxr."""
     return folder.name == CACHE or os.path.isfile(folder / MARKER)  # noqa: PTH113 - no error where permission lacks
 
 

@@ -192,5 +192,4 @@ class GreedyPicker:
 def _distances(rows: Vectors, vector: Vectors) -> Doubles:
     """Distances by differences in float64: unlike sqrt(2 - 2 cos), exact near 0 and independent of the matrix shape."""
     difference = rows.astype(np.float64) - vector.astype(np.float64)
-    lengths: Doubles = np.sqrt(np.einsum("nd,nd->n", difference, difference))
-    return lengths
+    return np.asarray(np.sqrt(np.einsum("nd,nd->n", difference, difference)))

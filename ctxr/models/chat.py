@@ -37,11 +37,6 @@ class Completion:
     model: str = ""
     raw: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def excerpt(self) -> str:
-        """The beginning of the text, for a journal."""
-        return shortened(self.text)
-
 
 def shortened(text: str) -> str:
     """The beginning of a text, which can be encoded."""

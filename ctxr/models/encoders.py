@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -317,8 +317,7 @@ def find_source(name: str, warn: Callable[[str], None] = ignore) -> EncoderSourc
 
     def build() -> ImageTextModel:
         torch.manual_seed(0)
-        model: ImageTextModel = open_clip.create_model(arch, pretrained_text=False)
-        return model
+        return cast("ImageTextModel", open_clip.create_model(arch, pretrained_text=False))
 
     return _source(f"random:{arch}", config, build, arch)
 
@@ -423,10 +422,9 @@ def _open_tokenizer(model_name: str, files: tuple[tuple[str, int, int], ...]) ->
 
     try:
         with quiet():
-            tokenizer: Callable[[list[str]], Tensor] = open_clip.get_tokenizer(model_name)
+            return cast("Callable[[list[str]], Tensor]", open_clip.get_tokenizer(model_name))
     except Exception as error:
         raise CtxrError(f"the tokenizer of {model_name} cannot be loaded: {error}") from error
-    return tokenizer
 
 
 # functions of tensors, and of torch.nn.init, that fill with random values

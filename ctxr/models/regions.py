@@ -123,8 +123,7 @@ def averaging(cells: int, kept: int) -> Tensor:
     """Weights [kept, cells] by which `kept` equal parts of a line average its equal cells; rows add to 1."""
     fine, coarse = torch.arange(cells + 1) / cells, torch.arange(kept + 1) / kept
     upper = torch.minimum(fine[None, 1:], coarse[1:, None])
-    lower = torch.maximum(fine[None, :-1], coarse[:-1, None])
-    return (upper - lower).clamp(min=0) * kept
+    return (upper - torch.maximum(fine[None, :-1], coarse[:-1, None])).clamp(min=0) * kept
 
 
 def output_of(layer: nn.Module, tower: nn.Module, pixels: Tensor) -> Any:

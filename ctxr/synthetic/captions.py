@@ -181,8 +181,7 @@ def altered(rng: np.random.Generator, statement: Statement, view: SceneView) -> 
         which = int(rng.integers(len(statement.predicates)))
         changed = _changed(rng, statement.predicates[which])
         if changed is not None and changed.verdict(view) is False:
-            predicates = [*statement.predicates[:which], changed, *statement.predicates[which + 1 :]]
-            return state(rng, predicates)
+            return state(rng, [*statement.predicates[:which], changed, *statement.predicates[which + 1 :]])
     return None
 
 

@@ -71,11 +71,6 @@ def read_repository(path: Path, files: Sequence[Path], passed: Callable[[], None
     return replace(read_release(path / "data", files, passed), name=path.resolve().name)
 
 
-def json_file(path: Path) -> list[Path]:
-    """The JSON at a path."""
-    return [path] if path.suffix == ".json" and path.is_file() else []
-
-
 def read_described(path: Path, files: Sequence[Path], passed: Callable[[], None]) -> Dataset:
     """A release from one file of any name. Raises DataError for one that says who wrote descriptions, and what `read_release` raises."""
     if WRITERS.fullmatch(path.name):

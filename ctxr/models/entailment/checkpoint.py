@@ -16,7 +16,7 @@ from ctxr.errors import DataError
 from ctxr.media.images import read_image
 from ctxr.models.entailment.base import Claim, Judge
 from ctxr.models.entailment.classifier import EntailmentClassifier
-from ctxr.models.entailment.image_branches import FINEST, black_picture, cells_of
+from ctxr.models.entailment.image_branches import BLACK, FINEST, cells_of
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
 from ctxr.models.entailment.sources import find_branches, new_classifier
 from ctxr.models.entailment.training import PairTable, make_claims, probabilities
@@ -116,7 +116,7 @@ class TrainedClassifier(Judge):
         """The claims as arrays; labels are 0."""
         files = list(dict.fromkeys(claim.image for claim in claims if claim.image and self.branches.image))
         row: dict[Path | None, int] = {file: number for number, file in enumerate(files, start=1)}
-        pictures, source = [black_picture(), *(read_image(file) for file in files)], self.branches.image
+        pictures, source = [BLACK, *(read_image(file) for file in files)], self.branches.image
         if source is None:
             stack = torch.zeros(1, 1)
         elif source.preprocess is not None:

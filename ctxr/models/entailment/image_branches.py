@@ -44,6 +44,7 @@ BERT = 768  # width of the published text encoders
 WORDS_AT_ONCE = 64  # words in one pass of a text tower
 LITTLE = 0.1  # first positions, kinds and layers over words, beside word embeddings
 FINEST = 64  # cells of a picture at most
+BLACK = np.zeros((16, 16, 3), np.uint8)  # in place of a missing picture (paper, section 3.4)
 
 
 def random_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
@@ -69,7 +70,7 @@ def aligned_source(name: str, recipe: ClassifierRecipe, device: str) -> ImageSou
     encoder = name.partition(":")[2]
     grid = GridRegions(encoder, FINEST, device)
     cells, features = grid.grid[0] * grid.grid[1], grid.features
-    dark = torch.from_numpy(cells_of(grid, [black_picture()]))
+    dark = torch.from_numpy(cells_of(grid, [BLACK]))
     pieces, width, heads = tiny_vocabulary(), recipe.width, max(1, recipe.width // 32)
     config = FusionConfig(
         len(pieces), width, recipe.text_layers, recipe.fusion_layers, heads, 2 * width, width, dropout=recipe.dropout,
@@ -81,15 +82,14 @@ def aligned_source(name: str, recipe: ClassifierRecipe, device: str) -> ImageSou
         model.embeddings = CellEmbeddings(cells, features, width)
         return model
 
-    def build() -> FusionBranch:
-        return start_aligned(new_branch(vision, config, dark), encoder, pieces)
-
-    return untrained(name, build, config, pieces, encoder, decides=([grid.describe(), recipe.vision_layers], SEED))
-
-
-def black_picture() -> Pixels:
-    """In place of a missing picture: uint8 [16, 16, 3] of zeros (paper, section 3.4)."""
-    return np.zeros((16, 16, 3), np.uint8)
+    return untrained(
+        name,
+        lambda: start_aligned(new_branch(vision, config, dark), encoder, pieces),
+        config,
+        pieces,
+        encoder,
+        decides=([grid.describe(), recipe.vision_layers], SEED),
+    )
 
 
 def cells_of(grid: Extractor, pictures: Sequence[Pixels]) -> Array:

@@ -34,43 +34,25 @@ class Verdicts:
         return Verdicts(self.values[rows], self.probabilities[rows], self.judges[rows])
 
 
-@dataclass(frozen=True)
 class Cascade:
-    """One judge, or several, with the limits of all but the last."""
+    """One judge, or several, with the limits of all but the last.
 
-    judges: tuple[Judge, ...]
-    limits: tuple[Limits, ...] = ()
+    Attributes:
+        name: as outputs call it. threshold: the last judge's. toy: whether one of them is the toy.
+        fingerprint: of the only judge; of several a hash over them and over the limits.
+        trained_on: the union over the judges whose training data are known.
+        unknown: judges whose training data are unknown, "" for none.
+    """
 
-    @property
-    def name(self) -> str:
-        """As outputs call it."""
-        return ", then ".join(one.name for one in self.judges)
-
-    @property
-    def fingerprint(self) -> str:
-        """That of the only judge; of several a hash over them and over the limits of all but the last."""
-        own = [one.fingerprint for one in self.judges]
-        return own[0] if len(own) == 1 else sha256_of([own, self.limits])
-
-    @property
-    def threshold(self) -> float:
-        """The last judge's."""
-        return self.judges[-1].threshold
-
-    @property
-    def trained_on(self) -> frozenset[str]:
-        """The union over the judges whose training data are known."""
-        return frozenset().union(*(one.trained_on or () for one in self.judges))
-
-    @property
-    def unknown(self) -> str:
-        """Judges whose training data are unknown, "" for none."""
-        return ", ".join(one.name for one in self.judges if one.trained_on is None)
-
-    @property
-    def toy(self) -> bool:
-        """Whether one of them is the toy."""
-        return any(one.toy for one in self.judges)
+    def __init__(self, judges: tuple[Judge, ...], limits: tuple[Limits, ...] = ()) -> None:
+        self.judges, self.limits = judges, limits
+        self.name = ", then ".join(one.name for one in judges)
+        own = [one.fingerprint for one in judges]
+        self.fingerprint = own[0] if len(own) == 1 else sha256_of([own, limits])
+        self.threshold = judges[-1].threshold
+        self.toy = any(one.toy for one in judges)
+        self.trained_on = frozenset[str]().union(*(one.trained_on or () for one in judges))
+        self.unknown = ", ".join(one.name for one in judges if one.trained_on is None)
 
     def decide(self, ask: Callable[[Judge, Codes], Doubles], count: int, last: Limits) -> Verdicts:
         """The verdicts on `count` claims. `ask` gives a judge's probabilities of some; `last`: the last limits.

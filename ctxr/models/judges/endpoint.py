@@ -90,8 +90,8 @@ def reply_of(request: PricedRequest, completion: Completion) -> JudgeReply:
                 probability, outcome = precise, "token_probabilities"
         else:
             outcome = "unreadable"
-    tokens = (completion.prompt_tokens, completion.completion_tokens)
-    return JudgeReply(request.identity, outcome, probability, completion.excerpt, *tokens, completion.model)
+    said = (chat.shortened(completion.text), completion.prompt_tokens, completion.completion_tokens)
+    return JudgeReply(request.identity, outcome, probability, *said, completion.model)
 
 
 def _plain(token: str) -> str:

@@ -156,8 +156,7 @@ class ExampleTable:
 def by_sets(sets: Tensor, chance: torch.Generator) -> Tensor:
     """Every query once [Q], sets in random order, the queries of a set together (set-major)."""
     numbers, owner = torch.unique(sets, return_inverse=True)
-    order = torch.randperm(len(numbers), generator=chance)
-    return order[owner].sort(stable=True).indices
+    return torch.randperm(len(numbers), generator=chance)[owner].sort(stable=True).indices
 
 
 def with_distractors(questions: ExampleTable, count: int, chance: torch.Generator) -> ExampleTable:
@@ -174,8 +173,7 @@ def with_distractors(questions: ExampleTable, count: int, chance: torch.Generato
         draws = torch.randint(choices, (len(own), count), generator=chance)
         while len(repeated := (draws.sort(1).values.diff(dim=1) == 0).any(1).nonzero().flatten()):
             draws[repeated] = torch.randint(choices, (len(repeated), count), generator=chance)
-    others = pool[draws + (draws >= position).long()]
-    candidates = torch.cat([own, others], dim=1)
+    candidates = torch.cat([own, pool[draws + (draws >= position).long()]], dim=1)
     return replace(
         questions,
         candidates=candidates,

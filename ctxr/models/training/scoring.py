@@ -63,8 +63,7 @@ def accuracy_of(scores: Tensor, targets: Tensor) -> float | None:
     if not bool(known.any()):
         return None
     top = scores[known] == scores[known].amax(1, keepdim=True)
-    hits = (top & targets[known]).sum(1)
-    return float((hits.double() / top.sum(1)).mean())
+    return float(((top & targets[known]).sum(1).double() / top.sum(1)).mean())
 
 
 def loss_of(scores: Tensor, batch: Batch, kind: str, weak: Tensor | None = None, soft: float | None = 0.0) -> Tensor:
@@ -96,16 +95,15 @@ def features_of(
     encoder: Any, questions: ExampleTable, rows: Sequence[int], at_once: int, device: str, *, bf16: bool
 ) -> npt.NDArray[np.float32]:
     """Pair features [n, K, D] of some queries by a frozen encoder, 0 where there is no candidate."""
-    features: list[Tensor] = []
 
-    def encode(part: Tensor) -> None:
+    def encode(part: Tensor) -> Tensor:
         batch = questions.batch(part).to(device)
         with torch.autocast(device, torch.bfloat16, enabled=bf16):
-            pairs = encoder.pairs(batch.images, batch.texts, batch.candidates, batch.mask)
-        features.append((pairs.float() * batch.mask[..., None]).cpu())
+            pairs: Tensor = encoder.pairs(batch.images, batch.texts, batch.candidates, batch.mask)
+        return (pairs.float() * batch.mask[..., None]).cpu()
 
-    in_microbatches(torch.tensor(rows, dtype=torch.int64), at_once, device, encode)
-    return np.asarray(torch.cat(features).numpy())
+    parts = in_microbatches(torch.tensor(rows, dtype=torch.int64), at_once, device, encode)
+    return np.asarray(torch.cat(parts).numpy())
 
 
 @torch.no_grad()

@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.models.chat import Completion, PricedRequest, chat_messages, final_text, picture_tokens, text_tokens
+from ctxr.models.chat import (
+    Completion,
+    PricedRequest,
+    chat_messages,
+    final_text,
+    picture_tokens,
+    shortened,
+    text_tokens,
+)
 from ctxr.problems.queries import EvalQuery
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Record
@@ -201,5 +209,5 @@ def reply_from(request: Request, completion: Completion) -> Reply:
     outcome, number = read_answer(completion, len(order))
     query, candidate = request.asked.query, None if number is None else order[number - 1]
     tokens = (completion.prompt_tokens, completion.completion_tokens)
-    answer = (outcome, number, candidate, completion.excerpt)
+    answer = (outcome, number, candidate, shortened(completion.text))
     return Reply(query, request.shift, request.identity, *answer, *tokens, completion.model)

@@ -16,7 +16,7 @@ from ctxr.media.images import read_image
 from ctxr.metrics.entailment import FEW_CALLED, Threshold, threshold_for
 from ctxr.models.entailment.checkpoint import AT_ONCE, Notes, TrainedClassifier, read_notes, write_classifier
 from ctxr.models.entailment.classifier import EntailmentClassifier
-from ctxr.models.entailment.image_branches import FINEST, black_picture, cells_of
+from ctxr.models.entailment.image_branches import BLACK, FINEST, cells_of
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
 from ctxr.models.entailment.sources import Branches, find_branches, new_classifier
 from ctxr.models.entailment.training import EntailmentObjective, PairTable, looking_up, make_claims, probabilities
@@ -161,14 +161,14 @@ def _images(
     wanted: list[str], pairs: EntailmentPairs, branches: Branches, workdir: Path, device: str, *, progress: Progress
 ) -> Images:
     """Pictures by row, a black one first."""
-    source, dark = branches.image, black_picture()
+    source = branches.image
     if source is None:
         return VectorTable(np.zeros((1, 1), np.float32))
-    contents = [sha256_bytes(dark.tobytes()), *(pairs.contents[image] for image in wanted)]
+    contents = [sha256_bytes(BLACK.tobytes()), *(pairs.contents[image] for image in wanted)]
 
     def read(part: slice) -> list[np.ndarray]:
         rows = range(len(contents))[part]
-        return [read_image(pairs.files[wanted[row - 1]]) if row else dark for row in rows]
+        return [read_image(pairs.files[wanted[row - 1]]) if row else BLACK for row in rows]
 
     with progress.task("looking at pictures", len(contents)) as task:
         if source.preprocess is None:
