@@ -58,6 +58,20 @@ def card(job: ExportJob, manifest: Manifest | None, fingerprint: str, to: str, w
         front = ["---", f"pretty_name: {_yaml(job.dataset.name)}"]
         front += ["license: other", f"license_name: {_yaml(licence)}"] if licence else ["license: unknown"]
         front += ["size_categories:", f"- {size}", "tags:", "- image-retrieval", written.front_matter, "---", ""]
+    origin = [f"- documents as others keep them; sha256 {fingerprint}"]
+    if manifest:
+        kinds = sorted({image_set.kind for image_set in job.dataset.sets})
+        origin = [
+            f"- made by ctxr {text(manifest.ctxr)} {text(manifest.verb)}; sha256 of its manifest {fingerprint}",
+            f"- kinds of sets: {', '.join(kinds) or 'none'}",
+        ]
+        encoder, selection = (manifest.models.get(name, {}) for name in ("encoder", "selection"))
+        if encoder and selection:
+            name = text(without_folder(encoder.get("name", "")))
+            threshold = f"{text(selection.get('threshold'))} (encoder {name})"
+            origin.append(f"- frames of a video set are further apart than {threshold}")
+        limits = [name for name in ("brisque", "max_text", "min_size") if manifest.config.get(name) is not None]
+        origin += [f"- {name.replace('_', ' ')}: {text(manifest.config[name])}" for name in limits]
     parts = [
         "\n".join(front),
         f"# {text(job.dataset.name)}\n",
@@ -68,7 +82,7 @@ def card(job: ExportJob, manifest: Manifest | None, fingerprint: str, to: str, w
         "## Loading\n",
         written.load,
         "## How it was made\n",
-        _origin(job, manifest, fingerprint) if manifest else f"- documents as others keep them; sha256 {fingerprint}\n",
+        "\n".join([*origin, ""]),
         "## Sources and licences\n",
         _licences(job),
     ]
@@ -85,24 +99,6 @@ def text(value: object) -> str:
 def _yaml(value: str) -> str:
     """A quoted YAML string: a JSON string of printable characters is one."""
     return json.dumps(" ".join(value.split()))
-
-
-def _origin(job: ExportJob, manifest: Manifest, fingerprint: str) -> str:
-    encoder = manifest.models.get("encoder", {})
-    selection = manifest.models.get("selection", {})
-    kinds = sorted({image_set.kind for image_set in job.dataset.sets})
-    lines = [
-        f"- made by ctxr {text(manifest.ctxr)} {text(manifest.verb)}; sha256 of its manifest {fingerprint}",
-        f"- kinds of sets: {', '.join(kinds) or 'none'}",
-    ]
-    if encoder and selection:
-        threshold = selection.get("threshold")
-        lines.append(
-            f"- frames of a video set are further apart than {text(threshold)} (encoder {text(without_folder(encoder.get('name', '')))})"
-        )
-    limits = [name for name in ("brisque", "max_text", "min_size") if manifest.config.get(name) is not None]
-    lines += [f"- {name.replace('_', ' ')}: {text(manifest.config[name])}" for name in limits]
-    return "\n".join([*lines, ""])
 
 
 def _licences(job: ExportJob) -> str:
