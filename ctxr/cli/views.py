@@ -353,8 +353,10 @@ def listening(report: ListenReport) -> Iterator[Block]:
         "next": command_in(report.run.parent.parent, "eval", report.run.name) if report.complete else None,
     }
     if report.dry_run:
-        rows |= {"tokens": f"about {report.tokens_in:,} to send, at most {report.tokens_out:,} answered"}
-        rows |= {"cost": f"about {report.cost:.4f} for what is not answered yet"}
+        rows |= {
+            "tokens": f"about {report.tokens_in:,} to send, at most {report.tokens_out:,} answered",
+            "cost": f"about {report.cost:.4f} for what is not answered yet",
+        }
     yield Summary("would ask" if report.dry_run else "partial" if report.finding else _written(report.up_to_date), rows)
 
 

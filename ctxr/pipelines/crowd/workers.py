@@ -41,8 +41,11 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
                 hint = "ctxr serve   (it keeps the list of workers)"
                 raise UnfinishedError(f"{config.workdir} has no journal of answers", hint=hint)
             names = [state.worker for state in journal.workers()]
-            options: dict[StateChange, tuple[str, ...]]
-            options = {"blocked": config.block, "allowed": config.allow, "undone": config.undo}
+            options: dict[StateChange, tuple[str, ...]] = {
+                "blocked": config.block,
+                "allowed": config.allow,
+                "undone": config.undo,
+            }
             # every name is looked up before the first change
             acts = [(act, _named(config.workdir, typed, names)) for act, words in options.items() for typed in words]
             now, reason = datetime.now(UTC), config.reason.strip()

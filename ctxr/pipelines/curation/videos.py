@@ -185,9 +185,14 @@ class SetPicker(GreedyPicker, ABC):
         for index, row in sorted(self.rows.items()):
             columns: dict[str, Any] = {"row": numbers.get(index)}
             if made := self.decisions.get(index):
-                columns |= {"reason": made.reason, "nearest": made.nearest, "exact_row": exact_rows.get(index)}
-                columns |= {"value": _rounded(made.value), "distance": _rounded(made.distance)}
-                columns["image_set"] = None if made.set_number is None else self._set_id(made.shot, made.set_number)
+                columns |= {
+                    "reason": made.reason,
+                    "value": _rounded(made.value),
+                    "nearest": made.nearest,
+                    "distance": _rounded(made.distance),
+                    "exact_row": exact_rows.get(index),
+                    "image_set": None if made.set_number is None else self._set_id(made.shot, made.set_number),
+                }
             ledger.append(msgspec.structs.replace(row, **columns))
         order = [self.places[index] for index in numbers]
         vectors = vectors if order == list(range(len(vectors))) else vectors[order]

@@ -91,8 +91,11 @@ def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
         (f"E@{row['k']}", *(share_with_interval(row[name]) for name in columns), *([row["leaked"]] if leaked else []))
         for row in rows
     )
-    trained = "the judge was not trained on any of these pictures, as far as is known"
-    trained = "leaked: share of the pictures that the judge was trained on" if leaked else trained
+    trained = (
+        "leaked: share of the pictures that the judge was trained on"
+        if leaked
+        else "the judge was not trained on any of these pictures, as far as is known"
+    )
     state = f"{'' if audited else 'not yet '}corrected for the judge's errors by the answers of people (--audit)"
     note = (
         f"of the first K captions of a picture by {by}, the share that was written for it or that the judge calls entailed, "

@@ -328,8 +328,10 @@ class JudgedRound:
         for name, own in _by_stratum(links).items():
             known = [link.probability for link in own if link.probability is not None]
             bands.append({"stratum": name, "pairs": len(own), "probability": float(np.mean(known)) if known else None})
-        figures: dict[str, Any] = {"bands": bands, "entail_at": [], "edge": asdict(self.new.threshold)}
-        figures |= {"settings": config.settings(), "judges": [], "named": [*config.judge], "leaked": self.new.leaked}
+        figures: dict[str, Any] = {
+            "bands": bands, "entail_at": [], "edge": asdict(self.new.threshold), "settings": config.settings(),
+            "judges": [], "named": [*config.judge], "leaked": self.new.leaked,
+        }  # fmt: skip
         judge_of = np.concatenate([verdicts.judges for verdicts in self.verdicts])
         values = np.concatenate([verdicts.values for verdicts in self.verdicts])
         # how many candidates each judge was asked about, and how many of these it decided or left unsure

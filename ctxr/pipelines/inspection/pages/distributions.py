@@ -1,6 +1,5 @@
 """Sections on timelines of videos, and on how distances, quality and yield are distributed."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import isfinite
@@ -10,7 +9,6 @@ import numpy as np
 from ctxr.datasets.image_sets import yield_curve
 from ctxr.errors import plural
 from ctxr.metrics.votes import Doubles
-from ctxr.pipelines.inspection.pages.chain import Distances
 from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, time_code
 from ctxr.pipelines.inspection.pages.plots import BOX, Plot, axis_number, curve, histogram, ticks
 from ctxr.store.kinds import IMAGE_SETS, SET_KINDS
@@ -151,14 +149,10 @@ def make_distributions(edition: Edition) -> Mapping[str, object] | None:
 
 
 def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
-    pairs: dict[str, list[Distances]] = defaultdict(list)
-    means: dict[str, list[float]] = defaultdict(list)
     # how near the images of a document are says nothing of how hard it is
-    for image_set, distances in edition.chain.distances() if edition.subject.similar else ():
-        if isfinite(image_set.mean_distance):
-            means[image_set.kind].append(image_set.mean_distance)
-        if distances is not None:
-            pairs[image_set.kind].append(distances)
+    measured = list(edition.chain.distances()) if edition.subject.similar else []
+    means = grouped((one.kind, one.mean_distance) for one, _ in measured if isfinite(one.mean_distance))
+    pairs = grouped((one.kind, distances) for one, distances in measured if distances is not None)
     if not means:
         missing.append("Distances: there is no set to take them from.")
         return

@@ -85,11 +85,10 @@ def find_scored(project: Path, about: str | None = "") -> list[EvaluationRows]:
     with most rows; `about` is None without a dataset, which is then not noted again. Of a run that was evaluated
     twice, the evaluation with most runs counts. Raises DataError for a damaged table.
     """
-    by_dataset: dict[str, list[Artifact]] = {}
-    for one in artifacts_in(project / RESULTS):
-        if one.manifest.kind == EVALUATION:
-            dataset = next((parent.sha256 for parent in one.manifest.parents if parent.name == "dataset"), "")
-            by_dataset.setdefault(dataset, []).append(one)
+    every = (one for one in artifacts_in(project / RESULTS) if one.manifest.kind == EVALUATION)
+    by_dataset = grouped(
+        (next((parent.sha256 for parent in one.manifest.parents if parent.name == "dataset"), ""), one) for one in every
+    )
     if not by_dataset:
         return []
     here = {artifact.sha256 for artifact in artifacts_in(project)}
