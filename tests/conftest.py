@@ -1,5 +1,6 @@
 """Fixtures for all rooms: a quiet environment, and real files where they are; and what may be skipped."""
 
+import gc
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -64,6 +65,12 @@ LONGEST = ("test_second_runs", "test_demo", "test_app_browser", "test_merge", "t
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {name: at for at, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(LONGEST)))
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was imported and collected out of each later search for garbage: it lives until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
