@@ -19,8 +19,9 @@ def page() -> str:
     ]
     for name, command in COMMANDS.items():
         lines += [f"## ctxr {name}", "", LINES[name], "", "| option | default | |", "| --- | --- | --- |"]
-        for field, option in named(command.config).describe().items():
-            shown = field.upper() if field in command.arguments else typed(field)
+        config = named(command.config)
+        for field, option in config.describe().items():
+            shown = field.upper() if field == config.ARGUMENT else typed(field)
             default = "" if option.default in (None, ()) else f"`{option.default}`"
             lines.append(f"| `{shown}` | {default} | {option.help.replace('|', '/')} |")
         lines.append("")

@@ -22,6 +22,8 @@ VERB = {
 class CountWords(Options):
     """Options of `ctxr count-words`."""
 
+    ARGUMENT = "file"
+
     file: Path = Path("words.txt")
     """File of words."""
 
@@ -42,8 +44,7 @@ def run(options: CountWords, progress: Progress = SILENT) -> CountWordsReport:
     """Count the words of a file."""
     return CountWordsReport(len(options.file.read_text(encoding="utf-8").split()))
 ''',
-    "ctxr/cli/verbs.py": '\nVERBS["count-words"] = Command(\n    "ctxr.pipelines.inspection.count_words", "CountWords", "count_words", '
-    'arguments=("file",)\n)\n',
+    "ctxr/cli/verbs.py": '\nVERBS["count-words"] = Command(\n    "ctxr.pipelines.inspection.count_words", "CountWords", "count_words"\n)\n',
     "ctxr/cli/commands.py": '\nLINES["count-words"] = "Count the words of a file."\n',
     "ctxr/cli/views.py": '\n\ndef count_words(report):\n    yield Summary("Counted", {"words": report.words})\n',
 }

@@ -44,6 +44,7 @@ class ExportTasks(Protocol):
     """Options of `ctxr export-tasks`."""
 
     COMMAND: ClassVar[str] = "export-tasks"
+    ARGUMENT: ClassVar[str] = "task"
 
     task: str = ""
     """Task: describe, retrieve, dialogue, verify, tag, entail, audit."""
@@ -217,6 +218,7 @@ class ImportAnswers(Options):
     """Options of `ctxr import-answers`."""
 
     COMMAND: ClassVar[str] = "import-answers"
+    ARGUMENT: ClassVar[str] = "file"
     FOLDER: ClassVar[str] = JUDGMENTS
 
     file: Path | None = None

@@ -81,7 +81,7 @@ def as_function(
     config_class: type[Options] = named(command.config)
     parameters = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
     parameters += [
-        _parameter(name, option, name in command.arguments) for name, option in config_class.describe().items()
+        _parameter(name, option, name == config_class.ARGUMENT) for name, option in config_class.describe().items()
     ]
     file_help = "Read options from this TOML file; the command line takes precedence."
     parameters.append(_parameter("config", OptionField(Path | None, (), file_help, None), metavar="FILE"))

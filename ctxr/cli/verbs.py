@@ -14,14 +14,13 @@ class Command:
             named as `module:name`.
         view: what renders its report as blocks: a function of `ctxr.cli.views`, or `module:name`.
         started: `module:name` of what renders what `run` passes to its callback, for commands that run until interrupted.
-        arguments: positional fields. resumes: whether it continues after an interruption.
+        resumes: whether it continues after an interruption.
     """
 
     module: str
     options: str
     view: str
     started: str = ""
-    arguments: tuple[str, ...] = ()
     resumes: bool = False
 
     @property
@@ -41,39 +40,32 @@ def named(dotted: str) -> Any:
 
 
 VERBS = {
-    "build-sets": Command(
-        "ctxr.pipelines.curation.build_sets", "BuildSets", "image_sets", arguments=("sources",), resumes=True
-    ),
+    "build-sets": Command("ctxr.pipelines.curation.build_sets", "BuildSets", "image_sets", resumes=True),
     "filter": Command("ctxr.pipelines.curation.filter", "Filter", "image_sets", resumes=True),
-    "merge": Command("ctxr.pipelines.curation.merge", "Merge", "image_sets", arguments=("artifact",), resumes=True),
+    "merge": Command("ctxr.pipelines.curation.merge", "Merge", "image_sets", resumes=True),
     "plan": Command("ctxr.pipelines.crowd.plan", "Plan", "plan"),
     "export-tasks": Command(
         "ctxr.pipelines.crowd.export_tasks",
         "ctxr.annotation.config:ExportTasks",
         "tasks",
-        arguments=("task",),
         resumes=True,
     ),
-    "import-answers": Command("ctxr.annotation.answers", "ImportAnswers", "judgments", arguments=("file",)),
+    "import-answers": Command("ctxr.annotation.answers", "ImportAnswers", "judgments"),
     "aggregate": Command("ctxr.pipelines.crowd.aggregate", "Aggregate", "dataset"),
     "workers": Command("ctxr.pipelines.crowd.workers", "Workers", "workers"),
     "report": Command("ctxr.pipelines.inspection.report", "Report", "page"),
     "export": Command("ctxr.pipelines.sharing.export", "Export", "export"),
-    "rebuild": Command("ctxr.pipelines.curation.rebuild", "Rebuild", "rebuilt", arguments=("recipe",), resumes=True),
-    "verify": Command("ctxr.pipelines.curation.verify", "Verify", "verified", arguments=("artifact",)),
-    "build-documents": Command("ctxr.pipelines.curation.documents", "BuildDocuments", "documents", arguments=("kind",)),
-    "pairs": Command("ctxr.pipelines.curation.pairs", "Pairs", "documents", arguments=("source",)),
-    "stats": Command("ctxr.pipelines.inspection.stats", "Stats", "statistics", arguments=("dataset",)),
-    "audit": Command("ctxr.pipelines.inspection.audit", "Audit", "shortcuts", arguments=("dataset",)),
+    "rebuild": Command("ctxr.pipelines.curation.rebuild", "Rebuild", "rebuilt", resumes=True),
+    "verify": Command("ctxr.pipelines.curation.verify", "Verify", "verified"),
+    "build-documents": Command("ctxr.pipelines.curation.documents", "BuildDocuments", "documents"),
+    "pairs": Command("ctxr.pipelines.curation.pairs", "Pairs", "documents"),
+    "stats": Command("ctxr.pipelines.inspection.stats", "Stats", "statistics"),
+    "audit": Command("ctxr.pipelines.inspection.audit", "Audit", "shortcuts"),
     "train": Command("ctxr.pipelines.modelling.train", "Train", "training", resumes=True),
-    "regions": Command(
-        "ctxr.pipelines.modelling.regions", "RegionsConfig", "regions", arguments=("dataset",), resumes=True
-    ),
-    "listen": Command("ctxr.pipelines.modelling.listen", "Listen", "listening", arguments=("dataset",), resumes=True),
-    "revise-labels": Command(
-        "ctxr.pipelines.revision.revise_labels", "ReviseLabels", "revision", arguments=("dataset",), resumes=True
-    ),
-    "eval": Command("ctxr.pipelines.modelling.eval", "Eval", "evaluation", arguments=("runs",)),
+    "regions": Command("ctxr.pipelines.modelling.regions", "RegionsConfig", "regions", resumes=True),
+    "listen": Command("ctxr.pipelines.modelling.listen", "Listen", "listening", resumes=True),
+    "revise-labels": Command("ctxr.pipelines.revision.revise_labels", "ReviseLabels", "revision", resumes=True),
+    "eval": Command("ctxr.pipelines.modelling.eval", "Eval", "evaluation"),
     "serve": Command("ctxr.pipelines.crowd.serve", "Serve", "collected", started="serving"),
-    "doctor": Command("ctxr.pipelines.inspection.doctor", "Doctor", "checks", arguments=("artifact",)),
+    "doctor": Command("ctxr.pipelines.inspection.doctor", "Doctor", "checks"),
 }

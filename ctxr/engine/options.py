@@ -140,6 +140,8 @@ class Options:
     """
 
     COMMAND: ClassVar[str] = ""
+    ARGUMENT: ClassVar[str] = ""
+    """The option that is given without its name."""
     FOLDER: ClassVar[str] = ""
     """Folder in the workdir for the artifact that the verb writes, unless the option `out` names another."""
     SYNONYMS: ClassVar[Mapping[str, str]] = {}
@@ -208,7 +210,7 @@ class Options:
         """The command that was typed, with `words` and `changes`; what is at its default is left out."""
         changed = replace(self, **changes)
         line = ["ctxr", self.COMMAND, *words]
-        for field in fields(self):
+        for field in sorted(fields(self), key=lambda field: field.name != self.ARGUMENT):
             value, option = getattr(changed, field.name), typed(field.name)
             if value == field.default:
                 continue
@@ -216,7 +218,7 @@ class Options:
                 line.append(option if value else option.replace("--", "--no-", 1))
                 continue
             for part in value if isinstance(value, tuple) else (value,):
-                line += [option, str(part)]
+                line += [str(part)] if field.name == self.ARGUMENT else [option, str(part)]
         return shlex.join(line)
 
 

@@ -56,7 +56,8 @@ def test_every_command_has_help_that_names_json(name: str) -> None:
 def test_what_a_command_names_is_there(command: Command) -> None:
     for dotted in (command.run, command.view, command.started):
         assert not dotted or callable(named(dotted))
-    assert set(command.arguments) <= {field.name for field in fields(named(command.config))}
+    config = named(command.config)
+    assert config.ARGUMENT in ("", *config.describe())
 
 
 @pytest.mark.parametrize("config", [named(command.config) for command in COMMANDS.values()])
@@ -395,7 +396,7 @@ def test_a_path_that_does_not_exist_is_a_wrong_argument_of_every_command_and_tol
     needed = {"export-tasks": ["describe"], "export": ["--to", "hf"], "filter": ["--brisque", "1"]}.get(name, [])
     needed += ["--endpoint", "http://localhost/v1", "--model", "m"] if name == "listen" else []
     needed += {"build-sets": ["videos"], "build-documents": ["coco"], "pairs": ["sample"]}.get(name, [])
-    named_by = [] if option in COMMANDS[name].arguments else [typed(option)]
+    named_by = [] if option == named(COMMANDS[name].config).ARGUMENT else [typed(option)]
     result = runner.invoke(app, [name, *named_by, str(tmp_path / "none"), *needed, "-w", str(tmp_path)])
     assert result.exit_code == 2
     assert re.match(rf"error: [^\n]*{tmp_path}/none", result.stderr)

@@ -16,6 +16,7 @@ class Draw(Options):
     """Options of a command that draws a line."""
 
     COMMAND: ClassVar[str] = "draw"
+    ARGUMENT: ClassVar[str] = "name"
 
     name: str = "a"
     """Of the folder."""
@@ -54,8 +55,8 @@ def test_a_stage_that_is_run_from_python_leaves_a_line(tmp_path: Path) -> None:
     there = ["--workdir", str(tmp_path)]
     assert lines_of(tmp_path) == [
         (["draw", *there], 0, [False]),
-        (["draw", "--name", "b", *there], 0, [False]),
-        (["draw", "--name", "b", *there], 0, [True]),
+        (["draw", "b", *there], 0, [False]),
+        (["draw", "b", *there], 0, [True]),
     ]
 
 
@@ -66,6 +67,4 @@ def test_stages_of_one_command_share_its_line_in_its_project(tmp_path: Path) -> 
             execute(Drawing(Draw(name, tmp_path / "one")))
         execute(Drawing(Draw("c", tmp_path / "two")))
     assert lines_of(tmp_path / "one") == [(["drawn"], 0, [False, False])]
-    assert [words for words, *_ in lines_of(tmp_path / "two")] == [
-        ["draw", "--name", "c", "--workdir", str(tmp_path / "two")]
-    ]
+    assert [words for words, *_ in lines_of(tmp_path / "two")] == [["draw", "c", "--workdir", str(tmp_path / "two")]]

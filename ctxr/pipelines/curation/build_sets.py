@@ -132,7 +132,7 @@ class BuildStage(SetsStage[BuildInputs]):
         selection |= choice.copies.record()
         # what decides the result is the content of the file of splits, but it is typed as a path
         retry = options.decisive().command_line(
-            *options.sources,
+            sources=options.sources,
             encoder=options.encoder,
             precision=options.precision,
             splits=options.splits,

@@ -92,10 +92,6 @@ class SetsOptions(Writing):
         """The sets that are read; None where sources are named."""
         return None
 
-    def command(self, **changes: Any) -> str:
-        """The command that was typed, with `changes`."""
-        return self.command_line(**changes)
-
     def rules(self) -> Iterator[tuple[str, str]]:
         """Engines and ranks that do not exist, and a limit of text without an OCR engine; whether that works shows when it starts."""
         yield from super().rules()
@@ -119,6 +115,7 @@ class BuildSets(ScanOptions, SetsOptions):
     """Options of `ctxr build-sets`."""
 
     COMMAND = "build-sets"
+    ARGUMENT = "sources"
 
     sources: Annotated[tuple[str, ...], NotDecisive] = ()
     """Videos, photos, folders of them, or quoted globs."""
@@ -150,10 +147,6 @@ class BuildSets(ScanOptions, SetsOptions):
     """Print how many sets each threshold would give; without SOURCES, for the existing sets."""
     add: Switch = False
     """Keep the sources that are in the finished sets, where they were last seen, and add those named here."""
-
-    def command(self, **changes: Any) -> str:
-        """The command that was typed, with `changes`."""
-        return self.command_line(*self.sources, **{"sources": (), **changes})
 
     def key(self) -> dict[str, Any]:
         """What decides the result; of the file of splits, its content."""
@@ -201,6 +194,7 @@ class BuildDocuments(Writing):
     """Options of `ctxr build-documents`."""
 
     COMMAND = "build-documents"
+    ARGUMENT = "kind"
     FOLDER = DOCUMENTS
 
     kind: Annotated[str, Choices(("coco", "story-dii", "story-sis", "dii-stress", "recipe"))] = ""
@@ -233,6 +227,7 @@ class Pairs(Writing):
     """Options of `ctxr pairs`."""
 
     COMMAND = "pairs"
+    ARGUMENT = "source"
     FOLDER = PAIRS
 
     source: Annotated[str, NotDecisive] = ""
@@ -263,6 +258,7 @@ class Merge(Options):
     """Options of `ctxr merge`."""
 
     COMMAND = "merge"
+    ARGUMENT = "artifact"
 
     artifact: Path | None = None
     """Artifact folder that ranks have worked on; default: `sets` in the workdir."""
@@ -275,6 +271,7 @@ class Rebuild(Writing):
     """Options of `ctxr rebuild`. The recipe alone decides the result."""
 
     COMMAND = "rebuild"
+    ARGUMENT = "recipe"
     FOLDER = "rebuilt"
 
     recipe: Path | None = None
@@ -325,6 +322,7 @@ class Verify(Options):
     """Options of `ctxr verify`."""
 
     COMMAND = "verify"
+    ARGUMENT = "artifact"
 
     artifact: Path | None = None
     """Recipe or artifact of image sets; default: `filtered` in the workdir, or else `sets`."""

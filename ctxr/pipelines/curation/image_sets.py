@@ -161,7 +161,7 @@ class SetsRun(ABC):
         if todo and self.merged:
             missing = f"{plural(len(todo), 'source')} of {len(videos)} not finished by any rank"
             world = self.merged.world
-            hint = self.options.command(rank=videos.index(todo[0]) % world, world_size=world)
+            hint = self.options.command_line(rank=videos.index(todo[0]) % world, world_size=world)
             raise NotMerged(f"{missing}: {some(unit.name for unit in todo)}", hint=hint)
         if todo and shard:
             # the failures that the manifest stood for are recorded, for the merge
@@ -399,7 +399,7 @@ class SetsStage(Stage[InputsT]):
             progress.warn(remark)
         if leak_sentence(report.counts):
             alert_of_leaks(dataset_of(open_artifact(self.out())), progress)
-        retry = self.options.command(retry_failed=True)
+        retry = self.options.command_line(retry_failed=True)
         if any(row["retry"].endswith(" --keep-damaged") for row in report.failures):
             retry += " --keep-damaged"
         return replace(report, retry=retry)

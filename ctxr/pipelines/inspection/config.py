@@ -19,6 +19,7 @@ class Stats(Options):
     """Options of `ctxr stats`."""
 
     COMMAND = "stats"
+    ARGUMENT = "dataset"
 
     dataset: Path | None = None
     """Artifact, published release (folder or file), COCO captions or documents; default: the latest finished one in the workdir."""
@@ -59,6 +60,7 @@ class Audit(Options):
     """Options of `ctxr audit`."""
 
     COMMAND = "audit"
+    ARGUMENT = "dataset"
 
     dataset: Path | None = None
     """Artifact, published release (folder or file) or COCO captions; default: the latest finished one in the workdir."""
@@ -125,6 +127,7 @@ class Doctor(Options):
     """Options of `ctxr doctor`."""
 
     COMMAND = "doctor"
+    ARGUMENT = "artifact"
 
     artifact: Path | None = None
     """Artifact folder to check up to its sources, a project folder with several, or a published release; default: check

@@ -69,6 +69,7 @@ class Eval(EvalOptions):
     """Options of `ctxr eval`."""
 
     COMMAND = "eval"
+    ARGUMENT = "runs"
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class Listen(EndpointOptions):
     """Options of `ctxr listen`."""
 
     COMMAND = "listen"
+    ARGUMENT = "dataset"
 
     dataset: Path | None = None
     """Artifact or published release with queries and pictures; default: the latest finished one in the workdir."""
@@ -166,6 +168,7 @@ class RegionsConfig(Options):
     """Options of `ctxr regions`."""
 
     COMMAND = "regions"
+    ARGUMENT = "dataset"
 
     dataset: Path | None = None
     """Artifact or published release with pictures; default: the latest finished one in the workdir."""

@@ -19,6 +19,7 @@ class ReviseLabels(JudgeEndpointOptions):
     """Options of `ctxr revise-labels`; the key holds those that decide a round, beside the retriever, the classifier and the threshold."""
 
     COMMAND = REVISE_LABELS
+    ARGUMENT = "dataset"
     FOLDER = "revised"
 
     dataset: Path | None = None
@@ -102,9 +103,7 @@ class ReviseLabels(JudgeEndpointOptions):
 
     def entail_command(self, unlicensed: bool = False) -> str:
         """The command that adds the round which these options plan."""
-        words = [*([str(self.dataset)] if self.dataset else []), "--entail"]
-        unlicensed = unlicensed or self.unlicensed
-        return self.command_line(*words, dataset=None, entail=False, dry_run=False, unlicensed=unlicensed)
+        return self.command_line(entail=True, dry_run=False, unlicensed=unlicensed or self.unlicensed)
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """One action, one way to choose the threshold, a table of pairs, and a model for an endpoint."""
