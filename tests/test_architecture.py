@@ -15,7 +15,7 @@ import pytest
 from ctxr.cli.commands import COMMANDS
 
 PACKAGE = Path(__file__).resolve().parent.parent / "ctxr"
-FILES = sorted(PACKAGE.rglob("*.py"))
+TREES = {file: ast.parse(file.read_text()) for file in sorted(PACKAGE.rglob("*.py"))}
 NO_ROOM = {"utils", "util", "common", "core", "helpers", "misc", "tools"}
 HEAVY = {"torch", "torchvision", "open_clip", "timm"}
 WITH_TORCH = {"media", "models", "problems"}
@@ -48,8 +48,8 @@ def imported(tree: ast.AST) -> Iterator[str]:
 def test_torch_stays_out_of_the_other_rooms() -> None:
     rooms = {
         file.relative_to(PACKAGE).parts[0]
-        for file in FILES
-        if HEAVY & {name.split(".")[0] for name in imported(ast.parse(file.read_text()))}
+        for file, tree in TREES.items()
+        if HEAVY & {name.split(".")[0] for name in imported(tree)}
     }
     assert rooms <= WITH_TORCH
 
@@ -77,17 +77,15 @@ def test_the_rooms_import_downwards(planted: str, broken: set[str], tmp_path: Pa
     )
 
 
-def functions(file: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def test_no_function_but_those_of_doctor_imports_the_package() -> None:
     hidden = [
         (str(file.relative_to(PACKAGE)), node.module if isinstance(node, ast.ImportFrom) else node.names[0].name)
-        for file in FILES
-        for function in functions(file)
+        for file, tree in TREES.items()
+        for function in functions(tree)
         for node in ast.walk(function)
         if isinstance(node, ast.Import | ast.ImportFrom)
         if (isinstance(node, ast.ImportFrom) and node.level)
@@ -99,21 +97,21 @@ def test_no_function_but_those_of_doctor_imports_the_package() -> None:
 def test_no_function_is_longer_than_a_screen() -> None:
     lines = {
         f"{file.relative_to(PACKAGE)}:{one.lineno}": (one.end_lineno or 0) - one.lineno + 1
-        for file in FILES
-        for one in functions(file)
+        for file, tree in TREES.items()
+        for one in functions(tree)
     }
     assert not {where: count for where, count in lines.items() if count > LONGEST_FUNCTION}
 
 
 def test_no_folder_is_a_heap() -> None:
-    sizes = Counter(file.parent.relative_to(PACKAGE) for file in FILES)
+    sizes = Counter(file.parent.relative_to(PACKAGE) for file in TREES)
     assert not {folder: size for folder, size in sizes.items() if size > LARGEST_FOLDER}
 
 
 def test_a_public_class_name_has_one_meaning() -> None:
     found: dict[str, list[str]] = {}
-    for file in FILES:
-        for node in ast.parse(file.read_text()).body:
+    for file, tree in TREES.items():
+        for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found.setdefault(node.name, []).append(str(file.relative_to(PACKAGE)))
     assert not {name: files for name, files in found.items() if len(files) > 1}
