@@ -14,6 +14,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError
 from ctxr.store.kinds import SET_KINDS
 from ctxr.store.records import Image, ImageSet, Judgment, Query, SplitName, Text
+from ctxr.store.tables import grouped
 
 Links = npt.NDArray[np.float64]
 """[n, m] of n sentences and m images: 1 linked, 0 not linked, NaN not judged."""
@@ -94,14 +95,11 @@ def is_documents(dataset: Dataset) -> bool:
 
 def documents_of(dataset: Dataset, worker: str = GOLD) -> list[Document]:
     """The documents of a dataset in the order of their ids, with the links that a worker named."""
-    sentences: dict[str, list[Query]] = {}
-    for query in dataset.queries.values():
-        if query.labels is None:
-            sentences.setdefault(query.image_set, []).append(query)
+    sentences = grouped((one.image_set, one) for one in dataset.queries.values() if one.labels is None)
     judged = {(row.query, row.candidate): row.value for row in dataset.judgments if row.worker == worker}
     documents = []
     for one in dataset.sets:
-        own = sorted(sentences.get(one.id, ()), key=lambda query: dataset.texts[query.texts[0]].order)
+        own = sorted(sentences[one.id], key=lambda query: dataset.texts[query.texts[0]].order)
         names = tuple(query.id for query in own)
         texts = tuple(dataset.text_of(query) for query in own)
         links = np.array([judged.get((name, image), np.nan) for name in names for image in one.images], np.float64)

@@ -23,7 +23,7 @@ from ctxr.store.hashing import sha256_file, sha256_if_readable, sha256_of
 from ctxr.store.kinds import DATASET, RELEASE, REVISE_LABELS
 from ctxr.store.paths import reached, relative
 from ctxr.store.records import ImageSet, Judgment, Record
-from ctxr.store.tables import UNREADABLE, read_table, write_table
+from ctxr.store.tables import UNREADABLE, grouped, read_table, write_table
 
 Decision = Literal["added", "rejected", "unsure"]
 Reason = Literal["below_threshold", "cap_image", "cap_caption", "between_thresholds", "no_answer"]
@@ -442,8 +442,6 @@ def read_audit(folder: Path) -> dict[str, Any] | None:
 
 def written_for(dataset: Dataset) -> dict[str, list[str]]:
     """The captions that were written for each image, by image, in the order of their ids."""
-    captions: dict[str, list[str]] = {}
-    for row in sorted(dataset.judgments, key=lambda row: row.key()):
-        if row.worker == "gold" and row.value > 0 and dataset.queries[row.query].labels is None:
-            captions.setdefault(row.candidate, []).append(dataset.text_of(dataset.queries[row.query]))
-    return captions
+    positive = (row for row in dataset.judgments if row.worker == "gold" and row.value > 0)
+    pairs = [(row.candidate, dataset.queries[row.query]) for row in sorted(positive, key=Judgment.key)]
+    return grouped((image, dataset.text_of(one)) for image, one in pairs if one.labels is None)

@@ -17,6 +17,7 @@ from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, plural, some
 from ctxr.store.records import Image, ImageSet, SharedFootage, Split, SplitName
+from ctxr.store.tables import grouped
 
 SPLITS: tuple[SplitName, ...] = ("train", "valid", "test")
 
@@ -96,10 +97,7 @@ def connected(names: Iterable[str], shared: Iterable[SharedFootage]) -> list[lis
     rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
     graph = coo_array((np.ones(len(pairs), bool), (rows, columns)), (len(index), len(index)))
     labels = connected_components(graph, directed=False)[1].tolist() if index else ()
-    groups: dict[int, list[str]] = {}
-    for name, label in zip(index, labels, strict=True):
-        groups.setdefault(label, []).append(name)
-    return list(groups.values())
+    return list(grouped(zip(labels, index, strict=True)).values())
 
 
 def read_published(path: Path) -> dict[str, SplitName]:

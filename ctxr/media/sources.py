@@ -17,6 +17,7 @@ from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.memory import Watch, remembered
 from ctxr.store.paths import CACHE, safe_name
 from ctxr.store.records import PHOTO_SUFFIXES, Kind
+from ctxr.store.tables import grouped
 
 MIB = 1 << 20
 
@@ -61,9 +62,9 @@ class Search:
 
     def remarks(self) -> Iterator[str]:
         """One sentence for each reason to leave files out."""
-        reasons: dict[str, list[tuple[Path, str]]] = defaultdict(list)
-        for path, why in self.left_out:
-            reasons[f"{COPY} another" if why.startswith(COPY) else why].append((path, why))
+        reasons = grouped(
+            (f"{COPY} another" if why.startswith(COPY) else why, (path, why)) for path, why in self.left_out
+        )
         for why, ((path, reason), *others) in reasons.items():
             names = some((str(path), *(str(path) for path, _ in others)))
             yield f"{len(others) + 1} are left out: {why}: {names}" if others else f"{path} is left out: {reason}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxr.store.records import Judgment, Query
+from ctxr.store.tables import grouped
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,5 @@ def verdicts(
         if row.query in annotated and row.candidate in names:
             key = (row.query, row.candidate, row.worker)
             latest[key] = max(latest.get(key, row), row, key=lambda row: row.round)
-    votes: dict[tuple[str, str], list[bool]] = {}
-    for (query, phenomenon, _), row in latest.items():
-        votes.setdefault((query, phenomenon), []).append(row.value > 0)
+    votes = grouped(((query, name), row.value > 0) for (query, name, _), row in latest.items())
     return {key: 2 * sum(values) > len(values) for key, values in votes.items()}

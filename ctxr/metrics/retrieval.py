@@ -278,8 +278,7 @@ def caption_retrieval(
         pictures_in, captions_in = np.flatnonzero(fold_of == fold), np.flatnonzero(fold_of[owners] == fold)
         part = scored.part(pictures_in, captions_in) if folds > 1 else scored
         written = from_pairs(np.searchsorted(pictures_in, owners[captions_in]), np.arange(len(captions_in)))
-        recalls = _recalls(part, written, ks, block)
-        tr.append((pictures_in[written.queries], recalls))
+        tr.append((pictures_in[written.queries], _recalls(part, written, ks, block)))
         ir.append((captions_in, _recalls(part.turned(), written.turned(), ks, block)))
     pictures, tr_of = (np.concatenate(column) for column in zip(*tr, strict=True))
     texts, ir_of = (np.concatenate(column) for column in zip(*ir, strict=True))

@@ -11,6 +11,7 @@ import numpy as np
 
 from ctxr.metrics.proportions import LEVEL, bounded_interval, bounded_tail, holm
 from ctxr.metrics.votes import Doubles, Flags
+from ctxr.store.tables import grouped
 
 BINS = 5
 """Lengths of descriptions are grouped in fifths."""
@@ -60,14 +61,14 @@ def extreme_credits(trials: Sequence[Trial], values: Mapping[str, Doubles], larg
         values: a number for each image of a set, [K], by set; sets without, or with a NaN in it, are left out.
         largest: which end to choose.
     """
-    best: dict[str, Flags] = {}
-    for name, numbers in values.items():
-        if len(numbers) and not np.isnan(numbers).any():
-            best[name] = numbers == (numbers.max() if largest else numbers.min())
+    best = {
+        name: numbers == (numbers.max() if largest else numbers.min())
+        for name, numbers in values.items()
+        if len(numbers) and not np.isnan(numbers).any()
+    }
     credits = np.full(len(trials), np.nan)
     for row, query in enumerate(trials):
-        chosen = best.get(query.image_set)
-        if chosen is not None:
+        if (chosen := best.get(query.image_set)) is not None:
             credits[row] = chosen[query.target] / chosen.sum()
     return credits
 
@@ -105,10 +106,10 @@ def learnt_credits(trials: Sequence[Trial], by_length: bool) -> Doubles:
     seen = {group: np.zeros(group[1]) for group in groups}
     credits = np.full(len(trials), np.nan)
     # rows of each set together, in the order of the hash of its name; what is taught on train is learnt first
-    sets: dict[tuple[bool, bytes], list[int]] = {}
-    for row, query in enumerate(trials):
-        later = taught and query.split != "train"
-        sets.setdefault((later, sha256(query.image_set.encode()).digest()), []).append(row)
+    sets = grouped(
+        ((taught and query.split != "train", sha256(query.image_set.encode()).digest()), row)
+        for row, query in enumerate(trials)
+    )
     for _, rows in sorted(sets.items()):
         if not (taught and train[rows[0]]):
             for row in rows:

@@ -14,6 +14,7 @@ from ctxr.engine.report import Table
 from ctxr.media.images import look_print
 from ctxr.models.neighbours import euclidean_search
 from ctxr.models.picture_vectors import PictureVectors, open_pictures
+from ctxr.store.tables import grouped
 
 Floats = npt.NDArray[np.float32]
 
@@ -100,10 +101,7 @@ def leakage_table(
     present: list[str] = [split for split in SPLITS if split in splits.values()]
     if len(present) < 2:
         return f"leakage needs two splits, and there is {present[0] if present else 'none'}"
-    of_image: dict[str, list[tuple[str, str]]] = {}
-    for image_set in dataset.sets:
-        for name in image_set.images:
-            of_image.setdefault(name, []).append((splits[image_set.id], image_set.id))
+    of_image = grouped((name, (splits[one.id], one.id)) for one in dataset.sets for name in one.images)
     # readers name the source of a photo set as the set itself where they do not know it
     sources = (
         (image_set.source, splits[image_set.id], image_set.id)

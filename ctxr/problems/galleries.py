@@ -30,6 +30,7 @@ from ctxr.problems.results import QueryResult, plain_name, qrel, trec_ranking
 from ctxr.problems.verdicts import PairVerdicts
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Record, SplitName
+from ctxr.store.tables import grouped
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -371,10 +372,8 @@ def recall_tables(
     }
     for key, name in sources.items():
         titles[name] = (key, f"by {name}", f"queries about which {name} says something; {_ASKED}; {interval}")
-    by_prefix: dict[str, list[Figure]] = {}
-    for figure in own:
-        head = figure.measure.partition(" ")[0]
-        by_prefix.setdefault("" if head[:3] in ("TR@", "IR@") else head, []).append(figure)
+    begun = [(figure.measure.partition(" ")[0], figure) for figure in own]
+    by_prefix = grouped(("" if head[:3] in ("TR@", "IR@") else head, one) for head, one in begun)
     tables = {}
     for prefix, (key, title, note) in titles.items():
         if shown := by_prefix.get(prefix):

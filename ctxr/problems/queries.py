@@ -8,7 +8,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import ImageSet, Query, Record, SplitName, Text
-from ctxr.store.tables import PAYLOADS
+from ctxr.store.tables import PAYLOADS, grouped
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,7 @@ def queries_of(dataset: Dataset, queries: Collection[str] | None = None) -> list
     if lost := sorted(set(queries or ()) - dataset.queries.keys()):
         raise DataError(f"{dataset.name} has no query {lost[0]!r}", hint="name the dataset that the queries are from")
     by_id = {image_set.id: image_set for image_set in dataset.sets}
-    targets: dict[str, set[int]] = {}
-    for query, _, position in dataset.targets():
-        targets.setdefault(query.id, set()).add(position)
+    targets = grouped((query.id, position) for query, _, position in dataset.targets())
 
     def payload(query: Query, image_set: ImageSet) -> dict[str, list[Record]]:
         owners = {"query": [query.id], "text": query.texts, "image": image_set.images, "image_set": [image_set.id]}
@@ -78,7 +76,7 @@ def queries_of(dataset: Dataset, queries: Collection[str] | None = None) -> list
             image_set=one.image_set,
             texts=tuple(dataset.texts[text] for text in one.texts),
             images=by_id[one.image_set].images,
-            targets=tuple(sorted(targets.get(one.id, ()))),
+            targets=tuple(sorted({*targets[one.id]})),
             ordered=by_id[one.image_set].ordered,
             split=dataset.split_of(by_id[one.image_set]),
             payload=payload(one, by_id[one.image_set]),
@@ -120,7 +118,4 @@ def check_positions(queries: Iterable[EvalQuery], most: int, every: bool) -> Non
 
 def by_split(queries: Iterable[EvalQuery]) -> dict[str, list[EvalQuery]]:
     """Queries of each side of the benchmark that has any, "" for none: each is embedded by itself, and so only once."""
-    splits: dict[str, list[EvalQuery]] = {}
-    for query in queries:
-        splits.setdefault(query.split or "", []).append(query)
-    return splits
+    return grouped((query.split or "", query) for query in queries)

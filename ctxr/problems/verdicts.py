@@ -15,7 +15,7 @@ from ctxr.problems.queries import EvalQuery
 from ctxr.store.artifacts import MANIFEST, Artifact, open_artifact
 from ctxr.store.kinds import JUDGMENTS
 from ctxr.store.records import Judgment
-from ctxr.store.tables import read_table
+from ctxr.store.tables import grouped, read_table
 
 UNIT = "entail/"
 """What the ids of units begin with that ask whether a picture entails a caption: `entail/IMAGE/CAPTION`."""
@@ -173,10 +173,7 @@ def with_unsure(queries: Sequence[EvalQuery], verdicts: PairVerdicts, pool: set[
 
 def by_query(pairs: Iterable[Pair]) -> dict[str, list[str]]:
     """The images of pairs of a query and an image, by query."""
-    images: dict[str, list[str]] = {}
-    for query, image in sorted(pairs):
-        images.setdefault(query, []).append(image)
-    return images
+    return grouped(sorted(pairs))
 
 
 def _beside(one: EvalQuery, found: Mapping[str, Sequence[str]], pool: set[str] | None) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from ctxr.datasets.readers.text_files import as_record, class_names, json_object
 from ctxr.errors import DataError, UsageError, plural
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import SplitName
+from ctxr.store.tables import grouped
 
 Code = Literal[
     "byte_order_mark", "encoding", "quotes", "columns", "not_json", "label", "no_consensus", "score", "empty_text",
@@ -69,9 +70,7 @@ def tally(oddities: Iterable[Oddity]) -> list[str]:
     >>> tally([Oddity("a.tsv:3", "columns", "2 columns where 4 are named", False)])
     ['1 row left out, columns: 2 columns where 4 are named (first a.tsv:3)']
     """
-    sorts: dict[tuple[bool, str], list[Oddity]] = {}
-    for oddity in oddities:
-        sorts.setdefault((oddity.kept, oddity.code), []).append(oddity)
+    sorts = grouped(((oddity.kept, oddity.code), oddity) for oddity in oddities)
     return [
         f"{plural(len(rows), 'row')} {'kept' if kept else 'left out'}, {code}: {rows[0].what} (first {rows[0].where})"
         for (kept, code), rows in sorted(sorts.items(), key=lambda item: -len(item[1]))

@@ -21,6 +21,7 @@ from ctxr.datasets.readers.phenomena import PhenomenaRow, ReleaseQuestions, labe
 from ctxr.datasets.readers.text_files import JsonFile, as_record, read_json, refuse_unsafe
 from ctxr.errors import DataError, plural
 from ctxr.store.records import ImageSet, Judgment, Kind, Query, SplitName, Text
+from ctxr.store.tables import grouped
 
 DESCRIPTIONS = re.compile(r"(train|valid|test)_data(?:_unlabell?ed)?(?:\.[^/]+)?\.json")
 WRITERS = re.compile(r"annotator_split(?:_[a-z]+)?(?:\.[^/]+)?\.json")
@@ -198,9 +199,8 @@ def _check_targets(described: Mapping[str, _Described], annotated: Sequence[Phen
 def _groups(described: Mapping[str, _Described], sources: Mapping[str, str], notes: list[str]) -> dict[str, str]:
     """Group of each set: its source, or a part of one whose sets the publisher parted."""
     splits = {name: described[name].split if name in described else None for name in sources}
-    splits_of: dict[str, set[SplitName | None]] = {}
-    for name, source in sources.items():
-        splits_of.setdefault(source, set()).add(splits[name])
+    by_source = grouped((source, splits[name]) for name, source in sources.items())
+    splits_of = {source: set(several) for source, several in by_source.items()}
     if parted := sum(len(several - {None}) > 1 for several in splits_of.values()):
         what = f"{plural(parted, 'video')} with sets in more than one split, as published"
         notes.append(f"{what}; each part is a group of its own here")

@@ -24,7 +24,7 @@ from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file
 from ctxr.store.paths import folder_name
 from ctxr.store.records import Image, ImageSet, Judgment, Query
-from ctxr.store.tables import PAYLOADS, encode_other, payload_rows
+from ctxr.store.tables import PAYLOADS, encode_other, grouped, payload_rows
 
 COLUMNS = ["source", "licence", "attribution", "url"]
 
@@ -213,18 +213,14 @@ class ExportJob:
     @cached_property
     def queries(self) -> dict[str, list[Query]]:
         """Queries by set, sorted by id."""
-        queries: dict[str, list[Query]] = defaultdict(list)
-        for query in sorted(self.dataset.queries.values(), key=lambda query: query.id):
-            queries[query.image_set].append(query)
-        return queries
+        ordered = sorted(self.dataset.queries.values(), key=lambda query: query.id)
+        return grouped((query.image_set, query) for query in ordered)
 
     @cached_property
     def judgments(self) -> dict[str, list[Judgment]]:
         """Judgments by query, sorted by key."""
-        judgments: dict[str, list[Judgment]] = defaultdict(list)
-        for judgment in sorted(self.dataset.judgments, key=lambda judgment: judgment.key()):
-            judgments[judgment.query].append(judgment)
-        return judgments
+        ordered = sorted(self.dataset.judgments, key=lambda judgment: judgment.key())
+        return grouped((judgment.query, judgment) for judgment in ordered)
 
     @cached_property
     def targets(self) -> dict[str, list[int]]:
@@ -244,10 +240,8 @@ class ExportJob:
 
     def by_split(self) -> dict[str, list[ImageSet]]:
         """Sets of each side that has any, in the order train, valid, test, unsplit."""
-        splits: dict[str, list[ImageSet]] = {name: [] for name in (*SPLITS, UNSPLIT)}
-        for image_set in self.dataset.sets:
-            splits[self.split(image_set)].append(image_set)
-        return {name: sets for name, sets in splits.items() if sets}
+        splits = grouped((self.split(image_set), image_set) for image_set in self.dataset.sets)
+        return {name: splits[name] for name in (*SPLITS, UNSPLIT) if name in splits}
 
     def members(self, image_set: ImageSet) -> list[Image]:
         """The images of a set in their order."""

@@ -26,7 +26,7 @@ from ctxr.models.training.checkpoint import CONFIG, TRAIN_AGAIN, SeedConfig, fil
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.paths import portable
-from ctxr.store.tables import UNREADABLE
+from ctxr.store.tables import UNREADABLE, grouped
 
 WEIGHTS, TRAINED_ON = "weights.safetensors", "trained_on.json"
 
@@ -102,10 +102,7 @@ class TrainedClassifier(Judge):
     def probabilities(self, claims: Sequence[Claim]) -> npt.NDArray[np.float32]:
         """float32 [n] in 0..1, as `Judge.probabilities` says, of the head that the recipe's `column` names."""
         entailed = np.zeros(len(claims), np.float32)
-        by_picture: dict[Path | None, list[int]] = {}
-        for row, claim in enumerate(claims):
-            by_picture.setdefault(claim.image, []).append(row)
-        groups = list(by_picture.values())
+        groups = list(grouped((claim.image, row) for row, claim in enumerate(claims)).values())
         for start in range(0, len(groups), PICTURES):
             rows = [row for group in groups[start : start + PICTURES] for row in group]
             table = self.table([claims[row] for row in rows])

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers.imagecode import UNKNOWN, collection_of
+from ctxr.datasets.readers.imagecode import collection_of
 from ctxr.datasets.readers.phenomena import PHENOMENA
 from ctxr.errors import DataError
 from ctxr.metrics.language import verdicts
@@ -17,6 +17,7 @@ from ctxr.metrics.votes import Doubles, Flags
 from ctxr.models.tokens import Tokenizer
 from ctxr.problems.runs import ModelScores
 from ctxr.store.records import ImageSet, Query
+from ctxr.store.tables import grouped
 
 WRITERS = {"train_worker": "seen in train", "unseen_worker": "unseen"}
 """How the release and our certificate call the writers of validation descriptions, and how tables do."""
@@ -73,9 +74,7 @@ def questions_of(
 
     Raises DataError for a damaged certificate.
     """
-    targets: dict[str, set[int]] = {}
-    for query, _, position in dataset.targets():
-        targets.setdefault(query.id, set()).add(position)
+    targets = grouped((query.id, position) for query, _, position in dataset.targets())
     # phenomena belong to the texts that they were found in: queries about labels name these
     tags: dict[tuple[str, tuple[str, ...]], dict[str, bool]] = {}
     for (name, phenomenon), present in verdicts(PHENOMENA, dataset.queries.values(), dataset.judgments).items():
@@ -87,7 +86,7 @@ def questions_of(
     lengths = {name: len(one.tokens) for name, one in zip(measured, tokenizer.parse(measured), strict=True)}
     questions: dict[str, BenchmarkQuery] = {}
     for name, (side, image_set) in places.items():
-        query, right, doubts = dataset.queries[name], targets.get(name, set()), unsure.get(name, ())
+        query, right, doubts = dataset.queries[name], set(targets[name]), unsure.get(name, ())
         examined = tags.get((query.image_set, query.texts), {})
         questions[name] = BenchmarkQuery(
             query=name,
@@ -109,11 +108,8 @@ def questions_of(
 
 def _writers(dataset: Dataset) -> dict[str, str]:
     """Whether the writer of a query was seen in train: from the release's file of writers, or from our certificate."""
-    writers: dict[str, str] = {}
-    for query in dataset.queries.values():
-        if query.texts:
-            author = dataset.texts[query.texts[0]].author
-            writers[query.id] = WRITERS.get(author, "") if author != UNKNOWN else ""
+    authors = {one.id: dataset.texts[one.texts[0]].author for one in dataset.queries.values() if one.texts}
+    writers = {name: WRITERS.get(author, "") for name, author in authors.items()}
     certificate = None if dataset.root is None else dataset.root / "certificate.json"
     if certificate is not None and certificate.is_file():
         try:

@@ -32,6 +32,7 @@ from ctxr.problems.runs import ModelScores, Run
 from ctxr.problems.verdicts import by_query, verdicts_in
 from ctxr.store.artifacts import Content
 from ctxr.store.kinds import RUN
+from ctxr.store.tables import grouped
 
 LEADERBOARD_SIDE = "test"
 
@@ -55,9 +56,8 @@ def files_for_others(splits: Sequence[EvalSplit], scorers: Sequence[ModelScores]
             rankings.append(trec_ranking(scorer.name, one.query, one.candidates, values))
         files[f"trec/{plain_name(scorer.name)}.txt"] = "".join(chain.from_iterable(rankings))
         if test is not None:
-            picks: dict[str, list[int]] = {}
-            for one in sorted((*test.questions, *test.hidden), key=lambda one: one.number):
-                picks.setdefault(one.image_set.id, []).append(int(np.argmax(values_of(scorer, one))))
+            rows = sorted((*test.questions, *test.hidden), key=lambda one: one.number)
+            picks = grouped((one.image_set.id, int(np.argmax(values_of(scorer, one)))) for one in rows)
             picked = json.dumps(picks, ensure_ascii=False, indent=1) + "\n"
             files[f"leaderboard/{plain_name(scorer.name)}.json"] = picked
     return files

@@ -17,6 +17,7 @@ from ctxr.metrics.votes import Codes, Doubles
 from ctxr.problems.figures import Figure, percent
 from ctxr.problems.galleries import GallerySplit, Recalls, even_column, recall_columns
 from ctxr.problems.gallery.truth import PUBLISHED, GroundTruth, Labels, coco_indices
+from ctxr.store.tables import grouped
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,9 +273,7 @@ def entailment_table(split: str, rows: Sequence[EntailFigure]) -> Table | None:
     else:
         sentences.append("all pairs were judged: where by people, E@K is E@M")
     if audited:
-        by_way: dict[Way, list[str]] = {}
-        for one in own:
-            by_way.setdefault(one.found.way, []).append(f"{one.run} E@{one.found.k}")
+        by_way = grouped((one.found.way, f"{one.run} E@{one.found.k}") for one in own)
         by_way.pop("", None)
         ways = "; ".join(
             says if len(by_way) == 1 else f"{says} ({', '.join(by_way[method])})"

@@ -5,6 +5,7 @@ No source judged every pair, and a pair without a row was not judged: figures ar
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from ctxr.metrics.votes import Codes, Flags
 from ctxr.problems.galleries import GallerySplit
 from ctxr.problems.verdicts import UNIT, HumanLabels, decided, rounds_in_force, verdicts_of
 from ctxr.store.records import Judgment
-from ctxr.store.tables import read_table
+from ctxr.store.tables import grouped, read_table
 
 
 def sampled_of(
@@ -213,15 +214,11 @@ def _checked(
     here = [pair for pair in votes if pair[0] in split.caption_index and pair[1] in split.image_index]
     labels = replace(labels, audited=len(here or votes), elsewhere=bool(votes) and not here)
     # all strata of the audited rounds, with the human verdicts on the pairs drawn there; none without verdicts
-    seen: dict[str, list[bool]] = {}
-    for pair, entailed in votes.items():
-        if pair in people.strata:
-            seen.setdefault(people.strata[pair].name, []).append(entailed)
+    seen = grouped((people.strata[pair].name, said) for pair, said in votes.items() if pair in people.strata)
     rounds = {name.partition(" ")[0] for name in seen}
     every = {one.name: one for one in people.strata.values() if one.name.partition(" ")[0] in rounds and one.judged}
     parts = tuple(
-        Stratum(one.population, len(seen.get(name, [])), sum(seen.get(name, [])), one.called)
-        for name, one in sorted(every.items())
+        Stratum(one.population, len(seen[name]), sum(seen[name]), one.called) for name, one in sorted(every.items())
     )
     if not parts:
         return labels
@@ -233,12 +230,11 @@ def _checked(
 def _leaked(roots: Sequence[Path], split: GallerySplit) -> Flags | None:
     """The pictures that ledgers of active rounds mark as leaked; None where no ledger contains any of the pictures."""
     leaks: dict[str, bool] = {}
-    for folder in rounds_in_force(roots):
-        if (folder / LEDGER).is_file():
-            for row in read_table(folder / LEDGER, CandidateRow):
-                # another copy of a published picture is known by the published id, a picture of the ledger by its own
-                for name in {row.image, published_image(row.image) or row.image}:
-                    leaks[name] = leaks.get(name, False) or row.leaked
+    ledgers = [folder / LEDGER for folder in rounds_in_force(roots) if (folder / LEDGER).is_file()]
+    for row in chain.from_iterable(read_table(ledger, CandidateRow) for ledger in ledgers):
+        # another copy of a published picture is known by the published id, a picture of the ledger by its own
+        for name in {row.image, published_image(row.image) or row.image}:
+            leaks[name] = leaks.get(name, False) or row.leaked
     images = [image if image in leaks else published_image(image) or image for image in split.images]
     if not leaks.keys() & set(images):
         return None

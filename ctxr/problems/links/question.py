@@ -29,7 +29,7 @@ from ctxr.problems.results import MOST_SCORES, QueryResult
 from ctxr.problems.runs import EvaluatedRun, ModelScores, Run, checkpoints, refuse_twice
 from ctxr.store.artifacts import Parent
 from ctxr.store.kinds import RUN
-from ctxr.store.tables import read_table
+from ctxr.store.tables import grouped, read_table
 
 AUC, CHANCE, RANDOM = "AUC", "chance", "random"
 """Measures, and what guesses: its AUC is 0.5, its p@C the share of links."""
@@ -327,10 +327,9 @@ class Links(Question):
 
     def view(self, results: ProblemResults) -> View:
         """The hardest documents, with the links that each run predicts."""
-        by_document: dict[str, list[QueryResult]] = {}
         # ids of a document's sentences end in their number, and tables are sorted as text
-        for row in sorted(results.rows, key=lambda row: (row.image_set, len(row.query), row.query)):
-            by_document.setdefault(row.image_set, []).append(row)
+        ordered = sorted(results.rows, key=lambda row: (row.image_set, len(row.query), row.query))
+        by_document = grouped((row.image_set, row) for row in ordered)
         runs, dataset = results.scorers, results.dataset
         judged = {(row.query, row.candidate) for row in dataset.judgments if row.worker == GOLD} if dataset else None
         documents = [_graphs(rows, results, judged) for rows in by_document.values()]
