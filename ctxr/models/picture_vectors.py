@@ -1,6 +1,5 @@
 """Embeddings of a dataset's pictures, the distances within its sets, and the pictures themselves one after the other."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,8 +28,8 @@ class PictureVectors:
 def distances_of(dataset: Dataset, vectors: PictureVectors | None) -> dict[str, tuple[float, float]]:
     """(mean, closest) pairwise distance of each set: from `vectors` where given, else as the sets say; by set id."""
     if vectors is None:
-        measured = [image_set for image_set in dataset.sets if not math.isnan(image_set.mean_distance)]
-        return {image_set.id: (image_set.mean_distance, image_set.closest) for image_set in measured}
+        rows = ((row.id, row.mean_distance, row.closest) for row in dataset.sets)
+        return {name: (mean, closest) for name, mean, closest in rows if mean is not None and closest is not None}
     distances: dict[str, tuple[float, float]] = {}
     for image_set in dataset.sets:
         if len(image_set.images) > 1 and all(name in vectors.rows for name in image_set.images):

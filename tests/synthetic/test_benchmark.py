@@ -31,7 +31,7 @@ def test_each_side_has_the_queries_that_were_asked_for_about_sets_of_its_own(ben
     sides = [dataset.split_of(image_set) for _, image_set, _ in dataset.targets()]
     assert {side: sides.count(side) for side in ("train", "valid", "test")} == {"train": 8, "valid": 3, "test": 3}
     assert {one.kind for one in dataset.sets} == {"video", "photos"}
-    assert all(len(one.images) == 10 and 0 <= one.closest < one.mean_distance < 2 for one in dataset.sets)
+    assert all(len(one.images) == 10 and 0 <= (one.closest or 0) < (one.mean_distance or 0) < 2 for one in dataset.sets)
     assert all(one.id.startswith(str(dataset.split_of(one))) for one in dataset.sets)
     first = next(iter(dataset.images.values()))
     file = dataset.picture(first)

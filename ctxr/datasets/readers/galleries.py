@@ -1,6 +1,5 @@
 """Galleries of photos as they are read: every caption is a query against all photos of its gallery."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -64,7 +63,7 @@ class Galleries:
             name=name,
             root=self.root if any(image.path for image in self.images.values()) else None,
             sets=tuple(
-                ImageSet(gallery, "photos", tuple(images), gallery, gallery, None, math.nan, math.nan)
+                ImageSet(gallery, "photos", tuple(images), gallery, gallery, None, None, None)
                 for gallery, images in galleries
             ),
             images=self.images,

@@ -5,7 +5,6 @@ set to a list of descriptions. Beside them may lie `annotator_split_valid*.json`
 `manual_annotation_valid*.yaml` (phenomena). The index counts pictures in the order of their numbers.
 """
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -107,7 +106,7 @@ def read_release(path: Path, files: Sequence[Path], passed: Callable[[], None]) 
         kind: Kind = "photos" if STATIC in name else "video"
         shot = int(origin[2]) if origin else None
         ids = tuple(pictures.ids(name))
-        sets.append(ImageSet(name, kind, ids, sources[name], groups[name], shot, math.nan, math.nan))
+        sets.append(ImageSet(name, kind, ids, sources[name], groups[name], shot, None, None))
     questions = _questions(described, pictures, _authors(writers, described, notes))
     labelled = label_queries(annotated, {text.id for text in questions.texts})
     if labelled.texts and questions.texts:

@@ -1,6 +1,5 @@
 """Candidates: for each picture the captions that a retriever ranks highest, without known pairs; judged, and decided up to the caps."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -219,7 +218,7 @@ def with_distances(dataset: Dataset, encoder: Encoder, workdir: Path, progress: 
 
     Raises DataError where a picture of such a set is missing.
     """
-    unknown = [row for row in dataset.sets if math.isnan(row.closest) or math.isnan(row.mean_distance)]
+    unknown = [row for row in dataset.sets if row.closest is None or row.mean_distance is None]
     images = sorted({image for row in unknown for image in row.images})
     if not images:
         return dataset.sets

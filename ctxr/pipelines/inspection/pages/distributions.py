@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from math import isfinite
 
 import numpy as np
 
@@ -151,7 +150,7 @@ def make_distributions(edition: Edition) -> Mapping[str, object] | None:
 def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
     # how near the images of a document are says nothing of how hard it is
     measured = list(edition.chain.distances()) if edition.subject.similar else []
-    means = grouped((one.kind, one.mean_distance) for one, _ in measured if isfinite(one.mean_distance))
+    means = grouped((one.kind, one.mean_distance) for one, _ in measured if one.mean_distance is not None)
     pairs = grouped((one.kind, distances) for one, distances in measured if distances is not None)
     if not means:
         missing.append("Distances: there is no set to take them from.")

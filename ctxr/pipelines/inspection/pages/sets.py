@@ -3,7 +3,6 @@
 import base64
 from collections import Counter
 from collections.abc import Mapping
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -82,7 +81,7 @@ def _row(
     """What scripts know of a set: its images as numbers in `data["images"]`, -1 for one that no table has; the positions of the two
     nearest images; the distances of its pairs, packed."""
     values = (image_set.closest, image_set.mean_distance)
-    closest, mean = (value if isfinite(value) and edition.subject.similar else None for value in values)
+    closest, mean = (value if edition.subject.similar else None for value in values)
     nearest, packed = None, None
     if distances is not None and len(distances):
         nearest = np.transpose(np.triu_indices(len(image_set.images), 1))[distances.argmin()].tolist()
