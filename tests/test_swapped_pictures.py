@@ -21,6 +21,8 @@ LINES = {
     "listen": "listen DATASET -w work --endpoint ENDPOINT --model stub --limit 3",
     "regions": "regions DATASET -w work --by grid:ctxr-tiny",
     "export": "export --to links -w work --input DATASET",
+    "export-tasks": "export-tasks describe -w work --input DATASET --targets 1 --disjoint none",
+    "pairs": "pairs DATASET -w work",
 }
 """Verbs that look at pictures."""
 

@@ -16,7 +16,7 @@ from ctxr.annotation.protocol import Protocol, digest
 from ctxr.annotation.records import Purpose, Unit
 from ctxr.annotation.tasks.tag import NOTES
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.lineage import content_of
+from ctxr.datasets.lineage import content_of, dataset_parents
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.datasets.rounds import labels_of_sample, newest_sample
@@ -123,7 +123,10 @@ def sources_of(config: ExportTasks, progress: Progress) -> TaskSources:
                 f"{path} holds no answers yet", hint="ctxr import-answers   (or name a dataset with --input)"
             )
         blocked = blocked_workers(config.workdir) if config.task == "retrieve" else ()
-    parents = [content_of(path) if is_dataset else Parent(JUDGMENTS, JUDGMENTS, open_artifact(path).content)]
+    if is_dataset:
+        parents = dataset_parents(path, path.resolve().stem, config.workdir, progress)
+    else:
+        parents = [Parent(JUDGMENTS, JUDGMENTS, open_artifact(path).content)]
     parents += [Parent("gold", "gold", content_of(config.gold).sha256)] if config.gold else []
     files = {"candidates": table, "objects": config.objects if config.task == "dialogue" else None}
     parents += [Parent(name, "table", sha256_file(file)) for name, file in files.items() if file and file.is_file()]

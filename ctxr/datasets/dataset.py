@@ -89,7 +89,7 @@ class Dataset:
         }
 
     def payload(self, of: Owner, name: str) -> Mapping[str, Sequence[Record]]:
-        """Rows that belong to a query, an image or a set of that id, by payload table and in its order."""
+        """Rows that belong to a query, a text, an image or a set of that id, by payload table and in its order."""
         return self._by_owner.get((of, name), {})
 
     @cached_property

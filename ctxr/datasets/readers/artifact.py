@@ -12,7 +12,7 @@ from ctxr.store.artifacts import MANIFEST, Artifact, open_artifact
 from ctxr.store.kinds import DATASET, IMAGE_SETS
 from ctxr.store.paths import stays_inside
 from ctxr.store.records import Facts, Image, ImageSet, Judgment, Query, Record, SharedFootage, Source, Split, Text
-from ctxr.store.tables import PAYLOADS, read_payloads, read_table
+from ctxr.store.tables import PAYLOADS, Owner, read_payloads, read_table
 
 KINDS = (IMAGE_SETS, DATASET)
 """Kinds of artifacts that hold sets."""
@@ -109,7 +109,12 @@ def _check_references(path: Path, dataset: Dataset) -> None:
         if row.candidate not in candidates:
             what = f"on {row.query!r} names {row.candidate!r}, which is not a candidate there"
             _refuse(path / "judgments.jsonl", f"judgment of {row.worker!r} {what}")
-    owners: dict[str, Collection[str]] = {"query": dataset.queries, "image": images, "image_set": sets}
+    owners: dict[Owner, Collection[str]] = {
+        "query": dataset.queries,
+        "text": dataset.texts,
+        "image": images,
+        "image_set": sets,
+    }
     for name, rows in dataset.payloads.items():
         table = PAYLOADS[name]
         if lost := next((owner for row in rows if (owner := table.owner_of(row)) not in owners[table.of]), None):

@@ -78,7 +78,7 @@ class BuildStage(SetsStage[BuildInputs]):
             )
         earlier = earlier_manifest(out)
         encoder = options.encoder
-        if earlier and encoder == "auto":
+        if earlier and earlier.kind == IMAGE_SETS and encoder == "auto":
             encoder = rooted(earlier.models["encoder"]["name"], out)
         return BuildInputs(parents, options.key(), sources=search.found, encoder=encoder)
 
@@ -99,10 +99,12 @@ class BuildStage(SetsStage[BuildInputs]):
     def pending(self, artifact: Artifact, inputs: BuildInputs) -> bool:
         """Whether a source was renamed, since sets are named after it, another encoder is asked for, or failures are to be retried."""
         options, made = self.options, artifact.manifest.models["encoder"]
-        renamed = {row.name for row in artifact.manifest.parents} != {row.name for row in inputs.parents}
+        named, before = (
+            {(row.name, row.sha256) for row in rows} for rows in (inputs.parents, artifact.manifest.parents)
+        )
         other = made["identity"] != model_identity(inputs.encoder, artifact.path.resolve().parent)
         other = other or options.precision not in ("auto", made["precision"])
-        return renamed or other or (options.retry_failed and bool(artifact.manifest.counts["failed"]))
+        return named != before or other or (options.retry_failed and bool(artifact.manifest.counts["failed"]))
 
     def open(self, inputs: BuildInputs, out: Path, progress: Progress, ready: Artifact | None) -> "BuildRun":
         """Load the quality measures and the encoder, then warn about what the options and sources leave out."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.documents import DocumentTables, Links, is_documents
-from ctxr.datasets.lineage import content_of
+from ctxr.datasets.lineage import dataset_parents
 from ctxr.datasets.open import open_dataset
 from ctxr.datasets.splits import SPLITS, connected, leakage_of
 from ctxr.datasets.writers.job import ExportPictures
@@ -176,7 +176,8 @@ class DocumentsStage(Stage[DocumentsInputs]):
     def inputs(self, progress: Progress) -> DocumentsInputs:
         """The dataset that is named, or the latest one."""
         path = chosen(self.options.dataset, self.options.workdir, CHAIN, progress)
-        return DocumentsInputs([content_of(path)], self.options.key(), dataset=path)
+        parents = dataset_parents(path, path.resolve().stem, self.options.workdir, progress)
+        return DocumentsInputs(parents, self.options.key(), dataset=path)
 
     def write(self, inputs: DocumentsInputs, out: Path, progress: Progress) -> Content:
         """Draw them, and copy their pictures."""

@@ -15,6 +15,7 @@ from msgspec import structs
 
 from ctxr.annotation.artifacts import Answered, read_judgments
 from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.lineage import picture_parents
 from ctxr.datasets.open import dataset_identity, identity_of, read_dataset
 from ctxr.datasets.pairs import EntailmentPair, published_image
 from ctxr.datasets.splits import SPLITS, assign_splits
@@ -177,7 +178,7 @@ class PairsStage(Stage[PairsInputs]):
         if source == "own":
             path, judged = latest(workdir, ("dataset",)).path, workdir / kinds.JUDGMENTS
             answers = judged if (judged / MANIFEST).is_file() else None
-        parents = [_identity(path, workdir)]
+        parents = [*_origins(path, workdir, progress)]
         if answers is not None:
             parents.append(Parent("judgments", kinds.JUDGMENTS, open_artifact(answers).sha256))
         evaluated = ""
@@ -226,17 +227,22 @@ def _holds_pairs(path: Path) -> bool:
     return path.name == PAIRS or (path / PAIRS).is_file()
 
 
-def _identity(path: Path, workdir: Path) -> Parent:
-    """What pairs are made from, by content: a dataset, an artifact of pairs, or the files of published ones, which the project may
-    lie beside. Raises DataError for an artifact that was edited since."""
+def _origins(path: Path, workdir: Path, progress: Progress) -> Iterator[Parent]:
+    """What pairs are made from, by content: a dataset with its pictures, an artifact of pairs, or the files of published ones, which
+    the project may lie beside. Raises DataError for an artifact that was edited since."""
+    origin = None
     if (path / MANIFEST).is_file():
         opened = open_artifact(path)
         opened.refuse_changed()
-        return Parent("pairs", opened.manifest.kind, opened.sha256)
-    if not _holds_pairs(path):
+        origin = Parent("pairs", opened.manifest.kind, opened.sha256)
+    elif not _holds_pairs(path):
         with suppress(UsageError):
-            return dataset_identity(path)
+            origin = dataset_identity(path)
+    if origin is not None:
+        yield from (origin, *picture_parents(path, origin, workdir, progress))
+        return
     inside = (file for file in sorted(path.rglob("*")) if workdir.resolve() not in file.resolve().parents)
     files = [path] if path.is_file() else [file for file in inside if file.is_file()]
-    hashed = [(file.relative_to(path.parent).as_posix(), sha256_file(file)) for file in files]
-    return Parent("pairs", kinds.RELEASE, sha256_of(hashed))
+    top = path.parent if path.is_file() else path
+    hashed = [(file.relative_to(top).as_posix(), sha256_file(file)) for file in files]
+    yield Parent("pairs", kinds.RELEASE, sha256_of(hashed))

@@ -33,10 +33,10 @@ class EvalStage(Stage[Inputs]):
 
     def inputs(self, progress: Progress) -> Inputs:
         """Dataset and runs, and the models that the options name, by content."""
-        options, names = self.options, [source.name for source in self.request.sources]
+        options, runs = self.options, [(source.name, source.origin.sha256) for source in self.request.sources]
         named = {"encoder": options.encoder, "rerank_by": options.rerank_by}
         models = {option: model_identity(name, options.workdir) for option, name in named.items() if name}
-        return Inputs([*self.request.parents()], {**options.key(), **models, "runs": names})
+        return Inputs([*self.request.parents()], {**options.key(), **models, "runs": runs})
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """What was found."""

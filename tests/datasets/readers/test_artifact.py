@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from ctxr.datasets.open import read_dataset
 from ctxr.errors import CtxrError, DataError, UnfinishedError
 from ctxr.store.artifacts import Content, finish
-from ctxr.store.records import Dialogue, Facts, Image, ImageSet, Judgment, Query, Split, Text, Turn
-from ctxr.store.tables import write_table
+from ctxr.store.records import Dialogue, Facts, Image, ImageSet, Judgment, Query, Record, Split, Text, Turn
+from ctxr.store.tables import PAYLOADS, Owner, PayloadTable, write_table
 from tests.releases import write_release
 
 Tables = dict[str, list[Any]]
@@ -88,6 +89,28 @@ def test_rows_of_a_side_table_are_read_by_the_query_that_they_belong_to(tmp_path
     assert dataset.payload("query", "p") == dataset.payload("image", "q") == {}
     assert list(dataset.tables()["dialogues"]) == [dialogue("q")]
     assert read_dataset(write(tmp_path / "bare", tables())).payloads == {}
+
+
+class Note(Record, frozen=True):
+    id: str
+
+
+@pytest.mark.parametrize(
+    ("of", "owner"), [("query", "q"), ("text", "t"), ("image", "clip/img2"), ("image_set", "clip-shot0_0")]
+)
+def test_rows_of_any_owner_are_read_and_those_of_nobody_are_refused(
+    of: Owner, owner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PAYLOADS, "notes", PayloadTable(Note, of=of))
+    dataset = read_dataset(write(tmp_path / "noted", tables() | {"notes": [Note(owner)]}))
+    assert dataset.payload(of, owner) == {"notes": [Note(owner)]}
+    with pytest.raises(DataError, match=r"notes\.jsonl: .*'nobody'"):
+        read_dataset(write(tmp_path / "lost", tables() | {"notes": [Note("nobody")]}))
+
+
+def test_distances_that_nobody_measured_are_read_again(tmp_path: Path) -> None:
+    sets = [structs.replace(one, closest=None, mean_distance=None) for one in tables()["sets"]]
+    assert list(read_dataset(write(tmp_path, tables() | {"sets": sets})).sets) == sets
 
 
 def test_a_set_of_an_unknown_kind_is_refused_with_the_kinds_there_are(tmp_path: Path) -> None:

@@ -15,13 +15,14 @@ from typer.testing import CliRunner
 from ctxr.cli.app import app
 from ctxr.cli.render import Terminal
 from ctxr.engine.report import SetsReport
+from ctxr.errors import DataError
 from ctxr.media.scan import ScanOptions
 from ctxr.media.sources import InputSource
 from ctxr.models import hub
 from ctxr.pipelines.curation import build_sets
 from ctxr.pipelines.curation.build_sets import run, scan_key
 from ctxr.pipelines.curation.config import BuildSets
-from ctxr.store.artifacts import open_artifact
+from ctxr.store.artifacts import Content, finish, open_artifact
 from ctxr.store.records import Failure, Image, ImageSet, LedgerRow, Shot, Source
 from ctxr.store.tables import read_table
 from ctxr.store.units import read_unit
@@ -58,7 +59,7 @@ def test_sets_have_ten_images_of_one_shot_further_apart_than_the_threshold(built
         assert indices == sorted(indices)
         assert shot.start_index <= indices[0]
         assert indices[-1] < shot.end_index
-        assert image_set.closest > float(THRESHOLD)
+        assert (image_set.closest or 0) > float(THRESHOLD)
         assert all((built / images[name].path).is_file() for name in image_set.images)
         assert (built / images[image_set.images[0]].path).name == f"img{indices[0]}.jpg"
 
@@ -119,6 +120,23 @@ def test_a_new_source_leaves_the_finished_ones_alone(footage: Path, built: Path,
     for table in ("sets", "images", "shots", "sources", "facts"):
         assert (tmp_path / "sets" / f"{table}.jsonl").read_bytes() == (built / f"{table}.jsonl").read_bytes()
     assert same_tree(tmp_path / "sets" / "sources", built / "sources")
+
+
+def test_videos_that_exchange_their_names_are_built_again(footage: Path, tmp_path: Path) -> None:
+    videos = tmp_path / "videos"
+    shutil.copytree(footage / "videos", videos)
+    build(tmp_path, tmp_path / "sets")
+    for old, new in (("clip0", "other"), ("clip1", "clip0"), ("other", "clip1")):
+        (videos / f"{old}.mp4").rename(videos / f"{new}.mp4")
+    assert not build(tmp_path, tmp_path / "sets", yes=True).up_to_date
+    build(tmp_path, tmp_path / "fresh")
+    assert same_tree(tmp_path / "sets", tmp_path / "fresh")
+
+
+def test_a_folder_of_another_artifact_is_refused(footage: Path, tmp_path: Path) -> None:
+    finish(tmp_path, kind="documents", verb="build-documents", config={}, parents=[], content=Content([], {}, {}))
+    with pytest.raises(DataError, match="documents"):
+        build(footage, tmp_path, encoder="auto")
 
 
 def test_the_yield_curve_counts_what_a_build_gives(footage: Path, built: Path) -> None:

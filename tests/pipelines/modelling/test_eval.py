@@ -548,6 +548,19 @@ def test_comparisons_of_other_runs_have_folders_of_their_own(dataset: Path) -> N
     assert named[2].startswith("a-vs-2-others-")
 
 
+def test_files_that_exchange_their_names_are_evaluated_again(dataset: Path) -> None:
+    one, two, aside = (dataset.parent / f"{name}.jsonl" for name in ("a", "b", "c"))
+    write_scores(one, dataset, at_random(0))
+    write_scores(two, dataset, right_on(dataset, lambda _: True))
+    before = cells(evaluate(dataset, one, two).tables["valid/accuracy"])
+    for old, new in ((one, aside), (two, one), (aside, two)):
+        old.rename(new)
+    report = evaluate(dataset, one, two)
+    after = cells(report.tables["valid/accuracy"])
+    assert (report.up_to_date, after["a"][3], after["b"][3]) == (False, before["b"][3], before["a"][3])
+    assert before["a"][3] < before["b"][3] == 1
+
+
 def test_two_runs_of_one_name_are_refused(dataset: Path) -> None:
     one = write_scores(dataset.parent / "x" / "a.jsonl", dataset, at_random(0))
     two = write_scores(dataset.parent / "y" / "a.jsonl", dataset, at_random(1))
