@@ -61,6 +61,9 @@ LINES = {
     "revise-labels": "revise-labels captions/drawn -w captions --entail --by ctxr-tiny --threshold 0.1 --per-image 3 --sample 6",
     "revise-labels cascade": "revise-labels captions/drawn -w cascade --entail --threshold 0.1 --top-k 3 "
     "--judge nli:nli@0.1-0.9 --judge itm:blip:itm@0.1-0.9 --judge endpoint:ENDPOINT#stub",
+    "revise-labels file": "revise-labels captions/drawn -w judged --entail --by ctxr-tiny --judge file:judged.jsonl",
+    "revise-labels precision": "revise-labels captions/drawn -w captions -o captions/precise --entail --by ctxr-tiny --top-k 3 "
+    "--judge classifier:entailment-tiny --precision 0.1",
     "export-tasks entail": "export-tasks entail -w captions",
     "import-answers": "import-answers -w captions",
     "revise-labels audit": "revise-labels -w captions --audit",
@@ -153,6 +156,9 @@ def draw(root: Path) -> None:
     make_nli(root / "nli")
     make_blip(root / "itm")
     write_captions(WorldCaptions(root / "captions" / "drawn", **sizes, side=32, workers=1))  # type: ignore[arg-type]
+    dataset = read_dataset(root / "captions" / "drawn")
+    pairs = [{"image": image, "caption": query, "p": 0.9} for image in dataset.images for query in dataset.queries]
+    (root / "judged.jsonl").write_text("".join(f"{json.dumps(pair)}\n" for pair in pairs), encoding="utf-8")
 
 
 @dataclass(frozen=True)

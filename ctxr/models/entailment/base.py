@@ -62,6 +62,10 @@ class Judge(Protocol):
         """
         ...
 
+    def check(self) -> None:
+        """Raises DataError where it will not be able to answer, before others work for it."""
+        return
+
     def estimate(self, claims: int) -> Estimate | None:
         """What so many claims would cost at most; None for a judge that costs nothing."""
         return None

@@ -1,6 +1,7 @@
 """Probabilities that were computed elsewhere, in a file of (image, caption, p)."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -23,15 +24,21 @@ _HINT = (
 class FileJudge(Judge):
     """Answers from a file of JSON Lines, or of CSV with the header image,caption,p; a pair without a row gets none.
 
-    Raises UsageError for a file that cannot be opened; DataError naming file:line for an invalid row, and for a pair with two
-    probabilities.
+    Raises UsageError for a file that cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
-        self.name, rows = f"file:{path.name}", Rows(path)
-        self.answers: dict[tuple[str, str], float] = {}
+        self.name, self._path = f"file:{path.name}", path
+        Rows(path)  # raises
+        self.fingerprint = sha256_file(path)
+
+    @cached_property
+    def answers(self) -> dict[tuple[str, str], float]:
+        """The probabilities by ids of image and query. Raises DataError naming file:line for an invalid row, and for a pair with two
+        probabilities."""
+        rows, answers = Rows(self._path), dict[tuple[str, str], float]()
         for row in rows:
-            where = f"{path}:{row.line}"
+            where = f"{rows.path}:{row.line}"
             if not set(COLUMNS) <= row.cells.keys():
                 columns = some(map(repr, row.cells), 6)
                 raise DataError(f"{where}: the columns are {columns}: image, caption and p are needed", hint=_HINT)
@@ -42,16 +49,20 @@ class FileJudge(Judge):
                 p = np.nan
             if not 0 <= p <= 1:
                 raise DataError(f"{where}: p must be a number from 0 to 1 and is {text[:30]!r}", hint=_HINT)
-            before = self.answers.setdefault((image, caption), p)
+            before = answers.setdefault((image, caption), p)
             if before != p:
                 clash = f"p of {image} and {caption} is {p:g}, and {before:g} above"
                 raise DataError(f"{where}: {clash}", hint="delete one of them")
         for oddity in rows.oddities:
             if not oddity.kept:
                 raise DataError(f"{oddity.where}: {oddity.what}", hint=_HINT)
-        if not self.answers:
-            raise DataError(f"{path} holds no row", hint=_HINT)
-        self.fingerprint = sha256_file(path)
+        if not answers:
+            raise DataError(f"{rows.path} holds no row", hint=_HINT)
+        return answers
+
+    def check(self) -> None:
+        """Raises what `answers` raises."""
+        len(self.answers)
 
     def probabilities(self, claims: Sequence[Claim]) -> npt.NDArray[np.float32]:
         """float32 [n] in 0..1 by the ids of each claim, NaN where the file has no row of them."""

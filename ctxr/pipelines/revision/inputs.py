@@ -17,19 +17,16 @@ from ctxr.datasets.rounds import (
     Base,
     Round,
     RoundInputs,
-    Rounds,
     ThresholdFrom,
     base_of,
     folder_of,
     open_base,
-    read_rounds,
     refuse_changed_rounds,
     refuse_other_base,
 )
 from ctxr.datasets.truth import UNSURE
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import SETS, chosen, command_in
-from ctxr.engine.stage import execute
 from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, did_you_mean
 from ctxr.metrics.votes import Codes
 from ctxr.models.entailment.base import Judge
@@ -40,7 +37,6 @@ from ctxr.pipelines.revision.licence import JudgeLicence
 from ctxr.problems.entailment.judges import JudgeOptions, default_spec, open_judge, parse_spec
 from ctxr.problems.gallery.truth import TRUTH
 from ctxr.problems.runs import PLAIN_ENCODERS, finished_runs, run_folder
-from ctxr.store.artifacts import MANIFEST
 from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.memory import Watch, remembered
 from ctxr.store.records import Judgment
@@ -48,8 +44,8 @@ from ctxr.store.tables import grouped, read_table
 
 
 def open_project(config: ReviseLabels, progress: Progress) -> Base:
-    """The dataset that `config` names, or that was revised before, or the project's. A round whose activation was
-    interrupted is completed or dropped. Raises DataError where a file of the rounds was changed since it was written."""
+    """The dataset that `config` names, or that was revised before, or the project's. Raises DataError where a file of the rounds was
+    changed since it was written."""
     out = config.folder()
     refuse_changed_rounds(out)
     before = base_of(out)
@@ -67,8 +63,6 @@ def open_project(config: ReviseLabels, progress: Progress) -> Base:
         raise UnfinishedError(error.message, hint=hint) from error
     base = open_base(path)
     refuse_other_base(out, base)
-    if read_rounds(out) and not (out / MANIFEST).is_file():
-        execute(Rounds(config, base, {}))
     return base
 
 
@@ -262,6 +256,8 @@ def open_judges(config: ReviseLabels, progress: Progress, opened: Judge | None =
     if config.model and not any(parse_spec(spec)[0] == "endpoint" for spec in specs):
         raise UsageError(f"--model {config.model} goes with --judge endpoint:URL alone", hint="leave --model out")
     judges = tuple(open_judge(spec, options, progress) for spec in specs)
+    for judge in () if options.lazy else judges:
+        judge.check()
     if len({judge.fingerprint for judge in judges}) < len(judges):
         raise UsageError(f"--judge names a judge twice: {', '.join(specs)}", hint="name each judge once")
     return OpenedJudges(Cascade(judges, tuple(pair or BETWEEN for pair in limits[:-1])), config)
@@ -288,6 +284,11 @@ class ChosenThreshold:
         return self.value if self.unsure is None else self.unsure, self.value
 
 
+def dev_pairs(config: ReviseLabels, base: Base) -> Path | None:
+    """The pairs to choose a threshold on: those that are named, or those of the dataset."""
+    return config.dev or (base.path / "pairs.jsonl" if "pairs.jsonl" in (base.tables or {}) else None)
+
+
 def choose_threshold(
     config: ReviseLabels, base: Base, cascade: Cascade, licensed: float | None, progress: Progress
 ) -> ChosenThreshold:
@@ -299,7 +300,7 @@ def choose_threshold(
     """
     if config.precision is not None:
         # the threshold that was chosen by the same judges on the same pairs before, or is chosen now
-        dev = config.dev or (base.path / "pairs.jsonl" if "pairs.jsonl" in (base.tables or {}) else None)
+        dev = dev_pairs(config, base)
         if dev is None:
             raise DataError(
                 f"{base.dataset.name} has no pairs to choose a threshold on",
@@ -364,6 +365,8 @@ def refuse_round(new: "NewRound", progress: Progress) -> None:
     """Warn of images that a judge was trained on. Raises DataError where one of them is evaluated on, UsageError where every pair of a
     picture and a caption of its set is known."""
     cascade, leaked, galleries = new.cascade, new.leaked, new.inputs.galleries
+    for judge in cascade.judges:
+        judge.check()
     if cascade.unknown:
         progress.note(f"what {cascade.unknown} was trained on is unknown and may include these pictures")
     evaluated = {image for gallery in galleries if gallery.side != "train" for image in gallery.images}
@@ -404,7 +407,7 @@ class RevisionInputs(RoundInputs):
 
     Attributes:
         options: with the limits that the last judge's name gives. base: the dataset.
-        by, retriever: name and identity of what proposes candidates. threshold: of the last judge. licence: of the judges.
+        by, retriever: name and identity of what proposes candidates. licence: of the judges.
     """
 
     options: ReviseLabels
@@ -412,24 +415,42 @@ class RevisionInputs(RoundInputs):
     by: str
     retriever: str
     cascade: Cascade
-    threshold: ChosenThreshold
     licence: JudgeLicence | None
+    progress: Progress
 
-    def scope(self, every: Iterable[str]) -> Scope:
-        """Where the round counts, of the splits that it looks at."""
+    @cached_property
+    def threshold(self) -> ChosenThreshold:
+        """That of the last judge, of which --precision asks for an answer on each pair of dev."""
+        licensed = self.licence.threshold if self.licence else None
+        chosen = choose_threshold(self.options, self.base, self.cascade, licensed, self.progress)
+        if licensed is not None and licensed > chosen.value:
+            self.progress.note(
+                f"the licence of {self.cascade.name} holds from {licensed:.3g} on, not at a lower threshold"
+            )
+        return chosen
+
+    def scope(self, every: Iterable[str], threshold: float) -> Scope:
+        """Where the round counts, of the splits that it looks at, with this threshold."""
         facts = self.options, self.base, frozenset(every), self.cascade
-        return scope_of(*facts, licence=self.licence, threshold=self.threshold.value)
+        return scope_of(*facts, licence=self.licence, threshold=threshold)
 
     def decides(self, scope: Scope, before: Sequence[Round]) -> str:
         """Hash of everything that decides the round, including the active rounds before it."""
-        makers = [self.retriever, self.cascade.fingerprint, self.threshold.value, self.threshold.unsure]
+        makers: list[object] = [self.retriever, self.cascade.fingerprint]
+        if self.options.precision is None:
+            makers += [self.threshold.value, self.threshold.unsure]
+        elif dev := dev_pairs(
+            self.options, self.base
+        ):  # what chooses the threshold, which is known when the round is made
+            makers += [sha256_if_readable(dev), self.options.precision, self.options.unsure]
         makers += sorted(scope.splits) if scope.licence else []
         active = [row.decides for row in before if row.active]
         return sha256_of([scope.options.key(), self.base.content, makers, active])
 
     def made(self, rounds: Sequence[Round]) -> Round | None:
         """The round that was made of these inputs."""
-        decided = ((row, self.decides(self.scope(row.sides), rounds[: row.number - 1])) for row in rounds)
+        scopes = ((row, self.scope(row.sides, row.threshold)) for row in rounds)
+        decided = ((row, self.decides(scope, rounds[: row.number - 1])) for row, scope in scopes)
         return next((row for row, decides in decided if row.decides == decides), None)
 
     @cached_property
@@ -440,6 +461,6 @@ class RevisionInputs(RoundInputs):
         leaked = seen_pictures([(name, images[name].sha256) for name in inputs.images], self.cascade.trained_on)
         out = self.options.folder()
         inputs = without_rejected(inputs, out, self.cascade.fingerprint, self.threshold.limits)
-        scope = self.scope(gallery.side for gallery in inputs.galleries)
+        scope = self.scope((gallery.side for gallery in inputs.galleries), self.threshold.value)
         decides = self.decides(scope, self.rounds)
         return NewRound(inputs, self.by, self.cascade, self.threshold, tuple(leaked), scope, decides)

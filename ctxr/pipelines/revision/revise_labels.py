@@ -26,7 +26,6 @@ from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.inputs import (
     RevisionInputs,
     check_by,
-    choose_threshold,
     open_judges,
     open_project,
     refuse_round,
@@ -102,10 +101,6 @@ class Revision(Stage[RevisionInputs]):
         else:
             retriever = model_identity(resolved_name(by, config.workdir), config.workdir)
         licence = read_licence(config.workdir, cascade.fingerprint, base.content)
-        licensed = licence.threshold if licence else None
-        chosen = choose_threshold(config, base, cascade, licensed, progress)
-        if licensed is not None and licensed > chosen.value:
-            progress.note(f"the licence of {cascade.name} holds from {licensed:.3g} on, not at a lower threshold")
         return RevisionInputs(
             parents_of(base, rounds),
             {"base": base.content},
@@ -115,8 +110,8 @@ class Revision(Stage[RevisionInputs]):
             by=by,
             retriever=retriever,
             cascade=cascade,
-            threshold=chosen,
             licence=licence,
+            progress=progress,
         )
 
     def inputs(self, progress: Progress) -> RevisionInputs:

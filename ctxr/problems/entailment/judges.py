@@ -152,7 +152,7 @@ class ModelJudge(Judge):
         named = ModelFacts.__struct_fields__
         kept = remembered(
             options.workdir,
-            ["judge", kind, source, identity],
+            ["judge", kind, Path(source).name, identity],
             lambda _: msgspec.json.encode({name: getattr(self.model, name) for name in named}).decode(),
         )
         facts = msgspec.json.decode(kept, type=ModelFacts)

@@ -50,7 +50,7 @@ def test_a_row_that_is_none_is_named_by_its_line(text: str, tmp_path: Path) -> N
     file = tmp_path / "file.csv"
     file.write_bytes(text.encode("latin-1"))
     with pytest.raises(DataError, match=WRONG[text]) as caught:
-        FileJudge(file)
+        FileJudge(file).check()
     assert "\n" not in caught.value.message
     assert caught.value.hint
 
