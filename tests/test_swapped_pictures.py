@@ -23,6 +23,7 @@ LINES = {
     "export": "export --to links -w work --input DATASET",
     "export-tasks": "export-tasks describe -w work --input DATASET --targets 1 --disjoint none",
     "pairs": "pairs DATASET -w work",
+    "build-documents": "build-documents recipe --dataset DATASET -w work --train 2 --valid 2 --test 2",
 }
 """Verbs that look at pictures."""
 

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import structs
 
 from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.lineage import picture_parents
 from ctxr.datasets.open import dataset_identity, read_dataset
 from ctxr.engine.options import Options
 from ctxr.engine.progress import Progress
@@ -167,13 +168,14 @@ LEDGER, SAMPLE, STRATA, CONFLICTS, FIGURES = (
 
 @dataclass(frozen=True)
 class Base:
-    """What is revised: where it is read from, `kind` and `sha256` of an artifact by its manifest or of a release by its files, and the
-    manifest's files; None of a release."""
+    """What is revised: where it is read from, `kind` and `sha256` of an artifact by its manifest or of a release by its files, the
+    manifest's files; None of a release, which has its pictures instead."""
 
     path: Path
     kind: str
     sha256: str
     tables: Mapping[str, FileEntry] | None
+    pictures: tuple[Parent, ...] = ()
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -190,17 +192,18 @@ class Base:
 
     @property
     def content(self) -> str:
-        """SHA-256 over what its tables hold, whenever they were written."""
+        """SHA-256 over what its tables hold, whenever they were written, and over the pictures of a release."""
         if self.tables is None:
-            return self.sha256
+            return sha256_of([self.sha256, *(parent.sha256 for parent in self.pictures)])
         return sha256_of(sorted((name, entry.sha256) for name, entry in self.tables.items()))
 
 
-def open_base(path: Path) -> Base:
+def open_base(path: Path, workdir: Path, progress: Progress) -> Base:
     """The dataset at `path`, an artifact or a release, whose tables are not read yet. Raises UsageError where nothing is recognised, and
     for one that is itself revised, DataError for an artifact that was changed."""
     if not (path / MANIFEST).is_file():
-        return Base(path, RELEASE, dataset_identity(path).sha256, None)
+        release = dataset_identity(path)
+        return Base(path, RELEASE, release.sha256, None, tuple(picture_parents(path, release, workdir, progress)))
     artifact = open_artifact(path)
     if artifact.manifest.verb == REVISE_LABELS:
         raise UsageError(f"{path} holds revised labels itself", hint="name the dataset that it was made from")
@@ -270,7 +273,8 @@ def refuse_other_base(out: Path, base: Base) -> None:
         equal = bool(tables) and all(
             name in manifest.files and manifest.files[name].sha256 == entry.sha256 for name, entry in tables.items()
         )
-        same = equal or base.sha256 in {parent.sha256 for parent in manifest.parents}
+        made_from = {parent.sha256 for parent in manifest.parents}
+        same = equal or {base.sha256, *(parent.sha256 for parent in base.pictures)} <= made_from
     else:  # stopped while a round was put in force
         entry = (base.tables or {}).get(JUDGMENTS)
         same = entry is None or ((out / GIVEN).is_file() and sha256_file(out / GIVEN) == entry.sha256)
@@ -289,9 +293,9 @@ class RoundInputs(Inputs):
 
 
 def parents_of(base: Base, rounds: Sequence[Round]) -> list[Parent]:
-    """The dataset, and the judges of rounds."""
+    """The dataset, the pictures of a release, and the judges of rounds."""
     judges = (Parent(row.classifier, "classifier", row.classifier_fingerprint) for row in rounds)
-    return [Parent(base.path.resolve().name, base.kind, base.sha256), *dict.fromkeys(judges)]
+    return [Parent(base.path.resolve().name, base.kind, base.sha256), *base.pictures, *dict.fromkeys(judges)]
 
 
 class Rounds(Stage[RoundInputs]):

@@ -13,6 +13,7 @@ from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import Answered, read_judgments, read_tasks
 from ctxr.annotation.project_journal import blocked_workers
 from ctxr.annotation.tasks.entail import ENTAILMENT
+from ctxr.datasets.lineage import picture_parents
 from ctxr.datasets.open import dataset_identity, read_dataset
 from ctxr.datasets.rounds import (
     AUDIT,
@@ -163,7 +164,8 @@ class AuditStage(Stage[AuditInputs]):
         ]
         base = self.base()
         if base is not None:
-            parents.append(dataset_identity(base))
+            known = dataset_identity(base)
+            parents += [known, *picture_parents(base, known, config.workdir, progress)]
         return AuditInputs(parents, key | {"blocked": sha256_of(blocked) if blocked else ""}, blocked)
 
     def base(self) -> Path | None:
@@ -180,7 +182,7 @@ class AuditStage(Stage[AuditInputs]):
             raise _no_answers(config, current, sample)
         links = read_table(self.folder / LEDGER, CandidateRow)
         base = self.base()
-        content = "" if base is None else open_base(base).content
+        content = "" if base is None else open_base(base, config.workdir, progress).content
         dataset = read_dataset(revised)
         sides = {image_set.id: dataset.split_of(image_set) or "" for image_set in dataset.sets}
         side_of = {row.key(): sides[dataset.queries[row.caption].image_set] for row in sample}

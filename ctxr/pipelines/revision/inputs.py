@@ -61,7 +61,7 @@ def open_project(config: ReviseLabels, progress: Progress) -> Base:
         if any((config.workdir / name).is_dir() for name in (*SETS, "dataset")):
             hint = f"{error.hint.partition('   ')[0]}; or {hint}"
         raise UnfinishedError(error.message, hint=hint) from error
-    base = open_base(path)
+    base = open_base(path, config.workdir, progress)
     refuse_other_base(out, base)
     return base
 

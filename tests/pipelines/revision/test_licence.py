@@ -10,6 +10,7 @@ from msgspec import structs
 
 from ctxr.datasets.rounds import AuditSample, CandidateRow, Decision, Round, open_base
 from ctxr.datasets.truth import UNSURE
+from ctxr.engine.progress import SILENT
 from ctxr.errors import DataError
 from ctxr.metrics.alternative import Preference
 from ctxr.pipelines.revision.auditing import favours_text, licence_facts
@@ -35,7 +36,7 @@ def revised(
 
 def test_a_licence_is_of_one_judge_on_one_dataset(workdir: Path) -> None:
     judge = StandIn(workdir / "dataset", sensitivity=0.95, specificity=0.998)
-    content = open_base(workdir / "dataset").content
+    content = open_base(workdir / "dataset", workdir, SILENT).content
     assert read_licence(workdir, judge.fingerprint, content) is None
     report = revised(workdir, judge)
     licence = read_licence(workdir, judge.fingerprint, content)
@@ -58,7 +59,8 @@ def test_an_audit_that_was_changed_licenses_nobody(workdir: Path) -> None:
     judge = StandIn(workdir / "dataset", sensitivity=0.5, specificity=0.5)
     report = revised(workdir, judge)
     assert "people" not in report.tables
-    content, file = open_base(workdir / "dataset").content, workdir / "revision-audit" / "001" / "figures.json"
+    content = open_base(workdir / "dataset", workdir, SILENT).content
+    file = workdir / "revision-audit" / "001" / "figures.json"
     assert read_licence(workdir, judge.fingerprint, content) is None
     figures = json.loads(file.read_bytes())
     assert (figures["licence"]["passed"], figures["licence"]["threshold"]) == (False, None)

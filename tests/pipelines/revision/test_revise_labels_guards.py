@@ -56,7 +56,7 @@ def dev_of(workdir: Path, rows: Sequence[tuple[str, bool, float, int]]) -> tuple
 def test_texts_alone_do_not_choose_a_threshold_where_pictures_were_chosen_by(workdir: Path) -> None:
     rows = [("a", True, 0.75, 1), ("b", True, 0.5, 0), ("c", False, 0.875, 0), ("d", False, 0.25, 1)]
     dev, judge = dev_of(workdir, rows)
-    base, progress = open_base(workdir / "dataset"), Listening()
+    base, progress = open_base(workdir / "dataset", workdir, Silent()), Listening()
     config = ReviseLabels(workdir=workdir, dev=dev, precision=1.0)
     edge = choose_threshold(config, base, Cascade((judge,)), None, progress)
     assert (edge.value, edge.precision, edge.recall, edge.called) == (0.75, 1.0, 1.0, 1)

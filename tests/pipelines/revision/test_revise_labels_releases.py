@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from ctxr.datasets.open import read_dataset
-from ctxr.datasets.rounds import SetConflict
-from ctxr.errors import UsageError
+from ctxr.datasets.rounds import SetConflict, open_base
+from ctxr.engine.progress import SILENT
+from ctxr.errors import DataError, UsageError
 from ctxr.models.entailment.base import Claim, Judge
 from ctxr.pipelines.revision.candidates import with_spread
 from ctxr.pipelines.revision.config import ReviseLabels
@@ -80,6 +81,17 @@ def test_a_round_of_a_release_is_up_to_date_by_hashes_alone(
     assert [run(one, classifier=judge).did for one in both] == ["added", "added"]
     monkeypatch.setattr("ctxr.datasets.rounds.read_dataset", None)
     assert [run(one, classifier=judge).did for one in both] == ["up to date", "up to date"]
+
+
+def test_rounds_of_a_release_whose_pictures_were_exchanged_are_not_up_to_date(release: Path, tmp_path: Path) -> None:
+    config = ReviseLabels(release, workdir=tmp_path / "work", entail=True, by="hashed")
+    content = open_base(release, config.workdir, SILENT).content
+    run(config, classifier=LikesImg9())
+    first, second, *_ = sorted(release.rglob("*.jpg"))
+    first.write_bytes(second.read_bytes())
+    assert open_base(release, config.workdir, SILENT).content != content
+    with pytest.raises(DataError, match=str(release)):
+        run(config, classifier=LikesImg9())
 
 
 def test_distances_are_those_of_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
