@@ -34,6 +34,7 @@ from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.annotation.wording import Problem
 from ctxr.engine.progress import SILENT, Progress
+from ctxr.engine.project import command_in
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
@@ -294,9 +295,11 @@ class JudgmentStage(Stage[ImportInputs]):
         content: list[object] = [config.tasks, self.file and sha256_if_readable(self.file)]
         with project_journal(config.workdir, config.database) as journal:
             if journal is None and config.platform_of in SERVED:
+                serve = command_in(config.workdir, "serve", "--invite", "3")
+                take = command_in(config.workdir, "import-answers", "--from", "prolific")
                 raise UnfinishedError(
                     f"{config.workdir} has no answers: ctxr serve has not run here",
-                    hint="ctxr serve --invite 3   (answers from a platform: ctxr import-answers --from prolific)",
+                    hint=f"{serve}   (answers from a platform: {take})",
                 )
             replaced = journal.blocked(ever=True) if journal else ()
             content += [journal.identity()] if journal else []

@@ -12,6 +12,7 @@ import msgspec
 
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
+from ctxr.engine.project import WORKDIR, command_in
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, open_artifact
 from ctxr.store.atomic import write_bytes
@@ -120,7 +121,8 @@ def open_tasks(workdir: Path) -> list[Artifact]:
     """Every finished artifact of tasks in a project, by name. Raises UnfinishedError when there is none."""
     folders = sorted(file.parent for file in (workdir / TASKS).glob(f"*/{MANIFEST}"))
     if not folders:
-        raise UnfinishedError(f"{workdir} holds no finished tasks", hint=f"ctxr export-tasks {first_task(workdir)}")
+        hint = command_in(workdir, "export-tasks", first_task(workdir))
+        raise UnfinishedError(f"{workdir} holds no finished tasks", hint=hint)
     return [open_artifact(folder, TASKS) for folder in folders]
 
 
@@ -150,7 +152,8 @@ def root_of(path: Path) -> Path:
 
 def read_judgments(path: Path) -> Answered:
     """The answers in a folder. Raises UnfinishedError without a manifest, DataError for another kind or a changed table."""
-    open_artifact(path, JUDGMENTS, "ctxr import-answers").refuse_changed()
+    take = command_in(path.parent if path.name == JUDGMENTS else WORKDIR, "import-answers")
+    open_artifact(path, JUDGMENTS, take).refuse_changed()
     tables: dict[str, Any] = {name: _by_id(path / f"{name}.jsonl", kind) for name, kind in _BY_ID.items()}
     tables |= {name: tuple(read_table(path / f"{name}.jsonl", kind)) for name, kind in _LISTED.items()}
     return Answered(root_of(path), **tables)

@@ -22,7 +22,7 @@ from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.datasets.rounds import labels_of_sample, newest_sample
 from ctxr.datasets.splits import leakage_of
 from ctxr.engine.progress import Progress
-from ctxr.engine.project import SETS, chosen
+from ctxr.engine.project import SETS, chosen, command_in
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_file, sha256_of
@@ -119,9 +119,8 @@ def sources_of(config: ExportTasks, progress: Progress) -> TaskSources:
     else:
         path = config.input or config.workdir / JUDGMENTS
         if not (path / MANIFEST).is_file():
-            raise UnfinishedError(
-                f"{path} holds no answers yet", hint="ctxr import-answers   (or name a dataset with --input)"
-            )
+            take = command_in(config.workdir, "import-answers")
+            raise UnfinishedError(f"{path} holds no answers yet", hint=f"{take}   (or name a dataset with --input)")
         blocked = blocked_workers(config.workdir) if config.task == "retrieve" else ()
     if is_dataset:
         parents = dataset_parents(path, path.resolve().stem, config.workdir, progress)
@@ -166,8 +165,9 @@ def ask(config: ExportTasks, sources: TaskSources, progress: Progress) -> TaskBa
             ]
         work = TaskBatch(units, answered.sets, answered.images, answered.root)
     if not work.units and config.task in _FIRST and not (config.task == "retrieve" and config.input is not None):
-        missing, hint = _FIRST[config.task]
-        raise UnfinishedError(f"there is nothing to {config.task}: {missing}", hint=hint)
+        missing, when = _FIRST[config.task]
+        take = command_in(config.workdir, "import-answers")
+        raise UnfinishedError(f"there is nothing to {config.task}: {missing}", hint=f"{take}   ({when})")
     if not work.units:
         raise DataError(f"there is nothing to {config.task}", hint="see what the command before this one made")
     batch = merge_batches([work, _checks(config, work, progress)])
@@ -181,11 +181,11 @@ def ask(config: ExportTasks, sources: TaskSources, progress: Progress) -> TaskBa
 
 
 _FIRST = {
-    "retrieve": ("no description was written yet", "ctxr import-answers   (once people have described images)"),
-    "verify": ("no finished talk was imported yet", "ctxr import-answers   (once two people have finished a talk)"),
+    "retrieve": ("no description was written yet", "once people have described images"),
+    "verify": ("no finished talk was imported yet", "once two people have finished a talk"),
     "audit": (
         "nothing was answered yet, but for descriptions and talks, or the share drew nothing",
-        "ctxr import-answers   (once people have answered; with few answers a larger --fraction)",
+        "once people have answered; with few answers a larger --fraction",
     ),
 }
 """What tasks made from answers wait for."""

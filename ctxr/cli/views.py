@@ -74,7 +74,8 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         # a command of thousands of names is what a shell made of a pattern
         retry = report.retry if len(report.retry) < 1000 else "the same command with --retry-failed"
         why = report.artifact / "failures.jsonl"
-        yield Text(f"{plural(len(report.failures), 'file')} failed: reasons in {why}; retry: {retry}", "yellow")
+        again = f"; retry: {retry}" if retry else ""
+        yield Text(f"{plural(len(report.failures), 'file')} failed: reasons in {why}{again}", "yellow")
 
 
 def plan(report: PlanReport) -> Iterator[Block]:
@@ -103,7 +104,9 @@ def plan(report: PlanReport) -> Iterator[Block]:
     heads = ("task", "units", "answers", "median", *submissions, "pay", "an hour", "hours", "fees", "cost")
     yield Table(f"What it takes on {report.platform}", heads, rows, note)
     yield Sentences("assumed", report.notes)
-    facts = {"people needed": _numbers(report.people), "next": "ctxr export-tasks describe"}
+    workdir = report.plan.parent if report.plan.name == "plan" else WORKDIR
+    after = command_in(workdir, "export-tasks", "describe")
+    facts = {"people needed": _numbers(report.people), "next": after}
     yield Summary(f"{report.plan}: {_written(report.up_to_date)}", facts)
 
 
@@ -113,9 +116,12 @@ def tasks(report: ExportTasksReport) -> Iterator[Block]:
     if offer:
         pay = f"{money(offer.pay)} {offer.currency} each, {money(offer.total)} without fees"
         offered = f"{plural(offer.places, 'submission')} of {offer.minutes} minutes, {pay}"
-    after = "ctxr serve"
+    folder = report.tasks.parent
+    workdir = folder.parent if folder.name == "tasks" else WORKDIR
+    after = command_in(workdir, "serve")
     if report.backend == "label-studio":
-        after = "ctxr import-answers FILE --from label-studio   (once the projects are labelled and exported as JSON)"
+        take = command_in(workdir, "import-answers", "FILE", "--from", "label-studio")
+        after = f"{take}   (once the projects are labelled and exported as JSON)"
     elif report.backend == "prolific" and not report.launched:
         after = "the same command with --launch"
     rows = {
@@ -220,7 +226,9 @@ def documents(report: DocumentsReport) -> Iterator[Block]:
         images, links = f"{counts['images']:,} different images", f"{counts['links']:,} links"
         rows["in them"] = f"{counts['sentences']:,} sentences, {images}, {links}"
         rows["notes"] = "; ".join(report.notes) or None
-        train = command_in(WORKDIR, "train", "--recipe", "links-ap", "--dataset", str(report.artifact))
+        words = "train", "--recipe", "links-ap", "--dataset", str(report.artifact)
+        # a folder of another name was chosen with --out, and says nothing about the project
+        train = command_in(report.artifact.parent if report.artifact.name == "documents" else WORKDIR, *words)
     yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows | {"next": train})
 
 
@@ -244,7 +252,8 @@ def verified(report: VerifyReport) -> Iterator[Block]:
     """How many images are those of their sources, and which are not."""
     path = str(report.artifact)
     recipe, sets = ("rebuild", path, "--videos", "DIR"), ("export", "--to", "recipe", "--input", path)
-    after = command_in(WORKDIR, *(recipe if report.kind == "recipe" else sets))
+    workdir = report.artifact.parent if report.artifact.name in SETS else WORKDIR
+    after = command_in(workdir, *(recipe if report.kind == "recipe" else sets))
     rows = {
         "kind": report.kind,
         "equal": f"{report.equal} of {report.images} images",

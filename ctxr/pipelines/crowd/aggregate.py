@@ -18,6 +18,7 @@ from ctxr.annotation.tasks.verify import KEEP
 from ctxr.datasets.rounds import FOLDER, STRATA, AuditSample
 from ctxr.datasets.splits import GROUPS
 from ctxr.engine.progress import SILENT, Progress
+from ctxr.engine.project import command_in
 from ctxr.engine.report import Table
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, plural
@@ -257,9 +258,10 @@ class DatasetStage(Stage[AggregateInputs]):
     def inputs(self, progress: Progress) -> AggregateInputs:
         """The judgments with the sets that they are about, and who is blocked."""
         config, out = self.options, self.out()
-        judgments = open_artifact(self.source, JUDGMENTS, "ctxr import-answers")
+        judgments = open_artifact(self.source, JUDGMENTS, command_in(config.workdir, "import-answers"))
         if not judgments.manifest.counts["answers"]:
-            raise DataError(f"{self.source} holds no answers", hint="ctxr serve   (or ctxr import-answers FILE)")
+            serve, take = (command_in(config.workdir, *words) for words in (("serve",), ("import-answers", "FILE")))
+            raise DataError(f"{self.source} holds no answers", hint=f"{serve}   (or {take})")
         verb = open_artifact(out).manifest.verb if (out / MANIFEST).is_file() else "aggregate"
         if verb != "aggregate":
             self.answered()  # what they are about is the better reason
@@ -362,9 +364,8 @@ def run(config: Aggregate, progress: Progress = SILENT) -> AggregateReport:
     certified = msgspec.json.decode((out / CERTIFICATE).read_bytes(), type=Certificate)
     workers, notes = certified.workers, []
     if waiting := sum(counts["dropped"].get(reason, 0) for reason in ("not_asked", "too_few_votes")):
-        notes.append(
-            f"{plural(waiting, 'description')} still without enough retrievals: ctxr serve, then ctxr aggregate again"
-        )
+        serve, again = (command_in(config.workdir, verb) for verb in ("serve", "aggregate"))
+        notes.append(f"{plural(waiting, 'description')} still without enough retrievals: {serve}, then {again} again")
     unreachable: dict[str, tuple[str, ...]] = {}
     if config.input is None:
         with project_journal(config.workdir, config.database) as journal:

@@ -24,6 +24,7 @@ from ctxr.annotation.web.chat import Bell
 from ctxr.annotation.web.site import CrowdSigner, Invitation, Site, Study
 from ctxr.datasets.rounds import newest_sample
 from ctxr.engine.progress import SILENT, Progress
+from ctxr.engine.project import command_in
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.crowd.config import Collected, Opened, Serve
 from ctxr.store.artifacts import MANIFEST
@@ -74,9 +75,9 @@ def run(config: Serve, progress: Progress = SILENT, opened: Callable[[Opened], N
             workers = sum(state.answers > 0 for state in site.journal.workers())
             still = {task: state.open for task, state in counted.items()}
             latest = new if any(new.values()) else total
-            after = "ctxr aggregate" if any(latest.values()) else ""
+            after = command_in(config.workdir, "aggregate") if any(latest.values()) else ""
             if after and latest.get("entail") == sum(latest.values()) and newest_sample(config.workdir) is not None:
-                after = "ctxr revise-labels --audit"
+                after = command_in(config.workdir, "revise-labels", "--audit")
             return Collected(sum(new.values()), total, workers, still, after)
         finally:
             site.journal.close()

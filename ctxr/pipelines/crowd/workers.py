@@ -18,6 +18,7 @@ from ctxr.annotation.project_journal import project_journal
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.records import Answer, Unit
 from ctxr.engine.progress import SILENT, Progress
+from ctxr.engine.project import command_in
 from ctxr.engine.report import Table
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.pipelines.crowd.config import Workers, WorkersReport
@@ -38,7 +39,7 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     if config.block or config.allow or config.undo:
         with project_journal(config.workdir, config.database, read_only=False) as journal:
             if journal is None:
-                hint = "ctxr serve   (it keeps the list of workers)"
+                hint = f"{command_in(config.workdir, 'serve')}   (it keeps the list of workers)"
                 raise UnfinishedError(f"{config.workdir} has no journal of answers", hint=hint)
             names = [state.worker for state in journal.workers()]
             options: dict[StateChange, tuple[str, ...]] = {

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ctxr.engine.options import JudgeEndpointOptions
 from ctxr.engine.progress import Progress
+from ctxr.engine.project import command_in
 from ctxr.errors import UsageError, did_you_mean
 from ctxr.models.chat import Budget
 from ctxr.models.entailment.base import Claim, Judge
@@ -112,7 +113,8 @@ def open_judge(spec: str, options: JudgeOptions, progress: Progress) -> Judge:
         folder = next((one for one in folders if one.is_dir()), None)
         if folder is None:
             finished = finished_runs(options.workdir, CLASSIFIERS)
-            names = f"the classifiers are {', '.join(finished)}" if finished else "ctxr train --recipe entailment"
+            train = command_in(options.workdir, "train", "--recipe", "entailment")
+            names = f"the classifiers are {', '.join(finished)}" if finished else train
             raise UsageError(
                 f"there is no classifier {source!r} in {options.workdir}",
                 hint=f"{did_you_mean(source, finished)} {names}".strip(),
