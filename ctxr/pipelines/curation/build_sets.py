@@ -96,6 +96,13 @@ class BuildStage(SetsStage[BuildInputs]):
             rows = read_table(out / "failures.jsonl", Failure)
             yield from (row.path for row in rows if Path(row.path).exists())
 
+    def current(self, out: Path, inputs: BuildInputs) -> Artifact | None:
+        """The artifact if it is up to date; where its sources lie now is remembered."""
+        artifact = super().current(out, inputs)
+        if artifact:
+            remember_paths(out, {source.sha256: source.path for source in inputs.sources})
+        return artifact
+
     def pending(self, artifact: Artifact, inputs: BuildInputs) -> bool:
         """Whether a source was renamed, since sets are named after it, another encoder is asked for, or failures are to be retried."""
         options, made = self.options, artifact.manifest.models["encoder"]

@@ -20,7 +20,7 @@ from ctxr.pipelines.curation.filter import FilterStage, run
 from ctxr.pipelines.curation.quality import FactCache
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.hashing import sha256_file
-from ctxr.store.paths import CACHE, remember_paths
+from ctxr.store.paths import CACHE, last_path, remember_paths
 from ctxr.store.records import Facts, Failure, ImageSet
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, read_unit
@@ -239,6 +239,14 @@ def test_sources_that_nobody_has_seen_are_asked_for(own: Path, tmp_path: Path) -
     with pytest.raises(DataError, match=r"clip\d \(clip\d\.mp4\) is unknown, and 2 more") as caught:
         refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT)
     assert "--videos DIR" in caught.value.hint
+
+
+def test_building_again_from_where_the_sources_moved_remembers_the_place(own: Path, tmp_path: Path) -> None:
+    clip, moved = own / "videos" / "clip1.mp4", own / "moved" / "clip1.mp4"
+    build(own, tmp_path / "one", sources=(str(clip),))
+    clip.parent.rename(moved.parent)
+    assert build(own, tmp_path / "one", sources=(str(moved),)).up_to_date
+    assert last_path(tmp_path / "one", sha256_file(moved)) == moved
 
 
 def test_an_album_that_moved_is_found_by_its_photos(footage: Path, tmp_path: Path) -> None:
