@@ -157,16 +157,19 @@ def test_a_description_of_two_images_holds_for_both_and_gives_one_wrong_choice(t
     assert sorted(found) == sorted([(right, "entailment"), (second, "entailment"), (wrong, "wrong_choice")])
 
 
-def test_published_pairs_are_converted_and_dealt_where_they_have_no_side(tmp_path: Path) -> None:
+def test_published_pairs_are_converted_and_dealt_where_they_have_no_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "quora_duplicate_questions.tsv"
     lines = (f"{n}\t{2 * n}\t{2 * n + 1}\tWhy {n}?\tHow {n}?\t{n % 2}\n" for n in range(40))
     file.write_text("id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n" + "".join(lines))
     report = run(Pairs(str(file), out=tmp_path / "pairs"))
     assert (report.counts["pairs"], report.counts["entailed"], report.counts["images"]) == (40, 20, 0)
     assert all(report.counts["splits"].values())
-    # beside the project
-    beside = [run(Pairs(str(tmp_path), workdir=tmp_path / "work")).up_to_date for _ in range(2)]
-    assert beside == [False, True]
+    # beside the project, however the folder is called
+    monkeypatch.chdir(tmp_path)
+    beside = [run(Pairs(name, workdir=tmp_path / "work")).up_to_date for name in (str(tmp_path), str(tmp_path), ".")]
+    assert beside == [False, True, True]
 
 
 def test_pairs_that_were_edited_are_refused(tmp_path: Path) -> None:
