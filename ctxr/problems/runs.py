@@ -10,6 +10,7 @@ from msgspec import structs
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import other_datasets
 from ctxr.engine.progress import Progress
+from ctxr.engine.project import command_in
 from ctxr.errors import UnfinishedError, UsageError, did_you_mean
 from ctxr.models.hub import from_root
 from ctxr.models.identity import model_identity
@@ -171,10 +172,11 @@ def run_sources(sources: Sequence[str], workdir: Path, dataset: Parent, progress
         )
     for name in () if sources else tuple(named):
         artifact, why = open_artifact(workdir / RUNS / name, RUN), ""
+        again = command_in(workdir, "eval", name)
         if _can_score(artifact) and (others := other_datasets(artifact, dataset)):
-            why = f"was made on another dataset ({others[0].name}): ctxr eval {name}   scores it on this one"
+            why = f"was made on another dataset ({others[0].name}): {again}   scores it on this one"
         elif not _has_scores(artifact):
-            why = f"scored nothing: ctxr eval {name}   scores it on what there is"
+            why = f"has stored no scores: {again}   scores it on what there is"
         if why:
             progress.warn(f"the run {name} is left out, it {why}")
             named.remove(name)
