@@ -143,7 +143,7 @@ def none_entailed(dataset: Dataset) -> DataError:
     """What a recipe that wants weak positives says where there are none to learn from."""
     return DataError(
         f"the recipe wants weak positives, and nothing was found to be entailed on the train side of {dataset.name}",
-        hint="ctxr revise-labels --entail --judge with a judge that adds pairs (the toy adds none to real photos), or --set weak=off",
+        hint="ctxr revise-labels --entail --judge JUDGE   (the toy adds nothing to photos without --unlicensed); or --set weak=off",
     )
 
 
