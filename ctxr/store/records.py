@@ -63,7 +63,7 @@ class ImageSet(Record, frozen=True):
         images: ids in the order of time (video), by growing distance from the anchor, the first (photos), or in reading order.
         source: the video's name, or the album of the anchor photo. group: see `Image.group`.
         shot: number of the shot in its video, from 0; None for photos.
-        closest, mean_distance: of pairs, Euclidean between unit vectors, 0..2; None where nobody measured them.
+        closest, mean_distance: of pairs, Euclidean between unit vectors, 0..2; None if unknown.
     """
 
     id: str

@@ -420,7 +420,7 @@ class RevisionInputs(RoundInputs):
 
     @cached_property
     def threshold(self) -> ChosenThreshold:
-        """That of the last judge, of which --precision asks for an answer on each pair of dev."""
+        """The threshold of the last judge; for --precision, it is asked about the pairs of dev."""
         licensed = self.licence.threshold if self.licence else None
         chosen = choose_threshold(self.options, self.base, self.cascade, licensed, self.progress)
         if licensed is not None and licensed > chosen.value:
