@@ -439,9 +439,7 @@ class RevisionInputs(RoundInputs):
         makers: list[object] = [self.retriever, self.cascade.fingerprint]
         if self.options.precision is None:
             makers += [self.threshold.value, self.threshold.unsure]
-        elif dev := dev_pairs(
-            self.options, self.base
-        ):  # what chooses the threshold, which is known when the round is made
+        elif dev := dev_pairs(self.options, self.base):  # which choose the threshold once the round is made
             makers += [sha256_if_readable(dev), self.options.precision, self.options.unsure]
         makers += sorted(scope.splits) if scope.licence else []
         active = [row.decides for row in before if row.active]
