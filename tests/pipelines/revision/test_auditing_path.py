@@ -60,7 +60,7 @@ def test_a_round_is_audited_by_the_commands_that_a_user_types(workdir: Path, mon
     assert rehearse_audit(workdir, workdir / "dataset", 5, Silent()) == 3 * len(units)
     with monkeypatch.context() as patch:
         patch.setattr("ctxr.pipelines.crowd.serve.answer_requests", lambda *_, **__: None)
-        assert serve(Serve(workdir=workdir, port=0)).after == "ctxr revise-labels --audit"
+        assert serve(Serve(workdir=workdir, port=0)).after == f"ctxr revise-labels --audit -w {workdir}"
     assert f"new {3 * len(units)}" in ctxr(workdir, "import-answers")
     told = json.loads(runner.invoke(app, ["revise-labels", "--audit", "--json", "-w", str(workdir)]).stdout)
     assert told["notes"] == []
