@@ -151,14 +151,11 @@ class RunSource:
         return self.place is None or (self.place.is_dir() and _can_score(open_artifact(self.place)))
 
 
-_SCORE = "ctxr eval NAME   scores one of them here"
-
-
 def run_sources(sources: Sequence[str], workdir: Path, dataset: Parent, progress: Progress) -> tuple[RunSource, ...]:
     """What `sources` name, in that order: the name or folder of a run or classifier, a file of scores, or a model's name.
 
-    Without sources, every finished run of the project; one that was made on another dataset than this, and one that scores nothing,
-    is left out with a warning.
+    Without sources, every finished run of the project; one that was made on another dataset than this, and one that was judged on no
+    queries, is left out with a warning.
 
     Raises UnfinishedError where there is none, UsageError for a name that is nothing of this, DataError for scores of a run that were
     changed.
@@ -172,16 +169,19 @@ def run_sources(sources: Sequence[str], workdir: Path, dataset: Parent, progress
         )
     for name in () if sources else tuple(named):
         artifact, why = open_artifact(workdir / RUNS / name, RUN), ""
-        again = command_in(workdir, "eval", name)
+        again, queries = command_in(workdir, "eval", name), artifact.manifest.counts.get("queries", {})
         if _can_score(artifact) and (others := other_datasets(artifact, dataset)):
             why = f"was made on another dataset ({others[0].name}): {again}   scores it on this one"
-        elif not _has_scores(artifact):
-            why = f"has stored no scores: {again}   scores it on what there is"
+        elif not (_has_scores(artifact) or queries.get("valid") or queries.get("test")):
+            why = f"was judged on no queries: {again}   scores it on what there is"
         if why:
             progress.warn(f"the run {name} is left out, it {why}")
             named.remove(name)
     if not named:
-        raise UnfinishedError(f"no run in {workdir / RUNS} has scores for {dataset.name}", hint=_SCORE)
+        raise UnfinishedError(
+            f"no run in {workdir / RUNS} has scores for {dataset.name}",
+            hint=f"{command_in(workdir, 'eval', 'NAME')}   scores one of them here",
+        )
     return tuple(_source(source, workdir) for source in named)
 
 
@@ -221,7 +221,10 @@ def find_runs(sources: Sequence[RunSource], scoring: Scoring, named: bool = True
             scoring.progress.warn(f"the run {run.name} is left out, it scored what {scoring.dataset.name} does not ask")
             runs.remove(run)
     if not runs:
-        raise UnfinishedError(f"no run has scores for {scoring.dataset.name}", hint=_SCORE)
+        score = command_in(scoring.options.workdir, "eval", "NAME")
+        raise UnfinishedError(
+            f"no run has scores for {scoring.dataset.name}", hint=f"{score}   scores one of them here"
+        )
     refuse_twice(runs, "rename one of the files, or give its rows another scorer")
     return runs
 

@@ -10,7 +10,8 @@ import pytest
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.truth import judge_verdicts, read_verdicts
 from ctxr.errors import DataError, UsageError
-from ctxr.pipelines.modelling.config import Train, TrainReport
+from ctxr.pipelines.modelling.config import Eval, Train, TrainReport
+from ctxr.pipelines.modelling.eval import run as run_eval
 from ctxr.pipelines.modelling.train import run
 from ctxr.problems.galleries import QueryRanking, RecallRow, gallery_splits
 from ctxr.problems.verdicts import PairVerdicts
@@ -66,6 +67,9 @@ def test_weak_positives_of_a_later_round_train_another_model(train: Trains, worl
     assert parents == {"weak": ["dataset", "judgments.jsonl", "one"], "plain": ["dataset", "one"]}
     contents = {(one.folder / "seed0" / "encoder.safetensors").read_bytes() for one in (weak, plain)}
     assert len(contents) == 2
+    # runs over galleries store no scores, and are scored where none is named
+    found = run_eval(Eval((), world, tmp_path / "work", resamples=20, permutations=20, recall="1"))
+    assert found.runs == ("plain", "weak")
 
 
 def test_pairs_of_a_side_become_weak_positives_only_inside_their_gallery(world: Path) -> None:
