@@ -12,7 +12,7 @@ import msgspec
 
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
-from ctxr.engine.project import WORKDIR, command_in
+from ctxr.engine.project import command_in, project_of
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, open_artifact
 from ctxr.store.atomic import write_bytes
@@ -152,7 +152,7 @@ def root_of(path: Path) -> Path:
 
 def read_judgments(path: Path) -> Answered:
     """The answers in a folder. Raises UnfinishedError without a manifest, DataError for another kind or a changed table."""
-    take = command_in(path.parent if path.name == JUDGMENTS else WORKDIR, "import-answers")
+    take = command_in(project_of(path, JUDGMENTS), "import-answers")
     open_artifact(path, JUDGMENTS, take).refuse_changed()
     tables: dict[str, Any] = {name: _by_id(path / f"{name}.jsonl", kind) for name, kind in _BY_ID.items()}
     tables |= {name: tuple(read_table(path / f"{name}.jsonl", kind)) for name, kind in _LISTED.items()}

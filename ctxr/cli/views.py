@@ -11,7 +11,7 @@ from rich.text import Text
 from ctxr.annotation.config import ExportTasksReport, ImportAnswersReport
 from ctxr.annotation.cost import money
 from ctxr.cli.render import Block, Sentences, Summary
-from ctxr.engine.project import SETS, WORKDIR, command_in
+from ctxr.engine.project import DOCUMENTS, SETS, WORKDIR, command_in, project_of
 from ctxr.engine.report import SetsReport, Table
 from ctxr.errors import plural
 from ctxr.pipelines.crowd.config import AggregateReport, Collected, Opened, PlanReport, WorkersReport
@@ -104,8 +104,7 @@ def plan(report: PlanReport) -> Iterator[Block]:
     heads = ("task", "units", "answers", "median", *submissions, "pay", "an hour", "hours", "fees", "cost")
     yield Table(f"What it takes on {report.platform}", heads, rows, note)
     yield Sentences("assumed", report.notes)
-    workdir = report.plan.parent if report.plan.name == "plan" else WORKDIR
-    after = command_in(workdir, "export-tasks", "describe")
+    after = command_in(project_of(report.plan, "plan"), "export-tasks", "describe")
     facts = {"people needed": _numbers(report.people), "next": after}
     yield Summary(f"{report.plan}: {_written(report.up_to_date)}", facts)
 
@@ -116,8 +115,7 @@ def tasks(report: ExportTasksReport) -> Iterator[Block]:
     if offer:
         pay = f"{money(offer.pay)} {offer.currency} each, {money(offer.total)} without fees"
         offered = f"{plural(offer.places, 'submission')} of {offer.minutes} minutes, {pay}"
-    folder = report.tasks.parent
-    workdir = folder.parent if folder.name == "tasks" else WORKDIR
+    workdir = project_of(report.tasks.parent, "tasks")
     after = command_in(workdir, "serve")
     if report.backend == "label-studio":
         take = command_in(workdir, "import-answers", "FILE", "--from", "label-studio")
@@ -227,8 +225,7 @@ def documents(report: DocumentsReport) -> Iterator[Block]:
         rows["in them"] = f"{counts['sentences']:,} sentences, {images}, {links}"
         rows["notes"] = "; ".join(report.notes) or None
         words = "train", "--recipe", "links-ap", "--dataset", str(report.artifact)
-        # a folder of another name was chosen with --out, and says nothing about the project
-        train = command_in(report.artifact.parent if report.artifact.name == "documents" else WORKDIR, *words)
+        train = command_in(project_of(report.artifact, DOCUMENTS), *words)
     yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows | {"next": train})
 
 
@@ -252,8 +249,7 @@ def verified(report: VerifyReport) -> Iterator[Block]:
     """How many images are those of their sources, and which are not."""
     path = str(report.artifact)
     recipe, sets = ("rebuild", path, "--videos", "DIR"), ("export", "--to", "recipe", "--input", path)
-    workdir = report.artifact.parent if report.artifact.name in SETS else WORKDIR
-    after = command_in(workdir, *(recipe if report.kind == "recipe" else sets))
+    after = command_in(project_of(report.artifact, *SETS), *(recipe if report.kind == "recipe" else sets))
     rows = {
         "kind": report.kind,
         "equal": f"{report.equal} of {report.images} images",

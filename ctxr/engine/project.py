@@ -75,6 +75,15 @@ def chosen(named: Path | None, workdir: Path, chain: Sequence[str], progress: Pr
     return path
 
 
+def project_of(artifact: Path, *names: str) -> Path:
+    """The project of an artifact with one of these names; a folder of another name was chosen with --out, and its project is unknown.
+
+    >>> str(project_of(Path("mine/sets"), *SETS)), str(project_of(Path("mine/other"), *SETS))
+    ('mine', 'work')
+    """
+    return artifact.parent if artifact.name in names else WORKDIR
+
+
 def command_in(workdir: Path, *words: str) -> str:
     """The command in that project.
 
