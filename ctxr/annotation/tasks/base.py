@@ -1,5 +1,6 @@
 """What a task is: a form, what is wrong with the values that come back, and the rows that an answer is worth."""
 
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from ctxr.annotation.forms import Choice, Form, Talk, Write
@@ -9,7 +10,7 @@ from ctxr.annotation.wording import Problem, first_problem
 from ctxr.store.records import Judgment, Query
 
 
-class Task:
+class Task(ABC):
     """Pure functions of a unit: they read no clock, no file and no random number, and do not know which backend serves it.
 
     Attributes:
@@ -20,9 +21,9 @@ class Task:
     SEATS: ClassVar[int] = 1
     FRESH: ClassVar[bool] = False
 
+    @abstractmethod
     def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
         """The form with the pictures in `order`."""
-        raise NotImplementedError
 
     def validate(self, unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
         """What is wrong with the values, for the worker: here what is missing, was not offered, is too long or unknown."""
@@ -53,9 +54,9 @@ class Task:
         problems.append(first_problem((unasked, "not_asked", "The page sent unexpected data. Please load it again.")))
         return [problem for problem in problems if problem]
 
+    @abstractmethod
     def score(self, unit: Unit, answer: Answer) -> Outcome:
         """The rows that a valid answer is worth, and whether it is right."""
-        raise NotImplementedError
 
 
 class LabelTask(Task):
