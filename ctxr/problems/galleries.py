@@ -140,7 +140,7 @@ def gallery_splits(dataset: Dataset, verdicts: PairVerdicts | None = None) -> di
             if image in images:
                 raise DataError(
                     f"the picture {image} stands in the gallery {name!r} and in another one, or twice",
-                    hint="give it one place; sets that share pictures are for recipes such as clip-batch (--set weak=mask-only)",
+                    hint="give it one place, or train on sets that share pictures: --recipe clip-batch --set weak=mask-only",
                 )
             images[image], owners[image] = len(images), galleries[name]
         captions = {one.query: number for number, one in enumerate(queries)}

@@ -29,7 +29,7 @@ class FileJudge(Judge):
 
     def __init__(self, path: Path) -> None:
         self.name, self._path = f"file:{path.name}", path
-        Rows(path)  # raises
+        Rows(path)  # tells at once of a file that cannot be opened
         self.fingerprint = sha256_file(path)
 
     @cached_property

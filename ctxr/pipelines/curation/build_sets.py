@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs
 from ctxr.engine.units import WorkUnit
-from ctxr.errors import DataError, UsageError, and_more, plural, some
+from ctxr.errors import CtxrError, DataError, UsageError, and_more, plural, some
 from ctxr.media.decoder_process import Scanner
 from ctxr.media.scan import SCAN_LIMITS, ScanOptions
 from ctxr.media.sources import InputSource, find_sources
@@ -97,10 +98,10 @@ class BuildStage(SetsStage[BuildInputs]):
             yield from (row.path for row in rows if Path(row.path).exists())
 
     def current(self, out: Path, inputs: BuildInputs) -> Artifact | None:
-        """The artifact if it is up to date; where its sources lie now is remembered."""
-        artifact = super().current(out, inputs)
-        if artifact:
-            remember_paths(out, {source.sha256: source.path for source in inputs.sources})
+        """The artifact if it is up to date; where its sources lie now is remembered, unless nothing can be written there."""
+        if artifact := super().current(out, inputs):
+            with suppress(CtxrError):
+                remember_paths(out, {source.sha256: source.path for source in inputs.sources})
         return artifact
 
     def pending(self, artifact: Artifact, inputs: BuildInputs) -> bool:
