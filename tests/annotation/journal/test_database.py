@@ -65,6 +65,28 @@ def test_any_driver_may_be_named(postgres: Server) -> None:
     open_journal(address).close()
 
 
+@pytest.mark.parametrize(("state", "message"), [("53100", "no space"), ("57P03", "shutting")])
+def test_a_server_that_refuses_a_write_is_told_and_the_answer_is_kept_the_next_time(
+    postgres: Server, state: str, message: str
+) -> None:
+    sets = image_sets(2)
+    journal = open_journal(postgres.new_database(), [described(one) for one in sets], sets)
+    enrolled(journal, "w1")
+    lease = leased(journal, "w1", tasks=["describe"])
+    with journal._database.writing() as connection:
+        refusal = f"BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '{state}'; END"
+        connection.exec_driver_sql(f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $${refusal}$$")
+        connection.exec_driver_sql("CREATE TRIGGER refusal BEFORE INSERT ON crowd_answer EXECUTE FUNCTION refuse()")
+    with pytest.raises(CtxrError, match=f"PostgreSQL at .* {message}") as error:
+        answer(journal, lease)
+    told(error)
+    assert journal.answers() == []
+    with journal._database.writing() as connection:
+        connection.exec_driver_sql("DROP FUNCTION refuse CASCADE")
+    assert [answer(journal, lease)] == journal.answers()
+    journal.close()
+
+
 def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "answers.sqlite"
     path.write_text("my thesis, the only copy" * 100)
