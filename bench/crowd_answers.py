@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 from PIL import Image as Pillow
 
-from ctxr.annotation.artifacts import Answered
+from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.protocol import Protocol, shown_order, wanted
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
@@ -48,10 +48,10 @@ class Study:
             self.say(unit, worker, right + wrong, {"pick": (pick,)})
             right, wrong = right + verdicts[pick], wrong + (not verdicts[pick])
 
-    def answered(self, root: Path, sets: dict[str, ImageSet], images: dict[str, Image]) -> Answered:
+    def answered(self, root: Path, sets: dict[str, ImageSet], images: dict[str, Image]) -> AggregatedAnswers:
         """All of it, scored."""
         found = [task_of(self.units[one.unit]).score(self.units[one.unit], one) for one in self.answers]
-        return Answered(
+        return AggregatedAnswers(
             root,
             self.units,
             sets,

@@ -19,7 +19,7 @@ from ctxr.metrics.stratified import (
     AuditedPairs,
     PairVotes,
     Reliability,
-    Sampled,
+    SampledPairs,
     Stratum,
     allocate,
     audited_pairs,
@@ -61,7 +61,7 @@ class World:
         said = np.full(len(strata), -1)
         said[drawn] = self.holds.ravel()[drawn]
         seen, yes = np.bincount(strata[drawn]), np.bincount(strata[drawn], said[drawn])
-        sampled = Sampled(images, ranks, strata, said, said >= 0, np.stack([seen, yes], axis=1).astype(np.float64))
+        sampled = SampledPairs(images, ranks, strata, said, said >= 0, np.stack([seen, yes], axis=1).astype(np.float64))
         return audited_pairs(sampled, self.first(k).ravel().astype(np.float64), len(self.holds))
 
     def drawn(self, looks: int, rng: np.random.Generator) -> tuple[Codes, Codes]:

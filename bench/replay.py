@@ -10,9 +10,9 @@ from bench.table import Row, in_turns
 from ctxr.media.images import encode_jpeg
 from ctxr.metrics.selection import GreedyPicker
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
-from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext, pick_from_ledger
+from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext, pick_from_ledger
 from ctxr.store.records import Facts, LedgerRow, Source
-from ctxr.store.units import SourceUnit, Stamp
+from ctxr.store.units import SourceUnit, UnitKeys
 
 FRAMES = 10_000
 THRESHOLD = 0.35
@@ -32,7 +32,7 @@ def measured_unit(artifact: Path) -> SourceUnit:
         (artifact / path).write_bytes(content)
         facts.append(Facts("clip", index, path, "", 8, 8, brisque=float(rng.uniform(0, 1)), text_share=0.0))
     ledger = [LedgerRow("clip", index, Fraction(index, 5), index // 200, row=index) for index in range(FRAMES)]
-    stamp = Stamp("scan", "select", QualityGate(QualityLimits(0.5, 0.1)).stamps())
+    stamp = UnitKeys("scan", "select", QualityGate(QualityLimits(0.5, 0.1)).stamps())
     source = Source("clip", "video", "clip.mp4", "00", 0, decoder="pyav")
     return SourceUnit(stamp, source, [], ledger, facts, [], [], vectors, np.zeros((0, 64), np.float32))
 
@@ -44,9 +44,9 @@ def measure() -> list[Row]:
         unit = measured_unit(origin)
 
         quality = QualityGate(QualityLimits(0.65, 0.1))
-        stamp = Stamp("scan", "other", quality.stamps())
+        stamp = UnitKeys("scan", "other", quality.stamps())
         embedder = Embedder("none")  # is not loaded
-        context = UnitContext(out, Picking(THRESHOLD, 10, 0.0, quality), embedder)
+        context = UnitContext(out, PickingRules(THRESHOLD, 10, 0.0, quality), embedder)
 
         def again() -> SourceUnit:
             return pick_from_ledger(context, unit, origin, Path("absent.mp4"), stamp)

@@ -24,7 +24,7 @@ from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import CACHE
 from ctxr.store.records import Facts, Image, ImageSet, LedgerReason, LedgerRow, Shot, Source
 from ctxr.store.tables import write_table
-from ctxr.store.units import SourceUnit, Stamp, merge_units, write_unit
+from ctxr.store.units import SourceUnit, UnitKeys, merge_units, write_unit
 
 OUT = Path(__file__).parent / "out" / "report"
 
@@ -81,7 +81,7 @@ def video_unit(out: Path, name: str, contents: list[bytes], rng: np.random.Gener
         shots.append(Shot(name, shot, start, Fraction(start, 5), end, Fraction(end, 5)))
     source = Source(name, "video", f"{name}.mp4", sha256_bytes(name.encode()), 1, 640, 360, Fraction(5))
     saved, facts = [image for image, _ in frames], [row for _, row in frames]
-    unit = SourceUnit(Stamp("scan", "select", {}), source, shots, ledger, facts, sets, saved, vectors, vectors[:0])
+    unit = SourceUnit(UnitKeys("scan", "select", {}), source, shots, ledger, facts, sets, saved, vectors, vectors[:0])
     write_unit(out, unit)
     return unit
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ctxr.datasets.readers.relevance import read_positives
-from ctxr.metrics.retrieval import KS, Numbered, Vectors, caption_retrieval, number, retrieved
+from ctxr.metrics.retrieval import KS, IndexedRelation, Vectors, caption_retrieval, number, retrieved
 
 WIDTH = 16
 """Length of the made-up vectors; wide enough that no two scores are equal."""
@@ -41,7 +41,7 @@ class Truth:
     images: list[int]
     captions: list[int]
     owners: np.ndarray
-    right: dict[tuple[str, str], Numbered]
+    right: dict[tuple[str, str], IndexedRelation]
 
 
 def read_truth(data: Path) -> Truth:
@@ -137,7 +137,7 @@ def main(arguments: list[str]) -> int:
     return int(wrong > 0)
 
 
-def _all(file: Path, queries: dict[str, int], candidates: dict[str, int]) -> Numbered:
+def _all(file: Path, queries: dict[str, int], candidates: dict[str, int]) -> IndexedRelation:
     positives = read_positives(file)
     found = number(positives, queries, candidates)
     unasked = sum(map(len, positives.values())) - len(found.relation.candidates) - int(found.absent.sum())

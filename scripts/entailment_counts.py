@@ -8,11 +8,11 @@ from argparse import ArgumentParser
 from collections import Counter
 from pathlib import Path
 
-from ctxr.datasets.readers.entailment import Captions, Reading, read_captions, read_pairs, tally
+from ctxr.datasets.readers.entailment import Captions, PairFile, read_captions, read_pairs, tally
 from ctxr.errors import CtxrError
 
 
-def describe(name: str, reading: Reading) -> list[str]:
+def describe(name: str, reading: PairFile) -> list[str]:
     """Lines about a file: rows, labels, relations, oddities."""
     labels = Counter(pair.label for pair in reading.pairs)
     relations = Counter(pair.relation for pair in reading.pairs)

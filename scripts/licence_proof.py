@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ctxr.annotation.artifacts import Answered
+from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.cli.render import show_table
 from ctxr.datasets.rounds import AuditSample, CandidateRow, Round
@@ -77,7 +77,7 @@ def drawn(best: float, judge: Callable[[Flags, np.random.Generator], Doubles], r
 
 def answered(
     sample: Sequence[AuditSample], holds: dict[tuple[str | int, ...], bool], rng: np.random.Generator
-) -> Answered:
+) -> AggregatedAnswers:
     """What people say, each of whom errs in 5 to 10 % of the pairs."""
     errors = rng.uniform(0.05, 0.1, PEOPLE)
     rows = tuple(
@@ -85,7 +85,7 @@ def answered(
         for one in sample
         for person, wrong in enumerate((rng.random(PEOPLE) < errors).tolist())
     )
-    return Answered(Path(), judgments=rows)
+    return AggregatedAnswers(Path(), judgments=rows)
 
 
 def audited(config: ReviseLabels, world: Drawn, size: int, rng: np.random.Generator) -> tuple[JudgeLicence, Preference]:

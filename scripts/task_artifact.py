@@ -4,7 +4,7 @@ pictures."""
 from pathlib import Path
 from typing import Any
 
-from ctxr.annotation.artifacts import Answered, TaskBatch, write_judgment_tables, write_task_tables
+from ctxr.annotation.artifacts import AggregatedAnswers, TaskBatch, write_judgment_tables, write_task_tables
 from ctxr.annotation.protocol import Protocol
 from ctxr.store.artifacts import finish
 from ctxr.store.kinds import JUDGMENTS, TASKS
@@ -17,7 +17,7 @@ def write_tasks(path: Path, batch: TaskBatch, protocol: Protocol, backend: str =
     finish(path, kind=TASKS, verb="export-tasks", config=key, parents=(), content=content)
 
 
-def write_judgments(path: Path, answered: Answered) -> None:
+def write_judgments(path: Path, answered: AggregatedAnswers) -> None:
     """Write an artifact of kind `judgments` into the folder `path`."""
     content = write_judgment_tables(path, answered, path)
     finish(path, kind=JUDGMENTS, verb="import-answers", config={}, parents=(), content=content)

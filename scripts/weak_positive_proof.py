@@ -20,7 +20,7 @@ from ctxr.datasets.truth import CaptionTruth
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import CtxrError
 from ctxr.metrics.compare import Interval, mean_interval
-from ctxr.metrics.entail_at import Entailed, count
+from ctxr.metrics.entail_at import PairLabels, count
 from ctxr.metrics.retrieval import QueryScores, relate
 from ctxr.pipelines.modelling.config import Train
 from ctxr.pipelines.modelling.train import run
@@ -77,7 +77,7 @@ def write_round(options: Namespace, world: Path, progress: Progress) -> Path:
     return table
 
 
-def known_of(world: Path, side: GallerySplit) -> Entailed:
+def known_of(world: Path, side: GallerySplit) -> PairLabels:
     """What holds in a gallery."""
     images = {image: place for place, image in enumerate(side.images)}
     captions = {caption: place for place, caption in enumerate(side.captions)}
@@ -88,10 +88,10 @@ def known_of(world: Path, side: GallerySplit) -> Entailed:
     for row in truth_of(world, side.side):
         for name in row.holds:
             extra.setdefault(images[name], []).append(captions[row.caption])
-    return Entailed(relate(written), relate(extra), "gold")
+    return PairLabels(relate(written), relate(extra), "gold")
 
 
-def entailed_shares(found: QueryScores, known: Entailed) -> np.ndarray:
+def entailed_shares(found: QueryScores, known: PairLabels) -> np.ndarray:
     """Entail@K of each picture, [I, len(KS)]."""
     counted = count(found, known, ks=KS)
     shares: np.ndarray = (counted.written + counted.extra) / np.array(KS)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ctxr.annotation.artifacts import (
-    Answered,
+    AggregatedAnswers,
     Tasks,
     first_task,
     open_tasks,
@@ -389,7 +389,7 @@ def _units_of(every: Iterable[Tasks]) -> dict[str, AnswerableUnit]:
     return units
 
 
-def _answered(merge: AnswerMerge, before: Answered | None, every: list[Tasks]) -> Answered:
+def _answered(merge: AnswerMerge, before: AggregatedAnswers | None, every: list[Tasks]) -> AggregatedAnswers:
     """All answers with the units, sets and pictures that they are about."""
     units = {name: merge.units[name].unit for name in sorted({unit for unit, _ in merge.answers})}
     shown = {name for unit in units.values() for name in unit.images}
@@ -399,7 +399,7 @@ def _answered(merge: AnswerMerge, before: Answered | None, every: list[Tasks]) -
     merged = merge_roots(parts or [(tasks.root, ()) for tasks in every])
     images = {name: image for name, image in merged.images.items() if name in shown}
     sets = {unit.image_set: merge.units[unit.id].image_set for unit in units.values()}
-    return Answered(merged.root, units, sets, images, tuple(merge.answers.values()), **merge.tables())
+    return AggregatedAnswers(merged.root, units, sets, images, tuple(merge.answers.values()), **merge.tables())
 
 
 def merge_journal(workdir: Path, progress: Progress, database: str = "") -> Path:

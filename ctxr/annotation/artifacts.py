@@ -55,7 +55,7 @@ class Tasks(TaskBatch):
 
 
 @dataclass(frozen=True)
-class Answered:
+class AggregatedAnswers:
     """The content of an artifact of kind `judgments`.
 
     Attributes:
@@ -131,7 +131,7 @@ def read_all_tasks(workdir: Path) -> list[Tasks]:
     return [read_tasks(artifact.path) for artifact in open_tasks(workdir)]
 
 
-def write_judgment_tables(path: Path, answered: Answered, home: Path) -> Content:
+def write_judgment_tables(path: Path, answered: AggregatedAnswers, home: Path) -> Content:
     """Write the tables of an artifact of kind `judgments` into the folder `path`, which will be moved to `home`."""
     tables = {name: getattr(answered, name) for name in (*_BY_ID, *_LISTED)}
     counts = write_tables(path, {name: rows.values() if name in _BY_ID else rows for name, rows in tables.items()})
@@ -150,20 +150,20 @@ def root_of(path: Path) -> Path:
     return (path / root).resolve()
 
 
-def read_judgments(path: Path) -> Answered:
+def read_judgments(path: Path) -> AggregatedAnswers:
     """The answers in a folder. Raises UnfinishedError without a manifest, DataError for another kind or a changed table."""
     take = command_in(project_of(path, JUDGMENTS), "import-answers")
     open_artifact(path, JUDGMENTS, take).refuse_changed()
     tables: dict[str, Any] = {name: _by_id(path / f"{name}.jsonl", kind) for name, kind in _BY_ID.items()}
     tables |= {name: tuple(read_table(path / f"{name}.jsonl", kind)) for name, kind in _LISTED.items()}
-    return Answered(root_of(path), **tables)
+    return AggregatedAnswers(root_of(path), **tables)
 
 
 _BY_ID: dict[str, type[Record]] = {"units": Unit, "sets": ImageSet, "images": Image}
 _LISTED: dict[str, type[Record]] = {
     "answers": Answer, "texts": Text, "queries": Query, "judgments": Judgment, "dialogues": Dialogue,
 }  # fmt: skip
-"""Records of the tables of `Answered`: those by id, and the others."""
+"""Records of the tables of `AggregatedAnswers`: those by id, and the others."""
 
 
 def _by_id(path: Path, record: type[R]) -> dict[str, R]:

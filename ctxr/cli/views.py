@@ -14,7 +14,7 @@ from ctxr.cli.render import Block, Sentences, Summary
 from ctxr.engine.project import DOCUMENTS, SETS, WORKDIR, command_in, project_of
 from ctxr.engine.report import SetsReport, Table
 from ctxr.errors import plural
-from ctxr.pipelines.crowd.config import AggregateReport, Collected, Opened, PlanReport, WorkersReport
+from ctxr.pipelines.crowd.config import AggregateReport, PlanReport, RunningServer, ServeReport, WorkersReport
 from ctxr.pipelines.curation.config import DocumentsReport, RebuildReport, VerifyReport
 from ctxr.pipelines.inspection.config import AuditReport, DoctorReport, ReportPage, StatsReport
 from ctxr.pipelines.modelling.config import EvalReport, ListenReport, RegionsReport, TrainReport
@@ -378,7 +378,7 @@ def evaluation(report: EvalReport) -> Iterator[Block]:
     yield Summary(_written(report.up_to_date), rows)
 
 
-def serving(server: Opened) -> Iterator[Block]:
+def serving(server: RunningServer) -> Iterator[Block]:
     """Where people sign in, while the server runs."""
     waiting = {f"{task} waiting": number for task, number in server.waiting.items()}
     yield Summary(f"serving at {server.address}", {**waiting, "people needed": _numbers(server.people)})
@@ -388,7 +388,7 @@ def serving(server: Opened) -> Iterator[Block]:
     yield "[dim]Ctrl-C stops; what was sent is kept[/]"
 
 
-def collected(report: Collected) -> Iterator[Block]:
+def collected(report: ServeReport) -> Iterator[Block]:
     """What people did at the server."""
     rows = {
         "new answers": report.answers,

@@ -167,7 +167,7 @@ LEDGER, SAMPLE, STRATA, CONFLICTS, FIGURES = (
 
 
 @dataclass(frozen=True)
-class Base:
+class RevisionBase:
     """What is revised: where it is read from, `kind` and `sha256` of an artifact by its manifest or of a release by its files, the
     manifest's files; None of a release, which has its pictures instead."""
 
@@ -198,17 +198,19 @@ class Base:
         return sha256_of(sorted((name, entry.sha256) for name, entry in self.tables.items()))
 
 
-def open_base(path: Path, workdir: Path, progress: Progress) -> Base:
+def open_base(path: Path, workdir: Path, progress: Progress) -> RevisionBase:
     """The dataset at `path`, an artifact or a release, whose tables are not read yet. Raises UsageError where nothing is recognised, and
     for one that is itself revised, DataError for an artifact that was changed."""
     if not (path / MANIFEST).is_file():
         release = dataset_identity(path)
-        return Base(path, RELEASE, release.sha256, None, tuple(picture_parents(path, release, workdir, progress)))
+        return RevisionBase(
+            path, RELEASE, release.sha256, None, tuple(picture_parents(path, release, workdir, progress))
+        )
     artifact = open_artifact(path)
     if artifact.manifest.verb == REVISE_LABELS:
         raise UsageError(f"{path} holds revised labels itself", hint="name the dataset that it was made from")
     artifact.refuse_changed()
-    return Base(path, artifact.manifest.kind, artifact.sha256, artifact.manifest.files)
+    return RevisionBase(path, artifact.manifest.kind, artifact.sha256, artifact.manifest.files)
 
 
 def folder_of(number: int) -> str:
@@ -262,7 +264,7 @@ def base_of(out: Path) -> Path | None:
     return reached(out, artifact.manifest.counts["base"])
 
 
-def refuse_other_base(out: Path, base: Base) -> None:
+def refuse_other_base(out: Path, base: RevisionBase) -> None:
     """Raises DataError where rounds were made from another dataset than `base` holds now."""
     if not read_rounds(out):
         return
@@ -292,7 +294,7 @@ class RoundInputs(Inputs):
     rounds: tuple[Round, ...]
 
 
-def parents_of(base: Base, rounds: Sequence[Round]) -> list[Parent]:
+def parents_of(base: RevisionBase, rounds: Sequence[Round]) -> list[Parent]:
     """The dataset, the pictures of a release, and the judges of rounds."""
     judges = (Parent(row.classifier, "classifier", row.classifier_fingerprint) for row in rounds)
     return [Parent(base.path.resolve().name, base.kind, base.sha256), *base.pictures, *dict.fromkeys(judges)]
@@ -304,7 +306,7 @@ class Rounds(Stage[RoundInputs]):
     KIND = DATASET
     IN_PLACE = True
 
-    def __init__(self, options: Options, base: Base, active: Mapping[int, bool]) -> None:
+    def __init__(self, options: Options, base: RevisionBase, active: Mapping[int, bool]) -> None:
         super().__init__(options)
         self.base, self.active = base, active
 
@@ -323,7 +325,7 @@ class Rounds(Stage[RoundInputs]):
         return put_in_force(out, self.base, inputs.rounds)
 
 
-def put_in_force(out: Path, base: Base, rounds: Sequence[Round]) -> Content:
+def put_in_force(out: Path, base: RevisionBase, rounds: Sequence[Round]) -> Content:
     """Write the table of the rounds, and all judgments that count: the given ones, line by line as they are, with those of all active
     rounds. Raises DataError for a file that was changed."""
     refuse_changed_rounds(out)
@@ -382,7 +384,7 @@ def to_switch(rounds: Sequence[Round], number: int, active: bool, command: Calla
     return fitting[-1]
 
 
-def link_base(out: Path, base: Base, sets: Sequence[ImageSet], progress: Progress) -> None:
+def link_base(out: Path, base: RevisionBase, sets: Sequence[ImageSet], progress: Progress) -> None:
     """Every table and picture of the dataset, linked where the file system can; its judgments as those that were given. `sets` are
     those of a release, completed with their distances."""
     dataset = base.dataset

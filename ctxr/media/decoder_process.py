@@ -27,7 +27,7 @@ import numpy as np
 
 import ctxr
 from ctxr.media.scan import ScanOptions
-from ctxr.media.video import DECODERS, Closing, Pixels, VideoError, VideoHeader
+from ctxr.media.video import DECODERS, Closeable, Pixels, VideoError, VideoHeader
 from ctxr.store.records import Shot
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class CandidateFrame:
 
 
 @dataclass(frozen=True)
-class Settle:
+class Waiting:
     """The child waits until the frames that it keeps are released."""
 
 
@@ -84,7 +84,7 @@ class ScanEnd:
     late_cuts: int
 
 
-class NonsenseError(Exception):
+class MalformedMessage(Exception):
     """Bytes that are not a message."""
 
 
@@ -114,15 +114,15 @@ def send(descriptor: int, fields: Mapping[str, Any], pixels: Pixels | None = Non
 
 
 def receive(stream: IO[bytes]) -> Message | None:
-    """The next message; None at the end, also in the middle of a message. Raises NonsenseError for anything else."""
+    """The next message; None at the end, also in the middle of a message. Raises MalformedMessage for anything else."""
     prefix = stream.read(_PREFIX.size)
     if len(prefix) < _PREFIX.size:
         if prefix and not _MAGIC.startswith(prefix[:4]):
-            raise NonsenseError(repr(prefix))
+            raise MalformedMessage(repr(prefix))
         return None
     magic, text_bytes, pixel_bytes = _PREFIX.unpack(prefix)
     if magic != _MAGIC or text_bytes > _LARGEST_JSON or pixel_bytes > _LARGEST_PIXELS:
-        raise NonsenseError(repr(prefix))
+        raise MalformedMessage(repr(prefix))
     text = stream.read(text_bytes)
     if len(text) < text_bytes:
         return None
@@ -134,9 +134,9 @@ def receive(stream: IO[bytes]) -> Message | None:
             return Message(kind, fields, None)
         pixels = np.empty(shape, np.uint8)
         if pixels.nbytes != pixel_bytes:
-            raise NonsenseError(f"{pixel_bytes} bytes for pixels of shape {pixels.shape}")
+            raise MalformedMessage(f"{pixel_bytes} bytes for pixels of shape {pixels.shape}")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NonsenseError(str(error)) from error
+        raise MalformedMessage(str(error)) from error
     view = pixels.data.cast("B")  # the kernel copies straight into the array
     while view:
         count = stream.readinto(view)  # type: ignore[attr-defined]  # buffered and raw readers have it
@@ -279,7 +279,7 @@ class ChildProcess:
             if status < 0:
                 names = {number.value: number.name for number in signal.Signals}
                 how = f"was killed by {names.get(-status, f'signal {-status}')}"
-        except (NonsenseError, OSError, ValueError, MemoryError) as error:
+        except (MalformedMessage, OSError, ValueError, MemoryError) as error:
             how = f"sent something that is not a message ({error})"
         noise = ""
         if not self._noise.closed:
@@ -298,15 +298,20 @@ class ChildProcess:
 # reasons after which another decoder is tried
 _SECOND_CHANCE = ("decoder_crashed", "decoder_failed", "stalled", "no_decoder", "no_frames")
 
-Event = VideoHeader | CandidateFrame | Settle | ScanEnd
-_EVENTS: dict[str, type[Event]] = {"header": VideoHeader, "candidate": CandidateFrame, "settle": Settle, "end": ScanEnd}
+Event = VideoHeader | CandidateFrame | Waiting | ScanEnd
+_EVENTS: dict[str, type[Event]] = {
+    "header": VideoHeader,
+    "candidate": CandidateFrame,
+    "settle": Waiting,
+    "end": ScanEnd,
+}
 
 
 class FrameGone(VideoError):
     """A frame that the running scan kept is lost; the scan then raises the reason, or begins again."""
 
 
-class DecoderClient(Closing):
+class DecoderClient(Closeable):
     """Asks one decoding child process, which it starts on demand; for use from one thread. `command` replaces the child in tests."""
 
     def __init__(self, command: Sequence[str] = CHILD) -> None:
@@ -351,7 +356,7 @@ class Scanner(DecoderClient):
     """Scans files one after the other in one child process."""
 
     def scan(self, path: Path, options: ScanOptions) -> Generator[Event, None, None]:
-        """Events of one file: a VideoHeader, candidates in order of time, and a ScanEnd; in a search also Settle, after which
+        """Events of one file: a VideoHeader, candidates in order of time, and a ScanEnd; in a search also Waiting, after which
         `release` must be called for the last candidate.
 
         A second VideoHeader means that another decoder begins the file again: forget what came before.

@@ -21,7 +21,7 @@ from ctxr.media.pyav_video import (
     thumbnail_of,
 )
 from ctxr.media.scan import ScanOptions
-from ctxr.media.video import DECODERS, Closing, Damage, Frame, Pixels, Video, VideoError, VideoHeader, check_file
+from ctxr.media.video import DECODERS, Closeable, Damage, Frame, Pixels, Video, VideoError, VideoHeader, check_file
 
 _LARGEST_DENOMINATOR = 1_000_000  # below it, common time bases (1/90000, 1/1000) are exact in milliseconds
 _LEAST_GAP = Fraction(1, 2)  # durations may be estimates, or those of the sound: less than a second is no loss
@@ -117,7 +117,7 @@ def open_video(path: Path, decoder: str = "pyav", threads: int = ScanOptions.thr
     return OpencvVideo(path, threads) if decoder == "opencv" else PyavVideo(path, threads)
 
 
-class FrameReader(Closing):
+class FrameReader(Closeable):
     """Reads frames again by (index, time), with the pixels of a full pass of the same decoder; fastest in ascending order.
 
     PyAV jumps to the keyframe before a time where that saves decoding, and decodes from the start where the jump is not certain.

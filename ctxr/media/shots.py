@@ -61,7 +61,7 @@ def cut_finder(
     from scenedetect import detectors
 
     if options.detector == "content":
-        content = type("Content", (_Scored, detectors.ContentDetector), {})
+        content = type("Content", (_ContentScore, detectors.ContentDetector), {})
         # cuts that follow each other closely are merged; the last is reported once `min_shot` has passed without another
         return PySceneDetectCuts(content(threshold=limit, min_scene_len=shortest), rate, 1, shortest)
     kinds = {
@@ -143,7 +143,7 @@ def spaced(times: Sequence[Fraction], shortest: float) -> list[Fraction]:
     return taken[1:]
 
 
-class _Scored:
+class _ContentScore:
     """PySceneDetect's content score (equal weights, no edges), the mean absolute HSV difference to the frame before, in one call.
 
     ContentDetector's own makes twelve temporary arrays for it, and costs as much as the rest of the detector. A stream may change its
@@ -160,7 +160,7 @@ class _Scored:
         return 0.0 if before is None else float(cv2.norm(before, self._hsv, cv2.NORM_L1)) / self._hsv.size
 
 
-class AdaptiveCuts(_Scored):
+class AdaptiveCuts(_ContentScore):
     """The cuts of PySceneDetect's AdaptiveDetector without its time codes: frames whose content score is at least `threshold` times
     the mean of their neighbours, `shortest` seconds or more after the cut before (or the first frame)."""
 

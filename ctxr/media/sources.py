@@ -78,7 +78,7 @@ def find_sources(typed: Sequence[str], progress: Progress = SILENT, project: Pat
     All files are read for their hashes, with progress in MiB; a `project` keeps those of large files.
     Raises UsageError for a path that does not exist or is an artifact, and when nothing is found.
     """
-    walk = _Walk(typed)
+    walk = _SourceWalk(typed)
     files = [*walk.videos, *chain.from_iterable(walk.albums.values())]
     with progress.task("read sources, MiB", round(sum(map(_bytes, files)) / MIB)) as task:
         sources = [_video(file, task, project) for file in walk.videos]
@@ -101,10 +101,10 @@ def find_sources(typed: Sequence[str], progress: Progress = SILENT, project: Pat
 
 def require_sources(folder: Path) -> None:
     """Raise UsageError for a folder without a video or photo; no file is read."""
-    _Walk([str(folder)])
+    _SourceWalk([str(folder)])
 
 
-class _Walk:
+class _SourceWalk:
     """The videos, photos by album, and files that are left out, with reasons, among what was typed.
 
     Raises UsageError as `find_sources`.

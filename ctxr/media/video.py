@@ -96,7 +96,7 @@ class Frame(ABC):
         """The whole picture, upright and in square pixels, uint8 [H, W, 3], contiguous."""
 
 
-class Closing:
+class Closeable:
     """A context manager that is closed at the end of the block."""
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class Closing:
         self.close()
 
 
-class Video(Closing, ABC):
+class Video(Closeable, ABC):
     """An open video, whose frames can be read once.
 
     Attributes:

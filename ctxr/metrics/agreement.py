@@ -81,10 +81,10 @@ def alpha(votes: Votes, level: Level | Doubles = "nominal") -> Agreement:
     >>> alpha(two).value, alpha(two, "interval").value
     (0.4, 0.7272727272727273)
     """
-    return Paired(votes, level).agreement()
+    return PairedVotes(votes, level).agreement()
 
 
-class Paired:
+class PairedVotes:
     """N votes of W workers on U units with at least two, made ready to be weighed again and again: values are names, 1 apart if they
     differ, or numbers, apart by the square of their distance, or as far apart as a table [V, V] says."""
 
@@ -174,7 +174,7 @@ def by_units(
     """Alpha with an interval over units: those with at least two votes are resampled with replacement, and with `workers` the
     workers too.
     """
-    paired = Paired(votes, level)
+    paired = PairedVotes(votes, level)
     agreement = paired.agreement()
     sizes = (paired.size, paired.crowd) if workers else (paired.size,)
     values = []

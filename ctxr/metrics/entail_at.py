@@ -48,7 +48,7 @@ class EntailAt:
 
 
 @dataclass(frozen=True, eq=False)
-class Entailed:
+class PairLabels:
     """Labels of pairs of picture and caption: captions written for each picture, which hold, and further pairs that hold; `labels` says
     whose labels these are. `judged` are the pairs with a label, `written` and `extra` or not; None: all of them."""
 
@@ -59,7 +59,7 @@ class Entailed:
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class ExpectedCounts:
     """Expected numbers among the first K of each picture, [I, len(ks)]: of captions written for it, of other ones that hold, and of
     judged ones. `known` is what an audit by strata says of each K; empty without one."""
 
@@ -71,8 +71,8 @@ class Counted:
 
 
 def count(
-    scored: QueryScores, labels: Entailed, images: Codes | None = None, ks: Sequence[int] = KS, block: int = BLOCK
-) -> Counted:
+    scored: QueryScores, labels: PairLabels, images: Codes | None = None, ks: Sequence[int] = KS, block: int = BLOCK
+) -> ExpectedCounts:
     """Look at the first K captions, the candidates, of pictures, the queries (default: all), ties in expectation; each K is at most the
     number of captions. Raises DataError for a score that is no number."""
     everyone, width = scored.shape
@@ -92,11 +92,11 @@ def count(
         sums = [[np.bincount(best.rows, column, len(rows)) for column in table.T] for table in chances]
         parts.append(np.stack([np.stack(columns, axis=1) for columns in sums]))
     written, extra, judged = np.concatenate(parts, axis=1)
-    return Counted(written, extra, judged, tuple(ks))
+    return ExpectedCounts(written, extra, judged, tuple(ks))
 
 
 def entail_at(
-    counted: Counted,
+    counted: ExpectedCounts,
     labels: LabelSource,
     rng: np.random.Generator,
     leaked: Flags | None = None,
@@ -138,7 +138,9 @@ def entail_at(
     return results
 
 
-def _corrected(counted: Counted, column: int, rates: Rates, clusters: Clusters, rng: np.random.Generator) -> Interval:
+def _corrected(
+    counted: ExpectedCounts, column: int, rates: Rates, clusters: Clusters, rng: np.random.Generator
+) -> Interval:
     """Of the judged captions that were written for others the corrected share, put together with those written for the picture."""
     total = counted.ks[column] * len(counted.written)
     written, extra, judged = (matrix[:, column] for matrix in (counted.written, counted.extra, counted.judged))

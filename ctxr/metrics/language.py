@@ -10,7 +10,7 @@ from ctxr.store.tables import grouped
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedText:
     """One parsed description: its tokens, lower-cased with punctuation, the number of its sentences, and the depth of each one's
     dependency tree, none without a parser."""
 
@@ -34,7 +34,7 @@ class Language:
     mean_depth: float | None
 
 
-def language(parsed: Sequence[Parsed]) -> Language | None:
+def language(parsed: Sequence[ParsedText]) -> Language | None:
     """The figures of Table 4; None for no description."""
     if not parsed:
         return None
@@ -64,7 +64,7 @@ def tree_depth(heads: Sequence[int]) -> int:
     return deepest
 
 
-def mention_share(parsed: Sequence[Parsed], words: Set[str]) -> float | None:
+def mention_share(parsed: Sequence[ParsedText], words: Set[str]) -> float | None:
     """Share of descriptions in which at least one of `words` (lower-case) is a token, 0..1; None for no description."""
     if not parsed:
         return None

@@ -16,7 +16,7 @@ from ctxr.metrics.votes import Codes, Doubles, Flags
 
 
 @dataclass(frozen=True, eq=False)
-class First:
+class TopCandidates:
     """Candidates that may be among the first of b rows, by row and then by number, [N], and the chance of each to be among the first
     of each k, [N, len(ks)]: 0 or 1, but for ties."""
 
@@ -25,7 +25,7 @@ class First:
     chances: Doubles
 
 
-def first(scores: npt.NDArray[np.floating], ks: Sequence[int]) -> First:
+def first(scores: npt.NDArray[np.floating], ks: Sequence[int]) -> TopCandidates:
     """The first of each row of scores [b, G]; each k is of 1..G.
 
     >>> found = first(np.array([[3.0, 1.0, 1.0, 0.0]]), (1, 2))
@@ -42,7 +42,7 @@ def first(scores: npt.NDArray[np.floating], ks: Sequence[int]) -> First:
         room = k - np.bincount(rows[above], minlength=len(scores))
         share = room / np.maximum(1, np.bincount(rows[level], minlength=len(scores)))
         chances[:, column] = np.where(above, 1.0, np.where(level, share[rows], 0.0))
-    return First(rows, candidates, chances)
+    return TopCandidates(rows, candidates, chances)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,7 @@ def relate(lists: Mapping[int, Iterable[int]]) -> Relation:
 
 
 @dataclass(frozen=True, eq=False)
-class Numbered:
+class IndexedRelation:
     """A relation made from names. A query without scores, or whose candidates are all absent, is not among its T; `absent` [T] are
     the correct candidates of each without a score, which count as not found."""
 
@@ -124,7 +124,9 @@ class Numbered:
     absent: Codes
 
 
-def number(named: Mapping[str, Sequence[str]], queries: Mapping[str, int], candidates: Mapping[str, int]) -> Numbered:
+def number(
+    named: Mapping[str, Sequence[str]], queries: Mapping[str, int], candidates: Mapping[str, int]
+) -> IndexedRelation:
     """A relation from names; `queries` and `candidates` are the row and the column of each name in the scores. Two captions of ECCV's
     ground truth, for example, are not among COCO's 25,000."""
     lists: dict[int, list[int]] = {}
@@ -135,7 +137,7 @@ def number(named: Mapping[str, Sequence[str]], queries: Mapping[str, int], candi
             lists[queries[query]] = scored
             absent[queries[query]] = len(listed) - len(scored)
     relation = relate(lists)
-    return Numbered(relation, np.array([absent[query] for query in relation.queries.tolist()], np.int64))
+    return IndexedRelation(relation, np.array([absent[query] for query in relation.queries.tolist()], np.int64))
 
 
 KS = (1, 5, 10)
@@ -207,7 +209,7 @@ there, and rankings close up over them (Sakai 2007)."""
 
 
 @dataclass(frozen=True, eq=False)
-class Retrieved:
+class RetrievalScores:
     """How well each of T queries found the R candidates that are right for it, all 0..1.
 
     Attributes:
@@ -224,7 +226,7 @@ class Retrieved:
 
 def retrieved(
     scored: QueryScores, right: Relation, ks: Sequence[int] = KS, absent: Codes | None = None, block: int = BLOCK
-) -> Retrieved:
+) -> RetrievalScores:
     """Ask the queries of `right` and look where its candidates stand.
 
     R counts the `absent` [T] right candidates of each query too, which are not scored (`number`). Raises DataError for a score that
@@ -238,7 +240,7 @@ def retrieved(
         precisions.append(hits_at(scores, marked, sizes) / sizes)
         averages.append(average_precision(scores, marked, sizes))
     recalls_of, precision, average = (np.concatenate(part) for part in (recalls, precisions, averages))
-    return Retrieved(right.queries, recalls_of, tuple(ks), precision, average)
+    return RetrievalScores(right.queries, recalls_of, tuple(ks), precision, average)
 
 
 @dataclass(frozen=True, eq=False)

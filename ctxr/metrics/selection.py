@@ -42,7 +42,7 @@ class FrameDecision:
 
 
 @dataclass(frozen=True)
-class Completed:
+class PickedSet:
     """A full set: number within its shot, from 0, frame indices in temporal order, and their vectors [n, D]."""
 
     shot: int
@@ -87,7 +87,7 @@ class GreedyPicker:
         """Why a frame that would join must not; None lets it in."""
         return None
 
-    def complete(self, full: Completed) -> None:
+    def complete(self, full: PickedSet) -> None:
         """A set became full."""
 
     def chosen(self) -> list[int]:
@@ -114,7 +114,7 @@ class GreedyPicker:
         self._chosen.append(decision)
         self._vectors.append(vector)
         if len(self._chosen) == self.set_size:
-            self.complete(Completed(shot, self._number, tuple(self.chosen()), np.stack(self._vectors)))
+            self.complete(PickedSet(shot, self._number, tuple(self.chosen()), np.stack(self._vectors)))
             self._number += 1
             self._chosen, self._vectors = [], []
         return decision

@@ -346,7 +346,7 @@ LEAST = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Sampled:
+class SampledPairs:
     """Pairs that a sample was drawn from by strata, parallel columns [P].
 
     Attributes:
@@ -373,7 +373,7 @@ class AuditedPairs:
     looks: Doubles
 
 
-def chances(scored: QueryScores, sampled: Sampled, ks: Sequence[int], block: int = BLOCK) -> Doubles:
+def chances(scored: QueryScores, sampled: SampledPairs, ks: Sequence[int], block: int = BLOCK) -> Doubles:
     """The chance of each pair to be among the first of each k of its picture, [P, len(ks)]: 0 or 1, but for ties."""
     everyone, width = scored.shape
     result = np.zeros((len(sampled.images), len(ks)))
@@ -393,7 +393,7 @@ def chances(scored: QueryScores, sampled: Sampled, ks: Sequence[int], block: int
     return result
 
 
-def audited_pairs(sampled: Sampled, chance: Doubles, images: int) -> AuditedPairs:
+def audited_pairs(sampled: SampledPairs, chance: Doubles, images: int) -> AuditedPairs:
     """Sum up pairs by their chance [P] to be among the first K of one of `images` pictures."""
     strata = len(sampled.looks)
     unseen = sampled.said < 0

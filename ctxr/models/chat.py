@@ -15,7 +15,7 @@ from ctxr.engine.progress import ProgressTask
 from ctxr.engine.units import parallel
 from ctxr.errors import CtxrError
 from ctxr.media.images import thumbnail
-from ctxr.models.endpoint import NOT_ALLOWED, Endpoint, EndpointAddress, Rejected, ServerLimits, Unreadable, key_of
+from ctxr.models.endpoint import NOT_ALLOWED, Declined, Endpoint, EndpointAddress, ServerLimits, Unreadable, key_of
 from ctxr.store.records import Record
 from ctxr.store.tables import append
 
@@ -208,7 +208,7 @@ class ChatClient:
                 if not self.trusted:
                     raise
                 completion = Completion(error.message, "unreadable")
-            except Rejected as error:
+            except Declined as error:
                 # an empty account or a moved address is not the model's answer, and a reply in the journal is never asked again
                 other = None if error.status in NOT_ALLOWED else accepted.after(error.detail)
                 if error.filtered and error.status not in NOT_ALLOWED:

@@ -435,7 +435,7 @@ def undrawn() -> AbstractContextManager[object]:
     """Skips random first values, which take longer than reading the weights that replace them."""
     from torch.overrides import TorchFunctionMode
 
-    class Undrawn(TorchFunctionMode):
+    class SkipDraws(TorchFunctionMode):
         def __torch_function__(
             self, func: Callable[..., object], types: object, args: Any = (), kwargs: Any = None
         ) -> object:
@@ -443,7 +443,7 @@ def undrawn() -> AbstractContextManager[object]:
                 return args[0] if args else kwargs["tensor"]
             return func(*args, **(kwargs or {}))
 
-    return Undrawn()
+    return SkipDraws()
 
 
 def _source(

@@ -30,7 +30,7 @@ FILTERED = ("content_filter", "content_policy", "content management policy", "sa
 AGAIN = "run the same command again: it resumes where it stopped"
 
 
-class Rejected(CtxrError):
+class Declined(CtxrError):
     """The host understood the request and will not answer it; `filtered`: because of the content."""
 
     def __init__(self, status: int, detail: str, hint: str) -> None:
@@ -155,7 +155,7 @@ class Endpoint:
     def complete(self, body: Mapping[str, object]) -> dict[str, Any]:
         """The completion of a request, which is repeated while the host is busy, broken or slow.
 
-        Raises Rejected for a request that it will not answer, Unreadable for replies that are no completion, CtxrError for
+        Raises Declined for a request that it will not answer, Unreadable for replies that are no completion, CtxrError for
         a host that cannot be reached or does not recover.
         """
         import httpx
@@ -188,7 +188,7 @@ class Endpoint:
                         else f"see what it says; {AGAIN}"
                     )
                     key_hint = "check the key, and that --key-from names its variable"
-                    raise Rejected(status, detail, key_hint if status in (401, 403) else hint)
+                    raise Declined(status, detail, key_hint if status in (401, 403) else hint)
                 wait = max(wait, pause)
             if number < TRIES - 1:
                 self.pause(wait)

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from ctxr.errors import DataError, UsageError, first_line
-from ctxr.metrics.language import Parsed, tree_depth
+from ctxr.metrics.language import ParsedText, tree_depth
 
 PARSER = "en_core_web_sm"  # the model of the published figures (ImageCoDe, section 4.2)
 MOST_LETTERS = 1_000_000  # spaCy's own limit; no description is a book
@@ -30,7 +30,7 @@ class Tokenizer:
     why_no_depth: str
     nlp: Any = None
 
-    def parse(self, texts: Mapping[str, str]) -> list[Parsed]:
+    def parse(self, texts: Mapping[str, str]) -> list[ParsedText]:
         """The texts (by id) in order. Raises DataError for one that is far too long."""
         for name, text in texts.items():
             if len(text) > MOST_LETTERS:
@@ -40,14 +40,14 @@ class Tokenizer:
             for text in texts.values():
                 tokens = tuple(_WORD.findall(text.lower()))
                 pieces = [piece for piece in _END.split(text) if _WORD.search(piece)]
-                parsed.append(Parsed(tokens, max(len(pieces), min(1, len(tokens)))))
+                parsed.append(ParsedText(tokens, max(len(pieces), min(1, len(tokens)))))
             return parsed
         for document in self.nlp.pipe(texts.values()):
             tokens = tuple(token.lower_ for token in document if not token.is_space)
             sentences = [sentence for sentence in document.sents if any(not token.is_space for token in sentence)]
             trees = () if self.why_no_depth else sentences
             heads = ([token.head.i - sentence.start for token in sentence] for sentence in trees)
-            parsed.append(Parsed(tokens, len(sentences), tuple(map(tree_depth, heads))))
+            parsed.append(ParsedText(tokens, len(sentences), tuple(map(tree_depth, heads))))
         return parsed
 
 

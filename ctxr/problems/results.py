@@ -224,7 +224,7 @@ def read_tables(results: Path) -> dict[str, Table]:
         raise DataError(f"{results / TABLES} is damaged", hint="run ctxr eval again") from error
 
 
-class _Written(msgspec.Struct, frozen=True):
+class _WrittenFindings(msgspec.Struct, frozen=True):
     figures: list[dict[str, object]]
     differences: list[dict[str, object]] = []
     tables: list[Table] = []
@@ -235,7 +235,7 @@ def read_findings(folder: Path) -> Findings:
     """Figures, differences and tables of an evaluation, human accuracy as the table `people`. Raises DataError for a damaged file."""
     file = folder / FIGURES
     try:
-        written = msgspec.json.decode(file.read_bytes(), type=_Written)
+        written = msgspec.json.decode(file.read_bytes(), type=_WrittenFindings)
         # a row holds the fields of its interval
         figures = msgspec.convert([row | {"interval": row} for row in written.figures], list[Figure])
         differences = msgspec.convert([row | {"interval": row} for row in written.differences], list[RunDifference])

@@ -41,7 +41,7 @@ _FRAME = re.compile(r"img\d+\.jpg")
 _VIDEO_SET = re.compile(r".+-shot\d+_\d+")
 
 
-class Stamp(msgspec.Struct, frozen=True):
+class UnitKeys(msgspec.Struct, frozen=True):
     """Keys of all that decides a unit: of decoding to embedding, of picking and quality, and of each measured fact."""
 
     scan: str
@@ -50,7 +50,7 @@ class Stamp(msgspec.Struct, frozen=True):
 
 
 class _Head(msgspec.Struct, frozen=True):
-    stamp: Stamp
+    stamp: UnitKeys
     source: Source
 
 
@@ -58,7 +58,7 @@ class _Head(msgspec.Struct, frozen=True):
 class SourceUnit:
     """A source with its tables; rows of the ledger address `vectors` [N, D] and `exact` [M, D]."""
 
-    stamp: Stamp
+    stamp: UnitKeys
     source: Source
     shots: list[Shot]
     ledger: list[LedgerRow]
@@ -160,7 +160,7 @@ def write_unit(artifact: Path, unit: SourceUnit) -> SourceUnit:
 class FailedUnit(msgspec.Struct, frozen=True):
     """A source that gave no unit: its row of failures.jsonl, and a warning with a hint."""
 
-    stamp: Stamp
+    stamp: UnitKeys
     failure: Failure
     warning: str
 

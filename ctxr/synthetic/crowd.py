@@ -237,7 +237,7 @@ class Wording:
 
 
 @dataclass(frozen=True)
-class Cast:
+class CastVote:
     """A vote that was cast: on which text, by whom, with which chances by image id, and what would have been right."""
 
     text: str
@@ -267,7 +267,7 @@ class SimulatedTruth:
     dataset: Dataset
     pictures: Mapping[str, str]
     written: dict[str, Wording] = field(default_factory=dict)
-    casts: list[Cast] = field(default_factory=list)
+    casts: list[CastVote] = field(default_factory=list)
 
     def scene(self, image: str) -> Scene:
         """The scene that an image shows."""
@@ -334,7 +334,7 @@ class Person(Visitor):
         spread = pick_chances(self.profile, verdicts, order)
         picked = str(self._rng.choice(list(spread), p=list(spread.values())))
         if wording:
-            self._truth.casts.append(Cast(text, self.name, spread, wording.target))
+            self._truth.casts.append(CastVote(text, self.name, spread, wording.target))
         return self.send(page, retrieve.FIELD, [keys[picked]])
 
 
@@ -389,7 +389,7 @@ def rehearse(workdir: Path, sets: Path, world: World, seed: int, progress: Progr
     return Rehearsal(answers, profiles, *expected(truth, rng), clear)
 
 
-class Invited(msgspec.Struct, frozen=True):
+class ServeInvitation(msgspec.Struct, frozen=True):
     """Of what `ctxr serve` says when it listens: sign-in links by name, and waiting units by task."""
 
     links: dict[str, str]
@@ -397,7 +397,7 @@ class Invited(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def served(workdir: Path, invite: int) -> Iterator[Invited]:
+def served(workdir: Path, invite: int) -> Iterator[ServeInvitation]:
     """`ctxr serve` as a process of its own, for the length of a with-block. Raises CtxrError with its own words when it ends before
     it listens."""
     command = [sys.executable, "-m", "ctxr", "serve", "--workdir", str(workdir), "--port", "0"]
@@ -411,7 +411,7 @@ def served(workdir: Path, invite: int) -> Iterator[Invited]:
                 if line.rstrip() == "}":
                     break
             try:
-                opened = msgspec.json.decode(output, type=Invited)
+                opened = msgspec.json.decode(output, type=ServeInvitation)
             except msgspec.DecodeError as error:
                 _, said = process.communicate()
                 sentence = f"ctxr serve did not start: {(output + said).strip()[-500:]}"
@@ -425,14 +425,14 @@ def served(workdir: Path, invite: int) -> Iterator[Invited]:
                 process.kill()
 
 
-class Expected(NamedTuple):
+class ExpectedAgreement(NamedTuple):
     """Accuracy, and alpha by kind of set, as in `Rehearsal`."""
 
     accuracy: Range
     alpha: dict[str, Range]
 
 
-def expected(truth: SimulatedTruth, rng: np.random.Generator) -> Expected:
+def expected(truth: SimulatedTruth, rng: np.random.Generator) -> ExpectedAgreement:
     """The figures of as many votes, drawn again and again from the chances that the workers had.
 
     The votes on a description must not depend on each other: where voting stops with the second right one, alpha is higher.
@@ -449,7 +449,9 @@ def expected(truth: SimulatedTruth, rng: np.random.Generator) -> Expected:
         alphas[kind] = [value for value in values if value is not None]
     tail = 0.025 / (1 + len(alphas))
     accuracy = _range((hits / max(1, len(truth.casts))).tolist(), tail)
-    return Expected(accuracy, {kind: _range(values, tail) for kind, values in sorted(alphas.items()) if values})
+    return ExpectedAgreement(
+        accuracy, {kind: _range(values, tail) for kind, values in sorted(alphas.items()) if values}
+    )
 
 
 def _range(values: list[float], tail: float) -> Range:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.annotation.artifacts import Answered, TaskBatch, read_all_tasks, read_judgments, read_tasks
+from ctxr.annotation.artifacts import AggregatedAnswers, TaskBatch, read_all_tasks, read_judgments, read_tasks
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer
 from ctxr.annotation.unit_factory import describe_units
@@ -57,7 +57,7 @@ def test_judgments_are_read_as_they_were_written(tasks: Path, tmp_path: Path) ->
     read = read_tasks(tasks)
     unit = read.units[0]
     answer = Answer(unit.id, "w-a", {"description": ("red",)}, unit.images, 0, "2026-01-01T00:00:00Z", 3.5, "local")
-    answered = Answered(
+    answered = AggregatedAnswers(
         read.root,
         {unit.id: unit},
         {unit.image_set: read.sets[unit.image_set]},

@@ -22,8 +22,8 @@ from ctxr.media import decoder_process as scan_process
 from ctxr.media.decoder_process import (
     CandidateFrame,
     ChildFrameReader,
+    MalformedMessage,
     Message,
-    NonsenseError,
     ScanEnd,
     Scanner,
     read_as,
@@ -351,7 +351,7 @@ def test_an_end_in_the_middle_of_a_message_is_an_end(cut: int) -> None:
     ],
 )
 def test_what_is_no_message_is_nonsense(content: bytes) -> None:
-    with pytest.raises(NonsenseError):
+    with pytest.raises(MalformedMessage):
         receive(io.BytesIO(content))
 
 

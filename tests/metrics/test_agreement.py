@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxr.metrics.agreement import NO_PAIR, Agreement, Level, Paired, alpha, by_units
+from ctxr.metrics.agreement import NO_PAIR, Agreement, Level, PairedVotes, alpha, by_units
 from ctxr.metrics.votes import gather
 from tests.metrics.crowd import pick, table, tables
 
@@ -70,7 +70,7 @@ def test_alpha_is_the_literal_sum_over_pairs(level: Level, rows: list[list[float
 @pytest.mark.parametrize("level", LEVELS)
 @given(rows=tables(), seed=st.integers(0, 99))
 def test_weights_are_copies_of_units_and_workers(level: Level, rows: list[list[float | str | None]], seed: int) -> None:
-    paired = Paired(table(rows), level)
+    paired = PairedVotes(table(rows), level)
     rng = np.random.default_rng(seed)
     for both in (False, True):
         units, workers = rng.integers(0, 3, paired.size), rng.integers(0, 3, paired.crowd)

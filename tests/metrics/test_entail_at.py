@@ -8,10 +8,18 @@ import pytest
 from bench.poststratified import KINDS, studies, world
 from bench.retrieval import study
 from ctxr.metrics.compare import Clusters
-from ctxr.metrics.entail_at import Counted, Entailed, count, entail_at
+from ctxr.metrics.entail_at import ExpectedCounts, PairLabels, count, entail_at
 from ctxr.metrics.proportions import share_limits
 from ctxr.metrics.retrieval import Matrix, from_pairs, hits_at, relate
-from ctxr.metrics.stratified import AuditedPairs, Rates, Sampled, audited_pairs, chances, entailed_share, rogan_gladen
+from ctxr.metrics.stratified import (
+    AuditedPairs,
+    Rates,
+    SampledPairs,
+    audited_pairs,
+    chances,
+    entailed_share,
+    rogan_gladen,
+)
 
 
 def sure(sensitivity: float, specificity: float) -> Rates:
@@ -25,7 +33,7 @@ def test_entail_at_k_counts_what_holds_among_the_first_k() -> None:
     written = from_pairs(np.arange(40) % 20, np.arange(40))
     extra = from_pairs(rng.integers(0, 20, 90), rng.integers(0, 40, 90))
     judged = from_pairs(rng.integers(0, 20, 300), rng.integers(0, 40, 300))
-    counted = count(Matrix(scores), Entailed(written, extra, "gold", judged), ks=(1, 10, 30), block=100)
+    counted = count(Matrix(scores), PairLabels(written, extra, "gold", judged), ks=(1, 10, 30), block=100)
     own, more, seen = (one.among(np.arange(20), 40) for one in (written, extra, judged))
     for place, k in enumerate((1, 10, 30)):
         first = np.argsort(-scores, axis=1)[:, :k]
@@ -42,7 +50,7 @@ def test_entail_at_k_counts_what_holds_among_the_first_k() -> None:
 
 
 def test_captions_that_were_written_for_a_picture_need_no_classifier() -> None:
-    counted = count(Matrix(np.eye(2)), Entailed(relate({0: [0], 1: [1]}), relate({0: [1]}), "classifier"), ks=(1, 2))
+    counted = count(Matrix(np.eye(2)), PairLabels(relate({0: [0], 1: [1]}), relate({0: [1]}), "classifier"), ks=(1, 2))
     first, second = entail_at(counted, "classifier", np.random.default_rng(0), rates=sure(0.8, 0.9))
     assert (first.corrected.value, first.corrected.low) == (1.0, None)
     assert second.value.value == 0.75
@@ -54,7 +62,7 @@ def test_a_corrected_share_holds_the_chance_of_the_captions_that_were_written_as
     rng = np.random.default_rng(0)
     written = rng.integers(0, 6, 60).astype(float)
     others = 10 - written
-    counted = Counted(written[:, None], (others / 2)[:, None], np.full((60, 1), 10.0), (10,))
+    counted = ExpectedCounts(written[:, None], (others / 2)[:, None], np.full((60, 1), 10.0), (10,))
     (found,) = entail_at(counted, "classifier", rng, rates=sure(1.0, 2 / 3))  # a quarter of the others holds
     (own,) = Clusters(np.arange(60), rng).means(written[:, None] / 10, np.ones((60, 1), bool))
     assert found.way == "weighed_rates"
@@ -65,7 +73,7 @@ def test_a_corrected_share_holds_the_chance_of_the_captions_that_were_written_as
 
 
 def test_pictures_can_be_chosen() -> None:
-    known = Entailed(relate({0: [0], 1: [1]}), relate({}), "gold")
+    known = PairLabels(relate({0: [0], 1: [1]}), relate({}), "gold")
     counted = count(Matrix(np.array([[0.0, 1.0], [0.0, 1.0]])), known, images=np.array([1]), ks=(1,))
     assert counted.written.tolist() == [[1.0]]
 
@@ -98,7 +106,7 @@ def test_the_sides_of_a_corrected_interval_are_those_of_its_parts() -> None:
     extra = rng.binomial((10 - written).astype(int), 0.35).astype(float)
     unsure = Rates(0.8, 0.9, rng.beta(8, 2, 400), rng.beta(9, 1, 400))
     clusters = Clusters(np.arange(20), rng, 400)
-    counted = Counted(written[:, None], extra[:, None], np.full((20, 1), 10.0), ks)
+    counted = ExpectedCounts(written[:, None], extra[:, None], np.full((20, 1), 10.0), ks)
     (found,) = entail_at(counted, "classifier", np.random.default_rng(5), rates=unsure, clusters=clusters)
     (own,) = clusters.means(written[:, None] / 10, np.ones((20, 1), bool))
     share, part = rogan_gladen(extra, 10 - written, unsure, np.random.default_rng(5)), (10 - written).sum() / 200
@@ -171,7 +179,7 @@ def test_pairs_tied_at_the_edge_are_in_by_their_chance() -> None:
     scores = np.random.default_rng(0).integers(0, 6, (7, 20)).astype(float)
     images, captions = (one.ravel() for one in np.indices(scores.shape))
     columns = np.zeros(140, np.int64)
-    sampled = Sampled(images, captions, columns, columns - 1, np.ones(140, bool), np.array([[4.0, 1.0]]))
+    sampled = SampledPairs(images, captions, columns, columns - 1, np.ones(140, bool), np.array([[4.0, 1.0]]))
     found = chances(Matrix(scores), sampled, (1, 5, 20), block=45)
     marked = np.random.default_rng(1).random(scores.shape) < 0.3
     for k, chance in zip((1, 5, 20), found.T.reshape(3, *scores.shape), strict=True):
@@ -182,7 +190,7 @@ def test_pairs_tied_at_the_edge_are_in_by_their_chance() -> None:
 def test_a_stratum_with_few_looks_among_the_first_k_is_told_by_all_of_its_looks() -> None:
     zeros = np.zeros(10, np.int64)
     said = np.array([1, 1, 0, -1, -1, 0, 0, 0, 0, -1])
-    sampled = Sampled(zeros, np.arange(10), zeros, said, np.ones(10, bool), np.array([[7.0, 2.0]]))
+    sampled = SampledPairs(zeros, np.arange(10), zeros, said, np.ones(10, bool), np.array([[7.0, 2.0]]))
     few = audited_pairs(sampled, (np.arange(10) < 5).astype(float), 1)
     assert few.looks.tolist() == [[7.0, 2.0]]
     assert (few.entailed.tolist(), few.rest.tolist()) == ([2.0], [[2.0]])

@@ -1,13 +1,13 @@
 """Figures on language and phenomena that can be counted by hand."""
 
-from ctxr.metrics.language import Parsed, language, mention_share, shares, tree_depth
+from ctxr.metrics.language import ParsedText, language, mention_share, shares, tree_depth
 from ctxr.store.records import Judgment, Query
 
 KINDS = {"v": "video", "p": "photos"}
 
 
 def test_figures_can_be_counted_by_hand() -> None:
-    found = language([Parsed(("a", "red", "hat", "."), 1, (2,)), Parsed(("a", "b"), 3, (1, 0, 0))])
+    found = language([ParsedText(("a", "red", "hat", "."), 1, (2,)), ParsedText(("a", "b"), 3, (1, 0, 0))])
     assert found is not None
     assert (found.descriptions, found.mean_length, found.median_length, found.longest) == (2, 3.0, 3.0, 4)
     assert (found.word_types, found.mean_sentences, found.three_or_more) == (5, 2.0, 0.5)
@@ -15,12 +15,12 @@ def test_figures_can_be_counted_by_hand() -> None:
 
 
 def test_without_trees_there_is_no_depth_and_without_texts_nothing() -> None:
-    found = language([Parsed(("a",), 1)])
+    found = language([ParsedText(("a",), 1)])
     assert found is not None
     assert found.mean_depth is None
     assert language([]) is None
     assert mention_share([], {"red"}) is None
-    assert mention_share([Parsed(("a", "red", "hat"), 1), Parsed(("a", "redhead"), 1)], {"red"}) == 0.5
+    assert mention_share([ParsedText(("a", "red", "hat"), 1), ParsedText(("a", "redhead"), 1)], {"red"}) == 0.5
 
 
 def test_depth_counts_the_edges_below_the_root() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxr.metrics.selection import NEAR_ENOUGH, Completed, FrameDecision, GreedyPicker, Rejection
+from ctxr.metrics.selection import NEAR_ENOUGH, FrameDecision, GreedyPicker, PickedSet, Rejection
 from ctxr.store.arrays import Vectors
 
 
@@ -49,7 +49,7 @@ class Picker(GreedyPicker):
         super().__init__(threshold, size, margin)
         self.vectors, self.exact, self.bad, self.value = np.zeros((0, 0), np.float32), exact, bad, value
         self.vetoed, self.refined, self.seen = list[int](), list[Sequence[int]](), list[int]()
-        self.full: list[Completed] = []
+        self.full: list[PickedSet] = []
 
     def embed(self, index: int) -> Vectors:
         vector: Vectors = self.vectors[index]
@@ -65,7 +65,7 @@ class Picker(GreedyPicker):
         self.vetoed.append(index)
         return Rejection("low_quality", self.value) if index in self.bad else None
 
-    def complete(self, full: Completed) -> None:
+    def complete(self, full: PickedSet) -> None:
         self.full.append(full)
 
     def push(self, index: int, shot: int, vector: Vectors) -> FrameDecision:

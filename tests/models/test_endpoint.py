@@ -15,8 +15,8 @@ from ctxr.models.endpoint import (
     MOST_BYTES,
     MOST_SAID,
     TRIES,
+    Declined,
     Endpoint,
-    Rejected,
     ServerLimits,
     ServerReply,
     Unreadable,
@@ -172,7 +172,7 @@ def test_a_reply_without_end_is_cut_off() -> None:
 def test_a_refusal_is_not_asked_again_and_does_not_repeat_the_key(status: int) -> None:
     with (
         endpoint(in_turn(fails(status, f"wrong key {KEY}", Location="http://127.0.0.1:9/"))) as (one, waits),
-        pytest.raises(Rejected, match=rf"refused with {status}: wrong key \[key\]$"),
+        pytest.raises(Declined, match=rf"refused with {status}: wrong key \[key\]$"),
     ):
         one.complete({})
     assert waits == []

@@ -18,7 +18,7 @@ from tests.footage import two_shot_clip
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-    from tests.pipelines.opened import Open, Opened
+    from tests.pipelines.opened import Open, OpenedPage
 
 THRESHOLD = "0.02"
 """Low enough that the wandering patch makes sets with the embedded encoder."""
@@ -127,15 +127,15 @@ def recipe(recipes: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def show(headless: "Browser") -> "Iterator[Open]":
     """Opens a page from its file; at the end of the test nothing may have been asked for or complained about."""
-    from tests.pipelines.opened import Opened
+    from tests.pipelines.opened import OpenedPage
 
-    everything: list[Opened] = []
+    everything: list[OpenedPage] = []
     contexts = []
 
-    def opener(page: Path, theme: str = "light", width: int = 1280, address: str = "") -> "Opened":
+    def opener(page: Path, theme: str = "light", width: int = 1280, address: str = "") -> "OpenedPage":
         context = headless.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)  # type: ignore[arg-type]
         contexts.append(context)
-        opened = Opened(context.new_page())
+        opened = OpenedPage(context.new_page())
         everything.append(opened)
 
         def refuse(route: object) -> None:

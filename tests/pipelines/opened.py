@@ -12,7 +12,7 @@ from playwright.sync_api import Page
 
 
 @dataclass
-class Opened:
+class OpenedPage:
     """A page in a tab, with everything it asked for elsewhere and every complaint of the browser."""
 
     tab: Page
@@ -23,7 +23,7 @@ class Opened:
         return self.tab.locator(".card .title").all_text_contents()
 
 
-Open = Callable[..., Opened]
+Open = Callable[..., OpenedPage]
 
 LEAP = """async (button) => {
   button.scrollIntoView({ behavior: "instant", block: "center" });

@@ -16,12 +16,12 @@ from ctxr.store.artifacts import Parent, finish, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import IMAGE_SETS as KIND
 from ctxr.store.records import Facts, Failure, Image, ImageSet, LedgerReason, LedgerRow, Shot, Source
-from ctxr.store.units import SourceUnit, Stamp, write_unit
+from ctxr.store.units import SourceUnit, UnitKeys, write_unit
 
 SIZE = 4
 """Images in a set."""
 
-STAMP = Stamp("scan", "select", {})
+STAMP = UnitKeys("scan", "select", {})
 
 
 def paint(file: Path, seed: int, width: int = 48, height: int = 32) -> None:

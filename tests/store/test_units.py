@@ -12,7 +12,7 @@ from ctxr.store.atomic import write_bytes
 from ctxr.store.records import Facts, Image, Source
 from ctxr.store.units import (
     SourceUnit,
-    Stamp,
+    UnitKeys,
     merge_units,
     photo_names,
     read_unit,
@@ -28,7 +28,7 @@ DROPPED = "dropped/clip/img9.jpg"
 
 def unit(name: str = "clip") -> SourceUnit:
     return SourceUnit(
-        stamp=Stamp("scan", "select", {}),
+        stamp=UnitKeys("scan", "select", {}),
         source=Source(name, "video", f"{name}.mp4", "ab" * 32, 10),
         shots=[],
         ledger=[],

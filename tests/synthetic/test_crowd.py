@@ -9,7 +9,7 @@ import pytest
 
 from ctxr.metrics.agreement import alpha
 from ctxr.metrics.votes import gather
-from ctxr.synthetic.crowd import BIASED, CAREFUL, HASTY, SPAMMER, Cast, Page, Profile, expected, pick_chances
+from ctxr.synthetic.crowd import BIASED, CAREFUL, HASTY, SPAMMER, CastVote, Page, Profile, expected, pick_chances
 
 ORDER = tuple("abcdefghij")
 ONE = {image: image == "d" for image in ORDER}
@@ -49,7 +49,7 @@ def test_a_page_is_read_as_a_worker_sees_it() -> None:
 DESCRIPTIONS = 40
 
 
-def cast_votes(rng: np.random.Generator) -> list[Cast]:
+def cast_votes(rng: np.random.Generator) -> list[CastVote]:
     """Three votes on each description."""
     workers = {"ada": CAREFUL, "bob": CAREFUL, "cy": BIASED, "dan": SPAMMER}
     casts = []
@@ -57,7 +57,9 @@ def cast_votes(rng: np.random.Generator) -> list[Cast]:
         target = ORDER[number % 10]
         verdicts = {image: image == target for image in ORDER}
         voters = rng.choice(list(workers), 3, replace=False).tolist()
-        casts += [Cast(f"text {number}", name, pick_chances(workers[name], verdicts, ORDER), target) for name in voters]
+        casts += [
+            CastVote(f"text {number}", name, pick_chances(workers[name], verdicts, ORDER), target) for name in voters
+        ]
     return casts
 
 

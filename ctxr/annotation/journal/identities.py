@@ -9,7 +9,7 @@ import sqlalchemy as sql
 from sqlalchemy import Column, Integer, RowMapping, Table, Text, UniqueConstraint, insert, select, update
 
 from ctxr.annotation.journal.database import Database, micros, moment
-from ctxr.annotation.journal.results import Refused
+from ctxr.annotation.journal.results import NotAllowed
 from ctxr.annotation.pseudonyms import pseudonym
 from ctxr.store.atomic import disk_errors
 
@@ -95,20 +95,20 @@ class Identities:
     def come(self, visit: Visit, lasts: timedelta, instead_of: str = "") -> Visit:
         """The visit as it was recorded first, on the disk from now on; it replaces the submission `instead_of` of the same person.
 
-        Raises Refused: `not_yours` for somebody else's submission, `second` where the worker has another one that began within
+        Raises NotAllowed: `not_yours` for somebody else's submission, `second` where the worker has another one that began within
         `lasts` and has not ended.
         """
         since, columns = micros(visit.began - lasts), _visit.c
         with self._database.writing() as connection:
             same = connection.execute(select(_visit).where(columns.submission == visit.submission)).mappings().first()
             if same is not None and same["participant"] != visit.participant:
-                raise Refused("not_yours", "This submission belongs to another participant.")
+                raise NotAllowed("not_yours", "This submission belongs to another participant.")
             if same is not None:
                 return _visit_of(same)
             unended = (columns.worker == visit.worker, columns.ending == "")
             live = select(columns.submission).where(*unended, columns.began > since, columns.submission != instead_of)
             if connection.execute(live).first() is not None:
-                raise Refused("second", "You have begun another submission. Please finish that one first.")
+                raise NotAllowed("second", "You have begun another submission. Please finish that one first.")
             connection.execute(update(_visit).where(*unended).values(ending=LEFT))
             connection.execute(insert(_visit).values(asdict(visit) | {"began": micros(visit.began)}))
         return visit

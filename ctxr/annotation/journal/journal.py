@@ -14,7 +14,16 @@ from ctxr.annotation.dialogues import Event
 from ctxr.annotation.journal import leasing, rooms, storing, tables, worker_state
 from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, stamp
 from ctxr.annotation.journal.leasing import candidate, unit
-from ctxr.annotation.journal.results import Change, ChatRoom, Lease, NoWork, Refused, TaskProgress, Waited, WorkerState
+from ctxr.annotation.journal.results import (
+    Change,
+    ChatRoom,
+    Lease,
+    NotAllowed,
+    NoWork,
+    TaskProgress,
+    UnpaidWait,
+    WorkerState,
+)
 from ctxr.annotation.protocol import Protocol, digest
 from ctxr.annotation.records import Answer, Purpose, Unit
 from ctxr.annotation.tasks import problems_of
@@ -135,7 +144,7 @@ def _require_schema(database: Database, connection: Connection, *, create: bool 
 class Journal:
     """Units, leases, answers and talks of a study; threads may share it, and each process opens its own.
 
-    Workers are pseudonyms, times aware datetimes. Raises Refused for what a worker may not do, CtxrError for what the database
+    Workers are pseudonyms, times aware datetimes. Raises NotAllowed for what a worker may not do, CtxrError for what the database
     cannot do.
     """
 
@@ -189,7 +198,7 @@ class Journal:
     def submit(self, token: str, worker: str, values: Values, now: datetime, backend: str = "local") -> Answer:
         """Store an answer with the units that follow from it, and return it; of the same answer twice, the first.
 
-        An answer after the lease expired is accepted until its place is given to another worker. Raises Refused: `unknown`, `not_yours`,
+        An answer after the lease expired is accepted until its place is given to another worker. Raises NotAllowed: `unknown`, `not_yours`,
         `expired`, `already_answered` (with other values), `invalid` (see `problems`), `talk`.
         """
         filled = {name: tuple(value) for name, value in values.items()}
@@ -199,21 +208,21 @@ class Journal:
                 earlier = tx.find(tables.answer, unit=row["unit"], worker=worker)
                 if earlier is None:
                     late = "This task was open for too long and went to somebody else. Please take a new one."
-                    raise Refused("expired", late)
+                    raise NotAllowed("expired", late)
                 answer = msgspec.json.decode(earlier["payload"], type=Answer)
                 if not answer.has_values(filled):
-                    raise Refused(
+                    raise NotAllowed(
                         "already_answered", "You have answered this one already, and your first answer is kept."
                     )
                 return answer
             unit_row = tx.get(tables.unit, id=row["unit"])
             work = leasing.unit_of(unit_row)
             if unit_row["seats"] > 1:
-                raise Refused("talk", "Please finish the conversation itself.")
+                raise NotAllowed("talk", "Please finish the conversation itself.")
             storing.encoded(filled)
             answer = storing.answer_of(tx, row, filled, backend)
             if wrong := problems_of(work, answer, storing.exposure(tx, work, worker)):
-                raise Refused("invalid", wrong[0].sentence, tuple(wrong))
+                raise NotAllowed("invalid", wrong[0].sentence, tuple(wrong))
             storing.record(tx, unit_row, work, [(row, answer)])
             return answer
 
@@ -223,10 +232,10 @@ class Journal:
             return storing.exposure(tx, lease.unit, lease.worker)
 
     def save_draft(self, token: str, worker: str, values: Values, now: datetime) -> None:
-        """Keep values that are not submitted yet. Raises Refused for a lease that is not live, or not theirs."""
+        """Keep values that are not submitted yet. Raises NotAllowed for a lease that is not live, or not theirs."""
         with self._writing(now) as tx:
             if storing.own_lease(tx, token, worker)["state"] != "live":
-                raise Refused("expired", "This task is no longer open. Please take a new one.")
+                raise NotAllowed("expired", "This task is no longer open. Please take a new one.")
             draft = storing.encoded({name: tuple(value) for name, value in values.items()})
             tx.update(tables.lease, {"token": token}, draft=draft)
 
@@ -271,7 +280,7 @@ class Journal:
             return None
 
     def room(self, token: str) -> ChatRoom:
-        """The talk as the seat of this lease sees it. Raises Refused for a lease without a talk."""
+        """The talk as the seat of this lease sees it. Raises NotAllowed for a lease without a talk."""
         with self._reading() as tx:
             return rooms.view(tx, rooms.room_lease(tx, token))
 
@@ -293,7 +302,7 @@ class Journal:
         """Say a text, share the photo, finish, or leave; the room afterwards.
 
         A talk that both have finished is stored; so is one that somebody leaves after the share. Before it, the partner is
-        brought together with somebody else. Raises Refused: `alone`, `empty`, `too_long`, `closed`, `expired`, `not_yours`;
+        brought together with somebody else. Raises NotAllowed: `alone`, `empty`, `too_long`, `closed`, `expired`, `not_yours`;
         sharing and finishing also `too_early`, and sharing `already_shared`.
         """
         with self._in_room(now) as tx:
@@ -354,13 +363,13 @@ class Journal:
         with self._reading() as tx:
             return sha256_of([dict(row) if (row := tx.row(query)) else None for query in last])
 
-    def waited(self) -> list[Waited]:
+    def waited(self) -> list[UnpaidWait]:
         """The time that workers gave to talks that did not take place, oldest first."""
         row = tables.waited.c
         columns = (row.worker, row.unit, row.reason, row.microseconds, row.at)
         with self._reading() as tx:
             rows = tx.connection.execute(select(*columns).order_by(row.number))
-            return [Waited(worker, unit, why, time / 1e6, stamp(at)) for worker, unit, why, time, at in rows]
+            return [UnpaidWait(worker, unit, why, time / 1e6, stamp(at)) for worker, unit, why, time, at in rows]
 
     def workers(self) -> list[WorkerState]:
         """All workers, in the order in which they enrolled."""
@@ -387,7 +396,7 @@ class Journal:
         """Block or allow the worker, or undo the last change of their state, a rule's or a person's; the state then.
 
         Who is `blocked` gets no more work. What they hold goes back; what they did stays, but counts no more and is not served.
-        Who is `allowed` works without a qualification round, and no rule stops them. Raises Refused where nothing can be undone.
+        Who is `allowed` works without a qualification round, and no rule stops them. Raises NotAllowed where nothing can be undone.
         """
         with self._writing(now) as tx:
             row, changes = worker_state.require(tx, worker), tables.change.c
@@ -396,7 +405,7 @@ class Journal:
                 undoable = select(tables.change).where(changes.worker == worker, changes.undone == 0)
                 last = tx.row(undoable.order_by(changes.number.desc()).limit(1))
                 if last is None:
-                    raise Refused("nothing_to_undo", f"The standing of {worker} was never changed.")
+                    raise NotAllowed("nothing_to_undo", f"The standing of {worker} was never changed.")
                 tx.update(tables.change, {"number": last["number"]}, undone=1)
                 after = last["before"]
             worker_state.change(tx, row, after, reason, by, undone=undone)

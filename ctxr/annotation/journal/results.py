@@ -39,7 +39,7 @@ class NoWork:
     sentence: str
 
 
-class Refused(CtxrError):
+class NotAllowed(CtxrError):
     """An action that a worker may not take; the message is shown to them.
 
     Attributes:
@@ -103,7 +103,7 @@ class TaskProgress:
 
 
 @dataclass(frozen=True)
-class Waited:
+class UnpaidWait:
     """Time that a worker waited for a dialogue without a partner, or lost when the partner left. It must be paid."""
 
     worker: str

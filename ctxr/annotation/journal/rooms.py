@@ -14,7 +14,7 @@ from ctxr.annotation import dialogues
 from ctxr.annotation.dialogues import Event, Kind, TalkState
 from ctxr.annotation.journal import leasing, tables, worker_state
 from ctxr.annotation.journal.database import Transaction, stamp
-from ctxr.annotation.journal.results import ChatRoom, Refused
+from ctxr.annotation.journal.results import ChatRoom, NotAllowed
 from ctxr.annotation.journal.storing import answer_of, own_lease, record
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import dialogue
@@ -64,9 +64,9 @@ def join(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None) -> 
 
 
 def act(tx: Transaction, row: RowMapping, kind: Kind, text: str) -> None:
-    """Say, share or finish. Raises Refused where `dialogues.refusal` says why not."""
+    """Say, share or finish. Raises NotAllowed where `dialogues.refusal` says why not."""
     if problem := dialogues.refusal(_talk(tx, row["room"]), row["seat"], kind, text):
-        raise Refused(problem.code, problem.sentence)
+        raise NotAllowed(problem.code, problem.sentence)
     _event(tx, row, kind, text)
     for partner in _seats(tx, row["room"]):
         _extend(tx, partner["token"])
@@ -88,22 +88,24 @@ def here(tx: Transaction, token: str, worker: str) -> ChatRoom:
 
 
 def active_lease(tx: Transaction, token: str, worker: str) -> RowMapping:
-    """The live lease of a worker's seat in a room. Raises Refused for anything else."""
+    """The live lease of a worker's seat in a room. Raises NotAllowed for anything else."""
     row = own_lease(tx, token, worker)
     if row["room"] is None:
-        raise Refused("unknown", "There is no conversation in this task.")
+        raise NotAllowed("unknown", "There is no conversation in this task.")
     if row["state"] == "answered":
-        raise Refused("closed", "This conversation is over, and it is kept. Thank you.")
+        raise NotAllowed("closed", "This conversation is over, and it is kept. Thank you.")
     if row["state"] != "live":
-        raise Refused("expired", "You were away for too long, and the conversation was closed. Please take a new task.")
+        raise NotAllowed(
+            "expired", "You were away for too long, and the conversation was closed. Please take a new task."
+        )
     return row
 
 
 def room_lease(tx: Transaction, token: str) -> RowMapping:
-    """The lease of a seat in a room, live or not. Raises Refused for anything else."""
+    """The lease of a seat in a room, live or not. Raises NotAllowed for anything else."""
     row = leasing.by_token(tx, token)
     if row is None or row["room"] is None:
-        raise Refused("unknown", "There is no conversation here.")
+        raise NotAllowed("unknown", "There is no conversation here.")
     return row
 
 

@@ -23,7 +23,7 @@ from sqlalchemy.dialects.postgresql import JSON
 
 from ctxr.annotation.journal import leasing, tables, worker_state
 from ctxr.annotation.journal.database import Transaction, stamp
-from ctxr.annotation.journal.results import Refused
+from ctxr.annotation.journal.results import NotAllowed
 from ctxr.annotation.journal.worker_state import pool_of
 from ctxr.annotation.protocol import digest, wanted
 from ctxr.annotation.records import Answer, Unit
@@ -162,12 +162,12 @@ def withdraw(tx: Transaction, exported: Collection[str]) -> None:
 
 
 def own_lease(tx: Transaction, token: str, worker: str) -> RowMapping:
-    """The lease of a token. Raises Refused for no lease and for somebody else's."""
+    """The lease of a token. Raises NotAllowed for no lease and for somebody else's."""
     row = leasing.by_token(tx, token)
     if row is None:
-        raise Refused("unknown", "This link is not one of ours. Please start from the first page.")
+        raise NotAllowed("unknown", "This link is not one of ours. Please start from the first page.")
     if row["worker"] != worker:
-        raise Refused("not_yours", "This task is in somebody else's hands. Please take one of your own.")
+        raise NotAllowed("not_yours", "This task is in somebody else's hands. Please take one of your own.")
     return row
 
 
@@ -179,11 +179,13 @@ def answer_of(tx: Transaction, row: RowMapping, filled: dict[str, tuple[str, ...
 
 
 def encoded(values: Mapping[str, Sequence[str]]) -> str:
-    """Values as JSON. Raises Refused for text that no file can hold."""
+    """Values as JSON. Raises NotAllowed for text that no file can hold."""
     try:
         return msgspec.json.encode(values).decode()
     except UnicodeEncodeError as error:
-        raise Refused("invalid", "The text contains characters that cannot be stored. Please type it again.") from error
+        raise NotAllowed(
+            "invalid", "The text contains characters that cannot be stored. Please type it again."
+        ) from error
 
 
 def exposure(tx: Transaction, unit: Unit, worker: str) -> Exposure:

@@ -9,7 +9,7 @@ from sqlalchemy import RowMapping
 
 from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.database import SURE, Transaction
-from ctxr.annotation.journal.results import Pool, Refused, WorkerState
+from ctxr.annotation.journal.results import NotAllowed, Pool, WorkerState
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import task_of
@@ -19,10 +19,10 @@ RULE = "rule"
 
 
 def require(tx: Transaction, worker: str) -> RowMapping:
-    """The worker's row. Raises Refused for one who never enrolled."""
+    """The worker's row. Raises NotAllowed for one who never enrolled."""
     row = tx.find(tables.worker, id=worker)
     if row is None:
-        raise Refused("unknown", "We do not know you yet. Please start from the first page.")
+        raise NotAllowed("unknown", "We do not know you yet. Please start from the first page.")
     return row
 
 

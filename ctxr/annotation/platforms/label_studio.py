@@ -31,7 +31,7 @@ _STYLE = ".ctxr-grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(
 
 
 @dataclass(frozen=True)
-class Sheet:
+class RaterSheet:
     """One unit for one rater. `order` are its images as they are shown; `marked` is the position of the target, from 1."""
 
     unit: Unit
@@ -53,16 +53,18 @@ class Sheet:
         return content
 
 
-def sheet_of(unit: Unit, slot: int, seed: int) -> Sheet:
+def sheet_of(unit: Unit, slot: int, seed: int) -> RaterSheet:
     """The unit as the rater in `slot` sees it."""
     order = shown_order(unit.images, unit.ordered, unit.id, slot, seed)
     form = task_of(unit).render(unit, order)
-    return Sheet(unit, slot, order, form, next((picture.place for picture in form.pictures if picture.marked), None))
+    return RaterSheet(
+        unit, slot, order, form, next((picture.place for picture in form.pictures if picture.marked), None)
+    )
 
 
 def project_files(units: Iterable[Unit], addresses: Mapping[str, str], protocol: Protocol) -> dict[str, bytes]:
     """`rater-1/config.xml` and `rater-1/tasks.json`, and so on for each slot (and each shape of form, where there are more)."""
-    projects: dict[tuple[int, tuple[object, ...]], list[Sheet]] = defaultdict(list)
+    projects: dict[tuple[int, tuple[object, ...]], list[RaterSheet]] = defaultdict(list)
     for unit in units:
         for slot in range(raters_of(unit, protocol)):
             sheet = sheet_of(unit, slot, protocol.seed)
@@ -80,7 +82,7 @@ def project_files(units: Iterable[Unit], addresses: Mapping[str, str], protocol:
     return files
 
 
-def _labelling_config(sheet: Sheet) -> str:
+def _labelling_config(sheet: RaterSheet) -> str:
     """The labelling configuration of all sheets of this one's shape."""
     form, view = sheet.form, Element("View")
     SubElement(view, "Style").text = _STYLE
@@ -174,7 +176,7 @@ def read_export(
     return arrivals
 
 
-def _take(arrivals: Arrivals, position: str, sheet: Sheet, annotation: Annotation) -> None:
+def _take(arrivals: Arrivals, position: str, sheet: RaterSheet, annotation: Annotation) -> None:
     unit, who = sheet.unit, annotation.completed_by
     identity = who.get("id", who.get("email")) if isinstance(who, dict) else who
     if identity is None:
@@ -200,7 +202,7 @@ def _take(arrivals: Arrivals, position: str, sheet: Sheet, annotation: Annotatio
     arrivals.take(position, Answer(unit.id, worker, values, sheet.order, sheet.slot, at, seconds, PLATFORM))
 
 
-def _values(field: Field, region: RegionValue, sheet: Sheet) -> tuple[str, ...]:
+def _values(field: Field, region: RegionValue, sheet: RaterSheet) -> tuple[str, ...]:
     """Values of a field: a text; options by what is stored or read; a picture by its position, which stands for its id."""
     if isinstance(field, Write):
         return (region.text if isinstance(region.text, str) else "\n".join(region.text),)

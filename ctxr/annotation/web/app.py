@@ -14,8 +14,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ctxr.annotation.journal.results import Refused
-from ctxr.annotation.web.chat import Bell, Chat
+from ctxr.annotation.journal.results import NotAllowed
+from ctxr.annotation.web.chat import Chat, UnitNotifier
 from ctxr.annotation.web.pages import Pages, Posted
 from ctxr.annotation.web.sign_in import Prolific, SignIn
 from ctxr.annotation.web.site import Site
@@ -25,12 +25,12 @@ from ctxr.web.guard import Guard, RateLimited, TooLarge, read_form
 from ctxr.web.static import HttpProblem
 
 
-def make_app(site: Site, bell: Bell | None = None) -> ASGIApp:
+def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
     """The application that serves `site`; `bell` wakes who waits for news of a chat."""
     pages = Pages(site)
     sign_in, prolific = SignIn(pages), Prolific(pages)
     work = Work(pages, prolific)
-    chat = Chat(pages, work, bell or Bell())
+    chat = Chat(pages, work, bell or UnitNotifier())
     shown: dict[str, Callable[[Request], Response | Awaitable[Response]]] = {
         "/": sign_in.home,
         "/i/{token}": sign_in.invited,
@@ -95,7 +95,7 @@ def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Ex
     long = "The text is too long for this page. Please shorten it."
     return {
         HttpProblem: explain, CtxrError: failed, HTTPException: other, 500: other,
-        Refused: lambda request, error: explain(request, HttpProblem(409, "This did not work", str(error)), str(error)),
+        NotAllowed: lambda request, error: explain(request, HttpProblem(409, "This did not work", str(error)), str(error)),
         TooLarge: lambda request, error: pages.message("Too long", [long], 413, links=home),
         RateLimited: lambda request, error: _too_many(pages, error.args[0]),
         ClientDisconnect: lambda request, error: Response(status_code=400),

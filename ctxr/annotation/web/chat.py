@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from ctxr.annotation.dialogues import MOST_CHARACTERS
 from ctxr.annotation.journal.journal import Step
-from ctxr.annotation.journal.results import ChatRoom, Refused
+from ctxr.annotation.journal.results import ChatRoom, NotAllowed
 from ctxr.annotation.web.pages import Pages, Posted
 from ctxr.annotation.web.work import LeasedUnit, Work, leased_unit
 from ctxr.errors import plural
@@ -25,7 +25,7 @@ LOOK_SECONDS = 1.0
 STEPS: tuple[Step, ...] = get_args(Step)
 
 
-class Bell:
+class UnitNotifier:
     """Notifies requests in this process that wait for news of a unit, from any thread."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Bell:
 class Chat:
     """The endpoints of a talk."""
 
-    def __init__(self, pages: Pages, work: Work, bell: Bell) -> None:
+    def __init__(self, pages: Pages, work: Work, bell: UnitNotifier) -> None:
         self.pages, self.site, self.work, self.bell = pages, pages.site, work, bell
 
     def show(self, request: Request) -> Response:
@@ -157,7 +157,7 @@ class Chat:
         lease, message = unit.lease, text if step == "say" else ""
         try:
             self.site.journal.act(step, lease.token, lease.worker, self.site.now(), message)
-        except Refused as refused:
+        except NotAllowed as refused:
             if plain:
                 return JSONResponse({"problems": [refused.message]}, 409)
             if unit.current().lease.state != "live":

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ctxr.annotation.journal.identities import LEFT, Visit
-from ctxr.annotation.journal.results import Refused
+from ctxr.annotation.journal.results import NotAllowed
 from ctxr.annotation.web.pages import Pages, Posted
 from ctxr.annotation.web.site import Invitation, Session
 from ctxr.errors import plural
@@ -149,7 +149,7 @@ class Prolific:
         try:
             earlier = self.pages.session(request).submission
             self.site.identities.come(visit, self.site.studies[name].lasts, earlier)
-        except Refused as refused:
+        except NotAllowed as refused:
             raise HttpProblem(403, "This submission cannot be opened", refused.message) from refused
         session = self.pages.admit(_PLATFORM, participant, submission)
         return self.pages.remember(self.pages.go("/next"), session)

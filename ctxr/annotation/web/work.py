@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ctxr.annotation.forms import Form, Pick, Talk, Write
-from ctxr.annotation.journal.results import Lease, NoWork, Refused
+from ctxr.annotation.journal.results import Lease, NotAllowed, NoWork
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.pages import FormView, Pages, Posted, ShownPicture
@@ -206,7 +206,7 @@ class Work:
         values, lease = unit.values(posted), unit.lease
         try:
             self.site.journal.submit(lease.token, lease.worker, values, self.site.now(), unit.session.platform)
-        except Refused as refused:
+        except NotAllowed as refused:
             if refused.reason == "invalid":
                 sentences = [problem.sentence for problem in refused.problems] or [refused.message]
                 return self._form(unit, values, sentences)

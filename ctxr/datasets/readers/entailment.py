@@ -34,7 +34,7 @@ Code = Literal[
 
 
 @dataclass(frozen=True)
-class Oddity:
+class RowIssue:
     """One thing that is not as it should be, at `file:line`; `kept`: whether the row is among the pairs all the same."""
 
     where: str
@@ -44,7 +44,7 @@ class Oddity:
 
 
 @dataclass(frozen=True)
-class Reading:
+class PairFile:
     """What came out of a file.
 
     Attributes:
@@ -54,20 +54,20 @@ class Reading:
     """
 
     pairs: tuple[EntailmentPair, ...]
-    oddities: tuple[Oddity, ...]
+    oddities: tuple[RowIssue, ...]
     rows: int
     source: str
 
     @property
-    def left_out(self) -> tuple[Oddity, ...]:
+    def left_out(self) -> tuple[RowIssue, ...]:
         """One entry for each row that is not among the pairs."""
         return tuple(oddity for oddity in self.oddities if not oddity.kept)
 
 
-def tally(oddities: Iterable[Oddity]) -> list[str]:
+def tally(oddities: Iterable[RowIssue]) -> list[str]:
     """A sentence for each sort of oddity with its first place, commonest first.
 
-    >>> tally([Oddity("a.tsv:3", "columns", "2 columns where 4 are named", False)])
+    >>> tally([RowIssue("a.tsv:3", "columns", "2 columns where 4 are named", False)])
     ['1 row left out, columns: 2 columns where 4 are named (first a.tsv:3)']
     """
     sorts = grouped(((oddity.kept, oddity.code), oddity) for oddity in oddities)
@@ -210,7 +210,7 @@ class Rows:
         """Open a file and read its header; `headless` names the columns where the first line is a record already. Raises UsageError
         where it cannot be opened, DataError for UTF-16 and for an empty file."""
         self.path = path
-        self.oddities: list[Oddity] = []
+        self.oddities: list[RowIssue] = []
         self.read = 0
         info = path.with_name("dataset_info.json")
         self.classes = class_names(info.read_text("utf-8", "replace") if info.is_file() else "{}")
@@ -255,7 +255,7 @@ class Rows:
 
     def note(self, line: int, code: Code, what: str, kept: bool = False) -> None:
         """Remember an oddity of a line."""
-        self.oddities.append(Oddity(f"{self.path}:{line}", code, what, kept))
+        self.oddities.append(RowIssue(f"{self.path}:{line}", code, what, kept))
 
     def _next(self) -> TextLine | None:
         return self._ahead.popleft() if self._ahead else next(self._lines, None)
@@ -307,7 +307,7 @@ class Rows:
         return cells[:width] if self._headless or not any(cells[width:]) else None
 
 
-def _decoded_lines(path: Path, oddities: list[Oddity]) -> Iterator[TextLine]:
+def _decoded_lines(path: Path, oddities: list[RowIssue]) -> Iterator[TextLine]:
     """Lines with their numbers; one that is not UTF-8 is taken as Windows-1252, and noted."""
     try:
         with path.open("rb") as stream:
@@ -319,7 +319,7 @@ def _decoded_lines(path: Path, oddities: list[Oddity]) -> Iterator[TextLine]:
                     text = line.decode()
                 except UnicodeDecodeError as error:
                     odd = f"byte 0x{line[error.start]:02x} is not UTF-8, and the line is taken as Windows-1252"
-                    oddities.append(Oddity(f"{path}:{number}", "encoding", odd, kept=True))
+                    oddities.append(RowIssue(f"{path}:{number}", "encoding", odd, kept=True))
                     text = line.decode("latin-1")
                     with suppress(UnicodeDecodeError):
                         text = line.decode("cp1252")
@@ -411,7 +411,7 @@ _SPLITS_OF_PAIRS: dict[str, SplitName] = {
 }  # fmt: skip
 
 
-def read_pairs(path: Path, captions: Captions | None = None) -> Reading:
+def read_pairs(path: Path, captions: Captions | None = None) -> PairFile:
     """The pairs of a published file, with everything that is odd in it. Which dataset it is follows from its columns, its side from
     its name; `captions` give pictures their premise, and captions their text.
 
@@ -437,7 +437,7 @@ def read_pairs(path: Path, captions: Captions | None = None) -> Reading:
             reader.take(row)
         except RowError as error:
             rows.note(row.line, error.code, str(error))
-    return Reading(tuple(reader.pairs.values()), tuple(rows.oddities), rows.read, pair_format.source)
+    return PairFile(tuple(reader.pairs.values()), tuple(rows.oddities), rows.read, pair_format.source)
 
 
 class _Reader:

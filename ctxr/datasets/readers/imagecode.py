@@ -40,7 +40,7 @@ Index = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,5})$")]
 
 
 @dataclass
-class _Described:
+class _DescribedSet:
     """One set of a release and its descriptions; an index of None is a hidden target."""
 
     split: SplitName | None
@@ -86,7 +86,7 @@ def read_release(path: Path, files: Sequence[Path], passed: Callable[[], None]) 
     root = path if path.is_dir() else path.parent
     phenomena = [file for file in files if file.suffix in {".yaml", ".yml"}]
     writers = [file for file in files if WRITERS.fullmatch(file.name)]
-    described: dict[str, _Described] = {}
+    described: dict[str, _DescribedSet] = {}
     notes = [note for file in files if file not in phenomena + writers and (note := _add(described, file))]
     annotated = [row for file in phenomena for row in read_annotations(file)]
     # an annotation of a set that the release has not still says what its description is like
@@ -133,7 +133,7 @@ def read_release(path: Path, files: Sequence[Path], passed: Callable[[], None]) 
 
 
 def _questions(
-    described: Mapping[str, _Described], pictures: ReleasePictures, authors: Mapping[tuple[str, int | None], str]
+    described: Mapping[str, _DescribedSet], pictures: ReleasePictures, authors: Mapping[tuple[str, int | None], str]
 ) -> ReleaseQuestions:
     questions = ReleaseQuestions()
     for name, entry in described.items():  # a leaderboard wants its test queries in the order of the file
@@ -157,7 +157,7 @@ def collection_of(image_set: ImageSet) -> str:
     return (match[1] or match[2]) if match else image_set.source
 
 
-def _add(described: dict[str, _Described], path: Path) -> str:
+def _add(described: dict[str, _DescribedSet], path: Path) -> str:
     """Add the sets of a file; a sentence where it hides targets that its name promises, "" else."""
     match = DESCRIPTIONS.fullmatch(path.name)
     file, split = read_json(path), (_SPLITS[match[1]] if match else None)
@@ -172,7 +172,7 @@ def _add(described: dict[str, _Described], path: Path) -> str:
         pairs: list[tuple[int | None, str]] = [(None, text) for text in texts]
         if isinstance(texts, dict):
             pairs = [(int(key), text) for key, text in texts.items()]
-        described[name] = _Described(split, file, pairs)
+        described[name] = _DescribedSet(split, file, pairs)
     hidden = [name for name, value in sets.items() if isinstance(value, list)]
     if not hidden or split == "test":
         return ""
@@ -183,7 +183,7 @@ def _add(described: dict[str, _Described], path: Path) -> str:
     return f"{what}: its {len(hidden)} sets count as ones with hidden targets"
 
 
-def _check_targets(described: Mapping[str, _Described], annotated: Sequence[PhenomenaRow], size: int) -> None:
+def _check_targets(described: Mapping[str, _DescribedSet], annotated: Sequence[PhenomenaRow], size: int) -> None:
     places = [
         (partial(entry.file.locate, name, str(index)), name, index)
         for name, entry in described.items()
@@ -195,7 +195,7 @@ def _check_targets(described: Mapping[str, _Described], annotated: Sequence[Phen
             raise DataError(message, hint=f"a set has {size} images, counted from 0")
 
 
-def _groups(described: Mapping[str, _Described], sources: Mapping[str, str], notes: list[str]) -> dict[str, str]:
+def _groups(described: Mapping[str, _DescribedSet], sources: Mapping[str, str], notes: list[str]) -> dict[str, str]:
     """Group of each set: its source, or a part of one whose sets the publisher parted."""
     splits = {name: described[name].split if name in described else None for name in sources}
     by_source = grouped((source, splits[name]) for name, source in sources.items())
@@ -210,7 +210,7 @@ def _groups(described: Mapping[str, _Described], sources: Mapping[str, str], not
 
 
 def _authors(
-    writers: list[Path], described: Mapping[str, _Described], notes: list[str]
+    writers: list[Path], described: Mapping[str, _DescribedSet], notes: list[str]
 ) -> dict[tuple[str, int | None], str]:
     """Who wrote a description, as far as the release says: `train_worker` or `unseen_worker`."""
     authors: dict[tuple[str, int | None], str] = {}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from ctxr.datasets.pairs import EntailmentPair, coco_caption, coco_image
-from ctxr.datasets.readers.entailment import Captions, Oddity, Rows, similarity
+from ctxr.datasets.readers.entailment import Captions, RowIssue, Rows, similarity
 from ctxr.datasets.readers.text_files import as_record, read_json
 from ctxr.errors import DataError
 
@@ -65,15 +65,15 @@ _SCORE = "agg_score"
 
 
 @dataclass(frozen=True)
-class Rated:
+class RatedPairs:
     """The rated pairs of a file: COCO ids (`coco/ID`) of the first and the second, and the rating 0..5; and what is odd in it."""
 
     kind: Similarity
     pairs: tuple[tuple[str, str, float], ...]
-    oddities: tuple[Oddity, ...]
+    oddities: tuple[RowIssue, ...]
 
 
-def read_similarities(path: Path) -> Rated:
+def read_similarities(path: Path) -> RatedPairs:
     """The rated pairs of a CxC file, told by its columns; rows without ids or a rating are left out and noted.
 
     Raises UsageError for a file that cannot be opened, DataError for other columns, and where no row can be used.
@@ -96,4 +96,4 @@ def read_similarities(path: Path) -> Rated:
             pairs.append((first, second, rating))
     if not pairs:
         raise DataError(f"{path} holds no rated pair", hint="fetch it again")
-    return Rated(_COLUMNS[columns], tuple(pairs), tuple(rows.oddities))
+    return RatedPairs(_COLUMNS[columns], tuple(pairs), tuple(rows.oddities))

@@ -35,7 +35,7 @@ AT_ONCE = 64  # claims in one pass
 
 
 @dataclass(frozen=True)
-class Notes(SeedConfig):
+class ClassifierConfig(SeedConfig):
     """How to build a trained classifier. `threshold`: lowest probability of a claim that counts as entailed; `reached`: its precision on
     dev 0..1, None where no pair counts. Fingerprints are "" for a missing branch."""
 
@@ -46,7 +46,7 @@ class Notes(SeedConfig):
     reached: float | None
 
 
-def write_classifier(folder: Path, trained: Path, notes: Notes, trained_on: Sequence[str]) -> None:
+def write_classifier(folder: Path, trained: Path, notes: ClassifierConfig, trained_on: Sequence[str]) -> None:
     """Write weights, what it was trained on, and last how to build it: a folder without that is unfinished."""
     folder.mkdir(parents=True, exist_ok=True)
     link_or_copy(trained, folder / WEIGHTS)
@@ -54,9 +54,9 @@ def write_classifier(folder: Path, trained: Path, notes: Notes, trained_on: Sequ
     write_config(folder, notes)
 
 
-def read_notes(folder: Path) -> Notes:
+def read_notes(folder: Path) -> ClassifierConfig:
     """The config of a trained classifier. Raises what `read_config` raises."""
-    return read_config(folder, Notes, "a trained classifier")
+    return read_config(folder, ClassifierConfig, "a trained classifier")
 
 
 class TrainedClassifier(Judge):

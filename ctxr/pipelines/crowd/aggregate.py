@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from ctxr.annotation.answers import merge_journal, refused_answers
-from ctxr.annotation.artifacts import Answered, read_judgments, root_of
+from ctxr.annotation.artifacts import AggregatedAnswers, read_judgments, root_of
 from ctxr.annotation.project_journal import blocked_workers, project_journal
 from ctxr.annotation.protocol import DISJOINT, Protocol
 from ctxr.annotation.tasks.describe import FIELD, REASON
@@ -38,7 +38,7 @@ CERTIFICATE, TABLES = "certificate.json", "tables.json"
 R = TypeVar("R", bound=Record)
 
 
-class Dropped(Record, frozen=True):
+class DroppedText(Record, frozen=True):
     """A description or dialogue that was dropped, with the votes that count; the reason is that of its `Acceptance`, `not_verified`, or
     `not_asked` before anybody voted."""
 
@@ -53,8 +53,8 @@ class Dropped(Record, frozen=True):
 
 
 def dropped_rows(
-    answered: Answered, decisions: Mapping[str, Acceptance], kept: Collection[str], blocked: Collection[str]
-) -> list[Dropped]:
+    answered: AggregatedAnswers, decisions: Mapping[str, Acceptance], kept: Collection[str], blocked: Collection[str]
+) -> list[DroppedText]:
     """A row for each description and dialogue that was written here and is not among `kept`."""
     decided = {decision.query: decision for decision in decisions.values()}
     texts = {text.id: text for text in answered.texts}
@@ -66,12 +66,15 @@ def dropped_rows(
             text, author = "\n".join(row.text for row in written), written[0].author if written else "unknown"
             reason = "not_verified" if query.id in talks else "writer_blocked" if author in blocked else "not_asked"
             votes = decided.get(query.id, Acceptance(query.id, "", 0, 0, reason))
-            rows.append(Dropped(query.id, text, author, votes.right, votes.wrong, votes.reason or ""))
+            rows.append(DroppedText(query.id, text, author, votes.right, votes.wrong, votes.reason or ""))
     return rows
 
 
 def kept_queries(
-    answered: Answered, decisions: Mapping[str, Acceptance], labels: Sequence[Judgment], blocked: Collection[str]
+    answered: AggregatedAnswers,
+    decisions: Mapping[str, Acceptance],
+    labels: Sequence[Judgment],
+    blocked: Collection[str],
 ) -> dict[str, Query]:
     """Descriptions that were kept, dialogues that a third party kept, and the label queries about these and about others."""
     queries = {query.id: query for query in answered.queries}
@@ -100,7 +103,7 @@ def kept_queries(
 
 
 def judgments_of(
-    answered: Answered,
+    answered: AggregatedAnswers,
     kept: Mapping[str, Query],
     decisions: Mapping[str, Acceptance],
     labels: Sequence[Judgment],
@@ -125,7 +128,12 @@ def judgments_of(
 
 
 def write_dataset(
-    out: Path, answered: Answered, kept: Mapping[str, Query], judgments: Sequence[Judgment], *, progress: Progress
+    out: Path,
+    answered: AggregatedAnswers,
+    kept: Mapping[str, Query],
+    judgments: Sequence[Judgment],
+    *,
+    progress: Progress,
 ) -> dict[str, int]:
     """Write tables and pictures of what was kept into `out`, whose manifest goes; returns how many rows each table has.
 
@@ -174,7 +182,7 @@ def write_dataset(
     return write_tables(out, tables)
 
 
-def _pictures(answered: Answered, names: Sequence[str]) -> list[Image]:
+def _pictures(answered: AggregatedAnswers, names: Sequence[str]) -> list[Image]:
     """Rows of images that workers saw, and of the rest of their sets. Raises DataError for one that no artifact lists."""
     images = dict(answered.images)
     for folder in _folders(answered):
@@ -188,12 +196,12 @@ def _pictures(answered: Answered, names: Sequence[str]) -> list[Image]:
     return [images[name] for name in names]
 
 
-def _folders(answered: Answered) -> list[Path]:
+def _folders(answered: AggregatedAnswers) -> list[Path]:
     """Folders below the root that may be artifacts of the pictures: itself, or several that were put under it."""
     return sorted({parent for image in answered.images.values() for parent in Path(image.path).parents})
 
 
-def _payloads(answered: Answered) -> dict[str, Collection[Record]]:
+def _payloads(answered: AggregatedAnswers) -> dict[str, Collection[Record]]:
     """Rows of the payload tables of these artifacts, and those that answers made, which replace rows of the same key."""
     tables: dict[str, dict[object, Record]] = {name: {} for name in PAYLOADS}
     for home in (answered.root / folder for folder in _folders(answered)):
@@ -205,7 +213,7 @@ def _payloads(answered: Answered) -> dict[str, Collection[Record]]:
     return {name: table.values() for name, table in tables.items()}
 
 
-def _texts(answered: Answered) -> dict[str, Text]:
+def _texts(answered: AggregatedAnswers) -> dict[str, Text]:
     """Texts by id: those written here, and those of a dataset that was judged again, out of the units that showed them."""
     texts = {text.id: text for text in answered.texts}
     for unit in answered.units.values():
@@ -282,7 +290,7 @@ class DatasetStage(Stage[AggregateInputs]):
         key |= {name: sha256_of(workers) if workers else "" for name, workers in lists.items()}
         return AggregateInputs(parents, key, blocked, replaced, disjoint)
 
-    def answered(self) -> Answered:
+    def answered(self) -> AggregatedAnswers:
         """The answers but for those about pairs that an audit drew. Raises DataError where all of them are about revised labels."""
         answered = read_judgments(self.source)
         sampled = {

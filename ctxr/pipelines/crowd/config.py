@@ -16,7 +16,7 @@ from ctxr.errors import FindingsError, plural
 from ctxr.store.kinds import DATASET, PLAN
 
 if TYPE_CHECKING:
-    from ctxr.annotation.journal.results import Change, Waited
+    from ctxr.annotation.journal.results import Change, UnpaidWait
     from ctxr.pipelines.crowd.people import Worker
 
 SECONDS = Range(0, math.inf, "a number of seconds above 0", above=True)
@@ -153,7 +153,7 @@ class Serve(Options):
 
 
 @dataclass(frozen=True)
-class Opened:
+class RunningServer:
     """A running server: its address, open units by task, how many people suffice by pool and in all, and sign-in links by name."""
 
     address: str
@@ -163,7 +163,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Collected(VerbReport):
+class ServeReport(VerbReport):
     """New answers collected while the server ran, all in the journal by task, everyone with an answer there, units that still need
     answers by task, and the next command."""
 
@@ -218,7 +218,7 @@ class WorkersReport(VerbReport):
     table: Table
     changed: tuple[str, ...]
     changes: "tuple[Change, ...]"
-    waited: "tuple[Waited, ...]"
+    waited: "tuple[UnpaidWait, ...]"
     owed: Table
     refused: Mapping[str, int]
 

@@ -8,7 +8,7 @@ from statistics import median
 import msgspec
 import numpy as np
 
-from ctxr.annotation.artifacts import Answered
+from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.tasks import counts, most_answers, task_of
 from ctxr.annotation.tasks.values import query_of
 from ctxr.engine.report import Table
@@ -53,7 +53,7 @@ class Worker(Record, frozen=True):
 
 
 def people(
-    answered: Answered, picks: Sequence[RetrieverPick], blocked: Collection[str], good: float, poor: float
+    answered: AggregatedAnswers, picks: Sequence[RetrieverPick], blocked: Collection[str], good: float, poor: float
 ) -> list[Worker]:
     """Everyone who answered, by pseudonym.
 
@@ -183,7 +183,7 @@ class Certificate(msgspec.Struct, frozen=True):
     violations: list[str]
 
 
-def certificate(answered: Answered, disjoint: str, replaced: Collection[str] = ()) -> Certificate:
+def certificate(answered: AggregatedAnswers, disjoint: str, replaced: Collection[str] = ()) -> Certificate:
     """The certificate of an assignment."""
     pools: dict[str, set[str]] = defaultdict(set)
     pairs = [(answered.units[answer.unit], answer) for answer in answered.answers]

@@ -20,13 +20,13 @@ from ctxr.annotation.platforms.prolific import PLACEHOLDERS, PLATFORM, Bundle
 from ctxr.annotation.project_journal import journal_of, remember
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.web.app import make_app
-from ctxr.annotation.web.chat import Bell
+from ctxr.annotation.web.chat import UnitNotifier
 from ctxr.annotation.web.site import CrowdSigner, Invitation, Site, Study
 from ctxr.datasets.rounds import newest_sample
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import command_in
 from ctxr.errors import DataError, UsageError
-from ctxr.pipelines.crowd.config import Collected, Opened, Serve
+from ctxr.pipelines.crowd.config import RunningServer, Serve, ServeReport
 from ctxr.store.artifacts import MANIFEST
 from ctxr.store.kinds import SERVED, TASKS
 from ctxr.store.tables import read_table
@@ -46,7 +46,9 @@ def studies_of(everything: Sequence[Tasks], private: Path, served: Sequence[str]
     return studies
 
 
-def run(config: Serve, progress: Progress = SILENT, opened: Callable[[Opened], None] = lambda _: None) -> Collected:
+def run(
+    config: Serve, progress: Progress = SILENT, opened: Callable[[RunningServer], None] = lambda _: None
+) -> ServeReport:
     """Serve until interrupted; `opened` is called once, as soon as workers can sign in.
 
     Raises UsageError for a port in use or a wrong option, UnfinishedError without tasks, DataError for damaged ones.
@@ -63,9 +65,9 @@ def run(config: Serve, progress: Progress = SILENT, opened: Callable[[Opened], N
         site, waiting, people = open_site(config, config.base_url.rstrip("/") or address, progress)
         remember(config.workdir, config.database)
         before = {task: state.answered for task, state in site.journal.progress().items()}
-        bell = Bell()
+        bell = UnitNotifier()
         try:
-            opened(Opened(site.base_url, waiting, people, _links(config, site)))
+            opened(RunningServer(site.base_url, waiting, people, _links(config, site)))
             answer_requests(
                 make_app(site, bell), listening, bell.close, progress.warn, behind_proxy=bool(config.base_url)
             )
@@ -78,7 +80,7 @@ def run(config: Serve, progress: Progress = SILENT, opened: Callable[[Opened], N
             after = command_in(config.workdir, "aggregate") if any(latest.values()) else ""
             if after and latest.get("entail") == sum(latest.values()) and newest_sample(config.workdir) is not None:
                 after = command_in(config.workdir, "revise-labels", "--audit")
-            return Collected(sum(new.values()), total, workers, still, after)
+            return ServeReport(sum(new.values()), total, workers, still, after)
         finally:
             site.journal.close()
             site.identities.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxr.annotation.artifacts import Answered
+from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.records import Answer
 from ctxr.annotation.tasks.values import query_of
 from ctxr.datasets.splits import SPLITS
@@ -36,7 +36,7 @@ class Validation:
     """What the picks on descriptions, the decisions on these, and the labels are measured by; `resamples` and `seed` are of the
     intervals, and figures of each kind have a generator of their own."""
 
-    answered: Answered
+    answered: AggregatedAnswers
     picks: Sequence[RetrieverPick]
     decisions: Mapping[str, Acceptance]
     blocked: Collection[str] = ()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ctxr.annotation.artifacts import Answered
+from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.protocol import Verdict, verdict
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import retrieve
@@ -37,7 +37,7 @@ class RetrieverPick:
     describer: str
 
 
-def picks_of(answered: Answered) -> list[RetrieverPick]:
+def picks_of(answered: AggregatedAnswers) -> list[RetrieverPick]:
     """Every pick on a description whose target is known, by unit and time; checks of the workers are none."""
     picks: list[RetrieverPick] = []
     seen: set[str] = set()
@@ -120,7 +120,7 @@ def decide_picks(picks: Sequence[RetrieverPick], rule: str, blocked: Collection[
 _REASONS: dict[Verdict, str | None] = {"accepted": None, "dropped": "not_found", "open": "too_few_votes"}
 
 
-def label_consensus(answered: Answered, rule: str, blocked: Collection[str]) -> list[Judgment]:
+def label_consensus(answered: AggregatedAnswers, rule: str, blocked: Collection[str]) -> list[Judgment]:
     """One judgment for each label of each query that the votes decide, by worker `aggregate:<rule>`; a tie has none.
 
     Only judgments of the first round count; later rounds are second looks.
@@ -143,7 +143,7 @@ def label_consensus(answered: Answered, rule: str, blocked: Collection[str]) -> 
     return decided
 
 
-def first_round(answered: Answered) -> Iterator[tuple[str, Judgment]]:
+def first_round(answered: AggregatedAnswers) -> Iterator[tuple[str, Judgment]]:
     """Judgments on labels in the first round, with the task, with which the id of their query begins."""
     labelled = {query.id for query in answered.queries if query.labels is not None}
     for row in answered.judgments:

@@ -11,7 +11,7 @@ from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.config import PROLIFIC_ADVISED, ExportTasks
 from ctxr.annotation.cost import planned_floor
 from ctxr.annotation.journal.journal import StateChange
-from ctxr.annotation.journal.results import Change, Waited
+from ctxr.annotation.journal.results import Change, UnpaidWait
 from ctxr.annotation.launch import private_folder, study_offer
 from ctxr.annotation.platforms.prolific import Bundle
 from ctxr.annotation.project_journal import project_journal
@@ -56,7 +56,7 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     source = merge_journal(config.workdir, progress, config.database)
     answered = read_judgments(source)
     blocked, changes = tuple[str, ...](), list[Change]()
-    waited, platforms = tuple[Waited, ...](), dict[str, str]()
+    waited, platforms = tuple[UnpaidWait, ...](), dict[str, str]()
     with project_journal(config.workdir, config.database) as journal:
         if journal is not None:
             blocked = journal.blocked()
@@ -74,7 +74,7 @@ def owed_table(
     workdir: Path,
     units: Mapping[str, Unit],
     answers: Iterable[Answer],
-    waited: Iterable[Waited],
+    waited: Iterable[UnpaidWait],
     platforms: Mapping[str, str],
 ) -> Table:
     """What each worker has earned: answers at the pay of their tasks, a bundle's in equal shares, and waiting by the hour.

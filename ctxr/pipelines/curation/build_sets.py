@@ -26,14 +26,14 @@ from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, shared_footag
 from ctxr.pipelines.curation.image_sets import SetsRun, SetsStage, VideoJob, gone
 from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool, has_shard
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
-from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext, pick_from_ledger, scan_video
+from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext, pick_from_ledger, scan_video
 from ctxr.store.artifacts import Artifact, Parent, earlier_manifest, open_artifact, package_versions
 from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import last_path, portable, remember_paths, rooted
 from ctxr.store.records import Failure, Split, SplitName
 from ctxr.store.tables import read_table
-from ctxr.store.units import SourceUnit, Stamp, read_unit, scanned_unit, unit_sources
+from ctxr.store.units import SourceUnit, UnitKeys, read_unit, scanned_unit, unit_sources
 
 
 def run(config: BuildSets, progress: Progress = SILENT) -> SetsReport:
@@ -134,7 +134,7 @@ class BuildStage(SetsStage[BuildInputs]):
             embedder.precision = encoder.precision  # for processes with an encoder of their own
         remember_paths(out, {source.sha256: source.path for source in inputs.sources})
         threshold = encoder.threshold if options.threshold is None else options.threshold
-        picking = Picking(threshold, options.set_size, encoder.margin, quality)
+        picking = PickingRules(threshold, options.set_size, encoder.margin, quality)
         context = UnitContext(out, picking, embedder, scan)
         # of the encoder's own scale, whatever threshold was asked for
         choice = PhotoPicking(CopyRule.of_encoder(encoder.threshold), options.sample, options.seed)
@@ -351,12 +351,14 @@ def scan_key(source: InputSource, scan: ScanOptions, encoder: Encoder, precision
     return sha256_of([source.sha256, decisive, vectors, package_versions(*packages)])
 
 
-def unit_stamp(source: InputSource, scan: str, picking: Picking, choice: PhotoPicking, pool: object = None) -> Stamp:
+def unit_stamp(
+    source: InputSource, scan: str, picking: PickingRules, choice: PhotoPicking, pool: object = None
+) -> UnitKeys:
     """What the unit of a source is made with; `pool`: what the sets of an album are picked from."""
     copies = choice.copies.strict if pool is None else choice.copies.record()
     photos = [copies, choice.sample, choice.seed, pool] if source.kind == "photos" else []
     select = [picking.threshold, picking.set_size, vars(picking.quality.limits), photos]
-    return Stamp(scan, sha256_of(select), picking.quality.stamps())
+    return UnitKeys(scan, sha256_of(select), picking.quality.stamps())
 
 
 def _begun(out: Path, sources: Sequence[InputSource], scan: ScanOptions, encoder: Encoder) -> str | None:

@@ -28,12 +28,12 @@ from ctxr.media.scan import SCAN_LIMITS, ScanOptions
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import PAIRS
 
-KEEPING = SCAN_LIMITS | {"memory_limit", "keep_damaged", "threshold"}
+SAME_SETS_OPTIONS = SCAN_LIMITS | {"memory_limit", "keep_damaged", "threshold"}
 """Options that pick no other sets, or do so through what a manifest records in `models`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Writing(Options):
+class OutputOptions(Options):
     """Options of a verb that writes one artifact: to its option `out`, or to FOLDER in the workdir."""
 
     FOLDER: ClassVar[str] = "sets"
@@ -52,7 +52,7 @@ class Writing(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetsOptions(Writing):
+class SetsOptions(OutputOptions):
     """Options of the verbs that pick image sets: limits of quality, what works on the videos, and what is tried again."""
 
     keep_damaged: ClassVar[bool] = True
@@ -190,7 +190,7 @@ Documents = Annotated[int, Range(0, 10**6, "a number of documents, 0 or more")]
 
 
 @dataclass(frozen=True)
-class BuildDocuments(Writing):
+class BuildDocuments(OutputOptions):
     """Options of `ctxr build-documents`."""
 
     COMMAND = "build-documents"
@@ -223,7 +223,7 @@ class BuildDocuments(Writing):
 
 
 @dataclass(frozen=True)
-class Pairs(Writing):
+class Pairs(OutputOptions):
     """Options of `ctxr pairs`."""
 
     COMMAND = "pairs"
@@ -267,7 +267,7 @@ class Merge(Options):
 
 
 @dataclass(frozen=True)
-class Rebuild(Writing):
+class Rebuild(OutputOptions):
     """Options of `ctxr rebuild`. The recipe alone decides the result."""
 
     COMMAND = "rebuild"

@@ -24,14 +24,14 @@ from ctxr.pipelines.curation.copies import CopyRule
 from ctxr.pipelines.curation.image_sets import SetsRun, SetsStage, VideoJob
 from ctxr.pipelines.curation.photos import PhotoPicking, gather_pool
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits, forget_other_measures
-from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext, pick_from_ledger
+from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext, pick_from_ledger
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
 from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import last_path, portable, rooted
 from ctxr.store.records import SOURCE_KINDS, Failure, SharedFootage, Split
 from ctxr.store.tables import read_table
-from ctxr.store.units import SourceUnit, Stamp, album_files, read_unit, unit_folder
+from ctxr.store.units import SourceUnit, UnitKeys, album_files, read_unit, unit_folder
 
 
 def run(config: Filter, progress: Progress = SILENT) -> SetsReport:
@@ -102,12 +102,14 @@ class FilterStage(SetsStage[FilterInputs]):
         quality = QualityGate(QualityLimits.of(options), options.brisque_weights, options.ocr)
         selection, encoder = models["selection"], models["encoder"]
         encoder_name = rooted(encoder["name"], built.path)
-        picking = Picking(selection["threshold"], selection["set_size"], selection["margin"], quality)
+        picking = PickingRules(selection["threshold"], selection["set_size"], selection["margin"], quality)
         named = [parent.name for parent in built.manifest.parents if parent.kind in SOURCE_KINDS]
         units = [read_unit(built.path, name) for name in named if unit_folder(built.path, name).is_dir()]
         limits, measures = vars(quality.limits), quality.stamps()
         stamps = {
-            unit.source.name: Stamp(unit.stamp.scan, sha256_of([unit.stamp.scan, unit.stamp.select, limits]), measures)
+            unit.source.name: UnitKeys(
+                unit.stamp.scan, sha256_of([unit.stamp.scan, unit.stamp.select, limits]), measures
+            )
             for unit in units
         }
         videos = [unit.source for unit in units if unit.source.kind == "video"]

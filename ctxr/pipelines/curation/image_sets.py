@@ -21,7 +21,7 @@ from ctxr.engine.units import Engine, Job, RankShard, WorkUnit, map_units
 from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, plural, some
 from ctxr.media.sources import InputSource
 from ctxr.media.video import KEEP_DAMAGED, VideoError
-from ctxr.pipelines.curation.config import KEEPING, SetsOptions
+from ctxr.pipelines.curation.config import SAME_SETS_OPTIONS, SetsOptions
 from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, pick_photos, with_neighbours
 from ctxr.pipelines.curation.quality import Unmeasurable
 from ctxr.pipelines.curation.videos import UnitContext
@@ -45,7 +45,7 @@ from ctxr.store.units import (
     FailedUnit,
     RankRun,
     SourceUnit,
-    Stamp,
+    UnitKeys,
     merge_units,
     rank_lock,
     read_failed,
@@ -114,7 +114,7 @@ class SetsRun(ABC):
     progress: Progress
     work: VideoJob
     videos: Sequence[WorkUnit]
-    stamps: dict[str, Stamp]
+    stamps: dict[str, UnitKeys]
     models: Mapping[str, Any]
     retried: bool
     merged: RankRun | None
@@ -180,7 +180,7 @@ class SetsRun(ABC):
         self.units.update({unit.source.name: unit for unit in made})
         return made
 
-    def take(self, name: str, stamp: Stamp) -> bool:
+    def take(self, name: str, stamp: UnitKeys) -> bool:
         """Reuse the unit of an earlier run; False if it is missing, damaged, or of another stamp."""
         unit = scanned_unit(self.artifact, name, stamp.scan)
         if unit is None or unit.stamp != stamp:
@@ -361,7 +361,7 @@ class SetsStage(Stage[InputsT]):
         models, out, options = earlier.models, run.artifact, self.options
         recorded = [models["encoder"]["fingerprint"], models["selection"]["threshold"]]
         other = recorded != [run.models["encoder"]["fingerprint"], run.models["selection"]["threshold"]]
-        other = other or not KEEPING.issuperset(options.describe().keys() & other_keys(earlier, inputs))
+        other = other or not SAME_SETS_OPTIONS.issuperset(options.describe().keys() & other_keys(earlier, inputs))
         parents, before = inputs.parents, unit_sources(out)
         if earlier.config.get("keep_damaged") and not options.keep_damaged:
             damaged = {source.name for source in before if source.damage}

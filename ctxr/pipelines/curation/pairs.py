@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from msgspec import structs
 
-from ctxr.annotation.artifacts import Answered, read_judgments
+from ctxr.annotation.artifacts import AggregatedAnswers, read_judgments
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import picture_parents
 from ctxr.datasets.open import dataset_identity, identity_of, read_dataset
@@ -108,7 +108,7 @@ def _others(rows: Sequence[EntailmentPair], holds: Collection[tuple[str, str]]) 
             yield structs.replace(pair, id=f"{pair.id.removesuffix(pair.relation)}other", **fields)
 
 
-def with_answers(dataset: Dataset, answered: Answered) -> Dataset:
+def with_answers(dataset: Dataset, answered: AggregatedAnswers) -> Dataset:
     """The dataset with the descriptions that people wrote and did not accept."""
     # absolute paths, since these pictures lie elsewhere
     images = {name: structs.replace(row, path=str(answered.root / row.path)) for name, row in answered.images.items()}

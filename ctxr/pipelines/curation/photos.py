@@ -24,7 +24,7 @@ from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_of
 from ctxr.store.records import Facts, Image, ImageSet, LedgerRow, Source
 from ctxr.store.tables import UNREADABLE
-from ctxr.store.units import IMAGES, SOURCES, SourceUnit, Stamp, photo_names
+from ctxr.store.units import IMAGES, SOURCES, SourceUnit, UnitKeys, photo_names
 
 SHARD = 256  # photos embedded between two points at which a killed run can go on
 STRIPE = 4096  # photos whose neighbours are one unit of work
@@ -232,7 +232,7 @@ def pick_photos(
     context: UnitContext,
     pool: PhotoPool,
     albums: Sequence[InputSource],
-    stamps: Mapping[str, Stamp],
+    stamps: Mapping[str, UnitKeys],
     picking: PhotoPicking,
     *,
     facts: Mapping[tuple[str, int], Facts],
@@ -322,7 +322,7 @@ class _PhotoPicker:
             self.facts[position] = msgspec.structs.replace(facts, path=image.path)
         return self._quality.limits.judge(self.facts[position])
 
-    def unit(self, album: InputSource, stamp: Stamp, rows: Mapping[int, LedgerRow]) -> SourceUnit:
+    def unit(self, album: InputSource, stamp: UnitKeys, rows: Mapping[int, LedgerRow]) -> SourceUnit:
         """The unit of an album; `rows` are those of the ledger, by position in the pool."""
         photos, vectors, name = self._pool.photos, self._pool.vectors, album.name
         own = [at for at, photo in enumerate(photos) if photo.album == name]

@@ -24,14 +24,14 @@ from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, perceptual_hash
 from ctxr.media.scan import ScanOptions
 from ctxr.media.sources import InputSource
 from ctxr.media.video import VideoError, VideoHeader
-from ctxr.metrics.selection import Completed, GreedyPicker, Rejection
+from ctxr.metrics.selection import GreedyPicker, PickedSet, Rejection
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.pipelines.curation.quality import FactCache, QualityGate, forget_other_measures
 from ctxr.store.arrays import VectorLog, Vectors, set_distances, stack_vectors
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import BETWEEN, Facts, Image, ImageSet, LedgerRow, Shot, Source
-from ctxr.store.units import DROPPED, IMAGES, SOURCES, SourceUnit, Stamp, write_unit
+from ctxr.store.units import DROPPED, IMAGES, SOURCES, SourceUnit, UnitKeys, write_unit
 
 BATCH = 16  # frames that are embedded together; their pixels are held until they were decided on
 BATCH_BYTES = 160 * 2**20  # of pixels for one batch at most, which bounds memory for 4K and 8K footage
@@ -39,7 +39,7 @@ RECENT = 4  # frames that are decoded again and may be asked for twice
 
 
 @dataclass(frozen=True)
-class Picking:
+class PickingRules:
     """How sets are picked. `margin` is the encoder's; `quality` measures and judges pictures."""
 
     threshold: float
@@ -97,7 +97,7 @@ class UnitContext(Portable):
     """What the units of one run are made with, in the folder `artifact`; `stopping` is set when work under way is to end."""
 
     artifact: Path
-    picking: Picking
+    picking: PickingRules
     embedder: Embedder
     options: ScanOptions = field(default_factory=ScanOptions)
     stopping: threading.Event = field(default_factory=threading.Event, init=False)
@@ -160,7 +160,7 @@ class SetPicker(GreedyPicker, ABC):
         self.facts[index] = self._measured[index] = msgspec.structs.replace(facts, path=path)
         return quality.limits.judge(facts)
 
-    def complete(self, full: Completed) -> None:
+    def complete(self, full: PickedSet) -> None:
         """See `GreedyPicker.complete`."""
         set_id = self._set_id(full.shot, full.number)
         names = tuple(f"{self.source}/img{index}" for index in full.indices)
@@ -176,7 +176,7 @@ class SetPicker(GreedyPicker, ABC):
             ImageSet(set_id, "video", names, self.source, self.source, full.shot, *set_distances(full.vectors))
         )
 
-    def unit(self, stamp: Stamp, source: Source, shots: list[Shot], vectors: Vectors) -> SourceUnit:
+    def unit(self, stamp: UnitKeys, source: Source, shots: list[Shot], vectors: Vectors) -> SourceUnit:
         """What was picked, once the last shot is over; `vectors` [N, D] are those at `places`."""
         self.finish()
         numbers = {index: number for number, index in enumerate(sorted(self.places))}
@@ -291,7 +291,7 @@ class VideoPass(SetPicker):
 
 
 def scan_video(
-    context: UnitContext, video: InputSource, stamp: Stamp, scanner: Scanner, show: Callable[[float], None]
+    context: UnitContext, video: InputSource, stamp: UnitKeys, scanner: Scanner, show: Callable[[float], None]
 ) -> SourceUnit:
     """Decode, embed and pick in one pass, and write the unit. `show` hears which share of the video, 0..1, was decoded.
 
@@ -421,7 +421,7 @@ class LedgerPass(SetPicker):
 
 
 def pick_from_ledger(
-    context: UnitContext, old: SourceUnit, origin: Path, place: Path | SourceLocator, stamp: Stamp
+    context: UnitContext, old: SourceUnit, origin: Path, place: Path | SourceLocator, stamp: UnitKeys
 ) -> SourceUnit:
     """Pick again from the ledger of a unit, and write the unit; see `LedgerPass`."""
     with closing(LedgerPass(context, old, origin, place, stamp.measures)) as again:

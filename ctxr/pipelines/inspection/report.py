@@ -22,7 +22,7 @@ from ctxr.errors import UsageError, and_more
 from ctxr.pipelines.inspection.config import Report, ReportPage
 from ctxr.pipelines.inspection.pages import distributions, results, revision, sets, summary
 from ctxr.pipelines.inspection.pages.chain import ALONE, load_chain
-from ctxr.pipelines.inspection.pages.edition import SIDE, Edition, Thumbnails
+from ctxr.pipelines.inspection.pages.edition import SIDE, PageBuilder, Thumbnails
 from ctxr.problems.question import View
 from ctxr.store.artifacts import MARKER
 from ctxr.store.atomic import disk_errors, replace_folder, write_bytes
@@ -39,7 +39,7 @@ class Section(NamedTuple):
 
     id: str
     title: str
-    make: Callable[[Edition], Mapping[str, object] | None]
+    make: Callable[[PageBuilder], Mapping[str, object] | None]
 
 
 SECTIONS: tuple[Section, ...] = (
@@ -88,7 +88,7 @@ def run(config: Report, progress: Progress = SILENT) -> ReportPage:
     with _new_folder(folder) if separate else nullcontext() as new:
         pictures = Thumbnails(chain.root, chain.project, new)
         pictures.make(sorted(paths), progress)
-        edition = Edition(chain, pictures, _link(page, chain.root), progress)
+        edition = PageBuilder(chain, pictures, _link(page, chain.root), progress)
         content = write_page(edition, folder.name if separate else "", others)
     if not separate and _is_ours(folder):  # the pictures of an earlier page; what is not ours is left alone
         with disk_errors(folder):
@@ -152,7 +152,7 @@ def _new_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def write_page(edition: Edition, folder: str, more: Sequence[tuple[str, str]]) -> bytes:
+def write_page(edition: PageBuilder, folder: str, more: Sequence[tuple[str, str]]) -> bytes:
     """The whole page in UTF-8, with its pictures in `folder`, relative to it, or "" inside it, and links to `more` pages, by name and
     address. Equal artifacts give equal bytes. All from tables and manifests is escaped; scripts write text, never markup."""
     revised = edition.chain.last.command == f"ctxr {REVISE_LABELS}"

@@ -16,7 +16,7 @@ from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import Table
 from ctxr.errors import UsageError, plural
-from ctxr.metrics.language import Parsed, language, mention_share, shares
+from ctxr.metrics.language import ParsedText, language, mention_share, shares
 from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.proportions import LEAST_EXPECTED, even_spread
 from ctxr.models.dataset_vectors import picture_vectors_of
@@ -68,7 +68,7 @@ def load_lexicon(name: str) -> list[list[str]]:
     return [line.split() for line in lines if line.strip() and not line.startswith("#")]
 
 
-def mention_percent(parsed: Sequence[Parsed], lexicon: list[list[str]]) -> float | None:
+def mention_percent(parsed: Sequence[ParsedText], lexicon: list[list[str]]) -> float | None:
     """In how many percent of the descriptions something of a lexicon is named; None without descriptions."""
     share = mention_share(parsed, frozenset(word for forms in lexicon for word in forms))
     return None if share is None else 100 * share
@@ -83,14 +83,14 @@ class Statistics:
     descriptions by query, `distances` the mean and closest one by set id."""
 
     def __init__(
-        self, dataset: Dataset, parsed: Mapping[str, Parsed], distances: Mapping[str, tuple[float, float]]
+        self, dataset: Dataset, parsed: Mapping[str, ParsedText], distances: Mapping[str, tuple[float, float]]
     ) -> None:
         self.dataset, self.parsed = dataset, parsed
         kinds = {image_set.id: image_set.kind for image_set in dataset.sets}
         self.queries = [query for query in dataset.queries.values() if query.labels is None and query.texts]
         self.texts_of = Counter(query.image_set for query in self.queries)
         self.authors = Counter(dataset.texts[query.texts[0]].author for query in self.queries)
-        self.parts: dict[str, list[Parsed]] = {part: [] for part in PARTS}
+        self.parts: dict[str, list[ParsedText]] = {part: [] for part in PARTS}
         for name, text in parsed.items():
             self.parts["all"].append(text)
             self.parts.setdefault(kinds[dataset.queries[name].image_set], []).append(text)

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from ctxr.annotation.answers import merge_journal, refused_answers
-from ctxr.annotation.artifacts import Answered, read_judgments, read_tasks
+from ctxr.annotation.artifacts import AggregatedAnswers, read_judgments, read_tasks
 from ctxr.annotation.project_journal import blocked_workers
 from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.lineage import picture_parents
@@ -110,7 +110,7 @@ class AuditMeasures:
 
 
 @dataclass(frozen=True)
-class Audited(AuditMeasures):
+class HumanVerdicts(AuditMeasures):
     """The human verdicts on a round: on the pairs of the sample that people decided, and the answer of each person to each pair."""
 
     looked: tuple[AuditVerdict, ...]
@@ -246,7 +246,7 @@ def _no_answers(config: ReviseLabels, current: Round, sample: Sequence[AuditSamp
     return UnfinishedError(f"the sample of round {current.number} has no answers yet", hint=hint)
 
 
-def audited_sample(sample: Sequence[AuditSample], answered: Answered, blocked: Sequence[str]) -> Audited:
+def audited_sample(sample: Sequence[AuditSample], answered: AggregatedAnswers, blocked: Sequence[str]) -> HumanVerdicts:
     """The human verdicts on a sample, by majority of all votes; tied pairs count as not judged."""
     pairs = {f"entail/{row.image}/{row.caption}": row for row in sample}
     rows = [row for row in answered.judgments if row.query in pairs and row.round == 0 and row.worker not in blocked]
@@ -282,7 +282,7 @@ def audited_sample(sample: Sequence[AuditSample], answered: Answered, blocked: S
     if len(both.worker_names) == 2:
         between["Cohen's kappa"] = cohen(both)
     answered_by = Counter(query for query, _ in {(row.query, row.worker) for row in rows})
-    return Audited(
+    return HumanVerdicts(
         revision=reliability(list(parts.values()), cast),
         classifier=reliability(of_classifier, cast),
         between=between,

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.datasets.pairs import EntailmentPair, choosing
-from ctxr.datasets.rounds import Base
+from ctxr.datasets.rounds import RevisionBase
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import DataError
 from ctxr.metrics.entailment import FEW_CALLED, Threshold, threshold_for
@@ -62,7 +62,7 @@ def judged(
 
 
 def threshold_on_dev(
-    config: ReviseLabels, base: Base, dev: Path, cascade: Cascade, *, wanted: float, progress: Progress
+    config: ReviseLabels, base: RevisionBase, dev: Path, cascade: Cascade, *, wanted: float, progress: Progress
 ) -> Threshold:
     """The lowest threshold that reaches a precision on the pairs of `dev`. Raises what `choose_threshold` raises."""
     dataset = base.dataset

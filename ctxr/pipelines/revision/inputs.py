@@ -14,7 +14,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import seen_pictures
 from ctxr.datasets.rounds import (
     JUDGMENTS,
-    Base,
+    RevisionBase,
     Round,
     RoundInputs,
     ThresholdFrom,
@@ -43,7 +43,7 @@ from ctxr.store.records import Judgment
 from ctxr.store.tables import grouped, read_table
 
 
-def open_project(config: ReviseLabels, progress: Progress) -> Base:
+def open_project(config: ReviseLabels, progress: Progress) -> RevisionBase:
     """The dataset that `config` names, or that was revised before, or the project's. Raises DataError where a file of the rounds was
     changed since it was written."""
     out = config.folder()
@@ -96,7 +96,7 @@ class RevisionInput:
     """The dataset of a round, the active rounds before it, the images of each caption that were given or added before, and the galleries
     to search."""
 
-    base: Base
+    base: RevisionBase
     before: tuple[Round, ...]
     positives: Mapping[str, frozenset[str]]
     galleries: tuple[MinedGallery, ...]
@@ -117,7 +117,7 @@ class RevisionInput:
         return sum(len(gallery.rejected) + len(gallery.unsure) for gallery in self.galleries)
 
 
-def revision_input(config: ReviseLabels, base: Base, before: Sequence[Round]) -> RevisionInput:
+def revision_input(config: ReviseLabels, base: RevisionBase, before: Sequence[Round]) -> RevisionInput:
     """The input of the next round. Raises DataError for a dataset without captions."""
     rows = [row for row in base.dataset.judgments if row.worker == "gold" and row.value > 0]
     for earlier in before:
@@ -284,13 +284,13 @@ class ChosenThreshold:
         return self.value if self.unsure is None else self.unsure, self.value
 
 
-def dev_pairs(config: ReviseLabels, base: Base) -> Path | None:
+def dev_pairs(config: ReviseLabels, base: RevisionBase) -> Path | None:
     """The pairs to choose a threshold on: those that are named, or those of the dataset."""
     return config.dev or (base.path / "pairs.jsonl" if "pairs.jsonl" in (base.tables or {}) else None)
 
 
 def choose_threshold(
-    config: ReviseLabels, base: Base, cascade: Cascade, licensed: float | None, progress: Progress
+    config: ReviseLabels, base: RevisionBase, cascade: Cascade, licensed: float | None, progress: Progress
 ) -> ChosenThreshold:
     """The last judge's threshold: as given, or the lowest that reaches the precision wanted on dev, or the licence's, or its own.
 
@@ -340,7 +340,7 @@ class Scope:
 
 def scope_of(
     config: ReviseLabels,
-    base: Base,
+    base: RevisionBase,
     every: frozenset[str],
     cascade: Cascade,
     *,
@@ -411,7 +411,7 @@ class RevisionInputs(RoundInputs):
     """
 
     options: ReviseLabels
-    base: Base
+    base: RevisionBase
     by: str
     retriever: str
     cascade: Cascade

@@ -22,8 +22,8 @@ from ctxr.datasets.rounds import (
 from ctxr.engine.project import command_in
 from ctxr.engine.report import Table, share_with_interval
 from ctxr.errors import plural
-from ctxr.metrics.entail_at import Counted, entail_at
-from ctxr.metrics.stratified import Sampled, audited_pairs
+from ctxr.metrics.entail_at import ExpectedCounts, entail_at
+from ctxr.metrics.stratified import SampledPairs, audited_pairs
 from ctxr.metrics.votes import Flags
 from ctxr.models.judges.cascade import Cascade
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
@@ -32,7 +32,7 @@ from ctxr.store.tables import read_table
 
 def audited_counts(
     columns: Mapping[str, Any] | None, ks: Sequence[int], links: Sequence[CandidateRow], audited: Sequence[AuditVerdict]
-) -> Counted | None:
+) -> ExpectedCounts | None:
     """The counts of a round with the human verdicts on its strata; None where the figures of the round count none, and where earlier
     rounds added or rejected some of these: this round's sample does not cover them.
     `columns` are `counted` of the figures, `links` every candidate of the round."""
@@ -55,7 +55,7 @@ def audited_counts(
     verdicts = np.zeros((len(strata), 2))
     for row in audited:
         verdicts[code[row.stratum]] += (1, row.entailed)
-    sampled = Sampled(
+    sampled = SampledPairs(
         np.array([positions[link.image] for link in candidates], np.int64),
         np.zeros(len(candidates), np.int64),
         np.array([code[stratum_of(link)] for link in candidates], np.int64),
@@ -70,10 +70,10 @@ def audited_counts(
     if not np.array_equal(counts, room):  # a picture of several galleries stands in the ledger once
         return None
     pairs = tuple(audited_pairs(sampled, column, len(written)) for column in first)
-    return Counted(written, extra, np.tile(np.array(ks, np.float64), (len(written), 1)), tuple(ks), pairs)
+    return ExpectedCounts(written, extra, np.tile(np.array(ks, np.float64), (len(written), 1)), tuple(ks), pairs)
 
 
-def entail_figures(counts: Counted, leaked: Flags, seed: int) -> list[dict[str, Any]]:
+def entail_figures(counts: ExpectedCounts, leaked: Flags, seed: int) -> list[dict[str, Any]]:
     """Entail@K by the classifier's labels as plain values for `figures.json`; corrected where these candidates were audited
     (`audited_counts`)."""
     rows = entail_at(counts, "classifier", np.random.default_rng(seed), leaked, resamples=1000)

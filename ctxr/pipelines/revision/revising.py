@@ -36,7 +36,7 @@ from ctxr.datasets.truth import UNSURE, WORKER
 from ctxr.engine.options import JudgeEndpointOptions
 from ctxr.engine.progress import Progress
 from ctxr.errors import plural
-from ctxr.metrics.entail_at import KS, Counted
+from ctxr.metrics.entail_at import KS, ExpectedCounts
 from ctxr.metrics.stratified import allocate
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.models.encoders import DEFAULT_ENCODER, TINY, Encoder
@@ -428,7 +428,7 @@ class FirstCaptions:
     """The first K captions of every picture without unsure ones: how many were written for it, and how many more are entailed, by
     this round or an earlier one; those that earlier rounds added, and those that they rejected, [I, len(ks)] each."""
 
-    counted: Counted
+    counted: ExpectedCounts
     earlier: Doubles
     rejected: Doubles
 
@@ -470,4 +470,4 @@ def first_captions(pools: Sequence[Candidates], verdicts: Sequence[Codes], top_k
         parts.append(np.stack(counts).astype(np.float64))
     written, extra, added, rejected = np.concatenate(parts, axis=1)
     judged = np.tile(np.array(ks, np.float64), (len(written), 1))
-    return FirstCaptions(Counted(written, extra + added, judged, ks), added, rejected)
+    return FirstCaptions(ExpectedCounts(written, extra + added, judged, ks), added, rejected)

@@ -14,7 +14,7 @@ from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.media.images import read_image
 from ctxr.metrics.entailment import FEW_CALLED, Threshold, threshold_for
-from ctxr.models.entailment.checkpoint import AT_ONCE, Notes, TrainedClassifier, read_notes, write_classifier
+from ctxr.models.entailment.checkpoint import AT_ONCE, ClassifierConfig, TrainedClassifier, read_notes, write_classifier
 from ctxr.models.entailment.classifier import EntailmentClassifier
 from ctxr.models.entailment.image_branches import BLACK, FINEST, cells_of
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
@@ -270,7 +270,7 @@ class ClassifierJob(TrainJob):
         # as float32 says it: a probability that was on the threshold must stay there
         value, reached = (float(np.float32(chosen.value)), chosen.precision.value) if chosen else (HALF, None)
         text, image = self.fingerprints.values()
-        notes = Notes(trained.best or 0, self.seed_key(seed), recipe, text, image, value, reached)
+        notes = ClassifierConfig(trained.best or 0, self.seed_key(seed), recipe, text, image, value, reached)
         marks = sorted(self.pairs.marks([*self.train, *self.dev]))
         return lambda folder: write_classifier(folder, train.weights, notes, marks)
 

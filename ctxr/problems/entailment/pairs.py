@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ctxr.datasets.pairs import EntailmentPair, published_image, published_names, seen_pictures
-from ctxr.datasets.readers.entailment import CAPTIONS, PICTURES, TABLES, Reading, read_captions, read_pairs, tally
+from ctxr.datasets.readers.entailment import CAPTIONS, PICTURES, TABLES, PairFile, read_captions, read_pairs, tally
 from ctxr.datasets.readers.relevance import pairs_of, read_positives
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import command_in
@@ -152,7 +152,7 @@ def _of_files(path: Path, progress: Progress) -> EntailmentPairs:
         other = named.get(f"{source}{_TO_IMAGE}{ending}")
         if ending == ".json" and other is not None:
             pairs = pairs_of(read_positives(table), read_positives(other), captions, source)
-            readings[name] = Reading(tuple(pairs), (), len(pairs), source)
+            readings[name] = PairFile(tuple(pairs), (), len(pairs), source)
     if not readings:
         raise DataError(
             f"{path} holds no file of pairs",

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ctxr.datasets.readers.relevance import Rated, read_similarities
+from ctxr.datasets.readers.relevance import RatedPairs, read_similarities
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
 from ctxr.metrics.compare import DRAWS, Clusters, Interval, SampledRho, sampled_spearman
-from ctxr.metrics.entail_at import KS, Counted, EntailAt, Way, count, entail_at
+from ctxr.metrics.entail_at import KS, EntailAt, ExpectedCounts, Way, count, entail_at
 from ctxr.metrics.retrieval import Matrix, QueryScores, Vectors, retrieved
 from ctxr.metrics.stratified import audited_pairs, chances, rates
 from ctxr.metrics.votes import Codes, Doubles
@@ -69,7 +69,7 @@ def gallery_columns(
     return columns
 
 
-def entailed(split: GallerySplit, scorers: Sequence[Vectors | Matrix], labels: Labels) -> Counted | None:
+def entailed(split: GallerySplit, scorers: Sequence[Vectors | Matrix], labels: Labels) -> ExpectedCounts | None:
     """What stands among the first captions of each picture, and what an audit by strata says of it, the mean over the seeds; None with
     fewer captions than K."""
     least = min(len(part.captions) for part in split.parts)
@@ -83,7 +83,7 @@ def entailed(split: GallerySplit, scorers: Sequence[Vectors | Matrix], labels: L
     written, extra, judged = (
         np.mean([getattr(one, name) for one in counts], axis=0) for name in ("written", "extra", "judged")
     )
-    found, sampled = Counted(written, extra, judged, tuple(ks)), labels.sampled
+    found, sampled = ExpectedCounts(written, extra, judged, tuple(ks)), labels.sampled
     if sampled is None:
         return found
     shares = np.mean([chances(one, sampled, ks) for one in inside], axis=0)
@@ -91,7 +91,7 @@ def entailed(split: GallerySplit, scorers: Sequence[Vectors | Matrix], labels: L
 
 
 def entailments(
-    run: str, split: GallerySplit, counted: Counted, labels: Labels, seed: tuple[int, int], *, clusters: Clusters
+    run: str, split: GallerySplit, counted: ExpectedCounts, labels: Labels, seed: tuple[int, int], *, clusters: Clusters
 ) -> list[EntailFigure]:
     """Entail@K of a run with intervals over the clusters that all figures are drawn by."""
     rng = np.random.default_rng(seed)
@@ -115,7 +115,7 @@ def entailments(
     return rows
 
 
-def entail_columns(counted: Counted, labels: Labels) -> Recalls:
+def entail_columns(counted: ExpectedCounts, labels: Labels) -> Recalls:
     """Entail@K of every picture as measures like any other: `E@K` by the drawn truth, `auto E@K` by the classifier's labels,
     and by published or human labels (`people E@K`) where all pairs were judged: elsewhere differences would depend on coverage."""
     images = np.arange(len(counted.written)) if labels.asked is None else labels.asked
@@ -155,7 +155,7 @@ class Ratings:
     rated: Doubles
 
 
-def read_ratings(folder: Path, progress: Progress) -> list[Rated]:
+def read_ratings(folder: Path, progress: Progress) -> list[RatedPairs]:
     """CxC's tables in a folder (`*.csv`), one or several of a kind; a note reports omitted rows."""
     tables = []
     for file in sorted(folder.glob("*.csv")):
@@ -167,7 +167,7 @@ def read_ratings(folder: Path, progress: Progress) -> list[Rated]:
     return tables
 
 
-def ratings_of(split: GallerySplit, read: Sequence[Rated]) -> list[Ratings]:
+def ratings_of(split: GallerySplit, read: Sequence[RatedPairs]) -> list[Ratings]:
     """The rated pairs that are about pictures and captions of a side, by kind; kinds with next to none are left out."""
     coco, ratings = coco_indices(split), []
     for kind, (one, other) in _ENDS.items():

@@ -35,7 +35,7 @@ Table = npt.NDArray[np.float32]
 Advance = Callable[[float], None]
 
 
-class Compared(NamedTuple):
+class Comparisons(NamedTuple):
     """Captions and pictures to compare, [b, 1 + d]: in each row a pair, then drawn others, and where there are so many."""
 
     captions: Tensor
@@ -43,7 +43,7 @@ class Compared(NamedTuple):
     present: Tensor
 
 
-def draw_compared(relations: Contrast, count: int, soft: bool) -> list[Compared]:
+def draw_compared(relations: Contrast, count: int, soft: bool) -> list[Comparisons]:
     """Each pair of a batch among `count` other pictures, then among other captions, all different, by torch's own generator.
 
     Only such as do not hold, as far as is known; with `soft` weak positives may be drawn.
@@ -58,12 +58,12 @@ def draw_compared(relations: Contrast, count: int, soft: bool) -> list[Compared]
         present = torch.cat([torch.ones_like(caption, dtype=torch.bool), least.values < 2.0], 1)
         candidates = torch.cat([image if others == "images" else caption, least.indices], 1)
         captions, images = (caption, candidates) if others == "images" else (candidates, image)
-        listed.append(Compared(captions.expand_as(present), images.expand_as(present), present))
+        listed.append(Comparisons(captions.expand_as(present), images.expand_as(present), present))
     return listed
 
 
 def matching_loss(
-    scores: Tensor, listed: Sequence[Compared], relations: Contrast, kind: str, soft: float | None = None
+    scores: Tensor, listed: Sequence[Comparisons], relations: Contrast, kind: str, soft: float | None = None
 ) -> Tensor:
     """The loss summed over some pairs of a batch: half of it among pictures, half among captions.
 
@@ -202,13 +202,13 @@ class ComparedBatch(NamedTuple):
     """A batch, and what each of its pairs is compared with: pictures, then captions."""
 
     relations: Contrast
-    listed: Sequence[Compared]
+    listed: Sequence[Comparisons]
 
 
 class MatchedScores(NamedTuple):
     """What is compared, and its scores [m, n]."""
 
-    listed: Sequence[Compared]
+    listed: Sequence[Comparisons]
     scores: Tensor
 
 
@@ -235,7 +235,7 @@ class MatchingObjective(GalleryObjective[ComparedBatch, MatchedScores]):
     def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: ComparedBatch) -> MatchedScores:
         """Some pairs of a batch; only their pictures are loaded."""
         relations = facts.relations
-        listed = [Compared(*(part[rows] for part in compared)) for compared in facts.listed]
+        listed = [Comparisons(*(part[rows] for part in compared)) for compared in facts.listed]
         wanted = torch.zeros_like(relations.positive)
         for captions, images, present in listed:
             wanted[captions[present], images[present]] = True

@@ -13,13 +13,13 @@ import numpy as np
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import published_image
 from ctxr.datasets.readers.entailment import THRESHOLD
-from ctxr.datasets.readers.relevance import Rated, read_positives
+from ctxr.datasets.readers.relevance import RatedPairs, read_positives
 from ctxr.datasets.rounds import LEDGER, STRATA, CandidateRow, stratum_of
 from ctxr.datasets.truth import WORKER, CaptionTruth, Pair
 from ctxr.errors import DataError, UsageError
-from ctxr.metrics.entail_at import Entailed
-from ctxr.metrics.retrieval import Numbered, Relation, from_pairs, number
-from ctxr.metrics.stratified import Sampled, Stratum
+from ctxr.metrics.entail_at import PairLabels
+from ctxr.metrics.retrieval import IndexedRelation, Relation, from_pairs, number
+from ctxr.metrics.stratified import SampledPairs, Stratum
 from ctxr.metrics.votes import Codes, Flags
 from ctxr.problems.galleries import GallerySplit
 from ctxr.problems.verdicts import UNIT, HumanLabels, decided, rounds_in_force, verdicts_of
@@ -29,7 +29,7 @@ from ctxr.store.tables import grouped, read_table
 
 def sampled_of(
     split: GallerySplit, strata: Mapping[Pair, str], labels: Mapping[Pair, bool], people: HumanLabels
-) -> Sampled | None:
+) -> SampledPairs | None:
     """The judged pairs of the split with the human verdicts; None where none of their strata was audited."""
     images, captions = split.image_index, split.caption_index
     written = {(split.captions[caption], split.images[image]) for caption, image in split.written}
@@ -42,7 +42,7 @@ def sampled_of(
             tallies[code[stratum.name]] += (1, entailed)
     if not tallies.any():
         return None
-    return Sampled(
+    return SampledPairs(
         np.array([images[image] for _, image in pairs], np.int64),
         np.array([captions[caption] for caption, _ in pairs], np.int64),
         np.array([code[strata[pair]] for pair in pairs], np.int64),
@@ -71,7 +71,7 @@ class Labels:
         by: the source, unless it is the drawn truth or a classifier. only_right: whether the source lists positives only.
     """
 
-    entailed: Entailed
+    entailed: PairLabels
     source: str
     leaked: Flags | None = None
     audit: tuple[Stratum, ...] = ()
@@ -80,7 +80,7 @@ class Labels:
     by: str = ""
     only_right: bool = False
     elsewhere: bool = False
-    sampled: Sampled | None = None
+    sampled: SampledPairs | None = None
 
 
 def labels_of(
@@ -102,13 +102,13 @@ def labels_of(
     truth = None if dataset.root is None else dataset.root / TRUTH
     if truth is not None and truth.is_file():
         holds = ((row.caption, image) for row in read_table(truth, CaptionTruth) for image in row.holds)
-        entailed = Entailed(written, _captions(_indices(split, holds)), "gold")
+        entailed = PairLabels(written, _captions(_indices(split, holds)), "gold")
         labels.append(Labels(entailed, "truth of the drawn world"))
     judgments = [*dataset.judgments, *more]
     calls = verdicts_of(judgments, people).entailed
     if judged := _indices(split, calls):
         positives = _indices(split, (pair for pair, yes in calls.items() if yes))
-        entailed = Entailed(written, _captions(positives), "classifier", judged=_captions(judged))
+        entailed = PairLabels(written, _captions(positives), "classifier", judged=_captions(judged))
         workers = sorted({row.worker for row in judgments if row.worker.startswith(WORKER)})
         roots = [one for one in (root, dataset.root) if one is not None]
         by_classifier = Labels(entailed, ", ".join(workers), _leaked(roots, split))
@@ -120,8 +120,8 @@ def labels_of(
 class GroundTruth:
     """Published labels both ways: the captions of pictures, and the pictures of captions."""
 
-    captions: Numbered
-    images: Numbered
+    captions: IndexedRelation
+    images: IndexedRelation
 
 
 def read_truths(folder: Path, split: GallerySplit) -> dict[str, GroundTruth]:
@@ -245,7 +245,7 @@ def gold_of(
     dataset: Dataset,
     split: GallerySplit,
     truths: Mapping[str, GroundTruth],
-    rated: Sequence[Rated],
+    rated: Sequence[RatedPairs],
     more: Sequence[Judgment],
     *,
     people: HumanLabels,
@@ -281,7 +281,7 @@ def _labels(
     if not examined:
         return []
     judged = _captions(examined)
-    entailed = Entailed(_written(split), _captions(positives), "gold", judged)
+    entailed = PairLabels(_written(split), _captions(positives), "gold", judged)
     source = f"{source}, of {len(judged):,} pictures"
     return [Labels(entailed, source, asked=judged.queries, by=by, only_right=only_right)]
 

@@ -150,7 +150,7 @@ class DocumentTable:
         return list(zip(*towers, strict=True))
 
 
-class Gathered(NamedTuple):
+class DocumentRows(NamedTuple):
     """Rows of some documents, one after another, and how many are of each."""
 
     rows: Tensor
@@ -159,12 +159,12 @@ class Gathered(NamedTuple):
 
 def gathered(
     rows: Sequence[Tensor], documents: Tensor, most: int = 0, chance: torch.Generator | None = None
-) -> Gathered:
+) -> DocumentRows:
     """All rows of some documents, or at most `most` of each, drawn by chance."""
     own = [rows[document] for document in documents.tolist()]
     if most:
         own = [one[torch.randperm(len(one), generator=chance)[:most]] for one in own]
-    return Gathered(torch.cat(own), torch.tensor([len(one) for one in own]))
+    return DocumentRows(torch.cat(own), torch.tensor([len(one) for one in own]))
 
 
 class LinksObjective(Objective[tuple[Tensor, Tensor, Tensor], Tensor]):

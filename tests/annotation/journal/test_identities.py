@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ctxr.annotation.journal.identities import Identities, Visit, read_visits
-from ctxr.annotation.journal.results import Refused
+from ctxr.annotation.journal.results import NotAllowed
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from tests.annotation.journal.study import after
 
@@ -58,7 +58,7 @@ def test_a_visit_stays_as_it_was_recorded_first(tmp_path: Path) -> None:
     people = Identities(tmp_path, b"k" * 32)
     first = people.come(visit("s1"), HOUR)
     assert people.come(visit("s1", minutes=5), HOUR) == first
-    with pytest.raises(Refused, match="to another participant"):
+    with pytest.raises(NotAllowed, match="to another participant"):
         people.come(visit("s1", "p2"), HOUR)
     people.end("s1", "complete")
     people.end("s1", "stopped")
@@ -72,7 +72,7 @@ def test_a_visit_stays_as_it_was_recorded_first(tmp_path: Path) -> None:
 def test_a_second_submission_waits_for_the_end_of_the_first(tmp_path: Path) -> None:
     people = Identities(tmp_path, b"k" * 32)
     people.come(visit("s1"), HOUR)
-    with pytest.raises(Refused, match="that one first"):
+    with pytest.raises(NotAllowed, match="that one first"):
         people.come(visit("s2", minutes=30), HOUR)
     assert people.come(visit("s2", minutes=30), HOUR, instead_of="s1").ending == ""
     assert people.come(visit("s3", minutes=95), HOUR).ending == ""

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from ctxr.annotation.journal.journal import Journal
-from ctxr.annotation.journal.results import Lease, NoWork, Refused
+from ctxr.annotation.journal.results import Lease, NotAllowed, NoWork
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Unit
 from ctxr.annotation.unit_factory import attention_unit
@@ -112,7 +112,7 @@ class Schedule:
             self.model.submit(held.token, self.journal.submit(held.token, held.worker, given, self.now))
             return
         changed = {**given, "more": ("than asked",)}
-        with pytest.raises(Refused, match=r"\.$") as refused:
+        with pytest.raises(NotAllowed, match=r"\.$") as refused:
             self.journal.submit(held.token, held.worker, changed, self.now)
         assert refused.value.reason == ("already_answered" if done else "expired")
 

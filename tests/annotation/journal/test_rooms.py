@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from ctxr.annotation.journal.journal import Journal, Step
-from ctxr.annotation.journal.results import Lease, NoWork, Pool, Refused
+from ctxr.annotation.journal.results import Lease, NotAllowed, NoWork, Pool
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import AnswerLimits
 from ctxr.annotation.tasks import task_of
@@ -72,20 +72,20 @@ def test_nobody_talks_with_themselves(opener: Opener) -> None:
     first = leased(journal, "w1")
     assert leased(journal, "w1") == first
     assert not journal.room(first.token).present
-    with pytest.raises(Refused, match="not here yet") as refused:
+    with pytest.raises(NotAllowed, match="not here yet") as refused:
         journal.act("say", first.token, "w1", START, "hello?")
     assert refused.value.reason == "alone"
 
 
 def test_a_finished_talk_is_an_answer_of_each_and_is_given_to_a_third_party(opener: Opener) -> None:
     journal, first, second = paired(opener, turns=4)
-    with pytest.raises(Refused, match="after 5 messages") as refused:
+    with pytest.raises(NotAllowed, match="after 5 messages") as refused:
         journal.act("share", first.token, "w1", START)
     assert refused.value.reason == "too_early"
     assert not journal.room(first.token).may_share
     chat(journal, first, second, 1)
     assert journal.room(first.token).may_share
-    with pytest.raises(Refused, match="sees the photo"):
+    with pytest.raises(NotAllowed, match="sees the photo"):
         journal.act("share", second.token, "w2", START)
     assert journal.act("share", first.token, "w1", START).shared
     journal.act("say", second.token, "w2", START, "what a <b>lovely</b> '; DROP TABLE photo")
@@ -104,7 +104,7 @@ def test_a_finished_talk_is_an_answer_of_each_and_is_given_to_a_third_party(open
     third = leased(journal, newcomer(journal, "w3"), now=after(4))
     assert (third.unit.task, third.unit.authors) == ("verify", ("w1", "w2"))
     assert journal.room(first.token).closed
-    with pytest.raises(Refused, match="it is kept"):
+    with pytest.raises(NotAllowed, match="it is kept"):
         journal.act("say", first.token, "w1", after(5), "one more thing")
 
 
@@ -113,7 +113,7 @@ def test_the_photo_can_be_shared_after_the_turns_that_the_unit_says(opener: Open
     journal = opener([msgspec.structs.replace(talked(one), limits=AnswerLimits(turns_before_share=2))], sets, FREE)
     first, second = together(journal, "w1", "w2")
     chat(journal, first, second, 1)
-    with pytest.raises(Refused, match="after 2 messages"):
+    with pytest.raises(NotAllowed, match="after 2 messages"):
         journal.act("share", first.token, "w1", START)
     chat(journal, first, second, 1)
     assert journal.act("share", first.token, "w1", START).shared
@@ -169,7 +169,7 @@ def test_who_is_left_before_the_share_is_told_and_gets_another_partner(opener: O
     assert (third.unit, third.seat, third.slot) == (second.unit, 0, second.slot)
     room = journal.room(second.token)
     assert (room.partner_left, room.present) == (False, True)
-    with pytest.raises(Refused, match="You were away"):
+    with pytest.raises(NotAllowed, match="You were away"):
         journal.act("say", first.token, "w1", after(2), "I am back")
     chat(journal, third, second, 5, minute=3)
     journal.act("share", third.token, "w3", after(3))
@@ -199,7 +199,7 @@ def test_who_gives_no_sign_of_life_has_left(opener: Opener) -> None:
     journal, first, second = paired(opener)
     journal.here(first.token, "w1", after(4))
     assert not journal.here(first.token, "w1", after(6)).present
-    with pytest.raises(Refused, match="You were away") as refused:
+    with pytest.raises(NotAllowed, match="You were away") as refused:
         journal.here(second.token, "w2", after(6))
     assert refused.value.reason == "expired"
     assert journal.room(first.token).partner_left
@@ -230,13 +230,13 @@ def test_who_was_left_and_found_nobody_else_is_written_down(opener: Opener) -> N
 
 def test_a_talk_is_not_finished_by_a_form_nor_by_somebody_else(opener: Opener) -> None:
     journal, first, _ = paired(opener)
-    with pytest.raises(Refused, match="the conversation itself"):
+    with pytest.raises(NotAllowed, match="the conversation itself"):
         journal.submit(first.token, "w1", {"turns": ("[]",)}, START)
-    with pytest.raises(Refused, match="somebody else's hands"):
+    with pytest.raises(NotAllowed, match="somebody else's hands"):
         journal.act("say", first.token, "w2", START, "in your name")
-    with pytest.raises(Refused, match="one of ours"):
+    with pytest.raises(NotAllowed, match="one of ours"):
         journal.act("say", "forged", "w2", START, "hello")
-    with pytest.raises(Refused, match="no conversation here"):
+    with pytest.raises(NotAllowed, match="no conversation here"):
         journal.room("forged")
 
 
@@ -310,7 +310,7 @@ def test_a_random_evening_of_talks_keeps_every_promise(opener: Opener, seed: int
             late: Step = "leave" if rng.random() < 0.2 else "say"
             act: Step = rng.choice(("say", "say", "say", "say", "share", "finish", late))
             journal.act(act, got.token, worker, after(now), f"words {rng.random()}" if act == "say" else "")
-        except Refused as refused:
+        except NotAllowed as refused:
             assert refused.reason in {"alone", "too_early", "not_yours", "already_shared", "closed"}  # noqa: PT017
         if number % 10 == 0:
             promises(journal, tokens)

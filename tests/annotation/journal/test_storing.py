@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from ctxr.annotation.journal.results import NoWork, Refused
+from ctxr.annotation.journal.results import NotAllowed, NoWork
 from ctxr.annotation.protocol import Protocol, shown_order
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import derive_units
@@ -37,7 +37,7 @@ def test_the_same_submission_twice_is_stored_once_and_another_is_refused(opener:
     assert again == first
     assert (first.at, first.seconds) == ("2026-11-21T09:02:30.000Z", 150.0)
     assert first.backend == "local"
-    with pytest.raises(Refused, match="answer is kept") as refused:
+    with pytest.raises(NotAllowed, match="answer is kept") as refused:
         journal.submit(lease.token, "w1", {"description": ("quite another text about the same dog",)}, after(9))
     assert refused.value.reason == "already_answered"
     assert journal.answers() == [first]
@@ -55,7 +55,7 @@ def test_forged_and_borrowed_tokens_are_refused_and_store_nothing(opener: Opener
         ("\0", "w1", "unknown"),
         (lease.token, "w2", "not_yours"),
     ):
-        with pytest.raises(Refused, match="Please") as refused:
+        with pytest.raises(NotAllowed, match="Please") as refused:
             journal.submit(token, worker, TEXT, START)
         assert refused.value.reason == reason
     assert journal.answers() == []
@@ -65,10 +65,10 @@ def test_what_the_task_does_not_take_is_refused_with_every_problem(opener: Opene
     (one,) = sets = image_sets(1)
     journal = opener([described(one)], sets, workers="w1")
     lease = leased(journal, "w1")
-    with pytest.raises(Refused, match="add more detail") as refused:
+    with pytest.raises(NotAllowed, match="add more detail") as refused:
         journal.submit(lease.token, "w1", {"description": ("the next image",)}, START)
     assert [problem.code for problem in refused.value.problems] == ["too_short", "mentions_other_images"]
-    with pytest.raises(Refused, match="cannot be stored"):
+    with pytest.raises(NotAllowed, match="cannot be stored"):
         journal.submit(lease.token, "w1", {"description": ("half a \ud800 sign is no sign",)}, START)
     assert journal.find(lease.token) == lease
     odd = {"description": ("Robert'); DROP TABLE crowd_answer; -- <script>alert(1)</script> Zoë 🐕",)}
@@ -82,7 +82,7 @@ def test_a_text_sent_before_or_copied_from_others_is_refused(opener: Opener) -> 
     journal.submit(leased(journal, "w1").token, "w1", TEXT, START)
     lease = leased(journal, "w1", tasks=["describe"])
     assert journal.exposure(lease) == Exposure(own=TEXT["description"])
-    with pytest.raises(Refused, match="same text before") as refused:
+    with pytest.raises(NotAllowed, match="same text before") as refused:
         journal.submit(lease.token, "w1", TEXT, START)
     assert [problem.code for problem in refused.value.problems] == ["repeats_yourself"]
 
@@ -177,13 +177,13 @@ def test_a_draft_comes_back_until_it_is_submitted(opener: Opener) -> None:
     assert lease.draft == {}
     journal.save_draft(lease.token, "w1", {"description": ("a dog, and",)}, START)
     assert leased(opener(), "w1").draft == {"description": ("a dog, and",)}
-    with pytest.raises(Refused, match="somebody else's hands"):
+    with pytest.raises(NotAllowed, match="somebody else's hands"):
         journal.save_draft(lease.token, "w2", {"description": ("mine",)}, START)
     journal.submit(lease.token, "w1", TEXT, START)
     answered = journal.find(lease.token)
     assert answered is not None
     assert answered.draft == {}
-    with pytest.raises(Refused, match="no longer open"):
+    with pytest.raises(NotAllowed, match="no longer open"):
         journal.save_draft(lease.token, "w1", {"description": ("too late",)}, START)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.annotation.journal.results import Refused
+from ctxr.annotation.journal.results import NotAllowed
 from ctxr.annotation.journal.worker_state import chance_below, people_needed, pool_shares
 from ctxr.annotation.protocol import Protocol
 from tests.annotation.journal.conftest import Opener
@@ -73,9 +73,9 @@ def test_a_small_side_is_not_left_alone() -> None:
 
 def test_a_stranger_gets_no_work(opener: Opener) -> None:
     journal = opener()
-    with pytest.raises(Refused, match="not know you"):
+    with pytest.raises(NotAllowed, match="not know you"):
         journal.lease("w1", START)
-    with pytest.raises(Refused, match="not know you"):
+    with pytest.raises(NotAllowed, match="not know you"):
         journal.change("w1", "blocked", "unknown", "lead", START)
 
 
@@ -125,7 +125,7 @@ def test_every_change_is_written_down_and_can_be_taken_back_in_turn(opener: Open
         False,
         "active",
     )
-    with pytest.raises(Refused, match="was never changed"):
+    with pytest.raises(NotAllowed, match="was never changed"):
         journal.change("w1", "undone", "once more", "lead", after(5))
     told = [(one.before, one.after, one.reason, one.by, one.undone) for one in journal.changes("w1")]
     assert told == [
@@ -174,7 +174,7 @@ def test_who_is_blocked_again_by_an_undo_holds_nothing(opener: Opener) -> None:
     journal.change("w1", "allowed", "no robot", "lead", START)
     lease = leased(journal, "w1")
     assert journal.change("w1", "undone", "a robot after all", "lead", START).state == "blocked"
-    with pytest.raises(Refused, match="to somebody else"):
+    with pytest.raises(NotAllowed, match="to somebody else"):
         answer(journal, lease)
 
 

@@ -18,10 +18,10 @@ from ctxr.annotation.pseudonyms import pseudonym
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import entail, tag, verify
 from ctxr.annotation.web.app import make_app
-from ctxr.annotation.web.chat import Bell
+from ctxr.annotation.web.chat import UnitNotifier
 from ctxr.annotation.web.site import CrowdSigner, Invitation, Site
 from ctxr.store.records import Image, ImageSet
-from tests.annotation.web.reading import Reading, read
+from tests.annotation.web.reading import HtmlReader, read
 
 KEY = b"k" * 32
 BASE = "http://testserver"
@@ -103,7 +103,7 @@ class Crowd:
     site: Site
     clock: Clock
     folder: Path
-    bell: Bell = field(default_factory=Bell)
+    bell: UnitNotifier = field(default_factory=UnitNotifier)
 
     def __post_init__(self) -> None:
         self.app = make_app(self.site, self.bell)
@@ -121,7 +121,7 @@ class Crowd:
         visitor.post(form.action, data=form.fields, follow_redirects=False)
         return visitor
 
-    def opened(self, name: str = "ada") -> tuple[TestClient, Reading]:
+    def opened(self, name: str = "ada") -> tuple[TestClient, HtmlReader]:
         """A browser that came in, and its first page of work."""
         visitor = self.invited(name)
         return visitor, read(visitor.get("/next"))
@@ -163,7 +163,7 @@ def crowd(
     return Crowd(site, given, folder)
 
 
-def opened(make: Callable[..., Crowd], *units: Unit, **settings: Any) -> tuple[Crowd, TestClient, Reading]:
+def opened(make: Callable[..., Crowd], *units: Unit, **settings: Any) -> tuple[Crowd, TestClient, HtmlReader]:
     """A site, a browser that came in, and its first page of work."""
     site = make(*units, **settings)
     return site, *site.opened()

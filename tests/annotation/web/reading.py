@@ -34,7 +34,7 @@ class Posting:
         return sent
 
 
-class Reading(HTMLParser):
+class HtmlReader(HTMLParser):
     """Forms, pictures, links and problems of a page."""
 
     def __init__(self, text: str) -> None:
@@ -100,6 +100,6 @@ class Reading(HTMLParser):
         return next(form for form in reversed(self.forms) if form.action.endswith(ending))
 
 
-def read(response: Any) -> Reading:
+def read(response: Any) -> HtmlReader:
     """The page in a response."""
-    return Reading(response.text)
+    return HtmlReader(response.text)

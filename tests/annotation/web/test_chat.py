@@ -110,7 +110,7 @@ def test_an_empty_message_and_one_to_nobody_are_refused_and_kept_in_the_box(make
 
 
 def test_a_bell_forgets_who_has_gone() -> None:
-    bell = chat.Bell()
+    bell = chat.UnitNotifier()
     thread = threading.Thread(target=lambda: asyncio.run(bell.wait("unit", 0.01)))
     thread.start()
     thread.join()

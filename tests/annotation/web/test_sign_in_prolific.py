@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from ctxr.annotation.web.site import Study
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import UNITS, Crowd
-from tests.annotation.web.reading import Reading, read
+from tests.annotation.web.reading import HtmlReader, read
 
 PERSON, OTHER = "5f0c1e2d3a4b5c6d7e8f9012", "5f0c1e2d3a4b5c6d7e8f9099"
 STUDY = "66aa0e2d3a4b5c6d7e8f9012"
@@ -65,7 +65,7 @@ def test_each_study_pays_for_answers_of_its_own(make_crowd: MakeCrowd) -> None:
     again = crowd.visitor()
     page = again.get(entry("b", visit="b"))
     assert code_of(page) == ""
-    assert Reading(page.text).form().offered["verdict"]
+    assert HtmlReader(page.text).form().offered["verdict"]
     assert code_of(sent(again, page)) == ""
     assert code_of(again.get(entry("a"))) == "CODEA"
     assert code_of(sent(again, again.get(entry("b", visit="b")))) == "CODEB"

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import csv, parquet
 
-from ctxr.datasets.readers.entailment import Captions, Reading, read_captions, read_pairs, tally
+from ctxr.datasets.readers.entailment import Captions, PairFile, read_captions, read_pairs, tally
 from ctxr.errors import CtxrError, DataError, UsageError
 
 CAPTIONS = Captions(
@@ -29,11 +29,11 @@ def write(folder: Path, name: str, content: str | bytes) -> Path:
     return file
 
 
-def codes(reading: Reading) -> list[tuple[int, str, bool]]:
+def codes(reading: PairFile) -> list[tuple[int, str, bool]]:
     return [(int(one.where.rpartition(":")[2]), one.code, one.kept) for one in reading.oddities]
 
 
-def whole(reading: Reading) -> None:
+def whole(reading: PairFile) -> None:
     """Every row is a pair or has one reason why it is none, and ids are unique."""
     assert reading.rows == len(reading.pairs) + len(reading.left_out)
     assert len({pair.id for pair in reading.pairs}) == len(reading.pairs)

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ctxr.annotation.artifacts import Answered
+from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.protocol import Protocol, shown_order, wanted
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
@@ -25,13 +25,13 @@ def answer(unit: Unit, worker: str, slot: int, number: int, values: Mapping[str,
     return Answer(unit.id, worker, dict(values), order, slot, stamp(number), 10.0 + number % 7, "local")
 
 
-def merged(base: Answered, units: Iterable[Unit], answers: Iterable[Answer]) -> Answered:
+def merged(base: AggregatedAnswers, units: Iterable[Unit], answers: Iterable[Answer]) -> AggregatedAnswers:
     """What an import makes of answers."""
     known = {unit.id: unit for unit in units}
     answers = tuple(answers)
     outcomes = [task_of(known[one.unit]).score(known[one.unit], one) for one in answers]
     used = {one.unit for one in answers}
-    return Answered(
+    return AggregatedAnswers(
         root=base.root,
         units={name: unit for name, unit in known.items() if name in used},
         sets=base.sets,
@@ -44,12 +44,12 @@ def merged(base: Answered, units: Iterable[Unit], answers: Iterable[Answer]) -> 
     )
 
 
-def base_of(root: Path) -> Answered:
+def base_of(root: Path) -> AggregatedAnswers:
     dataset = read_artifact(root)
-    return Answered(root=root, sets={one.id: one for one in dataset.sets}, images=dataset.images)
+    return AggregatedAnswers(root=root, sets={one.id: one for one in dataset.sets}, images=dataset.images)
 
 
-def crowd(root: Path, protocol: Protocol, seed: int = 1, care: Mapping[str, float] = CARE) -> Answered:
+def crowd(root: Path, protocol: Protocol, seed: int = 1, care: Mapping[str, float] = CARE) -> AggregatedAnswers:
     """Every unit described by one worker and retrieved by others, as the protocol says; spammers describe too."""
     rng, base, dataset = random.Random(seed), base_of(root), read_artifact(root)
     units: dict[str, Unit] = {}
@@ -73,12 +73,12 @@ def crowd(root: Path, protocol: Protocol, seed: int = 1, care: Mapping[str, floa
     return merged(base, units.values(), answers)
 
 
-def write(work: Path, answered: Answered) -> Path:
+def write(work: Path, answered: AggregatedAnswers) -> Path:
     folder = work / "judgments"
     folder.mkdir(exist_ok=True)
     write_judgments(folder, answered)
     return folder
 
 
-def add(answered: Answered, units: Iterable[Unit], answers: Iterable[Answer]) -> Answered:
+def add(answered: AggregatedAnswers, units: Iterable[Unit], answers: Iterable[Answer]) -> AggregatedAnswers:
     return merged(answered, [*answered.units.values(), *units], [*answered.answers, *answers])

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ctxr.annotation.answers import REFUSED
-from ctxr.annotation.artifacts import Answered
+from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.platforms.arrivals import Refusal
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.unit_factory import audit_units, describe_units, tag_units
@@ -17,7 +17,7 @@ from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.readers.artifact import read_artifact
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.pipelines.crowd.aggregate import Dropped, run
+from ctxr.pipelines.crowd.aggregate import DroppedText, run
 from ctxr.pipelines.crowd.config import Aggregate, AggregateReport
 from ctxr.pipelines.crowd.people import Worker, author_skills, certificate
 from ctxr.pipelines.crowd.validation import Validation
@@ -37,21 +37,21 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def answered(work: Path) -> Answered:
+def answered(work: Path) -> AggregatedAnswers:
     return crowd(work / "filtered", Protocol())
 
 
-def aggregated(out: Path, answered: Answered) -> Aggregate:
+def aggregated(out: Path, answered: AggregatedAnswers) -> Aggregate:
     return Aggregate(input=write(out.parent, answered), out=out, workdir=out.parent, resamples=FEW)
 
 
 @pytest.fixture(scope="module")
-def report(answered: Answered, tmp_path_factory: pytest.TempPathFactory) -> AggregateReport:
+def report(answered: AggregatedAnswers, tmp_path_factory: pytest.TempPathFactory) -> AggregateReport:
     """Of all answers, aggregated once."""
     return run(aggregated(tmp_path_factory.mktemp("aggregated") / "dataset", answered))
 
 
-def test_a_dataset_is_read_with_the_dialogues_of_its_queries(answered: Answered, tmp_path: Path) -> None:
+def test_a_dataset_is_read_with_the_dialogues_of_its_queries(answered: AggregatedAnswers, tmp_path: Path) -> None:
     run(aggregated(tmp_path / "plain", answered))
     assert not (tmp_path / "plain" / "dialogues.jsonl").exists()
     kept = sorted(read_dataset(tmp_path / "plain").queries)[:2]
@@ -85,7 +85,7 @@ def test_any_payload_table_of_the_sets_is_kept_for_what_remains(
 
 
 def test_the_dataset_holds_what_the_paper_would_keep_and_nothing_else(
-    answered: Answered, report: AggregateReport
+    answered: AggregatedAnswers, report: AggregateReport
 ) -> None:
     right: Counter[str] = Counter()
     for row in answered.judgments:  # counted again, from the rows alone
@@ -96,7 +96,7 @@ def test_the_dataset_holds_what_the_paper_would_keep_and_nothing_else(
     dataset = read_dataset(report.dataset)
     assert set(dataset.queries) == kept
     assert 20 < len(kept) < len(answered.queries)
-    dropped = read_table(report.dataset / "dropped.jsonl", Dropped)
+    dropped = read_table(report.dataset / "dropped.jsonl", DroppedText)
     assert {row.query for row in dropped} == {query.id for query in answered.queries} - kept
     assert all(row.text and row.author for row in dropped)
     assert report.counts["queries"] == len(kept)
@@ -110,7 +110,7 @@ def test_the_dataset_holds_what_the_paper_would_keep_and_nothing_else(
     assert dataset.sources
 
 
-def test_the_same_again_changes_nothing(answered: Answered, report: AggregateReport) -> None:
+def test_the_same_again_changes_nothing(answered: AggregatedAnswers, report: AggregateReport) -> None:
     before = {path: path.read_bytes() for path in report.dataset.glob("*.json*")}
     again = run(aggregated(report.dataset, answered))
     assert (report.up_to_date, again.up_to_date) == (False, True)
@@ -118,7 +118,7 @@ def test_the_same_again_changes_nothing(answered: Answered, report: AggregateRep
     assert again.tables == report.tables
 
 
-def test_figures_on_every_basis_stand_side_by_side(answered: Answered, report: AggregateReport) -> None:
+def test_figures_on_every_basis_stand_side_by_side(answered: AggregatedAnswers, report: AggregateReport) -> None:
     figures = json.loads((report.dataset / "figures.json").read_text())
     video = {
         (row["basis"], row["level"], row["on"]): row["value"] for row in figures["agreement"] if row["kind"] == "video"
@@ -146,7 +146,7 @@ def test_spammers_are_found_and_careful_workers_are_not(report: AggregateReport)
     assert found["w-spammer"] == min(found.values())
 
 
-def test_authors_are_judged_by_others_and_text_by_text(answered: Answered) -> None:
+def test_authors_are_judged_by_others_and_text_by_text(answered: AggregatedAnswers) -> None:
     pick = picks_of(answered)[0]
     picks = [
         replace(
@@ -165,7 +165,7 @@ def test_authors_are_judged_by_others_and_text_by_text(answered: Answered) -> No
     assert {author: (skill.right, skill.votes) for author, skill in skills.items()} == {"ann": (1, 2), "bob": (0.5, 1)}
 
 
-def test_votes_of_blocked_workers_do_not_count_and_what_they_wrote_falls(answered: Answered) -> None:
+def test_votes_of_blocked_workers_do_not_count_and_what_they_wrote_falls(answered: AggregatedAnswers) -> None:
     picks = picks_of(answered)
     free, blocked = decide_picks(picks, "paper", ()), decide_picks(picks, "paper", ("w-spammer",))
     wrote = {one.unit.id for one in picks if one.describer == "w-spammer"}
@@ -176,7 +176,7 @@ def test_votes_of_blocked_workers_do_not_count_and_what_they_wrote_falls(answere
     assert all(free[name].right == blocked[name].right for name in free.keys() - voted)
 
 
-def test_majority_is_what_counting_by_hand_gives_and_a_tie_stays_a_tie(answered: Answered) -> None:
+def test_majority_is_what_counting_by_hand_gives_and_a_tie_stays_a_tie(answered: AggregatedAnswers) -> None:
     votes: dict[str, Counter[str]] = defaultdict(Counter)
     for pick in picks_of(answered):
         votes[pick.unit.id][pick.picked] += 1
@@ -189,7 +189,7 @@ def test_majority_is_what_counting_by_hand_gives_and_a_tie_stays_a_tie(answered:
     assert {row.reason for row in found.values()} == {None, "not_found", "tie"}
 
 
-def test_the_certificate_names_who_was_seen_in_train(answered: Answered) -> None:
+def test_the_certificate_names_who_was_seen_in_train(answered: AggregatedAnswers) -> None:
     found = certificate(answered, "partly")
     work = [(one.worker, answered.units[one.unit]) for one in answered.answers]
     train = {worker for worker, unit in work if (unit.split, unit.task) == ("train", "describe")}
@@ -199,7 +199,7 @@ def test_the_certificate_names_who_was_seen_in_train(answered: Answered) -> None
     assert found.workers["both"] == len(found.shared_workers)
 
 
-def test_an_assignment_that_breaks_a_rule_is_named(answered: Answered) -> None:
+def test_an_assignment_that_breaks_a_rule_is_named(answered: AggregatedAnswers) -> None:
     retrieval = next(unit for unit in answered.units.values() if unit.task == "retrieve" and unit.split == "train")
     own = add(answered, (), [answer(retrieval, retrieval.authors[0], 9, 9000, {"pick": retrieval.truth})])
     said = certificate(own, "wholly").violations
@@ -220,7 +220,9 @@ def test_an_assignment_that_breaks_a_rule_is_named(answered: Answered) -> None:
     assert any("meeting its images" in line for line in certificate(met, "partly").violations)
 
 
-def test_a_broken_rule_of_assignment_is_a_finding_beside_the_whole_result(answered: Answered, tmp_path: Path) -> None:
+def test_a_broken_rule_of_assignment_is_a_finding_beside_the_whole_result(
+    answered: AggregatedAnswers, tmp_path: Path
+) -> None:
     retrieval = next(unit for unit in answered.units.values() if unit.task == "retrieve" and unit.split == "train")
     own = add(answered, (), [answer(retrieval, retrieval.authors[0], 9, 9000, {"pick": retrieval.truth})])
     given = ["--input", str(write(tmp_path, own)), "--out", str(tmp_path / "dataset"), "--resamples", str(FEW)]
@@ -234,7 +236,7 @@ def test_a_broken_rule_of_assignment_is_a_finding_beside_the_whole_result(answer
 
 
 def test_tags_become_label_queries_with_agreement_for_each_tag(
-    answered: Answered, report: AggregateReport, tmp_path: Path
+    answered: AggregatedAnswers, report: AggregateReport, tmp_path: Path
 ) -> None:
     units = tag_units(read_dataset(report.dataset), ("context", "spatial"), votes=2)[:12]
     answers = []
@@ -255,7 +257,7 @@ def test_tags_become_label_queries_with_agreement_for_each_tag(
     assert decided == {unit.query for unit in units} - ties
 
 
-def test_reasons_against_the_wording_check_are_shown(answered: Answered, tmp_path: Path) -> None:
+def test_reasons_against_the_wording_check_are_shown(answered: AggregatedAnswers, tmp_path: Path) -> None:
     first = next(one for one in answered.answers if answered.units[one.unit].task == "describe")
     reasoned = msgspec.structs.replace(first, values={**first.values, "reason": ("a sign says so",)})
     answers = tuple(reasoned if one == first else one for one in answered.answers)
@@ -263,14 +265,14 @@ def test_reasons_against_the_wording_check_are_shown(answered: Answered, tmp_pat
     assert [(row[1], row[3]) for row in report.tables["overruled"].rows] == [(first.worker, "a sign says so")]
 
 
-def test_an_audit_changes_no_decision(answered: Answered) -> None:
+def test_an_audit_changes_no_decision(answered: AggregatedAnswers) -> None:
     audits = audit_units(answered.units.values(), answered.answers, 1.0, Protocol())
     looked = [answer(one, "w-auditor", 0, 7000 + n, {"pick": (one.images[0],)}) for n, one in enumerate(audits)]
     again = add(answered, audits, looked)
     assert decide_picks(picks_of(again), "paper", ()) == decide_picks(picks_of(answered), "paper", ())
 
 
-def test_a_second_look_is_held_against_the_first(answered: Answered) -> None:
+def test_a_second_look_is_held_against_the_first(answered: AggregatedAnswers) -> None:
     audits = audit_units(answered.units.values(), answered.answers, 1.0, Protocol())
     said = {
         one.unit: one.values for one in sorted(answered.answers, key=lambda one: (one.at, one.worker), reverse=True)
@@ -282,7 +284,7 @@ def test_a_second_look_is_held_against_the_first(answered: Answered) -> None:
     assert 0 < rows["video", "Fleiss' kappa"][0] < rows["video", "Gwet's AC1"][0] < 1
 
 
-def test_a_crowd_that_minds_the_place_is_told_from_one_that_does_not(answered: Answered) -> None:
+def test_a_crowd_that_minds_the_place_is_told_from_one_that_does_not(answered: AggregatedAnswers) -> None:
     lazy = [replace(one, shown=0, right=False) if n % 2 else one for n, one in enumerate(picks_of(answered))]
     fair, biased = (
         [row["bias"]["p_value"] for row in Validation(answered, picks, {}).habits()]
@@ -301,10 +303,10 @@ def test_a_description_that_nobody_has_voted_on_waits(work: Path, tmp_path: Path
     assert report.counts["dropped"] == {"not_asked": 2}
 
 
-def test_a_picture_that_is_gone_is_named(answered: Answered, tmp_path: Path) -> None:
+def test_a_picture_that_is_gone_is_named(answered: AggregatedAnswers, tmp_path: Path) -> None:
     lost = msgspec.structs.replace
     images = {name: lost(image, path="images/nowhere.jpg") for name, image in answered.images.items()}
-    broken = Answered(**{**vars(answered), "images": images})
+    broken = AggregatedAnswers(**{**vars(answered), "images": images})
     with pytest.raises(DataError, match="is gone"):
         run(aggregated(tmp_path / "dataset", broken))
     with pytest.raises(UnfinishedError, match="dataset"):
@@ -321,7 +323,7 @@ def test_without_answers_there_is_nothing_to_aggregate(tmp_path: Path) -> None:
         run(Aggregate(workdir=tmp_path))
 
 
-def test_pictures_that_are_kept_no_more_go(answered: Answered, tmp_path: Path) -> None:
+def test_pictures_that_are_kept_no_more_go(answered: AggregatedAnswers, tmp_path: Path) -> None:
     config = aggregated(tmp_path / "dataset", answered)
     run(config)
     before = set((tmp_path / "dataset" / "images").rglob("*.jpg"))
@@ -337,7 +339,7 @@ def test_pictures_that_are_kept_no_more_go(answered: Answered, tmp_path: Path) -
     ]
 
 
-def test_refused_answers_are_counted_by_reason(answered: Answered, tmp_path: Path) -> None:
+def test_refused_answers_are_counted_by_reason(answered: AggregatedAnswers, tmp_path: Path) -> None:
     source = write(tmp_path, answered)
     write_table(source / REFUSED, [Refusal(f"file:{row}", "u", f"w-{row}", "enough", "No.") for row in (1, 2)])
     command = ["aggregate", "--input", str(source), "--out", str(tmp_path / "dataset"), "-w", str(tmp_path)]

@@ -27,7 +27,7 @@ from ctxr.annotation.web.site import CrowdSigner, Invitation
 from ctxr.cli.app import app
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.pipelines.crowd.config import Opened, Serve
+from ctxr.pipelines.crowd.config import RunningServer, Serve
 from ctxr.pipelines.crowd.serve import open_site, run
 from ctxr.store.tables import write_table
 from scripts.task_artifact import write_tasks
@@ -57,10 +57,10 @@ def prolific_project(work: Path) -> Path:
     return work
 
 
-def opened(config: Serve, monkeypatch: pytest.MonkeyPatch) -> Opened:
+def opened(config: Serve, monkeypatch: pytest.MonkeyPatch) -> RunningServer:
     """What is announced; nothing is served."""
     monkeypatch.setattr("ctxr.pipelines.crowd.serve.answer_requests", lambda *_, **__: None)
-    told: list[Opened] = []
+    told: list[RunningServer] = []
     run(replace(config, port=0), opened=told.append)
     return told[0]
 

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ctxr.annotation.journal.journal import open_journal
-from ctxr.annotation.journal.results import Waited
+from ctxr.annotation.journal.results import UnpaidWait
 from ctxr.annotation.project_journal import journal_of, project_journal, remember
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
@@ -100,7 +100,7 @@ def test_what_each_worker_is_owed_is_a_table_in_a_currency(tmp_path: Path) -> No
         return Answer(task, worker, {}, (), 0, "2026-01-01T00:00:00Z", 9.0, backend)
 
     answers = [given("w-a", task, "local") for task in units] + [given("w-b", "describe", "prolific")] * 2
-    waits = [Waited(worker, "talk", "nobody_came", 90.0, "") for worker in ("w-a", "w-b", "w-c")]
+    waits = [UnpaidWait(worker, "talk", "nobody_came", 90.0, "") for worker in ("w-a", "w-b", "w-c")]
     table = owed_table(tmp_path, units, answers, waits, {"w-a": "local", "w-b": "prolific", "w-c": "local"})
     assert table.columns == ("worker", "platform", "answers", "minutes waited", "owed", "currency")
     assert table.rows == (

@@ -27,11 +27,11 @@ from ctxr.pipelines.curation.copies import (
 )
 from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, PooledPhoto, pick_photos, with_neighbours
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
-from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext
+from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext
 from ctxr.store.arrays import Vectors
 from ctxr.store.records import Image, ImageSet, Kind, LedgerRow
 from ctxr.store.tables import read_table, write_table
-from ctxr.store.units import SourceUnit, Stamp, read_unit
+from ctxr.store.units import SourceUnit, UnitKeys, read_unit
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.footage import sample_album
 from tests.footage import write_clip
@@ -339,10 +339,10 @@ def pick(
     album = InputSource("album", "photos", folder, "0" * 64, 0, files, hashes)
     sides = [side for side, _ in contents]
     photos = [pooled(files[at], at, sides[at], sides[at]) for at in range(count)]
-    picking = Picking(0.0, 4 if count > 9 else 2, 0.0, QualityGate(QualityLimits(), "live", "auto"))
+    picking = PickingRules(0.0, 4 if count > 9 else 2, 0.0, QualityGate(QualityLimits(), "live", "auto"))
     context = UnitContext(folder / "sets", picking, Embedder("none"))
     (pool,) = with_neighbours(folder, [PhotoPool(photos, vectors, {})], Engine(), Silent())
-    stamps = {"album": Stamp("scan", "select", {})}
+    stamps = {"album": UnitKeys("scan", "select", {})}
     (unit,) = pick_photos(context, pool, [album], stamps, choice, facts={}, task=Silent())
     return photos, unit
 

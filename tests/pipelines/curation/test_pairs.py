@@ -9,7 +9,7 @@ from shutil import copytree
 import pytest
 from typer.testing import CliRunner
 
-from ctxr.annotation.artifacts import Answered
+from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.pairs import EntailmentPair, refuse_leaks
@@ -117,7 +117,7 @@ def test_descriptions_for_which_people_chose_other_images_alone_do_not_hold(tmp_
     picks = {"lost": (other, other), "found": (other, image, other), "once": (other,), query.id: (other,)}
     targets = [Judgment(name, image, "gold", 1.0) for name in picks]
     votes = [Judgment(name, pick, f"w-{n}", 1.0) for name, chosen in picks.items() for n, pick in enumerate(chosen)]
-    answered = Answered(
+    answered = AggregatedAnswers(
         tmp_path / "dataset", {}, {image_set.id: image_set}, {name: dataset.images[name] for name in image_set.images}, (),
         tuple(Text(name, f"{name}.", "a") for name in picks), tuple(Query(name, image_set.id, (name,)) for name in picks),
         (*targets, *votes),

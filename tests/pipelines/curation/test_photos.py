@@ -26,11 +26,11 @@ from ctxr.pipelines.curation.photos import (
     with_neighbours,
 )
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
-from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext
+from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext
 from ctxr.store.arrays import Vectors
 from ctxr.store.records import Failure, ImageSet
 from ctxr.store.tables import read_table
-from ctxr.store.units import Stamp, read_unit
+from ctxr.store.units import UnitKeys, read_unit
 from tests.pipelines.curation.test_build_sets import build, same_tree
 from tests.pipelines.curation.test_copies import pooled
 
@@ -258,8 +258,8 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
     sets = []
     for neighbours in (3, count):
         monkeypatch.setattr(photo_pool, "NEIGHBOURS", neighbours)
-        picking = Picking(0.0, 5, 0.0, QualityGate(QualityLimits(min_size=50), "live", "auto"))
-        stamps = {"album": Stamp("scan", "select", {})}
+        picking = PickingRules(0.0, 5, 0.0, QualityGate(QualityLimits(min_size=50), "live", "auto"))
+        stamps = {"album": UnitKeys("scan", "select", {})}
         context = UnitContext(tmp_path / f"out{neighbours}", picking, Means().embedder())
         (pool,) = with_neighbours(tmp_path, [PhotoPool(photos, vectors, {})], Engine(), Silent())
         choice = PhotoPicking(CopyRule(0.0), None, seed)

@@ -95,12 +95,12 @@ def test_each_video_is_decoded_once_and_only_for_what_is_missing(
     read: list[tuple[str, int]] = []
     real = ChildFrameReader
 
-    class Counted(real):  # type: ignore[valid-type, misc]
+    class CountingReader(real):  # type: ignore[valid-type, misc]
         def read(self, index: int, time: Any) -> Any:
             read.append((self._path.name, index))
             return super().read(index, time)
 
-    monkeypatch.setattr(footage_again, "ChildFrameReader", Counted)
+    monkeypatch.setattr(footage_again, "ChildFrameReader", CountingReader)
     rebuild(recipe, elsewhere, tmp_path / "out")
     for name in {name for name, _ in read}:
         indices = [index for own, index in read if own == name]

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 from typer.testing import CliRunner
 
-from ctxr.annotation.artifacts import Answered
+from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
@@ -120,7 +120,7 @@ def test_unsure_candidates_leave_the_ranking_of_their_set(tmp_path: Path) -> Non
     assert "unsure of 2 pairs" in after.tables["valid/accuracy"].note
     # people overrule the judge
     verdict = Judgment(f"entail/{images[pick]}/{missed}", ENTAILMENT, "ann", 0.0)
-    write_judgments(tmp_path / "work" / "judgments", Answered(root=dataset, judgments=(verdict,)))
+    write_judgments(tmp_path / "work" / "judgments", AggregatedAnswers(root=dataset, judgments=(verdict,)))
     again = evaluate(dataset, file, out=tmp_path / "after")
     assert not again.up_to_date
     assert "unsure of 1 pair," in again.tables["valid/accuracy"].note

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ctxr.annotation.artifacts import Answered
+from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import AuditSample, AuditVerdict, CandidateRow, Round
@@ -19,7 +19,7 @@ from ctxr.datasets.truth import read_verdicts
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.compare import Clusters, ratio_intervals
-from ctxr.metrics.entail_at import Entailed
+from ctxr.metrics.entail_at import PairLabels
 from ctxr.metrics.retrieval import Matrix, Vectors, from_pairs
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.inspection.report import run as write_report
@@ -267,7 +267,7 @@ def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(
         Judgment(f"entail/{image}/{caption}", ENTAILMENT, worker, value)
         for worker, pairs, value in votes for caption, image in pairs
     ]  # fmt: skip
-    write_judgments(tmp_path / "judgments", Answered(root=world, judgments=tuple(rows)))
+    write_judgments(tmp_path / "judgments", AggregatedAnswers(root=world, judgments=tuple(rows)))
     dataset = read_dataset(world)
     side = gallery_splits(dataset)["test"]
 
@@ -299,10 +299,10 @@ def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(
         manifest.write_bytes(manifest.read_bytes() + b"\n")
     assert evaluate(judgments=folder).up_to_date
     shutil.rmtree(tmp_path / "judgments")
-    write_judgments(tmp_path / "judgments", Answered(root=world, judgments=tuple(rows[1:])))
+    write_judgments(tmp_path / "judgments", AggregatedAnswers(root=world, judgments=tuple(rows[1:])))
     assert not evaluate(judgments=folder).up_to_date
     shutil.rmtree(tmp_path / "judgments")
-    write_judgments(tmp_path / "judgments", Answered(root=world, judgments=tuple(rows)))
+    write_judgments(tmp_path / "judgments", AggregatedAnswers(root=world, judgments=tuple(rows)))
     (tmp_path / "revision-audit" / "001" / "looked.jsonl").write_text("")
     with pytest.raises(DataError, match=r"looked\.jsonl was changed"):
         people_of([folder], tmp_path)
@@ -470,7 +470,7 @@ def test_each_gallery_of_a_side_is_searched_by_itself() -> None:
     alone = measuring.gallery_columns(first, unit.part(*half), {}, (1,))
     assert columns["IR@1"].values[:40].tolist() == alone["IR@1"].values.tolist()
     known = [
-        Entailed(from_pairs(owners[:n], np.arange(n)), from_pairs(owners[:n], np.arange(n)), "gold") for n in (80, 40)
+        PairLabels(from_pairs(owners[:n], np.arange(n)), from_pairs(owners[:n], np.arange(n)), "gold") for n in (80, 40)
     ]
     both = measuring.entailed(side, [unit], Labels(known[0], "all"))
     one = measuring.entailed(first, [unit.part(*half)], Labels(known[1], "all"))

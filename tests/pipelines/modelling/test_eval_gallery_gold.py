@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxr.annotation.artifacts import Answered
+from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
@@ -145,7 +145,7 @@ def test_answers_of_a_projects_tasks_are_gold_without_any_round(tmp_path: Path) 
         Judgment(f"entail/{image}/{caption}", ENTAILMENT, "ann", float(image in holds[caption]))
         for image in shown for caption in side.captions
     ]  # fmt: skip
-    write_judgments(tmp_path / "judgments", Answered(root=world, judgments=tuple(rows)))
+    write_judgments(tmp_path / "judgments", AggregatedAnswers(root=world, judgments=tuple(rows)))
     encoder = f"local-dir:{make_folder(tmp_path / 'encoder', 0)}"
     report = run(Eval(workdir=tmp_path, out=tmp_path / "results", runs=(encoder,), dataset=world, split="test",
                       resamples=50))  # fmt: skip

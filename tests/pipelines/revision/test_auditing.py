@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxr.annotation.artifacts import Answered, read_tasks
+from ctxr.annotation.artifacts import AggregatedAnswers, read_tasks
 from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.records import Answer
 from ctxr.annotation.tasks import task_of
@@ -54,7 +54,7 @@ def answer_all(workdir: Path, wrong: float = 0.0, people: tuple[str, ...] = PEOP
             answers.append(answer)
             judgments += outcome.judgments
             queries |= {query.id: query for query in outcome.queries}
-    answered = Answered(
+    answered = AggregatedAnswers(
         root=tasks.root,
         units={unit.id: unit for unit in tasks.units},
         sets=tasks.sets,
@@ -152,7 +152,7 @@ def test_agreement_is_that_on_what_the_round_uses() -> None:
     pairs = {"a": "ee", "b": "ee", "c": "nc", "d": "cn", "e": "en"}
     sample = [AuditSample(one, "c", "s", "added", 5, 5, 0.9, 1) for one in pairs]
     rows = tuple(row for query, answers in pairs.items() for row in said_of(query, answers))
-    found = audited_sample(sample, Answered(Path(), judgments=rows), [])
+    found = audited_sample(sample, AggregatedAnswers(Path(), judgments=rows), [])
     # neutral or contradiction are one decision: people agree on 4 of 5 pairs, where they gave the same answer on 2
     assert found.between["Cohen's kappa"].value == pytest.approx((0.8 - 0.48) / (1 - 0.48))
     assert (found.disputed, found.ties) == (1, 1)

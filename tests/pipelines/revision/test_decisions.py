@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ctxr.annotation.artifacts import Answered
+from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.rounds import AuditSample, Decision
 from ctxr.models.judges.cascade import Verdicts
@@ -57,7 +57,7 @@ def test_blocked_workers_do_not_vote_in_an_audit_and_capped_pairs_are_called_ent
     sample = [sampled(0, "added", "added"), sampled(1, "capped", "rejected"), sampled(2, "below", "rejected")]
     votes = [vote(number, worker, 1.0) for number in range(2) for worker in ("a", "b")]
     votes += [vote(0, "bad", 0.0), vote(2, "a", 0.0), vote(2, "bad", 1.0), vote(2, "worse", 1.0)]
-    answered = Answered(root=tmp_path, judgments=tuple(votes))
+    answered = AggregatedAnswers(root=tmp_path, judgments=tuple(votes))
     found = audited_sample(sample, answered, ["bad", "worse"])
     assert [row.entailed for row in found.looked] == [True, True, False]
     assert (found.ties, found.unseen) == (0, 0)

@@ -58,7 +58,7 @@ def reopened(dataset: Dataset, run: Path, work: Path) -> bool:
     )
 
 
-class Notes(Silent):
+class RecordedNotes(Silent):
     """Keeps what it is told, and stops the training at a word."""
 
     def __init__(self, stop: str = "\0") -> None:
@@ -114,7 +114,7 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DenseNet:
 
 def test_links_are_learned_from_documents_alone_and_the_same_twice(drawn: tuple[Dataset, str], tmp_path: Path) -> None:
     dataset, features = drawn
-    notes = Notes()
+    notes = RecordedNotes()
     report = train(dataset, tmp_path / "a", *QUICK, features, progress=notes)
     assert (report.measure, report.unit, report.queries) == ("AUC", "documents", SPLITS)
     assert min(report.valid or 0.0, report.test or 0.0) > 0.9
@@ -140,8 +140,8 @@ def test_a_training_that_was_stopped_resumes_to_the_same_bytes(tmp_path: Path, m
     changes = (*QUICK, features, "epochs=9", "lr=300", "margin=2.0", "loss=logistic")
     whole = train(dataset, tmp_path / "a", *changes).folder
     with pytest.raises(KeyboardInterrupt):
-        train(dataset, tmp_path / "b", *changes, progress=Notes("seed 0, epoch 6 of 9"))
-    notes = Notes()
+        train(dataset, tmp_path / "b", *changes, progress=RecordedNotes("seed 0, epoch 6 of 9"))
+    notes = RecordedNotes()
     parts = train(dataset, tmp_path / "b", *changes, progress=notes).folder
     assert any("resumes after epoch 6" in one for one in notes.said)
     assert files_of(whole) == files_of(parts)
@@ -438,7 +438,7 @@ def test_documents_that_all_share_a_sentence_are_warned_of(drawn: tuple[Dataset,
     dataset, features = drawn
     texts = {name: structs.replace(one, text="same") if one.order == 0 else one for name, one in dataset.texts.items()}
     for texts_of, warned in ((texts, True), (dataset.texts, False)):
-        progress, own = Notes(), replace(dataset, texts=texts_of)
+        progress, own = RecordedNotes(), replace(dataset, texts=texts_of)
         train(own, tmp_path, *QUICK, features, "epochs=1", name=f"{warned}", progress=progress)
         assert any("share images" in line for line in progress.said) == warned
         assert any("last epoch" in line for line in progress.said) == warned

@@ -22,7 +22,7 @@ from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, Parent, open_arti
 from ctxr.store.kinds import EVALUATION, IMAGE_SETS, RELEASE, RUN, RUNS
 from ctxr.store.records import BETWEEN, SOURCE_KINDS, Failure, Image, ImageSet, Source, Split, SplitName
 from ctxr.store.tables import grouped, read_table
-from ctxr.store.units import SourceUnit, Stamp, photo_names, read_unit, unit_folder
+from ctxr.store.units import SourceUnit, UnitKeys, photo_names, read_unit, unit_folder
 
 
 def units_of(dataset: Dataset) -> tuple[SourceUnit, ...]:
@@ -38,7 +38,7 @@ def units_of(dataset: Dataset) -> tuple[SourceUnit, ...]:
     none = np.zeros((0, 1), np.float32)
     return tuple(
         SourceUnit(
-            stamp=Stamp("", "", {}),
+            stamp=UnitKeys("", "", {}),
             source=source,
             shots=[],
             ledger=[],

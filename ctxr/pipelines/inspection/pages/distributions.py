@@ -8,7 +8,7 @@ import numpy as np
 from ctxr.datasets.image_sets import yield_curve
 from ctxr.errors import plural
 from ctxr.metrics.votes import Doubles
-from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, time_code
+from ctxr.pipelines.inspection.pages.edition import REASONS, PageBuilder, time_code
 from ctxr.pipelines.inspection.pages.plots import BOX, Plot, axis_number, curve, histogram, ticks
 from ctxr.store.kinds import IMAGE_SETS, SET_KINDS
 from ctxr.store.tables import grouped
@@ -21,7 +21,7 @@ WIDE = 10_000
 """Units of a lane's width: finer than any screen."""
 
 
-def make_timelines(edition: Edition) -> Mapping[str, object] | None:
+def make_timelines(edition: PageBuilder) -> Mapping[str, object] | None:
     """Timelines of all videos; those with most sets first. None without a ledger."""
     if edition.chain.without_ledger:
         return None
@@ -33,7 +33,7 @@ def make_timelines(edition: Edition) -> Mapping[str, object] | None:
     return {"lines": [_line(edition, unit, index < OPEN) for index, unit in enumerate(ordered)]}
 
 
-def _line(edition: Edition, unit: SourceUnit, opened: bool) -> dict[str, object]:
+def _line(edition: PageBuilder, unit: SourceUnit, opened: bool) -> dict[str, object]:
     """One video's line: times in seconds, positions in percent of the line."""
     source = unit.source
     rows = sorted((row for row in unit.ledger if row.time is not None), key=lambda row: row.index)
@@ -105,7 +105,7 @@ def _time_marks(start: float, end: float, length: float) -> list[tuple[float, st
     return marks
 
 
-def make_distributions(edition: Edition) -> Mapping[str, object] | None:
+def make_distributions(edition: PageBuilder) -> Mapping[str, object] | None:
     """The plots there is something for, and of image sets a sentence for each that there is nothing for; None of a dataset that tells
     nothing of this, and of results alone."""
     chain, missing = edition.chain, list[str]()
@@ -147,7 +147,7 @@ def make_distributions(edition: Edition) -> Mapping[str, object] | None:
     return {"plots": plots, "missing": missing, "plot_box": BOX} if plots or missing else None
 
 
-def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
+def _distances(edition: PageBuilder, missing: list[str]) -> Iterator[Plot]:
     # how near the images of a document are says nothing of how hard it is
     measured = list(edition.chain.distances()) if edition.subject.similar else []
     means = grouped((one.kind, one.mean_distance) for one, _ in measured if one.mean_distance is not None)

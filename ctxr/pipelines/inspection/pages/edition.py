@@ -103,7 +103,7 @@ class LedgerLine(NamedTuple):
 
 
 @dataclass
-class Edition:
+class PageBuilder:
     """One page in the making.
 
     Attributes:

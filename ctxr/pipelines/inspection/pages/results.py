@@ -12,7 +12,7 @@ from ctxr.engine.report import Table
 from ctxr.errors import CtxrError, plural
 from ctxr.metrics.compare import LEAST_CLUSTERS
 from ctxr.pipelines.inspection.pages.chain import ALONE, artifacts_in, runs_as_evaluated
-from ctxr.pipelines.inspection.pages.edition import Edition
+from ctxr.pipelines.inspection.pages.edition import PageBuilder
 from ctxr.pipelines.inspection.pages.plots import Axis, ticks
 from ctxr.problems.figures import STATIC, Figure, RunDifference, p_value, percent
 from ctxr.problems.question import DIGITS, ProblemResults
@@ -149,7 +149,7 @@ WIDTH = 720
 """Box of the plot in SVG units: room for names (so much a letter) and axis, height of a row, room between runs."""
 
 
-def make_results(edition: Edition) -> Mapping[str, object] | None:
+def make_results(edition: PageBuilder) -> Mapping[str, object] | None:
     """Fills `data["results"]`, and has each problem make its view; None where nothing was evaluated."""
     chain = edition.chain
     every = [
@@ -179,7 +179,7 @@ def make_results(edition: Edition) -> Mapping[str, object] | None:
     }
 
 
-def _browser(edition: Edition, scored: EvaluationRows) -> dict[str, object]:
+def _browser(edition: PageBuilder, scored: EvaluationRows) -> dict[str, object]:
     """The queries that the page shows one by one, in `data["results"]`, and what they can be chosen by."""
     chain, scorers, by_query = edition.chain, scored.scorers, dict[str, dict[str, QueryResult]]()
     for row in scored.rows:
@@ -322,7 +322,7 @@ def _table(
     return Table(split, tuple(columns), tuple(zip(*columns.values(), strict=True)))
 
 
-def make_views(edition: Edition) -> None:
+def make_views(edition: PageBuilder) -> None:
     """Have problems make their views of evaluations that have no queries to show."""
     every = artifacts_in(edition.chain.project / RESULTS)
     own = (one for one in every if one.manifest.verb == "eval" and one.manifest.kind != EVALUATION)

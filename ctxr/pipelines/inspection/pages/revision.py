@@ -22,7 +22,7 @@ from ctxr.datasets.rounds import (
     written_for,
 )
 from ctxr.engine.report import share_with_interval
-from ctxr.pipelines.inspection.pages.edition import NONE, Edition, Thumbnails
+from ctxr.pipelines.inspection.pages.edition import NONE, PageBuilder, Thumbnails
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.kinds import REVISE_LABELS
 from ctxr.store.tables import grouped, read_table
@@ -51,7 +51,7 @@ MOST_LINES = 6
 """Captions of one kind below a picture."""
 
 
-def make_revision(edition: Edition) -> Mapping[str, object] | None:
+def make_revision(edition: PageBuilder) -> Mapping[str, object] | None:
     """The latest active round, with the others; None without a revision."""
     folder = find_revised(edition.chain.root)
     if folder is None:

@@ -12,7 +12,7 @@ from ctxr.datasets.documents import GOLD
 from ctxr.datasets.readers.imagecode import collection_of
 from ctxr.datasets.splits import SPLITS
 from ctxr.pipelines.inspection.pages.chain import ALONE, Distances
-from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, time_code
+from ctxr.pipelines.inspection.pages.edition import REASONS, PageBuilder, time_code
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.records import Failure, ImageSet, LedgerReason
 from ctxr.store.tables import grouped
@@ -24,7 +24,7 @@ MOST_IN_MATRIX = 30
 """Maximum size of a set whose distance matrix is drawn; a larger one is unreadable."""
 
 
-def make_sets(edition: Edition) -> Mapping[str, object] | None:
+def make_sets(edition: PageBuilder) -> Mapping[str, object] | None:
     """Fills `data["images"]` and `data["sets"]`; the template gets what the filters offer. None where there are results alone."""
     chain = edition.chain
     if chain.last.kind == ALONE:
@@ -76,7 +76,7 @@ def make_sets(edition: Edition) -> Mapping[str, object] | None:
 
 
 def _row(
-    edition: Edition, numbers: Mapping[str, int], image_set: ImageSet, distances: Distances | None
+    edition: PageBuilder, numbers: Mapping[str, int], image_set: ImageSet, distances: Distances | None
 ) -> dict[str, Any]:
     """What scripts know of a set: its images as numbers in `data["images"]`, -1 for one that no table has; the positions of the two
     nearest images; the distances of its pairs, packed."""
@@ -115,7 +115,7 @@ def _texts(dataset: Dataset | None) -> dict[str, list[tuple[list[int] | None, st
     return grouped((query.image_set, (targets.get(query.id), dataset.text_of(query))) for query in queries)
 
 
-def _why_none(edition: Edition) -> str:
+def _why_none(edition: PageBuilder) -> str:
     if edition.chain.dataset is not None:
         return "The dataset is empty."
     if not edition.chain.units:
@@ -127,7 +127,7 @@ def _why_none(edition: Edition) -> str:
     return f"Most of what was considered fell out as {most.replace('_', ' ')} ({reasons[most]}); see below."
 
 
-def make_dropped(edition: Edition) -> Mapping[str, object] | None:
+def make_dropped(edition: PageBuilder) -> Mapping[str, object] | None:
     """The reasons that occur, in the order of the checks, with the current limit. None without a ledger."""
     if edition.chain.without_ledger:
         return None
@@ -153,7 +153,7 @@ def make_dropped(edition: Edition) -> Mapping[str, object] | None:
     return {"considered": considered, "reasons": reasons, "first": first, "total": sum(counts.values())}
 
 
-def make_failures(edition: Edition) -> Mapping[str, object] | None:
+def make_failures(edition: PageBuilder) -> Mapping[str, object] | None:
     """Failures of all artifacts, each once, with the artifact it is from; and sources without a set. None where nothing failed and
     whether anything could have is not known: of a dataset, and of results alone."""
     failures: dict[tuple[str, str, str], tuple[str, Failure]] = {}

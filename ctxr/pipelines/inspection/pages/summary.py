@@ -8,7 +8,7 @@ from ctxr.datasets.splits import SPLITS
 from ctxr.errors import plural
 from ctxr.media.sources import VIDEO_SUFFIXES
 from ctxr.pipelines.inspection.pages.chain import ALONE, runs_as_evaluated
-from ctxr.pipelines.inspection.pages.edition import REASONS, Edition
+from ctxr.pipelines.inspection.pages.edition import REASONS, PageBuilder
 from ctxr.pipelines.inspection.pages.plots import axis_number
 from ctxr.problems.results import RESULTS
 from ctxr.store.artifacts import Manifest
@@ -34,7 +34,7 @@ PHOTO_STEPS: Steps = (
 """Steps of the two procedures after `considered`, each with the reasons that end there, in the order they are asked."""
 
 
-def make_summary(edition: Edition) -> Mapping[str, object]:
+def make_summary(edition: PageBuilder) -> Mapping[str, object]:
     """Headline, one row of figures per artifact, and the steps for frames and for photos."""
     chain = edition.chain
     by_kind = {kind: [unit for unit in chain.units if unit.source.kind == kind] for kind in SOURCE_KINDS}
@@ -83,7 +83,7 @@ def make_summary(edition: Edition) -> Mapping[str, object]:
     }
 
 
-def _videos(units: Sequence[SourceUnit], edition: Edition) -> str:
+def _videos(units: Sequence[SourceUnit], edition: PageBuilder) -> str:
     """How many videos gave sets, as in `3 of 8 videos (1 failed, 4 gave none)`; empty without any."""
     read = {unit.source.name for unit in edition.chain.units}
     failed = {
@@ -124,7 +124,7 @@ def _steps(units: Sequence[SourceUnit], checks: Steps, video: bool) -> list[dict
     return [{"name": name, "left": n, "percent": round(100 * n / whole, 2), "lost": lost} for name, n, lost in steps]
 
 
-def make_provenance(edition: Edition) -> Mapping[str, object] | None:
+def make_provenance(edition: PageBuilder) -> Mapping[str, object] | None:
     """Origins of all artifacts, the last one first, then of the evaluations shown and of the runs in them; None without any."""
     stages = [stage for stage in reversed(edition.chain.stages) if stage.sha256]
     origins = [(stage.name, stage.command, stage.sha256, stage.manifest) for stage in stages]
