@@ -85,7 +85,7 @@ def known_of(world: Path, side: GallerySplit) -> PairLabels:
     extra: dict[int, list[int]] = {}
     for caption, image in side.written:
         written.setdefault(image, []).append(caption)
-    for row in truth_of(world, side.side):
+    for row in truth_of(world, side.split):
         for name in row.holds:
             extra.setdefault(images[name], []).append(captions[row.caption])
     return PairLabels(relate(written), relate(extra), "gold")

@@ -48,7 +48,7 @@ class Round(Record, frozen=True):
         decides: hash over everything that decided it. judgments: SHA-256 of its table of judgments.
         judges: fingerprints of the judges of a cascade, in order; () for one judge.
         unsure: pairs from `unsure_below` to the threshold, which count as neither entailed nor rejected.
-        sides: splits of the sets that it looked at, "" for none.
+        splits: of the sets that it looked at, "" for none.
         pending: pairs of valid and test that a judge without a licence called entailed; they are in no judgment.
         licence: the audit that licensed it, in words; "" for none. unlicensed: whether the user let it count without.
     """
@@ -83,7 +83,7 @@ class Round(Record, frozen=True):
     licence: str = ""
     unlicensed: bool = False
     toy: bool = False
-    sides: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ()
 
 
 class CandidateRow(Record, frozen=True):

@@ -186,6 +186,6 @@ def find_leakage(
             if image.sha256:
                 holders[image.sha256][image_set.id] = split
     groups = {group: sorted(several) for group, several in sorted(of_group.items()) if len(several) > 1}
-    images_of = {content: sorted(sides) for content, sides in sorted(holders.items()) if len({*sides.values()}) > 1}
+    images_of = {content: sorted(splits) for content, splits in sorted(holders.items()) if len({*splits.values()}) > 1}
     shared = tuple(row for row in footage if len(of_group[row.first] | of_group[row.second]) > 1)
     return Leakage(groups, images_of, shared)

@@ -36,7 +36,7 @@ from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import CLASSIFIER, EVALUATION, MODEL, REGION_FEATURES
 
 NO_SPLIT = "none"
-SIDES = (*SPLITS, NO_SPLIT)
+ALL_SPLITS = (*SPLITS, NO_SPLIT)
 """Splits of a benchmark in the order of tables; the last is that of sets without one."""
 
 

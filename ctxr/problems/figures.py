@@ -31,7 +31,7 @@ Columns = Sequence[tuple[Measure, RatioColumn]]
 
 @dataclass(frozen=True)
 class Figure:
-    """One measure of one run on one part of a side.
+    """One measure of one run on one part of a split.
 
     Attributes:
         view: the grouping: overall, phenomena, writers, source, length, distance.
@@ -39,7 +39,7 @@ class Figure:
         queries: in the part. interval: with its clusters.
     """
 
-    side: str
+    split: str
     run: str
     view: str
     part: str
@@ -50,9 +50,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class Seeds:
-    """Accuracy of the seeds of one run on a side: each, their mean and standard deviation (n - 1)."""
+    """Accuracy of the seeds of one run on a split: each, their mean and standard deviation (n - 1)."""
 
-    side: str
+    split: str
     run: str
     accuracies: dict[str, float]
     mean: float
@@ -69,7 +69,7 @@ def seeds_of(split: str, run: str, accuracies: Mapping[str, float]) -> list[Seed
 
 @dataclass(frozen=True)
 class RunDifference:
-    """Accuracy of a run less that of another, on one part of a side.
+    """Accuracy of a run less that of another, on one part of a split.
 
     Attributes:
         permutation: p-value of flipping clusters. corrected: the same after Holm's correction over all that is printed together.
@@ -79,7 +79,7 @@ class RunDifference:
         tied: queries that McNemar leaves out, as the target shares the highest score of one of the two runs.
     """
 
-    side: str
+    split: str
     part: str
     run: str
     against: str
@@ -183,7 +183,7 @@ def seed_table(split: str, rows: Sequence[Seeds], measure: str, note: str) -> Ta
             ", ".join(f"{100 * value:.1f}" for value in row.accuracies.values()),
         )
         for row in rows
-        if row.side == split
+        if row.split == split
     )
     return Table(f"{split}: over seeds", ("run", "seeds", measure, "each"), shown, note) if shown else None
 
@@ -227,7 +227,7 @@ def corrected_note(rows: Sequence[RunDifference]) -> str:
 
 def difference_table(split: str, rows: Sequence[RunDifference], units: str) -> Table | None:
     """Each run less every one before it, measure by measure; `units` are what is flipped. None without a difference."""
-    own = [row for row in rows if row.side == split]
+    own = [row for row in rows if row.split == split]
     if not own:
         return None
     shown = tuple(

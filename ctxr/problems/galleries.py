@@ -49,14 +49,14 @@ class GallerySplit:
     """The galleries of one split of the benchmark.
 
     Attributes:
-        side: the split, "" for none. galleries: ids of the image sets.
+        split: the split, "" for none. galleries: ids of the image sets.
         images: ids, gallery after gallery. image_galleries: number of the gallery of each.
         captions: ids of the queries. texts: theirs. caption_galleries: number of the gallery of each.
         written: (caption, picture) by index, of pictures that a caption was written for; every caption has one.
         weak: the same of other pictures for which a judge found that it holds. unsure: those about which none is sure.
     """
 
-    side: str
+    split: str
     galleries: tuple[str, ...]
     images: tuple[str, ...]
     image_galleries: tuple[int, ...]
@@ -73,7 +73,7 @@ class GallerySplit:
     @property
     def name(self) -> str:
         """The split, `none` for galleries without one."""
-        return self.side or "none"
+        return self.split or "none"
 
     @cached_property
     def parts(self) -> list[GalleryPart]:
@@ -108,8 +108,8 @@ class GallerySplit:
 
     def as_query(self) -> EvalQuery:
         """All of its pictures as one query, for functions that collect the pictures of queries."""
-        split: SplitName | None = self.side or None  # type: ignore[assignment]
-        return EvalQuery(f"{self.side} galleries", "", (), self.images, (), False, split)
+        split: SplitName | None = self.split or None  # type: ignore[assignment]
+        return EvalQuery(f"{self.split} galleries", "", (), self.images, (), False, split)
 
     @property
     def sha256(self) -> str:
@@ -124,14 +124,14 @@ class GallerySplit:
 
 
 def gallery_splits(dataset: Dataset, verdicts: PairVerdicts | None = None) -> dict[str, GallerySplit]:
-    """The galleries of each side in which captions ask for pictures, with all of their pictures.
+    """The galleries of each split in which captions ask for pictures, with all of their pictures.
 
-    Captions that were written for no known picture are left out. Raises DataError for a picture in two galleries of a side.
+    Captions that were written for no known picture are left out. Raises DataError for a picture in two galleries of a split.
     """
     verdicts = verdicts or PairVerdicts()
     asked = sorted((one for one in queries_of(dataset) if one.targets), key=lambda one: (one.image_set, one.query))
     splits = {}
-    for side, queries in by_split(asked).items():
+    for split, queries in by_split(asked).items():
         sets = {one.image_set: one.images for one in queries}
         galleries = {name: number for number, name in enumerate(sets)}
         images: dict[str, int] = {}
@@ -153,8 +153,8 @@ def gallery_splits(dataset: Dataset, verdicts: PairVerdicts | None = None) -> di
             }
             for pairs in ({pair for pair, entailed in verdicts.entailed.items() if entailed}, verdicts.unsure)
         )
-        splits[side] = GallerySplit(
-            side,
+        splits[split] = GallerySplit(
+            split,
             tuple(sets),
             tuple(images),
             tuple(owners.values()),
@@ -191,12 +191,12 @@ class QueryRanking(Record, frozen=True):
 
 
 class RecallRow(Record, frozen=True):
-    """A figure of a scorer on a side, 0..1: `TR@k`, `IR@k`, and their mean over k = 1, 5, 10 as `mean recall`."""
+    """A figure of a scorer on a split, 0..1: `TR@k`, `IR@k`, and their mean over k = 1, 5, 10 as `mean recall`."""
 
-    KEY: ClassVar[tuple[str, ...]] = ("scorer", "side", "measure")
+    KEY: ClassVar[tuple[str, ...]] = ("scorer", "split", "measure")
 
     scorer: str
-    side: str
+    split: str
     measure: str
     value: float
 
@@ -221,14 +221,14 @@ def rankings_of(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> li
 
 
 def recalls_of(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> list[RecallRow]:
-    """TR and IR of a side; every gallery is searched by itself, and counts as often as it has captions."""
+    """TR and IR of a split; every gallery is searched by itself, and counts as often as it has captions."""
     galleries, owners = np.array(split.image_galleries), split.first_owners
     totals: dict[str, float] = {}
     for captions, means in gallery_means(split.condensed(table), galleries, owners):
         means[MEAN_RECALL] = sum(means.values()) / len(means)
         for measure, value in means.items():
             totals[measure] = totals.get(measure, 0.0) + value * captions / len(owners)
-    return [RecallRow(scorer, split.side, measure, value) for measure, value in totals.items()]
+    return [RecallRow(scorer, split.split, measure, value) for measure, value in totals.items()]
 
 
 def caption_results(
@@ -249,7 +249,7 @@ def caption_results(
             credit, ranks = accuracy(placed), reciprocal_rank(placed)
             for row, caption in enumerate(captions[queries].tolist()):
                 yield QueryResult(
-                    run=scorer, query=split.captions[caption], side=split.name, image_set=gallery.name,
+                    run=scorer, query=split.captions[caption], split=split.name, image_set=gallery.name,
                     kind=kinds[gallery.name], text=split.texts[caption],
                     targets=tuple(split.images[images[one]] for one in np.flatnonzero(targets[row])),
                     picks=tuple(split.images[images[one]] for one in np.flatnonzero(best[row])),
@@ -273,7 +273,7 @@ def trec_files(splits: Sequence[GallerySplit], rankings: Sequence[QueryRanking])
 
 
 COCO_TEST = 5000
-"""Pictures of COCO's published test side, which is also searched in five parts in its own order: COCO 1K."""
+"""Pictures of COCO's published test split, which is also searched in five parts in its own order: COCO 1K."""
 
 
 Recalls = dict[str, RatioColumn]
@@ -283,7 +283,7 @@ Recalls = dict[str, RatioColumn]
 def recall_columns(
     split: GallerySplit, scores: Vectors | Matrix, recalls: Sequence[int], trec: bool = False
 ) -> Recalls:
-    """`TR@k` and `IR@k`, of COCO's test side also `1K TR@k`, but for those that are `pointless`, with `trec` what trec_eval has."""
+    """`TR@k` and `IR@k`, of COCO's test split also `1K TR@k`, but for those that are `pointless`, with `trec` what trec_eval has."""
     condensed, parts = split.condensed(scores), dict[str, list[RatioColumn]]()
     for gallery in split.parts:
         images, owners = gallery.images, split.first_owners[gallery.captions]
@@ -296,7 +296,7 @@ def recall_columns(
             ):
                 for measure, values in trec_of_pairs(one, relevant, recalls, RANKED).items():
                     parts.setdefault(f"TREC {direction} {measure}", []).append(even_column(of, values))
-        of_coco = is_coco_test(split.side, [split.images[image] for image in images])
+        of_coco = is_coco_test(split.split, [split.images[image] for image in images])
         for folds, name in ((1, ""), (5, "1K ")) if of_coco else ((1, ""),):
             both = caption_retrieval(part, own, folds, recalls)
             means = both.means() if len(split.galleries) == 1 else {}
@@ -332,7 +332,7 @@ def pointless_note(split: GallerySplit, recalls: Sequence[int]) -> list[str]:
 
 
 def is_coco_test(split: str, images: Sequence[str]) -> bool:
-    """Whether a gallery is COCO's test side as published: 5,000 pictures of val2014 in Karpathy's order, which is no order of names.
+    """Whether a gallery is COCO's test split as published: 5,000 pictures of val2014 in Karpathy's order, which is no order of names.
 
     Parts of the same pictures in another order, and those of the 5,000 of val2017, are other figures than COCO 1K.
 
@@ -358,9 +358,9 @@ _ASKED = "TR: a picture asks for its captions, IR: a caption for its picture"
 def recall_tables(
     split: GallerySplit, figures: Sequence[Figure], by: str, sources: Mapping[str, str]
 ) -> dict[str, Table]:
-    """Recall both ways, in five folds where it is COCO's test side, and by each of `sources`, further ground truths by a short name;
+    """Recall both ways, in five folds where it is COCO's test split, and by each of `sources`, further ground truths by a short name;
     `by` is what is drawn again."""
-    own = [figure for figure in figures if figure.side == split.name]
+    own = [figure for figure in figures if figure.split == split.name]
     size = f"{plural(len(split.captions), 'caption', form=',')} of {plural(len(split.images), 'picture', form=',')}"
     galleries = f" in {len(split.galleries)} galleries, each searched by itself" if len(split.galleries) > 1 else ""
     interval = f"in brackets 95 % over {by}s drawn again"

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from ctxr.errors import DataError
 from ctxr.problems import notes
-from ctxr.problems.evaluation import NO_SPLIT, SIDES, EvalRequest, Evaluation, SplitT
+from ctxr.problems.evaluation import ALL_SPLITS, NO_SPLIT, EvalRequest, Evaluation, SplitT
 from ctxr.problems.question import Question, find_learner
 from ctxr.problems.runs import Run, Scoring, find_runs
 from ctxr.store.records import ImageSet
@@ -22,7 +22,7 @@ class ScoredSplit:
 
 
 class ScoredEvaluation(Evaluation[SplitT, Run]):
-    """Runs that score the candidates of queries; `places` has the split, of `SIDES`, and the set of each query for an image, by id."""
+    """Runs that score the candidates of queries; `places` has the split, of `ALL_SPLITS`, and the set of each query for an image, by id."""
 
     TOGETHER: ClassVar[bool] = True
 
@@ -36,7 +36,7 @@ class ScoredEvaluation(Evaluation[SplitT, Run]):
         sets = {one.id: (dataset.split_of(one) or NO_SPLIT, one) for one in dataset.sets}
         self.places = {one.id: sets[one.image_set] for one in dataset.queries.values() if one.labels is None}
         splits = {options.split} if options.split else {"valid", "test"}
-        wanted = [name for name, (side, _) in self.places.items() if side in splits] or list(self.places)
+        wanted = [name for name, (split, _) in self.places.items() if split in splits] or list(self.places)
         scoring = Scoring(
             dataset, request.origin, wanted, request.scoring, self.progress, lambda: find_learner(question)
         )
@@ -71,11 +71,13 @@ class ScoredEvaluation(Evaluation[SplitT, Run]):
                     hint="candidates are the image ids of the query's set",
                 )
         scored = {scorer.name: {self.places[name][0] for name in scorer.values} for scorer in self.scorers}
-        chosen = [split for split in SIDES if only in ("", split) and any(split in sides for sides in scored.values())]
+        chosen = [
+            split for split in ALL_SPLITS if only in ("", split) and any(split in splits for splits in scored.values())
+        ]
         if not chosen:
             what = f"of {only}" if only else "that is asked"
             raise DataError(f"{self.names[0]!r} scores no query {what}", hint="name another --split, or leave it out")
-        strangers = {split: [name for name, sides in scored.items() if split not in sides] for split in chosen}
+        strangers = {split: [name for name, splits in scored.items() if split not in splits] for split in chosen}
         shared = [split for split in chosen if not strangers[split]]
         self.notes += [
             f"{split} is left out, as {', '.join(names)} scored nothing of it: name the others, with --split {split}"
@@ -83,7 +85,7 @@ class ScoredEvaluation(Evaluation[SplitT, Run]):
         ]  # fmt: skip
         found: list[ScoredSplit] = []
         for split in shared or chosen:
-            own = {name: image_set.images for name, (side, image_set) in self.places.items() if side == split}
+            own = {name: image_set.images for name, (own_split, image_set) in self.places.items() if own_split == split}
             lacking: set[str] = set()
             for scorer in self.scorers:
                 unscored = [name for name, images in own.items() if len(scorer.values.get(name, ())) < len(images)]
@@ -94,7 +96,7 @@ class ScoredEvaluation(Evaluation[SplitT, Run]):
                     more = f", and {len(unscored) - 1} more are incomplete" if len(unscored) > 1 else ""
                     raise DataError(
                         f"{scorer.place(first, None)}: query {first!r} {what}{more}",
-                        hint="score the rest, evaluate one side with --split, or leave them out of all runs with --partial",
+                        hint="score the rest, evaluate one split with --split, or leave them out of all runs with --partial",
                     )
                 lacking.update(unscored)
             found.append(ScoredSplit(split, list(own), lacking))

@@ -117,5 +117,5 @@ def check_positions(queries: Iterable[EvalQuery], most: int, every: bool) -> Non
 
 
 def by_split(queries: Iterable[EvalQuery]) -> dict[str, list[EvalQuery]]:
-    """Queries of each side of the benchmark that has any, "" for none: each is embedded by itself, and so only once."""
+    """Queries of each split of the benchmark that has any, "" for none: each is embedded by itself, and so only once."""
     return grouped((query.split or "", query) for query in queries)

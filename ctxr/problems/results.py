@@ -151,7 +151,7 @@ class QueryResult(Record, frozen=True):
 
     run: str
     query: str
-    side: str
+    split: str
     image_set: str
     kind: str
     text: str

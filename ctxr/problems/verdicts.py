@@ -142,7 +142,7 @@ def verdicts_in(dataset: Dataset, judgments: Path | None, workdir: Path) -> Pair
 def none_entailed(dataset: Dataset) -> DataError:
     """What a recipe that wants weak positives says where there are none to learn from."""
     return DataError(
-        f"the recipe wants weak positives, and nothing was found to be entailed on the train side of {dataset.name}",
+        f"the recipe wants weak positives, and nothing was found to be entailed in the train split of {dataset.name}",
         hint="ctxr revise-labels --entail --judge JUDGE   (the toy adds nothing to photos without --unlicensed); or --set weak=off",
     )
 

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import structs
 
 from ctxr.datasets.pairs import EntailmentPair, Label, coco_caption, coco_image, flickr_image
-from ctxr.datasets.readers.karpathy import SIDES, SplitFile
+from ctxr.datasets.readers.karpathy import SPLITS, SplitFile
 from ctxr.datasets.readers.text_files import as_record, class_names, json_object, parquet_rows, read_json
 from ctxr.errors import DataError, UsageError, plural
 from ctxr.store.hashing import sha256_bytes
@@ -330,7 +330,7 @@ def _decoded_lines(path: Path, oddities: list[RowIssue]) -> Iterator[TextLine]:
 
 @dataclass
 class Captions:
-    """Texts by the id of the caption (`coco/ID`, `flickr30k/ID`), captions of each picture in the order of the file, and its side."""
+    """Texts by the id of the caption (`coco/ID`, `flickr30k/ID`), captions of each picture in the order of the file, and its split."""
 
     texts: dict[str, str] = field(default_factory=dict)
     of_image: dict[str, list[str]] = field(default_factory=dict)
@@ -366,7 +366,7 @@ class _CocoCaptions(msgspec.Struct):
 
 
 def read_captions(paths: Iterable[Path]) -> Captions:
-    """The captions in COCO's `captions_*.json`, and in Karpathy's splits, which also say on which side a picture stands.
+    """The captions in COCO's `captions_*.json`, and in Karpathy's splits, which also say which split a picture is in.
 
     Raises DataError naming file and row for another layout, a row that lacks something, and a caption with two texts.
     """
@@ -384,7 +384,7 @@ def read_captions(paths: Iterable[Path]) -> Captions:
             image = flickr_image(name) if split.dataset == "flickr30k" else coco_image(picture.cocoid or name)
             if image is None:
                 raise DataError(f"{path}: {name!r} is not a picture of COCO or Flickr30K", hint="restore the row")
-            captions.splits[image] = SIDES[picture.split]
+            captions.splits[image] = SPLITS[picture.split]
             for sentence in picture.sentences:
                 key = f"{image.partition('/')[0]}/{sentence.sentid}"
                 captions.add(f"{path}: sentence {sentence.sentid}", key, image, sentence.raw)
@@ -412,7 +412,7 @@ _SPLITS_OF_PAIRS: dict[str, SplitName] = {
 
 
 def read_pairs(path: Path, captions: Captions | None = None) -> PairFile:
-    """The pairs of a published file, with everything that is odd in it. Which dataset it is follows from its columns, its side from
+    """The pairs of a published file, with everything that is odd in it. Which dataset it is follows from its columns, its split from
     its name; `captions` give pictures their premise, and captions their text.
 
     Left out are rows without a label or text, that are not English, or that say again what was said. Raises UsageError for a file

@@ -19,7 +19,7 @@ from ctxr.datasets.readers.text_files import as_record, read_json, refuse_unsafe
 from ctxr.errors import DataError, UsageError
 from ctxr.store.records import SplitName
 
-SIDES: dict[str, SplitName] = {"train": "train", "restval": "train", "val": "valid", "test": "test"}
+SPLITS: dict[str, SplitName] = {"train": "train", "restval": "train", "val": "valid", "test": "test"}
 """What a picture's `split` makes of it: `restval`, COCO's validation pictures that are not evaluated on, is trained on."""
 
 
@@ -100,7 +100,7 @@ class _Reading:
         return files_below(self.galleries.root)
 
     def take(self, at: str, row: SplitPicture) -> None:
-        name, split = row.filename, SIDES[row.split]
+        name, split = row.filename, SPLITS[row.split]
         for unsafe in (row.filepath, name) if row.filepath else (name,):
             refuse_unsafe_path(at, unsafe)
         self._once(at, "picture", name)

@@ -54,5 +54,5 @@ _LOAD = """    import fiftyone as fo
     dataset = fo.Dataset.from_dir("PATH/OF/THIS/FOLDER", dataset_type=fo.types.LegacyFiftyOneDataset)
     fo.launch_app(dataset.group_by("set_id", order_by="position"))
 
-A sample is one picture at one position of one set; its tags are the side and the kind, `descriptions` those that single it out.
+A sample is one picture at one position of one set; its tags are the split and the kind, `descriptions` those that single it out.
 """

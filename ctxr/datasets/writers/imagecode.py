@@ -20,7 +20,7 @@ _FILES = {"train": "train_data.json", "valid": "valid_data.json", "test": "test_
 
 
 def write(job: ExportJob) -> ExportResult:
-    """Write the release's layout. Raises DataError for a set that is on no side, besides what `Pictures` raises."""
+    """Write the release's layout. Raises DataError for a set that is in no split, besides what `Pictures` raises."""
     check_names(job.dataset)
     tables: dict[str, dict[str, dict[str, str] | list[str]]] = {name: {} for name in _FILES}
     skipped: list[str] = []
@@ -32,7 +32,7 @@ def write(job: ExportJob) -> ExportResult:
             if split not in tables:
                 raise DataError(
                     f"the set {image_set.id} is in none of train, valid and test, which this format needs",
-                    hint="give its group a side with --splits when the sets are built",
+                    hint="give its group a split with --splits when the sets are built",
                 )
             # the set's name in the release: static sets say so
             name = image_set.id if image_set.kind == "video" or STATIC in image_set.id else f"{STATIC}-{image_set.id}"

@@ -175,7 +175,7 @@ UNSPLIT = "unsplit"
 
 @dataclass(frozen=True)
 class ExportCounts:
-    """Sets, images and queries of an export, and its sets by side."""
+    """Sets, images and queries of an export, and its sets by split."""
 
     sets: int
     images: int
@@ -239,7 +239,7 @@ class ExportJob:
         return self.dataset.split_of(image_set) or UNSPLIT
 
     def by_split(self) -> dict[str, list[ImageSet]]:
-        """Sets of each side that has any, in the order train, valid, test, unsplit."""
+        """Sets of each split that has any, in the order train, valid, test, unsplit."""
         splits = grouped((self.split(image_set), image_set) for image_set in self.dataset.sets)
         return {name: splits[name] for name in (*SPLITS, UNSPLIT) if name in splits}
 
@@ -300,7 +300,7 @@ class ExportResult:
 
 
 def without_test_answers(dataset: Dataset) -> Dataset:
-    """The dataset without what anybody answered about sets of the test side, and rows of payload tables that tell an answer."""
+    """The dataset without what anybody answered about sets of the test split, and rows of payload tables that tell an answer."""
     splits = {image_set.id: dataset.split_of(image_set) for image_set in dataset.sets}
     kept = [row for row in dataset.judgments if splits.get(dataset.queries[row.query].image_set) != "test"]
     shown = [image_set for image_set in dataset.sets if splits[image_set.id] != "test"]

@@ -142,7 +142,7 @@ def _groups(
         parts = sorted(connected(splits, dataset.footage), key=lambda part: sha256_bytes(f"{seed}\0{part[0]}".encode()))
         ends = np.cumsum([*wanted.values()]) / sum(wanted.values())
         dealt = np.searchsorted(ends, (np.arange(len(parts)) + 0.5) / len(parts)).tolist()
-        splits = {album: [*wanted][side] for side, part in zip(dealt, parts, strict=True) for album in part}
+        splits = {album: [*wanted][number] for number, part in zip(dealt, parts, strict=True) for album in part}
     groups: dict[tuple[SplitName | None, str], dict[str, tuple[Image, list[str]]]] = defaultdict(dict)
     for one, image, texts in rows:
         group = groups[splits[image.group], {"photos": image.group, "video": one.id}.get(kind, "")]

@@ -203,19 +203,19 @@ class SetsRun(ABC):
     ) -> None:
         """The units of all albums; the photos of a split are one pool, see `photos.pick_photos`. A sample is shared by the number of
         photos, and what a small split cannot give comes from the next larger one."""
-        sides = grouped((self.splits[album.name], album) for album in albums)
-        parts = [pool.part(side) for side in sides.values()]
+        by_split = grouped((self.splits[album.name], album) for album in albums)
+        parts = [pool.part(own) for own in by_split.values()]
         found = with_neighbours(self.artifact, parts, self.engine, self.progress)
-        pools = list(zip(found, sides.values(), strict=True))
+        pools = list(zip(found, by_split.values(), strict=True))
         left, photos = choice.sample, len(pool.photos)
         with self.progress.task(label, photos) as task:
-            for part, side in sorted(pools, key=lambda each: len(each[0].photos)):
+            for part, own in sorted(pools, key=lambda each: len(each[0].photos)):
                 if 0 < len(part.photos) < self.work.context.picking.set_size and len(pools) > 1:
-                    few = f"{plural(len(part.photos), 'photo')} of {self.splits[side[0].name]}"
+                    few = f"{plural(len(part.photos), 'photo')} of {self.splits[own[0].name]}"
                     self.progress.warn(f"{few} are fewer than a set of {self.work.context.picking.set_size}")
                 share = None if left is None else round(left * len(part.photos) / max(1, photos))
                 picking, photos = replace(choice, sample=share), photos - len(part.photos)
-                units = pick_photos(self.work.context, part, side, self.stamps, picking, facts=facts, task=task)
+                units = pick_photos(self.work.context, part, own, self.stamps, picking, facts=facts, task=task)
                 left = None if left is None else left - sum(len(unit.sets) for unit in units)
                 self.units.update({unit.source.name: unit for unit in units})
 

@@ -45,7 +45,7 @@ _REJECTED = 2  # people who chose other images, and nobody the right one
 def captioned(
     dataset: Dataset, origin: Parent, accepted: Collection[str], workdir: Path, progress: Progress
 ) -> EntailmentPairs:
-    """Pairs of the captions of a dataset, on their sides in a project. Raises DataError for a dataset without captions.
+    """Pairs of the captions of a dataset, in their splits of a project. Raises DataError for a dataset without captions.
 
     Args:
         accepted: queries whose captions hold; of the others, those for which people chose other images alone do not.
@@ -90,15 +90,15 @@ def captioned(
 
 
 def _others(rows: Sequence[EntailmentPair], holds: Collection[tuple[str, str]]) -> Iterator[EntailmentPair]:
-    """Beside each entailed pair one with a caption of another image of its side, unless there is a wrong choice of a person."""
+    """Beside each entailed pair one with a caption of another image of its split, unless there is a wrong choice of a person."""
     entailed, checked = [pair for pair in rows if pair.label], {pair.caption for pair in rows if not pair.label}
     words = {pair.id: frozenset(str(pair.hypothesis).casefold().split()) for pair in entailed}
     own = {(words[pair.id], pair.image or pair.group) for pair in entailed}
     by_split = {split: [pair for pair in entailed if pair.split == split] for split in SPLITS}
     rng = np.random.default_rng(0)
     for number, pair in enumerate(entailed):
-        image, mine, side = pair.image or pair.group, words[pair.id], by_split[pair.split or "train"]
-        pool = (side[index] for index in rng.integers(len(side), size=_POOL).tolist())
+        image, mine, others = pair.image or pair.group, words[pair.id], by_split[pair.split or "train"]
+        pool = (others[index] for index in rng.integers(len(others), size=_POOL).tolist())
         free = [one for one in pool if (words[one.id], image) not in own and (one.caption, image) not in holds]
         if free and pair.caption not in checked:
             near = max(
@@ -123,23 +123,23 @@ def with_answers(dataset: Dataset, answered: AggregatedAnswers) -> Dataset:
 
 
 def split_groups(pairs: EntailmentPairs, workdir: Path, progress: Progress) -> EntailmentPairs:
-    """The pairs with each group on one side: that on which the project evaluates one of its pictures, test before valid before train.
+    """The pairs with each group in one split: that in which the project evaluates one of its pictures, test before valid before train.
 
-    Groups without a side are dealt by hash, and those of train too where none is on valid.
+    Groups without a split are dealt by hash, and those of train too where none is in valid.
     """
     evaluated: dict[str, SplitName] = {}
     with suppress(UnfinishedError):
         dataset = read_dataset(latest(workdir, CHAIN).path)
         for image_set in dataset.sets:
-            if (side := dataset.split_of(image_set)) in ("valid", "test"):
+            if (split := dataset.split_of(image_set)) in ("valid", "test"):
                 rows = [(dataset.images[image].sha256, published_image(image)) for image in image_set.images]
-                evaluated |= {mark: side for marks in rows for mark in marks if mark}
+                evaluated |= {mark: split for marks in rows for mark in marks if mark}
     named: dict[str, set[SplitName]] = defaultdict(set)
     for pair in pairs.rows:
-        named[pair.group] |= {side for side in (pair.split, *map(evaluated.get, pairs.marks([pair]))) if side}
+        named[pair.group] |= {split for split in (pair.split, *map(evaluated.get, pairs.marks([pair]))) if split}
     fixed = {group: max(several, key=SPLITS.index) for group, several in named.items() if several}
     if "valid" not in fixed.values():
-        fixed = {group: side for group, side in fixed.items() if side != "train"}
+        fixed = {group: split for group, split in fixed.items() if split != "train"}
     dealt = {row.group: row.split for row in assign_splits(dict.fromkeys(named, True), fixed=fixed)}
     if moved := sum(pair.split not in (None, dealt[pair.group]) for pair in pairs.rows):
         places = "to where their group is evaluated, or to valid and test if valid was empty"
@@ -172,7 +172,7 @@ class PairsStage(Stage[PairsInputs]):
     options: Pairs
 
     def inputs(self, progress: Progress) -> PairsInputs:
-        """The source and the answers; and what the project evaluates, which decides the sides of the pairs."""
+        """The source and the answers; and what the project evaluates, which decides the splits of the pairs."""
         source, workdir = self.options.source, self.options.workdir
         path, answers = SHIPPED if source == "sample" else Path(source), None
         if source == "own":

@@ -99,27 +99,27 @@ REFERENCES = {
     ),
     ("ViT-B-16:openai", "test"): (Band("published", 0.224, 0.224, True),),
 }
-"""Zero-shot accuracy on the ImageCoDe release by encoder and side (paper, Tables 5 and 7; specs A0.1, A0.4)."""
+"""Zero-shot accuracy on the ImageCoDe release by encoder and split (paper, Tables 5 and 7; specs A0.1, A0.4)."""
 
 AS_TEXT = "counted over names sorted as text"
 BY_NUMBER = "counted by number where the set has names sorted as text"
 
 
 def check_scores(dataset: Dataset, runs: list[Run], reference: str, seed: int) -> Iterator[Check]:
-    """For each run and side with known targets: the band of its accuracy, and whether another order explains it better. `reference` is
+    """For each run and split with known targets: the band of its accuracy, and whether another order explains it better. `reference` is
     the encoder whose zero-shot scores the runs are, "" for the run's own name."""
     orders = {one.id: numbers for one in dataset.sets if (numbers := numbers_of(dataset, one)) is not None}
     for run in runs:
-        # by side: the set, the position of the target, and the scores of the candidates of each query
-        sides: dict[str, list[tuple[str, int, list[float]]]] = {}
+        # by split: the set, the position of the target, and the scores of the candidates of each query
+        splits: dict[str, list[tuple[str, int, list[float]]]] = {}
         for query, image_set, position in dataset.sole_targets():
             own = run.scorers[0].values.get(query.id, {})
             if own.keys() >= set(image_set.images):
                 row = (image_set.id, position, [own[image] for image in image_set.images])
-                sides.setdefault(dataset.split_of(image_set) or "none", []).append(row)
-        if not sides:
+                splits.setdefault(dataset.split_of(image_set) or "none", []).append(row)
+        if not splits:
             yield Check(f"targets by {run.name}", "note", "it scores no query here whose target is known")
-        for split, rows in sides.items():
+        for split, rows in splits.items():
             sets = [name for name, _, _ in rows]
             credits = np.array([credit(scores, position) for _, position, scores in rows])
             accuracy = mean_interval(credits, sets, np.random.default_rng(seed))

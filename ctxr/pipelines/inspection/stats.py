@@ -178,7 +178,7 @@ class Statistics:
         yield ("videos in valid and test", both, _SHARED_VIDEOS, 0, complete["valid"] and complete["test"])
 
     def splits(self) -> Table | str:
-        """Sets, images and descriptions of each side."""
+        """Sets, images and descriptions of each split."""
         dataset, texts_of = self.dataset, self.texts_of
         if not dataset.sets:
             return "there is no image set: nothing to count"

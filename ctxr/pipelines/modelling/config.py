@@ -74,7 +74,7 @@ class Eval(EvalOptions):
 
 @dataclass(frozen=True)
 class EvalReport(VerbReport):
-    """The result of `eval`, an artifact; tables by name `<side>/<table>`, and `people`."""
+    """The result of `eval`, an artifact; tables by name `<split>/<table>`, and `people`."""
 
     results: Path
     dataset: str

@@ -9,7 +9,7 @@ from ctxr.metrics.proportions import LEVEL
 from ctxr.models.hub import makes_pairs
 from ctxr.models.identity import model_identity
 from ctxr.pipelines.modelling.config import Eval, EvalReport
-from ctxr.problems.evaluation import SIDES, EvalRequest, Evaluation, ScoredRun, SplitT
+from ctxr.problems.evaluation import ALL_SPLITS, EvalRequest, Evaluation, ScoredRun, SplitT
 from ctxr.problems.figures import Columns, Summariser, correct_together
 from ctxr.problems.registry import evaluation_of, results_kind
 from ctxr.problems.results import RESULTS, read_tables, results_name
@@ -81,7 +81,7 @@ def measure(evaluation: Evaluation[SplitT, ScoredRun], config: Eval, progress: P
         summary = Summariser(
             split.name,
             evaluation.groups(split),
-            (config.seed, SIDES.index(split.name)),
+            (config.seed, ALL_SPLITS.index(split.name)),
             config.resamples,
             config.permutations,
             evaluation.TOGETHER,

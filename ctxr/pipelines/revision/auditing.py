@@ -184,10 +184,10 @@ class AuditStage(Stage[AuditInputs]):
         base = self.base()
         content = "" if base is None else open_base(base, config.workdir, progress).content
         dataset = read_dataset(revised)
-        sides = {image_set.id: dataset.split_of(image_set) or "" for image_set in dataset.sets}
-        side_of = {row.key(): sides[dataset.queries[row.caption].image_set] for row in sample}
-        evaluated = [row for row in sample if side_of[row.key()] != "train"]
-        splits = sorted({side_of[row.key()] for row in evaluated if row.key() in audited.answers})
+        of_set = {image_set.id: dataset.split_of(image_set) or "" for image_set in dataset.sets}
+        split_of = {row.key(): of_set[dataset.queries[row.caption].image_set] for row in sample}
+        evaluated = [row for row in sample if split_of[row.key()] != "train"]
+        splits = sorted({split_of[row.key()] for row in evaluated if row.key() in audited.answers})
         licensing = JudgedPairs(current, evaluated, links, audited.answers)
         decided = Counter(row.stratum for row in audited.looked)
         entailed = Counter(row.stratum for row in audited.looked if row.entailed)

@@ -71,13 +71,13 @@ class MinedGallery:
     """Pictures that are searched together, and their captions.
 
     Attributes:
-        images: ids. captions: ids of queries. side: of the benchmark, "" for none.
+        images: ids. captions: ids of queries. split: of the benchmark, "" for none.
         given: positive pairs (index of the image, index of the caption). earlier: those of them that an earlier round added.
             rejected: pairs that an earlier round rejected under the same judge. unsure: pairs that it left unsure.
     """
 
     id: str
-    side: str
+    split: str
     images: tuple[str, ...]
     captions: tuple[str, ...]
     given: tuple[tuple[int, int], ...]
@@ -369,7 +369,7 @@ def refuse_round(new: "NewRound", progress: Progress) -> None:
         judge.check()
     if cascade.unknown:
         progress.note(f"what {cascade.unknown} was trained on is unknown and may include these pictures")
-    evaluated = {image for gallery in galleries if gallery.side != "train" for image in gallery.images}
+    evaluated = {image for gallery in galleries if gallery.split != "train" for image in gallery.images}
     wrong = [name for name in leaked if name in evaluated]
     if wrong and not new.scope.options.allow_leak:
         raise DataError(
@@ -447,7 +447,7 @@ class RevisionInputs(RoundInputs):
 
     def made(self, rounds: Sequence[Round]) -> Round | None:
         """The round that was made of these inputs."""
-        scopes = ((row, self.scope(row.sides, row.threshold)) for row in rounds)
+        scopes = ((row, self.scope(row.splits, row.threshold)) for row in rounds)
         decided = ((row, self.decides(scope, rounds[: row.number - 1])) for row, scope in scopes)
         return next((row for row, decides in decided if row.decides == decides), None)
 
@@ -459,6 +459,6 @@ class RevisionInputs(RoundInputs):
         leaked = seen_pictures([(name, images[name].sha256) for name in inputs.images], self.cascade.trained_on)
         out = self.options.folder()
         inputs = without_rejected(inputs, out, self.cascade.fingerprint, self.threshold.limits)
-        scope = self.scope((gallery.side for gallery in inputs.galleries), self.threshold.value)
+        scope = self.scope((gallery.split for gallery in inputs.galleries), self.threshold.value)
         decides = self.decides(scope, self.rounds)
         return NewRound(inputs, self.by, self.cascade, self.threshold, tuple(leaked), scope, decides)

@@ -86,7 +86,7 @@ def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) 
     edge = None
     if config.precision is None:
         edge = choose_threshold(config, base, cascade, licence.threshold if licence else None, progress)
-    every = frozenset(gallery.side for gallery in inputs.galleries)
+    every = frozenset(gallery.split for gallery in inputs.galleries)
     scope = scope_of(config, base, every, cascade, licence=licence, threshold=edge.value if edge else 1.0)
     refused = "" if licence else refused_by(config.workdir, cascade.fingerprint, base.content)
     left = without_rejected(inputs, config.folder(), cascade.fingerprint, edge.limits if edge else (math.inf, math.inf))
@@ -131,10 +131,10 @@ def _work_facts(config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, r
     # how many candidates each picture, and with `both` each caption, of a set has: k at most, known ones left out
     counts: list[int] = []
     for gallery in inputs.galleries:
-        sides = (gallery.images, gallery.captions)
+        ends = (gallery.images, gallery.captions)
         for column in range(1 + both):
             known = Counter(gallery.excluded[:, column].tolist())
-            counts += [min(k, len(sides[1 - column]) - known[index]) for index in range(len(sides[column]))]
+            counts += [min(k, len(ends[1 - column]) - known[index]) for index in range(len(ends[column]))]
     pairs = f"{'up to ' if both else ''}{sum(counts):,} candidates: for each picture the {k} best captions of its set without known pairs"
     if both:
         pairs += ", and as many pictures for each caption; a pair found both ways is judged once"
@@ -299,12 +299,12 @@ class JudgedRound:
     def counting(self, links: Sequence[CandidateRow]) -> list[CandidateRow]:
         """The decisions that count: on valid and test, pairs without an answer do not."""
         queries = self.new.inputs.base.dataset.queries
-        sides = {pool.gallery.id: pool.gallery.side for pool in self.pools}
+        splits = {pool.gallery.id: pool.gallery.split for pool in self.pools}
         return [
             link
             for link in links
-            if (side := sides[queries[link.caption].image_set]) in self.new.scope.splits
-            and (side == "train" or link.reason != "no_answer")
+            if (split := splits[queries[link.caption].image_set]) in self.new.scope.splits
+            and (split == "train" or link.reason != "no_answer")
         ]
 
     def conflicts(self, links: Sequence[CandidateRow]) -> list[SetConflict]:
@@ -386,7 +386,7 @@ class JudgedRound:
             licence=new.scope.licence,
             unlicensed=config.unlicensed,
             toy=cascade.toy,
-            sides=tuple(sorted({pool.gallery.side for pool in self.pools})),
+            splits=tuple(sorted({pool.gallery.split for pool in self.pools})),
             **threshold,
         )
         worker, value = f"{WORKER}:{cascade.name}", {"added": 1.0, "rejected": 0.0, "unsure": UNSURE}

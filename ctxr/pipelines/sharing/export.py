@@ -78,7 +78,7 @@ def card(job: ExportJob, manifest: Manifest | None, fingerprint: str, to: str, w
         f"{counts.sets} {subject.sets}, {counts.images} images"
         + (f", {counts.queries} queries" if counts.queries else ", no descriptions yet")
         + f": a benchmark for {subject.task}.\n",
-        "\n".join(["| side | sets |", "| --- | --- |", *splits, ""]),
+        "\n".join(["| split | sets |", "| --- | --- |", *splits, ""]),
         "## Loading\n",
         written.load,
         "## How it was made\n",

@@ -28,7 +28,7 @@ class BenchmarkQuery:
     """A query for an image.
 
     Attributes:
-        number: index in the dataset, from 0. side: the split, of `SIDES`.
+        number: index in the dataset, from 0. split: one of `SPLITS`.
         right: positions of the targets among the candidates; empty where the target is hidden.
         tokens: of the text, 0 where they are not counted. source: corpus, video or album.
         writer: seen in train or not; "" where unknown.
@@ -40,7 +40,7 @@ class BenchmarkQuery:
     query: str
     number: int
     image_set: ImageSet
-    side: str
+    split: str
     right: tuple[int, ...]
     text: str
     tokens: int
@@ -82,17 +82,17 @@ def questions_of(
         tags.setdefault((about.image_set, about.texts), {})[phenomenon] = present
     writers = _writers(dataset)
     texts = {name: dataset.text_of(dataset.queries[name]) for name in places}
-    measured = {name: texts[name] for name, (side, _) in places.items() if side in counted and name in targets}
+    measured = {name: texts[name] for name, (split, _) in places.items() if split in counted and name in targets}
     lengths = {name: len(one.tokens) for name, one in zip(measured, tokenizer.parse(measured), strict=True)}
     questions: dict[str, BenchmarkQuery] = {}
-    for name, (side, image_set) in places.items():
+    for name, (split, image_set) in places.items():
         query, right, doubts = dataset.queries[name], set(targets[name]), unsure.get(name, ())
         examined = tags.get((query.image_set, query.texts), {})
         questions[name] = BenchmarkQuery(
             query=name,
             number=len(questions),
             image_set=image_set,
-            side=side,
+            split=split,
             right=tuple(sorted(right)),
             text=texts[name],
             tokens=lengths.get(name, 0),
@@ -122,7 +122,7 @@ def _writers(dataset: Dataset) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class EvalSplit:
-    """Questions of one side of the benchmark, scored by all runs.
+    """Questions of one split of the benchmark, scored by all runs.
 
     Attributes:
         questions: B with a known target. hidden: those without.

@@ -47,7 +47,7 @@ class QuestionGroup:
 class Correlation:
     """Pearson's r between accuracy and a covariate, over the questions of a split where it is known."""
 
-    side: str
+    split: str
     run: str
     of: str
     queries: int
@@ -58,7 +58,7 @@ class Correlation:
 class Error:
     """Wrong picks of a run in ordered sets by their distance from the target: their share, and that of random wrong guesses."""
 
-    side: str
+    split: str
     run: str
     distance: int
     share: float
@@ -84,7 +84,7 @@ def accuracy_column(values: Doubles, within: Flags) -> RatioColumn:
 
 
 def question_parts(questions: Sequence[BenchmarkQuery]) -> list[QuestionGroup]:
-    """How a side is parted: overall by kind, then by every view that there is something known for."""
+    """How a split is parted: overall by kind, then by every view that there is something known for."""
     views: list[tuple[str, str, Sequence[bool]]] = [
         ("overall", part, within) for part, within in kinds_of(questions).items()
     ]
@@ -180,7 +180,7 @@ VIEWS = {
 
 def accuracy_table(split: EvalSplit, figures: Sequence[Figure], clusters: str) -> Table:
     """A row for each run: accuracy all, video and static, ranks, as the paper's Table 5."""
-    own = [figure for figure in figures if figure.side == split.name and figure.view == "overall"]
+    own = [figure for figure in figures if figure.split == split.name and figure.view == "overall"]
     cells = {(figure.run, figure.part, figure.measure): figure for figure in own}
     parts = [part for part in ("all", *SET_KINDS) if any(figure.part == part for figure in own)]
     ranks = [name for name in dict.fromkeys(figure.measure for figure in own) if name not in ("accuracy", "chance")]
@@ -210,14 +210,14 @@ def part_differences(
     split: EvalSplit, figures: Sequence[Figure], rows: Sequence[RunDifference], clusters: str
 ) -> Table | None:
     """Each run and how it differs from every one before it, part by part."""
-    own = [row for row in rows if row.side == split.name]
+    own = [row for row in rows if row.split == split.name]
     if not own:
         return None
     # of the two bases of a phenomenon the wider one comes last: all questions in whose text it was found
     accuracies = {
         (figure.part.split(",")[0], figure.run): percent(figure.interval)
         for figure in figures
-        if (figure.side, figure.measure) == (split.name, "accuracy") and figure.view in ("overall", "phenomena")
+        if (figure.split, figure.measure) == (split.name, "accuracy") and figure.view in ("overall", "phenomena")
     }
     shown: list[tuple[object, ...]] = []
     for part in dict.fromkeys(row.part for row in own):
@@ -240,9 +240,9 @@ def part_differences(
 
 
 def view_tables(split: EvalSplit, figures: Sequence[Figure]) -> dict[str, Table]:
-    """A table for each way in which a side was parted, by name of the view."""
+    """A table for each way in which a split was parted, by name of the view."""
     tables: dict[str, Table] = {}
-    own = [figure for figure in figures if figure.side == split.name and figure.measure == "accuracy"]
+    own = [figure for figure in figures if figure.split == split.name and figure.measure == "accuracy"]
     if tagged := [figure for figure in own if figure.view == "phenomena"]:
         # one run with and without each phenomenon; several runs side by side with it
         by_part = {(figure.part, figure.run): figure for figure in tagged}
@@ -287,7 +287,7 @@ def _caution(intervals: Sequence[Interval]) -> str:
 def correlation_table(split: EvalSplit, rows: Sequence[Correlation]) -> Table | None:
     """Pearson's r of being right with length and with the distance of the set."""
     cells: dict[tuple[str, str], str] = {}
-    own = [row for row in rows if row.side == split.name]
+    own = [row for row in rows if row.split == split.name]
     for row in own:
         r = row.interval
         span = "(–)" if r.low is None else f"({r.low:+.2f} to {r.high:+.2f})"
@@ -305,7 +305,7 @@ def correlation_table(split: EvalSplit, rows: Sequence[Correlation]) -> Table | 
 
 def error_table(split: EvalSplit, rows: Sequence[Error]) -> Table | None:
     """How far wrong picks lie from the target in video sets."""
-    own = {(row.run, row.distance): row for row in rows if row.side == split.name}
+    own = {(row.run, row.distance): row for row in rows if row.split == split.name}
     if not own:
         return None
     distances = sorted({distance for _, distance in own})

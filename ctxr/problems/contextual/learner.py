@@ -225,7 +225,7 @@ class ContextualJob(scorers.ScorerJob):
         train = [query for query in splits.get("train", []) if query.target is not None] if recipe.learns else []
         if recipe.learns and not train:
             raise DataError(
-                f"{dataset.name} has no query with a known target on the train side, so there is nothing to learn from",
+                f"{dataset.name} has no query with a known target in the train split, so there is nothing to learn from",
                 hint="name another --dataset; the recipe clip-zero-shot needs no training",
             )
         if recipe.learns and recipe.leaked_gradients and len(train) < recipe.batch:
@@ -237,10 +237,10 @@ class ContextualJob(scorers.ScorerJob):
         judged = {split: splits[split] for split in ("valid", "test") if split in splits}
         if not judged and not recipe.learns:
             raise DataError(
-                f"{dataset.name} has no query on the valid or test side to score", hint="name another --dataset"
+                f"{dataset.name} has no query in the valid or test split to score", hint="name another --dataset"
             )
         splits = ({"train": train} if recipe.learns else {}) | judged
-        splits |= {side: with_unsure(queries, verdicts) for side, queries in splits.items() if side != "train"}
+        splits |= {split: with_unsure(queries, verdicts) for split, queries in splits.items() if split != "train"}
         if recipe.weak != "off":
             splits["train"] = with_weak_positives(
                 splits["train"], dataset, recipe.variant == "none", verdicts, self.progress
@@ -281,7 +281,7 @@ class ContextualJob(scorers.ScorerJob):
             self.progress.warn(
                 "judged_on_test: test chooses the epoch, so its accuracy is no estimate of anything"
                 if self.judged_on == "test"
-                else "judged_on_test: no target of the test side is known, so valid chooses the epoch"
+                else "judged_on_test: no target of the test split is known, so valid chooses the epoch"
             )
         train, valid = prepare(self.data.queries["train"]), prepare(judged) if judged else None
         return scorers.Learning(partial(ContextualObjective, self.recipe, train, valid), len(train), bool(judged))

@@ -83,10 +83,10 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
         refuse_same_files(self.names)
         scorers = {run.name: run.scorers for run in self.runs}
         self.splits = []
-        for side in self.match():
-            whole = [questions[name] for name in side.queries if name not in side.lacking]
+        for split in self.match():
+            whole = [questions[name] for name in split.queries if name not in split.lacking]
             labelled, hidden = ([one for one in whole if bool(one.right) == known] for known in (True, False))
-            self.splits.append(EvalSplit(side.name, labelled, hidden, scorers, len(side.lacking)))
+            self.splits.append(EvalSplit(split.name, labelled, hidden, scorers, len(split.lacking)))
         counts = [(split.name, sum(len(one.unsure) for one in split.questions)) for split in self.splits]
         self.unsure = [(split, count) for split, count in counts if count]
         self.single = [run.name for run in self.runs if len(run.scorers) == 1]
@@ -182,7 +182,7 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
                 result = QueryResult(
                     run=scorer.name,
                     query=one.query,
-                    side=split.name,
+                    split=split.name,
                     image_set=one.image_set.id,
                     kind=one.image_set.kind,
                     text=one.text,

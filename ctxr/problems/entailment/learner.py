@@ -201,8 +201,8 @@ class ClassifierJob(TrainJob):
         self.train, self.dev = pairs.in_split("train"), pairs.in_split("valid")
         if not self.train:
             raise DataError(
-                f"{pairs.name} has no pair on the train side",
-                hint="the side is in a file's name, as in rte_train.tsv: rename it, or name a file of train too",
+                f"{pairs.name} has no pair in the train split",
+                hint="the split is in a file's name, as in rte_train.tsv: rename it, or name a file of train too",
             )
         evaluated = [*self.dev, *pairs.in_split("test")]
         shown = {name for pair in evaluated if pair.image for name in (pair.image, pair.group)}

@@ -51,7 +51,7 @@ class EntailmentPairs:
     origin: Parent
 
     def in_split(self, split: str) -> list[EntailmentPair]:
-        """The pairs of one side."""
+        """The pairs of one split."""
         return [pair for pair in self.rows if pair.split == split]
 
     def marks(self, rows: Iterable[EntailmentPair]) -> set[str]:

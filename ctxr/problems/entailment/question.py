@@ -66,7 +66,7 @@ class PairEvaluation(Evaluation[SplitRows[EntailmentPair], ClassifierRun]):
         splits: list[SplitName] = [name for name in ("test", "valid", "train") if self.pairs.in_split(name)]
         split = options.split or next(iter(splits), "test")
         if not (rows := self.pairs.in_split(split)):
-            raise DataError(f"{self.dataset} has no pair on the side {split!r}", hint=f"--split {' or '.join(splits)}")
+            raise DataError(f"{self.dataset} has no pair in the split {split!r}", hint=f"--split {' or '.join(splits)}")
         self.split = SplitRows(split, rows)
         self.splits = [self.split]
         self.runs = []

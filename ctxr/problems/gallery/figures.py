@@ -32,7 +32,7 @@ class EntailFigure:
     """
 
     run: str
-    side: str
+    split: str
     source: str
     found: EntailAt
     by: str
@@ -147,7 +147,7 @@ LEAST = 10
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Rated pairs whose both ends are on a side: places of first and second, and ratings, [N] each."""
+    """Rated pairs whose both ends are in a split: places of first and second, and ratings, [N] each."""
 
     kind: str
     first: Codes
@@ -168,7 +168,7 @@ def read_ratings(folder: Path, progress: Progress) -> list[RatedPairs]:
 
 
 def ratings_of(split: GallerySplit, read: Sequence[RatedPairs]) -> list[Ratings]:
-    """The rated pairs that are about pictures and captions of a side, by kind; kinds with next to none are left out."""
+    """The rated pairs that are about pictures and captions of a split, by kind; kinds with next to none are left out."""
     coco, ratings = coco_indices(split), []
     for kind, (one, other) in _ENDS.items():
         firsts, seconds = getattr(coco, one), getattr(coco, other)
@@ -192,8 +192,8 @@ def correlated(
         samples = []
         for scorer in scorers:
             if isinstance(scorer, Vectors):
-                sides = {"captions": scorer.candidates, "images": scorer.queries}
-                first, second = (sides[end] for end in _ENDS[rating.kind])
+                rows_of = {"captions": scorer.candidates, "images": scorer.queries}
+                first, second = (rows_of[end] for end in _ENDS[rating.kind])
                 values = np.einsum("nd,nd->n", first[rating.first], second[rating.second], dtype=np.float64)
             elif rating.kind == "SITS":
                 values = scorer.values[rating.second, rating.first].astype(np.float64)
@@ -252,7 +252,7 @@ _WAYS: dict[Way, str] = {
 def entailment_table(split: str, rows: Sequence[EntailFigure]) -> Table | None:
     """Entail@K with the source of its labels, the share that was judged, and the classifier's leaked pictures; columns without a
     value are left out."""
-    own = [one for one in rows if one.side == split]
+    own = [one for one in rows if one.split == split]
     if not own:
         return None
     unseen = any(one.found.judged < 1 for one in own)

@@ -194,7 +194,7 @@ class GalleryJob(ScorerJob):
         splits = gallery_splits(dataset, verdicts)
         if "train" not in splits:
             raise DataError(
-                f"{dataset.name} has no gallery with captions on the train side, so there is nothing to learn from",
+                f"{dataset.name} has no gallery with captions in the train split, so there is nothing to learn from",
                 hint="give the photos a `split` (train, valid, test) in their metadata.csv, then revise again; or name another --dataset"
                 if "" in splits
                 else "name another --dataset",
@@ -266,7 +266,7 @@ class GalleryJob(ScorerJob):
     def results(self) -> list[tuple[float | None, float | None]]:
         """Mean recalls."""
         rows = [row for row in read_table(self.out / RECALLS, RecallRow) if row.measure == MEAN_RECALL]
-        values = {(row.scorer, row.side): row.value for row in rows}
+        values = {(row.scorer, row.split): row.value for row in rows}
         return [(values.get((name, "valid")), values.get((name, "test"))) for name in scorers_in(self.out)]
 
 

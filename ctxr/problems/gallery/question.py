@@ -87,7 +87,7 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
             raise DataError(
                 f"{dataset.name} has no gallery with captions of {options.split}", hint="name another --split"
             )
-        self.unsure = [(split.side or "all photos", len(split.unsure)) for split in self.splits if split.unsure]
+        self.unsure = [(split.split or "all photos", len(split.unsure)) for split in self.splits if split.unsure]
         self.files_of = pictures_of(dataset, [split.as_query() for split in self.splits])
         self.contents = contents_of(dataset, self.files_of)
         self.runs = []

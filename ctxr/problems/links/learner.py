@@ -144,7 +144,7 @@ class Sources:
         )
 
     def towers(self, words: Tensor | None, seed: int = 0) -> DocumentTowers:
-        """Untrained towers; `seed` decides their first weights. Raises UsageError where vectors of both sides cannot be compared."""
+        """Untrained towers; `seed` decides their first weights. Raises UsageError where vectors of both towers cannot be compared."""
         recipe = self.recipe
         width = self.encoder.dim if words is None else recipe.width if recipe.learns else words.shape[1]
         if not recipe.layers and width != self.width:

@@ -71,10 +71,10 @@ class LinkEvaluation(ScoredEvaluation[SplitRows[Document]]):
         )
         self.notes, self.splits = [*request.dataset.notes], []
         documents = [one for one in documents_of(request.dataset) if one.sentences]
-        for side in self.match():
-            name = side.name
+        for split in self.match():
+            name = split.name
             own = [one for one in documents if (one.split or NO_SPLIT) == name]
-            whole = [one for one in own if side.lacking.isdisjoint(one.sentences)]
+            whole = [one for one in own if split.lacking.isdisjoint(one.sentences)]
             if lost := len(own) - len(whole):
                 lack = f"{name}: {lost} of {len(own)} documents lack scores of some run"
                 self.notes.append(f"{lack} and were left out of all (--partial)")
@@ -206,7 +206,7 @@ class LinkEvaluation(ScoredEvaluation[SplitRows[Document]]):
                 figures = zip(*(np.where(some, column, 0).tolist() for column in columns), strict=True)
                 for row, (credit, rank, above, level) in enumerate(figures):
                     result = QueryResult(
-                        run=scorer.name, query=one.sentences[row], side=split.name, image_set=one.id, kind="document",
+                        run=scorer.name, query=one.sentences[row], split=split.name, image_set=one.id, kind="document",
                         text=one.texts[row], targets=tuple(images[linked[row]].tolist()),
                         picks=tuple(images[scores[row] == scores[row].max()].tolist()), accuracy=credit,
                         reciprocal_rank=rank, above=above, level=level, tokens=len(one.texts[row].split()),
@@ -283,7 +283,7 @@ def _graphs(
         precision = precision_at(scores, labels, 1) if any(label > 0 for label in labels) else None
         graphs.append(Graph(auc(scores, labels), precision, scores[-1], strongest) if own else None)
     numberless = [(name, 0) for name in images]
-    return DocumentGraphs(rows[0].image_set, rows[0].side, [*texts.values()], numberless, sorted(links), graphs)
+    return DocumentGraphs(rows[0].image_set, rows[0].split, [*texts.values()], numberless, sorted(links), graphs)
 
 
 class Links(Question):

@@ -289,6 +289,7 @@ def run_aside(words: list[str], stderr: Path) -> None:
     """Run a command in a process of its own, which has loaded what it was forked from."""
     # a shell's background job, and with it every test that it runs, ignores interrupts
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.nice(19)  # on a busy machine too, the test must get its turn before the run is over
     with stderr.open("w") as sys.stderr:
         app(words)
 

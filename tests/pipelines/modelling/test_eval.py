@@ -191,7 +191,7 @@ def test_every_two_runs_are_compared(dataset: Path) -> None:
     assert rows["c", "all", "b"][2].startswith("-75.0 (")
     # one family: what two splits print of three pairs in every part
     told = json.loads((report.results / "figures.json").read_bytes())["differences"]
-    assert {row["side"] for row in told} == {"valid"}
+    assert {row["split"] for row in told} == {"valid"}
     assert {(row["run"], row["against"]) for row in told} == {("b", "a"), ("c", "a"), ("c", "b")}
     assert [row["corrected"] for row in told] == holm([row["permutation"] for row in told])
     assert [row["mcnemar_corrected"] for row in told] == holm([row["mcnemar"] for row in told])

@@ -110,14 +110,14 @@ def test_runs_are_compared_with_random_scores_and_with_each_other(dataset: Path,
     files = [score(tmp_path / f"{name}.jsonl", dataset, noisy(skill, 3)) for name, skill in skills.items()]
     report = evaluate(dataset, *files, compare=True, permutations=3000, workdir=tmp_path)
     figures = json.loads((report.results / "figures.json").read_text())
-    value = {(row["side"], row["run"], row["measure"]): row["value"] for row in figures["figures"]}
+    value = {(row["split"], row["run"], row["measure"]): row["value"] for row in figures["figures"]}
     rows = figures["differences"]
     assert {(row["run"], row["against"]) for row in rows} == {("dull", "random"), ("keen", "random"), ("keen", "dull")}
     for row in rows:
-        chance = 0.5 if row["part"] == "AUC" else value[row["side"], "keen", "chance"]
-        base = value.get((row["side"], row["against"], row["part"]), chance)
-        assert row["value"] == pytest.approx(value[row["side"], row["run"], row["part"]] - base)
-    by_key = {(row["side"], row["run"], row["against"], row["part"]): row for row in rows}
+        chance = 0.5 if row["part"] == "AUC" else value[row["split"], "keen", "chance"]
+        base = value.get((row["split"], row["against"], row["part"]), chance)
+        assert row["value"] == pytest.approx(value[row["split"], row["run"], row["part"]] - base)
+    by_key = {(row["split"], row["run"], row["against"], row["part"]): row for row in rows}
     assert by_key["test", "keen", "random", "AUC"]["corrected"] < 0.05
     assert cells(report.tables["test/links"])["keen"][0].startswith("100.0 (")
     ((_, _, rho),) = report.tables["valid/spearman"].rows

@@ -180,7 +180,7 @@ class Chain:
     """The artifacts of a report, oldest first, and everything in the last one.
 
     Attributes:
-        units: what each source gave. splits: side of each group. notes: what a reader of the page should know first.
+        units: what each source gave. splits: split of each group. notes: what a reader of the page should know first.
         project: folder of evaluations and runs. dataset: what was described or published, with its queries; None for image sets
             and for results alone.
     """

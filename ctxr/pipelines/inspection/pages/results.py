@@ -159,8 +159,8 @@ def make_results(edition: PageBuilder) -> Mapping[str, object] | None:
         return None
     browsed, panels = None, []
     for one in every:
-        plotted = {row.side for row in one.figures if (row.part, row.measure) == ("all", "accuracy")}
-        panels += [_panel(one, side) for side in dict.fromkeys(row.side for row in one.figures) if side in plotted]
+        plotted = {row.split for row in one.figures if (row.part, row.measure) == ("all", "accuracy")}
+        panels += [_panel(one, split) for split in dict.fromkeys(row.split for row in one.figures) if split in plotted]
         edition.evaluations += tuple(one.artifacts)
         shown = ProblemResults(one.artifacts, one.rows, one.scorers, chain.dataset, edition.picture)
         if view := find_question(one.problem).view(shown):
@@ -214,7 +214,7 @@ def _browser(edition: PageBuilder, scored: EvaluationRows) -> dict[str, object]:
             shown = {"accuracy": round(found.accuracy, 4), "above": found.above, "picks": picks, "scores": scores}
             runs.append(shown | ({"attention": shares[run, name]} if (run, name) in shares else {}))
         queries.append({
-            "id": name, "set": first.image_set, "kind": first.kind, "side": first.side, "text": first.text,
+            "id": name, "set": first.image_set, "kind": first.kind, "split": first.split, "text": first.text,
             "tags": first.tags, "targets": [position[image] for image in first.targets if image in position], "runs": runs,
         })  # fmt: skip
     edition.data["results"] = {"runs": scorers, "sets": sets, "queries": queries}
@@ -223,15 +223,15 @@ def _browser(edition: PageBuilder, scored: EvaluationRows) -> dict[str, object]:
         "runs": scorers,
         "queries": len(by_query),
         "shown": len(ranked),
-        "sides": list(dict.fromkeys(row.side for row in scored.figures)),
+        "splits": list(dict.fromkeys(row.split for row in scored.figures)),
         "kinds": sorted({row.kind for row in scored.rows}),
         "tags": sorted({tag for row in scored.rows for tag in row.tags}),
     }
 
 
 def _panel(scored: EvaluationRows, split: str) -> dict[str, Any]:
-    """One side of the benchmark: the plot, in SVG units, with a dot and an interval for each run and part, and its table."""
-    overall = [row for row in scored.figures if row.side == split and row.view == "overall"]
+    """One split of the benchmark: the plot, in SVG units, with a dot and an interval for each run and part, and its table."""
+    overall = [row for row in scored.figures if row.split == split and row.view == "overall"]
     figures = {(row.run, row.part, row.measure): row for row in overall}
     shown = [run for run in scored.runs if (run, "all", "accuracy") in figures]
     sizes = {run: figures[run, "all", "accuracy"].queries for run in shown}
@@ -267,7 +267,7 @@ def _panel(scored: EvaluationRows, split: str) -> dict[str, Any]:
     top = percent(figures[best, "all", "accuracy"].interval)
     counts = {part: plural(figures[runs[0], part, "accuracy"].queries, "query", "queries", ",") for part in parts}
     return {
-        "side": split,
+        "split": split,
         "left": left,
         "height": round(y - GAP - ROW / 2) + BOTTOM,
         "names": names,
@@ -302,7 +302,7 @@ def _table(
     parts: Sequence[str],
 ) -> Table:
     """A row for each run with its number of queries; differences where they were tested."""
-    own = [row for row in scored.differences if row.side == split and row.part == "all"]
+    own = [row for row in scored.differences if row.split == split and row.part == "all"]
     tested = {row.run: row for row in own if row.against == own[0].against}
     runs = sorted(sizes, key=lambda run: sizes[run] < max(sizes.values()))
     columns = {"run": runs}

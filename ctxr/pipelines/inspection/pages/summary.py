@@ -53,7 +53,7 @@ def make_summary(edition: PageBuilder) -> Mapping[str, object]:
         split_of: dict[str, str] = {one.id: dataset.split_of(one) or "" for one in dataset.sets}
         queries = Counter(split_of[query.image_set] for query in dataset.queries.values() if query.labels is None)
         counts = Counter(split_of.values())
-        described = [(side or "no split", counts[side], queries[side]) for side in (*SPLITS, "") if counts[side]]
+        described = [(split or "no split", counts[split], queries[split]) for split in (*SPLITS, "") if counts[split]]
     lost = [stage.reasons for stage in chain.stages]
     albums = by_kind["photos"]
     photos = f"from {plural(sum(unit.source.frames for unit in albums), 'photo', form=',')}" if albums else ""

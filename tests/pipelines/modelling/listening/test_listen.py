@@ -98,7 +98,7 @@ def test_a_model_that_finds_every_target_is_right_at_every_shift(work: Path) -> 
     # and it is evaluated by its name
     results = evaluate(Eval(runs=("fake",), workdir=work, resamples=50, tokenizer="regex")).results
     figures = json.loads((results / "figures.json").read_text())["figures"]
-    found = [(one["side"], one["value"]) for one in figures if (one["part"], one["measure"]) == ("all", "accuracy")]
+    found = [(one["split"], one["value"]) for one in figures if (one["part"], one["measure"]) == ("all", "accuracy")]
     assert ("valid", 1.0) in found
 
 

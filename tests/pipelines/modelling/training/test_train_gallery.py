@@ -50,7 +50,8 @@ def test_a_run_over_galleries_says_what_it_ranks_first_both_ways(train: Trains, 
         assert list(row.scores) == sorted(row.scores, reverse=True)
         hits.append(sides["test"].images[image] in row.candidates[:5])
     recalls = {
-        (row.scorer, row.side, row.measure): row.value for row in read_table(report.folder / "recalls.jsonl", RecallRow)
+        (row.scorer, row.split, row.measure): row.value
+        for row in read_table(report.folder / "recalls.jsonl", RecallRow)
     }
     assert recalls["retrieval-clip/seed1", "test", "IR@5"] == pytest.approx(np.mean(hits))
     assert report.seeds[1].test == recalls["retrieval-clip/seed1", "test", "mean recall"]
@@ -98,7 +99,7 @@ def test_the_latest_round_has_the_last_word() -> None:
 
 
 def test_a_recipe_that_wants_weak_positives_says_where_none_are(train: Trains, tmp_path: Path, world: Path) -> None:
-    with pytest.raises(DataError, match="side of dataset"):
+    with pytest.raises(DataError, match="split of dataset"):
         train("weak=extra-batch")
     table = write_round(tmp_path / "judgments.jsonl", extra_pairs(world, "train")[:1])
     with pytest.raises(UsageError, match="weak = off"):

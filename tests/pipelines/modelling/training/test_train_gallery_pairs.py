@@ -55,7 +55,7 @@ def test_weak_positives_train_an_encoder_of_pairs_and_eval_ranks_as_it_scores(
     both = Eval((plain.run, weak.run), world, tmp_path / "work", split="test", compare=True, **draws)  # type: ignore[arg-type]
     results = evaluate(both).results
     found = figures(results)
-    own = {row.measure: row.value for row in recalls[1] if row.side == "test"}
+    own = {row.measure: row.value for row in recalls[1] if row.split == "test"}
     measures = ("TR@1", "TR@10", "IR@5")
     assert [found[weak.run, measure] for measure in measures] == pytest.approx([own[measure] for measure in measures])
     dataset = read_dataset(world)
@@ -79,7 +79,7 @@ def test_a_shortlist_says_what_is_looked_at_in_training_and_evaluation(
     workdir = tmp_path / "work"
     as_trained = evaluate(Eval((report.run,), world, workdir, split="test", resamples=50)).results
     own = {
-        row.measure: row.value for row in read_table(report.folder / "recalls.jsonl", RecallRow) if row.side == "test"
+        row.measure: row.value for row in read_table(report.folder / "recalls.jsonl", RecallRow) if row.split == "test"
     }
     assert figures(as_trained)[report.run, "TR@1"] == pytest.approx(own["TR@1"])
     asked = Eval((report.run,), world, workdir, tmp_path / "more", "test", resamples=50, rerank=24, rerank_by=encoder)
@@ -116,7 +116,7 @@ def test_regions_are_looked_at_in_galleries_too(train: Trains, encoder: str, wor
     assert (report.folder / "seed0" / "score.safetensors").is_file()
     results = evaluate(Eval((report.run,), world, tmp_path / "work", split="test", resamples=50)).results
     own = {
-        row.measure: row.value for row in read_table(report.folder / "recalls.jsonl", RecallRow) if row.side == "test"
+        row.measure: row.value for row in read_table(report.folder / "recalls.jsonl", RecallRow) if row.split == "test"
     }
     assert figures(results)[report.run, "IR@10"] == pytest.approx(own["IR@10"])
     cache = tmp_path / "work" / ".ctxr-cache"

@@ -142,8 +142,8 @@ def test_arrays_mark_the_images_that_were_named(
 @pytest.mark.parametrize(
     ("recipe", "changes", "rows", "error", "message"),
     [
-        ("clip-batch", ("weak=extra-batch",), None, DataError, "the train side"),
-        ("clip-batch", ("weak=mask-only",), "far", DataError, "the train side"),
+        ("clip-batch", ("weak=extra-batch",), None, DataError, "the train split"),
+        ("clip-batch", ("weak=mask-only",), "far", DataError, "the train split"),
         ("clip-module", (), "far", UsageError, "weak = off"),
         ("clip-zero-shot", ("weak=mask-only",), None, UsageError, "the variant 'zero-shot'"),
         ("clip-none", ("weak=mask-only",), "lost", UsageError, "does not exist"),

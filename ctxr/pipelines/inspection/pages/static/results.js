@@ -128,7 +128,7 @@ function card(query) {
     set.title = "open the set";
     set.addEventListener("click", () => window.ctxr.openSet(query.set));
   }
-  about.append(set, make("span", "", query.side), ...query.tags.map((tag) => make("span", "chip", tag)));
+  about.append(set, make("span", "", query.split), ...query.tags.map((tag) => make("span", "chip", tag)));
   const list = make("ol", pictured(query) ? "strip" : "strip blank");
   const size = held.sets[query.set].length;
   list.style.setProperty("--columns", String(Math.max(5, Math.min(10, size))));
@@ -142,10 +142,10 @@ function card(query) {
 
 function choose() {
   const words = field("r-find").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const kind = chosen("r-kind"), tag = chosen("r-tag"), side = chosen("r-side"), right = chosen("r-right");
+  const kind = chosen("r-kind"), tag = chosen("r-tag"), split = chosen("r-split"), right = chosen("r-right");
   shown = held.queries.filter((query, at) => {
     const runs = looked(query).map((number) => query.runs[number]);
-    return runs.length && (!kind || query.kind === kind) && (!tag || query.tags.includes(tag)) && (!side || query.side === side)
+    return runs.length && (!kind || query.kind === kind) && (!tag || query.tags.includes(tag)) && (!split || query.split === split)
       && (!right || found[right](runs)) && words.every((word) => hay[at].includes(word));
   });
   const order = orders[field("r-sort").value];
@@ -173,7 +173,7 @@ function empty() {
   return make("p", "empty", "No query matches. ", all);
 }
 
-for (const name of ["r-run", "r-right", "r-kind", "r-tag", "r-side", "r-sort"]) if (field(name)) field(name).addEventListener("change", choose);
+for (const name of ["r-run", "r-right", "r-kind", "r-tag", "r-split", "r-sort"]) if (field(name)) field(name).addEventListener("change", choose);
 field("r-find").addEventListener("input", choose);
 field("r-controls").addEventListener("submit", (event) => event.preventDefault());
 field("r-find").addEventListener("keydown", (event) => { if (event.key === "Escape") event.target.blur(); });
