@@ -37,7 +37,7 @@ Pair = tuple[str, str]
 
 
 UNSURE = -1.0
-"""Value of a judgment of a judge that neither accepts nor rejects: the pair is no positive and no negative."""
+"""Value of a judgment of a judge that neither accepts nor rejects: the pair is neither a positive nor a negative."""
 
 
 def judge_verdicts(judgments: Iterable[Judgment]) -> dict[Pair, bool]:

@@ -36,7 +36,7 @@ _CURRENT: ContextVar[CommandRun | None] = ContextVar("current", default=None)
 @contextmanager
 def recorded(options: Options, typed: Sequence[str] = ()) -> Iterator[CommandRun]:
     """Add a line to the history of the project when the block ends, with the words that were `typed`, or else those that the options
-    say. A project without a folder has none, and a disk that cannot be written to is no error."""
+    say. A project without a folder has none, and a disk that cannot be written to is not an error."""
     run, began, code = CommandRun(getattr(options, "workdir", None)), time.time(), 1
     before = _CURRENT.set(run)
     try:

@@ -24,7 +24,7 @@ from ctxr.media.scan import ScanOptions
 from ctxr.media.video import DECODERS, Closeable, Damage, Frame, Pixels, Video, VideoError, VideoHeader, check_file
 
 _LARGEST_DENOMINATOR = 1_000_000  # below it, common time bases (1/90000, 1/1000) are exact in milliseconds
-_LEAST_GAP = Fraction(1, 2)  # durations may be estimates, or those of the sound: less than a second is no loss
+_LEAST_GAP = Fraction(1, 2)  # durations may be estimates, or those of the sound: less than a second is not a loss
 
 
 class OpencvFrame(Frame):

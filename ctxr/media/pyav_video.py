@@ -167,7 +167,7 @@ class PyavVideo(Video):
         self._last_stamp, self._last_packets = 0, deque[int](maxlen=_TAIL)
         self._container = _open_container(path)
         try:
-            # the first video stream that is no cover picture
+            # the first video stream that is not a cover picture
             streams = [s for s in self._container.streams.video if not s.disposition & s.disposition.attached_pic]
             if not streams:
                 raise VideoError("no_video_stream", "the file has no video stream", file=self._path)
@@ -225,7 +225,7 @@ class PyavVideo(Video):
         """Lost packets of the container's list; without a list the worst of failed packets, an early end, and a file that ends
         inside a piece of its container.
 
-        Fewer frames than promised are no loss where every packet was decoded: some streams put a frame into two packets. Where
+        Fewer frames than promised are not a loss where every packet was decoded: some streams put a frame into two packets. Where
         there are more packets than promised, the list was that of the first fragment.
         """
         promised = self.header.promised_frames

@@ -91,7 +91,7 @@ class Relation:
         return from_pairs(*self.pairs()[::-1])
 
     def part(self, queries: Codes, candidates: Codes) -> "Relation":
-        """The pairs of some of both, ascending, by their places among these."""
+        """The pairs of a subset of queries and candidates, ascending, by their positions in it."""
         rows, columns = self.pairs()
         inside = np.isin(rows, queries) & np.isin(columns, candidates)
         return from_pairs(np.searchsorted(queries, rows[inside]), np.searchsorted(candidates, columns[inside]))
@@ -168,7 +168,7 @@ class Vectors:
         return self.dropped.cleared(np.asarray(self.queries[queries] @ self.candidates.T), queries)
 
     def part(self, queries: Codes, candidates: Codes) -> "Vectors":
-        """Some of both, ascending."""
+        """A subset of queries and candidates, ascending."""
         return Vectors(
             self.queries[queries], self.candidates[candidates], dropped=self.dropped.part(queries, candidates)
         )
@@ -204,7 +204,7 @@ class Matrix:
 
 
 QueryScores = Vectors | Matrix
-"""Scores of queries for candidates, computed when they are asked for; higher is better. The pairs of `dropped` are no candidates, -inf
+"""Scores of queries for candidates, computed when they are asked for; higher is better. The pairs of `dropped` are not candidates, -inf
 there, and rankings close up over them (Sakai 2007)."""
 
 
@@ -230,7 +230,7 @@ def retrieved(
     """Ask the queries of `right` and look where its candidates stand.
 
     R counts the `absent` [T] right candidates of each query too, which are not scored (`number`). Raises DataError for a score that
-    is no number.
+    is not a number.
     """
     recalls, precisions, averages = [np.zeros((0, len(ks)))], [np.zeros(0)], [np.zeros(0)]
     for rows, scores, marked in _blocks(scored, right, block):

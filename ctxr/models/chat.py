@@ -143,7 +143,7 @@ R = TypeVar("R", bound=Record)
 class ChatClient:
     """Asks a model for completions, and adds each reply to the file `journal` as it arrives. Raises CtxrError without a key.
 
-    Until an endpoint is `trusted`, which follows its first answer, a reply that is no completion is an error. `pause` replaces waiting.
+    Until an endpoint is `trusted`, which follows its first answer, a reply that is not a completion is an error. `pause` replaces waiting.
     """
 
     address: EndpointAddress

@@ -103,7 +103,7 @@ class Encoder:
 
         def run(precision: str) -> int:
             self.use(precision)
-            _ = self.margin  # an engine with wrong vectors is none
+            _ = self.margin  # an engine with wrong vectors is not used
             # one by one, as a search asks for most of them
             self.encode_images([np.zeros((*self._preprocess.size, 3), np.uint8)] * (rows := self._rows), rows=1)
             return rows
@@ -403,7 +403,7 @@ def _stay_inside(path: Path, config: Mapping[str, object]) -> None:
     for part in ("vision_cfg", "text_cfg"):
         settings = config[part]
         if not isinstance(settings, dict):
-            raise DataError(f"{path}: {part} is no JSON object")
+            raise DataError(f"{path}: {part} is not a JSON object")
         tokenizer = settings.get("tokenizer_kwargs") or {}
         if not isinstance(tokenizer, dict) or tokenizer.keys() - _TOKENIZER_KWARGS:
             wanted = ", ".join(sorted(_TOKENIZER_KWARGS))

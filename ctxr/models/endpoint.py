@@ -40,7 +40,7 @@ class Declined(CtxrError):
 
 
 class Unreadable(CtxrError):
-    """The host answered, even when asked again, with something that is no completion."""
+    """The host answered, even when asked again, with something that is not a completion."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Endpoint:
     def complete(self, body: Mapping[str, object]) -> dict[str, Any]:
         """The completion of a request, which is repeated while the host is busy, broken or slow.
 
-        Raises Declined for a request that it will not answer, Unreadable for replies that are no completion, CtxrError for
+        Raises Declined for a request that it will not answer, Unreadable for replies that are not completions, CtxrError for
         a host that cannot be reached or does not recover.
         """
         import httpx

@@ -122,7 +122,7 @@ def hub_folder(kind: str, repository: str, is_whole: Callable[[Path], bool], pat
     `kind`: the part before the name, e.g. "blip". `is_whole`: whether the cache holds everything; a download may have been cut off.
     `patterns`: of files to download; the next ones only where the folder is not whole with those before.
 
-    Raises UsageError for what is no such name, CtxrError for files that cannot be downloaded.
+    Raises UsageError for any other name, CtxrError for files that cannot be downloaded.
     """
     import huggingface_hub
 

@@ -69,7 +69,7 @@ def load_tokenizer(choice: str = "auto", parser: str | None = None) -> Tokenizer
     if Path(wanted).is_dir() or spacy.util.is_package(wanted):
         try:
             nlp = spacy.load(wanted)
-        except Exception as error:  # whatever spaCy says about a folder that is no model
+        except Exception as error:  # whatever spaCy says about a folder that is not a model
             why = f"{wanted} is not a spaCy model: {first_line(error)}"
             raise UsageError(why, hint="name another --parser") from error
         if "parser" not in nlp.pipe_names:

@@ -179,7 +179,7 @@ class Evaluation(Generic[SplitT, ScoredRun]):
         return {name: {run: by_measure[name] for run, by_measure in runs.items()} for name in shared}
 
     def complete(self, split: SplitT, figures: list[Figure], summariser: Summariser) -> None:
-        """Add the tables of a split, and what is no ratio of sums, to the findings; `figures` are those of its columns."""
+        """Add the tables of a split, and what is not a ratio of sums, to the findings; `figures` are those of its columns."""
         rows = tuple((figure.run, figure.part, figure.measure, percent(figure.interval)) for figure in figures)
         self.findings.tables[split.name] = Table(split.name, ("run", "on", "measure", "%"), rows)
 

@@ -332,7 +332,7 @@ def pointless_note(split: GallerySplit, recalls: Sequence[int]) -> list[str]:
 
 
 def is_coco_test(split: str, images: Sequence[str]) -> bool:
-    """Whether a gallery is COCO's test split as published: 5,000 pictures of val2014 in Karpathy's order, which is no order of names.
+    """Whether a gallery is COCO's test split as published: 5,000 pictures of val2014 in Karpathy's order, not by name.
 
     Parts of the same pictures in another order, and those of the 5,000 of val2017, are other figures than COCO 1K.
 

@@ -237,7 +237,7 @@ def refuse_twice(runs: Sequence[EvaluatedRun], hint: str) -> None:
 
 
 def check_run_name(source: str, workdir: Path) -> None:
-    """Raises UsageError for a name that is no run, no classifier, no file of scores, and has not the form of an encoder's name."""
+    """Raises UsageError for a name that is not a run, a classifier, a file of scores or an encoder's name."""
     if not source:
         raise UsageError("a run has an empty name", hint="name a run, a file of scores, or a model")
     if trained_folder(source, workdir) is not None or Path(source).exists():

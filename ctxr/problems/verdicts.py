@@ -123,7 +123,7 @@ class PairVerdicts:
 def verdicts_of(judgments: Sequence[Judgment], people: HumanLabels) -> PairVerdicts:
     """The verdicts of judges in their latest rounds; of people where judges are unsure."""
     unsure = unsure_pairs(judgments)
-    # a vote for an image of a set is no verdict on whether the text holds for it
+    # a vote for an image of a set is not a verdict on whether the text holds for it
     answers = tuple(row for row in (*judgments, *people.answers) if row.query.startswith(UNIT))
     decisions = decided(dict.fromkeys(unsure, False), (), replace(people, answers=answers))
     return PairVerdicts(judge_verdicts(judgments) | decisions, unsure - decisions.keys())

@@ -33,7 +33,7 @@ EVALUATION = "results"  # eval, of runs
 CLASSIFIER_RESULTS = "classifier_results"  # eval, of classifiers
 PAIRS = "pairs"  # also its folder in the project
 
-# kinds of origins that are no artifacts
+# kinds of origins that are not artifacts
 MODEL = "model"  # a published model, of scores
 RELEASE = "release"  # what others published, of a dataset: a folder or file without a manifest
 PICTURES = "pictures"  # the pictures of a release, of features and vectors

@@ -63,7 +63,7 @@ class LeasedUnit:
         return FormView(form, layout, pictures, {**values, **keys})
 
     def values(self, posted: Values) -> dict[str, tuple[str, ...]]:
-        """What was posted: pictures by their ids, or marked with "?" where they are none of this page, line ends plain."""
+        """What was posted: pictures by their ids, or marked with "?" where they are not on this page, line ends plain."""
         form = self.form
         images = {self.key(picture.image): picture.image for picture in form.pictures}
         kinds = {field.name: type(field) for field in form.fields}

@@ -30,7 +30,7 @@ from ctxr.store.tables import UNREADABLE, numbered_lines
 SPLIT_NAMES: dict[str, SplitName] = {"train": "train", "val": "valid", "valid": "valid", "test": "test"}
 """What splits are called in documents, and what that is here."""
 
-WORKER = "mmc4"  # who linked the documents of MMC4: an assignment over similarities of CLIP, which is no truth
+WORKER = "mmc4"  # who linked the documents of MMC4: an assignment by similarities of CLIP, not people
 
 _SUFFIXES = ("", *sorted(PHOTO_SUFFIXES), *sorted(map(str.upper, PHOTO_SUFFIXES)))
 
@@ -83,7 +83,7 @@ class DocumentFiles:
         links, pictures = _links([end for _, end in sentences], [end for _, end in images]), []
         for image, _ in images:
             if not stays_inside(image):
-                raise DataError(f"the image {image!r} is no name inside the folder", hint="rename it")
+                raise DataError(f"the image {image!r} is not a name inside the folder", hint="rename it")
             files = (self.photos.root / folder / f"{image}{end}" for folder in ("", "images") for end in _SUFFIXES)
             pictures.append(self.picture(image, next(filter(self.photos.holds, files), None), name))
             if not pictures[-1].path:
@@ -183,7 +183,7 @@ _TAG = re.compile(
     r"(?is)<!--.*?(?:-->|\Z)|<(script|style|title|textarea|nav|pre|template)(?=[\s/>]).*?(?:</\1\s*>|\Z)"
     r"|<(?P<tag>/?[a-z][^\s/>]*)(?P<rest>(?:=\s*\"[^\"]*(?:\"|\Z)|=\s*'[^']*(?:'|\Z)|[^>])*+)(?:>|\Z)|<[!?/][^>]*(?:>|\Z)"
 )
-"""Of HTML, or what is no text. Each alternative ends at the end of the file at the latest, so time is linear; `html.parser` of some
+"""Of HTML, or what is not text. Each alternative ends at the end of the file at the latest, so time is linear; `html.parser` of some
 supported versions of Python takes minutes for 64 KiB of `<a <a <a`."""
 _ATTRIBUTE = re.compile(r"([^\s=/>]+)\s*(?:=\s*(?:\"([^\"]*)|'([^']*)|([^\s>]+))[\"']?)?")
 _INLINE = re.compile(

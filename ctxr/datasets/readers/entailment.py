@@ -190,7 +190,7 @@ class TextLine(NamedTuple):
 
 
 class RowError(Exception):
-    """A row is no pair, for a reason of the sort `code`."""
+    """A row is not a pair, for a reason of the sort `code`."""
 
     def __init__(self, code: Code, what: str) -> None:
         super().__init__(what)
@@ -451,7 +451,7 @@ class _Reader:
         self.classes = {str(number): name for number, name in enumerate(names)}
 
     def take(self, row: Row) -> None:
-        """Make a pair of a row. Raises RowError for one that is none."""
+        """Make a pair of a row. Raises RowError for a row that is not a pair."""
         pair = self._pair(row)
         content = (pair.premise, pair.hypothesis, pair.image, pair.caption, pair.group)
         line, before = self.said.setdefault(content, (row.line, pair))

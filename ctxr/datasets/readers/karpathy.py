@@ -50,7 +50,7 @@ class SplitFile(msgspec.Struct):
 
 
 def split_files(path: Path) -> list[Path]:
-    """The JSON at a path, or each dataset_*.json in it, that lists pictures with their sentences and is no COCO captions."""
+    """The JSON at a path, or each dataset_*.json in it, that lists pictures with their sentences and is not a captions file of COCO."""
     splits = []
     for file in sorted(path.glob("dataset_*.json")) if path.is_dir() else [path]:
         starts = value_starts(file) if file.suffix == ".json" and file.is_file() else {}

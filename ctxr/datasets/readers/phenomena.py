@@ -151,7 +151,7 @@ def _compose(path: Path) -> Any:
 
 
 def _pairs(path: Path, node: Any, what: str) -> list[tuple[Any, Any]]:
-    """Key and value nodes of a mapping. Raises DataError for another node, a key that is no scalar, or a key twice."""
+    """Key and value nodes of a mapping. Raises DataError for another node, a key that is not a scalar, or a key twice."""
     if node is None or getattr(node, "id", "") != "mapping":
         raise DataError(f"{path if node is None else _at(path, node)}: expected {what}", hint="restore the file")
     seen: dict[str, int] = {}

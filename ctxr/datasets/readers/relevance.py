@@ -17,7 +17,7 @@ Direction = Literal["image_to_caption", "caption_to_image"]
 def read_positives(path: Path) -> Positives:
     """Right candidates of each query, as COCO ids (`coco/ID`) in the order of the file.
 
-    Raises DataError naming file:line for a query that appears twice or has no candidate, and for an id that is no number.
+    Raises DataError naming file:line for a query that appears twice or has no candidate, and for an id that is not a number.
     """
     file = read_json(path)
     queries: dict[str, object] = as_record(file.value, dict[str, object], lambda: str(path))
@@ -82,7 +82,7 @@ def read_similarities(path: Path) -> RatedPairs:
     columns = next((pair for pair in _COLUMNS if {*pair, _SCORE} <= set(rows.columns)), None)
     if columns is None:
         wanted = " or ".join(",".join((*pair, _SCORE)) for pair in _COLUMNS)
-        raise DataError(f"{path}:1: the header is none of CxC's: {wanted}", hint="restore the header")
+        raise DataError(f"{path}:1: the header is not one of CxC's: {wanted}", hint="restore the header")
     pairs: list[tuple[str, str, float]] = []
     for row in rows:
         names = [(column, row.cells[column].strip()) for column in columns]

@@ -65,7 +65,7 @@ def read_utf8(path: Path, hint: str = "name an existing file or folder") -> str:
 
 
 def read_json(path: Path, missing: str = "name an existing file or folder") -> JsonFile:
-    """A parsed JSON file. Raises DataError naming file:line where it is no JSON or no UTF-8, DataError for a key that an object has
+    """A parsed JSON file. Raises DataError naming file:line where it is not JSON or not UTF-8, DataError for a key that an object has
     twice, and UsageError with the hint `missing` if it cannot be opened."""
     text = read_utf8(path, missing)
     try:
@@ -83,7 +83,7 @@ def read_json(path: Path, missing: str = "name an existing file or folder") -> J
         line = f":{text.count(chr(10), 0, places[1]) + 1}" if len(places) == 2 else ""
         raise DataError(f"{path}{line}: {key!r} appears twice", hint="delete one of the two") from error
     except UnicodeEncodeError as error:
-        raise DataError(f"{path} holds half a surrogate pair, which is no text", hint="fetch it again") from error
+        raise DataError(f"{path} holds half a surrogate pair, which is not text", hint="fetch it again") from error
     except ValueError as error:  # NaN, or an integer of thousands of digits
         raise DataError(f"{path} is not JSON of a dataset: {str(error).splitlines()[0]}") from error
     return JsonFile(path, text, value)

@@ -105,7 +105,7 @@ def _with_pictures(job: ExportJob, result: ExportResult) -> ExportResult:
     with job.progress.task("pictures", len(job.dataset.images)) as task:
         for image in job.dataset.images.values():
             if not stays_inside(image.id):
-                raise DataError(f"the image {image.id!r} is no name inside a folder", hint="rename it")
+                raise DataError(f"the image {image.id!r} is not a name inside a folder", hint="rename it")
             if image.path:
                 suffix = "" if image.id.lower().endswith(suffix_of(image)) else suffix_of(image)
                 job.pictures.link(image, job.out / "images" / f"{image.id}{suffix}")

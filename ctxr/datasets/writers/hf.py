@@ -55,7 +55,7 @@ def write(job: ExportJob) -> ExportResult:
             for image_set in own:
                 members = job.members(image_set)
                 pictures = [job.pictures.checked(image).read_bytes() for image in members]
-                # the path serves to guess the format and is no place
+                # the path serves to guess the format and is not a place
                 names = [f"{position}{suffix_of(image)}" for position, image in enumerate(members)]
                 images = [{"bytes": one, "path": name} for one, name in zip(pictures, names, strict=True)]
                 described = {"images": images, "members": [job.image_row(image) for image in members]}

@@ -50,7 +50,7 @@ _OURS = (
 
 def albef_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
     """The image branch of "albef:FOLDER". Raises UsageError for no such folder; DataError for files that are missing, damaged, or do
-    not belong together, and for a picture size that is no multiple of a patch.
+    not belong together, and for a picture size that is not a multiple of a patch.
     """
     folder = Path(name.removeprefix("albef:"))
     if not folder.is_dir():

@@ -208,7 +208,7 @@ def with_weak_targets(
     each query, -1 where it has none.
 
     In a copy the written target counts as a weak positive. With `anywhere`, any image for which a query holds can be drawn, and replaces
-    the target where it is no candidate; else the weak ones among the candidates alone.
+    the target where it is not a candidate; else the weak ones among the candidates alone.
     """
     every = torch.arange(len(questions))
     second, weak = torch.full_like(every, -1), questions.weak_marks(every)

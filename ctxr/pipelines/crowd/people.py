@@ -147,7 +147,7 @@ def _position_bias(picks: Sequence[RetrieverPick]) -> dict[str, float]:
     chosen = [pick for pick in picks if len(pick.unit.images) == size]
     votes = votes_on("picked", chosen)
     shown, target = np.array([pick.shown for pick in chosen]), np.array([pick.target for pick in chosen])
-    # in temporal order everybody confuses neighbours: that is no position bias
+    # in temporal order everybody confuses neighbours: that is not a position bias
     errors = errors_by_distance(neighbour_confusion(shown, target, size))
     return {
         str(votes.worker_names[bias.worker]): bias.corrected

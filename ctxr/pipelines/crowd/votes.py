@@ -38,7 +38,7 @@ class RetrieverPick:
 
 
 def picks_of(answered: AggregatedAnswers) -> list[RetrieverPick]:
-    """Every pick on a description whose target is known, by unit and time; checks of the workers are none."""
+    """Every pick on a description whose target is known, by unit and time; checks of the workers do not count."""
     picks: list[RetrieverPick] = []
     seen: set[str] = set()
     for answer in sorted(answered.answers, key=lambda row: (row.unit, row.at, row.worker)):

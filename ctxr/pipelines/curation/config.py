@@ -336,7 +336,7 @@ class Verify(Options):
     """Videos decoded at the same time; 0 = half the cores."""
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """Folders that are none."""
+        """Invalid folders."""
         for option, folder in (("videos", self.videos), ("pictures", self.pictures)):
             if folder is not None and not folder.is_dir():
                 yield f"--{option} {folder} is not a folder", f"leave --{option} out, or name a folder"

@@ -225,7 +225,7 @@ class SetsRun(ABC):
         Raises NothingBuilt if no source could be used; the failures are written where this is the `first` result.
         """
         failures, names = [*self.earlier, *self.failures], {unit.name for unit in self.videos}
-        # beside videos, photos count only if they make a set: a stray photo is no result of footage that failed
+        # beside videos, photos count only if they make a set: a stray photo is not a result of footage that failed
         if self.failures and not any(
             unit.sets or ((name in names or not names) and unit.source.frames) for name, unit in self.units.items()
         ):

@@ -38,7 +38,7 @@ from ctxr.store.units import IMAGES
 
 SHIPPED = Path(__file__).parent / "sample_pairs"  # pairs that ship with ctxr (`scripts/sample_pairs.py`)
 _POOL = 16  # captions of other images among which one is chosen
-_RULES = ("gold", "aggregate", WORKER)  # how workers are named that are no people
+_RULES = ("gold", "aggregate", WORKER)  # how workers are named that are not people
 _REJECTED = 2  # people who chose other images, and nobody the right one
 
 
@@ -190,7 +190,7 @@ class PairsStage(Stage[PairsInputs]):
         """Make the pairs of the source, and copy their pictures."""
         source, workdir, dataset = inputs.source, self.options.workdir, None
         if self.options.source == "own" or not _holds_pairs(source):
-            with suppress(UsageError):  # what is no dataset may hold published pairs
+            with suppress(UsageError):  # what is not a dataset may hold published pairs
                 dataset = read_dataset(source)
         if dataset is None:
             pairs = split_groups(open_pairs(source, workdir, progress), workdir, progress)

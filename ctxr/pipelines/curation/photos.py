@@ -292,7 +292,7 @@ class _PhotoPicker:
             return msgspec.structs.replace(row, reason="not_sampled")
         if rejection := self._judge(anchor):
             return msgspec.structs.replace(row, reason=rejection.reason, value=round(rejection.value, 6))
-        # the anchor and its nearest neighbours that are no copies and not ruled out, by distance
+        # the anchor and its nearest neighbours that are not copies and not ruled out, by distance
         around, bests = self._pool.neighbours[0], self._best
         near = dict.fromkeys(around[anchor].tolist())
         farther = (at for at in self._ranking.around(anchor) if at not in near)

@@ -110,7 +110,7 @@ def run(config: Report, progress: Progress = SILENT) -> ReportPage:
 
 
 def _refuse_strangers(page: Path) -> None:
-    """Raises UsageError when `page` is a folder, or a file that is no page of ours."""
+    """Raises UsageError when `page` is a folder, or a file that is not a page of ours."""
     with disk_errors(page):
         if page.is_dir():
             raise UsageError(f"{page} is a folder, not a page", hint="name a file, such as --out report.html")

@@ -192,7 +192,7 @@ class RegionsConfig(Options):
         extractor, _, source = self.by.partition(":")
         if extractor not in EXTRACTORS or (extractor != "faster-rcnn" and not source):
             yield (
-                f"--by {self.by!r} is none of grid:ENCODER, faster-rcnn, faster-rcnn:WEIGHTS, file:FOLDER",
+                f"--by {self.by!r} is not one of grid:ENCODER, faster-rcnn, faster-rcnn:WEIGHTS, file:FOLDER",
                 "--by grid:ViT-B-32:openai",
             )
         yield from invalid_name(self.name)

@@ -236,7 +236,7 @@ def _with_scores(job: ExportJob, by: str, workdir: Path) -> ExportJob:
 
 
 def _refuse_others(out: Path, to: str) -> None:
-    """Raises UsageError for an artifact in `out` that is no export, or one in another format."""
+    """Raises UsageError for an artifact in `out` that is not an export, or one in another format."""
     if not out.is_dir():
         return
     with disk_errors(out):

@@ -279,7 +279,7 @@ class ContextualJob(scorers.ScorerJob):
         judged = [query for query in self.data.queries.get(self.judged_on, []) if query.target is not None]
         if self.recipe.judged_on_test:
             self.progress.warn(
-                "judged_on_test: test chooses the epoch, so its accuracy is no estimate of anything"
+                "judged_on_test: test chooses the epoch, so its accuracy is not an estimate of anything"
                 if self.judged_on == "test"
                 else "judged_on_test: no target of the test split is known, so valid chooses the epoch"
             )

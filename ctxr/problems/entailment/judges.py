@@ -143,7 +143,7 @@ class ModelFacts(msgspec.Struct, frozen=True):
 
 
 class ModelJudge(Judge):
-    """A judge by a model, which is built once it is asked: what it is known by is kept by the hash of its files.
+    """A judge that is a model. The model is built when a pair is asked; its identity is cached by the hash of its files.
 
     Raises what building the model raises, where nothing is kept yet.
     """

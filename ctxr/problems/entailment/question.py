@@ -77,7 +77,7 @@ class PairEvaluation(Evaluation[SplitRows[EntailmentPair], ClassifierRun]):
             same = any(parent.sha256 == request.origin.sha256 for parent in artifact.manifest.parents)
             if same and split == "train":
                 raise DataError(
-                    f"{origin.name} was trained on these very pairs: its accuracy on them is no estimate for others",
+                    f"{origin.name} was trained on these very pairs: its accuracy on them is not an estimate for others",
                     hint="--split valid or test, or other pairs",
                 )
             chosen_by = split == "valid" and same
@@ -174,7 +174,7 @@ def _card(name: str, split: str, quality: Sequence[Sequence[Any]], calibrations:
         rows.append((shown, f"{accuracy[3]:,}", *cells, f"{100 * majority:.1f}"))
         blind += [shown] if accuracy[0] <= majority else []
     error, _, brier, threshold = next(values for run, kind, *values in calibrations if (run, kind) == (name, "all"))
-    warning = f"{name} is no more often right than who always gives the commoner answer: {', '.join(blind)}."
+    warning = f"{name} is right no more often than always giving the commoner answer: {', '.join(blind)}."
     note = (
         f"On pairs with known labels, in brackets 95 % intervals over pictures and premises. Threshold {threshold:.3g}, "
         f"expected calibration error {error:.3f}, Brier score {brier:.3f}."

@@ -73,7 +73,7 @@ class FeatureMatrix:
             )
 
     def __call__(self, images: Sequence[str]) -> Array:
-        """float32 [n, D]. Raises DataError for an image without features, or with some that are no numbers."""
+        """float32 [n, D]. Raises DataError for an image without features, or with some that are not numbers."""
         rows: dict[str, Any] = {image: self.rows.get(image) for image in images}
         if lost := [one for one, row in rows.items() if type(row) is not int or not 0 <= row < len(self.values)]:
             raise DataError(

@@ -79,7 +79,7 @@ def _mean_of_best(values: Tensor, k: Tensor) -> Tensor:
 def document_loss(similar: Tensor, excluded: Tensor, kind: str, margin: float, negatives: str) -> Tensor:
     """Loss of similarities [B, B], each document's own against those of its sentences and of its images with others: a scalar.
 
-    A document that is `excluded` [B, B] by a shared sentence or image is no negative; without negatives the loss is 0. The logistic
+    A document that is `excluded` [B, B] by a shared sentence or image is not a negative; without negatives the loss is 0. The logistic
     loss has no margin, and softmax takes all negatives.
     """
     both = torch.stack((similar, similar.T))

@@ -47,7 +47,7 @@ DOCUMENTS = Subject(
     formats=("links", "mmc4", "hf", "webdataset"),
     similar=False,
     unknown="not judged",
-    legend="The number before a sentence is the image that it is linked to: – is none, ? is not judged.",
+    legend="The number before a sentence is the image that it is linked to: – is no image, ? is not judged.",
 )
 
 MOST_DOCUMENTS = 200

@@ -25,7 +25,7 @@ from ctxr.synthetic.world.scenes import Scene, sample_scene
 from ctxr.synthetic.world.sets import neighbours
 from ctxr.synthetic.world.shots import SceneShot
 
-# x264's look-ahead reads rows beyond pictures whose sides are no multiples of 16: two runs differed. All that rests on
+# x264's look-ahead reads rows beyond pictures whose sides are not multiples of 16: two runs differed. All that rests on
 # it is off; B-frames stay, so that frames are stored in another order than they are shown.
 _X264 = "rc-lookahead=0:mbtree=0:b-adapt=0:scenecut=0:weightp=0:bframes=2:keyint=60"
 _OPTIONS = {
