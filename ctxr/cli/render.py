@@ -10,7 +10,6 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import NamedTuple
 
-import msgspec
 from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import (
@@ -99,6 +98,8 @@ def show(document: object, blocks: Iterable[Block], as_json: bool) -> None:
 
 def show_json(value: object) -> None:
     """A result as one JSON document on stdout; signs that stdout cannot carry are escaped, so none is lost."""
+    import msgspec  # here, because `ctxr --help` loads this module and writes no JSON
+
     document = msgspec.to_builtins(value, enc_hook=_json_value, str_keys=True)
     text = json.dumps(document, ensure_ascii=False, indent=1)
     try:

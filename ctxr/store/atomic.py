@@ -2,7 +2,6 @@
 
 import errno
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,4 +83,4 @@ def link_or_copy(original: Path, copy: Path) -> None:
 
 def _passing(path: Path) -> Path:
     """A partial file (`HALF_WRITTEN`) beside `path` that no other writer uses."""
-    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    return path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.part")
