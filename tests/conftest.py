@@ -67,10 +67,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: rank.get(item.path.stem, len(LONGEST)))
 
 
+def pytest_collection() -> None:
+    """Search for no garbage while tests are collected: what they import and compile lives until the end."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """Keep what was imported and collected out of each later search for garbage: it lives until the end."""
+    """Keep what was imported and collected out of each later search for garbage, too."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish() -> None:

@@ -20,10 +20,15 @@ assert f("held as an input")["text"] == "held as an input"
 """
 
 
+def called(node: ast.Call) -> str:
+    """The name of what is called, without what it belongs to."""
+    return str(getattr(node.func, "attr", getattr(node.func, "id", "")))
+
+
 def compared(node: ast.AST) -> Iterator[ast.AST]:
     """Constants and names that are compared with; keys and arguments of other calls are input."""
     below = [node.value] if isinstance(node, ast.Subscript) else list(ast.iter_child_nodes(node))
-    if isinstance(node, ast.Call) and not COMPARING.fullmatch(ast.unparse(node.func).split(".")[-1]):
+    if isinstance(node, ast.Call) and not COMPARING.fullmatch(called(node)):
         below = [node.func]
     yield node
     for one in below:
@@ -36,7 +41,7 @@ def bound(scope: ast.AST) -> Iterator[tuple[str, ast.AST]]:
         if isinstance(node, ast.Assign):
             yield ast.unparse(node.targets[0]), node.value
         table = [node.target, node.iter] if isinstance(node, ast.For) else []
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("parametrize"):
+        if isinstance(node, ast.Call) and called(node) == "parametrize":
             table = node.args[:2]
         for row in getattr(table[-1], "elts", []) if table else []:
             names = re.findall(r"\w+", ast.unparse(table[0]))
