@@ -198,7 +198,7 @@ def test_a_wrong_configuration_file_is_one_sentence(
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["regions", "--by", "magic"], 2, "none of grid:ENCODER"),
+        (["regions", "--by", "magic"], 2, "of grid:ENCODER"),
         (["listen", "--model", "x"], 2, "--endpoint is missing"),
         (["listen", "--endpoint", "http://example.org/v1", "--model", "x"], 2, "in the clear"),
         (["regions"], 4, "finished image sets"),
