@@ -30,7 +30,7 @@ from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import entail
-from ctxr.annotation.web.site import CrowdSigner, LeaseLink
+from ctxr.annotation.web.site import LeaseLink, crowd_signer
 from ctxr.store.records import Image, ImageSet
 from scripts.postgres_server import programs, server
 from scripts.task_artifact import write_tasks
@@ -241,7 +241,7 @@ def load(
 
 def _judge(work: Path, database: str, people: list[Worker], seconds: float, kills: int) -> Load:
     key = read_key(work / "crowd" / "private")
-    signer = CrowdSigner(key)
+    signer = crowd_signer(key)
     file = work / "crowd" / "answers.sqlite"
     journal = open_journal(database or file)
     answers = journal.answers()

@@ -17,7 +17,7 @@ from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.cli.render import show_table
 from ctxr.datasets.rounds import AuditSample, CandidateRow, Round
 from ctxr.engine.report import Table
-from ctxr.metrics.alternative import LEVEL, Preference
+from ctxr.metrics.alternative import LEVEL, Preference, preference
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.pipelines.revision.auditing import audited_sample
 from ctxr.pipelines.revision.config import ReviseLabels
@@ -96,7 +96,7 @@ def audited(config: ReviseLabels, world: Drawn, size: int, rng: np.random.Genera
     sample = draw(world.links, size, rng)
     answers = audited_sample(sample, answered(sample, world.holds, rng), ()).answers
     pairs = JudgedPairs(current, sample, world.links, answers)
-    favours = pairs.preference(config.seed)
+    favours = preference(pairs.probability, pairs.ranks, pairs.entailed, pairs.weights * pairs.decided, config.seed)
     return license_judge(config, current, "", pairs, ["test"]), favours or Preference(0, 0, 1)
 
 

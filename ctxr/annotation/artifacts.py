@@ -40,18 +40,13 @@ class TaskBatch:
 
 @dataclass(frozen=True)
 class Tasks(TaskBatch):
-    """Finished tasks, in the order of their ids; `name`: of the folder. `backend`: whom they are for. `config`: of the manifest."""
+    """Finished tasks in the folder `path`, in the order of their ids; `backend`: whom they are for. `config`: of the manifest."""
 
-    artifact: Artifact
+    path: Path
     name: str
     protocol: Protocol
     backend: str
     config: dict[str, Any]
-
-    @property
-    def path(self) -> Path:
-        """The artifact's folder."""
-        return self.artifact.path
 
 
 @dataclass(frozen=True)
@@ -109,7 +104,7 @@ def read_tasks(path: Path) -> Tasks:
             f"{path / MANIFEST} says another protocol than this ctxr knows", hint="run ctxr export-tasks again"
         ) from error
     name, root = path.resolve().name, root_of(path)
-    return Tasks(units, sets, images, root, artifact, name, protocol, config["backend"], config)
+    return Tasks(units, sets, images, root, path, name, protocol, config["backend"], config)
 
 
 def first_task(workdir: Path) -> str:

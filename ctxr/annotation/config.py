@@ -45,6 +45,7 @@ class ExportTasks(Protocol):
 
     COMMAND: ClassVar[str] = "export-tasks"
     ARGUMENT: ClassVar[str] = "task"
+    FOLDER: ClassVar[str] = "tasks/{task}"
 
     task: str = ""
     """Task: describe, retrieve, dialogue, verify, tag, entail, audit."""
@@ -100,10 +101,6 @@ class ExportTasks(Protocol):
     """Create a draft of the study on the platform (prolific). Safe to repeat."""
     live: bool = False
     """With --launch: publish the study, from when on people come and are paid (prolific)."""
-
-    def folder(self) -> Path:
-        """Where the tasks are written."""
-        return self.out or self.workdir / "tasks" / self.task
 
     def protocol(self) -> Protocol:
         """The numbers of the study alone."""

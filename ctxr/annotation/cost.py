@@ -13,7 +13,7 @@ from statistics import median
 
 from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import UsageError
-from ctxr.store.artifacts import MANIFEST, open_artifact
+from ctxr.store.artifacts import MANIFEST
 from ctxr.store.kinds import JUDGMENTS
 from ctxr.store.tables import read_table
 
@@ -156,12 +156,3 @@ def median_seconds(task: str, pilot: list[tuple[Unit, Answer]]) -> tuple[float |
     """Median seconds of an answer to a task, and the number of timed answers; (None, 0) without any."""
     times = [answer.seconds for unit, answer in pilot if unit.task == task and answer.seconds is not None]
     return (median(times), len(times)) if times else (None, 0)
-
-
-def planned_floor(workdir: Path) -> int:
-    """Minimum pay in US cents an hour: that of the last `ctxr plan` for another platform than Prolific, else 8 dollars."""
-    folder = workdir / "plan"
-    if not (folder / MANIFEST).is_file():
-        return FLOOR
-    plan = open_artifact(folder, "plan").manifest.config
-    return FLOOR if plan["platform"] == "prolific" else int(plan["floor"])

@@ -60,7 +60,8 @@ def wording_problems(
     words = _WORD.findall(text)
     if not words:
         return [Problem("empty", "Please write a description before you send it.")]
-    count, mention = plural(len(words), "word"), other_images(text)
+    plain = " ".join(_FRAMES_OF_THINGS.sub("rim", text).split())
+    mention = None if _OVERLAID.search(plain) else _OTHERS.search(plain)
     wrong = {
         "too_short": len(words) < limits.least_words,
         "same_words": len(words) >= FEW_KINDS and len({word.lower() for word in words}) < len(words) / 3,
@@ -69,7 +70,8 @@ def wording_problems(
         "repeats_yourself": any(same_wording(text, earlier, limits.sameness) for earlier in own),
         "copied": any(same_wording(text, other, limits.sameness) for other in others),
     }
-    return [Problem(code, _SENTENCES[code].format(count, mention)) for code, holds in wrong.items() if holds]
+    told = plural(len(words), "word"), mention and mention.group()
+    return [Problem(code, _SENTENCES[code].format(*told)) for code, holds in wrong.items() if holds]
 
 
 _SENTENCES = {
@@ -81,13 +83,6 @@ _SENTENCES = {
     "repeats_yourself": "You have sent nearly the same text before. Please describe this image afresh.",
     "copied": "Nearly the same text is already there for these images. Please describe it in your own words.",
 }
-
-
-def other_images(text: str) -> str | None:
-    """The words by which a text points at other images of its set; None if it does not."""
-    plain = " ".join(_FRAMES_OF_THINGS.sub("rim", text).split())
-    mention = _OTHERS.search(plain)
-    return None if mention is None or _OVERLAID.search(plain) else mention.group()
 
 
 def same_wording(text: str, other: str, sameness: float = PUBLISHED.sameness) -> bool:

@@ -251,18 +251,20 @@ class Terminal(Progress):
                 shown.update(task, visible=False)
 
 
+@dataclass
 class _LogLines(ProgressTask):
     """Progress where nothing can be drawn over."""
 
-    def __init__(self, label: str, total: float | None) -> None:
-        self._label, self._total, self._done = label, total, 0.0
+    label: str
+    total: float | None
+    done: float = 0.0
 
     def state(self) -> str:
-        counts = [f"{steps:,.{int(steps % 1 > 0)}f}" for steps in (self._done, self._total) if steps is not None]
-        return f"{self._label}: {' of '.join(counts)}" if self._done or self._total else self._label
+        counts = [f"{steps:,.{int(steps % 1 > 0)}f}" for steps in (self.done, self.total) if steps is not None]
+        return f"{self.label}: {' of '.join(counts)}" if self.done or self.total else self.label
 
     def advance(self, steps: float = 1) -> None:
-        self._done += steps
+        self.done += steps
 
 
 @dataclass

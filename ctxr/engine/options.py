@@ -143,7 +143,7 @@ class Options:
     ARGUMENT: ClassVar[str] = ""
     """The option that is given without its name."""
     FOLDER: ClassVar[str] = ""
-    """Folder in the workdir for the artifact that the verb writes, unless the option `out` names another."""
+    """Folder in the workdir for the artifact that the verb writes, unless `out` names another; {NAME} stands for an option."""
     SYNONYMS: ClassVar[Mapping[str, str]] = {}
     """Keys that people give, each with the one that they mean."""
 
@@ -172,12 +172,12 @@ class Options:
         return options
 
     def folder(self) -> Path:
-        """Where the artifact is written."""
-        return Path(self.out or self.workdir / self.FOLDER)  # type: ignore[attr-defined]  # of verbs that write one
+        """Where the artifact is written, of a verb that writes one."""
+        return Path(self.out or self.workdir / self.FOLDER.format(**vars(self)))  # type: ignore[attr-defined]
 
     def spelled(self, name: str) -> str:
         """How an option is given, with {} for its value."""
-        return f"{typed(name)} {{}}"
+        return f"{name.upper() if name == self.ARGUMENT else typed(name)} {{}}"
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """(sentence, hint) for each combination of values that is not allowed."""

@@ -71,9 +71,13 @@ class RegionFeatures:
         for position, content in enumerate(contents):
             row = self.rows[content]
             file = self.folder / shard_name(row.shard)
-            if row.shard not in self._shards:
-                self._shards[row.shard] = load_shard(file, self.most, self.features)
-            block = self._shards[row.shard]
+            if (block := self._shards.get(row.shard)) is None:
+                block = load_array(file, "an array of regions")
+                kind, shape = block.dtype, block.shape
+                if kind != np.float32 or len(shape) != 3 or shape[1] > self.most or shape[2] != self.features + BOX:
+                    wanted = f"float32 [n, up to {self.most}, {self.features} + {BOX}]"
+                    raise DataError(f"{file} holds {kind} of shape {shape}, not {wanted}", hint=_AGAIN)
+                self._shards[row.shard] = block
             if row.row >= len(block) or row.regions > block.shape[1]:
                 raise DataError(f"{file} has no row {row.row} with {row.regions} regions", hint=_AGAIN)
             stacked[position, : row.regions] = block[row.row, : row.regions]
@@ -107,15 +111,6 @@ def read_regions(folder: Path) -> RegionFeatures:
 def shard_name(number: int) -> str:
     """File of an array, relative to the artifact."""
     return f"shards/{number:05d}.npy"
-
-
-def load_shard(file: Path, most: int, features: int) -> Array:
-    """float32 [n, r, F + BOX] with r up to `most`, memory-mapped and read-only. Raises DataError for anything else."""
-    array: Array = load_array(file, "an array of regions")
-    if array.ndim != 3 or array.dtype != np.float32 or array.shape[1] > most or array.shape[2] != features + BOX:
-        wanted = f"float32 [n, up to {most}, {features} + {BOX}]"
-        raise DataError(f"{file} holds {array.dtype} of shape {array.shape}, not {wanted}", hint=_AGAIN)
-    return array
 
 
 def with_whole(features: Array, boxes: Array) -> Array:

@@ -1,6 +1,7 @@
 """Protection of a server: security headers, limits of rate for each address, small bodies."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from time import monotonic
 from urllib.parse import parse_qs
 
@@ -52,30 +53,30 @@ async def read_form(request: Request) -> dict[str, list[str]]:
         return {}
 
 
+@dataclass
 class Buckets:
-    """A limit of rate: each name has a bucket of `burst` tokens, into which `rate` tokens flow a second."""
+    """A limit of rate: each name has a bucket of `burst` tokens, into which `rate` tokens flow a second; `left`: with the time."""
 
-    def __init__(self, rate: float, burst: float, clock: Callable[[], float] = monotonic) -> None:
-        self._rate, self._burst, self._clock = rate, burst, clock
-        self._left: dict[str, tuple[float, float]] = {}
+    rate: float
+    burst: float
+    clock: Callable[[], float] = monotonic
+    left: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def take(self, name: str, cost: float = 1.0) -> float:
         """Take `cost` tokens: 0.0 if there were enough, else the seconds until there are."""
-        if self._rate <= 0:
+        if self.rate <= 0:
             return 0.0
-        now = self._clock()
-        left, at = self._left.get(name, (self._burst, now))
-        left = min(self._burst, left + (now - at) * self._rate)
+        now = self.clock()
+        left, at = self.left.get(name, (self.burst, now))
+        left = min(self.burst, left + (now - at) * self.rate)
         if left < cost:
-            self._left[name] = (left, now)
-            return (cost - left) / self._rate
-        if len(self._left) >= _MOST_NAMES and name not in self._left:
+            self.left[name] = (left, now)
+            return (cost - left) / self.rate
+        if len(self.left) >= _MOST_NAMES and name not in self.left:
             # forget names whose bucket is full again, or all names if none is
-            kept = {
-                key: (had, at) for key, (had, at) in self._left.items() if had + (now - at) * self._rate < self._burst
-            }
-            self._left = kept if len(kept) < _MOST_NAMES else {}
-        self._left[name] = (left - cost, now)
+            kept = {key: (had, at) for key, (had, at) in self.left.items() if had + (now - at) * self.rate < self.burst}
+            self.left = kept if len(kept) < _MOST_NAMES else {}
+        self.left[name] = (left - cost, now)
         return 0.0
 
 

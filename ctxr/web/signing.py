@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -10,24 +10,26 @@ from itsdangerous import BadData, URLSafeSerializer, URLSafeTimedSerializer
 
 SESSION_DAYS = 30
 
-T = TypeVar("T")
+T = TypeVar("T", bound=tuple[str, ...])
 
 
 class Signer:
-    """Signs and opens tokens of the pages that `pages` names."""
+    """Signs and opens tokens of the pages that `pages` names; `purposes`: what each kind of content is signed for."""
 
-    def __init__(self, key: bytes, pages: str) -> None:
+    def __init__(self, key: bytes, pages: str, purposes: Mapping[type, str]) -> None:
         self._key = hmac.new(key, pages.encode(), hashlib.sha256).digest()
+        self._purposes = purposes
 
-    def seal(self, purpose: str, texts: Sequence[str]) -> str:
-        """A token for an address or a cookie; equal texts give equal tokens, but for the purpose `session`."""
-        return str(self._serializer(purpose).dumps(list(texts)))
+    def sign(self, content: tuple[str, ...]) -> str:
+        """The token of some texts, for an address or a cookie; equal ones have equal tokens, but for the purpose `session`."""
+        return str(self._serializer(self._purposes[type(content)]).dumps(list(content)))
 
-    def unseal(self, kind: type[T], purpose: str, text: str) -> T | None:
-        """The texts as a `kind` of tuple; None if they were not sealed here for that purpose, or a session ended (`SESSION_DAYS`)."""
+    def read(self, kind: type[T], token: str) -> T | None:
+        """The content of a token; None if it was not signed here for the purpose of `kind`, or a session ended (`SESSION_DAYS`)."""
+        purpose = self._purposes[kind]
         age: dict[str, Any] = {"max_age": SESSION_DAYS * 24 * 60 * 60} if purpose == "session" else {}
         try:
-            return msgspec.convert(self._serializer(purpose).loads(text, **age), kind)
+            return msgspec.convert(self._serializer(purpose).loads(token, **age), kind)
         except (BadData, msgspec.ValidationError):
             return None
 
@@ -38,10 +40,6 @@ class Signer:
     def form_token(self, nonce: str, address: str) -> str:
         """The token of a form, for its session and the one address that it posts to."""
         return self.digest("form", nonce, address)[:32]
-
-    def is_form_token(self, token: str, nonce: str, address: str) -> bool:
-        """Whether the form was made here for this session and address."""
-        return hmac.compare_digest(token.encode(), self.form_token(nonce, address).encode())
 
     def _serializer(self, purpose: str) -> URLSafeSerializer | URLSafeTimedSerializer:
         kind = URLSafeTimedSerializer if purpose == "session" else URLSafeSerializer

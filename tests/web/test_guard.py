@@ -14,5 +14,5 @@ def test_a_bucket_fills_again_and_remembers_a_bounded_number_of_names(monkeypatc
     assert [buckets.take("a"), buckets.take("a")] == [0, 0.5]
     for number in range(100):
         buckets.take(f"name {number}")
-    assert len(buckets._left) <= 11
+    assert len(buckets.left) <= 11
     assert Buckets(0, 0).take("a") == 0

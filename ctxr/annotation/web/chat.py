@@ -74,7 +74,7 @@ class Chat:
     def _page(self, unit: LeasedUnit, problems: tuple[str, ...] = (), typed: str = "") -> Response:
         if not unit.is_talk or unit.lease.state != "live":
             return self.pages.go(unit.path)
-        self._sign_of_life(unit)
+        self.site.journal.here(unit.lease.token, unit.lease.worker, self.site.now())
         room = self.news(unit)
         if room["go"]:
             return self.pages.go("/next")
@@ -129,7 +129,8 @@ class Chat:
         except ValueError:
             after = 0
         deadline = asyncio.get_running_loop().time() + HELD_SECONDS
-        await run_in_threadpool(self._sign_of_life, unit)
+        if unit.lease.state == "live":
+            await run_in_threadpool(self.site.journal.here, unit.lease.token, unit.lease.worker, self.site.now())
 
         def is_new() -> bool:
             return unit.current().lease.state != "live" or bool(self.site.journal.events(unit.lease.token, after))
@@ -140,10 +141,6 @@ class Chat:
                 break
             await self.bell.wait(unit.lease.unit.id, min(left, LOOK_SECONDS))
         return JSONResponse(await run_in_threadpool(self.news, unit))
-
-    def _sign_of_life(self, unit: LeasedUnit) -> None:
-        if unit.lease.state == "live":
-            self.site.journal.here(unit.lease.token, unit.lease.worker, self.site.now())
 
     def act(self, request: Request, posted: Posted) -> Response:
         """Take one of `STEPS`: say a text, share the photo, finish, or leave."""

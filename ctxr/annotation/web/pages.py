@@ -6,6 +6,7 @@ A page names a picture by its position; the id would reveal a frame's number, an
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hmac import compare_digest
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -110,10 +111,18 @@ class Pages:
         """Raises HttpProblem where the form was not made here for this person and address."""
         token = (posted.get("csrf") or ("",))[0]
         elsewhere = request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
-        if elsewhere or not self.site.signer.is_form_token(token, nonce, address):
+        made = self.site.signer.form_token(nonce, address)
+        if elsewhere or not compare_digest(token.encode(), made.encode()):
             raise HttpProblem(403, "This form has grown old", "Please load the page again and send it once more.")
 
     def limit(self, buckets: Buckets, name: str, cost: float = 1.0) -> None:
         """Raises RateLimited where this worker or address asks too often."""
         if wait := buckets.take(name, cost):
             raise RateLimited(wait)
+
+
+class Endpoints:
+    """What answers requests at some addresses of a site."""
+
+    def __init__(self, pages: Pages) -> None:
+        self.pages, self.site = pages, pages.site

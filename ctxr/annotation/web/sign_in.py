@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from ctxr.annotation.journal.identities import LEFT, Visit
 from ctxr.annotation.journal.results import NotAllowed
-from ctxr.annotation.web.pages import Pages, Posted
+from ctxr.annotation.web.pages import Endpoints, Posted
 from ctxr.annotation.web.site import Invitation, Session
 from ctxr.errors import plural
 from ctxr.web.static import HttpProblem
@@ -39,11 +39,8 @@ class WorkRound(NamedTuple):
     size: int
 
 
-class SignIn:
+class SignIn(Endpoints):
     """The endpoints for signing in."""
-
-    def __init__(self, pages: Pages) -> None:
-        self.pages, self.site = pages, pages.site
 
     def home(self, request: Request) -> Response:
         """The start page."""
@@ -124,11 +121,8 @@ class SignIn:
         return self.pages.remember(response, session)
 
 
-class Prolific:
+class Prolific(Endpoints):
     """Sign-in and completion codes of participants from Prolific."""
-
-    def __init__(self, pages: Pages) -> None:
-        self.pages, self.site = pages, pages.site
 
     def come(self, request: Request) -> Response:
         """A participant of a study."""

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import Journal
@@ -37,28 +38,10 @@ class Invitation(NamedTuple):
     name: str
 
 
-_PURPOSES: dict[type, str] = {LeaseLink: "link", Session: "session", Invitation: "invitation"}
+_PURPOSES = {LeaseLink: "link", Session: "session", Invitation: "invitation"}
 
-T = TypeVar("T", LeaseLink, Session, Invitation)
-
-
-class CrowdSigner(Signer):
-    """Signs what workers are given."""
-
-    def __init__(self, key: bytes) -> None:
-        super().__init__(key, "ctxr crowd pages")
-
-    def sign(self, content: LeaseLink | Session | Invitation) -> str:
-        """The token that stands for the content."""
-        return self.seal(_PURPOSES[type(content)], content)
-
-    def read(self, kind: type[T], token: str) -> T | None:
-        """The content of a token; None where it was not made here, for another purpose, or is a session that has ended."""
-        return self.unseal(kind, _PURPOSES[kind], token)
-
-    def picture(self, lease: str, image: str) -> str:
-        """The name of a picture on the pages of one lease; it reveals neither the image nor its position."""
-        return self.digest("picture", lease, image)[:16]
+crowd_signer = partial(Signer, pages="ctxr crowd pages", purposes=_PURPOSES)
+"""Signs what workers are given, with the key of the project."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +75,7 @@ class Site:
     journal: Journal
     identities: Identities
     pseudonym: Callable[[str, str], str]
-    signer: CrowdSigner
+    signer: Signer
     pictures: Mapping[str, Path]
     sizes: Mapping[str, tuple[int, int]]
     base_url: str

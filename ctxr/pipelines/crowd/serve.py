@@ -21,7 +21,7 @@ from ctxr.annotation.project_journal import journal_of, remember
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import UnitNotifier
-from ctxr.annotation.web.site import CrowdSigner, Invitation, Site, Study
+from ctxr.annotation.web.site import Invitation, Site, Study, crowd_signer
 from ctxr.datasets.rounds import newest_sample
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import command_in
@@ -129,7 +129,7 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
         journal,
         Identities(private, key),
         partial(pseudonym, key),
-        CrowdSigner(key),
+        crowd_signer(key),
         _pictures(everything),
         {name: (image.width, image.height) for tasks in everything for name, image in tasks.images.items()},
         base_url,

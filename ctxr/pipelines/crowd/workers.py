@@ -9,7 +9,7 @@ from pathlib import Path
 from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.config import PROLIFIC_ADVISED, ExportTasks
-from ctxr.annotation.cost import planned_floor
+from ctxr.annotation.cost import FLOOR
 from ctxr.annotation.journal.journal import StateChange
 from ctxr.annotation.journal.results import Change, UnpaidWait
 from ctxr.annotation.launch import private_folder, study_offer
@@ -98,7 +98,7 @@ def owed_table(
                 rates |= {("prolific", unit): (offer.pay / len(part.units), offer.currency) for unit in part.units}
         elif config.reward is not None:
             rates[config.backend, config.task] = config.pay(), "USD"
-    floor = planned_floor(workdir)
+    floor = planned.get("floor", FLOOR)
     study = next((rate for (platform, _), rate in rates.items() if platform == "prolific"), None)
     earned: dict[tuple[str, str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
     for answer in answers:

@@ -211,10 +211,6 @@ class BuildDocuments(OutputOptions):
     seed: Seed = 0
     """Seed of every choice."""
 
-    def spelled(self, name: str) -> str:
-        """The kind is an argument."""
-        return "KIND {}" if name == "kind" else super().spelled(name)
-
     def rules(self) -> Iterator[tuple[str, str]]:
         """At least one document."""
         yield from super().rules()

@@ -1,6 +1,7 @@
 """Sets from a pool of photos: duplicates, embeddings in shards, nearest neighbours (ImageCoDe, section 3.1, static sets)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, islice
 from pathlib import Path
@@ -132,46 +133,48 @@ def gather_pool(
 
 
 def _embedded(artifact: Path, album: InputSource, chosen: range, scan: str, embedder: Embedder) -> Shard:
-
-    def make() -> Shard:
-        shard, vectors, batch = Shard(np.zeros((0, 0), np.float32)), list[Vectors](), list[Pixels]()
-        for position in chosen:
-            try:
-                rgb = read_image(album.photos[position])
-            except DataError as error:
-                shard.problems[position] = error.message
-                continue
-            shard.photos[position] = rgb.shape[1], rgb.shape[0], perceptual_hash(rgb)
-            batch.append(rgb)
-            if len(batch) == BATCH:
-                vectors.append(embedder.embed(batch))
-                batch = []
-        vectors += [embedder.embed(batch)] if batch else []
-        return replace(shard, matrix=stack_vectors(vectors, 0))
-
     key = sha256_of([scan, [album.photo_sha256[position] for position in chosen]])
-    return _finished_or_made(artifact, f"{album.name}.shard{chosen.start}", key, make)
+    name = f"{album.name}.shard{chosen.start}"
+    if finished := _finished(artifact, name, key):
+        return finished
+    shard, vectors, batch = Shard(np.zeros((0, 0), np.float32)), list[Vectors](), list[Pixels]()
+    for position in chosen:
+        try:
+            rgb = read_image(album.photos[position])
+        except DataError as error:
+            shard.problems[position] = error.message
+            continue
+        shard.photos[position] = rgb.shape[1], rgb.shape[0], perceptual_hash(rgb)
+        batch.append(rgb)
+        if len(batch) == BATCH:
+            vectors.append(embedder.embed(batch))
+            batch = []
+    vectors += [embedder.embed(batch)] if batch else []
+    return _kept(artifact, name, key, replace(shard, matrix=stack_vectors(vectors, 0)))
 
 
-def _finished_or_made(artifact: Path, name: str, key: str, make: Callable[[], Shard]) -> Shard:
-    """The shard that an earlier run finished under the same key, in memory; else what `make` returns, written."""
+def _finished(artifact: Path, name: str, key: str) -> Shard | None:
+    """The shard that an earlier run finished under the same key, in memory; None without one."""
     stem = artifact / SOURCES / f".{name}"
-    table, array, passing = Path(f"{stem}.json"), Path(f"{stem}.npy"), Path(f"{stem}.npy.part")
-    try:
-        head = msgspec.json.decode(table.read_bytes(), type=_ShardHead)
-        matrix: Vectors = np.array(load_vectors(array))
+    with suppress(OSError, DataError, *UNREADABLE):
+        head = msgspec.json.decode(Path(f"{stem}.json").read_bytes(), type=_ShardHead)
+        matrix: Vectors = np.array(load_vectors(Path(f"{stem}.npy")))
         if head.key == key and head.digest == sha256_bytes(matrix.tobytes()):
             return Shard(matrix, head.photos, head.problems)
-    except (OSError, DataError, *UNREADABLE):
-        pass
-    shard = make()
+    return None
+
+
+def _kept(artifact: Path, name: str, key: str, shard: Shard) -> Shard:
+    """The shard, written for a later run."""
+    stem = artifact / SOURCES / f".{name}"
+    passing = Path(f"{stem}.npy.part")
     with disk_errors(passing):
         stem.parent.mkdir(parents=True, exist_ok=True)
         save_vectors(passing, shard.matrix)
-        passing.replace(array)
+        passing.replace(Path(f"{stem}.npy"))
     # the table is written last, and knows its matrix: a kill in between leaves two that do not belong together
     head = _ShardHead(key, sha256_bytes(shard.matrix.tobytes()), shard.photos, shard.problems)
-    write_bytes(table, msgspec.json.encode(head))
+    write_bytes(Path(f"{stem}.json"), msgspec.json.encode(head))
     return shard
 
 
@@ -199,15 +202,13 @@ class Stripes(Job[Vectors]):
 
     def __call__(self, unit: WorkUnit) -> Vectors:
         """Positions and distances, side by side [n, 2 K]: float32 has all positions up to 2^24."""
+        if finished := _finished(self.artifact, unit.name, unit.stamp):
+            return finished.matrix
         number, *ends = unit.payload
-        vectors, rows = self.pools[number], slice(*ends)
+        vectors = self.pools[number]
         k = min(NEIGHBOURS, len(vectors) - 1)
-
-        def make() -> Shard:
-            stripe = np.hstack(nearest(vectors, k, rows=rows)) if k else np.zeros((1, 0))
-            return Shard(stripe.astype(np.float32))
-
-        return _finished_or_made(self.artifact, unit.name, unit.stamp, make).matrix
+        stripe = np.hstack(nearest(vectors, k, rows=slice(*ends))) if k else np.zeros((1, 0))
+        return _kept(self.artifact, unit.name, unit.stamp, Shard(stripe.astype(np.float32))).matrix
 
 
 def with_neighbours(

@@ -21,7 +21,6 @@ from ctxr.metrics.selection import Rejection
 from ctxr.pipelines.curation.config import SetsOptions
 from ctxr.store.atomic import link_or_copy
 from ctxr.store.hashing import sha256_if_readable, sha256_of
-from ctxr.store.paths import CACHE
 from ctxr.store.records import Facts
 from ctxr.store.tables import read_table, write_table
 from ctxr.store.units import SourceUnit
@@ -131,11 +130,11 @@ def forget_other_measures(facts: Iterable[Facts], old: Mapping[str, str], new: M
     return [msgspec.structs.replace(row, **stale) for row in facts]
 
 
+@dataclass(frozen=True)
 class FactCache:
-    """The cached measurements of one source, shared by all artifacts next to `artifact`; its folder is created on the first write."""
+    """The cached measurements of one source, for all artifacts of a project; the folder is created on the first write."""
 
-    def __init__(self, artifact: Path, source: str, sha256: str) -> None:
-        self.folder = artifact.resolve().parent / CACHE / f"{source}-{sha256[:12]}"
+    folder: Path
 
     def load(self, measures: Mapping[str, str], but: Container[int] = ()) -> dict[int, tuple[Facts, Path]]:
         """Facts by frame, with the file they were measured on, as far as they come from the instruments in `measures`.

@@ -30,6 +30,7 @@ from ctxr.pipelines.curation.quality import FactCache, QualityGate, forget_other
 from ctxr.store.arrays import VectorLog, Vectors, set_distances, stack_vectors
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes
+from ctxr.store.paths import CACHE
 from ctxr.store.records import BETWEEN, Facts, Image, ImageSet, LedgerRow, Shot, Source
 from ctxr.store.units import DROPPED, IMAGES, SOURCES, SourceUnit, UnitKeys, write_unit
 
@@ -109,8 +110,8 @@ class UnitContext(Portable):
         return written
 
     def cache(self, source: Source | InputSource) -> FactCache:
-        """The cached measurements of a source."""
-        return FactCache(self.artifact, source.name, source.sha256)
+        """The cached measurements of a source, shared by all artifacts next to this one."""
+        return FactCache(self.artifact.resolve().parent / CACHE / f"{source.name}-{source.sha256[:12]}")
 
 
 class SetPicker(GreedyPicker, ABC):

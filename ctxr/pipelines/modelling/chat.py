@@ -98,11 +98,6 @@ def schema(size: int) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "choice", "strict": True, "schema": shape}}
 
 
-def read_answer(completion: Completion, size: int) -> ReplyText:
-    """What a completion says about `size` pictures."""
-    return read_text(completion.text, size) if completion.outcome == "answered" else ReplyText(completion.outcome)
-
-
 def read_text(text: str, size: int) -> ReplyText:
     """The number that an answer names: that of a JSON object, else the only one that the plainest form in the text names.
 
@@ -206,7 +201,10 @@ class Request(PricedRequest):
 def reply_from(request: Request, completion: Completion) -> Reply:
     """The fields of a completion that the journal keeps."""
     order = rotate_images(request.asked.images, request.shift)
-    outcome, number = read_answer(completion, len(order))
+    if completion.outcome == "answered":
+        outcome, number = read_text(completion.text, len(order))
+    else:
+        outcome, number = completion.outcome, None
     query, candidate = request.asked.query, None if number is None else order[number - 1]
     tokens = (completion.prompt_tokens, completion.completion_tokens)
     answer = (outcome, number, candidate, shortened(completion.text))

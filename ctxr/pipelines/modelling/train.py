@@ -114,15 +114,10 @@ class Training(Stage[TrainInputs]):
         paths = [Path(name.rpartition(":")[2]) for name in names.values()]
         return any(path.is_absolute() and not path.exists() for path in paths)
 
-    def job(self, recipe: Recipe, progress: Progress) -> "TrainJob":
-        """What is trained. Raises DataError for a dataset that cannot be learned from."""
-        job: TrainJob = find_learner(self.question).job(self.options, recipe, progress)
-        return job
-
     def write(self, inputs: TrainInputs, out: Path, progress: Progress) -> Content:
         """A checkpoint of each seed, the history, and what the checkpoints say of validation and test. Every picture is read first, and
         an earlier run stays until the first unfinished seed is trained."""
-        job = self.job(inputs.recipe, progress)
+        job: TrainJob = find_learner(self.question).job(self.options, inputs.recipe, progress)
         if few := [f"{split} {count}" for split, count in job.queries.items() if 0 < count < FEW]:
             progress.warn(f"fewer than {FEW} {job.UNIT} ({', '.join(few)}): figures of this run mean nothing")
         job.check()
@@ -177,7 +172,7 @@ def _named(kind: str, name: str, workdir: Path) -> Iterator[Parent]:
 
 def _counts(job: "TrainJob", out: Path) -> dict[str, object]:
     """What the manifest counts, and what is reported of the run."""
-    history, results, seeds = read_history(out), job.results(), []
+    history, results, seeds = read_table(out / EPOCHS, HistoryRow), job.results(), []
     for seed in range(job.seeds):
         accuracies = {row.epoch: row.accuracy for row in history if row.seed == seed}
         epoch = job.checkpoint(out / f"seed{seed}").epoch
@@ -220,10 +215,6 @@ class HistoryRow(Record, frozen=True):
 
 def write_history(run: Path, kept: Container[int], seed: int = 0, epochs: "Sequence[Epoch]" = ()) -> None:
     """Keep the epochs of some seeds, and add those of one."""
+    before = read_table(run / EPOCHS, HistoryRow) if (run / EPOCHS).exists() else []
     rows = [HistoryRow(seed, row.epoch, row.loss, row.accuracy) for row in epochs]
-    write_table(run / EPOCHS, [*(row for row in read_history(run) if row.seed in kept), *rows])
-
-
-def read_history(run: Path) -> list[HistoryRow]:
-    """Every epoch of every seed."""
-    return read_table(run / EPOCHS, HistoryRow) if (run / EPOCHS).exists() else []
+    write_table(run / EPOCHS, [*(row for row in before if row.seed in kept), *rows])

@@ -42,7 +42,7 @@ from ctxr.engine.report import Table, share_with_interval
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.metrics.agreement import Agreement, cohen, fleiss
-from ctxr.metrics.alternative import LEVEL, Preference
+from ctxr.metrics.alternative import LEVEL, Preference, preference
 from ctxr.metrics.consensus import TIE, majority
 from ctxr.metrics.stratified import PairVotes, Reliability, Stratum, kappa, reliability
 from ctxr.metrics.votes import Votes, gather
@@ -188,7 +188,7 @@ class AuditStage(Stage[AuditInputs]):
         split_of = {row.key(): of_set[dataset.queries[row.caption].image_set] for row in sample}
         evaluated = [row for row in sample if split_of[row.key()] != "train"]
         splits = sorted({split_of[row.key()] for row in evaluated if row.key() in audited.answers})
-        licensing = JudgedPairs(current, evaluated, links, audited.answers)
+        licensing, every = (JudgedPairs(current, rows, links, audited.answers) for rows in (evaluated, sample))
         decided = Counter(row.stratum for row in audited.looked)
         entailed = Counter(row.stratum for row in audited.looked if row.entailed)
         # Entail@K is corrected stratum by stratum, unless a stratum has no verdicts
@@ -199,7 +199,9 @@ class AuditStage(Stage[AuditInputs]):
         figures = AuditFigures(
             **{field.name: getattr(audited, field.name) for field in fields(AuditMeasures)},
             licence=license_judge(config, current, content, licensing, splits),
-            favours=JudgedPairs(current, sample, links, audited.answers).preference(config.seed),
+            favours=preference(
+                every.probability, every.ranks, every.entailed, every.weights * every.decided, config.seed
+            ),
             round=current.number,
             strata=[{"stratum": name, "looked": decided[name], "entailed": entailed[name]} for name in sorted(decided)],
             entail_at=entail_at,

@@ -355,7 +355,10 @@ def scope_of(
     splits, words = frozenset[str]() if cascade.toy else every & {"train"}, ""
     if not cascade.toy and licence and (licence.threshold or 0) <= threshold and licence.unsure_below == config.unsure:
         covered = every & {*licence.splits}
-        splits, words = splits | covered, licence.words if covered else ""
+        splits |= covered
+        terms = f"ω {licence.omega or 0:.2f}, ε {licence.epsilon:g}, precision {licence.wanted:.0%}"
+        least = f"from a probability of {licence.threshold or 0:.3g} on"
+        words = f"{licence.reason} ({terms}), {least}" if covered else ""
     if splits == every or not config.unlicensed:
         return Scope(plain, splits, words)
     return Scope(config, every, words)

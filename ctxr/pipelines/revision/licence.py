@@ -12,7 +12,7 @@ import numpy as np
 from ctxr.datasets.rounds import AUDIT, AUDITS, CAPPED, AuditSample, CandidateRow, Round, read_audit
 from ctxr.datasets.truth import UNSURE
 from ctxr.errors import DataError
-from ctxr.metrics.alternative import WINNING, AnnotatorTest, Preference, alternative_test, preference
+from ctxr.metrics.alternative import WINNING, AnnotatorTest, alternative_test
 from ctxr.metrics.votes import Codes, Doubles, gather
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.store.artifacts import MANIFEST, open_artifact
@@ -58,33 +58,20 @@ class JudgeLicence:
     unsure_below: float | None = None
     wanted: float = PRECISION
 
-    @property
-    def words(self) -> str:
-        """As a round holds it."""
-        terms = f"ω {self.omega or 0:.2f}, ε {self.epsilon:g}, precision {self.wanted:.0%}"
-        return f"{self.reason} ({terms}), from a probability of {self.threshold or 0:.3g} on"
-
 
 def read_licence(workdir: Path, fingerprint: str, content: str) -> JudgeLicence | None:
     """The licence of a judge on a dataset by the latest audit that tested it or found no threshold; None where none did, or it failed.
 
     Raises DataError for an audit that was changed since it was written.
     """
-    for _, licence in _audits(workdir, fingerprint, content):
+    for _, licence in licences(workdir, fingerprint, content):
         if licence.omega is not None or licence.threshold is None:
             return licence if licence.passed else None
     return None
 
 
-def refused_by(workdir: Path, fingerprint: str, content: str) -> str:
-    """By which audit a judge was refused and why, in words, if that is the latest; else "". Raises what `read_licence` raises."""
-    for number, latest in _audits(workdir, fingerprint, content):
-        return "" if latest.passed else f"refused by the audit of round {number.lstrip('0')}: {latest.reason}"
-    return ""
-
-
-def _audits(workdir: Path, fingerprint: str, content: str) -> Iterator[tuple[str, JudgeLicence]]:
-    """What the audits of a judge on a dataset say, the latest first, by the folder of each."""
+def licences(workdir: Path, fingerprint: str, content: str) -> Iterator[tuple[str, JudgeLicence]]:
+    """What the audits of a judge on a dataset say, the latest first, by the folder of each. Raises what `read_licence` raises."""
     for manifest in sorted((workdir / AUDITS).glob(f"*/{MANIFEST}"), reverse=True):
         open_artifact(manifest.parent, AUDIT).refuse_changed()
         try:
@@ -137,10 +124,6 @@ class JudgedPairs:
                 if called.sum() >= LEAST_CALLED and right >= wanted * every and 2 * right - every > most:
                     chosen[1 - half], most = threshold, 2 * right - every
         return chosen
-
-    def preference(self, seed: int) -> Preference | None:
-        """Whether the judge favours what the retriever ranks high."""
-        return preference(self.probability, self.ranks, self.entailed, self.weights * self.decided, seed)
 
 
 def license_judge(

@@ -68,7 +68,7 @@ from ctxr.pipelines.revision.inputs import (
     scope_of,
     without_rejected,
 )
-from ctxr.pipelines.revision.licence import read_licence, refused_by
+from ctxr.pipelines.revision.licence import licences, read_licence
 from ctxr.pipelines.revision.results import UNLICENSED, entail_figures
 from ctxr.store.artifacts import take_manifest
 from ctxr.store.records import ImageSet, Judgment
@@ -88,7 +88,10 @@ def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) 
         edge = choose_threshold(config, base, cascade, licence.threshold if licence else None, progress)
     every = frozenset(gallery.split for gallery in inputs.galleries)
     scope = scope_of(config, base, every, cascade, licence=licence, threshold=edge.value if edge else 1.0)
-    refused = "" if licence else refused_by(config.workdir, cascade.fingerprint, base.content)
+    number, latest = next(licences(config.workdir, cascade.fingerprint, base.content), ("", None))
+    refused = ""
+    if latest and not latest.passed and licence is None:
+        refused = f"refused by the audit of round {number.lstrip('0')}: {latest.reason}"
     left = without_rejected(inputs, config.folder(), cascade.fingerprint, edge.limits if edge else (math.inf, math.inf))
     rejected = (
         f"{plural(left.rejected, 'pair', form=',')} by this judge in active rounds, left out" if left.rejected else ""

@@ -19,6 +19,7 @@ class Export(Options):
     """Options of `ctxr export`; a field's text is its help."""
 
     COMMAND: ClassVar[str] = "export"
+    FOLDER: ClassVar[str] = "export-{to}"
 
     to: Annotated[str, Choices(FORMATS)] = ""
     """Format: imagecode, hf, webdataset, croissant, fiftyone, recipe; of documents links, mmc4."""
@@ -50,10 +51,6 @@ class Export(Options):
             yield f"--by {self.by} means nothing to {self.to}", f"--to {' or '.join(DOCUMENT_FORMATS)}"
         if self.to == "hf" and find_spec("pyarrow") is None:
             yield "parquet files need the package pyarrow, which is not installed", "pip install pyarrow"
-
-    def folder(self) -> Path:
-        """Where the export is written."""
-        return self.out or self.workdir / f"export-{self.to}"
 
     def key(self) -> dict[str, object]:
         """The size of shards decides only where there are shards."""

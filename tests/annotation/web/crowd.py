@@ -19,7 +19,7 @@ from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import entail, tag, verify
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import UnitNotifier
-from ctxr.annotation.web.site import CrowdSigner, Invitation, Site
+from ctxr.annotation.web.site import Invitation, Site, crowd_signer
 from ctxr.store.records import Image, ImageSet
 from tests.annotation.web.reading import HtmlReader, read
 
@@ -150,7 +150,7 @@ def crowd(
         journal,
         Identities(folder / "private", KEY),
         partial(pseudonym, KEY),
-        CrowdSigner(KEY),
+        crowd_signer(KEY),
         paint(folder / "images"),
         dict.fromkeys(IMAGES, SIZE),
         access.pop("base_url", BASE),
@@ -159,7 +159,7 @@ def crowd(
         **({"rate": 0} | settings),
     )
     for buckets in (site.workers, site.addresses, site.newcomers):
-        buckets._clock = lambda: site.now().timestamp()  # on a busy machine they would fill again on the way
+        buckets.clock = lambda: site.now().timestamp()  # on a busy machine they would fill again on the way
     return Crowd(site, given, folder)
 
 

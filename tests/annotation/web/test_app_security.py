@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ctxr.annotation.web.site import CrowdSigner, Invitation, LeaseLink, Session
+from ctxr.annotation.web.site import Invitation, LeaseLink, Session, crowd_signer
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import IMAGES, KEY, UNITS, Crowd, opened
 from tests.annotation.web.reading import read
@@ -26,7 +26,7 @@ def test_a_link_that_was_not_made_here_opens_nothing(make_crowd: MakeCrowd, chan
         # not its last sign, whose lowest bits are no part of the signature
         "x": f"{link[:-9]}{'A' if link[-9] != 'A' else 'B'}{link[-8:]}",
         "cut": link[:-4],
-        "other key": CrowdSigner(b"other" * 8).sign(LeaseLink(lease.token, lease.worker)),
+        "other key": crowd_signer(b"other" * 8).sign(LeaseLink(lease.token, lease.worker)),
         "other purpose": crowd.site.signer.sign(Invitation(lease.token)),
     }[change]
     assert visitor.get(f"/w/{forged}").status_code == 403
@@ -90,7 +90,7 @@ def test_a_picture_of_another_unit_cannot_be_fetched_with_ones_own_link(make_cro
     crowd, visitor, page = opened(make_crowd, UNITS["entail"])
     lease = lease_of(crowd)
     here = page.form().action
-    names = [crowd.site.signer.picture(lease.token, image) for image in IMAGES[:2]]
+    names = [crowd.site.signer.digest("picture", lease.token, image)[:16] for image in IMAGES[:2]]
     assert [visitor.get(f"{here}/picture/{name}").status_code for name in names] == [200, 404]
     page.form().send(visitor, verdict="neutral")
     assert visitor.get(page.images[0]).status_code == 404
@@ -104,7 +104,8 @@ def test_a_partner_gets_the_photo_after_the_share_and_not_before_and_both_finish
     ben, second = crowd.opened("ben")
     rooms = [page.forms[0].action.removesuffix("/say") for page in (first, second)]
     lease = lease_of(crowd, "ben")
-    photo = f"{rooms[1].removesuffix('/talk')}/picture/{crowd.site.signer.picture(lease.token, IMAGES[0])}"
+    name = crowd.site.signer.digest("picture", lease.token, IMAGES[0])[:16]
+    photo = f"{rooms[1].removesuffix('/talk')}/picture/{name}"
     for number in range(4):
         read((ada, ben)[number % 2].get(rooms[number % 2])).form("/say").send((ada, ben)[number % 2], text="hello")
     assert ben.get(photo).status_code == 404
@@ -207,12 +208,12 @@ def test_the_cookie_is_out_of_reach_of_scripts_and_secure_over_https(make_crowd:
 def test_a_forged_or_old_session_is_nobody(make_crowd: MakeCrowd, monkeypatch: pytest.MonkeyPatch) -> None:
     crowd = make_crowd()
     visitor = crowd.visitor()
-    visitor.cookies.set("ctxr", CrowdSigner(b"other" * 8).sign(Session("n", crowd.worker("ada"))))
+    visitor.cookies.set("ctxr", crowd_signer(b"other" * 8).sign(Session("n", crowd.worker("ada"))))
     assert read(visitor.get("/next")).headline.endswith("personal link")
     good = crowd.site.signer.sign(Session("n", crowd.worker("ada")))
-    assert CrowdSigner(KEY).read(Session, good) == Session("n", crowd.worker("ada"))
+    assert crowd_signer(KEY).read(Session, good) == Session("n", crowd.worker("ada"))
     monkeypatch.setattr("itsdangerous.timed.time.time", lambda: 4e9)
-    assert CrowdSigner(KEY).read(Session, good) is None
+    assert crowd_signer(KEY).read(Session, good) is None
 
 
 def test_who_asks_too_often_is_slowed_down_and_others_are_not(make_crowd: MakeCrowd) -> None:

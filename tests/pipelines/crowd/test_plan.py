@@ -2,11 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.annotation.cost import planned_floor
+from ctxr.annotation.journal.results import Waited
 from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.pipelines.crowd.config import Plan
 from ctxr.pipelines.crowd.plan import run
+from ctxr.pipelines.crowd.workers import owed_table
 from ctxr.store.artifacts import Content, finish, open_artifact
 from ctxr.store.tables import write_table
 from tests.annotation.crowd_units import unit
@@ -103,11 +104,12 @@ def test_checks_of_the_workers_are_no_pilot(work: Path) -> None:
 def test_waiting_is_paid_at_the_planned_floor_which_holds_on_prolific_too(work: Path) -> None:
     paid = {"platform": "prolific", "fee_percent": 30.0, "describe_reward": 275, "describe_seconds": 75.0}
     assert run(planned(work, **paid)).floor == 600
-    assert planned_floor(work) == 800
+    waits = [Waited("w-a", "talk", "nobody_came", 3600.0, "")]
+    assert owed_table(work, {}, (), waits, {}).rows == (("w-a", "local", 0, 60.0, 8.0, "USD"),)
     with pytest.raises(UsageError, match=r"floor of 9\.00"):
         run(planned(work, **paid, floor=900))
     run(planned(work, floor=500))
-    assert planned_floor(work) == 500
+    assert owed_table(work, {}, (), waits, {}).rows == (("w-a", "local", 0, 60.0, 5.0, "USD"),)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from ctxr.annotation.launch import codes_of
 from ctxr.annotation.platforms.prolific import Bundle
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import read_key
-from ctxr.annotation.web.site import CrowdSigner, Invitation
+from ctxr.annotation.web.site import Invitation, crowd_signer
 from ctxr.cli.app import app
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UnfinishedError, UsageError
@@ -230,4 +230,4 @@ def test_links_are_printed_whole_however_narrow_the_terminal(tmp_path: Path, mon
     assert told.exit_code == 0
     assert len(links) == 2
     key = read_key(tmp_path / "crowd" / "private")
-    assert [CrowdSigner(key).read(Invitation, link) for link in links] == [("team/worker 1",), ("team/worker 2",)]
+    assert [crowd_signer(key).read(Invitation, link) for link in links] == [("team/worker 1",), ("team/worker 2",)]

@@ -286,7 +286,7 @@ def test_a_photo_whose_name_leads_elsewhere_is_refused(footage: Path, tmp_path: 
 @pytest.fixture
 def measured(project: Path) -> tuple[SourceUnit, FactCache]:
     unit = read_unit(project / "filtered", "clip0")
-    return unit, FactCache(project / "filtered", "clip0", unit.source.sha256)
+    return unit, FactCache(project / CACHE / f"clip0-{unit.source.sha256[:12]}")
 
 
 def test_what_one_instrument_measured_is_known_when_another_joins(measured: tuple[SourceUnit, FactCache]) -> None:

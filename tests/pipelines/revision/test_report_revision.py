@@ -12,7 +12,7 @@ from ctxr.datasets.rounds import AuditVerdict, folder_of, read_audit, read_figur
 from ctxr.engine.report import Table
 from ctxr.errors import DataError
 from ctxr.pipelines.inspection.config import Report
-from ctxr.pipelines.inspection.pages.revision import fates_of, find_revised, round_verdict
+from ctxr.pipelines.inspection.pages.revision import fates_of, round_verdict
 from ctxr.pipelines.inspection.report import run as report
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
@@ -149,7 +149,6 @@ def test_classifiers_have_a_part_and_a_page_where_there_is_nothing_else(workdir:
 
 def test_image_sets_keep_their_page_and_gain_the_part(workdir: Path, tmp_path: Path) -> None:
     sets = project(tmp_path / "sets", videos=1, sets=1, photos=0)
-    assert find_revised(sets / "filtered") is None
     assert 'id="revision"' not in report(Report(workdir=sets)).page.read_text(encoding="utf-8")
     judge = StandIn(workdir / "dataset", trained_on=frozenset(["test/00000-0"]))
     config = ReviseLabels(workdir=workdir, entail=True, by="hashed", split="test", allow_leak=True)

@@ -27,6 +27,7 @@ from ctxr.problems.links.learner import OpenLinks, Sources
 from ctxr.problems.links.objective import LinksObjective, gathered
 from ctxr.problems.links.recipe import CurveRow, LinksRecipe
 from ctxr.problems.links.towers import LABELS, DenseNet169, vocabulary_of
+from ctxr.problems.question import find_learner
 from ctxr.problems.runs import ScoringOptions
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Image
@@ -416,7 +417,7 @@ def test_a_run_needs_its_features_as_wide_as_they_were(tmp_path: Path) -> None:
 def test_first_weights_follow_from_the_seed_alone(drawn: tuple[Dataset, str], tmp_path: Path) -> None:
     dataset, features = drawn
     stage = job_of(dataset, tmp_path, *QUICK, features)
-    job: Any = stage.job(stage.recipe, Silent())
+    job: Any = find_learner(stage.question).job(stage.options, stage.recipe, Silent())
     words = torch.zeros(3, 16)
     torch.manual_seed(5)
     first, other, again = (job.sources.towers(words, seed) for seed in (0, 1, 0))

@@ -53,7 +53,11 @@ MOST_LINES = 6
 
 def make_revision(edition: PageBuilder) -> Mapping[str, object] | None:
     """The latest active round, with the others; None without a revision."""
-    folder = find_revised(edition.chain.root)
+    # of the project that the artifact lies in, or the artifact itself
+    root = edition.chain.root
+    finished = [one for one in (root, root.resolve().parent / FOLDER) if (one / MANIFEST).is_file()]
+    revised = (one for one in finished if open_artifact(one).manifest.verb == REVISE_LABELS and read_rounds(one))
+    folder = next(revised, None)
     if folder is None:
         return None
     rounds = read_rounds(folder)
@@ -90,13 +94,6 @@ def make_revision(edition: PageBuilder) -> Mapping[str, object] | None:
         "cards_per_row": cards_per_row,
         "edited": open_artifact(folder).changed_files()[:1],
     }
-
-
-def find_revised(root: Path) -> Path | None:
-    """The revised labels of the project that the artifact `root` lies in, or `root` itself; None where there are none."""
-    folders = [one for one in (root, root.resolve().parent / FOLDER) if (one / MANIFEST).is_file()]
-    revised = (one for one in folders if open_artifact(one).manifest.verb == REVISE_LABELS and read_rounds(one))
-    return next(revised, None)
 
 
 def fates_of(

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from ctxr.models.chat import read_completion
-from ctxr.pipelines.modelling.chat import read_answer, read_text, schema
+from ctxr.pipelines.modelling.chat import Request, read_text, reply_from, schema
+from ctxr.problems.queries import EvalQuery
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,8 @@ def test_what_holds_no_plain_number_is_unreadable(text: str) -> None:
     ],
 )
 def test_a_completion_of_any_shape_has_an_outcome(completion: dict[str, Any], outcome: str) -> None:
-    assert read_answer(read_completion(completion), 10).outcome == outcome
+    asked = EvalQuery("q", "s", (), tuple(map(str, range(10))), (), False, None)
+    assert reply_from(Request("key", 1, asked, 0), read_completion(completion)).outcome == outcome
 
 
 def test_the_schema_allows_the_numbers_of_the_set_alone() -> None:
