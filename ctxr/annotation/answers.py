@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from ctxr.annotation.artifacts import (
     Tasks,
     first_task,
     open_tasks,
-    read_all_tasks,
     read_judgments,
+    read_tasks,
     write_judgment_tables,
 )
 from ctxr.annotation.config import ImportAnswers, ImportAnswersReport
@@ -129,6 +129,7 @@ class AnswerableUnit:
     protocol: Protocol | None
 
 
+@dataclass(eq=False)
 class AnswerMerge:
     """Answers merged one by one, in the order of their times, under the same rules as those of our own pages.
 
@@ -140,17 +141,18 @@ class AnswerMerge:
         refused: in the order of the rows.
     """
 
-    def __init__(self, units: Mapping[str, AnswerableUnit], replaced: Collection[str] = ()) -> None:
-        self.units, self.replaced = dict(units), replaced
-        self.answers: dict[tuple[str, str], Answer] = {}
-        self.outcomes: dict[tuple[str, str], Outcome] = {}
-        self.new = self.again = 0
-        self.accepted: set[str] = set()
-        self.refused: list[Refusal] = []
-        self._votes: Counter[str] = Counter()
-        # descriptions, to detect texts that were sent twice or copied
-        self._by_worker: dict[str, list[tuple[_Moment, str]]] = defaultdict(list)
-        self._by_set: dict[str, list[tuple[_Moment, str, str]]] = defaultdict(list)
+    units: dict[str, AnswerableUnit]
+    replaced: Collection[str]
+    answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
+    outcomes: dict[tuple[str, str], Outcome] = field(default_factory=dict)
+    new: int = 0
+    again: int = 0
+    accepted: set[str] = field(default_factory=set)
+    refused: list[Refusal] = field(default_factory=list)
+    _votes: Counter[str] = field(default_factory=Counter)
+    # descriptions, to detect texts that were sent twice or copied
+    _by_worker: dict[str, list[tuple[_Moment, str]]] = field(default_factory=lambda: defaultdict(list))
+    _by_set: dict[str, list[tuple[_Moment, str, str]]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, row: Arrival) -> None:
         """Take the answer of a row, or refuse it."""
@@ -242,7 +244,7 @@ def merge_answers(
     replaced: Collection[str] = (),
 ) -> AnswerMerge:
     """The answers from `before`, and those that arrived and fit; `past` are units of earlier imports, whose tasks may be gone."""
-    merge = AnswerMerge(units, replaced)
+    merge = AnswerMerge(dict(units), replaced)
     stored = [Arrival("", answer) for answer in sorted(before, key=_moment)]
     while stored:
         for row in merge.answerable(stored):
@@ -312,7 +314,7 @@ class JudgmentStage(Stage[ImportInputs]):
     def write(self, inputs: ImportInputs, out: Path, progress: Progress) -> Content:
         """Merge the answers. Raises DataError naming file:row for a damaged file, UnfinishedError for an empty one."""
         config, place = self.options, self.out()
-        every = read_all_tasks(config.workdir)
+        every = [read_tasks(one.path) for one in open_tasks(config.workdir)]
         tasks = [one for one in every if one.name in inputs.tasks]
         before = read_judgments(place) if (place / MANIFEST).is_file() else None
         earlier = read_table(place / REFUSED, Refusal) if before and (place / REFUSED).is_file() else []

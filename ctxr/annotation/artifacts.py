@@ -121,11 +121,6 @@ def open_tasks(workdir: Path) -> list[Artifact]:
     return [open_artifact(folder, TASKS) for folder in folders]
 
 
-def read_all_tasks(workdir: Path) -> list[Tasks]:
-    """What `open_tasks` finds, read. Raises DataError as `read_tasks` does."""
-    return [read_tasks(artifact.path) for artifact in open_tasks(workdir)]
-
-
 def write_judgment_tables(path: Path, answered: AggregatedAnswers, home: Path) -> Content:
     """Write the tables of an artifact of kind `judgments` into the folder `path`, which will be moved to `home`."""
     tables = {name: getattr(answered, name) for name in (*_BY_ID, *_LISTED)}

@@ -117,12 +117,6 @@ def platform_fee(platform: str, cents: int, percent: float | None = None) -> flo
     return 0.0
 
 
-def forecast(task: str, units: int, votes: float, timed: tuple[float, int], *, reward: int, fee: float) -> Forecast:
-    """Cost of `votes` answers to `units` units, money rounded up to whole cents; `timed`: `seconds` and `measured`."""
-    fees = math.ceil(round(fee, 6))
-    return Forecast(task, units, votes, *timed, reward, fees, math.ceil(round(votes * reward, 6)) + fees)
-
-
 def require_floor(task: str, reward: int, seconds: float, floor: int, option: str, *, currency: str = "USD") -> None:
     """Raises UsageError where a reward, given by `option`, pays less than `floor` minor units an hour at the median time."""
     if pay_per_hour(reward, seconds) < floor - 1e-9:

@@ -167,19 +167,17 @@ class FailedUnit(msgspec.Struct, frozen=True):
 
 def write_failed(artifact: Path, failed: FailedUnit) -> None:
     """Record what a rank could not make."""
-    write_bytes(_failed_file(artifact, failed.failure.source), msgspec.json.encode(failed))
+    name = failed.failure.source
+    write_bytes(unit_folder(artifact, name).with_name(f".{name}.failed"), msgspec.json.encode(failed))
 
 
 def read_failed(artifact: Path, name: str) -> FailedUnit | None:
     """The failure that a rank recorded; None without one."""
     try:
-        return msgspec.json.decode(_failed_file(artifact, name).read_bytes(), type=FailedUnit)
+        content = unit_folder(artifact, name).with_name(f".{name}.failed").read_bytes()
+        return msgspec.json.decode(content, type=FailedUnit)
     except (OSError, *UNREADABLE):
         return None
-
-
-def _failed_file(artifact: Path, name: str) -> Path:
-    return unit_folder(artifact, name).with_name(f".{name}.failed")
 
 
 class RankRun(msgspec.Struct, frozen=True):

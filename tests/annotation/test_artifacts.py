@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.annotation.artifacts import AggregatedAnswers, TaskBatch, read_all_tasks, read_judgments, read_tasks
+from ctxr.annotation.artifacts import AggregatedAnswers, TaskBatch, open_tasks, read_judgments, read_tasks
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer
 from ctxr.annotation.unit_factory import describe_units
@@ -37,7 +37,7 @@ def test_tasks_are_read_as_they_were_written(tasks: Path) -> None:
     assert json.loads((tasks / "pictures.json").read_text()) == {"root": "../../dataset"}
     for unit in read.units:
         assert all((read.root / read.images[name].path).is_file() for name in unit.images)
-    assert [one.name for one in read_all_tasks(tasks.parent.parent)] == ["describe"]
+    assert [read_tasks(one.path).name for one in open_tasks(tasks.parent.parent)] == ["describe"]
 
 
 def test_an_edited_table_is_not_read(tasks: Path) -> None:

@@ -5,7 +5,6 @@ import pytest
 from ctxr.annotation.cost import (
     chance_kept,
     expected_votes,
-    forecast,
     pay_per_hour,
     platform_fee,
     require_floor,
@@ -49,9 +48,3 @@ def test_fees_are_the_platforms(platform: str, cents: int, percent: float | None
 def test_an_unknown_fee_is_asked_for_and_never_guessed() -> None:
     with pytest.raises(UsageError, match="on your account"):
         platform_fee("prolific", 10)
-
-
-def test_money_is_rounded_up_once() -> None:
-    one = forecast("retrieve", 3, 7.5, (30, 0), reward=10, fee=7.5 * platform_fee("local", 10, 20.0))
-    assert (one.fee, one.cost) == (15, 75 + 15)
-    assert one.hours == pytest.approx(7.5 * 30 / 3600)

@@ -97,8 +97,7 @@ def open_journal(
             _require_schema(database, connection, create=True)
         with database.writing() as connection:
             tx = Transaction(connection, rules)
-            storing.add_sets(tx, image_sets)
-            storing.add_units(tx, units)
+            storing.add_units(tx, units, image_sets)
             if exported is not None:
                 storing.withdraw(tx, exported)
             needed = rules.protocol.qualification

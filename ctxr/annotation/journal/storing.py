@@ -48,14 +48,10 @@ _COUNT_ANSWER = (
 )
 
 
-def add_sets(tx: Transaction, image_sets: Iterable[ImageSet]) -> None:
-    """Add image sets. Raises DataError for a known id with different images."""
-    for chunk in _chunks(image_sets):
-        _insert(tx, tables.image_set, [_payload(one) for one in _unknown(tx, tables.image_set, "image set", chunk)])
-
-
-def add_units(tx: Transaction, units: Iterable[Unit]) -> None:
-    """Add units. Raises DataError for a known id with different content, or a missing set."""
+def add_units(tx: Transaction, units: Iterable[Unit], image_sets: Iterable[ImageSet] = ()) -> None:
+    """Add image sets, then units. Raises DataError for a known id with different content, or a missing set."""
+    for sets in _chunks(image_sets):
+        _insert(tx, tables.image_set, [_payload(one) for one in _unknown(tx, tables.image_set, "image set", sets)])
     number, seed = tx.last(tables.unit.c.number) + 1, tx.rules.protocol.seed
     for chunk in _chunks(units):
         new = _unknown(tx, tables.unit, "unit", chunk)

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import get_args
 
 from starlette.concurrency import run_in_threadpool
@@ -11,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from ctxr.annotation.dialogues import MOST_CHARACTERS
 from ctxr.annotation.journal.journal import Step
 from ctxr.annotation.journal.results import ChatRoom, NotAllowed
-from ctxr.annotation.web.pages import Pages, Posted
+from ctxr.annotation.web.pages import Endpoints, Posted
 from ctxr.annotation.web.work import LeasedUnit, Work, leased_unit
 from ctxr.errors import plural
 from ctxr.web.static import HttpProblem
@@ -25,12 +26,12 @@ LOOK_SECONDS = 1.0
 STEPS: tuple[Step, ...] = get_args(Step)
 
 
+@dataclass(eq=False)
 class UnitNotifier:
-    """Notifies requests in this process that wait for news of a unit, from any thread."""
+    """Notifies requests in this process that wait for news of a unit, from any thread; a `silent` one ended all waiting."""
 
-    def __init__(self) -> None:
-        self._waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
-        self.silent = False
+    silent: bool = False
+    _waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = field(default_factory=dict)
 
     def ring(self, unit: str) -> None:
         """Something happened."""
@@ -61,11 +62,12 @@ class UnitNotifier:
                 del self._waiting[unit]
 
 
-class Chat:
+@dataclass(frozen=True, eq=False)
+class Chat(Endpoints):
     """The endpoints of a talk."""
 
-    def __init__(self, pages: Pages, work: Work, bell: UnitNotifier) -> None:
-        self.pages, self.site, self.work, self.bell = pages, pages.site, work, bell
+    work: Work
+    bell: UnitNotifier
 
     def show(self, request: Request) -> Response:
         """The room as it is now."""

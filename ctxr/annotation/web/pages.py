@@ -121,8 +121,13 @@ class Pages:
             raise RateLimited(wait)
 
 
+@dataclass(frozen=True, eq=False)
 class Endpoints:
     """What answers requests at some addresses of a site."""
 
-    def __init__(self, pages: Pages) -> None:
-        self.pages, self.site = pages, pages.site
+    pages: Pages
+
+    @property
+    def site(self) -> Site:
+        """The site of the pages."""
+        return self.pages.site

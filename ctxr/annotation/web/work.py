@@ -10,7 +10,7 @@ from ctxr.annotation.forms import Form, Pick, Talk, Write
 from ctxr.annotation.journal.results import Lease, NotAllowed, NoWork
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Values
-from ctxr.annotation.web.pages import FormView, Pages, Posted, ShownPicture
+from ctxr.annotation.web.pages import Endpoints, FormView, Pages, Posted, ShownPicture
 from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific, WorkRound
 from ctxr.annotation.web.site import LeaseLink, Session
 from ctxr.web.static import HttpProblem
@@ -128,11 +128,11 @@ _TITLES = {
 }
 
 
-class Work:
+@dataclass(frozen=True, eq=False)
+class Work(Endpoints):
     """The endpoints of work."""
 
-    def __init__(self, pages: Pages, prolific: Prolific) -> None:
-        self.pages, self.site, self.prolific = pages, pages.site, prolific
+    prolific: Prolific
 
     def next(self, request: Request) -> Response:
         """To the unit that this worker holds, or to a new one."""

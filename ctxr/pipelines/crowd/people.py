@@ -115,8 +115,7 @@ def worker_table(rows: Sequence[Worker]) -> Table:
         (
             row.worker,
             sum(row.answers.values()),
-            _span(row.finds),
-            _span(row.found),
+            *(one and f"{one.mean:.2f} ({one.low:.2f}–{one.high:.2f})" for one in (row.finds, row.found)),
             f"{row.missed} of {row.checks}" if row.checks else None,
             "blocked" if row.blocked else row.suggestion,
         )
@@ -154,10 +153,6 @@ def _position_bias(picks: Sequence[RetrieverPick]) -> dict[str, float]:
         for bias in position_bias_by_worker(votes.workers, shown, target, size, errors)
         if bias.worker is not None and bias.wrong >= LEAST_WRONG
     }
-
-
-def _span(skill: Skill | None) -> str | None:
-    return None if skill is None else f"{skill.mean:.2f} ({skill.low:.2f}–{skill.high:.2f})"
 
 
 SEEN, UNSEEN = "train_worker", "unseen_worker"

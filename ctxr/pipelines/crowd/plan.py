@@ -1,7 +1,8 @@
 """`ctxr plan`: forecast the units, votes, cost with fees, hours and pay per hour of a study."""
 
+import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -146,22 +147,26 @@ def _forecast(
     """On Prolific a study as `export-tasks` offers it, with places for every vote that a unit can get,
     checks included; elsewhere counting stops once a description is decided."""
     units, answers = sum(split.units for split in splits), 0.0
+    offer: cost.Offer | None = None
     if config.platform == "prolific":
         hidden = sum(check_counts(config, export.task, True, units, units // config.targets).values())
         votes = [split.most if export.task == "retrieve" else 1 for split in splits for _ in range(split.units)]
         votes += [config.eval_most] * hidden
         offer = export.offer(votes)
         fee = cost.platform_fee(config.platform, offer.total, config.fee_percent)
-        priced = cost.forecast(export.task, units, offer.places, timed, reward=offer.pay, fee=fee)
-        return replace(priced, votes=sum(votes), offer=offer)
-    # retrievals include the checks of the workers
-    checks = sum(1 / (every - 1) for every in (config.gold_every, config.attention_every) if every)
-    for split in splits:
-        full = config.full_share if split.most > split.needed else 0.0
-        answers += split.units * cost.expected_votes(accuracy, split.needed, split.most, full) * (1 + checks)
-    answers = units if export.task == "describe" else answers
-    fee = answers * cost.platform_fee(config.platform, export.pay(), config.fee_percent)
-    return cost.forecast(export.task, units, answers, timed, reward=export.pay(), fee=fee)
+        answers, rewards = sum(votes), float(offer.total)
+    else:
+        # retrievals include the checks of the workers
+        checks = sum(1 / (every - 1) for every in (config.gold_every, config.attention_every) if every)
+        for split in splits:
+            full = config.full_share if split.most > split.needed else 0.0
+            answers += split.units * cost.expected_votes(accuracy, split.needed, split.most, full) * (1 + checks)
+        answers = units if export.task == "describe" else answers
+        fee = answers * cost.platform_fee(config.platform, export.pay(), config.fee_percent)
+        rewards = answers * export.pay()
+    # whole cents, rounded up
+    fees, total = math.ceil(round(fee, 6)), math.ceil(round(rewards, 6))
+    return cost.Forecast(export.task, units, answers, *timed, export.pay(), fees, total + fees, offer)
 
 
 def _accuracy(pilot: list[tuple[Unit, Answer]], notes: list[str]) -> float:

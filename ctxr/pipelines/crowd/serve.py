@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ctxr.annotation.artifacts import Tasks, read_all_tasks
+from ctxr.annotation.artifacts import Tasks, open_tasks, read_tasks
 from ctxr.annotation.config import listed
 from ctxr.annotation.frozen_units import options_of
 from ctxr.annotation.journal.identities import Identities
@@ -96,7 +96,7 @@ class OpenSite(NamedTuple):
 
 def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
     """The site, with the project's tasks in the journal. What was exported for a platform with pages of its own is done there."""
-    every = read_all_tasks(config.workdir)
+    every = [read_tasks(one.path) for one in open_tasks(config.workdir)]
     everything = [tasks for tasks in every if tasks.backend in SERVED]
     for tasks in every:
         if tasks.backend not in SERVED:

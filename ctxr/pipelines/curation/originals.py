@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from ctxr.errors import DataError
 from ctxr.media.footage import WHERE, SourceLocator, decode_frames, pixels_sha256
 from ctxr.media.images import Pixels
 from ctxr.media.video import VideoError
-from ctxr.pipelines.curation.config import Rebuild, Verify
 from ctxr.store.artifacts import Artifact, open_artifact
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.kinds import EXPORT
@@ -44,19 +44,20 @@ def frame_difference(image: RecipeImage, rgb: Pixels, saved: bytes) -> ImageDiff
     return None
 
 
+@dataclass
 class Originals:
     """Looks images up in their sources.
 
     Attributes:
-        locator: finds the sources of `artifact`. errors: by source, why images of it could not be had.
+        locator: finds the sources. workers: videos decoded at a time. errors: by source, why images of it could not be had.
         compared: by image, how it differs from its source; None where it is the same.
     """
 
-    def __init__(self, artifact: Path, options: Rebuild | Verify, progress: Progress) -> None:
-        self.locator = SourceLocator(artifact, options.videos, progress)
-        self.errors: dict[str, DataError] = {}
-        self.compared: dict[str, ImageDifference | None] = {}
-        self._workers, self._progress = options.workers, progress
+    locator: SourceLocator
+    workers: int
+    progress: Progress
+    errors: dict[str, DataError] = field(default_factory=dict)
+    compared: dict[str, ImageDifference | None] = field(default_factory=dict)
 
     def compare_frames(
         self,
@@ -73,7 +74,7 @@ class Originals:
                     video = replace(video, sha256=image.source_sha256, decoder=image.decoder)
                 videos[video].append(image)
         found = decode_frames(
-            videos, self.locator, lambda image, rgb, _: (image.id, compare(image, rgb)), self._progress, self._workers
+            videos, self.locator, lambda image, rgb, _: (image.id, compare(image, rgb)), self.progress, self.workers
         )
         for video, results, error in found:
             if error:
@@ -88,7 +89,7 @@ class Originals:
         albums = {name: source.sha256 for name, source in sources.items() if source.kind == "photos"}
         files, lost = self.locator.photos(albums), dict[str, list[str]]()
         folders: dict[str, set[Path]] = defaultdict(set)
-        with self._progress.task("photos", len(photos)) as task:
+        with self.progress.task("photos", len(photos)) as task:
             for image in photos:
                 if file := files.get(image.sha256):
                     folders[image.source].add(file.parent)

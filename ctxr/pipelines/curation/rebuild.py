@@ -12,7 +12,7 @@ from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, and_more
-from ctxr.media.footage import other_software
+from ctxr.media.footage import SourceLocator, other_software
 from ctxr.media.images import Pixels, encode_jpeg
 from ctxr.media.sources import require_sources
 from ctxr.pipelines.curation.config import Rebuild, RebuildReport
@@ -83,7 +83,8 @@ class RebuildStage(Stage[Inputs]):
                 hint = "choose an empty or new folder with --out"
                 raise UsageError(f"{folder} is a link to another folder", hint=hint)
         recipe = read_rebuild_recipe(self.options.source())
-        originals = Originals(recipe.path, self.options, progress)
+        locator = SourceLocator(recipe.path, self.options.videos, progress)
+        originals = Originals(locator, self.options.workers, progress)
         pictures = _make_pictures(recipe, out, originals, progress)
         take_manifest(out)
         sets = [image_set for image_set in recipe.sets if all(name in pictures for name in image_set.images)]

@@ -11,7 +11,7 @@ from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import SETS, chosen
 from ctxr.errors import DataError, UsageError
-from ctxr.media.footage import other_software, pixels_sha256
+from ctxr.media.footage import SourceLocator, other_software, pixels_sha256
 from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, read_image
 from ctxr.media.sources import require_sources
 from ctxr.pipelines.curation.config import Verify, VerifyReport
@@ -35,7 +35,7 @@ def run(config: Verify, progress: Progress = SILENT) -> VerifyReport:
     is_recipe, to = manifest.kind == EXPORT, manifest.config.get("to")
     if is_recipe and to != "recipe":
         raise UsageError(f"{path} is an export to {to}", hint=f"ctxr doctor {path} checks its files")
-    originals, software = Originals(path, config, progress), ""
+    originals, software = Originals(SourceLocator(path, config.videos, progress), config.workers, progress), ""
     images: set[str]
     if is_recipe:
         recipe = read_rebuild_recipe(recipe_at(path).path)

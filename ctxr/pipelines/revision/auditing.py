@@ -136,16 +136,13 @@ class AuditInputs(Inputs):
     blocked: tuple[str, ...]
 
 
+@dataclass(eq=False)
 class AuditStage(Stage[AuditInputs]):
     """The artifact of the audit of a round."""
 
     KIND = AUDIT
     options: ReviseLabels
-
-    def __init__(self, options: ReviseLabels, audited: Round) -> None:
-        super().__init__(options)
-        self.round = audited
-        self.folder = options.folder() / folder_of(audited.number)
+    round: Round
 
     def out(self) -> Path:
         """A folder of the project, called after the round."""
@@ -155,7 +152,8 @@ class AuditStage(Stage[AuditInputs]):
         """The revised labels with what they are made from, and the answers."""
         config, source = self.options, self.options.workdir / JUDGMENTS
         if not (source / MANIFEST).is_file():
-            raise _no_answers(config, self.round, read_table(self.folder / STRATA, AuditSample))
+            sample = read_table(config.folder() / folder_of(self.round.number) / STRATA, AuditSample)
+            raise _no_answers(config, self.round, sample)
         blocked = blocked_workers(config.workdir, config.database)
         key = {"round": self.round.number} | {name: getattr(config, name) for name in ("seed", "precision", "epsilon")}
         parents = [
@@ -176,11 +174,12 @@ class AuditStage(Stage[AuditInputs]):
     def write(self, inputs: AuditInputs, out: Path, progress: Progress) -> Content:
         """Compare the round with the answers. Raises UnfinishedError where its sample has none."""
         config, revised, current = self.options, self.options.folder(), self.round
-        sample = read_table(self.folder / STRATA, AuditSample)
+        folder = revised / folder_of(current.number)
+        sample = read_table(folder / STRATA, AuditSample)
         audited = audited_sample(sample, read_judgments(config.workdir / JUDGMENTS), inputs.blocked)
         if not audited.looked:
             raise _no_answers(config, current, sample)
-        links = read_table(self.folder / LEDGER, CandidateRow)
+        links = read_table(folder / LEDGER, CandidateRow)
         base = self.base()
         content = "" if base is None else open_base(base, config.workdir, progress).content
         dataset = read_dataset(revised)
@@ -192,7 +191,7 @@ class AuditStage(Stage[AuditInputs]):
         decided = Counter(row.stratum for row in audited.looked)
         entailed = Counter(row.stratum for row in audited.looked if row.entailed)
         # Entail@K is corrected stratum by stratum, unless a stratum has no verdicts
-        made = read_figures(self.folder)
+        made = read_figures(folder)
         entail_at, ks = made["entail_at"], [int(row["k"]) for row in made["entail_at"]]
         if counted := audited_counts(made["counted"], ks, links, audited.looked):
             entail_at = entail_figures(counted, np.array(made["counted"]["leaked"], bool), config.seed)

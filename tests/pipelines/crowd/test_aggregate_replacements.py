@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ctxr.annotation.answers import run as import_answers
-from ctxr.annotation.artifacts import read_all_tasks, read_judgments
+from ctxr.annotation.artifacts import open_tasks, read_judgments, read_tasks
 from ctxr.annotation.config import ExportTasks, ImportAnswers
 from ctxr.annotation.journal.journal import Journal, open_journal
 from ctxr.annotation.journal.results import Lease
@@ -23,7 +23,7 @@ PEOPLE = tuple(f"w-{number}" for number in range(14))
 
 
 def journal(work: Path) -> Journal:
-    tasks = read_all_tasks(work)
+    tasks = [read_tasks(one.path) for one in open_tasks(work)]
     units = [unit for batch in tasks for unit in batch.units]
     sets = {name: one for batch in tasks for name, one in batch.sets.items()}
     return open_journal(journal_of(work), units, sets.values(), tasks[0].protocol)
@@ -85,7 +85,7 @@ def test_no_votes_are_asked_for_what_a_blocked_worker_wrote(work: Path) -> None:
 
 
 def test_with_the_people_that_suffice_everything_is_done_and_with_fewer_the_rest_is_named(work: Path) -> None:
-    batch, *_ = read_all_tasks(work)
+    batch = read_tasks(open_tasks(work)[0].path)
     needed = people_needed(batch.units, batch.protocol)
     finish(work, PEOPLE[:2], 0)
     report = aggregate(Aggregate(workdir=work, resamples=20))

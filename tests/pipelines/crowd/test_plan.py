@@ -1,3 +1,4 @@
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,14 @@ def test_a_plan_counts_what_three_targets_of_each_set_take(work: Path) -> None:
     assert report.cost == describe.cost + retrieve.cost
     assert open_artifact(work / "plan", "plan").manifest.counts["cost"] == report.cost
     assert (describe.task, retrieve.task) == ("describe", "retrieve")
+
+
+def test_money_is_rounded_up_once(work: Path) -> None:
+    retrieve = run(planned(work, right=0.7, fee_percent=20.0, retrieve_reward=7)).forecasts[1]
+    rewards = retrieve.votes * 7
+    assert rewards % 1
+    assert (retrieve.fee, retrieve.cost) == (ceil(rewards / 5), ceil(rewards) + ceil(rewards / 5))
+    assert retrieve.hours == pytest.approx(retrieve.votes * retrieve.seconds / 3600)
 
 
 def test_what_is_assumed_is_said(work: Path) -> None:
