@@ -26,6 +26,10 @@ from ctxr.store.records import BETWEEN
 MOST_SHOWN = 20
 """Images that are named on the terminal; `--json` names all."""
 
+FINISHED = ("finished", "nothing to do, finished before")
+WRITTEN = ("written", "up to date")
+"""What happened to an artifact, by whether it was up to date."""
+
 
 def image_sets(report: SetsReport) -> Iterator[Block]:
     """Of `build-sets` and `filter`: where the result is, what is in it, why the rest is not."""
@@ -61,7 +65,7 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         "encoder": f"{report.encoder}, threshold {report.threshold:g}",
         "next": after if counts["sets"] else None,
     }
-    yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
+    yield Summary(f"{report.artifact}: {FINISHED[report.up_to_date]}", rows)
     if report.curve is not None:
         most = max(report.curve.values(), default=0)
         yield "\n[bold]sets per threshold[/] (videos, without limits of quality; ◀ is in use)"
@@ -106,7 +110,7 @@ def plan(report: PlanReport) -> Iterator[Block]:
     yield Sentences("assumed", report.notes)
     after = command_in(project_of(report.plan, "plan"), "export-tasks", "describe")
     facts = {"people needed": _numbers(report.people), "next": after}
-    yield Summary(f"{report.plan}: {_written(report.up_to_date)}", facts)
+    yield Summary(f"{report.plan}: {WRITTEN[report.up_to_date]}", facts)
 
 
 def tasks(report: ExportTasksReport) -> Iterator[Block]:
@@ -132,7 +136,7 @@ def tasks(report: ExportTasksReport) -> Iterator[Block]:
         "launched": " ".join(report.notes) or None,
         "next": after,
     }
-    yield Summary(f"{report.tasks}: {_finished(report.up_to_date)}", rows)
+    yield Summary(f"{report.tasks}: {FINISHED[report.up_to_date]}", rows)
 
 
 def judgments(report: ImportAnswersReport) -> Iterator[Block]:
@@ -163,7 +167,7 @@ def dataset(report: AggregateReport) -> Iterator[Block]:
         "dropped": _numbers(counts["dropped"]),
         "refused": _refused(report.refused, report.read),
     }
-    yield Summary(_written(report.up_to_date), rows)
+    yield Summary(WRITTEN[report.up_to_date], rows)
 
 
 def workers(report: WorkersReport) -> Iterator[Block]:
@@ -208,7 +212,7 @@ def export(report: ExportReport) -> Iterator[Block]:
         if report.to == "recipe"
         else "complete the card, which says how to load the export",
     }
-    yield Summary(f"{report.export}: {_finished(report.up_to_date)}", rows)
+    yield Summary(f"{report.export}: {FINISHED[report.up_to_date]}", rows)
 
 
 def documents(report: DocumentsReport) -> Iterator[Block]:
@@ -226,7 +230,7 @@ def documents(report: DocumentsReport) -> Iterator[Block]:
         rows["notes"] = "; ".join(report.notes) or None
         words = "train", "--recipe", "links-ap", "--dataset", str(report.artifact)
         train = command_in(project_of(report.artifact, DOCUMENTS), *words)
-    yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows | {"next": train})
+    yield Summary(f"{report.artifact}: {FINISHED[report.up_to_date]}", rows | {"next": train})
 
 
 def rebuilt(report: RebuildReport) -> Iterator[Block]:
@@ -242,7 +246,7 @@ def rebuilt(report: RebuildReport) -> Iterator[Block]:
         + (f", reasons in {report.artifact}/failures.jsonl" if counts["failed"] else ""),
         "next": command_in(WORKDIR, "report", "--input", str(report.artifact)),
     }
-    yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
+    yield Summary(f"{report.artifact}: {FINISHED[report.up_to_date]}", rows)
 
 
 def verified(report: VerifyReport) -> Iterator[Block]:
@@ -338,7 +342,7 @@ def regions(report: RegionsReport) -> Iterator[Block]:
         "features": report.features,
         "next": command_in(folder.parents[1], "train", "--recipe", "uniter-batch", "--set", f"regions={folder.name}"),
     }
-    yield Summary(_written(report.up_to_date), rows)
+    yield Summary(WRITTEN[report.up_to_date], rows)
 
 
 def listening(report: ListenReport) -> Iterator[Block]:
@@ -362,7 +366,7 @@ def listening(report: ListenReport) -> Iterator[Block]:
             "tokens": f"about {report.tokens_in:,} to send, at most {report.tokens_out:,} answered",
             "cost": f"about {report.cost:.4f} for what is not answered yet",
         }
-    yield Summary("would ask" if report.dry_run else "partial" if report.finding else _written(report.up_to_date), rows)
+    yield Summary("would ask" if report.dry_run else "partial" if report.finding else WRITTEN[report.up_to_date], rows)
 
 
 def revision(report: ReviseReport) -> Iterator[Block]:
@@ -375,7 +379,7 @@ def evaluation(report: EvalReport) -> Iterator[Block]:
     """Figures of the runs."""
     yield from _tables(report)
     rows = {"results": report.results, "dataset": report.dataset, "runs": ", ".join(report.runs)}
-    yield Summary(_written(report.up_to_date), rows)
+    yield Summary(WRITTEN[report.up_to_date], rows)
 
 
 def serving(server: RunningServer) -> Iterator[Block]:
@@ -418,14 +422,6 @@ def _tables(report: AggregateReport | EvalReport | ReviseReport) -> Iterator[Blo
 
 def _refused(reasons: Mapping[str, int], judgments: Path) -> str:
     return f"{_numbers(reasons, '{name} {number}')} (see {judgments / 'refused.jsonl'})" if reasons else "0"
-
-
-def _finished(up_to_date: bool) -> str:
-    return "nothing to do, finished before" if up_to_date else "finished"
-
-
-def _written(up_to_date: bool) -> str:
-    return "up to date" if up_to_date else "written"
 
 
 def _numbers(counts: Mapping[str, int], form: str = "{number} {name}", none: str = "none") -> str:

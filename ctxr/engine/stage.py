@@ -55,6 +55,16 @@ class Inputs:
     key: Mapping[str, Any]
 
 
+SourceT = TypeVar("SourceT")
+
+
+@dataclass(frozen=True)
+class SourceInputs(Inputs, Generic[SourceT]):
+    """Inputs whose `source`, such as the folder of a dataset, is all that `Stage.write` has to know beside the options."""
+
+    source: SourceT
+
+
 InputsT = TypeVar("InputsT", bound=Inputs)
 
 

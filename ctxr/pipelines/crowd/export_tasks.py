@@ -1,6 +1,5 @@
 """`ctxr export-tasks`: write the tasks for our own server or for a crowdsourcing platform, and launch them there."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from ctxr.annotation.artifacts import write_task_tables
@@ -10,39 +9,32 @@ from ctxr.annotation.launch import backend_files, launch, study_offer
 from ctxr.annotation.task_batch import TaskSources, ask, sources_of
 from ctxr.annotation.tasks import task_of
 from ctxr.engine.progress import SILENT, Progress
-from ctxr.engine.stage import Inputs, Stage, execute
+from ctxr.engine.stage import SourceInputs, Stage, execute
 from ctxr.errors import UsageError
 from ctxr.store.artifacts import Content, open_artifact
 from ctxr.store.kinds import SERVED, TASKS
 
 
-@dataclass(frozen=True)
-class TaskInputs(Inputs):
-    """What tasks are made from."""
-
-    sources: TaskSources
-
-
-class TaskStage(Stage[TaskInputs]):
+class TaskStage(Stage[SourceInputs[TaskSources]]):
     """Units of work and the files of a backend."""
 
     KIND = TASKS
     options: ExportTasks
 
-    def inputs(self, progress: Progress) -> TaskInputs:
+    def inputs(self, progress: Progress) -> SourceInputs[TaskSources]:
         """The sources, by content."""
         config = self.options
         sources = sources_of(config, progress)
         key = config.key() | {"seed": config.seed, "backend": config.backend, "protocol": config.protocol().key()}
-        return TaskInputs(sources.parents, key, sources)
+        return SourceInputs(sources.parents, key, sources)
 
-    def write(self, inputs: TaskInputs, out: Path, progress: Progress) -> Content:
+    def write(self, inputs: SourceInputs[TaskSources], out: Path, progress: Progress) -> Content:
         """Write the units, with those of an earlier round that somebody has seen, and the files of the backend.
 
         Raises UsageError for a backend that cannot do the task, where answered tasks would change, or other tasks of the project have
         the same units.
         """
-        config, place, sources = self.options, self.out(), inputs.sources
+        config, place, sources = self.options, self.out(), inputs.source
         batch = ask(config, sources, progress)
         talk = next((unit.task for unit in batch.units if task_of(unit).SEATS > 1), None)
         if talk is not None and config.backend not in SERVED:

@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.splits import alert_of_leaks
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import SETS, chosen
-from ctxr.engine.stage import Inputs, Stage, execute
+from ctxr.engine.stage import SourceInputs, Stage, execute
 from ctxr.errors import plural
 from ctxr.pipelines.crowd.config import Plan, PlanReport, StudyForecast
 from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact
@@ -31,31 +30,24 @@ from ctxr.store.tables import pretty_json
 FORECAST = "forecast.json"
 
 
-@dataclass(frozen=True)
-class PlanInputs(Inputs):
-    """What a plan is made from."""
-
-    sets: Path
-
-
-class PlanStage(Stage[PlanInputs]):
+class PlanStage(Stage[SourceInputs[Path]]):
     """The forecast of a study."""
 
     KIND = PLAN
     options: Plan
 
-    def inputs(self, progress: Progress) -> PlanInputs:
+    def inputs(self, progress: Progress) -> SourceInputs[Path]:
         """The image sets, and the answers so far: a pilot that gives times and accuracy."""
         config = self.options
         sets, judgments = chosen(config.input, config.workdir, SETS, progress), config.workdir / JUDGMENTS
         parents = [Parent("image_sets", IMAGE_SETS, open_artifact(sets).sha256)]
         if (judgments / MANIFEST).is_file():
             parents.append(Parent("judgments", JUDGMENTS, open_artifact(judgments, JUDGMENTS).content))
-        return PlanInputs(parents, config.key(), sets)
+        return SourceInputs(parents, config.key(), sets)
 
-    def write(self, inputs: PlanInputs, out: Path, progress: Progress) -> Content:
+    def write(self, inputs: SourceInputs[Path], out: Path, progress: Progress) -> Content:
         """Forecast. Raises UsageError where a task would pay less than the floor."""
-        dataset = open_sets(inputs.sets)
+        dataset = open_sets(inputs.source)
         alert_of_leaks(dataset, progress)
         study = forecast_study(self.options, dataset)
         write_bytes(out / FORECAST, pretty_json(study))

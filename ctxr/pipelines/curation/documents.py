@@ -6,7 +6,6 @@ Sentences and images of a document are shuffled, so positions say nothing, and e
 import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from ctxr.datasets.splits import SPLITS, connected, leakage_of
 from ctxr.datasets.writers.job import ExportPictures
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import CHAIN, chosen
-from ctxr.engine.stage import Inputs, Stage, execute
+from ctxr.engine.stage import SourceInputs, Stage, execute
 from ctxr.errors import DataError, plural
 from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.pipelines.curation.config import BuildDocuments, DocumentsReport
@@ -160,28 +159,21 @@ def run(options: BuildDocuments, progress: Progress = SILENT) -> DocumentsReport
     return DocumentsReport(options.folder(), counts.pop("dataset"), up_to_date, counts, counts.pop("notes"))
 
 
-@dataclass(frozen=True)
-class DocumentsInputs(Inputs):
-    """Where the dataset lies."""
-
-    dataset: Path
-
-
-class DocumentsStage(Stage[DocumentsInputs]):
+class DocumentsStage(Stage[SourceInputs[Path]]):
     """Documents as a dataset."""
 
     KIND = DATASET
     options: BuildDocuments
 
-    def inputs(self, progress: Progress) -> DocumentsInputs:
+    def inputs(self, progress: Progress) -> SourceInputs[Path]:
         """The dataset that is named, or the latest one."""
         path = chosen(self.options.dataset, self.options.workdir, CHAIN, progress)
         parents = dataset_parents(path, path.resolve().stem, self.options.workdir, progress)
-        return DocumentsInputs(parents, self.options.key(), dataset=path)
+        return SourceInputs(parents, self.options.key(), path)
 
-    def write(self, inputs: DocumentsInputs, out: Path, progress: Progress) -> Content:
+    def write(self, inputs: SourceInputs[Path], out: Path, progress: Progress) -> Content:
         """Draw them, and copy their pictures."""
-        dataset = open_dataset(inputs.dataset, self.options.workdir, progress)
+        dataset = open_dataset(inputs.source, self.options.workdir, progress)
         wanted = {split: getattr(self.options, split) for split in SPLITS}
         built = construct(dataset, self.options.kind, wanted, self.options.seed)
         for note in built.notes:

@@ -14,7 +14,7 @@ from ctxr.datasets.splits import GROUPS, SPLITS, SPLITS_TABLE
 from ctxr.engine.options import typed
 from ctxr.engine.progress import SILENT, Progress, Silent
 from ctxr.engine.report import SetsReport
-from ctxr.engine.stage import Inputs
+from ctxr.engine.stage import SourceInputs
 from ctxr.engine.units import WorkUnit
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.footage import RESTORE, SourceLocator
@@ -43,19 +43,12 @@ def run(config: Filter, progress: Progress = SILENT) -> SetsReport:
     return FilterStage(config).report(progress)
 
 
-@dataclass(frozen=True)
-class FilterInputs(Inputs):
-    """The finished sets."""
-
-    built: Artifact
-
-
-class FilterStage(SetsStage[FilterInputs]):
+class FilterStage(SetsStage[SourceInputs[Artifact]]):
     """Picks the sets of an artifact again, with limits. A video that cannot be used any more is left out, and tried again next time."""
 
     options: Filter
 
-    def inputs(self, progress: Progress) -> FilterInputs:
+    def inputs(self, progress: Progress) -> SourceInputs[Artifact]:
         """The finished sets, and a folder that holds sources if one is named."""
         if self.options.videos is not None:
             require_sources(self.options.videos)
@@ -77,11 +70,11 @@ class FilterStage(SetsStage[FilterInputs]):
                     hint=f"add {option} {before} (or another value) to the command",
                 )
         parents = [Parent("image_sets", IMAGE_SETS, built.sha256), *built.manifest.parents]
-        return FilterInputs(parents, self.options.key(), built=built)
+        return SourceInputs(parents, self.options.key(), built)
 
-    def pending(self, artifact: Artifact, inputs: FilterInputs) -> bool:
+    def pending(self, artifact: Artifact, inputs: SourceInputs[Artifact]) -> bool:
         """Whether a video could not be used."""
-        return bool(artifact.manifest.counts["failed"] > inputs.built.manifest.counts["failed"])
+        return bool(artifact.manifest.counts["failed"] > inputs.source.manifest.counts["failed"])
 
     def remarks(self, report: SetsReport) -> Iterator[str]:
         """On limits that no set, or none of a split, passes."""
@@ -94,9 +87,11 @@ class FilterStage(SetsStage[FilterInputs]):
             if empty := [name for name in SPLITS if before.get(name) and not report.counts["splits"].get(name)]:
                 yield f"no sets are left in {' and '.join(empty)}: try wider limits, or add sources"
 
-    def open(self, inputs: FilterInputs, out: Path, progress: Progress, ready: Artifact | None) -> "FilterRun":
+    def open(
+        self, inputs: SourceInputs[Artifact], out: Path, progress: Progress, ready: Artifact | None
+    ) -> "FilterRun":
         """Read the units, and make the instruments."""
-        options, built = self.options, inputs.built
+        options, built = self.options, inputs.source
         refuse_changed(built)  # a picture, too
         models = built.manifest.models
         quality = QualityGate(QualityLimits.of(options), options.brisque_weights, options.ocr)
@@ -142,11 +137,13 @@ class FilterStage(SetsStage[FilterInputs]):
             locator=locator,
         )
 
-    def write(self, inputs: FilterInputs, out: Path, progress: Progress) -> Content | SetsReport:
+    def write(self, inputs: SourceInputs[Artifact], out: Path, progress: Progress) -> Content | SetsReport:
         """Pick again, video by video, then photos. Raises DataError for an album with a missing or changed photo."""
         content = super().write(inputs, out, progress)
-        if sha256_if_readable(inputs.built.path / MANIFEST) != inputs.built.sha256:
-            raise UnfinishedError(f"{inputs.built.path} was rebuilt in the meantime", hint="run the same command again")
+        if sha256_if_readable(inputs.source.path / MANIFEST) != inputs.source.sha256:
+            raise UnfinishedError(
+                f"{inputs.source.path} was rebuilt in the meantime", hint="run the same command again"
+            )
         return content
 
 

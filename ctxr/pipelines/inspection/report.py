@@ -183,7 +183,9 @@ def write_page(edition: PageBuilder, folder: str, more: Sequence[tuple[str, str]
     script = "".join(f"(() => {{\n{code}}})();\n" for code in scripts if code)
     # nothing may be fetched; pictures come from the page, or from the folder beside it
     images = "data: 'self' file:" if folder else "data:"
-    sources = f"img-src {images}; style-src {_hash(style)}; script-src {_hash(script)}"
+    digests = (hashlib.sha256(code.encode()).digest() for code in (style, script))
+    allowed = [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]
+    sources = f"img-src {images}; style-src {allowed[0]}; script-src {allowed[1]}"
     # JSON that cannot end the element it stands in, whatever a name holds
     text = json.dumps(msgspec.to_builtins(edition.data), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     for sign in "<>&\u2028\u2029":
@@ -211,7 +213,3 @@ def _static(package: str, name: str) -> str:
     """A script or style of a package; "" where it has none."""
     file = files(package) / "static" / name
     return file.read_text(encoding="utf-8") if file.is_file() else ""
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

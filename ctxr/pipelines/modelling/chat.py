@@ -6,6 +6,7 @@ Letters: K pictures of a set. A shift s shows picture s first, as number 1, and 
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -104,9 +105,14 @@ def read_text(text: str, size: int) -> ReplyText:
     >>> [read_text(text, 10).number for text in ('{"picture": 3}', "Out of the 10 pictures, picture 3", "Picture 3 or 4")]
     [3, 3, None]
     """
-    final = final_text(text)
-    stated = _stated(_FENCE.sub("", final))
-    if stated is None:
+    final, stated = final_text(text), None
+    with suppress(ValueError, RecursionError):
+        stated = json.loads(_FENCE.sub("", final))
+    if isinstance(stated, dict):
+        stated = stated.get(KEY, next(iter(stated.values()), None) if len(stated) == 1 else None)
+    if isinstance(stated, str) and stated.strip().isdecimal():
+        stated = int(stated.strip()[:9])
+    if not isinstance(stated, int) or isinstance(stated, bool):
         left = _NOT_CHOSEN.sub(" ", final)
         numbers = next(
             (named for pattern in _CHOSEN if (named := set(_NUMBER.findall(" ".join(pattern.findall(left)))))), set()
@@ -118,19 +124,6 @@ def read_text(text: str, size: int) -> ReplyText:
             return ReplyText("unreadable")
         stated = int(number[:9])
     return ReplyText("chosen", stated) if 1 <= stated <= size else ReplyText("out_of_range")
-
-
-def _stated(text: str) -> int | None:
-    """The number of a JSON object, or a number alone; None for anything else."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if isinstance(value, dict):
-        value = value.get(KEY, next(iter(value.values()), None) if len(value) == 1 else None)
-    if isinstance(value, str) and value.strip().isdecimal():
-        value = int(value.strip()[:9])
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 VERSION = 1

@@ -15,7 +15,7 @@ from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import CHAIN, chosen
 from ctxr.engine.report import Table
-from ctxr.engine.stage import Inputs, Stage, execute
+from ctxr.engine.stage import SourceInputs, Stage, execute
 from ctxr.errors import DataError, UsageError
 from ctxr.models.chat import Budget, ChatClient, Pause
 from ctxr.models.endpoint import EndpointAddress, key_of, resolve_address
@@ -225,15 +225,8 @@ class Answers:
         yield f"the training data of {config.model} is unknown and may include these sets"
 
 
-@dataclass(frozen=True)
-class ListenInputs(Inputs):
-    """Where the dataset lies."""
-
-    path: Path
-
-
 @dataclass(eq=False)
-class ListenStage(Stage[ListenInputs]):
+class ListenStage(Stage[SourceInputs[Path]]):
     """`listen` as an artifact; without a reply to every request there are partial scores, and no manifest."""
 
     KIND = RUN
@@ -241,18 +234,18 @@ class ListenStage(Stage[ListenInputs]):
     options: Listen
     pause: Pause | None = None
 
-    def inputs(self, progress: Progress) -> ListenInputs:
+    def inputs(self, progress: Progress) -> SourceInputs[Path]:
         """The dataset; the endpoint, the version of the prompt, and the options."""
         options = self.options
         address = resolve_address(options.endpoint, options.insecure)
         _refuse_others(self.out())
         path = chosen(options.dataset, options.workdir, CHAIN, progress)
         parents = dataset_parents(path, path.resolve().stem, options.workdir, progress)
-        return ListenInputs(parents, {"endpoint": address.url, "wording": VERSION} | options.key(), path)
+        return SourceInputs(parents, {"endpoint": address.url, "wording": VERSION} | options.key(), path)
 
-    def write(self, inputs: ListenInputs, out: Path, progress: Progress) -> Content | None:
+    def write(self, inputs: SourceInputs[Path], out: Path, progress: Progress) -> Content | None:
         """Send the requests without a reply, as far as the budget allows; scores and replies, where all have one."""
-        job = job_of(replace(self.options, dataset=inputs.path), progress)
+        job = job_of(replace(self.options, dataset=inputs.source), progress)
         key_of(job.config.key_from, job.address)
         answers, budget = Answers(job, replies := _replies(out)), job.budget(replies)
         trusted = any(reply.outcome == "chosen" for reply in replies)

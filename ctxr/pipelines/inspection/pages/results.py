@@ -50,11 +50,7 @@ class EvaluationRows:
     def scorers(self) -> list[str]:
         """Names in `rows`: the runs, or their seeds where there are several."""
         names = dict.fromkeys(row.run for row in self.rows)
-        return [name for run in self.runs for name in names if _is_of(name, run)]
-
-
-def _is_of(scorer: str, run: str) -> bool:
-    return scorer == run or scorer.rpartition("/")[0] == run
+        return [name for run in self.runs for name in names if run in (name, name.rpartition("/")[0])]
 
 
 def _evaluation_rows(problem: str, dataset: str, evaluations: Iterable[Artifact]) -> EvaluationRows:
@@ -74,7 +70,7 @@ def _evaluation_rows(problem: str, dataset: str, evaluations: Iterable[Artifact]
             scored.figures.extend(row for row in findings.figures if row.run in new)
             scored.differences.extend(row for row in findings.differences if row.run in new)
             rows = read_table(evaluation.path / PER_QUERY, QueryResult)
-            scored.rows.extend(row for row in rows if any(_is_of(row.run, run) for run in new))
+            scored.rows.extend(row for row in rows if row.run in new or row.run.rpartition("/")[0] in new)
     return replace(scored, people=people, origins=origins)
 
 
