@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar
 
 from ctxr.engine.history import part_of_run
 from ctxr.engine.options import Options
@@ -98,7 +98,7 @@ class Stage(ABC, Generic[InputsT]):
 
     def out(self) -> Path:
         """The folder of the artifact; by default the one that the options name."""
-        return Path(cast(Any, self.options).folder())
+        return self.options.folder()
 
     @abstractmethod
     def inputs(self, progress: Progress) -> InputsT:

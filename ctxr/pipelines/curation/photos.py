@@ -17,7 +17,7 @@ from ctxr.media.sources import InputSource
 from ctxr.metrics.selection import Rejection
 from ctxr.models.neighbours import Neighbours, nearest
 from ctxr.pipelines.curation.copies import CopyRule, PhotoRanking, deduplicate, find_copies
-from ctxr.pipelines.curation.quality import Unmeasurable
+from ctxr.pipelines.curation.quality import QualityLimits, Unmeasurable
 from ctxr.pipelines.curation.videos import BATCH, Embedder, UnitContext
 from ctxr.store.arrays import Vectors, load_vectors, save_vectors, set_distances, stack_vectors
 from ctxr.store.artifacts import package_versions
@@ -309,7 +309,7 @@ class _PhotoPicker:
 
     def _judge(self, position: int) -> Rejection | None:
         """Why quality rules a photo out, which is measured once."""
-        if not self._quality.limits:
+        if self._quality.limits == QualityLimits():
             return None
         if position not in self.facts:
             photo = self._pool.photos[position]

@@ -53,9 +53,6 @@ class QualityLimits:
         wanted = {"brisque": self.brisque, "text": self.max_text}
         return [name for name, limit in wanted.items() if limit is not None]
 
-    def __bool__(self) -> bool:
-        return self != QualityLimits()
-
     def judge(self, facts: Facts) -> Rejection | None:
         """The first reason to reject the image, or None (ImageCoDe, section 3.1: low quality, too much text)."""
         short = min(facts.width, facts.height)

@@ -26,7 +26,7 @@ from ctxr.media.sources import InputSource
 from ctxr.media.video import VideoError, VideoHeader
 from ctxr.metrics.selection import GreedyPicker, PickedSet, Rejection
 from ctxr.models.encoders import Encoder, load_encoder
-from ctxr.pipelines.curation.quality import FactCache, QualityGate, forget_other_measures
+from ctxr.pipelines.curation.quality import FactCache, QualityGate, QualityLimits, forget_other_measures
 from ctxr.store.arrays import VectorLog, Vectors, set_distances, stack_vectors
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes
@@ -152,7 +152,7 @@ class SetPicker(GreedyPicker, ABC):
     def veto(self, index: int) -> Rejection | None:
         """See `GreedyPicker.veto`."""
         quality = self.context.picking.quality
-        if not quality.limits:
+        if quality.limits == QualityLimits():
             return None
         path = f"{DROPPED}/{self.source}/img{index}.jpg"
         self._save(index, path)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,9 +59,6 @@ class Candidates:
     scores: Matrix
     directions: Codes
     known_scores: Matrix
-
-    def __len__(self) -> int:
-        return len(self.images)
 
 
 def open_encoder(by: str, workdir: Path, device: str, progress: Progress) -> Encoder:
@@ -172,8 +170,8 @@ def judge_pools(
         raise DataError(
             f"{last.name} answers for none of the {len(claims):,} candidates{reply}", hint="another --judge"
         )
-    ends = np.cumsum([len(pool) for pool in pools])
-    return [verdicts.part(slice(end - len(pool), end)) for pool, end in zip(pools, ends.tolist(), strict=True)]
+    ends = np.cumsum([0, *(len(pool.images) for pool in pools)]).tolist()
+    return [verdicts.part(slice(*both)) for both in pairwise(ends)]
 
 
 def decide(pool: Candidates, verdicts: Verdicts, per_image: int, per_caption: int) -> list[Reason | None]:

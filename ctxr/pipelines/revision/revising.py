@@ -279,7 +279,7 @@ class JudgedRound:
         for pool, verdicts in zip(self.pools, self.verdicts, strict=True):
             reasons = decide(pool, verdicts, config.per_image, config.per_caption)
             images, captions = pool.gallery.images, pool.gallery.captions
-            for row in range(len(pool)):
+            for row in range(len(pool.images)):
                 image, caption = images[int(pool.images[row])], captions[int(pool.captions[row])]
                 if (image, caption) in seen:
                     continue

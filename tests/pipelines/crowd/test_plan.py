@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.annotation.journal.results import Waited
+from ctxr.annotation.journal.results import UnpaidWait
 from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.pipelines.crowd.config import Plan
@@ -113,7 +113,7 @@ def test_checks_of_the_workers_are_no_pilot(work: Path) -> None:
 def test_waiting_is_paid_at_the_planned_floor_which_holds_on_prolific_too(work: Path) -> None:
     paid = {"platform": "prolific", "fee_percent": 30.0, "describe_reward": 275, "describe_seconds": 75.0}
     assert run(planned(work, **paid)).floor == 600
-    waits = [Waited("w-a", "talk", "nobody_came", 3600.0, "")]
+    waits = [UnpaidWait("w-a", "talk", "nobody_came", 3600.0, "")]
     assert owed_table(work, {}, (), waits, {}).rows == (("w-a", "local", 0, 60.0, 8.0, "USD"),)
     with pytest.raises(UsageError, match=r"floor of 9\.00"):
         run(planned(work, **paid, floor=900))

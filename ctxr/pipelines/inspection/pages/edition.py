@@ -65,9 +65,6 @@ class Thumbnails:
                     (self.missing if failed else self._addresses).append(str(address))
                 task.advance(len(part))
 
-    def __len__(self) -> int:
-        return len(self._addresses)
-
     def addresses(self, folder: str) -> list[str]:
         """Where a page finds each picture, by number: inside itself, or in the folder `folder`."""
         return [f"{folder}/{name}" for name in self._addresses] if folder else list(self._addresses)
