@@ -191,31 +191,30 @@ class DetectorRegions:
             "settings": self._settings,
         }
 
+    @torch.inference_mode()
     def regions(self, images: Sequence[Pixels]) -> list[Array]:
         """The whole picture and its boxes, the surest first: float32 [1 + up to `most`, F + BOX] of each picture."""
-        with torch.inference_mode():
-            return [self._detect(image) for image in images]
-
-    def _detect(self, image: Pixels) -> Array:
         from torchvision.ops import clip_boxes_to_image, nms, remove_small_boxes
 
-        model, heads = self._model, self._model.roi_heads
-        pixels = torch.tensor(image).permute(2, 0, 1).to(self._device).float() / 255
-        batch, _ = model.transform([pixels])
-        maps = model.backbone(batch.tensors)
-        proposals, _ = model.rpn(batch, maps)
-        # each proposal counts as the box of its best class; class 0 is the background
-        logits, deltas = heads.box_predictor(heads.box_head(heads.box_roi_pool(maps, proposals, batch.image_sizes)))
-        sure, best = torch.softmax(logits, -1)[:, 1:].max(-1)
-        decoded = heads.box_coder.decode(deltas, proposals)
-        boxes = decoded[torch.arange(len(best), device=best.device), best + 1]
-        boxes = clip_boxes_to_image(boxes, batch.image_sizes[0])
-        large = remove_small_boxes(boxes, min_size=1.0)
-        kept = boxes[large][nms(boxes[large], sure[large], heads.nms_thresh)[: self._most]]
-        features = heads.box_head(heads.box_roi_pool(maps, [kept], batch.image_sizes))
-        height, width = batch.image_sizes[0]
-        shares = kept / kept.new_tensor([width, height, width, height])
-        return with_whole(features.float().cpu().numpy(), shares.float().cpu().numpy())
+        model, heads, regions_of = self._model, self._model.roi_heads, list[Array]()
+        for image in images:
+            pixels = torch.tensor(image).permute(2, 0, 1).to(self._device).float() / 255
+            batch, _ = model.transform([pixels])
+            maps = model.backbone(batch.tensors)
+            proposals, _ = model.rpn(batch, maps)
+            # each proposal counts as the box of its best class; class 0 is the background
+            logits, deltas = heads.box_predictor(heads.box_head(heads.box_roi_pool(maps, proposals, batch.image_sizes)))
+            sure, best = torch.softmax(logits, -1)[:, 1:].max(-1)
+            decoded = heads.box_coder.decode(deltas, proposals)
+            boxes = decoded[torch.arange(len(best), device=best.device), best + 1]
+            boxes = clip_boxes_to_image(boxes, batch.image_sizes[0])
+            large = remove_small_boxes(boxes, min_size=1.0)
+            kept = boxes[large][nms(boxes[large], sure[large], heads.nms_thresh)[: self._most]]
+            features = heads.box_head(heads.box_roi_pool(maps, [kept], batch.image_sizes))
+            height, width = batch.image_sizes[0]
+            shares = kept / kept.new_tensor([width, height, width, height])
+            regions_of.append(with_whole(features.float().cpu().numpy(), shares.float().cpu().numpy()))
+        return regions_of
 
 
 Extractor = GridRegions | DetectorRegions

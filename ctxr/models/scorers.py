@@ -31,12 +31,6 @@ SCALE = 1000.0
 PLACES = 10  # positions that are learned: as many as a set of ImageCoDe has images
 
 
-def fuse(images: Tensor, texts: Tensor, fusion: Fusion = "multiply", scale: float = SCALE) -> Tensor:
-    """Pair features of unit vectors of images [B, K, D] and texts [B, D]: `scale` times the product, or both, [B, K, 2 D]."""
-    spread = texts[:, None, :].expand_as(images)
-    return scale * images * spread if fusion == "multiply" else torch.cat([images, spread], dim=-1)
-
-
 class ContextHead(nn.Module):
     """Scores the candidates of a set together, from the pair features of any encoder.
 
@@ -165,7 +159,7 @@ def _masked(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 class ClipScorer(nn.Module):
-    """Cosine of image and text times a learned scale, or a head over their pair features (`fuse`).
+    """Cosine of image and text times a learned scale, or a head over their pair features (`pairs`).
 
     `encoder`: a model of open_clip for pixels and tokens; None if images and texts come as its unit vectors.
     """
@@ -195,9 +189,10 @@ class ClipScorer(nn.Module):
         return _masked(scores, batch.mask)
 
     def pairs(self, batch: Batch) -> Tensor:
-        """Features of each pair as the head takes them, [B, K, D]."""
+        """Features of each pair as the head takes them: `scale` times the product of both vectors, [B, K, D], or both, [B, K, 2 D]."""
         images = self.image_vectors(batch.images)[batch.candidates]
-        return fuse(images, self.text_vectors(batch.texts), self.fusion, self.scale)
+        texts = self.text_vectors(batch.texts)[:, None, :].expand_as(images)
+        return self.scale * images * texts if self.fusion == "multiply" else torch.cat([images, texts], dim=-1)
 
     def start_at_cosine(self, logit_scale: float) -> None:
         """Let an untrained head score as the encoder below it does: cosine times `logit_scale`."""

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError
-from ctxr.store.hashing import sha256_of
 from ctxr.store.records import ImageSet, Query, Record, SplitName, Text
 from ctxr.store.tables import PAYLOADS, grouped
 
@@ -99,11 +98,6 @@ def pictures_of(dataset: Dataset, queries: Sequence[EvalQuery]) -> dict[str, Pat
             hint="put the pictures where the dataset names them, or name an artifact that holds its own",
         )
     return {image: file for image, file in files.items() if file is not None}
-
-
-def sha256_of_queries(queries: Sequence[EvalQuery], contents: Mapping[str, str]) -> str:
-    """One hash over all texts, targets, payloads and pictures that a model receives."""
-    return sha256_of([list(queries), sorted(contents.items())])
 
 
 def check_positions(queries: Iterable[EvalQuery], most: int, every: bool) -> None:

@@ -7,14 +7,12 @@ from typing import Any, cast
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
-from ctxr.engine.report import Table
 from ctxr.errors import DataError, UsageError, did_you_mean
 from ctxr.models.training.recipe import Recipe
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.question import Question, find_learner
 from ctxr.problems.runs import OpenRun, ScoringOptions
 from ctxr.store.artifacts import open_artifact
-from ctxr.store.kinds import EVALUATION
 
 PROBLEMS: dict[str, str] = {
     "entailment": "ctxr.problems.entailment.question:Entailment",
@@ -68,12 +66,6 @@ def question_about(dataset: Dataset | None) -> Question:
     return next((one for one in special if dataset is not None and one.asks(dataset)), general)
 
 
-def tables_about(dataset: Dataset) -> dict[str, Table]:
-    """What the problems that a dataset asks print of it in `ctxr stats`."""
-    asked = (one for one in problems().values() if one.asks(dataset))
-    return {title: table for one in asked for title, table in one.tables(dataset).items()}
-
-
 def evaluation_of(request: EvalRequest) -> Evaluation[Any, Any]:
     """The evaluation of what --problem names; else of what the runs were trained for, where it takes the request; else of what the
     dataset asks.
@@ -93,14 +85,6 @@ def evaluation_of(request: EvalRequest) -> Evaluation[Any, Any]:
             f"several problems can be evaluated here: {', '.join(taken)}", hint=f"--problem {next(iter(taken))}"
         )
     return next(iter(taken.values())).evaluation(request)
-
-
-def results_kind(request: EvalRequest) -> str:
-    """The kind of what an evaluation writes: that of a problem with a kind of its own, which knows its runs without the dataset."""
-    if request.options.problem:
-        return find_question(request.options.problem).evaluation.KIND
-    special = (one for one in problems().values() if one.evaluation.KIND != EVALUATION)
-    return next((one.evaluation.KIND for one in special if one.takes(request)), EVALUATION)
 
 
 def recipe_class(recipe: Mapping[str, object]) -> type[Recipe]:

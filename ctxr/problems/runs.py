@@ -269,12 +269,6 @@ def run_folders(sources: Sequence[str], workdir: Path) -> list[Path]:
     return [folder for folder in folders if folder is not None]
 
 
-def trained_models(sources: Sequence[str], workdir: Path) -> list[Artifact]:
-    """The finished models of `run_folders`, of any kind."""
-    folders = (folder for folder in run_folders(sources, workdir) if (folder / MANIFEST).is_file())
-    return [artifact for artifact in map(open_artifact, folders) if artifact.manifest.kind in TRAINED.values()]
-
-
 def finished_runs(workdir: Path, home: str = RUNS) -> list[str]:
     """Names of the finished runs of a project, or of other trained models (`TRAINED`) by the folder that holds them."""
     folders = sorted(file.parent for file in (workdir / home).glob(f"*/{MANIFEST}"))

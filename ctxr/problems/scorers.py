@@ -47,7 +47,7 @@ from ctxr.problems.embeddings import (
     regions_for,
 )
 from ctxr.problems.options import TrainOptions
-from ctxr.problems.queries import EvalQuery, sha256_of_queries
+from ctxr.problems.queries import EvalQuery
 from ctxr.problems.recipes import list_recipes, read_recipe
 from ctxr.problems.runs import NAMED, OpenRun, ScoringOptions, scorers_in
 from ctxr.problems.training import SeedTrainer, TrainJob
@@ -269,7 +269,9 @@ class ScorerJob(TrainJob):
         self.queries, self.judged_on, self.slow_validation = data.counts, data.judged_on, data.slow_validation
         everything = [query for queries in data.queries.values() for query in queries]
         self.pictures = replace(query_pictures(dataset, everything, options.workdir), regions=regions)
-        self.parents = list(self.origins(dataset, sha256_of_queries(everything, self.pictures.contents)))
+        # texts, targets, payloads and pictures: all that a model receives
+        received = sha256_of([everything, sorted(self.pictures.contents.items())])
+        self.parents = list(self.origins(dataset, received))
         self.dataset, self.encoder, self.regions = dataset.name, recipe.encoder, recipe.regions
 
     def origins(self, dataset: Dataset, queries: str) -> Iterator[Parent]:

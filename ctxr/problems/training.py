@@ -135,18 +135,18 @@ class SeedTrainer:
         self.weights, self.epochs = self.folder / BEST, list[Epoch]()
         self.tensorboard = tensorboard
         self.writer: SummaryWriter | None = None
+        self.opened = ExitStack()
 
     def __call__(
         self, model: nn.Module, examples: int, objective: Callable[[TrainingRun], Objective[Any, Any]]
     ) -> TrainingState:
         """Train to the end, by the objective of a run over so many examples an epoch. Raises CtxrError when the loss is not finite."""
         job, progress, epochs = self.job, self.job.progress, self.job.recipe.epochs
-        with ExitStack() as stack:
+        with self.opened as stack:
             task = stack.enter_context(progress.task(f"training seed {self.seed}", epochs * examples))
             slow = progress if job.slow_validation else Silent()
             validation = slow.task(f"validating seed {self.seed}", epochs * job.slow_validation)
             validated = stack.enter_context(validation).advance
-            stack.callback(self._close)
             callbacks = Callbacks(progress.warn, task.advance, self._report, progress.note, validated)
             bf16 = in_bf16(job.recipe.precision, job.device)
             run = TrainingRun(self.folder, self.seed, job.seed_key(self.seed), job.device, bf16, callbacks)
@@ -162,7 +162,7 @@ class SeedTrainer:
                 folder = self.job.out / TENSORBOARD / f"seed{self.seed}"
                 if row.epoch == 1:
                     shutil.rmtree(folder, ignore_errors=True)
-                self.writer = find_writer()(str(folder), purge_step=row.epoch)
+                self.writer = self.opened.enter_context(find_writer()(str(folder), purge_step=row.epoch))
             scalars = {"train/loss": row.loss, **{f"valid/{name}": value for name, value in valid.items()}}
             for name, value in (scalars | {"train/seconds": row.seconds}).items():
                 self.writer.add_scalar(name, value, row.epoch)
@@ -171,7 +171,3 @@ class SeedTrainer:
         accuracy = "" if row.accuracy is None else f", valid {row.accuracy:.1%}"
         epoch = f"seed {self.seed}, epoch {row.epoch} of {self.job.recipe.epochs}"
         self.job.progress.note(f"{epoch}: loss {row.loss:.4f}{figures or accuracy}, {row.seconds:.1f} s")
-
-    def _close(self) -> None:
-        if self.writer is not None:
-            self.writer.close()

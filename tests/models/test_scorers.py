@@ -10,7 +10,7 @@ from torch import nn
 
 from ctxr.models.cross.encoder import RegionEncoder
 from ctxr.models.layers import Block, unit
-from ctxr.models.scorers import SCALE, Batch, ClipScorer, ContextHead, PairScorer, attention_of, fuse
+from ctxr.models.scorers import SCALE, Batch, ClipScorer, ContextHead, PairScorer, attention_of
 from ctxr.models.training.scoring import attend_all
 from tests.models.scorers import (
     BLIP_SCORERS,
@@ -191,9 +191,11 @@ def test_an_ordered_set_may_not_be_larger_than_the_positions_and_a_static_one_ma
 def test_pairs_are_products_times_a_thousand_or_both_side_by_side() -> None:
     images, texts = unit(torch.randn(2, 5, 8)), unit(torch.randn(2, 8))
     assert SCALE == 1000.0
-    torch.testing.assert_close(fuse(images, texts), 1000.0 * images * texts[:, None])
-    assert torch.equal(fuse(images, texts, scale=1.0), images * texts[:, None])
-    both = fuse(images, texts, "concat")
+    mask = torch.ones(2, 5, dtype=torch.bool)
+    batch = Batch(images.flatten(0, 1), texts, torch.arange(10).view(2, 5), mask, mask[:, 0], ~mask)
+    torch.testing.assert_close(ClipScorer().pairs(batch), 1000.0 * images * texts[:, None])
+    assert torch.equal(ClipScorer(scale=1.0).pairs(batch), images * texts[:, None])
+    both = ClipScorer(fusion="concat").pairs(batch)
     assert torch.equal(both[..., :8], images)
     assert torch.equal(both[1, 3, 8:], texts[1])
     assert make_scorer("module", Path()).scale == 1000.0

@@ -20,8 +20,8 @@ from ctxr.models.scorers import Batch
 from ctxr.models.training import checkpoint, examples, loop, scoring
 from ctxr.models.training.recipe import Recipe
 from ctxr.problems import embeddings, evaluation, matching, question, registry, runs, training
-from ctxr.problems.queries import EvalQuery, by_split, queries_of, sha256_of_queries
-from ctxr.store.artifacts import Content, Parent, finish
+from ctxr.problems.queries import EvalQuery, by_split, queries_of
+from ctxr.store.artifacts import Content, Parent, finish, open_artifact
 from ctxr.store.records import Image, ImageSet, Judgment, Query, Record, Split, Text
 from ctxr.store.tables import PAYLOADS, PayloadTable, write_tables
 
@@ -80,7 +80,7 @@ class TraceJob(training.TrainJob):
     def __init__(self, options: Any, recipe: Recipe, progress: Any) -> None:
         super().__init__(options, recipe, progress)
         self.train = by_split(queries_of(open_dataset(options.dataset, options.workdir, progress)))["train"]
-        self.parents = [Parent("touched", "dataset", sha256_of_queries(self.train, {}))]
+        self.parents = [Parent("touched", "dataset", open_artifact(options.dataset).sha256)]
         self.dataset, self.queries = "touched", {"train": len(self.train)}
 
     def fit(self, seed: int, train: training.SeedTrainer) -> Callable[[Path], Any]:

@@ -8,7 +8,8 @@ import pytest
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError
-from ctxr.problems.queries import queries_of, sha256_of_queries
+from ctxr.problems.queries import queries_of
+from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import SET_KINDS, SetKind
 from ctxr.store.records import Dialogue, Image, ImageSet, Judgment, Query, Record, Text, Turn
 from ctxr.store.tables import PAYLOADS, Owner, PayloadTable
@@ -91,8 +92,8 @@ def talk_on(one: Dataset) -> Dataset:
 @pytest.mark.parametrize("change", [change_author, reject, talk_on])
 def test_the_hash_of_queries_covers_texts_targets_and_payload(change: Callable[[Dataset], Dataset]) -> None:
     one = dataset()
-    assert sha256_of_queries(queries_of(one), {}) == sha256_of_queries(queries_of(dataset()), {})
-    assert sha256_of_queries(queries_of(change(one)), {}) != sha256_of_queries(queries_of(one), {})
+    assert sha256_of(queries_of(one)) == sha256_of(queries_of(dataset()))
+    assert sha256_of(queries_of(change(one))) != sha256_of(queries_of(one))
 
 
 def test_a_new_kind_of_sets_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT
 from ctxr.models.layers import cut
@@ -98,21 +97,6 @@ class EntailmentClassifier(nn.Module):
         return logits
 
 
-def joint_loss(logits: Tensor, batch: PairBatch) -> Tensor:
-    """theta_t L_t + theta_v L_v + theta_m L_m of each claim, each a cross-entropy, summed over claims (paper, section 3.4)."""
-    losses = functional.cross_entropy(
-        logits.float().flatten(0, 1), batch.label.repeat_interleave(3), reduction="none"
-    ).view(-1, 3)
-    return (losses * batch.theta).sum()
-
-
-def most_seen(shares: Tensor, ratio: float) -> Tensor:
-    """True [N, P] for the `ratio` of patches with the highest attention [N, P], at least one; of equal ones the first."""
-    count = max(1, round(ratio * shares.shape[1]))
-    order = shares.argsort(dim=1, descending=True, stable=True)[:, :count]
-    return torch.zeros_like(shares, dtype=torch.bool).scatter(1, order, True)
-
-
 def to_mask(label: Tensor, theta: Tensor, place: Tensor, most: int) -> Tensor:
     """Which of the claims [B] of a whole step are masked: up to `most` positives that have a picture, int64, in their order.
 
@@ -139,8 +123,7 @@ def with_masked(batch: PairBatch, branch: Any, ratio: float, rows: Tensor) -> Pa
     training = branch.training
     branch.eval()
     with torch.no_grad():
-        hidden = most_seen(branch.cls_attention(pictures).float(), ratio)
-        masked = branch.blackened(pictures, hidden)
+        masked = branch.blackened(pictures, ratio)
     branch.train(training)
     theta = batch.theta[rows].clone()
     theta[:, TEXT] = False

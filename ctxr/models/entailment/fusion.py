@@ -133,8 +133,12 @@ class FusionBranch(nn.Module):
         attention: Tensor = output_of(self.vision.encoder.layers[-1].self_attn, self.vision, images)[1]
         return attention[:, :, 0, 1:].mean(1)
 
-    def blackened(self, images: Tensor, hidden: Tensor) -> Tensor:
-        """The pictures, black in the patches of a square grid where `hidden` [N, P] is True."""
+    def blackened(self, images: Tensor, ratio: float) -> Tensor:
+        """The pictures, black in the `ratio` of patches with the highest `cls_attention`, at least one; of equal ones the first."""
+        shares = self.cls_attention(images).float()
+        count = max(1, round(ratio * shares.shape[1]))
+        order = shares.argsort(dim=1, descending=True, stable=True)[:, :count]
+        hidden = torch.zeros_like(shares, dtype=torch.bool).scatter(1, order, True)
         if images.ndim == 3:
             return torch.where(hidden[..., None], self.black, images)
         size = round(hidden.shape[1] ** 0.5)

@@ -181,7 +181,10 @@ def words_of(model: ImageTextModel, source: EncoderSource, pieces: Sequence[str]
         raise UsageError(
             f"width = {width} is more than the {most} of {source.name}", hint=f"--set width={most // 32 * 32}"
         )
-    vectors = word_vectors(model, source, pieces)
+    # each word is encoded alone
+    words = [piece.strip("[]").lower() if len(piece) > 2 else piece for piece in pieces]
+    parts = (words[start : start + WORDS_AT_ONCE] for start in range(0, len(words), WORDS_AT_ONCE))
+    vectors = torch.cat([model.encode_text(source.tokenize(part), normalize=True) for part in parts])
     centre = vectors.mean(0)
     axes = torch.linalg.svd(vectors - centre, full_matrices=False).Vh[:width].T
     meaning = (vectors - centre) @ axes
@@ -214,14 +217,6 @@ def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> 
             for projection in (crossed.self.query, crossed.self.key, crossed.self.value, crossed.output.dense):
                 nn.init.eye_(projection.weight)
     return branch
-
-
-@torch.no_grad()
-def word_vectors(model: ImageTextModel, source: EncoderSource, pieces: Sequence[str]) -> Tensor:
-    """Unit vectors [V, E] of words, each encoded alone."""
-    words = [piece.strip("[]").lower() if len(piece) > 2 else piece for piece in pieces]
-    parts = (words[start : start + WORDS_AT_ONCE] for start in range(0, len(words), WORDS_AT_ONCE))
-    return torch.cat([model.encode_text(source.tokenize(part), normalize=True) for part in parts])
 
 
 def into_space(tower: nn.Module) -> tuple[Tensor, Tensor]:

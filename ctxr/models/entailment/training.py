@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ctxr.models.entailment.base import ClaimTokens
-from ctxr.models.entailment.classifier import EntailmentClassifier, PairBatch, joint_loss, to_mask, with_masked
+from ctxr.models.entailment.classifier import EntailmentClassifier, PairBatch, to_mask, with_masked
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import Branches
 from ctxr.models.precision import in_microbatches
@@ -84,9 +85,11 @@ class EntailmentObjective(Objective[Tensor, tuple[PairBatch, Tensor]]):
         return batch, model(batch)
 
     def loss(self, model: nn.Module, encoded: Sequence[tuple[PairBatch, Tensor]], step: Step[Tensor]) -> Tensor:
-        """The joint loss, summed over claims."""
+        """theta_t L_t + theta_v L_v + theta_m L_m of each claim, each a cross-entropy, summed over claims (paper, section 3.4)."""
         batch, logits = encoded[0]
-        return joint_loss(logits, batch)
+        labels = batch.label.repeat_interleave(3)
+        losses = functional.cross_entropy(logits.float().flatten(0, 1), labels, reduction="none").view(-1, 3)
+        return (losses * batch.theta).sum()
 
     def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
         """Accuracy on dev."""

@@ -24,7 +24,7 @@ from ctxr.models.leakage import leakage_table
 from ctxr.models.picture_vectors import distances_of
 from ctxr.models.tokens import load_tokenizer
 from ctxr.pipelines.inspection.config import Stats, StatsReport
-from ctxr.problems.registry import tables_about
+from ctxr.problems.registry import problems
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import SET_KINDS
 from ctxr.store.records import ImageSet
@@ -331,9 +331,10 @@ def run(config: Stats, progress: Progress = SILENT) -> StatsReport:
         raise UsageError(f"{config.out} is a folder", hint="--out names a file, like stats.json")
     tokenizer = load_tokenizer(config.tokenizer, config.parser)
     dataset = open_dataset(config.dataset, config.workdir, progress)
-    if own := tables_about(dataset):
+    asked = (one for one in problems().values() if one.asks(dataset))
+    if own := {title: table for one in asked for title, table in one.tables(dataset).items()}:
         leaks = leakage_table(dataset, None, progress)
-        shown = {**own} | ({"leakage": leaks} if isinstance(leaks, Table) else {})
+        shown = own | ({"leakage": leaks} if isinstance(leaks, Table) else {})
         return _write(config, StatsReport(dataset.name, "", shown, (), dataset.notes))
     queries = sorted(dataset.queries.values(), key=lambda query: query.id)
     described = {query.id: dataset.text_of(query) for query in queries if query.labels is None and query.texts}

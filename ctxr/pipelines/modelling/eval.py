@@ -11,9 +11,10 @@ from ctxr.models.identity import model_identity
 from ctxr.pipelines.modelling.config import Eval, EvalReport
 from ctxr.problems.evaluation import ALL_SPLITS, EvalRequest, Evaluation, ScoredRun, SplitT
 from ctxr.problems.figures import Columns, Summariser, correct_together
-from ctxr.problems.registry import evaluation_of, results_kind
+from ctxr.problems.registry import evaluation_of, find_question, problems
 from ctxr.problems.results import RESULTS, read_tables, results_name
 from ctxr.store.artifacts import Content, open_artifact
+from ctxr.store.kinds import EVALUATION
 
 
 class EvalStage(Stage[Inputs]):
@@ -24,7 +25,10 @@ class EvalStage(Stage[Inputs]):
     def __init__(self, options: Eval, progress: Progress) -> None:
         super().__init__(options)
         self.request = EvalRequest(options, progress)
-        self.KIND = results_kind(self.request)
+        named = [find_question(options.problem)] if options.problem else []
+        # a problem with results of a kind of its own knows its runs without the dataset
+        special = (one for one in problems().values() if one.evaluation.KIND != EVALUATION and one.takes(self.request))
+        self.KIND = next((one.evaluation.KIND for one in named or special), EVALUATION)
 
     def out(self) -> Path:
         """Named after the runs."""

@@ -20,8 +20,8 @@ from ctxr.problems.figures import Figure, Summariser
 from ctxr.problems.options import TrainOptions
 from ctxr.problems.question import ProblemResults, Question, View, find_learner
 from ctxr.problems.results import TABLES, as_json, read_tables
-from ctxr.problems.runs import EvaluatedRun, check_run_name, trained_models
-from ctxr.store.artifacts import Content, open_artifact
+from ctxr.problems.runs import EvaluatedRun, check_run_name, run_folders
+from ctxr.store.artifacts import MANIFEST, Content, open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import CLASSIFIER, CLASSIFIER_RESULTS
 from ctxr.store.records import Record, SplitName
@@ -205,8 +205,10 @@ class Entailment(Question):
     def takes(self, request: EvalRequest) -> bool:
         """Whether the runs are classifiers. Raises UsageError where only some are, or where one is nothing at all."""
         workdir, named = request.options.workdir, request.options.runs
-        kinds = {name: [model.manifest.kind for model in trained_models([name], workdir)] for name in named}
-        others = [name for name in named if kinds[name] != [CLASSIFIER]]
+        folders = {name: run_folders([name], workdir) for name in named}
+        finished = {name: own[0] for name, own in folders.items() if own and (own[0] / MANIFEST).is_file()}
+        kinds = {name: open_artifact(folder).manifest.kind for name, folder in finished.items()}
+        others = [name for name in named if kinds.get(name) != CLASSIFIER]
         if 0 < len(others) < len(named):
             for name in others:
                 check_run_name(name, workdir)

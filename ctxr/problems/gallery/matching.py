@@ -252,21 +252,9 @@ class MatchingObjective(GalleryObjective[ComparedBatch, MatchedScores]):
         return matching_loss(scores, listed, step.facts.relations, self.recipe.loss, self.soft) / step.queries
 
     def scored(self, model: nn.Module, pairs: GalleryPairs, micro_batch: int) -> Matrix:
-        """Scores of the shortlisted pairs, the others below them."""
+        """Scores of the shortlisted pairs, the others below them; the shortlist has the rows of pictures and captions."""
         run = self.run
-        return match_scores(model, pairs, self.shortlist, run.device, run.bf16, advance=run.callbacks.validated)
-
-
-def match_scores(
-    scorer: nn.Module,
-    pairs: GalleryPairs,
-    shortlist: Shortlist,
-    device: str,
-    bf16: bool,
-    *,
-    advance: Advance = lambda _: None,
-) -> Matrix:
-    """As `gallery_scores`, by a `scorer` in evaluation mode; the shortlist has the rows of pictures and captions."""
-    galleries, owners = pairs.galleries.numpy(), pairs.galleries[pairs.candidates[pairs.first, 0]].numpy()
-    matcher = PairMatcher(scorer, pairs.images, pairs.texts[pairs.first], device, bf16)
-    return gallery_scores(galleries, owners, shortlist, partial(matcher.scores, advance=advance))
+        galleries, owners = pairs.galleries.numpy(), pairs.galleries[pairs.candidates[pairs.first, 0]].numpy()
+        matcher = PairMatcher(model, pairs.images, pairs.texts[pairs.first], run.device, run.bf16)
+        score = partial(matcher.scores, advance=run.callbacks.validated)
+        return gallery_scores(galleries, owners, self.shortlist, score)

@@ -8,21 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from transformers import BertModel, BertTokenizerFast
 
 from ctxr.errors import DataError, UsageError
 from ctxr.models.blip import load_blip
-from ctxr.models.entailment.classifier import (
-    EntailmentClassifier,
-    PairBatch,
-    joint_loss,
-    most_seen,
-    to_mask,
-    with_masked,
-)
+from ctxr.models.entailment.classifier import EntailmentClassifier, PairBatch, to_mask, with_masked
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
 from ctxr.models.entailment.sources import Branches, find_branches, find_image, find_text, new_classifier
+from ctxr.models.entailment.training import EntailmentObjective
 from ctxr.models.hub import BLIP_TINY
+from ctxr.models.training.loop import Step, TrainingRun
 from tests.models.bert_folder import make_bert
 
 POOLINGS = ("cls_token", "mean_tokens", "max_tokens")
@@ -78,6 +74,11 @@ def test_each_head_says_what_it_says_of_each_claim_alone(branches: Branches, mod
     assert float(logits[2].std()) > 1e-3
 
 
+def joint_loss(model: EntailmentClassifier, logits: Tensor, batch: PairBatch) -> Tensor:
+    objective = EntailmentObjective(RECIPE, [], None, TrainingRun(Path()))
+    return objective.loss(model, [(batch, logits)], Step((), len(logits), torch.zeros(0)))
+
+
 def test_losses_count_where_the_indicators_say_so(branches: Branches, model: EntailmentClassifier) -> None:
     batch = batch_of(branches)
     logits = torch.randn(4, 3, 2, generator=torch.Generator().manual_seed(1))
@@ -85,9 +86,9 @@ def test_losses_count_where_the_indicators_say_so(branches: Branches, model: Ent
         -logits[row, column].log_softmax(-1)[batch.label[row]]
         for row in range(4) for column in range(3) if KINDS[row][column]
     )  # fmt: skip
-    torch.testing.assert_close(joint_loss(logits, batch), torch.as_tensor(wanted))
+    torch.testing.assert_close(joint_loss(model, logits, batch), torch.as_tensor(wanted))
     of_text = replace(batch, theta=torch.tensor([[True, False, False]] * 4))
-    joint_loss(model(of_text), of_text).backward()  # type: ignore[no-untyped-call]
+    joint_loss(model, model(of_text), of_text).backward()  # type: ignore[no-untyped-call]
     assert all(weights.grad is None for weights in model.image.parameters())
     assert any(weights.grad is not None and weights.grad.any() for weights in model.text.parameters())
     model.zero_grad()
@@ -154,15 +155,20 @@ def test_positives_with_a_picture_come_again_masked_and_not_entailed(
         assert torch.equal(part, wanted)
 
 
-def test_a_step_masks_no_more_pictures_than_it_may(branches: Branches, model: EntailmentClassifier) -> None:
+def test_a_step_masks_no_more_pictures_than_it_may(
+    branches: Branches, model: EntailmentClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
     batch = replace(batch_of(branches), place=torch.tensor([0, 1, 2, 1]), label=torch.ones(4, dtype=torch.int64))
     for most in (2, 1):
         rows = to_mask(batch.label, batch.theta, batch.place, most)
         assert len(with_masked(batch, model.image, 0.4, rows).label) == 4 + most
     none = to_mask(torch.zeros(4, dtype=torch.int64), batch.theta, batch.place, 4)
     assert with_masked(batch, model.image, 0.4, none) is batch
-    assert most_seen(torch.tensor([[0.2, 0.1, 0.3]]), 0.1).tolist() == [[False, False, True]]
-    assert most_seen(torch.tensor([[0.5, 0.2, 0.2]]), 0.7).tolist() == [[True, True, False]]
+    model.image.black[:] = 7.0
+    for shares, ratio, black in (((2, 1, 3, 0), 0.1, (2,)), ((5, 2, 2, 0), 0.5, (0, 1))):
+        monkeypatch.setattr(model.image, "cls_attention", lambda _, shares=shares: torch.tensor([shares]))
+        pictures = model.image.blackened(torch.zeros(1, 3, 2, 2), ratio)
+        assert (pictures[0, 0].flatten() == 7).nonzero().flatten().tolist() == list(black)
 
 
 @torch.no_grad()
@@ -179,7 +185,7 @@ def test_blip_is_a_branch_too() -> None:
     shown = branch.vision(pixel_values=pictures, output_attentions=True).attentions[-1][:, :, 0, 1:].mean(1)
     torch.testing.assert_close(branch.cls_attention(pictures), shown, rtol=1e-5, atol=1e-6)
     dark = source.preprocess([np.zeros((8, 8, 3), np.uint8)])
-    torch.testing.assert_close(branch.blackened(pictures, torch.ones(2, 4, dtype=torch.bool))[:1], dark)
+    torch.testing.assert_close(branch.blackened(pictures, 1.0)[:1], dark)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from ctxr.errors import UsageError
 from ctxr.metrics.retrieval import Vectors
 from ctxr.models.scorers import Batch
 from ctxr.models.training.examples import PositivePairs
-from ctxr.models.training.loop import Trainer, TrainingRun
+from ctxr.models.training.loop import Callbacks, Trainer, TrainingRun
 from ctxr.problems.gallery.contrastive import GalleryPairs, contrast, mean_recall
 from ctxr.problems.gallery.matching import (
     MatchingObjective,
@@ -22,7 +22,6 @@ from ctxr.problems.gallery.matching import (
     Shortlist,
     draw_compared,
     gallery_scores,
-    match_scores,
     matching_loss,
 )
 from ctxr.problems.gallery.recipe import GalleryRecipe
@@ -207,9 +206,9 @@ def test_without_weak_positives_being_known_they_are_negatives(tmp_path: Path) -
 def test_a_small_gallery_is_learned_by_heart(tmp_path: Path) -> None:
     pairs = make(weak=False)
     one = make_trainer(tmp_path, replace(SMALL, epochs=40, distractors=4, lr=3e-2), pairs=pairs)
-    before = mean_recall(match_scores(one.scorer, pairs, Shortlist(), "cpu", False), pairs)
+    before = mean_recall(one.objective.scored(one.scorer, pairs, 1), pairs)
     one.run()
-    after = mean_recall(match_scores(one.scorer, pairs, Shortlist(), "cpu", False), pairs)
+    after = mean_recall(one.objective.scored(one.scorer, pairs, 1), pairs)
     assert after > 0.95 > before
 
 
@@ -226,13 +225,14 @@ def slow_scores(scorer: Looker, pairs: GalleryPairs) -> np.ndarray:
     return found
 
 
-def test_a_gallery_is_scored_as_pair_by_pair_and_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gallery_is_scored_as_pair_by_pair_and_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctxr.problems.gallery.matching.PAIRS", 7)
     monkeypatch.setattr("ctxr.problems.gallery.matching.PICTURES", 4)
     pairs, scorer = make(), make_looker()
     done: list[float] = []
     with torch.no_grad():
-        found = match_scores(scorer, pairs, Shortlist(), "cpu", False, advance=done.append)
+        run = TrainingRun(tmp_path, callbacks=Callbacks(validated=done.append))
+        found = MatchingObjective(SMALL, pairs, None, run).scored(scorer, pairs, 1)
         slow = slow_scores(scorer, pairs)
     inside = pairs.galleries.numpy()[:, None] == np.array([0 if one < 6 else 1 for one in OWNERS])
     assert sum(done) == IMAGES
