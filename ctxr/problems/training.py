@@ -162,7 +162,8 @@ class SeedTrainer:
                 folder = self.job.out / TENSORBOARD / f"seed{self.seed}"
                 if row.epoch == 1:
                     shutil.rmtree(folder, ignore_errors=True)
-                self.writer = self.opened.enter_context(find_writer()(str(folder), purge_step=row.epoch))
+                self.writer = find_writer()(str(folder), purge_step=row.epoch)
+                self.opened.callback(self.writer.close)
             scalars = {"train/loss": row.loss, **{f"valid/{name}": value for name, value in valid.items()}}
             for name, value in (scalars | {"train/seconds": row.seconds}).items():
                 self.writer.add_scalar(name, value, row.epoch)
