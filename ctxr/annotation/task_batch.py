@@ -142,7 +142,7 @@ def ask(config: ExportTasks, sources: TaskSources, progress: Progress) -> TaskBa
         elif config.task == "describe":
             units = factory.describe_units(dataset, config)
         elif config.task == "dialogue":
-            units = factory.dialogue_units(dataset, config, _objects(config.objects, dataset))
+            units = factory.describe_units(dataset, config, _objects(config.objects, dataset))
         elif config.task == "tag":
             units = factory.tag_units(dataset, listed(config.labels) or tuple(NOTES), config.raters or 1)
         else:

@@ -1,7 +1,7 @@
 """Make units of work from a dataset, and derive follow-up units from answers."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -22,26 +22,22 @@ def _unit(task: TaskName, name: str, image_set: ImageSet, split: SplitName | Non
 
 
 def describe_units(
-    dataset: Dataset, protocol: Protocol, task: Literal["describe", "dialogue"] = "describe"
+    dataset: Dataset, protocol: Protocol, objects: Mapping[str, tuple[str, ...]] | None = None
 ) -> list[Unit]:
-    """For each set, `protocol.targets` random targets to describe, or to talk about (ImageCoDe, section 3.2)."""
+    """For each set, `protocol.targets` random targets to describe (ImageCoDe, section 3.2), or, with `objects` as hints by image id,
+    to talk about: then the target alone is shown."""
+    task: TaskName = "describe" if objects is None else "dialogue"
     limits = AnswerLimits(protocol.least_words, protocol.sameness, protocol.turns_before_share)
     units = []
     for image_set in dataset.sets:
         dealt = sorted(image_set.images, key=lambda image: digest(protocol.seed, "target", image_set.id, image))
         split = dataset.split_of(image_set)
         for target in sorted(dealt[: protocol.targets], key=image_set.images.index):
-            name = stable_id(task, image_set.id, target)
-            units.append(_unit(task, name, image_set, split, target=target, limits=limits))
+            decided: dict[str, Any] = {"target": target, "limits": limits}
+            if objects is not None:
+                decided |= {"images": (target,), "ordered": True, "labels": objects.get(target, ())}
+            units.append(_unit(task, stable_id(task, image_set.id, target), image_set, split, **decided))
     return units
-
-
-def dialogue_units(dataset: Dataset, protocol: Protocol, objects: Mapping[str, tuple[str, ...]]) -> list[Unit]:
-    """A dialogue about each of `protocol.targets` photos of a set, which alone is shown; `objects`: hints by image id."""
-    return [
-        replace(unit, images=(unit.target,), ordered=True, labels=objects.get(unit.target or "", ()))
-        for unit in describe_units(dataset, protocol, "dialogue")
-    ]
 
 
 def retrieve_unit(

@@ -11,17 +11,12 @@ P_SHOWN = 0.001  # smaller p-values are shown as below this
 
 
 class VerbReport:
-    """What a verb returns when it has done its work; `ctxr` shows it, and exits with its code."""
+    """What a verb returns when it has done its work; `ctxr` shows it, and exits with the code of its finding."""
 
     @property
     def finding(self) -> CtxrError | None:
         """A PartialError where the input was incomplete, a FindingsError where problems were found; by default None."""
         return None
-
-    @property
-    def exit_code(self) -> int:
-        """0, or that of the finding."""
-        return self.finding.exit_code if self.finding else 0
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import TypeVar, cast
 
-from ctxr.errors import DataError
 from ctxr.store.atomic import write_bytes
 
 CACHE = ".ctxr-cache"
@@ -80,14 +79,6 @@ def without_folder(name: str) -> str:
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 """Names of files and folders that need no escape and do not leave their folder."""
-
-
-def folder_name(name: str, what: str) -> str:
-    """`name`, if a folder can have it. Raises DataError otherwise."""
-    if not PLAIN_NAME.fullmatch(name) or len(name) > 200:
-        hint = "names hold letters, digits, . _ - and do not begin with a dot"
-        raise DataError(f"{what} {name!r} cannot be the name of a folder", hint=hint)
-    return name
 
 
 def stays_inside(path: str) -> bool:

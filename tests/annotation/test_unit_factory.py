@@ -13,7 +13,6 @@ from ctxr.annotation.unit_factory import (
     check_units,
     derive_units,
     describe_units,
-    dialogue_units,
     retrieve_units,
     tag_units,
 )
@@ -51,7 +50,7 @@ def test_a_description_is_followed_by_its_retrieval() -> None:
 
 
 def test_a_talk_is_followed_by_its_verification_by_somebody_else() -> None:
-    one = dialogue_units(dataset(*SETS), Protocol(), {})[0]
+    one = describe_units(dataset(*SETS), Protocol(), {})[0]
     (check,) = derive_units(one, answer(one, values=as_values(SHARED)), SETS[0], Protocol())
     assert (check.task, check.authors) == ("verify", ("w-anna", "w-ben"))
     assert derive_units(one, answer(one, "w-ben", values=as_values(SHARED)), SETS[0], Protocol()) == []
@@ -62,14 +61,14 @@ def test_a_talk_is_followed_by_its_verification_by_somebody_else() -> None:
 
 def test_units_carry_the_limits_of_the_protocol() -> None:
     protocol = Protocol(least_words=2, sameness=0.5, turns_before_share=7)
-    units = [*describe_units(dataset(*SETS), protocol), *dialogue_units(dataset(*SETS), protocol, {})]
+    units = [*describe_units(dataset(*SETS), protocol), *describe_units(dataset(*SETS), protocol, {})]
     assert {one.limits for one in units} == {AnswerLimits(least_words=2, sameness=0.5, turns_before_share=7)}
     assert {one.limits for one in describe_units(dataset(*SETS), Protocol())} == {PUBLISHED}
 
 
 def test_who_sees_the_photo_is_told_what_is_in_it_where_that_is_known() -> None:
-    one, other = dialogue_units(dataset(*SETS), Protocol(), {})[:2]
-    units = dialogue_units(dataset(*SETS), Protocol(), {str(one.target): ("Dog", "Bread")})
+    one, other = describe_units(dataset(*SETS), Protocol(), {})[:2]
+    units = describe_units(dataset(*SETS), Protocol(), {str(one.target): ("Dog", "Bread")})
     assert [unit.labels for unit in units[:2]] == [("Dog", "Bread"), ()]
     assert replace(units[0], labels=()) == one
     assert units[1] == other

@@ -22,7 +22,7 @@ from ctxr.errors import DataError, UsageError, some
 from ctxr.media.images import encode_jpeg, read_image
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file
-from ctxr.store.paths import folder_name
+from ctxr.store.paths import PLAIN_NAME
 from ctxr.store.records import Image, ImageSet, Judgment, Query
 from ctxr.store.tables import PAYLOADS, encode_other, grouped, payload_rows
 
@@ -320,7 +320,10 @@ def check_names(dataset: Dataset) -> None:
     """Raises DataError for a set that cannot be a folder, or that differs from another in case only."""
     seen: dict[str, str] = {}
     for image_set in dataset.sets:
-        name = folder_name(image_set.id, "the set")
+        name = image_set.id
+        if not PLAIN_NAME.fullmatch(name) or len(name) > 200:
+            hint = "names hold letters, digits, . _ - and do not begin with a dot"
+            raise DataError(f"the set {name!r} cannot be the name of a folder", hint=hint)
         if (first := seen.setdefault(name.lower(), name)) != name:
             hint = "some file systems would put both into one folder"
             raise DataError(f"the set {name!r} differs from {first!r} in case only", hint=hint)

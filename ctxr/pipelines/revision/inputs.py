@@ -27,7 +27,7 @@ from ctxr.datasets.rounds import (
 from ctxr.datasets.truth import UNSURE
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import SETS, chosen, command_in
-from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, did_you_mean
+from ctxr.errors import DataError, UnfinishedError, UsageError, did_you_mean
 from ctxr.metrics.votes import Codes
 from ctxr.models.entailment.base import Judge
 from ctxr.models.hub import makes_pairs
@@ -362,32 +362,6 @@ def scope_of(
     if splits == every or not config.unlicensed:
         return Scope(plain, splits, words)
     return Scope(config, every, words)
-
-
-def refuse_round(new: "NewRound", progress: Progress) -> None:
-    """Warn of images that a judge was trained on. Raises DataError where one of them is evaluated on, UsageError where every pair of a
-    picture and a caption of its set is known."""
-    cascade, leaked, galleries = new.cascade, new.leaked, new.inputs.galleries
-    for judge in cascade.judges:
-        judge.check()
-    if cascade.unknown:
-        progress.note(f"what {cascade.unknown} was trained on is unknown and may include these pictures")
-    evaluated = {image for gallery in galleries if gallery.split != "train" for image in gallery.images}
-    wrong = [name for name in leaked if name in evaluated]
-    if wrong and not new.scope.options.allow_leak:
-        raise DataError(
-            f"{cascade.name}: trained on {len(wrong)} of {len(evaluated)} evaluated pictures, the first is {wrong[0]}",
-            hint="train the judge without them, or --split train, or --allow-leak for figures with and without them",
-        )
-    if leaked:
-        progress.warn(f"{cascade.name}: trained on pictures that it is to judge: {leaked[0]}{and_more(len(leaked))}")
-    known = sum(len(np.unique(gallery.excluded, axis=0)) for gallery in galleries)
-    if known == sum(len(gallery.images) * len(gallery.captions) for gallery in galleries):
-        lower = f"a lower --threshold, or {new.scope.options.followup('--undo')}"
-        raise UsageError(
-            "no pair is left to judge: all were given, added or rejected before",
-            hint=lower if new.inputs.before else "name a dataset whose sets hold more pictures, or another --split",
-        )
 
 
 @dataclass(frozen=True)

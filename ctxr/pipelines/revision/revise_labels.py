@@ -5,6 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
 
+import numpy as np
 from msgspec import structs
 
 from ctxr.datasets.rounds import (
@@ -18,7 +19,7 @@ from ctxr.datasets.rounds import (
 )
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Stage, execute
-from ctxr.errors import UnfinishedError
+from ctxr.errors import DataError, UnfinishedError, UsageError, and_more
 from ctxr.models.entailment.base import Judge
 from ctxr.models.identity import model_identity, resolved_name
 from ctxr.pipelines.revision.auditing import audit
@@ -28,7 +29,6 @@ from ctxr.pipelines.revision.inputs import (
     check_by,
     open_judges,
     open_project,
-    refuse_round,
 )
 from ctxr.pipelines.revision.licence import read_licence
 from ctxr.pipelines.revision.results import reported
@@ -124,9 +124,34 @@ class Revision(Stage[RevisionInputs]):
         return made is None or not made.active or base is None or not base.exists()
 
     def refuse(self, inputs: RevisionInputs, progress: Progress) -> None:
-        """Pictures that a judge was trained on, and sets without a pair to judge."""
-        if inputs.made(inputs.rounds) is None:
-            refuse_round(inputs.new, progress)
+        """Warn of pictures that a judge was trained on. Raises DataError where one of them is evaluated on, UsageError where every
+        pair of a picture and a caption of its set is known."""
+        if inputs.made(inputs.rounds) is not None:
+            return
+        new = inputs.new
+        cascade, leaked, galleries = new.cascade, new.leaked, new.inputs.galleries
+        for judge in cascade.judges:
+            judge.check()
+        if cascade.unknown:
+            progress.note(f"what {cascade.unknown} was trained on is unknown and may include these pictures")
+        evaluated = {image for gallery in galleries if gallery.split != "train" for image in gallery.images}
+        wrong = [name for name in leaked if name in evaluated]
+        if wrong and not new.scope.options.allow_leak:
+            raise DataError(
+                f"{cascade.name}: trained on {len(wrong)} of {len(evaluated)} evaluated pictures, the first is {wrong[0]}",
+                hint="train the judge without them, or --split train, or --allow-leak for figures with and without them",
+            )
+        if leaked:
+            progress.warn(
+                f"{cascade.name}: trained on pictures that it is to judge: {leaked[0]}{and_more(len(leaked))}"
+            )
+        known = sum(len(np.unique(gallery.excluded, axis=0)) for gallery in galleries)
+        if known == sum(len(gallery.images) * len(gallery.captions) for gallery in galleries):
+            lower = f"a lower --threshold, or {new.scope.options.followup('--undo')}"
+            raise UsageError(
+                "no pair is left to judge: all were given, added or rejected before",
+                hint=lower if new.inputs.before else "name a dataset whose sets hold more pictures, or another --split",
+            )
 
     def write(self, inputs: RevisionInputs, out: Path, progress: Progress) -> Content:
         """Make the round if it is missing, and apply all active ones."""

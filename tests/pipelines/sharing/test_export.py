@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from typer.testing import CliRunner
 
 from ctxr.cli.app import app
-from ctxr.datasets.writers.job import ExportJob
+from ctxr.datasets.readers.artifact import open_sets
+from ctxr.datasets.writers.job import ExportJob, check_names
 from ctxr.engine import stage as place
 from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
@@ -159,6 +161,14 @@ def test_a_table_that_leads_elsewhere_is_refused(
     with pytest.raises(DataError, match=message):
         export(own, tmp_path / "out", "imagecode")
     assert not list(tmp_path.glob("*.png"))
+
+
+def test_a_set_that_is_a_folder_has_a_name_of_at_most_200_characters(own: Path) -> None:
+    dataset = open_sets(own)
+    long, longer = (structs.replace(dataset.sets[0], id="a" * length) for length in (200, 201))
+    check_names(replace(dataset, sets=(long,)))
+    with pytest.raises(DataError, match="of a folder"):
+        check_names(replace(dataset, sets=(longer,)))
 
 
 def test_a_link_out_of_the_artifact_is_not_followed(own: Path, tmp_path: Path) -> None:
