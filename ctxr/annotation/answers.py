@@ -69,21 +69,6 @@ def answered_tasks(config: ImportAnswers, tasks: Sequence[Artifact]) -> list[Art
     return chosen
 
 
-def fetch(config: ImportAnswers, tasks: Sequence[Artifact]) -> Path | None:
-    """The file of `config`, or the submissions fetched from Prolific; None for our server. Raises UnfinishedError without a study."""
-    if config.file is not None or config.platform_of == "local":
-        return config.file
-    studies = [study for one in tasks if (study := read_study(one.path)) is not None]
-    if not studies:
-        raise UnfinishedError(
-            "no study was launched from this project", hint="ctxr export-tasks TASK --backend prolific --launch"
-        )
-    client, path = prolific.connect(), private_folder(config.workdir) / "prolific-submissions.json"
-    rows = sorted((row for study in studies for row in client.submissions(study)), key=lambda row: row["id"])
-    write_bytes(path, pretty_json(rows))
-    return path
-
-
 def arrivals_of(config: ImportAnswers, file: Path | None, tasks: Sequence[Tasks], progress: Progress) -> Arrivals:
     """The answers to `tasks` in `file`, or in the journal. Raises DataError naming file:row."""
     private = private_folder(config.workdir)
@@ -357,8 +342,15 @@ class JudgmentStage(Stage[ImportInputs]):
 def run(config: ImportAnswers, progress: Progress = SILENT) -> ImportAnswersReport:
     """Merge answers into the judgments. Raises UnfinishedError where there are none, DataError naming file:row; then nothing changes."""
     config.check()
-    file = fetch(config, answered_tasks(config, open_tasks(config.workdir)))
-    out = config.folder()
+    tasks, file, out = answered_tasks(config, open_tasks(config.workdir)), config.file, config.folder()
+    if file is None and config.platform_of != "local":
+        studies = [study for one in tasks if (study := read_study(one.path)) is not None]
+        if not studies:
+            hint = "ctxr export-tasks TASK --backend prolific --launch"
+            raise UnfinishedError("no study was launched from this project", hint=hint)
+        client, file = prolific.connect(), private_folder(config.workdir) / "prolific-submissions.json"
+        rows = sorted((row for study in studies for row in client.submissions(study)), key=lambda row: row["id"])
+        write_bytes(file, pretty_json(rows))
     before = open_artifact(out, JUDGMENTS).content if (out / MANIFEST).is_file() else ""
     up_to_date = execute(JudgmentStage(config, file), progress).up_to_date
     merged = open_artifact(out)

@@ -2,17 +2,20 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from ctxr.datasets.changes import picture_rows
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import dataset_identity, open_dataset
+from ctxr.datasets.readers.artifact import KINDS
+from ctxr.datasets.readers.imagecode import DESCRIPTIONS
 from ctxr.datasets.splits import leak_sentence
 from ctxr.engine.progress import Progress
 from ctxr.errors import CtxrError, UsageError, and_more
 from ctxr.media.images import read_image, troubles
 from ctxr.pipelines.inspection.config import Check, Doctor
-from ctxr.pipelines.inspection.order_check import check_order, check_scores, holds_sets
+from ctxr.pipelines.inspection.order_check import check_order, check_scores
 from ctxr.problems.question import find_learner
 from ctxr.problems.registry import problem_of
 from ctxr.problems.runs import Scoring, ScoringOptions, find_runs, run_sources
@@ -34,10 +37,13 @@ def check_folder(config: Doctor, folder: Path, progress: Progress) -> Iterator[C
     for path in within or [folder]:
         if within:
             yield Check(str(path), "note", "")
-        try:
-            ordered = holds_sets(path)
-        except (CtxrError, OSError):
-            ordered = False  # what is wrong with the manifest is told below
+        # a published release, or an artifact with sets; what is wrong with its manifest is told below
+        ordered = False
+        with suppress(CtxrError, OSError):
+            names = [file.name for file in path.iterdir()] if path.is_dir() else [path.name]
+            ordered = any(map(DESCRIPTIONS.fullmatch, names))
+            if not ordered and (path / MANIFEST).is_file():
+                ordered = open_artifact(path).manifest.kind in KINDS
         checks = [] if ordered and not (path / MANIFEST).is_file() else list(check_artifact(path, progress))
         yield from checks
         if not ordered or any(check.state == "problem" for check in checks):

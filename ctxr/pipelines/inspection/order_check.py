@@ -9,33 +9,21 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers.artifact import KINDS
 from ctxr.datasets.readers.frames import frame_number, in_string_order
-from ctxr.datasets.readers.imagecode import DESCRIPTIONS
 from ctxr.metrics.compare import Interval, mean_interval, sign_flip
 from ctxr.metrics.proportions import holm
 from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.inspection.config import Check
 from ctxr.problems.figures import percent
 from ctxr.problems.runs import Run
-from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.records import ImageSet
 
 SURE = 0.05
 CURE = "sort the pictures of each set by the number in their names, img2 before img10, and make the dataset again"
-
-
-def holds_sets(path: Path) -> bool:
-    """Whether a folder is an artifact with sets, or a published release."""
-    if not path.is_dir():
-        return bool(DESCRIPTIONS.fullmatch(path.name))
-    published = any(DESCRIPTIONS.fullmatch(file.name) for file in path.iterdir())
-    return published or ((path / MANIFEST).is_file() and open_artifact(path).manifest.kind in KINDS)
 
 
 def numbers_of(dataset: Dataset, image_set: ImageSet) -> list[int] | None:
