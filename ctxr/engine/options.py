@@ -143,7 +143,7 @@ class Options:
     ARGUMENT: ClassVar[str] = ""
     """The option that is given without its name."""
     FOLDER: ClassVar[str] = ""
-    """Folder in the workdir for the artifact that the verb writes, unless `out` names another; {NAME} stands for an option."""
+    """Folder in the workdir for the artifact, unless `out` names another; {NAME} stands for an option."""
     SYNONYMS: ClassVar[Mapping[str, str]] = {}
     """Keys that people give, each with the one that they mean."""
 

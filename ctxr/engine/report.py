@@ -11,7 +11,7 @@ P_SHOWN = 0.001  # smaller p-values are shown as below this
 
 
 class VerbReport:
-    """What a verb returns when it has done its work; `ctxr` shows it, and exits with the code of its finding."""
+    """What a verb returns; `ctxr` shows it, and exits with the code of its finding."""
 
     @property
     def finding(self) -> CtxrError | None:

@@ -60,7 +60,7 @@ SourceT = TypeVar("SourceT")
 
 @dataclass(frozen=True)
 class SourceInputs(Inputs, Generic[SourceT]):
-    """Inputs whose `source`, such as the folder of a dataset, is all that `Stage.write` has to know beside the options."""
+    """Inputs with a `source`, such as the folder of a dataset, from which `Stage.write` starts."""
 
     source: SourceT
 

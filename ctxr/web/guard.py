@@ -55,7 +55,7 @@ async def read_form(request: Request) -> dict[str, list[str]]:
 
 @dataclass
 class Buckets:
-    """A limit of rate: each name has a bucket of `burst` tokens, into which `rate` tokens flow a second; `left`: with the time."""
+    """A limit of rate: each name has a bucket of `burst` tokens, into which `rate` tokens flow a second."""
 
     rate: float
     burst: float

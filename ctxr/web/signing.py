@@ -14,18 +14,18 @@ T = TypeVar("T", bound=tuple[str, ...])
 
 
 class Signer:
-    """Signs and opens tokens of the pages that `pages` names; `purposes`: what each kind of content is signed for."""
+    """Signs and opens tokens of the pages that `pages` names, each kind of content for one of the `purposes`."""
 
     def __init__(self, key: bytes, pages: str, purposes: Mapping[type, str]) -> None:
         self._key = hmac.new(key, pages.encode(), hashlib.sha256).digest()
         self._purposes = purposes
 
     def sign(self, content: tuple[str, ...]) -> str:
-        """The token of some texts, for an address or a cookie; equal ones have equal tokens, but for the purpose `session`."""
+        """A token for an address or a cookie; equal content gives equal tokens, but for the purpose `session`."""
         return str(self._serializer(self._purposes[type(content)]).dumps(list(content)))
 
     def read(self, kind: type[T], token: str) -> T | None:
-        """The content of a token; None if it was not signed here for the purpose of `kind`, or a session ended (`SESSION_DAYS`)."""
+        """The content; None if it was not signed here for that purpose, or a session ended (`SESSION_DAYS`)."""
         purpose = self._purposes[kind]
         age: dict[str, Any] = {"max_age": SESSION_DAYS * 24 * 60 * 60} if purpose == "session" else {}
         try:

@@ -28,7 +28,7 @@ STEPS: tuple[Step, ...] = get_args(Step)
 
 @dataclass(eq=False)
 class UnitNotifier:
-    """Notifies requests in this process that wait for news of a unit, from any thread; a `silent` one ended all waiting."""
+    """Notifies requests in this process that wait for news of a unit, from any thread, until it is `silent`."""
 
     silent: bool = False
     _waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = field(default_factory=dict)

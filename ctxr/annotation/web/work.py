@@ -46,7 +46,7 @@ class LeasedUnit:
         return any(isinstance(field, Talk) for field in self.form.fields)
 
     def key(self, image: str) -> str:
-        """What a picture is called on this lease's pages; it reveals neither the image nor its position."""
+        """What a picture is called on this lease's pages, which reveals nothing of it."""
         return self.pages.site.signer.digest("picture", self.lease.token, image)[:16]
 
     def view(self, values: Mapping[str, Sequence[str]]) -> FormView:

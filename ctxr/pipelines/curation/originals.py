@@ -49,7 +49,8 @@ class Originals:
     """Looks images up in their sources.
 
     Attributes:
-        locator: finds the sources. workers: videos decoded at a time. errors: by source, why images of it could not be had.
+        locator: finds the sources. workers: videos decoded at a time.
+        errors: by source, why images of it could not be had.
         compared: by image, how it differs from its source; None where it is the same.
     """
 

@@ -129,7 +129,7 @@ def forget_other_measures(facts: Iterable[Facts], old: Mapping[str, str], new: M
 
 @dataclass(frozen=True)
 class FactCache:
-    """The cached measurements of one source, for all artifacts of a project; the folder is created on the first write."""
+    """The cached measurements of one source; the folder is created on the first write."""
 
     folder: Path
 

@@ -71,7 +71,7 @@ def read_licence(workdir: Path, fingerprint: str, content: str) -> JudgeLicence 
 
 
 def licences(workdir: Path, fingerprint: str, content: str) -> Iterator[tuple[str, JudgeLicence]]:
-    """What the audits of a judge on a dataset say, the latest first, by the folder of each. Raises what `read_licence` raises."""
+    """What the audits of a judge on a dataset say, the latest first, by folder. Raises what `read_licence` raises."""
     for manifest in sorted((workdir / AUDITS).glob(f"*/{MANIFEST}"), reverse=True):
         open_artifact(manifest.parent, AUDIT).refuse_changed()
         try:

@@ -124,8 +124,7 @@ class Revision(Stage[RevisionInputs]):
         return made is None or not made.active or base is None or not base.exists()
 
     def refuse(self, inputs: RevisionInputs, progress: Progress) -> None:
-        """Warn of pictures that a judge was trained on. Raises DataError where one of them is evaluated on, UsageError where every
-        pair of a picture and a caption of its set is known."""
+        """Warn of pictures that a judge was trained on. Raises DataError where one is evaluated on, UsageError where no pair is left."""
         if inputs.made(inputs.rounds) is not None:
             return
         new = inputs.new
