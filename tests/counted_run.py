@@ -1,7 +1,7 @@
 """Runs a command of ctxr as it is typed, and counts its calls.
 
-`python -m tests.counted_run` runs one for each line of its input, `["OUT.json", "COMMAND", …]`, in a fork that has loaded libraries
-but neither torch nor what commands load of ctxr, and answers each with a line.
+`python -m tests.counted_run VERB…` runs one for each line of its input, `["OUT.json", "COMMAND", …]`, in a fork that has loaded
+libraries and the modules of these verbs, and answers each with a line.
 """
 
 import importlib
@@ -67,10 +67,10 @@ def counted_run(words: list[str]) -> CountedRun:
     return CountedRun(code, json.loads(printed.getvalue()), next(calls), "torch" in sys.modules)
 
 
-def serve() -> None:
+def serve(verbs: list[str]) -> None:
     """Answer each line of the input when its command has ended."""
-    for library in LIBRARIES:
-        importlib.import_module(library)
+    for module in (*LIBRARIES, *(COMMANDS[verb].module for verb in verbs)):
+        importlib.import_module(module)
     for line in sys.stdin:
         out, *words = json.loads(line)
         child = os.fork()
@@ -83,4 +83,4 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(sys.argv[1:])

@@ -203,7 +203,7 @@ SecondRun = Callable[[str, Path], CountedRun]
 @pytest.fixture(scope="module")
 def second_run(first: FirstRuns) -> Iterator[SecondRun]:
     """Runs the same command in a process that has loaded nothing for the first one, and writes a file."""
-    command = [sys.executable, "-m", "tests.counted_run"]
+    command = [sys.executable, "-m", "tests.counted_run", *dict.fromkeys(words.split()[0] for words in LINES.values())]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent), *sys.path])}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=first.root, env=environment, stdin=pipe, stdout=pipe, text=True) as server:
