@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ctxr.errors import UsageError
 from ctxr.media.images import Pixels
 from ctxr.models.cross.wordpieces import END, START, make_tokenizer, tiny_vocabulary
-from ctxr.models.encoders import EncoderSource, find_source
+from ctxr.models.encoders import EncoderSource, find_source, fingerprint
 from ctxr.models.entailment.base import ImageSource, PairTokens
 from ctxr.models.entailment.fusion import (
     CellEmbeddings,
@@ -173,6 +173,10 @@ class WordSpace(NamedTuple):
     meaning: Tensor
 
 
+_FOUND: dict[tuple[object, ...], WordSpace] = {}
+"""Words by the content of their encoder: those of a classifier's branches, and of each that is opened after it, are the same."""
+
+
 @torch.no_grad()
 def words_of(model: ImageTextModel, source: EncoderSource, pieces: Sequence[str], width: int) -> WordSpace:
     """The words of an encoder on `width` axes. Raises UsageError for an encoder of fewer dimensions."""
@@ -181,6 +185,9 @@ def words_of(model: ImageTextModel, source: EncoderSource, pieces: Sequence[str]
         raise UsageError(
             f"width = {width} is more than the {most} of {source.name}", hint=f"--set width={most // 32 * 32}"
         )
+    by = fingerprint(model, source.config, Preprocess.from_config(model.visual.preprocess_cfg))
+    if found := _FOUND.get((by, width, *pieces)):
+        return found
     # each word is encoded alone
     words = [piece.strip("[]").lower() if len(piece) > 2 else piece for piece in pieces]
     parts = (words[start : start + WORDS_AT_ONCE] for start in range(0, len(words), WORDS_AT_ONCE))
@@ -190,7 +197,7 @@ def words_of(model: ImageTextModel, source: EncoderSource, pieces: Sequence[str]
     meaning = (vectors - centre) @ axes
     meaning = meaning * (width**0.5 / meaning.norm(dim=-1).mean())
     meaning[0] = 0  # padding
-    return WordSpace(centre, axes, meaning)
+    return _FOUND.setdefault((by, width, *pieces), WordSpace(centre, axes, meaning))
 
 
 @torch.no_grad()
