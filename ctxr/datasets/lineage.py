@@ -153,8 +153,7 @@ def common_dataset(runs: Sequence[Path], progress: Progress) -> Path | None:
 
 def _path_of(run: Path, parent: Parent) -> Path | None:
     """Where a dataset of a run lies, still as it was; None where it is not found."""
-    project = _project(run)
-    for manifest in sorted(project.glob(f"*/{MANIFEST}")):
+    for manifest in sorted(_project(run).glob(f"*/{MANIFEST}")):
         if sha256_file(manifest) == parent.sha256:
             return manifest.parent
     path = last_path(run.parent, parent.sha256)

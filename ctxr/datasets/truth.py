@@ -40,25 +40,15 @@ UNSURE = -1.0
 """Value of a judgment of a judge that neither accepts nor rejects: the pair is neither a positive nor a negative."""
 
 
-def judge_verdicts(judgments: Iterable[Judgment]) -> dict[Pair, bool]:
-    """Whether a judge calls a (query, candidate) entailed; of several rounds the latest counts, and in it any yes. Unsure pairs are
-    left out."""
-    return {pair: value > 0 for pair, value in _latest(judgments).items() if value != UNSURE}
-
-
-def unsure_pairs(judgments: Iterable[Judgment]) -> frozenset[Pair]:
-    """The (query, candidate) pairs that are neither positive nor negative: unsure in their latest round."""
-    return frozenset(pair for pair, value in _latest(judgments).items() if value == UNSURE)
-
-
-def _latest(judgments: Iterable[Judgment]) -> dict[Pair, float]:
-    """The largest value of each pair in its latest round."""
+def judge_verdicts(judgments: Iterable[Judgment]) -> dict[Pair, bool | None]:
+    """Whether a judge calls a (query, candidate) entailed, None where it is unsure; of several rounds the latest counts, and in it any
+    yes, then any no."""
     latest: dict[Pair, tuple[int, float]] = {}
     for row in judgments:
         if row.worker.startswith(WORKER):
             pair = (row.query, row.candidate)
             latest[pair] = max(latest.get(pair, (-1, 0.0)), (row.round, row.value))
-    return {pair: value for pair, (_, value) in latest.items()}
+    return {pair: None if value == UNSURE else value > 0 for pair, (_, value) in latest.items()}
 
 
 def read_verdicts(path: Path) -> list[Judgment]:

@@ -130,7 +130,14 @@ class PairedVotes:
         sizes, pairs, within = self._once if worker_weights is None else self._sums(weights)
         counted = np.where(pairs > 0, 1.0 if unit_weights is None else unit_weights, 0.0)
         counts = np.bincount(self._values, counted[self._units] * weights, self._kinds).astype(np.float64)
-        expected = self._overall(counts)
+        # the same sum as `within` over all votes, by the number of votes for each value
+        if self._table is not None:
+            expected = float(counts @ self._table @ counts)
+        elif self._numbers is None:
+            expected = float(counts.sum() ** 2 - (counts * counts).sum())
+        else:
+            mean = (counts * self._numbers).sum() / (counts.sum() or 1.0)
+            expected = float(2 * counts.sum() * (counts * np.square(self._numbers - mean)).sum())
         if expected <= 0 or np.count_nonzero(counts) < 2:
             return None
         # a unit counts by its votes: for votes that count once this is within / (m - 1)
@@ -156,16 +163,6 @@ class PairedVotes:
                 differences = votes[self._left] * votes[self._right] * self._distances
                 within = 2.0 * np.bincount(units[self._left], differences, self.size).astype(np.float64)
         return np.stack([sizes, sizes * sizes - squares, within])
-
-    def _overall(self, counts: Doubles) -> float:
-        """The same sum over all votes, by the number of votes for each value [V]."""
-        if self._table is not None:
-            return float(counts @ self._table @ counts)
-        total = counts.sum()
-        if self._numbers is None:
-            return float(total**2 - (counts * counts).sum())
-        mean = (counts * self._numbers).sum() / (total or 1.0)
-        return float(2 * total * (counts * np.square(self._numbers - mean)).sum())
 
 
 def by_units(

@@ -127,8 +127,7 @@ def errors_by_distance(confusion: Confusion) -> Doubles:
     observed, expected = np.array(confusion.observed, float), np.array(confusion.expected)
     # the weight of a distance is how often it occurs relative to an even spread
     likely = np.append(0.0, (observed + 1 / (slots - 1)) / (expected + 1 / (slots - 1)))
-    away = np.abs(np.arange(slots)[:, None] - np.arange(slots))
-    spread = likely[away]
+    spread = likely[np.abs(np.arange(slots)[:, None] - np.arange(slots))]
     return cast("Doubles", spread / spread.sum(axis=1, keepdims=True))
 
 

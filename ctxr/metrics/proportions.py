@@ -139,12 +139,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def even_spread(counts: Sequence[int]) -> tuple[float, float]:
-    """Pearson's statistic and its p-value for the claim that all cells are equally likely, by the chi-square distribution; (0, 1) where
-    there is nothing."""
+def even_spread(counts: Sequence[int]) -> float:
+    """Pearson's p-value for the claim that all cells are equally likely, by the chi-square distribution; 1 where there is nothing."""
     total, cells = sum(counts), len(counts)
     if not total or cells < 2:
-        return 0.0, 1.0
+        return 1.0
     expected = total / cells
     statistic = sum((count - expected) ** 2 for count in counts) / expected
-    return statistic, float(chdtrc(cells - 1, statistic))
+    return float(chdtrc(cells - 1, statistic))

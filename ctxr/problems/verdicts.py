@@ -8,7 +8,7 @@ from ctxr.annotation.project_journal import blocked_workers
 from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets import rounds
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.truth import WORKER, Pair, judge_verdicts, read_verdicts, unsure_pairs
+from ctxr.datasets.truth import WORKER, Pair, judge_verdicts, read_verdicts
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.problems.queries import EvalQuery
@@ -122,11 +122,13 @@ class PairVerdicts:
 
 def verdicts_of(judgments: Sequence[Judgment], people: HumanLabels) -> PairVerdicts:
     """The verdicts of judges in their latest rounds; of people where judges are unsure."""
-    unsure = unsure_pairs(judgments)
+    told = judge_verdicts(judgments)
+    sure = {pair: entailed for pair, entailed in told.items() if entailed is not None}
+    unsure = frozenset(told.keys() - sure.keys())
     # a vote for an image of a set is not a verdict on whether the text holds for it
     answers = tuple(row for row in (*judgments, *people.answers) if row.query.startswith(UNIT))
     decisions = decided(dict.fromkeys(unsure, False), (), replace(people, answers=answers))
-    return PairVerdicts(judge_verdicts(judgments) | decisions, unsure - decisions.keys())
+    return PairVerdicts(sure | decisions, unsure - decisions.keys())
 
 
 def verdicts_in(dataset: Dataset, judgments: Path | None, workdir: Path) -> PairVerdicts:
@@ -136,7 +138,8 @@ def verdicts_in(dataset: Dataset, judgments: Path | None, workdir: Path) -> Pair
     """
     rows = [*dataset.judgments, *(read_verdicts(judgments) if judgments else ())]
     folders = [one for one in (judgments, dataset.root) if one is not None]
-    return verdicts_of(rows, people_of(folders, workdir) if unsure_pairs(rows) else HumanLabels())
+    unsure = None in judge_verdicts(rows).values()
+    return verdicts_of(rows, people_of(folders, workdir) if unsure else HumanLabels())
 
 
 def none_entailed(dataset: Dataset) -> DataError:

@@ -383,10 +383,9 @@ def draw_family(config: WorldCaptions, gallery: int, number: int) -> Family:
     scenes = [base, *neighbours(rng, base, int(rng.integers(config.smallest_family - 1, config.largest_family)))]
     for _ in range(config.edits):
         scenes = [neighbour(rng, scene) for scene in scenes]
-    views = [SceneView(scene) for scene in scenes]
     statements = tuple(
         tuple(statement_about(rng, view, config.say) for _ in range(int(rng.integers(config.least, config.most + 1))))
-        for view in views
+        for view in map(SceneView, scenes)
     )
     return Family(tuple(scenes), statements, tuple(draw_picture(scene, config.side) for scene in scenes))
 

@@ -58,13 +58,12 @@ class Galleries:
         self, name: str, splits: Mapping[str, SplitName], notes: list[str], licences: dict[str, str] | None = None
     ) -> Dataset:
         """All that was read."""
-        galleries = sorted(self.members.items())
         return Dataset(
             name=name,
             root=self.root if any(image.path for image in self.images.values()) else None,
             sets=tuple(
                 ImageSet(gallery, "photos", tuple(images), gallery, gallery, None, None, None)
-                for gallery, images in galleries
+                for gallery, images in sorted(self.members.items())
             ),
             images=self.images,
             texts=self.texts,

@@ -62,17 +62,6 @@ class PhenomenaRow:
     looked: tuple[str, ...]
 
 
-def phenomena_of_row(row: int) -> tuple[str, ...]:
-    """The phenomena that the annotators looked for in row `row` (from 0) of the released file.
-
-    >>> len(phenomena_of_row(199)), phenomena_of_row(200), phenomena_of_row(1002)
-    (10, ('context', 'negation', 'visibility', 'nuances'), ())
-    """
-    if row < FULL_ROWS:
-        return PHENOMENA
-    return FURTHER if row < FURTHER_ROWS else ()
-
-
 def read_annotations(path: Path) -> list[PhenomenaRow]:
     """Every row of the file. Raises DataError naming file:line for anything else than the released layout: set, then
     index, then `description` and `annotation` with codes separated by commas."""
@@ -95,9 +84,9 @@ def read_annotations(path: Path) -> list[PhenomenaRow]:
                 at = f"{_at(path, codes)}: set {name}, index {index_key.value}"
                 raise DataError(f"{at}: unknown phenomenon code {unknown!r}", hint=f"codes are {', '.join(CODES)}")
             tags = tuple(phenomenon for code, phenomenon in CODES.items() if code in found)
-            rows.append(
-                PhenomenaRow(row, location, name, index, nodes["description"].value, tags, phenomena_of_row(row))
-            )
+            looked = PHENOMENA if row < FULL_ROWS else FURTHER if row < FURTHER_ROWS else ()
+            text = nodes["description"].value
+            rows.append(PhenomenaRow(row, location, name, index, text, tags, looked))
     return rows
 
 

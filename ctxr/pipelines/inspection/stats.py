@@ -274,7 +274,7 @@ class Statistics:
             tally = Counter(at for _, one, at in aimed if len(one.images) == size and part in ("all", one.kind))
             if tally:
                 counts = [tally[position] for position in range(size)]
-                p = even_spread(counts)[1] if sum(counts) >= LEAST_EXPECTED * size else None
+                p = even_spread(counts) if sum(counts) >= LEAST_EXPECTED * size else None
                 rows.append((part, *counts, p))
         others = plural(len(aimed) - sizes[size], "target in a set", "targets in sets")
         left = "" if len(sizes) == 1 else f"; left out: {others} of another size"

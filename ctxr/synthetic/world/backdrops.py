@@ -80,8 +80,7 @@ def _read_photo(photo: WheelPhoto) -> np.ndarray:
 def _grow_texture(texture: Texture) -> np.ndarray:
     rng = np.random.default_rng(texture.seed)
     across = np.fft.fftfreq(_SIDE)[None, : _SIDE // 2 + 1] * texture.stretch
-    down = np.fft.fftfreq(_SIDE)[:, None]
-    frequency = np.hypot(across, down)
+    frequency = np.hypot(across, np.fft.fftfreq(_SIDE)[:, None])
     frequency[0, 0] = np.inf
     spectrum = np.fft.rfft2(rng.standard_normal((_SIDE, _SIDE))) / frequency**texture.slope
     grain = np.fft.irfft2(spectrum, s=(_SIDE, _SIDE))

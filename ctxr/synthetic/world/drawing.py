@@ -111,8 +111,7 @@ def _surface(actor: Actor, scale: float, centre: tuple[float, float], shape: tup
         share = cv2.warpAffine(_pattern(actor.texture), matrix, shape[::-1], flags=flags, borderMode=cv2.BORDER_WRAP)
         # stripes and dots are lighter on dark colours, darker on light ones
         second = _shaded(colour, 0.62 if _brightness(colour) < 165 else -0.45)
-        table = np.linspace(colour, second, 256).round().astype(np.uint8)
-        patch = table[share]
+        patch = np.linspace(colour, second, 256).round().astype(np.uint8)[share]
     for contour, shade in details(actor.shape):
         cv2.fillPoly(patch, [place(contour)], _shaded(colour, shade), cv2.LINE_AA, _SUB)
     if actor.face:
@@ -130,7 +129,11 @@ def _surface(actor: Actor, scale: float, centre: tuple[float, float], shape: tup
             else:
                 cv2.fillPoly(patch, [place(eye)], ink, cv2.LINE_AA, _SUB)
         arc = np.deg2rad(np.arange(25, 156, 13))
-        sign, base, tall = {"smiling": (1, 0.12, 0.24), "sad": (-1, 0.42, 0.2), "sleeping": (1, 0.24, 0.05)}[actor.face]
+        sign, base, tall = {
+            "smiling": (1, 0.12, 0.24),
+            "sad": (-1, 0.42, 0.2),
+            "sleeping": (1, 0.24, 0.05),
+        }[actor.face]
         wide = 0.14 if actor.face == "sleeping" else 0.32
         mouth = np.stack([np.cos(arc) * wide, sign * np.sin(arc) * tall], axis=1) + np.array([0, lift + base])
         cv2.polylines(patch, [place(mouth)], False, ink, thick, cv2.LINE_AA, _SUB)

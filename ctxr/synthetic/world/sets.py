@@ -37,8 +37,12 @@ class SceneSet(msgspec.Struct, frozen=True):
 
 def _recoloured(rng: np.random.Generator, actor: Actor) -> Actor:
     what = choose(rng, ("colour", "texture", "shape", "size", "face"))
-    pool = {"colour": COLOURS, "texture": () if actor.face else TEXTURES, "face": FACES if actor.face else ()}.get(what)
-    if pool:
+    pools = {
+        "colour": COLOURS,
+        "texture": () if actor.face else TEXTURES,
+        "face": FACES if actor.face else (),
+    }
+    if pool := pools.get(what):
         other = choose(rng, [name for name in pool if name != getattr(actor, what)])
         return msgspec.structs.replace(actor, **{what: other})
     if what == "size":
@@ -76,22 +80,19 @@ def neighbour(rng: np.random.Generator, scene: Scene) -> Scene:
     return msgspec.structs.replace(scene, actors=tuple(actors))
 
 
-def jitter(rng: np.random.Generator, scene: Scene) -> Scene:
-    """Return the scene from a slightly different stand: backdrop and light shifted a little, the actors unchanged."""
-    dx, dy, dz = (float(v) for v in rng.uniform(-0.06, 0.06, 3))
-    moved = scene.backdrop.moved(dx, dy, dz, 4)
-    return msgspec.structs.replace(scene, backdrop=moved, light=round(scene.light * float(rng.uniform(0.97, 1.03)), 3))
-
-
 def neighbours(rng: np.random.Generator, base: Scene, count: int) -> list[Scene]:
-    """Return `count` scenes, each one or two small changes away from the base, all different, the base not among them."""
+    """Return `count` scenes, each one or two small changes and a slightly different stand away from the base, all different, the base
+    not among them."""
     scenes: list[Scene] = []
     while len(scenes) < count:
         scene = neighbour(rng, base)
         if rng.random() < 0.5:
             scene = neighbour(rng, scene)
         if all(scene.actors != other.actors for other in (base, *scenes)):
-            scenes.append(jitter(rng, scene))
+            dx, dy, dz = (float(v) for v in rng.uniform(-0.06, 0.06, 3))
+            light = round(scene.light * float(rng.uniform(0.97, 1.03)), 3)
+            behind = scene.backdrop.moved(dx, dy, dz, 4)
+            scenes.append(msgspec.structs.replace(scene, backdrop=behind, light=light))
     return scenes
 
 

@@ -10,7 +10,6 @@ from ctxr.datasets.readers.phenomena import (
     FURTHER,
     FURTHER_ROWS,
     PHENOMENA,
-    phenomena_of_row,
     read_annotations,
 )
 from ctxr.errors import DataError
@@ -19,16 +18,12 @@ from tests.releases import VALID, annotation_yaml, write_release
 NAME = "MSR-VTT-videoTest_video7-shot1_0"
 
 
-def test_rows_are_looked_at_for_all_then_for_four_then_for_nothing() -> None:
-    assert phenomena_of_row(0) == phenomena_of_row(FULL_ROWS - 1) == PHENOMENA
-    assert phenomena_of_row(FULL_ROWS) == phenomena_of_row(FURTHER_ROWS - 1) == FURTHER
-    assert phenomena_of_row(FURTHER_ROWS) == ()
-
-
 def test_an_empty_annotation_in_the_range_means_none_and_beyond_it_nobody_looked(tmp_path: Path) -> None:
     rows = [(f"video-x-shot0_{number // 3}", number % 3, "") for number in range(FURTHER_ROWS + 6)]
     (tmp_path / "manual_annotation_valid.yaml").write_text(annotation_yaml(rows))
     dataset = read_dataset(tmp_path)
+    looked = [row.looked for row in read_annotations(tmp_path / "manual_annotation_valid.yaml")]
+    assert looked == [PHENOMENA] * FULL_ROWS + [FURTHER] * (FURTHER_ROWS - FULL_ROWS) + [()] * 6
     judged = [row for row in dataset.judgments if row.worker == "phenomena"]
     assert len(dataset.queries) == FURTHER_ROWS
     assert len(judged) == FULL_ROWS * len(PHENOMENA) + (FURTHER_ROWS - FULL_ROWS) * len(FURTHER)

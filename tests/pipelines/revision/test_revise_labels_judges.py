@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ctxr.datasets.rounds import CandidateRow, Round, read_figures
-from ctxr.datasets.truth import judge_verdicts, unsure_pairs
+from ctxr.datasets.truth import judge_verdicts
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.entailment.base import Estimate, Judge
@@ -86,8 +86,8 @@ def test_a_cascade_asks_the_second_judge_what_the_first_leaves_unsure(workdir: P
     assert (made.unsure_below, made.unsure) == (0.3, sum(row.decision == "unsure" for row in ledger))
     assert made.unsure > 0
     rows = read_table(workdir / "revised" / "judgments.jsonl", Judgment)
-    assert unsure_pairs(rows) == {(row.caption, row.image) for row in ledger if row.decision == "unsure"}
-    assert not unsure_pairs(rows) & judge_verdicts(rows).keys()
+    unsure = {pair for pair, entailed in judge_verdicts(rows).items() if entailed is None}
+    assert unsure == {(row.caption, row.image) for row in ledger if row.decision == "unsure"}
     said = read_figures(workdir / "revised" / "rounds" / "001")["judges"]
     assert [row["asked"] for row in said] == [cheap.claims, dear.claims]
     assert all(row["asked"] == row["entailed"] + row["not"] + row["unsure"] for row in said)
