@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
@@ -215,7 +215,7 @@ class Encoder:
             "dim": self.dim,
             "threshold": self.threshold,
             "float32_matmul": self._matmul,
-            "preprocess": self._preprocess.describe(),
+            "preprocess": asdict(self._preprocess),
             "versions": {package: version(package) for package in packages},
         }
 
@@ -337,7 +337,7 @@ def check_encoder_name(name: str) -> None:
 
 def fingerprint(model: nn.Module, config: Mapping[str, object], preprocess: Preprocess) -> str:
     """sha256 over all weights (of a model in fp32), the architecture and the preprocessing, whatever file they came from."""
-    settings = {"model": dict(config), "preprocess": preprocess.describe()}
+    settings = {"model": dict(config), "preprocess": asdict(preprocess)}
     return fingerprint_of(model.state_dict(), json.dumps(settings, sort_keys=True).encode())
 
 

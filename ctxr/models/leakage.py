@@ -1,11 +1,10 @@
 """What the splits of a dataset share: sources, files, descriptions, and pictures that look or embed alike."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.splits import SPLITS
@@ -15,8 +14,6 @@ from ctxr.media.images import look_print
 from ctxr.models.neighbours import euclidean_search
 from ctxr.models.picture_vectors import PictureVectors, open_pictures
 from ctxr.store.tables import grouped
-
-Floats = npt.NDArray[np.float32]
 
 EXAMPLES = 3
 _ROWS = 512  # queries of a block
@@ -59,13 +56,20 @@ def shared_things(what: str, things: Iterable[tuple[str, str, str]], order: Sequ
 
 
 def near_duplicates(
-    what: str, vectors: Floats, names: Sequence[str], splits: Sequence[str], limit: float, *, order: Sequence[str]
+    what: str,
+    pictures: PictureVectors,
+    uses: Mapping[str, Sequence[tuple[str, str]]],
+    limit: float,
+    order: Sequence[str],
 ) -> list[Leak]:
     """Leaks for every pair of splits: images with one of the earlier split at most `limit` away.
 
-    `vectors` float32 [N, D], `names` and `splits` [N]. `order`: the splits, earliest first.
+    `uses`: split and set of each use of an image, by its id. `order`: the splits, earliest first.
     """
-    split_of = np.asarray(splits)
+    # an image of two splits is here once for each: it is its own near-duplicate
+    entries = sorted({(name, split) for name, own in uses.items() if name in pictures.rows for split, _ in own})
+    vectors = pictures.matrix[[pictures.rows[name] for name, _ in entries]]
+    names, split_of = [name for name, _ in entries], np.array([split for _, split in entries])
     leaks = []
     for earlier, later in combinations(order, 2):
         first, second = np.flatnonzero(split_of == earlier), np.flatnonzero(split_of == later)
@@ -125,12 +129,13 @@ def leakage_table(
     notes = []
     if vectors is not None:
         limit = embedding * vectors.threshold
-        leaks += _alike(f"embedding within {limit:.3g} ({vectors.encoder})", vectors, of_image, limit, present)
+        what = f"embedding within {limit:.3g} ({vectors.encoder})"
+        leaks += near_duplicates(what, vectors, of_image, limit, present)
     else:
         notes.append("no embeddings to compare by")
     prints = None if look is None else _prints(dataset, of_image, progress)
     if look is not None and prints is not None:
-        leaks += _alike(f"look within {look:g}", prints, of_image, look, present)
+        leaks += near_duplicates(f"look within {look:g}", prints, of_image, look, present)
     else:
         notes.append("pictures were not opened" if look is None else "no pictures to compare by look")
     rows = tuple((leak.what, " – ".join(leak.splits), leak.shared, leak.of, leak.nearest) for leak in leaks)
@@ -138,17 +143,6 @@ def leakage_table(
     examples = tuple(f"{leak.what}: {example}" for leak in leaks for example in leak.examples)
     heads = ("what", "splits", "in both", "of", "nearest")
     return Table("Leakage between splits", heads, rows, note, examples, digits=4)
-
-
-def _alike(
-    what: str, vectors: PictureVectors, of_image: dict[str, list[tuple[str, str]]], limit: float, present: list[str]
-) -> list[Leak]:
-    # an image of two splits is here once for each: it is its own near-duplicate
-    entries = sorted({(name, split) for name, uses in of_image.items() if name in vectors.rows for split, _ in uses})
-    matrix = vectors.matrix[[vectors.rows[name] for name, _ in entries]]
-    return near_duplicates(
-        what, matrix, [name for name, _ in entries], [split for _, split in entries], limit, order=present
-    )
 
 
 def _prints(dataset: Dataset, of_image: dict[str, list[tuple[str, str]]], progress: Progress) -> PictureVectors | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,10 +52,6 @@ class Preprocess:
         channels = [value if isinstance(value, Sequence) else (value,) * 3 for value in (config["mean"], config["std"])]
         mean, std = (tuple(map(float, values)) for values in channels)
         return cls((height, width), mean, std, interpolation, mode, int(config.get("fill_color") or 0))
-
-    def describe(self) -> dict[str, object]:
-        """The settings as plain values, for a manifest and the fingerprint."""
-        return asdict(self)
 
     def resized(self, height: int, width: int) -> tuple[int, int]:
         """(height, width) of a picture after resizing and before the crop; rounding as in open_clip's transform."""

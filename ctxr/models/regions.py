@@ -5,7 +5,7 @@ Letters: N pictures, R regions, F features, H and W cells of a grid.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -49,13 +49,16 @@ class GridRegions:
         return {
             "encoder": placeless(self.name),
             "fingerprint": self._fingerprint,
-            "preprocess": self._preprocess.describe(),
+            "preprocess": asdict(self._preprocess),
             "grid": self.grid,
         }
 
     def regions(self, images: Sequence[Pixels]) -> list[Array]:
         """The whole picture and its cells, row by row from the top left: float32 [1 + H W, F + BOX] of each."""
-        boxes, regions_of = grid_boxes(*self.grid), []
+        height, width = self.grid
+        y, x = (edge.ravel() for edge in np.mgrid[:height, :width])
+        boxes = np.stack([x / width, y / height, (x + 1) / width, (y + 1) / height], axis=1).astype(np.float32)
+        regions_of = []
         for start in range(0, len(images), ROWS):
             part = images[start : start + ROWS]
             pixels = torch.zeros(ROWS, 3, *self._preprocess.size)
@@ -101,12 +104,6 @@ def feature_map(tower: nn.Module, pixels: Tensor) -> Tensor:
             hint="--by grid:ViT-B-32:openai, or another transformer of open_clip",
         )
     return tokens.transpose(1, 2).reshape(len(tokens), -1, *grid)
-
-
-def grid_boxes(height: int, width: int) -> Array:
-    """Boxes [height * width, 4] of the cells of a grid, row by row: x1, y1, x2, y2 as shares of the picture."""
-    y, x = (edge.ravel() for edge in np.mgrid[:height, :width])
-    return np.stack([x / width, y / height, (x + 1) / width, (y + 1) / height], axis=1).astype(np.float32)
 
 
 def coarser(height: int, width: int, most: int) -> list[int]:

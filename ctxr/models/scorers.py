@@ -128,11 +128,6 @@ class Batch:
     targets: Tensor
     payload: Mapping[str, Tensor] = field(default_factory=dict)
 
-    @property
-    def target(self) -> Tensor:
-        """[B] int64 position of the only right candidate, -1 where it is not known. Raises ValueError for a query with several."""
-        return only_position(self.targets)
-
     def to(self, device: str) -> "Batch":
         """The same on another device."""
         payload = {name: tensor.to(device) for name, tensor in self.payload.items()}
@@ -143,14 +138,6 @@ class Batch:
 def marks_at(positions: Tensor, candidates: int) -> Tensor:
     """bool [Q, K], True at the position [Q] of each row, nowhere where it is -1."""
     return torch.arange(candidates, device=positions.device) == positions[:, None]
-
-
-def only_position(marks: Tensor) -> Tensor:
-    """int64 [Q], where each row [Q, K] is True; -1 where it is nowhere. Raises ValueError for a row that is True twice."""
-    counts = marks.sum(1)
-    if bool((counts > 1).any()):
-        raise ValueError("a query has several right candidates, and only one can be taken here")
-    return torch.where(counts == 1, marks.int().argmax(1), -1)
 
 
 def _masked(scores: Tensor, mask: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ The cache lies in `.ctxr-cache/encoded`, a file for every `CHUNK` rows, so a sto
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -22,7 +22,7 @@ from ctxr.media.images import Pixels, decoded, read_image, troubles
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import Encoder, EncoderSource
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.training.examples import ExampleTable, Images, PixelTable, PositivePairs, VectorTable, with_features
+from ctxr.models.training.examples import ExampleTable, Images, PixelTable, PositivePairs, vector_table, with_features
 from ctxr.models.training.scoring import features_of, in_bf16
 from ctxr.problems.queries import EvalQuery, pictures_of
 from ctxr.problems.runs import REGIONS
@@ -187,7 +187,7 @@ def pixels_of(pictures: PictureFiles, preprocess: Preprocess, device: str, progr
     with progress.task("decoding pictures", len(pictures.contents)) as task:
         pixels = cached(
             pictures.workdir,
-            {"preprocess": preprocess.describe()},
+            {"preprocess": asdict(preprocess)},
             list(pictures.contents.values()),
             lambda part: np.asarray(preprocess.fitted(pictures.read(part)).numpy()),
             task.advance,
@@ -234,7 +234,7 @@ def as_vectors(
 ) -> ExampleTable:
     """Queries with unit vectors of their images and texts; each is computed once for the same weights and precision."""
     pictures = pictures.of(queries)
-    images = VectorTable(embedded_images(pictures, encoder, progress))
+    images = vector_table(embedded_images(pictures, encoder, progress))
     texts = embedded_texts([query.text for query in queries], pictures.workdir, encoder, progress)
     return examples_of(queries, pictures.files, images, texts)
 

@@ -33,9 +33,10 @@ _LATEX = str.maketrans({
 
 def markdown(table: Table) -> str:
     """A table in Markdown, its title as a heading, its note below."""
-    lines = [f"### {table.title}", "", _row(table.columns), _row(["---", *["---:"] * (len(table.columns) - 1)])]
-    lines += [_row([_cell(value, table.digits) for value in row]) for row in table.rows]
-    return "\n".join([*lines, "", *([table.note, ""] if table.note else [])])
+    rows = [table.columns, ["---", *["---:"] * (len(table.columns) - 1)]]
+    rows += [[_cell(value, table.digits) for value in row] for row in table.rows]
+    lines = ["| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows]
+    return "\n".join([f"### {table.title}", "", *lines, "", *([table.note, ""] if table.note else [])])
 
 
 def latex(table: Table) -> str:
@@ -111,10 +112,6 @@ def refuse_same_files(runs: Iterable[str]) -> None:
         other = names.setdefault(plain_name(run).lower(), run)
         if other != run:
             raise UsageError(f"the runs {other!r} and {run!r} would write the same files", hint="rename one of them")
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
 def _cell(value: object, digits: int | None) -> str:

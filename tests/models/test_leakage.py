@@ -3,9 +3,16 @@
 import numpy as np
 import pytest
 
-from ctxr.models.leakage import near_duplicates, shared_things
+from ctxr.models.leakage import Leak, near_duplicates, shared_things
+from ctxr.models.picture_vectors import PictureVectors
 
 ORDER = ("train", "valid", "test")
+
+
+def alike(vectors: np.ndarray, names: list[str], splits: list[str], limit: float) -> list[Leak]:
+    pictures = PictureVectors("", 1.0, {name: row for row, name in enumerate(names)}, vectors)
+    uses = {name: [(split, "")] for name, split in zip(names, splits, strict=True)}
+    return near_duplicates("look", pictures, uses, limit, ORDER)
 
 
 def test_shared_things_are_counted_once_and_named() -> None:
@@ -29,7 +36,7 @@ def test_the_nearest_is_the_nearest_of_all_pairs() -> None:
     splits = ["train"] * 5000 + ["test"] * 70
     slow = np.sqrt(((vectors[5000:, None].astype(float) - vectors[None, :5000].astype(float)) ** 2).sum(-1))
     limit = float(np.median(slow.min(1)))
-    (leak,) = near_duplicates("look", vectors, [f"{row:04}" for row in range(5070)], splits, limit, order=ORDER)
+    (leak,) = alike(vectors, [f"{row:04}" for row in range(5070)], splits, limit)
     assert leak.shared == int((slow.min(1) <= limit).sum())
     assert leak.nearest == pytest.approx(slow.min())
     image, copy = divmod(int(slow.argmin()), 5000)
@@ -38,15 +45,15 @@ def test_the_nearest_is_the_nearest_of_all_pairs() -> None:
 
 def test_equal_vectors_are_at_zero() -> None:
     vectors = np.repeat(np.random.default_rng(0).normal(size=(1, 512)).astype(np.float32), 2, axis=0)
-    (leak,) = near_duplicates("look", vectors, ["a", "b"], ["train", "test"], 0.0, order=ORDER)
+    (leak,) = alike(vectors, ["a", "b"], ["train", "test"], 0.0)
     assert (leak.shared, leak.nearest) == (1, 0.0)
 
 
 def test_only_images_of_another_split_count_as_alike() -> None:
     vectors = np.array([[0, 0], [0, 0.001], [5, 5], [5, 5.01], [9, 9]], np.float32)
     names, splits = ["a", "b", "c", "d", "e"], ["train", "train", "train", "test", "test"]
-    (leak,) = near_duplicates("look", vectors, names, splits, 0.1, order=ORDER)
+    (leak,) = alike(vectors, names, splits, 0.1)
     assert (leak.shared, leak.of) == (1, 2)
     assert leak.examples == ("c (train) and d (test), 0.0100 apart",)
     assert leak.nearest == pytest.approx(0.01, abs=1e-6)
-    assert near_duplicates("look", vectors[:3], names[:3], splits[:3], 0.1, order=ORDER) == []
+    assert alike(vectors[:3], names[:3], splits[:3], 0.1) == []

@@ -73,7 +73,7 @@ def test_arrays_may_be_read_only_or_views_of_others() -> None:
 def test_one_number_stands_for_three_channels_and_an_unknown_resize_mode_is_refused() -> None:
     preprocess = Preprocess.from_config({"size": 16, "mean": 0.5, "std": 0.25})
     white = preprocess([np.full((20, 20, 3), 255, np.uint8)])
-    assert preprocess.describe()["mean"] == (0.5, 0.5, 0.5)
+    assert preprocess.mean == (0.5, 0.5, 0.5)
     assert torch.allclose(white, torch.full((1, 3, 16, 16), 2.0))
     with pytest.raises(DataError, match="resize_mode 'stretch', known are shortest, longest, squash"):
         Preprocess.from_config({"size": 16, "mean": 0.5, "std": 0.25, "resize_mode": "stretch"})

@@ -15,7 +15,6 @@ from ctxr.models.regions import (
     averaging,
     build,
     feature_map,
-    grid_boxes,
     weights_here,
 )
 from ctxr.store.regions import BOX
@@ -53,8 +52,10 @@ def pictures(count: int = 3) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (3, 3), (7, 5), (14, 14)])
-def test_the_boxes_of_a_grid_tile_the_picture(height: int, width: int) -> None:
-    boxes = grid_boxes(height, width)
+def test_the_boxes_of_a_grid_tile_the_picture(encoder: str, height: int, width: int) -> None:
+    grid = GridRegions(encoder, 36, "cpu")
+    grid.grid = [height, width]
+    boxes = grid.regions(pictures(1))[0][1:, 64 : 64 + 4]
     cells = np.zeros((height * 60, width * 60), int)
     for x1, y1, x2, y2 in boxes * np.array([width * 60, height * 60] * 2):
         cells[round(y1) : round(y2), round(x1) : round(x2)] += 1

@@ -55,7 +55,7 @@ def table_of(queries: Sequence[EvalQuery]) -> examples.ExampleTable:
     points = [row.points for one in queries for row in one.payload["traces"] if isinstance(row, Trace)]
     pictures, payload = [image for one in queries for image in one.images], {"points": np.array(points, np.float32)}
     blank = np.zeros((len(pictures), 1), np.float32)
-    return embeddings.examples_of(queries, pictures, examples.VectorTable(blank), blank[: len(queries)], payload)
+    return embeddings.examples_of(queries, pictures, examples.vector_table(blank), blank[: len(queries)], payload)
 
 
 class Toucher(nn.Sequential):

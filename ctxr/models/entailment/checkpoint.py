@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import msgspec
@@ -54,9 +54,7 @@ def write_classifier(folder: Path, trained: Path, notes: ClassifierConfig, train
     write_config(folder, notes)
 
 
-def read_notes(folder: Path) -> ClassifierConfig:
-    """The config of a trained classifier. Raises what `read_config` raises."""
-    return read_config(folder, ClassifierConfig, "a trained classifier")
+read_notes = partial(read_config, kind=ClassifierConfig, what="a trained classifier")
 
 
 class TrainedClassifier(Judge):

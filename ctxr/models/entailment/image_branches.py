@@ -62,7 +62,7 @@ def random_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
     vision = {"side": size, "patch": patch, "width": width, "depth": depth, "heads": heads, "inner": inner}
     build = partial(new_branch, partial(vision_model, **vision), config, dark_pixel())
     preprocess = Preprocess((size, size), MEAN, STD, resize_mode="squash")
-    return untrained(name, build, config, pieces, preprocess, decides=([vision, preprocess.describe()], SEED))
+    return untrained(name, build, config, pieces, preprocess, decides=([vision, asdict(preprocess)], SEED))
 
 
 def aligned_source(name: str, recipe: ClassifierRecipe, device: str) -> ImageSource:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from math import gcd
 from pathlib import Path
 from typing import TypeVar, cast
@@ -134,9 +135,7 @@ def read_config(folder: Path, kind: type[ConfigT], what: str) -> ConfigT:
         raise DataError(f"{folder / CONFIG} is not a config of {what}", hint=TRAIN_AGAIN) from error
 
 
-def read_checkpoint(folder: Path) -> Checkpoint:
-    """The config of a trained scorer. Raises as `read_config`."""
-    return read_config(folder, Checkpoint, "a trained scorer")
+read_checkpoint = partial(read_config, kind=Checkpoint, what="a trained scorer")
 
 
 def load_head(folder: Path, encoder: nn.Module | None = None) -> ClipScorer | PairScorer:

@@ -3,9 +3,9 @@
 Letters: Q queries, K candidates, N images, R regions, F features of a region, D width, T tokens.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.scorers import Batch, marks_at, only_position
+from ctxr.models.scorers import Batch, marks_at
 
 
 class Positives(NamedTuple):
@@ -83,11 +83,8 @@ class PositivePairs:
         return Positives(rows, self.images[offsets + torch.arange(len(rows))])
 
 
-class Images(Protocol):
-    """Gives pictures of rows int64 [n]: float pixels [n, 3, H, W], or unit vectors [n, D]."""
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        """The pictures, in the order of the rows."""
+Images = Callable[[Tensor], Tensor]
+"""Gives pictures of rows int64 [n], in their order: float pixels [n, 3, H, W], or unit vectors [n, D]."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +116,10 @@ class ExampleTable:
     @property
     def target(self) -> Tensor:
         """[Q] int64 position of the only right candidate, -1 if unknown. Raises ValueError for several."""
-        return only_position(self.targets)
+        counts = self.targets.sum(1)
+        if bool((counts > 1).any()):
+            raise ValueError("a query has several right candidates, and only one can be taken here")
+        return torch.where(counts == 1, self.targets.int().argmax(1), -1)
 
     def batch(self, rows: Tensor) -> Batch:
         """Some of the queries; an image of several queries is in the batch once."""
@@ -231,15 +231,9 @@ def with_weak_targets(
     return both, second
 
 
-class VectorTable:
-    """Unit vectors [N, D] in memory."""
-
-    def __init__(self, vectors: npt.NDArray[np.float32]) -> None:
-        self._vectors = torch.from_numpy(np.ascontiguousarray(vectors))
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        """float32 [n, D]."""
-        return self._vectors[rows]
+def vector_table(vectors: npt.NDArray[np.float32]) -> Images:
+    """Vectors [N, D] in memory, by row."""
+    return torch.from_numpy(np.ascontiguousarray(vectors)).__getitem__
 
 
 class PixelTable:
@@ -266,7 +260,7 @@ def with_features(
     entailed, unsure = (None if one is None else PositivePairs.marked(one, own) for one in marks)
     return replace(
         questions,
-        images=VectorTable(features.reshape(count * most, width)),
+        images=vector_table(features.reshape(count * most, width)),
         texts=torch.zeros((count, 1), dtype=torch.int64),
         candidates=torch.where(questions.mask, own, own[:, :1]),
         entailed=entailed,

@@ -82,7 +82,7 @@ def loss_of(scores: Tensor, batch: Batch, kind: str, weak: Tensor | None = None,
         labels, one_each = labels + soft * weak.to(scores.dtype), False
     if kind == "softmax":
         if one_each:
-            return functional.cross_entropy(scores, batch.target, reduction="sum")
+            return functional.cross_entropy(scores, batch.targets.int().argmax(1), reduction="sum")
         logs = scores.log_softmax(1).masked_fill(labels == 0, 0.0)
         return -(labels / labels.sum(1, keepdim=True) * logs).sum()
     logits = torch.where(counted, scores, 0.0)

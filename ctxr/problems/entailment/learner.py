@@ -1,7 +1,7 @@
 """How classifiers are trained and opened that answer about entailment, and the arrays of pairs that they learn from or judge."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Self
@@ -23,7 +23,7 @@ from ctxr.models.entailment.training import EntailmentObjective, PairTable, look
 from ctxr.models.precision import choose_device
 from ctxr.models.regions import GridRegions
 from ctxr.models.training.checkpoint import fill
-from ctxr.models.training.examples import Images, PixelTable, VectorTable
+from ctxr.models.training.examples import Images, PixelTable, vector_table
 from ctxr.models.training.scoring import in_bf16
 from ctxr.problems.embeddings import cached
 from ctxr.problems.entailment.pairs import EntailmentPairs, open_pairs
@@ -163,7 +163,7 @@ def _images(
     """Pictures by row, a black one first."""
     source = branches.image
     if source is None:
-        return VectorTable(np.zeros((1, 1), np.float32))
+        return vector_table(np.zeros((1, 1), np.float32))
     contents = [sha256_bytes(BLACK.tobytes()), *(pairs.contents[image] for image in wanted)]
 
     def read(part: slice) -> list[np.ndarray]:
@@ -175,9 +175,9 @@ def _images(
             grid = GridRegions(source.cells, FINEST, device)
             origin = {**grid.describe(), "what": "cells", "device": device}
             arrays = cached(workdir, origin, contents, lambda part: cells_of(grid, read(part)), task.advance)
-            return VectorTable(np.concatenate(arrays))
+            return vector_table(np.concatenate(arrays))
         fit = source.preprocess
-        origin = {"preprocess": fit.describe()}
+        origin = {"preprocess": asdict(fit)}
         arrays = cached(
             workdir, origin, contents, lambda part: np.asarray(fit.fitted(read(part)).numpy()), task.advance
         )

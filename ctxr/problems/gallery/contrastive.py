@@ -158,27 +158,22 @@ class GalleryObjective(Objective[GivenT, EncodedT]):
         yield from weighted_updates(self.recipe, first, weak, apply)
 
     def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
-        """Mean recall on the validation galleries."""
-        if self.valid is None or not len(self.valid):
+        """Mean of TR@1, 5, 10 and IR@1, 5, 10, 0..1, on the validation galleries: the recall sum of the literature over 600.
+
+        Every gallery is searched by itself, and counts as often as it has captions.
+        """
+        if (pairs := self.valid) is None or not len(pairs):
             return None
-        scores = self.scored(model.eval(), self.valid, micro_batch)
+        scores = self.scored(model.eval(), pairs, micro_batch)
         if not all(np.isfinite(part).all() for part in vars(scores).values() if isinstance(part, np.ndarray)):
             raise FloatingPointError(f"the validation scores after epoch {epoch} are not finite")
-        return mean_recall(scores, self.valid)
-
-
-def mean_recall(scores: Vectors | Matrix, pairs: GalleryPairs) -> float:
-    """Mean of TR@1, 5, 10 and IR@1, 5, 10, 0..1: the recall sum of the literature over 600.
-
-    Every gallery is searched by itself, and counts as often as it has captions.
-    """
-    galleries, owners = pairs.galleries.numpy(), pairs.candidates[pairs.first, 0].numpy()
-    unsure = torch.arange(len(owners)).repeat_interleave(pairs.doubtful.sizes)
-    condensed = replace(scores, dropped=from_pairs(pairs.doubtful.images.numpy(), unsure.numpy()))
-    total = 0.0
-    for captions, means in gallery_means(condensed, galleries, owners):
-        total += captions * sum(means.values()) / len(means)
-    return total / len(owners)
+        galleries, owners = pairs.galleries.numpy(), pairs.candidates[pairs.first, 0].numpy()
+        unsure = torch.arange(len(owners)).repeat_interleave(pairs.doubtful.sizes)
+        condensed = replace(scores, dropped=from_pairs(pairs.doubtful.images.numpy(), unsure.numpy()))
+        total = 0.0
+        for captions, means in gallery_means(condensed, galleries, owners):
+            total += captions * sum(means.values()) / len(means)
+        return total / len(owners)
 
 
 def info_nce(images: Tensor, texts: Tensor, scale: Tensor, relations: Contrast, soft: float | None = None) -> Tensor:
@@ -224,8 +219,16 @@ class ContrastiveObjective(GalleryObjective[Contrast, Tensor]):
         return info_nce(images, texts, cast(ClipScorer, model).encoder.logit_scale.exp(), step.facts, self.soft)
 
     def scored(self, model: nn.Module, pairs: GalleryPairs, micro_batch: int) -> Vectors:
-        """Unit vectors of every picture and caption."""
-        return vectors_of(model, pairs, micro_batch, self.run.device, self.run.bf16)
+        """Unit vectors of every picture [N, D], as queries, and of every caption [C, D], as candidates, without a graph."""
+        towers, device = [], self.run.device
+        for tower, rows in enumerate((torch.arange(len(pairs.galleries)), pairs.first)):
+
+            def encode(part: Tensor, tower: int = tower) -> np.ndarray:
+                with torch.no_grad(), torch.autocast(device, torch.bfloat16, enabled=self.run.bf16):
+                    return np.asarray(_encoded(model, pairs, tower, part, device).float().cpu().numpy())
+
+            towers.append(np.concatenate(in_microbatches(rows, micro_batch, device, encode)))
+        return Vectors(towers[0], towers[1])
 
     def after_step(self, model: nn.Module) -> None:
         """Keep the temperature within bounds."""
@@ -238,18 +241,3 @@ def _encoded(scorer: nn.Module, pairs: GalleryPairs, tower: int, rows: Tensor, d
     if tower:
         return scorer.text_vectors(pairs.texts[rows].to(device))
     return scorer.image_vectors(pairs.images(rows).to(device))
-
-
-def vectors_of(
-    scorer: nn.Module, pairs: GalleryPairs, micro_batch: int, device: str = "cpu", bf16: bool = False
-) -> Vectors:
-    """Unit vectors of every picture [N, D], as queries, and of every caption [C, D], as candidates, without a graph."""
-    towers = []
-    for tower, rows in enumerate((torch.arange(len(pairs.galleries)), pairs.first)):
-
-        def encode(part: Tensor, tower: int = tower) -> np.ndarray:
-            with torch.no_grad(), torch.autocast(device, torch.bfloat16, enabled=bf16):
-                return np.asarray(_encoded(scorer, pairs, tower, part, device).float().cpu().numpy())
-
-        towers.append(np.concatenate(in_microbatches(rows, micro_batch, device, encode)))
-    return Vectors(towers[0], towers[1])

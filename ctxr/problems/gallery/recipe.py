@@ -35,8 +35,7 @@ class GalleryRecipe(ScorerRecipe):
     def rules(self) -> Iterator[tuple[str, str]]:
         """A binary loss and a shortlist for encoders of pairs alone, and an encoder of vectors that makes the shortlist."""
         yield from super().rules()
-        pairs = makes_pairs(self.encoder)
-        if not pairs:
+        if not makes_pairs(self.encoder):
             yield from self.unread(("loss", "distractors", "rerank", "rerank_by", "new_score"), "encoders of pairs")
         if self.rerank and (not self.rerank_by or makes_pairs(self.rerank_by)):
             yield (

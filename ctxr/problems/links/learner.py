@@ -25,7 +25,7 @@ from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import read_object
 from ctxr.models.scorers import trainable
 from ctxr.models.training.checkpoint import CONFIG, SeedConfig, fill, read_config, write_config
-from ctxr.models.training.examples import Images, VectorTable
+from ctxr.models.training.examples import Images, vector_table
 from ctxr.models.training.scoring import in_bf16
 from ctxr.models.training.state import save_tensors
 from ctxr.problems.embeddings import Array, PictureFiles, embedded_images, embedded_texts, pixels_of, query_pictures
@@ -122,7 +122,7 @@ class Sources:
         ids, rows = np.unique([image for one in documents for image in one.images], return_inverse=True)
         images: list[str] = ids.tolist()
         if self.matrix is not None:
-            inputs: Images = VectorTable(self.matrix(images))
+            inputs: Images = vector_table(self.matrix(images))
         elif not recipe.frozen:
             preprocess = Preprocess.from_config(self.source.build().visual.preprocess_cfg)
             inputs = pixels_of(pictures, preprocess, self.device, self.progress)
@@ -130,12 +130,12 @@ class Sources:
             vectors = embedded_images(pictures, self.net or self.encoder, self.progress)
             if self.net is not None and not recipe.learns:
                 vectors = self.net.objects(vectors, recipe.objects)
-            inputs = VectorTable(vectors)
+            inputs = vector_table(vectors)
         # one picture may have several ids
         same = {image: pictures.contents.get(image) or dataset.images[image].sha256 or image for image in images}
         return DocumentTable(
             documents,
-            (VectorTable(sentences), inputs),
+            (vector_table(sentences), inputs),
             (
                 torch.split(torch.arange(len(texts)), [len(one.texts) for one in documents]),
                 torch.split(torch.from_numpy(rows), [len(one.images) for one in documents]),

@@ -54,7 +54,7 @@ def test_a_region_that_is_there_counts(scorer: PairScorer) -> None:
 
 def test_gradients_reach_everything_that_a_score_depends_on(scorer: PairScorer) -> None:
     batch = random_batch(scorer)
-    torch.autograd.backward(nn.functional.cross_entropy(scorer(batch), batch.target))
+    torch.autograd.backward(nn.functional.cross_entropy(scorer(batch), batch.targets.int().argmax(1)))
     for name, weights in scorer.named_parameters():
         if name.startswith("encoder.aligned") and (scorer.head is not None or scorer.alone is not None):
             assert weights.grad is None

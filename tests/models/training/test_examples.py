@@ -86,7 +86,7 @@ def test_several_targets_share_what_is_right() -> None:
     wanted = -(logs[0, :2].mean() + logs[1, 2])
     torch.testing.assert_close(loss_of(scores, batch, "softmax"), wanted)
     with pytest.raises(ValueError, match="several right candidates"):
-        _ = batch.target
+        _ = replace(small()[0], targets=targets).target
 
 
 def test_marks_name_weak_candidates_and_never_the_target() -> None:

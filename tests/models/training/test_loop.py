@@ -55,7 +55,7 @@ def per_description(scorer: nn.Module, questions: ExampleTable) -> dict[str, Ten
             ordered=questions.ordered[row : row + 1],
             targets=questions.targets[row : row + 1],
         )
-        loss = functional.cross_entropy(scorer(batch), batch.target) / len(questions)
+        loss = functional.cross_entropy(scorer(batch), batch.targets.int().argmax(1)) / len(questions)
         torch.autograd.backward(loss)
     found = gradients(scorer)
     scorer.zero_grad()

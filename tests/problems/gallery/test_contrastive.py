@@ -23,8 +23,6 @@ from ctxr.problems.gallery.contrastive import (
     GalleryPairs,
     contrast,
     info_nce,
-    mean_recall,
-    vectors_of,
 )
 from ctxr.problems.gallery.recipe import GalleryRecipe
 from tests.problems.gallery.drawn import CAPTIONS, IMAGES, WORDS, listed, make
@@ -249,7 +247,8 @@ def test_validation_is_the_recall_sum_of_every_gallery_by_itself(
 ) -> None:
     scorer, pairs = make_scorer(dropout=0.0).eval(), make()
     pairs = replace(pairs, doubtful=PositivePairs.of(doubtful, CAPTIONS))
-    found = vectors_of(scorer, pairs, 4)
+    one = trainer(tmp_path, replace(SMALL, epochs=1), scorer, pairs=pairs)
+    found = one.objective.scored(scorer, pairs, 4)
     assert found.shape == (IMAGES, CAPTIONS)
     owners, galleries = pairs.candidates[pairs.first, 0].numpy(), pairs.galleries.numpy()
     total = []
@@ -267,10 +266,9 @@ def test_validation_is_the_recall_sum_of_every_gallery_by_itself(
             ranked = np.take_along_axis(truth, order, axis=1)
             six += [ranked[:, :k].any(axis=1).mean() for k in (1, 5, 10)]
         total += [np.mean(six)] * len(captions)
-    assert mean_recall(found, pairs) == pytest.approx(np.mean(total), abs=1e-12)
-    one = trainer(tmp_path, replace(SMALL, epochs=1), scorer, pairs=pairs)
+    assert one.objective.validate(scorer, 0, 4) == pytest.approx(np.mean(total), abs=1e-12)
     row = one.run().history[0]
-    assert row.accuracy == pytest.approx(mean_recall(vectors_of(one.scorer.eval(), pairs, 4), pairs))
+    assert row.accuracy == pytest.approx(one.objective.validate(one.scorer, 1, 4))
 
 
 def test_the_temperature_stays_within_what_clip_was_trained_with(tmp_path: Path) -> None:
