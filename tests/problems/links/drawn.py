@@ -15,11 +15,10 @@ from ctxr.engine.stage import execute
 from ctxr.pipelines.modelling.config import Train, TrainReport
 from ctxr.pipelines.modelling.train import Training, TrainInputs, report_on
 from ctxr.problems.links import learner
-from ctxr.problems.links.learner import LinksJob
 from ctxr.problems.links.question import Links
 from ctxr.problems.links.recipe import LinksRecipe
 from ctxr.problems.recipes import read_recipe
-from ctxr.store.artifacts import Parent
+from ctxr.store.artifacts import Content, Parent
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Image, SplitName
 
@@ -62,10 +61,10 @@ class InMemory(Training):
         parents = [Parent(self.dataset.name, "release", content)]
         return TrainInputs(parents, {**self.recipe.key(), "seeds": self.options.seeds}, self.recipe)
 
-    def job(self, recipe: Any, progress: Progress) -> LinksJob:
+    def write(self, inputs: TrainInputs, out: Path, progress: Progress) -> Content:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(learner, "open_dataset", lambda *_: self.dataset)
-            return LinksJob(self.options, recipe, progress)
+            return super().write(inputs, out, progress)
 
 
 def job_of(dataset: Dataset, work: Path, *changes: str, recipe: str = "links-ap", **more: Any) -> Training:

@@ -414,9 +414,12 @@ def test_a_run_needs_its_features_as_wide_as_they_were(tmp_path: Path) -> None:
         opened.score((dataset, None))
 
 
-def test_first_weights_follow_from_the_seed_alone(drawn: tuple[Dataset, str], tmp_path: Path) -> None:
+def test_first_weights_follow_from_the_seed_alone(
+    drawn: tuple[Dataset, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dataset, features = drawn
     stage = job_of(dataset, tmp_path, *QUICK, features)
+    monkeypatch.setattr("ctxr.problems.links.learner.open_dataset", lambda *_: dataset)
     job: Any = find_learner(stage.question).job(stage.options, stage.recipe, Silent())
     words = torch.zeros(3, 16)
     torch.manual_seed(5)
