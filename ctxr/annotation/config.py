@@ -167,8 +167,8 @@ class ExportTasks(Protocol):
 
     def offer(self, votes: Iterable[int]) -> Offer:
         """What a study on Prolific offers, given the votes that each unit wants."""
-        submissions = sum(wanted * count for wanted, count in bundle_counts(votes, self.bundle).items())
-        return Offer(submissions, self.bundle_minutes(), self.pay(), self.currency)
+        places = sum(wanted * count for wanted, count in bundle_counts(votes, self.bundle).items())
+        return Offer(places, self.bundle_minutes(), self.pay(), self.currency, places * self.pay())
 
     def key(self) -> dict[str, object]:
         """The options that decide the result, besides the protocol, for this task and backend."""

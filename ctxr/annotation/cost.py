@@ -6,7 +6,7 @@ Money is in whole minor units of a currency, US cents unless Prolific is paid in
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -40,10 +40,7 @@ class Offer:
     minutes: int
     pay: int
     currency: str
-    total: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "total", self.places * self.pay)
+    total: int
 
 
 def bundle_counts(votes: Iterable[int], size: int) -> dict[int, int]:

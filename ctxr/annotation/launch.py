@@ -94,4 +94,5 @@ def read_study(folder: Path) -> str | None:
 def study_offer(config: ExportTasks) -> Offer:
     """What the exported study on Prolific offers, as it stands in its file."""
     body = msgspec.json.decode((config.folder() / "prolific" / "study.json").read_bytes())
-    return Offer(body["total_available_places"], body["estimated_completion_time"], body["reward"], config.currency)
+    places, pay = body["total_available_places"], body["reward"]
+    return Offer(places, body["estimated_completion_time"], pay, config.currency, places * pay)

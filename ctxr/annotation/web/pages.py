@@ -26,33 +26,31 @@ Posted = dict[str, list[str]]
 
 @dataclass(frozen=True)
 class ShownPicture:
-    """A picture on a page: `key` is its name there, `place` counts from 1; sides in pixels, 0 where unknown."""
+    """A picture on a page: `key` is its name there, `place` counts from 1; sides in pixels, 0 where unknown.
+
+    `label`: the alternative text for screen readers.
+    """
 
     key: str
     place: int
     marked: bool
+    label: str
     width: int
     height: int
-
-    @property
-    def label(self) -> str:
-        """The alternative text for screen readers."""
-        return f"Image {self.place}, the marked one" if self.marked else f"Image {self.place}"
 
 
 @dataclass(frozen=True)
 class FormView:
-    """A page of work: `layout` is `talk`, `pick` (a grid to choose from) or `read`; `given` are values by field, or the draft."""
+    """A page of work: `layout` is `talk`, `pick` (a grid to choose from) or `read`; `given` are values by field, or the draft.
+
+    `mixed`: whether pictures differ in shape, so that their grid needs boxes of equal shape.
+    """
 
     form: Form
     layout: str
     pictures: tuple[ShownPicture, ...]
     given: Values
-
-    @property
-    def mixed(self) -> bool:
-        """Whether pictures differ in shape: their grid then needs boxes of equal shape."""
-        return len({round(picture.width / max(1, picture.height), 1) for picture in self.pictures}) > 1
+    mixed: bool
 
 
 class Pages:

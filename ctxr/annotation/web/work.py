@@ -52,15 +52,17 @@ class LeasedUnit:
     def view(self, values: Mapping[str, Sequence[str]]) -> FormView:
         """The form as its template needs it."""
         form, sizes = self.form, self.pages.site.sizes
-        pictures = tuple(
-            ShownPicture(self.key(picture.image), picture.place, picture.marked, *sizes.get(picture.image, (0, 0)))
-            for picture in form.pictures
-        )
+        pictures = []
+        for one in form.pictures:
+            label = f"Image {one.place}, the marked one" if one.marked else f"Image {one.place}"
+            size = sizes.get(one.image, (0, 0))
+            pictures.append(ShownPicture(self.key(one.image), one.place, one.marked, label, *size))
         kinds = {type(field) for field in form.fields}
         layout = "talk" if Talk in kinds else "pick" if Pick in kinds else "read"
         picks = {field.name for field in form.fields if isinstance(field, Pick)}
         keys = {name: tuple(map(self.key, values[name])) for name in picks & values.keys()}
-        return FormView(form, layout, pictures, {**values, **keys})
+        shapes = {round(picture.width / max(1, picture.height), 1) for picture in pictures}
+        return FormView(form, layout, tuple(pictures), {**values, **keys}, len(shapes) > 1)
 
     def values(self, posted: Values) -> dict[str, tuple[str, ...]]:
         """What was posted: pictures by their ids, or marked with "?" where they are not on this page, line ends plain."""

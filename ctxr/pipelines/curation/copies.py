@@ -183,7 +183,7 @@ def shared_footage(sources: Iterable[SourceHashes], rule: CopyRule) -> list[Shar
     for (one, other), own in zip(which.tolist(), members, strict=False):
         copies = np.unique(pairs[own, 1]).tolist()
         words = _words([hashes[at] for at in copies])[:, 0]
-        still = bool((_differences(words, words[:1]) <= rule.bits).all())
+        still = bool((np.bitwise_count(words ^ words[:1]).sum(axis=-1) <= rule.bits).all())
         if still and parts[one].kind == parts[other].kind == "video":
             continue
         closest = own[distances[own].argmin()]
@@ -200,11 +200,6 @@ def _words(hashes: Sequence[str]) -> Words:
     return np.frombuffer(digits, np.uint64).reshape(-1, _HASHES, _WORDS)
 
 
-def _differences(left: Words, right: Words) -> npt.NDArray[np.uint64]:
-    """In how many places hashes [..., 4] differ."""
-    return np.asarray(np.bitwise_count(left ^ right).sum(axis=-1), np.uint64)
-
-
 def _alike(hashes: Sequence[str], ends: Positions, bits: int) -> Positions:
     """Pairs [P, 2] of rows, the second from `ends[first]` on, with hashes that differ in at most `bits` places. `ends` [N] does not
     fall."""
@@ -219,7 +214,8 @@ def _alike(hashes: Sequence[str], ends: Positions, bits: int) -> Positions:
             if len(own) > 1:
                 differ += np.bitwise_count(own[1] ^ heads[theirs, 1, first : first + _BLOCK[1]])
             left, right = np.nonzero(differ <= bits)
-            near = _differences(words[left + start, mine], words[right + first, theirs]) <= bits
+            both = words[left + start, mine] ^ words[right + first, theirs]
+            near = np.bitwise_count(both).sum(axis=-1) <= bits
             pairs = rows[np.stack([left[near] + start, right[near] + first], axis=1)]
             blocks.append(pairs[pairs[:, 1] >= ends[pairs[:, 0]]])
     return np.unique(np.concatenate(blocks), axis=0)

@@ -328,7 +328,7 @@ class JudgedRound:
         """Strata, settings, judges, and Entail@K by the judge with the counts that it is computed from."""
         config, cascade = self.new.scope.options, self.new.cascade
         bands = []
-        for name, own in _by_stratum(links).items():
+        for name, own in sorted(grouped((stratum_of(link), link) for link in links).items()):
             known = [link.probability for link in own if link.probability is not None]
             bands.append({"stratum": name, "pairs": len(own), "probability": float(np.mean(known)) if known else None})
         figures: dict[str, Any] = {
@@ -411,17 +411,13 @@ class JudgedRound:
         return write_round(config.folder(), current, tables, files)
 
 
-def _by_stratum(links: Sequence[CandidateRow]) -> dict[str, list[CandidateRow]]:
-    return dict(sorted(grouped((stratum_of(link), link) for link in links).items()))
-
-
 def draw(links: Sequence[CandidateRow], size: int, rng: np.random.Generator) -> list[AuditSample]:
     """About `size` candidates, at least four of each stratum (`allocate`), without any twice."""
-    strata = _by_stratum(links)
-    counts = allocate([len(own) for own in strata.values()], size) if size else []
+    strata = sorted(grouped((stratum_of(link), link) for link in links).items())
+    counts = allocate([len(own) for _, own in strata], size) if size else []
     return [
         AuditSample(row.image, row.caption, name, row.decision, len(own), count, row.probability, row.rank)
-        for (name, own), count in zip(strata.items(), counts, strict=False)
+        for (name, own), count in zip(strata, counts, strict=False)
         for row in (own[index] for index in sorted(rng.choice(len(own), count, replace=False).tolist()))
     ]
 

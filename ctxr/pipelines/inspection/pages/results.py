@@ -32,6 +32,7 @@ class EvaluationRows:
         problem: its name. dataset: SHA-256 of what was evaluated on. notes: warnings. artifacts: the evaluations.
         runs: in the order of the tables. rows: by run and query. figures, differences: of these runs.
         tables: as the evaluations printed them. people: human accuracy, or None. origins: the runs, by name.
+        scorers: names in `rows`: the runs, or their seeds where there are several.
     """
 
     problem: str
@@ -45,17 +46,12 @@ class EvaluationRows:
     tables: list[Table]
     people: Table | None
     origins: dict[str, Parent]
-
-    @property
-    def scorers(self) -> list[str]:
-        """Names in `rows`: the runs, or their seeds where there are several."""
-        names = dict.fromkeys(row.run for row in self.rows)
-        return [name for run in self.runs for name in names if run in (name, name.rpartition("/")[0])]
+    scorers: list[str]
 
 
 def _evaluation_rows(problem: str, dataset: str, evaluations: Iterable[Artifact]) -> EvaluationRows:
     """What the evaluations found, of each run once. Raises DataError for a damaged file."""
-    scored = EvaluationRows(problem, dataset, [], [], [], [], [], [], [], None, {})
+    scored = EvaluationRows(problem, dataset, [], [], [], [], [], [], [], None, {}, [])
     people, origins = None, dict[str, Parent]()
     for evaluation in evaluations:
         if edited := evaluation.changed_files():
@@ -71,7 +67,9 @@ def _evaluation_rows(problem: str, dataset: str, evaluations: Iterable[Artifact]
             scored.differences.extend(row for row in findings.differences if row.run in new)
             rows = read_table(evaluation.path / PER_QUERY, QueryResult)
             scored.rows.extend(row for row in rows if row.run in new or row.run.rpartition("/")[0] in new)
-    return replace(scored, people=people, origins=origins)
+    names = dict.fromkeys(row.run for row in scored.rows)
+    scorers = [name for run in scored.runs for name in names if run in (name, name.rpartition("/")[0])]
+    return replace(scored, people=people, origins=origins, scorers=scorers)
 
 
 def find_scored(project: Path, about: str | None = "") -> list[EvaluationRows]:
