@@ -19,6 +19,7 @@ from ctxr.store.records import Record
 from ctxr.store.tables import read_table
 
 PICTURES = "pictures.jsonl"
+SHARD_FILE = "shards/{:05d}.npy"  # of the array with a number
 
 BOX = 5
 """Numbers behind the features of a region: x1, y1, x2, y2 and area, as shares of the picture; all 0 where there is no region."""
@@ -70,7 +71,7 @@ class RegionFeatures:
         stacked = np.zeros((len(contents), self.most, self.features + BOX), np.float32)
         for position, content in enumerate(contents):
             row = self.rows[content]
-            file = self.folder / shard_name(row.shard)
+            file = self.folder / SHARD_FILE.format(row.shard)
             if (block := self._shards.get(row.shard)) is None:
                 block = load_array(file, "an array of regions")
                 kind, shape = block.dtype, block.shape
@@ -106,11 +107,6 @@ def read_regions(folder: Path) -> RegionFeatures:
     if wrong := [row for row in rows.values() if row.shard < 0 or row.row < 0 or not 0 < row.regions <= most]:
         raise DataError(f"{folder / PICTURES}: the row of {wrong[0].sha256} has impossible numbers")
     return RegionFeatures(folder, artifact.sha256, most, features, rows)
-
-
-def shard_name(number: int) -> str:
-    """File of an array, relative to the artifact."""
-    return f"shards/{number:05d}.npy"
 
 
 def with_whole(features: Array, boxes: Array) -> Array:

@@ -27,7 +27,9 @@ _STEADY = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
 }
+"""Headers of a response, unless it has its own."""
 
 
 class TooLarge(Exception):
@@ -80,26 +82,29 @@ class Buckets:
         return 0.0
 
 
+@dataclass(frozen=True, eq=False)
 class Guard:
     """The outermost layer: limits addresses, and adds the security headers to all responses, errors included."""
 
-    def __init__(self, app: ASGIApp, addresses: Buckets, busy: Callable[[float], ASGIApp], https: bool) -> None:
-        self._app, self._addresses, self._busy = app, addresses, busy
-        self._headers = _STEADY | ({"strict-transport-security": "max-age=31536000"} if https else {})
+    app: ASGIApp
+    addresses: Buckets
+    busy: Callable[[float], ASGIApp]
+    https: bool
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in self._headers.items():
+                for name, value in _STEADY.items():
                     headers.setdefault(name, value)
-                headers.setdefault("cache-control", "no-store")
+                if self.https:
+                    headers.setdefault("strict-transport-security", "max-age=31536000")
             await send(message)
 
-        wait = self._addresses.take((scope.get("client") or ("",))[0])
-        await (self._busy(wait) if wait else self._app)(scope, receive, send_with_headers)
+        wait = self.addresses.take((scope.get("client") or ("",))[0])
+        await (self.busy(wait) if wait else self.app)(scope, receive, send_with_headers)

@@ -130,11 +130,6 @@ class SetsRun(ABC):
         """The folder that is written to."""
         return self.work.context.artifact
 
-    @property
-    def engine(self) -> Engine:
-        """What runs the units."""
-        return Engine(self.options.engine, self.options.workers)
-
     @abstractmethod
     def make_photos(self) -> None:
         """The units of all albums, once the videos are done; every source then has its split."""
@@ -170,7 +165,8 @@ class SetsRun(ABC):
                 if row.source in stamps and read_failed(self.artifact, row.source) is None:
                     write_failed(self.artifact, FailedUnit(stamps[row.source], row, row.message))
             take_manifest(self.artifact)
-        for _, result in map_units(self.work, todo, self.engine, self.progress, self.LABEL) if todo else ():
+        engine = Engine(self.options.engine, self.options.workers)
+        for _, result in map_units(self.work, todo, engine, self.progress, self.LABEL) if todo else ():
             if isinstance(result, SourceUnit):
                 made.append(result)
                 continue
@@ -205,7 +201,8 @@ class SetsRun(ABC):
         photos, and what a small split cannot give comes from the next larger one."""
         by_split = grouped((self.splits[album.name], album) for album in albums)
         parts = [pool.part(own) for own in by_split.values()]
-        found = with_neighbours(self.artifact, parts, self.engine, self.progress)
+        engine = Engine(self.options.engine, self.options.workers)
+        found = with_neighbours(self.artifact, parts, engine, self.progress)
         pools = list(zip(found, by_split.values(), strict=True))
         left, photos = choice.sample, len(pool.photos)
         with self.progress.task(label, photos) as task:

@@ -24,7 +24,7 @@ from ctxr.store.artifacts import Content
 from ctxr.store.atomic import link_or_copy
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import REGION_FEATURES
-from ctxr.store.regions import BOX, PICTURES, Array, RegionRow, shard_name, with_whole
+from ctxr.store.regions import BOX, PICTURES, SHARD_FILE, Array, RegionRow, with_whole
 from ctxr.store.tables import write_table
 
 SUFFIX = ".npz"
@@ -203,7 +203,7 @@ def _tabulate(out: Path, maker: Maker, pictures: Mapping[str, SetPicture], progr
     contents = list(pictures)
     rows, left_out, shards = [], [], []
     for number, start in enumerate(range(0, len(contents), SHARD)):
-        shards.append(shard_name(number))
+        shards.append(SHARD_FILE.format(number))
         # regions of each picture: the first is the whole of it, whose area is 1; a box of area 0 is none
         block = np.load(out / shards[-1], mmap_mode="r", allow_pickle=False)
         present = (block[:, :, -BOX:] != 0).any(-1)
@@ -260,6 +260,6 @@ def write_regions(out: Path, config: RegionsConfig, dataset: Dataset, progress: 
                 return block
 
             mapped: Any = cached(config.workdir, origin, maker.keys[start : start + SHARD], make, task.advance)[0]
-            link_or_copy(Path(mapped.filename), out / shard_name(number))
+            link_or_copy(Path(mapped.filename), out / SHARD_FILE.format(number))
     content = _tabulate(out, maker, pictures, progress)
     return content._replace(counts=content.counts | {"dataset": dataset.name})
