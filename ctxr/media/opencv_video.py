@@ -91,7 +91,7 @@ class OpencvVideo(Video):
         return short_of(self.header.duration, self._end, max(self._gap, _LEAST_GAP))
 
     def close(self) -> None:
-        """See `Video.close`."""
+        """See `Closeable.close`."""
         self._capture.release()
 
     def _read(self) -> Pixels | None:

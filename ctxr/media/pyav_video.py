@@ -283,7 +283,7 @@ class PyavVideo(Video):
         return np.ascontiguousarray(pixels[:, ::-1] if reverse_columns else pixels)
 
     def close(self) -> None:
-        """See `Video.close`."""
+        """See `Closeable.close`."""
         self._container.close()
 
     def rgb_at(self, time: Fraction) -> Pixels | None:

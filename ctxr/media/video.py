@@ -96,9 +96,10 @@ class Frame(ABC):
         """The whole picture, upright and in square pixels, uint8 [H, W, 3], contiguous."""
 
 
-class Closeable:
+class Closeable(ABC):
     """A context manager that is closed at the end of the block."""
 
+    @abstractmethod
     def close(self) -> None:
         """Release what is held."""
 
@@ -109,8 +110,8 @@ class Closeable:
         self.close()
 
 
-class Video(Closeable, ABC):
-    """An open video, whose frames can be read once.
+class Video(Closeable):
+    """An open video, whose frames can be read once, and stay valid when it is closed.
 
     Attributes:
         stream: number of the video stream in its container; None with OpenCV.
@@ -127,10 +128,6 @@ class Video(Closeable, ABC):
     @abstractmethod
     def damage(self) -> Damage | None:
         """After the last frame: what was lost, if anything."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release the decoder; its frames stay valid."""
 
     def rgb_at(self, time: Fraction) -> Pixels | None:
         """The picture of a full pass at `time`, by jumping; None where that is not certain. Do not mix with iterating."""

@@ -1,6 +1,6 @@
 """What descriptions are like, from their tokens (ImageCoDe, section 4.2 and Table 4), and from judgments on phenomena (Table 2)."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,13 +62,6 @@ def tree_depth(heads: Sequence[int]) -> int:
             token, depth = heads[token], depth + 1
         deepest = max(deepest, depth)
     return deepest
-
-
-def mention_share(parsed: Sequence[ParsedText], words: Set[str]) -> float | None:
-    """Share of descriptions in which at least one of `words` (lower-case) is a token, 0..1; None for no description."""
-    if not parsed:
-        return None
-    return sum(not words.isdisjoint(description.tokens) for description in parsed) / len(parsed)
 
 
 @dataclass(frozen=True)

@@ -53,10 +53,6 @@ class SyntheticDataset(Stage[Inputs]):
     KIND = DATASET
     options: Any
 
-    def out(self) -> Path:
-        """The folder of the options."""
-        return Path(self.options.out)
-
     def inputs(self, progress: Progress) -> Inputs:
         """Nothing but the options."""
         return Inputs([], self.options.key())
@@ -177,7 +173,11 @@ def draw_set(config: WorldBenchmark, split: SplitName, number: int) -> Benchmark
 
 
 def add_set(
-    rows: dict[str, list[Record]], config: WorldBenchmark, split: SplitName, image_set: BenchmarkSet, encoder: Encoder
+    rows: dict[str, list[Record]],
+    config: WorldBenchmark,
+    split: SplitName,
+    image_set: BenchmarkSet,
+    encoder: Encoder,
 ) -> None:
     """Add the rows of a set by table, and write its pictures."""
     name, video = image_set.name, image_set.kind == "video"

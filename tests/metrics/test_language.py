@@ -1,6 +1,6 @@
 """Figures on language and phenomena that can be counted by hand."""
 
-from ctxr.metrics.language import ParsedText, language, mention_share, shares, tree_depth
+from ctxr.metrics.language import ParsedText, language, shares, tree_depth
 from ctxr.store.records import Judgment, Query
 
 KINDS = {"v": "video", "p": "photos"}
@@ -19,8 +19,6 @@ def test_without_trees_there_is_no_depth_and_without_texts_nothing() -> None:
     assert found is not None
     assert found.mean_depth is None
     assert language([]) is None
-    assert mention_share([], {"red"}) is None
-    assert mention_share([ParsedText(("a", "red", "hat"), 1), ParsedText(("a", "redhead"), 1)], {"red"}) == 0.5
 
 
 def test_depth_counts_the_edges_below_the_root() -> None:

@@ -16,7 +16,7 @@ from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import Table
 from ctxr.errors import UsageError, plural
-from ctxr.metrics.language import ParsedText, language, mention_share, shares
+from ctxr.metrics.language import ParsedText, language, shares
 from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.proportions import LEAST_EXPECTED, even_spread
 from ctxr.models.dataset_vectors import picture_vectors_of
@@ -69,9 +69,10 @@ def load_lexicon(name: str) -> list[list[str]]:
 
 
 def mention_percent(parsed: Sequence[ParsedText], lexicon: list[list[str]]) -> float | None:
-    """In how many percent of the descriptions something of a lexicon is named; None without descriptions."""
-    share = mention_share(parsed, frozenset(word for forms in lexicon for word in forms))
-    return None if share is None else 100 * share
+    """In how many percent of the descriptions a word of a lexicon is a token; None without descriptions."""
+    words = {word for forms in lexicon for word in forms}
+    mentions = sum(not words.isdisjoint(description.tokens) for description in parsed)
+    return 100 * (mentions / len(parsed)) if parsed else None
 
 
 PublishedFigure = tuple[str, float | None, float, int, bool]

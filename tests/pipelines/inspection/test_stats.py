@@ -18,12 +18,13 @@ from ctxr.engine.progress import Silent
 from ctxr.engine.report import Table
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.media.images import read_image
+from ctxr.metrics.language import ParsedText
 from ctxr.models.dataset_vectors import picture_vectors_of
 from ctxr.models.picture_vectors import distances_of
 from ctxr.pipelines.curation.build_sets import run as build
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.inspection.config import Stats
-from ctxr.pipelines.inspection.stats import LEXICONS, load_lexicon, run
+from ctxr.pipelines.inspection.stats import LEXICONS, load_lexicon, mention_percent, run
 from ctxr.store.kinds import SET_KINDS, SetKind
 from tests.drawn import load_drawn
 from tests.pipelines.conftest import THRESHOLD
@@ -269,6 +270,11 @@ def test_the_lexicons_hold_what_they_are_named_after_in_lower_case() -> None:
     assert {"red", "grey", "gray", "blonde"} <= set(colours)
     assert not set(body) & set(colours)
     assert [len(load_lexicon(name)) for name in LEXICONS] == [90, 51]
+
+
+def test_a_mention_is_a_whole_token() -> None:
+    parsed = [ParsedText(("a", "red", "hat"), 1), ParsedText(("a", "redhead"), 1)]
+    assert (mention_percent(parsed, [["red"]]), mention_percent([], [["red"]])) == (50, None)
 
 
 @pytest.fixture(scope="module")
