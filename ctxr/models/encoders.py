@@ -173,9 +173,8 @@ class Encoder:
         """
         import torch
 
-        rounded = self.precision == "bf16" and not exact
         tower = self._fine.to(self.device) if exact else self._tower
-        dtype = torch.bfloat16 if rounded else torch.float32
+        dtype = torch.bfloat16 if self.precision == "bf16" and not exact else torch.float32
         parts, done = [], 0
         while done < len(images):
             # fewer rows for the exact copy: it is asked for single images, and fp32 gains little from more

@@ -41,7 +41,8 @@ class GridRegions:
         self._preprocess = replace(fitting, resize_mode="squash")
         self._fingerprint = fingerprint(model, source.config, self._preprocess)
         self._tower = model.visual.to(self._device)
-        _, self.features, height, width = self._maps(torch.zeros(1, 3, *self._preprocess.size)).shape
+        pixels = torch.zeros(1, 3, *self._preprocess.size, device=self._device)
+        _, self.features, height, width = feature_map(self._tower, pixels).shape
         self._finest, self.grid = [height, width], coarser(height, width, most)
 
     def describe(self) -> dict[str, object]:
@@ -63,7 +64,7 @@ class GridRegions:
             part = images[start : start + ROWS]
             pixels = torch.zeros(ROWS, 3, *self._preprocess.size)
             pixels[: len(part)] = self._preprocess(part)
-            maps = self._maps(pixels)[: len(part)]
+            maps = feature_map(self._tower, pixels.to(self._device)).float().cpu()[: len(part)]
             if self.grid != self._finest:
                 rows, columns = (averaging(cells, kept) for cells, kept in zip(self._finest, self.grid, strict=True))
                 maps = torch.einsum("hi,wj,nfij->nfhw", rows, columns, maps)
@@ -71,12 +72,8 @@ class GridRegions:
             regions_of += [with_whole(block, boxes) for block in cells]
         return regions_of
 
-    def _maps(self, pixels: Tensor) -> Tensor:
-        """float32 [N, F, H, W] on the CPU."""
-        with torch.inference_mode():
-            return feature_map(self._tower, pixels.to(self._device)).float().cpu()
 
-
+@torch.inference_mode()
 def feature_map(tower: nn.Module, pixels: Tensor) -> Tensor:
     """The last feature map [N, F, H, W] of an image tower of open_clip. Raises UsageError without one."""
     from open_clip.modified_resnet import ModifiedResNet

@@ -119,11 +119,10 @@ def with_masked(batch: PairBatch, branch: Any, ratio: float, rows: Tensor) -> Pa
     if not len(rows):
         return batch
     rows = rows.to(batch.label.device)
-    pictures = batch.images[batch.place[rows]]
     training = branch.training
     branch.eval()
     with torch.no_grad():
-        masked = branch.blackened(pictures, ratio)
+        masked = branch.blackened(batch.images[batch.place[rows]], ratio)
     branch.train(training)
     theta = batch.theta[rows].clone()
     theta[:, TEXT] = False

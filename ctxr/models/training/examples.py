@@ -134,15 +134,11 @@ class ExampleTable:
             {name: tensor[rows] for name, tensor in self.payload.items()},
         )
 
-    def weak_marks(self, rows: Tensor) -> Tensor | None:
-        """Which candidates of queries [B], targets excepted, are weak positives, bool [B, K]; None without any."""
-        if self.entailed is None:
+    def marks(self, pairs: PositivePairs | None, rows: Tensor) -> Tensor | None:
+        """Which candidates of queries [B], targets excepted, are among `entailed` or `unsure` pairs, bool [B, K]; None without any."""
+        if pairs is None:
             return None
-        return self.entailed.among(rows, self.candidates[rows]) & self.mask[rows] & ~self.targets[rows]
-
-    def unsure_marks(self, rows: Tensor) -> Tensor | None:
-        """Which candidates are unsure, as `weak_marks`."""
-        return replace(self, entailed=self.unsure).weak_marks(rows)
+        return pairs.among(rows, self.candidates[rows]) & self.mask[rows] & ~self.targets[rows]
 
     def part(self, rows: Tensor) -> "ExampleTable":
         """Some of the queries."""
@@ -211,7 +207,7 @@ def with_weak_targets(
     the target where it is not a candidate; else the weak ones among the candidates alone.
     """
     every = torch.arange(len(questions))
-    second, weak = torch.full_like(every, -1), questions.weak_marks(every)
+    second, weak = torch.full_like(every, -1), questions.marks(questions.entailed, every)
     if questions.entailed is None or weak is None:
         return questions, second
     positives = questions.entailed if anywhere else PositivePairs.marked(weak, questions.candidates)
@@ -256,7 +252,7 @@ def with_features(
     questions, features = questions.part(torch.from_numpy(rows)), features[rows]
     count, most, width = features.shape
     own = torch.arange(count * most).view(count, most)
-    marks = (questions.weak_marks(torch.arange(count)), questions.unsure_marks(torch.arange(count)))
+    marks = (questions.marks(pairs, torch.arange(count)) for pairs in (questions.entailed, questions.unsure))
     entailed, unsure = (None if one is None else PositivePairs.marked(one, own) for one in marks)
     return replace(
         questions,

@@ -96,7 +96,7 @@ class ContextualObjective(Objective[None, tuple[Batch, Tensor]]):
     def loss(self, model: nn.Module, encoded: Sequence[tuple[Batch, Tensor]], step: Step[None]) -> Tensor:
         """The loss, summed over the queries."""
         (batch, scores), (rows,) = encoded[0], step.towers
-        marks = self.queries.weak_marks(rows), self.queries.unsure_marks(rows)
+        marks = (self.queries.marks(pairs, rows) for pairs in (self.queries.entailed, self.queries.unsure))
         weak, unsure = (None if one is None else one.to(self.run.device) for one in marks)
         if unsure is not None:
             scores, batch = scores.masked_fill(unsure, float("-inf")), replace(batch, mask=batch.mask & ~unsure)
@@ -113,7 +113,7 @@ class ContextualObjective(Objective[None, tuple[Batch, Tensor]]):
             self._score(model, few, micro_batch, f"the scores of training queries after epoch {epoch}")
             return None
         scores = self._score(model, self.valid, micro_batch, f"the validation scores after epoch {epoch}")
-        if (unsure := self.valid.unsure_marks(torch.arange(len(self.valid)))) is not None:
+        if (unsure := self.valid.marks(self.valid.unsure, torch.arange(len(self.valid)))) is not None:
             scores = scores.masked_fill(unsure, float("-inf"))
         return accuracy_of(scores, self.valid.targets)
 

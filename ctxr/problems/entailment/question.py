@@ -163,9 +163,8 @@ class Card:
 
 def _card(name: str, split: str, quality: Sequence[Sequence[Any]], calibrations: Sequence[Sequence[Any]]) -> Card:
     figures = {(kind, figure): values for run, kind, figure, *values in quality if run == name}
-    kinds = list(dict.fromkeys(kind for kind, _ in figures))
     rows, blind = list[tuple[str, ...]](), list[str]()
-    for kind in kinds:
+    for kind in dict.fromkeys(kind for kind, _ in figures):
         cells = [
             share_with_interval(dict(zip(("value", "low", "high"), figures[kind, one], strict=False)))
             for one in FIGURES

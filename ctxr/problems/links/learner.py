@@ -37,7 +37,6 @@ from ctxr.problems.links.towers import (
     NAME,
     DenseNet169,
     DocumentTowers,
-    WordVectors,
     read_word_vectors,
     token_rows,
     tokens_of,
@@ -160,12 +159,13 @@ class Sources:
 
 def first_vectors(words: Sequence[str], recipe: LinksRecipe, seed: int) -> Tensor:
     """Word vectors [V, D] before training: of a file, and for other words U(-.2, .2), or 0 where nothing is learned."""
-    known = read_word_vectors(Path(recipe.words), words) if recipe.words else WordVectors(recipe.word_width, {})
-    table = 0.4 * torch.rand(len(words), known.width, generator=torch.Generator().manual_seed(seed)) - 0.2
+    known = read_word_vectors(Path(recipe.words), words) if recipe.words else {}
+    width = next(map(len, known.values()), recipe.word_width)
+    table = 0.4 * torch.rand(len(words), width, generator=torch.Generator().manual_seed(seed)) - 0.2
     table *= recipe.learns
     for row, word in enumerate(words):
-        if word in known.vectors:
-            table[row] = torch.from_numpy(known.vectors[word].copy())
+        if word in known:
+            table[row] = torch.from_numpy(known[word].copy())
     table[0] = 0
     return table
 

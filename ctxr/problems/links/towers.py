@@ -7,7 +7,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -64,16 +63,8 @@ def token_rows(texts: Sequence[str], words: Sequence[str], most: int) -> npt.NDA
     return tokens
 
 
-@dataclass(frozen=True)
-class WordVectors:
-    """Vectors of words, all of one width."""
-
-    width: int
-    vectors: dict[str, Vector]
-
-
-def read_word_vectors(file: Path, words: Iterable[str]) -> WordVectors:
-    """The vectors of those of `words` that a file of GloVe or word2vec holds.
+def read_word_vectors(file: Path, words: Iterable[str]) -> dict[str, Vector]:
+    """The vectors, all of one width, of those of `words` that a file of GloVe or word2vec holds.
 
     Raises DataError for a file that is something else, is damaged, or holds none of the words.
     """
@@ -96,7 +87,7 @@ def read_word_vectors(file: Path, words: Iterable[str]) -> WordVectors:
         raise DataError(f"{file} cannot be read: {error.strerror}", hint=_HINT) from error
     if not vectors:
         raise DataError(f"{file} holds none of the {len(wanted)} words of the sentences", hint=_HINT)
-    return WordVectors(width, vectors)
+    return vectors
 
 
 def _numbers(fields: Sequence[bytes]) -> Vector:

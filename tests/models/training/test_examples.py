@@ -45,7 +45,7 @@ def test_the_loss_equals_that_of_candidate_after_candidate(mode: str, kind: str)
     rows = torch.arange(18)
     scores = torch.randn(18, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     scores = scores.masked_fill(~questions.mask[rows], -torch.inf).requires_grad_()
-    marks = questions.weak_marks(rows)
+    marks = questions.marks(questions.entailed, rows)
     assert marks is not None
     assert {int(count) for count in marks.sum(1)} >= {0, 1, 2}
     slow = 0.0
@@ -66,7 +66,7 @@ def test_without_weak_positives_and_with_those_of_no_weight_not_one_bit_is_anoth
     questions, _ = small(dtype=torch.float32)
     rows = torch.arange(18)
     scores = torch.randn(18, 4, generator=torch.Generator().manual_seed(1)).masked_fill(~questions.mask, -torch.inf)
-    batch, marks = questions.batch(rows), questions.weak_marks(rows)
+    batch, marks = questions.batch(rows), questions.marks(questions.entailed, rows)
     plain = loss_of(scores, batch, kind)
     assert marks is not None
     assert torch.equal(loss_of(scores, batch, kind, marks, 0.0), plain)
@@ -93,15 +93,16 @@ def test_marks_name_weak_candidates_and_never_the_target() -> None:
     questions, pairs = small()
     every = torch.arange(18)
     more = with_weak(questions, {query: {*pairs.get(query, ()), written(questions, query)} for query in range(18)})
-    marks = more.weak_marks(every)
+    marks = more.marks(more.entailed, every)
     assert marks is not None
     for query in range(18):
         held = set(questions.candidates[query][marks[query]].tolist())
         assert held == pairs.get(query, set())
         assert not bool((marks[query] & ~questions.mask[query]).any())
     part = torch.tensor([7, 3, 3, 11])
-    assert torch.equal(questions.part(part).weak_marks(torch.arange(4)), questions.weak_marks(part))  # type: ignore[arg-type]
-    assert replace(questions, entailed=None).weak_marks(every) is None
+    kept = questions.part(part)
+    assert torch.equal(kept.marks(kept.entailed, torch.arange(4)), questions.marks(questions.entailed, part))  # type: ignore[arg-type]
+    assert questions.marks(None, every) is None
 
 
 def test_features_of_pairs_keep_what_is_weak_or_unsure() -> None:
@@ -109,14 +110,14 @@ def test_features_of_pairs_keep_what_is_weak_or_unsure() -> None:
     questions = replace(questions, unsure=PositivePairs.of([(3, 4), (3, 5), (7, 8), (7, 9)], 18))
     turn = np.random.default_rng(0).permutation(18)
     kept = with_features(questions, turn, np.zeros((18, 4, 2), np.float32))
-    marks = questions.weak_marks(torch.from_numpy(turn))
+    marks = questions.marks(questions.entailed, torch.from_numpy(turn))
     assert marks is not None
     assert bool(marks.any())
-    assert torch.equal(kept.weak_marks(torch.arange(18)), marks)  # type: ignore[arg-type]
-    unsure = questions.unsure_marks(torch.from_numpy(turn))
+    assert torch.equal(kept.marks(kept.entailed, torch.arange(18)), marks)  # type: ignore[arg-type]
+    unsure = questions.marks(questions.unsure, torch.from_numpy(turn))
     assert unsure is not None
     assert bool(unsure.any())
-    assert torch.equal(kept.unsure_marks(torch.arange(18)), unsure)  # type: ignore[arg-type]
+    assert torch.equal(kept.marks(kept.unsure, torch.arange(18)), unsure)  # type: ignore[arg-type]
 
 
 def test_who_has_weak_candidates_is_asked_again_for_one_of_them() -> None:
@@ -125,9 +126,9 @@ def test_who_has_weak_candidates_is_asked_again_for_one_of_them() -> None:
     for seed in range(40):
         both, again = with_weak_targets(questions, torch.Generator().manual_seed(seed))
         assert [query for query in range(18) if again[query] >= 0] == [query for query in range(18) if pairs.get(query)]
-        marks = both.weak_marks(torch.arange(len(both)))
+        marks = both.marks(both.entailed, torch.arange(len(both)))
         assert marks is not None
-        assert torch.equal(marks[:18], questions.weak_marks(torch.arange(18)))  # type: ignore[arg-type]
+        assert torch.equal(marks[:18], questions.marks(questions.entailed, torch.arange(18)))  # type: ignore[arg-type]
         for query, row in enumerate(again.tolist()):
             if row >= 0:
                 target = written(both, row)
@@ -144,7 +145,7 @@ def test_beside_random_images_a_weak_positive_takes_the_place_of_the_target() ->
     far = {query: {(written(questions, query) + step) % 24 for step in (1, 5, 9)} for query in range(0, 18, 3)}
     drawn = with_distractors(with_weak(questions, far), 4, torch.Generator().manual_seed(0))
     both, again = with_weak_targets(drawn, torch.Generator().manual_seed(1), anywhere=True)
-    marks = both.weak_marks(torch.arange(len(both)))
+    marks = both.marks(both.entailed, torch.arange(len(both)))
     assert marks is not None
     assert {query for query in range(18) if again[query] >= 0} == far.keys()
     among = 0

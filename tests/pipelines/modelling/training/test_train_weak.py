@@ -132,7 +132,7 @@ def test_arrays_mark_the_images_that_were_named(
         questions = as_features(asked, pictures, source, Runtime("cpu", "fp32", Silent()))  # type: ignore[arg-type]
     else:
         questions = as_vectors(asked, pictures, load_encoder(encoder, "cpu"), Silent())
-    marks = questions.weak_marks(torch.arange(len(asked)))
+    marks = questions.marks(questions.entailed, torch.arange(len(asked)))
     assert marks is not None
     for one, row in zip(asked, marks.tolist(), strict=True):
         assert {image for image, marked in zip(one.images, row, strict=True) if marked} == {*one.weak}
