@@ -11,11 +11,12 @@ import os
 import sys
 import threading
 from contextlib import redirect_stdout
+from cProfile import Profile
 from dataclasses import asdict, dataclass
-from itertools import count
+from functools import wraps
 from pathlib import Path
-from types import FrameType
 from typing import Any
+from unittest.mock import patch
 
 import ctxr
 from ctxr.cli.app import app
@@ -31,7 +32,7 @@ class CountedRun:
     """What came of a command.
 
     Attributes:
-        code: it ended with. document: what it printed. calls: of functions of ctxr below the `run` of the verb, in any thread; those
+        code: it ended with. document: what it printed. calls: of functions of ctxr in the `run` of the verb, in any thread; those
             of child processes are not counted. torch: whether torch is loaded.
     """
 
@@ -43,28 +44,35 @@ class CountedRun:
 
 def counted_run(words: list[str]) -> CountedRun:
     """Run a command in this process."""
-    module = COMMANDS[words[0]].module.split(".")[1:]
-    ours, verb, depth, calls = str(OURS), str(OURS.joinpath(*module).with_suffix(".py")), [0], count()
+    module = importlib.import_module(COMMANDS[words[0]].module)
+    run, profiles = module.run, list[Profile]()
 
-    def watch(frame: FrameType, event: str, _: object) -> None:
-        code = frame.f_code
-        if event == "call" and depth[0] and code.co_filename.startswith(ours):
-            next(calls)
-        if event in ("call", "return") and code.co_name == "run" and code.co_filename == verb:
-            depth[0] += 1 if event == "call" else -1
+    def begin(*_: object) -> None:
+        """Count the calls of this thread."""
+        profiles.append(Profile(builtins=False))
+        profiles[-1].enable()
+
+    @wraps(run)
+    def counted(*given: object, **options: object) -> object:
+        threading.setprofile(begin)
+        begin()
+        try:
+            return run(*given, **options)
+        finally:
+            profiles[0].disable()
+            threading.setprofile(None)
 
     printed, code = io.StringIO(), 0
-    sys.setprofile(watch)
-    threading.setprofile(watch)
     try:
-        with redirect_stdout(printed):
+        with redirect_stdout(printed), patch.object(module, "run", counted):
             app([*words, "--json"])
     except SystemExit as end:
         code = int(end.code or 0)
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
-    return CountedRun(code, json.loads(printed.getvalue()), next(calls), "torch" in sys.modules)
+    calls = 0
+    for entry in (entry for profile in profiles for entry in profile.getstats()):
+        if not isinstance(entry.code, str) and entry.code.co_filename.startswith(str(OURS)):
+            calls += entry.callcount
+    return CountedRun(code, json.loads(printed.getvalue()), calls, "torch" in sys.modules)
 
 
 def serve(verbs: list[str]) -> None:
