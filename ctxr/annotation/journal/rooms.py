@@ -155,7 +155,14 @@ def leave_room(tx: Transaction, row: RowMapping, state: str) -> None:
         leasing.count_live(tx, row["unit"], -1)
         spent = max(0, min(tx.now, int(row["expires"])) - int(row["began"]))
         why = "partner_left" if talk.deserted else "nobody_came"
-        tx.insert(tables.waited, worker=row["worker"], unit=row["unit"], reason=why, microseconds=spent, at=tx.now)
+        tx.insert(
+            tables.waited,
+            worker=row["worker"],
+            unit=row["unit"],
+            reason=why,
+            microseconds=spent,
+            at=tx.now,
+        )
         return
     (left,) = partners
     present = left["expires"] > tx.now

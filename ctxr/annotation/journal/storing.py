@@ -208,7 +208,14 @@ def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tu
     """Store one vote of a unit: the answer of one worker, or of both of a talk, whose first one counts."""
     for number, (row, answer) in enumerate(votes, tx.last(tables.answer.c.number) + 1):
         payload = msgspec.json.encode(answer).decode()
-        tx.insert(tables.answer, unit=unit.id, worker=answer.worker, number=number, task=unit.task, payload=payload)
+        tx.insert(
+            tables.answer,
+            unit=unit.id,
+            worker=answer.worker,
+            number=number,
+            task=unit.task,
+            payload=payload,
+        )
         tx.update(tables.lease, {"token": row["token"]}, state="answered", draft=None)
         tx.connection.execute(_COUNT_ANSWER, {"name": answer.worker})
     first = votes[0][1]

@@ -139,7 +139,15 @@ class Prolific(Endpoints):
         if self.site.identities.visit(submission) is None:
             self.pages.limit(self.site.newcomers, request.client.host if request.client else "")
         worker = self.site.pseudonym(_PLATFORM, participant)
-        visit = Visit(submission, participant, study, worker, name, self.site.journal.done_by(worker), self.site.now())
+        visit = Visit(
+            submission,
+            participant,
+            study,
+            worker,
+            name,
+            self.site.journal.done_by(worker),
+            self.site.now(),
+        )
         try:
             earlier = self.pages.session(request).submission
             self.site.identities.come(visit, self.site.studies[name].lasts, earlier)

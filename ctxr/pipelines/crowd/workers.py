@@ -67,7 +67,15 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     oldest_first = tuple(sorted(changes, key=lambda change: change.number))
     owed = owed_table(config.workdir, answered.units, answered.answers, waited, platforms)
     refused = refused_answers(source)
-    return WorkersReport(tuple(rows), worker_table(rows), tuple(changed), oldest_first, waited, owed, refused)
+    return WorkersReport(
+        tuple(rows),
+        worker_table(rows),
+        tuple(changed),
+        oldest_first,
+        waited,
+        owed,
+        refused,
+    )
 
 
 def owed_table(

@@ -51,7 +51,15 @@ def run(config: Verify, progress: Progress = SILENT) -> VerifyReport:
     unproven = sorted(images - originals.compared.keys())
     sources = {name: error.message for name, error in sorted(originals.errors.items())}
     counts = len(images), len(originals.compared) - len(rows)
-    return VerifyReport(path, "recipe" if is_recipe else IMAGE_SETS, *counts, rows, unproven, sources, software)
+    return VerifyReport(
+        path,
+        "recipe" if is_recipe else IMAGE_SETS,
+        *counts,
+        rows,
+        unproven,
+        sources,
+        software,
+    )
 
 
 def _compare_recipe(recipe: RebuildRecipe, pictures: Path | None, originals: Originals) -> None:

@@ -195,7 +195,16 @@ class _ExportStage(Stage[Inputs]):
         licences = read_licences(options.licences, dataset)
         dataset = without_test_answers(dataset) if options.hide_test else dataset
         size = options.shard_mb * 10**6
-        job = ExportJob(dataset, self.source, out, licences, size, progress, options.videos, options.workers)
+        job = ExportJob(
+            dataset,
+            self.source,
+            out,
+            licences,
+            size,
+            progress,
+            options.videos,
+            options.workers,
+        )
         if options.by:
             job = _with_scores(job, options.by, options.workdir)
         _keep_card(self.out(), progress)
