@@ -77,7 +77,8 @@ class PhotoRanking:
         waiting: list[tuple[float, int]] = []
         for stop in range(DISTANCE_BLOCK, len(order) + DISTANCE_BLOCK, DISTANCE_BLOCK):
             block = order[stop - DISTANCE_BLOCK : stop]
-            for pair in zip(self.squared(anchor, block).tolist(), block.tolist(), strict=True):
+            squares = _squares(self.vectors[block], self.vectors[anchor])
+            for pair in zip(squares.tolist(), block.tolist(), strict=True):
                 heappush(waiting, pair)
             sure = float(rough[order[stop]]) - self.slack if stop < len(order) else np.inf
             while waiting and waiting[0][0] < sure:
@@ -86,16 +87,12 @@ class PhotoRanking:
     def within(self, anchor: int, distance: float) -> list[int]:
         """The photos nearer to `anchor` than `distance`."""
         near = np.flatnonzero(self._rough(anchor) < distance**2 + self.slack)
-        closer = np.sqrt(self.squared(anchor, near)).astype(np.float32) < distance
+        closer = np.sqrt(_squares(self.vectors[near], self.vectors[anchor])).astype(np.float32) < distance
         return [int(at) for at in near[closer]]
 
     def _rough(self, anchor: int) -> npt.NDArray[np.float64]:
         products = self.vectors @ self.vectors[anchor]
         return np.asarray(self._squares + self._squares[anchor] - 2 * products, np.float64)
-
-    def squared(self, anchor: int, rows: Positions) -> npt.NDArray[np.float64]:
-        """Exact squared distances of the photos `rows` from `anchor`."""
-        return _squares(self.vectors[rows], self.vectors[anchor])
 
 
 def find_copies(
@@ -124,7 +121,7 @@ def find_copies(
         pairs += [np.array([(at, other) for other in ranking.within(at, rule.strict)], np.int64) for at in full]
     different = np.array(list(first.values()), np.int64)
     alike = different[_alike([hashes[at] for at in different], np.arange(1, len(different) + 1), rule.bits)]
-    pairs.append(alike[_distances(vectors, alike) < rule.loose])
+    pairs.append(alike[exact_distances(vectors, alike) < rule.loose])
     return np.concatenate([pair.reshape(-1, 2) for pair in pairs])
 
 
@@ -176,8 +173,8 @@ def shared_footage(sources: Iterable[SourceHashes], rule: CopyRule) -> list[Shar
     vectors = np.concatenate([part.vectors for part in parts])
     owner = np.repeat(np.arange(len(parts)), [len(part.ids) for part in parts])
     pairs = _alike(hashes, np.searchsorted(owner, owner, side="right"), 3 * rule.bits)
-    pairs = np.unique(pairs[_distances(vectors, pairs) < rule.loose], axis=0)
-    distances, between, shared = _distances(vectors, pairs), owner[pairs], []
+    pairs = np.unique(pairs[exact_distances(vectors, pairs) < rule.loose], axis=0)
+    distances, between, shared = exact_distances(vectors, pairs), owner[pairs], []
     which, group, counts = np.unique(between, axis=0, return_inverse=True, return_counts=True)
     members = np.split(np.argsort(group, kind="stable"), np.cumsum(counts)[:-1])
     for (one, other), own in zip(which.tolist(), members, strict=False):
@@ -221,7 +218,7 @@ def _alike(hashes: Sequence[str], ends: Positions, bits: int) -> Positions:
     return np.unique(np.concatenate(blocks), axis=0)
 
 
-def _distances(vectors: Vectors, pairs: Positions) -> npt.NDArray[np.float64]:
+def exact_distances(vectors: Vectors, pairs: Positions) -> npt.NDArray[np.float64]:
     """Exact distances of pairs [P, 2]."""
     distances = np.empty(len(pairs))
     for start in range(0, len(pairs), _PAIRS):

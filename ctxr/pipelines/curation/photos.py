@@ -16,7 +16,7 @@ from ctxr.media.images import Pixels, image_size, perceptual_hash, read_image, t
 from ctxr.media.sources import InputSource
 from ctxr.metrics.selection import Rejection
 from ctxr.models.neighbours import Neighbours, nearest
-from ctxr.pipelines.curation.copies import CopyRule, PhotoRanking, deduplicate, find_copies
+from ctxr.pipelines.curation.copies import CopyRule, PhotoRanking, deduplicate, exact_distances, find_copies
 from ctxr.pipelines.curation.quality import QualityLimits, Unmeasurable
 from ctxr.pipelines.curation.videos import BATCH, Embedder, UnitContext
 from ctxr.store.arrays import Vectors, load_vectors, save_vectors, set_distances, stack_vectors
@@ -285,7 +285,7 @@ class _PhotoPicker:
             other = best if best != anchor else self._pool.neighbours[0][anchor, 0]
             other_photo = self._pool.photos[other]
             position = other_photo.position if other_photo.album == photo.album else None
-            distance = round(float(np.sqrt(self._ranking.squared(anchor, np.array([other])))[0]), 6)
+            distance = round(float(exact_distances(self._pool.vectors, np.array([[other, anchor]]))[0]), 6)
             row = msgspec.structs.replace(row, nearest=position, distance=distance)
         if best != anchor:
             return msgspec.structs.replace(row, reason="duplicate", value=0.0)
