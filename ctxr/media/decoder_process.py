@@ -415,7 +415,11 @@ class ChildFrameReader(DecoderClient):
     """
 
     def __init__(
-        self, path: Path, decoder: str = "pyav", options: ScanOptions | None = None, command: Sequence[str] = CHILD
+        self,
+        path: Path,
+        decoder: str = "pyav",
+        options: ScanOptions | None = None,
+        command: Sequence[str] = CHILD,
     ) -> None:
         super().__init__(command)
         self._path, self._options = path, replace(options or ScanOptions(), decoder=decoder)

@@ -243,4 +243,12 @@ def _album(folder: Path, files: Sequence[Path], left_out: list[tuple[Path, str]]
             left_out.append((file, f"cannot be read: {error.strerror}"))
     digest = sha256_bytes("\n".join(f"{file.name}\t{digest}" for file, digest in photos.items()).encode())
     name = safe_name(folder.resolve().name or "photos")
-    return InputSource(name, "photos", folder, digest, sum(map(_bytes, photos)), tuple(photos), tuple(photos.values()))
+    return InputSource(
+        name,
+        "photos",
+        folder,
+        digest,
+        sum(map(_bytes, photos)),
+        tuple(photos),
+        tuple(photos.values()),
+    )

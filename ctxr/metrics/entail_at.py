@@ -71,7 +71,11 @@ class ExpectedCounts:
 
 
 def count(
-    scored: QueryScores, labels: PairLabels, images: Codes | None = None, ks: Sequence[int] = KS, block: int = BLOCK
+    scored: QueryScores,
+    labels: PairLabels,
+    images: Codes | None = None,
+    ks: Sequence[int] = KS,
+    block: int = BLOCK,
 ) -> ExpectedCounts:
     """Look at the first K captions, the candidates, of pictures, the queries (default: all), ties in expectation; each K is at most the
     number of captions. Raises DataError for a score that is not a number."""
@@ -132,7 +136,14 @@ def entail_at(
         share = None if leaked is None or not images else float(leaked.mean())
         results.append(
             EntailAt(
-                k, labels, whole, corrected, judged, share, without_leaked, "" if corrected.value is None else method
+                k,
+                labels,
+                whole,
+                corrected,
+                judged,
+                share,
+                without_leaked,
+                "" if corrected.value is None else method,
             )
         )
     return results

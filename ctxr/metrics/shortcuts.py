@@ -164,7 +164,17 @@ def judge_rule(
     p_value = bounded_tail(hits, set_count, expected / set_count)
     accuracy = scale * hits / set_count
     low, high = scale * low, min(1.0, scale * high)
-    return Verdict(rule, part, targets, accuracy, low, high, scale * expected / set_count, p_value, sets=set_count)
+    return Verdict(
+        rule,
+        part,
+        targets,
+        accuracy,
+        low,
+        high,
+        scale * expected / set_count,
+        p_value,
+        sets=set_count,
+    )
 
 
 def corrected(verdicts: Sequence[Verdict]) -> list[Verdict]:

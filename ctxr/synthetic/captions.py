@@ -170,7 +170,18 @@ def pairs_about(
             premise = " ".join(premise for premise in others if text not in premise) or None
             key = f"{SOURCE}/{image.id}/{number}"
             pairs.append(
-                EntailmentPair(key, premise, text, image.id, label, relation, SOURCE, split, image.family, caption)
+                EntailmentPair(
+                    key,
+                    premise,
+                    text,
+                    image.id,
+                    label,
+                    relation,
+                    SOURCE,
+                    split,
+                    image.family,
+                    caption,
+                )
             )
     return pairs
 

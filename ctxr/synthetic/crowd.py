@@ -296,7 +296,14 @@ class SimulatedTruth:
 class Person(Visitor):
     """One who describes pictures, and finds those that others have described."""
 
-    def __init__(self, name: str, profile: Profile, link: str, truth: SimulatedTruth, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        name: str,
+        profile: Profile,
+        link: str,
+        truth: SimulatedTruth,
+        rng: np.random.Generator,
+    ) -> None:
         super().__init__(name, link, truth.pictures, rng)
         self.profile, self._truth = profile, truth
 
