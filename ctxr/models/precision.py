@@ -104,12 +104,11 @@ def choose_precision(precision: str, device: str, parameters: int) -> str:
 
     if precision not in PRECISIONS:
         raise UsageError(f"unknown precision {precision!r}", hint=f"choose one of {', '.join(PRECISIONS)}")
-    if precision == "auto" and device == "cuda":
-        rounded = torch.cuda.is_bf16_supported(including_emulation=False)
-    elif precision == "auto":
-        rounded = device == "cpu" and parameters >= BF16_PARAMETERS and has_bf16_units()
-    else:
+    if precision != "auto":
         return precision
+    rounded = device == "cpu" and parameters >= BF16_PARAMETERS and has_bf16_units()
+    if device == "cuda":
+        rounded = torch.cuda.is_bf16_supported(including_emulation=False)
     return "bf16" if rounded else "fp32"
 
 

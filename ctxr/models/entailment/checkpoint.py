@@ -17,7 +17,7 @@ from ctxr.media.images import read_image
 from ctxr.models.entailment.base import Claim, Judge
 from ctxr.models.entailment.classifier import EntailmentClassifier
 from ctxr.models.entailment.image_branches import BLACK, FINEST, cells_of
-from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
+from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import find_branches, new_classifier
 from ctxr.models.entailment.training import PairTable, make_claims, probabilities
 from ctxr.models.hub import placeless
@@ -98,7 +98,7 @@ class TrainedClassifier(Judge):
         return model.to(self.device).eval()
 
     def probabilities(self, claims: Sequence[Claim]) -> npt.NDArray[np.float32]:
-        """float32 [n] in 0..1, as `Judge.probabilities` says, of the head that the recipe's `column` names."""
+        """float32 [n] in 0..1, as `Judge.probabilities` says, of the head that the recipe's `theta` names."""
         entailed = np.zeros(len(claims), np.float32)
         groups = list(grouped((claim.image, row) for row, claim in enumerate(claims)).values())
         for start in range(0, len(groups), PICTURES):
@@ -118,11 +118,11 @@ class TrainedClassifier(Judge):
             stack = source.preprocess(pictures)
         else:
             stack = torch.from_numpy(cells_of(self._grid, pictures))
-        rows = []
-        for claim in claims:
-            column = self.recipe.column(bool(claim.premise), claim.image is not None)
-            theta = [column == kind for kind in (TEXT, IMAGE, JOINT)]
-            rows.append((row.get(claim.image, 0), claim.premise, claim.hypothesis, 0, theta))
+        thetas = [self.recipe.theta(bool(claim.premise), claim.image is not None) for claim in claims]
+        rows = [
+            (row.get(claim.image, 0), claim.premise, claim.hypothesis, 0, theta)
+            for claim, theta in zip(claims, thetas, strict=True)
+        ]
         return make_claims(lambda used: stack[used], rows, self.branches.tokenize)
 
     @cached_property

@@ -60,13 +60,15 @@ class ClassifierRecipe(Recipe):
         if self.text != SHARED:
             yield "text", MODEL
 
-    def column(self, premise: bool, image: bool) -> int:
-        """The head that judges a claim: over both where there are both, else of the branch for the premise or the picture. A classifier
-        with one branch reads an empty premise or a black picture where its input is missing."""
-        has_text, has_image = bool(self.text), bool(self.image)
-        if has_text and has_image:
-            return JOINT if premise and image else IMAGE if image else TEXT
-        return TEXT if has_text else IMAGE
+    def theta(self, premise: bool, image: bool) -> list[bool]:
+        """Which head judges a claim: over both where there are both, else of the branch for the premise or the picture.
+
+        A classifier with one branch reads an empty premise or a black picture where its input is missing.
+        """
+        head = TEXT if self.text else IMAGE
+        if self.text and self.image:
+            head = JOINT if premise and image else IMAGE if image else TEXT
+        return [head == kind for kind in (TEXT, IMAGE, JOINT)]
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """Branches that exist and fit each other, and data to learn from."""

@@ -17,7 +17,7 @@ from ctxr.metrics.entailment import FEW_CALLED, Threshold, threshold_for
 from ctxr.models.entailment.checkpoint import AT_ONCE, ClassifierConfig, TrainedClassifier, read_notes, write_classifier
 from ctxr.models.entailment.classifier import EntailmentClassifier
 from ctxr.models.entailment.image_branches import BLACK, FINEST, cells_of
-from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
+from ctxr.models.entailment.recipe import JOINT, TEXT, ClassifierRecipe
 from ctxr.models.entailment.sources import Branches, find_branches, new_classifier
 from ctxr.models.entailment.training import EntailmentObjective, PairTable, looking_up, make_claims, probabilities
 from ctxr.models.precision import choose_device
@@ -99,7 +99,7 @@ class ClaimRow:
     image: str | None
     hypothesis: str
     label: int
-    theta: tuple[bool, bool, bool]
+    theta: Sequence[bool]
 
 
 def learned(rows: Sequence[EntailmentPair], recipe: ClassifierRecipe) -> list[ClaimRow]:
@@ -121,13 +121,17 @@ def learned(rows: Sequence[EntailmentPair], recipe: ClassifierRecipe) -> list[Cl
 
 
 def claim_rows(rows: Sequence[EntailmentPair], recipe: ClassifierRecipe) -> list[ClaimRow]:
-    """Each pair once, for the head that fits what there is of its premise (`ClassifierRecipe.column`)."""
-    claims = []
-    for pair in rows:
-        column = recipe.column(bool(pair.premise), pair.image is not None)
-        theta = (column == TEXT, column == IMAGE, column == JOINT)
-        claims.append(ClaimRow(pair.premise or "", pair.image, pair.hypothesis or "", int(pair.label), theta))
-    return claims
+    """Each pair once, for the head that fits what there is of its premise (`ClassifierRecipe.theta`)."""
+    return [
+        ClaimRow(
+            pair.premise or "",
+            pair.image,
+            pair.hypothesis or "",
+            int(pair.label),
+            recipe.theta(bool(pair.premise), pair.image is not None),
+        )
+        for pair in rows
+    ]
 
 
 def claim_table(
