@@ -95,7 +95,8 @@ class Encoder:
         self._rows = 64 if self.device != "cpu" else 4 if few else 16
 
     def use_fastest(self) -> None:
-        """Change to OpenVINO where it works and was measured to be faster on this machine; small towers stay with torch."""
+        """Change to OpenVINO where it works and was measured to be faster on this machine;
+        small towers stay with torch."""
         first = self.precision
         engines = [name for name in self.precisions() if name == "openvino" or (name in OPENVINO and has_bf16_units())]
         if self._parameters < BF16_PARAMETERS or not engines:
@@ -220,7 +221,8 @@ class Encoder:
 
     @cached_property
     def _text_model(self) -> ImageTextModel:
-        """What encodes texts, without its image tower; in the encoder's precision on a GPU, in fp32 on a CPU."""
+        """What encodes texts, without its image tower;
+        in the encoder's precision on a GPU, in fp32 on a CPU."""
         model = self._source.build()
         del model.visual
         # attention with a mask copies its weights once for each token where oneDNN multiplies: bf16 takes 3.3 times as long
@@ -246,7 +248,8 @@ class Encoder:
 
 
 def _probes() -> list[np.ndarray]:
-    """Four pictures with the spectrum of photographs, each with a dark, a faded and a plain copy, which err most."""
+    """Four pictures with the spectrum of photographs, each with a dark, a faded and a plain copy,
+    which err most."""
     rng = np.random.default_rng(0)
     size = 256
     frequency = np.hypot(np.fft.fftfreq(size)[:, None], np.fft.rfftfreq(size)[None])
@@ -335,7 +338,8 @@ def check_encoder_name(name: str) -> None:
 
 
 def fingerprint(model: nn.Module, config: Mapping[str, object], preprocess: Preprocess) -> str:
-    """sha256 over all weights (of a model in fp32), the architecture and the preprocessing, whatever file they came from."""
+    """sha256 over all weights (of a model in fp32), the architecture and the preprocessing,
+    whatever file they came from."""
     settings = {"model": dict(config), "preprocess": asdict(preprocess)}
     return fingerprint_of(model.state_dict(), json.dumps(settings, sort_keys=True).encode())
 
@@ -398,7 +402,8 @@ def _folder(name: str, folder: Path) -> EncoderSource:
 
 
 def _stay_inside(path: Path, config: Mapping[str, object]) -> None:
-    """Raises DataError for names in a folder's config that lead to another folder, and for unknown settings of a tokenizer."""
+    """Raises DataError for names in a folder's config that lead to another folder,
+    and for unknown settings of a tokenizer."""
     for part in ("vision_cfg", "text_cfg"):
         settings = config[part]
         if not isinstance(settings, dict):
@@ -416,7 +421,8 @@ def _stay_inside(path: Path, config: Mapping[str, object]) -> None:
 
 @lru_cache(maxsize=4)
 def _open_tokenizer(model_name: str, files: tuple[tuple[str, int, int], ...]) -> Callable[[list[str]], Tensor]:
-    """The tokenizer of a model, read once in a third of a second. `files`: of its folder, with time and size."""
+    """The tokenizer of a model, read once in a third of a second.
+    `files`: of its folder, with time and size."""
     import open_clip
 
     try:

@@ -53,7 +53,8 @@ class EndpointAddress:
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """The options that a host is known to take. `logprobs`: of how many tokens it reports probabilities, 0 = none."""
+    """The options that a host is known to take.
+    `logprobs`: of how many tokens it reports probabilities, 0 = none."""
 
     structured: bool = True
     limit: str = "max_tokens"
@@ -106,7 +107,8 @@ def resolve_address(endpoint: str, insecure: bool, option: str = "--endpoint ") 
 
 
 def key_of(variable: str, address: EndpointAddress) -> str:
-    """The key in an environment variable; "" for a local endpoint. Raises CtxrError for a missing or invalid key."""
+    """The key in an environment variable; "" for a local endpoint.
+    Raises CtxrError for a missing or invalid key."""
     key = os.environ.get(variable, "").strip()
     if not key and not address.local:
         raise CtxrError(f"there is no key for the endpoint: {variable} is not set", hint=f"export {variable}=…")
@@ -125,7 +127,8 @@ class ServerReply(NamedTuple):
 
 @dataclass
 class Endpoint:
-    """A host of chat completions, for several threads. `pause` waits between tries, each of `timeout` seconds."""
+    """A host of chat completions, for several threads.
+    `pause` waits between tries, each of `timeout` seconds."""
 
     address: EndpointAddress
     key: str = field(repr=False)
@@ -216,7 +219,8 @@ class Endpoint:
         return [self._cleaned(item) for item in value] if isinstance(value, list) else value
 
     def _post(self, request: bytes) -> ServerReply:
-        """One try. Raises Unreadable for a body that is too long, httpx.ReadTimeout for one that takes too long."""
+        """One try. Raises Unreadable for a body that is too long,
+        httpx.ReadTimeout for one that takes too long."""
         import httpx
 
         end = time.monotonic() + self.timeout

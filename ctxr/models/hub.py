@@ -1,4 +1,5 @@
-"""Names of encoders, and the files behind them: weights that open_clip knows by `arch:pretrained`, and folders of the hub."""
+"""Names of encoders, and the files behind them: weights that open_clip knows by `arch:pretrained`,
+and folders of the hub."""
 
 import re
 import threading
@@ -48,7 +49,8 @@ def placeless(name: str) -> str:
 
 
 def from_root(name: str) -> str:
-    """The name of a model or file with an absolute path, where it ends in the path of a folder or file on this machine."""
+    """The name of a model or file with an absolute path,
+    where it ends in the path of a folder or file on this machine."""
     kind, colon, value = name.rpartition(":")
     is_folder = kind.removeprefix("aligned:") in IN_PLACES and Path(value).is_dir()
     return f"{kind}{colon}{Path(value).resolve()}" if is_folder or Path(value).is_file() else name
@@ -68,7 +70,8 @@ class PretrainedName(NamedTuple):
 
 
 def split_name(name: str) -> PretrainedName:
-    """The parts of a name, in open_clip's spelling. Raises UsageError with the nearest names where open_clip does not know it."""
+    """The parts of a name, in open_clip's spelling.
+    Raises UsageError with the nearest names where open_clip does not know it."""
     import open_clip
 
     arch, _, tag = name.partition(":")
@@ -100,7 +103,8 @@ def cached_weights(arch: str, tag: str) -> Path | None:
 
 
 def fetched_weights(arch: str, tag: str) -> Path:
-    """The weights' file, downloaded if it is not on this machine yet. Raises CtxrError where it cannot be downloaded."""
+    """The weights' file, downloaded if it is not on this machine yet.
+    Raises CtxrError where it cannot be downloaded."""
     import open_clip
     from open_clip.pretrained import download_pretrained
 
@@ -145,7 +149,8 @@ def hub_folder(kind: str, repository: str, is_whole: Callable[[Path], bool], pat
 
 
 def _downloaded(what: str, fetch: Callable[[], T], address: str, hint: str) -> T:
-    """What `fetch` gives. Raises CtxrError where the host of `address` does not answer, or the download failed."""
+    """What `fetch` gives. Raises CtxrError where the host of `address` does not answer,
+    or the download failed."""
     if not can_reach(address, PATIENCE):
         raise CtxrError(f"{what} are not on this machine and cannot be downloaded", hint=hint)
     try:

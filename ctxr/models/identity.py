@@ -29,7 +29,8 @@ def model_identity(name: str, workdir: Path) -> str:
 
 
 def resolved_name(name: str, workdir: Path) -> str:
-    """The name of a model as its library writes it; a place from the root; for `auto`, the encoder that was found."""
+    """The name of a model as its library writes it; a place from the root;
+    for `auto`, the encoder that was found."""
     return from_root(name) if name.startswith("aligned:") or _files(name) else _located(name, workdir)[0]
 
 
@@ -43,7 +44,8 @@ def _files(name: str) -> list[Path]:
 
 
 def _packages(name: str) -> Iterator[str]:
-    """The packages that decide what a model does that is known by name alone: its architecture, its tokens, untrained weights."""
+    """The packages that decide what a model does that is known by name alone: its architecture,
+    its tokens, untrained weights."""
     kind, _, value = name.partition(":")
     yield "torch"
     if kind == "faster-rcnn":

@@ -1,4 +1,5 @@
-"""Embeddings of a dataset's pictures, the distances within its sets, and the pictures themselves one after the other."""
+"""Embeddings of a dataset's pictures, the distances within its sets,
+and the pictures themselves one after the other."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +18,8 @@ from ctxr.store.arrays import pairwise_distances
 
 @dataclass(frozen=True)
 class PictureVectors:
-    """Unit vectors of pictures: float32 [N, D], by `rows` of image ids, with the name of their encoder and its threshold."""
+    """Unit vectors of pictures: float32 [N, D], by `rows` of image ids,
+    with the name of their encoder and its threshold."""
 
     encoder: str
     threshold: float
@@ -26,7 +28,8 @@ class PictureVectors:
 
 
 def distances_of(dataset: Dataset, vectors: PictureVectors | None) -> dict[str, tuple[float, float]]:
-    """(mean, closest) pairwise distance of each set: from `vectors` where given, else as the sets say; by set id."""
+    """(mean, closest) pairwise distance of each set: from `vectors` where given,
+    else as the sets say; by set id."""
     if vectors is None:
         rows = ((row.id, row.mean_distance, row.closest) for row in dataset.sets)
         return {name: (mean, closest) for name, mean, closest in rows if mean is not None and closest is not None}
@@ -41,7 +44,8 @@ def distances_of(dataset: Dataset, vectors: PictureVectors | None) -> dict[str, 
 
 @contextmanager
 def open_pictures(files: Mapping[str, Path], label: str, progress: Progress) -> Iterator[Iterator[tuple[str, Pixels]]]:
-    """Pictures one after the other, by image id in order, with progress; those that cannot be read are left out and said."""
+    """Pictures one after the other, by image id in order, with progress;
+    those that cannot be read are left out and said."""
     broken: list[str] = []
 
     def walk(advance: Callable[[], None]) -> Iterator[tuple[str, Pixels]]:

@@ -17,7 +17,8 @@ T = TypeVar("T")
 
 
 def devices() -> list[str]:
-    """Names of the devices that torch can use here, the processor first, with the number of threads or the name of each."""
+    """Names of the devices that torch can use here, the processor first,
+    with the number of threads or the name of each."""
     import torch
     import torchvision.ops  # fails where the two were not built for one another
 
@@ -78,11 +79,13 @@ OPENVINO = {"openvino": "f32", "openvino-bf16": "bf16"}
 
 PRECISIONS = ("auto", "fp32", "bf16", *OPENVINO)
 BF16_PARAMETERS = 80_000_000
-"""Image towers from ViT-B upwards (86 to 88 million) gain from bf16 on a CPU; for smaller ones the casts take as long."""
+"""Image towers from ViT-B upwards (86 to 88 million) gain from bf16 on a CPU;
+for smaller ones the casts take as long."""
 
 
 def choose_device(device: str = "auto") -> str:
-    """ "cpu", "cuda" or "mps"; `auto` takes the first available accelerator. Raises UsageError for a device that is not there."""
+    """ "cpu", "cuda" or "mps"; `auto` takes the first available accelerator.
+    Raises UsageError for a device that is not there."""
     import torch
 
     DEVICE.require(lambda: "--device {}", device)
@@ -144,7 +147,8 @@ def cpu_matmul_precision() -> Literal["highest", "medium"]:
 
 @contextmanager
 def float32_matmul(setting: str) -> Iterator[None]:
-    """Within the block only: torch's fp32 matrix precision is `setting`, and convolutions on a GPU do not round to TF32."""
+    """Within the block only: torch's fp32 matrix precision is `setting`,
+    and convolutions on a GPU do not round to TF32."""
     import torch
 
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32

@@ -26,7 +26,8 @@ class ImageTextModel(nn.Module):
 Fusion = Literal["multiply", "concat"]
 
 SCALE = 1000.0
-"""Unit vectors of 512 numbers have products of about 1/512; this makes them of order 1 (in the released code alone)."""
+"""Unit vectors of 512 numbers have products of about 1/512;
+this makes them of order 1 (in the released code alone)."""
 
 PLACES = 10  # positions that are learned: as many as a set of ImageCoDe has images
 
@@ -75,7 +76,8 @@ class ContextHead(nn.Module):
         return (items * self.score.weight[0]).sum(-1) + self.score.bias
 
     def placed(self, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
-        """What goes into the first block, [B, K, D]: pairs, with positions where they are learned. Raises as `forward`."""
+        """What goes into the first block, [B, K, D]: pairs, with positions where they are learned.
+        Raises as `forward`."""
         if self.positions is None:
             return pairs
         ordered = torch.ones_like(ordered) if self.all_positions else ordered
@@ -176,7 +178,8 @@ class ClipScorer(nn.Module):
         return _masked(scores, batch.mask)
 
     def pairs(self, batch: Batch) -> Tensor:
-        """Features of each pair as the head takes them: `scale` times the product of both vectors, [B, K, D], or both, [B, K, 2 D]."""
+        """Features of each pair as the head takes them: `scale` times the product of both vectors,
+        [B, K, D], or both, [B, K, 2 D]."""
         images = self.image_vectors(batch.images)[batch.candidates]
         texts = self.text_vectors(batch.texts)[:, None, :].expand_as(images)
         return self.scale * images * texts if self.fusion == "multiply" else torch.cat([images, texts], dim=-1)
@@ -190,7 +193,8 @@ class ClipScorer(nn.Module):
         nn.init.zeros_(self.head.score.bias)
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode, except for batch statistics: the vector of a picture must not depend on its neighbours."""
+        """Training mode, except for batch statistics: the vector of a picture must not depend on
+        its neighbours."""
         super().train(mode)
         for module in self.modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm):

@@ -81,7 +81,8 @@ def cached(
 
 @dataclass(frozen=True)
 class PictureFiles:
-    """Pictures of queries, and the SHA-256 of each, by image id; `workdir` is where caches lie, `regions` are for a model of regions."""
+    """Pictures of queries, and the SHA-256 of each, by image id;
+    `workdir` is where caches lie, `regions` are for a model of regions."""
 
     files: Mapping[str, Path]
     contents: Mapping[str, str]
@@ -95,12 +96,14 @@ class PictureFiles:
         return replace(self, files={image: self.files[image] for image in wanted}, contents=contents)
 
     def read(self, part: slice) -> list[Pixels]:
-        """Some of them, decoded side by side. Raises DataError for one that cannot be read or is of another content."""
+        """Some of them, decoded side by side.
+        Raises DataError for one that cannot be read or is of another content."""
         names = list(self.files)[part]
         return decoded(_read_pictures, [self.files[name] for name in names], [self.contents[name] for name in names])
 
     def check(self, progress: Progress) -> None:
-        """Raises DataError where one cannot be read, or lacks the regions that the model needs; each is decoded once."""
+        """Raises DataError where one cannot be read, or lacks the regions that the model needs;
+        each is decoded once."""
         contents = list(self.contents.values())
         if self.regions is not None:
             self.regions.check(contents)
@@ -202,7 +205,8 @@ def examples_of(
     texts: Array,
     payload: Mapping[str, npt.ArrayLike] | None = None,
 ) -> ExampleTable:
-    """Queries as arrays; `images` has a row for each of `pictures` (ids), `texts` and each of `payload` one for each query."""
+    """Queries as arrays; `images` has a row for each of `pictures` (ids),
+    `texts` and each of `payload` one for each query."""
     row = {image: position for position, image in enumerate(pictures)}
     most = max((len(one.images) for one in queries), default=1)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(one.image_set for one in queries))}
@@ -232,7 +236,8 @@ def examples_of(
 def as_vectors(
     queries: Sequence[EvalQuery], pictures: PictureFiles, encoder: Encoder, progress: Progress
 ) -> ExampleTable:
-    """Queries with unit vectors of their images and texts; each is computed once for the same weights and precision."""
+    """Queries with unit vectors of their images and texts;
+    each is computed once for the same weights and precision."""
     pictures = pictures.of(queries)
     images = vector_table(embedded_images(pictures, encoder, progress))
     texts = embedded_texts([query.text for query in queries], pictures.workdir, encoder, progress)
@@ -266,7 +271,8 @@ def as_inputs(queries: Sequence[EvalQuery], pictures: PictureFiles, source: Sour
 
 
 def image_inputs(pictures: PictureFiles, source: Source, runtime: Runtime) -> Images:
-    """The inputs of an encoder for all pictures, by index: pixels, decoded and cropped once, or regions, which do not fit into memory."""
+    """The inputs of an encoder for all pictures, by index: pixels, decoded and cropped once,
+    or regions, which do not fit into memory."""
     preprocess = (
         source.preprocess
         if isinstance(source, CrossSource)

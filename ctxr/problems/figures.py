@@ -174,7 +174,8 @@ STATIC = {"photos": "static"}
 
 
 def seed_table(split: str, rows: Sequence[Seeds], measure: str, note: str) -> Table | None:
-    """Mean and standard deviation over the seeds of each run, in percent; None without a run of several seeds."""
+    """Mean and standard deviation over the seeds of each run, in percent;
+    None without a run of several seeds."""
     shown = tuple(
         (
             row.run,
@@ -201,7 +202,8 @@ CHANGED = "†: made on another dataset, or on this one before its judgments wer
 
 
 def mark_changed(table: Table, runs: Collection[str]) -> Table:
-    """The table with a dagger at these runs, named in the columns `run` and `against` or else at the top, and a note of what it means."""
+    """The table with a dagger at these runs, named in the columns `run` and `against` or else at
+    the top, and a note of what it means."""
     named = [head in ("run", "against") for head in table.columns]
     if any(named):
         rows = (zip(row, named, strict=True) for row in table.rows)
@@ -226,7 +228,8 @@ def corrected_note(rows: Sequence[RunDifference]) -> str:
 
 
 def difference_table(split: str, rows: Sequence[RunDifference], units: str) -> Table | None:
-    """Each run less every one before it, measure by measure; `units` are what is flipped. None without a difference."""
+    """Each run less every one before it, measure by measure; `units` are what is flipped.
+    None without a difference."""
     own = [row for row in rows if row.split == split]
     if not own:
         return None

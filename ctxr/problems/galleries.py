@@ -1,4 +1,5 @@
-"""Galleries as models see them: pictures that are searched together and their captions, with rankings, and recall both ways."""
+"""Galleries as models see them: pictures that are searched together and their captions,
+with rankings, and recall both ways."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -191,7 +192,8 @@ class QueryRanking(Record, frozen=True):
 
 
 class RecallRow(Record, frozen=True):
-    """A figure of a scorer on a split, 0..1: `TR@k`, `IR@k`, and their mean over k = 1, 5, 10 as `mean recall`."""
+    """A figure of a scorer on a split, 0..1: `TR@k`, `IR@k`, and their mean over
+    k = 1, 5, 10 as `mean recall`."""
 
     KEY: ClassVar[tuple[str, ...]] = ("scorer", "split", "measure")
 
@@ -202,7 +204,8 @@ class RecallRow(Record, frozen=True):
 
 
 def rankings_of(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> list[QueryRanking]:
-    """The best candidates in the gallery of every caption, and of every picture of a gallery, without unsure pairs."""
+    """The best candidates in the gallery of every caption, and of every picture of a gallery,
+    without unsure pairs."""
     rows = []
     for gallery in split.parts:
         part = split.condensed(table).part(gallery.images, gallery.captions)
@@ -259,7 +262,8 @@ def caption_results(
 
 
 def trec_files(splits: Sequence[GallerySplit], rankings: Sequence[QueryRanking]) -> dict[str, str]:
-    """Files for trec_eval, by name: `trec/ir` where captions ask for pictures, `trec/tr` where pictures ask for captions."""
+    """Files for trec_eval, by name: `trec/ir` where captions ask for pictures,
+    `trec/tr` where pictures ask for captions."""
     lines: dict[str, list[str]] = {}
     for split in splits:
         for caption, image in split.written:
@@ -283,7 +287,8 @@ Recalls = dict[str, RatioColumn]
 def recall_columns(
     split: GallerySplit, scores: Vectors | Matrix, recalls: Sequence[int], trec: bool = False
 ) -> Recalls:
-    """`TR@k` and `IR@k`, of COCO's test split also `1K TR@k`, but for those that are `pointless`, with `trec` what trec_eval has."""
+    """`TR@k` and `IR@k`, of COCO's test split also `1K TR@k`, but for those that are `pointless`,
+    with `trec` what trec_eval has."""
     condensed, parts = split.condensed(scores), dict[str, list[RatioColumn]]()
     for gallery in split.parts:
         images, owners = gallery.images, split.first_owners[gallery.captions]
@@ -315,7 +320,8 @@ def recall_columns(
 
 
 def pointless(split: GallerySplit, recalls: Sequence[int], folds: int = 1) -> list[str]:
-    """The `TR@k` and `IR@k` that could be nothing but 1, because no part of a gallery has more than k to find; k = 1 always stays."""
+    """The `TR@k` and `IR@k` that could be nothing but 1,
+    because no part of a gallery has more than k to find; k = 1 always stays."""
     sizes = {"TR": split.largest["caption"], "IR": split.largest["picture"]}
     return [f"{direction}@{k}" for direction, size in sizes.items() for k in recalls if k > 1 and k * folds >= size]
 

@@ -1,4 +1,5 @@
-"""Evaluations of runs that score the candidates of queries: which queries are asked for, and what of them was scored."""
+"""Evaluations of runs that score the candidates of queries: which queries are asked for,
+and what of them was scored."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ class ScoredSplit:
 
 
 class ScoredEvaluation(Evaluation[SplitT, Run]):
-    """Runs that score the candidates of queries; `places` has the split, of `ALL_SPLITS`, and the set of each query for an image, by id."""
+    """Runs that score the candidates of queries;
+    `places` has the split, of `ALL_SPLITS`, and the set of each query for an image, by id."""
 
     TOGETHER: ClassVar[bool] = True
 

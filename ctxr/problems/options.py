@@ -37,9 +37,11 @@ class TrainOptions(Options):
     seeds: Annotated[int, NotDecisive, Range(1, inf, "a number of trainings, at least 1")] = 1
     """Number of trainings, with the seeds 0, 1, 2 and so on."""
     parity: FreeText = "fixed"
-    """Fixed (published numbers without known errors), paper (its text to the letter) or code (as the released scripts)."""
+    """Fixed (published numbers without known errors),
+    paper (its text to the letter) or code (as the released scripts)."""
     judgments: Path | None = None
-    """More judgments (table or folder with judgments.jsonl), whose entailed pairs are weak positives: --set weak=extra-batch."""
+    """More judgments (table or folder with judgments.jsonl),
+    whose entailed pairs are weak positives: --set weak=extra-batch."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     device: Device = "auto"
@@ -69,16 +71,19 @@ class EvalOptions(Options):
     """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each; always
     evaluated as on image sets or documents), or models; default: every run."""
     dataset: Path | None = None
-    """Artifact or published release (folder or file); default: the dataset of the runs, else the latest finished one in the workdir."""
+    """Artifact or published release (folder or file);
+    default: the dataset of the runs, else the latest finished one in the workdir."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     out: Path | None = None
-    """Folder to write; default: `results/NAME` in the workdir, named after the run, or after all of them: `A-vs-B`."""
+    """Folder to write; default: `results/NAME` in the workdir, named after the run,
+    or after all of them: `A-vs-B`."""
     split: str = ""
     """Evaluate only train, valid, test or none (sets without a split); default: every scored split, and for a classifier the first of
     test, valid and train that has pairs."""
     compare: bool = False
-    """Test every run against every other: differences with intervals, permutation and McNemar, Holm-corrected over all of them."""
+    """Test every run against every other: differences with intervals, permutation and McNemar,
+    Holm-corrected over all of them."""
     partial: bool = False
     """Leave out queries that some run did not score completely, and report their number."""
     cluster: Annotated[str, Choices(("set", "group"))] = "set"
@@ -101,12 +106,14 @@ class EvalOptions(Options):
     """Measure distances within sets with this encoder, if the pictures exist, and on documents spread and content; default: the
     distances recorded in the sets."""
     regions: FreeText = ""
-    """Region features in the workdir, by name, for models of regions; default: those that a run was trained on."""
+    """Region features in the workdir, by name, for models of regions;
+    default: those that a run was trained on."""
     rerank: Annotated[int | None, Range(0, inf, "a number of candidates; 0 rescores every pair")] = None
     """Number of shortlisted candidates a cross-encoder rescores per query, in both directions (0 = all); default: as a run was
     validated."""
     rerank_by: FreeText = ""
-    """Encoder that makes the shortlist, such as ViT-B-32:openai; candidates outside it rank below, in its order."""
+    """Encoder that makes the shortlist, such as ViT-B-32:openai;
+    candidates outside it rank below, in its order."""
     device: Device = "auto"
     """Device of the encoder: auto, cpu, cuda, mps."""
     judgments: Path | None = None

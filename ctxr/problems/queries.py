@@ -1,4 +1,5 @@
-"""Queries for images of a set, as models see them: texts, candidate images in order, targets, and what belongs to the query."""
+"""Queries for images of a set, as models see them: texts, candidate images in order, targets,
+and what belongs to the query."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -101,7 +102,8 @@ def pictures_of(dataset: Dataset, queries: Sequence[EvalQuery]) -> dict[str, Pat
 
 
 def check_positions(queries: Iterable[EvalQuery], most: int, every: bool) -> None:
-    """Raises DataError for an ordered set of more images than positions are learned; with `every`, for any such set."""
+    """Raises DataError for an ordered set of more images than positions are learned;
+    with `every`, for any such set."""
     for query in queries:
         if (query.ordered or every) and len(query.images) > most:
             raise DataError(
@@ -111,5 +113,6 @@ def check_positions(queries: Iterable[EvalQuery], most: int, every: bool) -> Non
 
 
 def by_split(queries: Iterable[EvalQuery]) -> dict[str, list[EvalQuery]]:
-    """Queries of each split of the benchmark that has any, "" for none: each is embedded by itself, and so only once."""
+    """Queries of each split of the benchmark that has any, "" for none: each is embedded by itself,
+    and so only once."""
     return grouped((query.split or "", query) for query in queries)

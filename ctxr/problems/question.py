@@ -1,4 +1,5 @@
-"""The half of a problem that needs no torch: what models are asked, how answers are evaluated, and how both are shown."""
+"""The half of a problem that needs no torch: what models are asked, how answers are evaluated,
+and how both are shown."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,7 +47,8 @@ class Subject:
 
 @dataclass(frozen=True)
 class ProblemResults:
-    """The evaluations of one problem that a page shows; `picture` gives the number of an image's picture on the page, by image id."""
+    """The evaluations of one problem that a page shows;
+    `picture` gives the number of an image's picture on the page, by image id."""
 
     artifacts: Sequence[Artifact]
     rows: Sequence[QueryResult]
@@ -89,7 +91,8 @@ class Question(Protocol):
     subject: ClassVar[Subject] = Subject()
 
     def adapted(self, recipe: Any, options: TrainOptions) -> Any:
-        """The recipe as the options of `ctxr train` change it. Raises UsageError for options that make no sense with it."""
+        """The recipe as the options of `ctxr train` change it.
+        Raises UsageError for options that make no sense with it."""
         for name in ("text_only", "image_only"):
             if getattr(options, name):
                 raise UsageError(f"{typed(name)} is about classifiers", hint="--recipe entailment")
@@ -116,7 +119,8 @@ class Question(Protocol):
         return {}
 
     def view(self, results: ProblemResults) -> View | None:
-        """The section of the report on what was evaluated; None where the browser of queries shows all of it."""
+        """The section of the report on what was evaluated;
+        None where the browser of queries shows all of it."""
         return None
 
 

@@ -1,4 +1,5 @@
-"""Recipes as TOML: the fields of the problem's recipe, which `variant` names, and a table of changes for each parity profile."""
+"""Recipes as TOML: the fields of the problem's recipe, which `variant` names,
+and a table of changes for each parity profile."""
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,8 @@ FOLDER = Path(__file__).resolve().parents[1] / "configs"
 RecipeT = TypeVar("RecipeT", bound=Recipe)
 
 PROFILES = ("fixed", "paper", "code")
-"""fixed: the published numbers without known errors. paper: the text at its word. code: what the released scripts do."""
+"""fixed: the published numbers without known errors. paper: the text at its word.
+code: what the released scripts do."""
 
 
 def list_recipes() -> list[str]:

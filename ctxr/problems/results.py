@@ -183,7 +183,8 @@ class Findings:
     files: dict[str, str] = field(default_factory=dict)
 
     def write(self, out: Path) -> Content:
-        """Write what was found, tables as Markdown and LaTeX too; what an earlier evaluation left of these files goes."""
+        """Write what was found, tables as Markdown and LaTeX too;
+        what an earlier evaluation left of these files goes."""
         for folder in ("leaderboard", "trec"):
             with disk_errors(out / folder):
                 if (out / folder).is_dir():
@@ -229,7 +230,8 @@ class _WrittenFindings(msgspec.Struct, frozen=True):
 
 
 def read_findings(folder: Path) -> Findings:
-    """Figures, differences and tables of an evaluation, human accuracy as the table `people`. Raises DataError for a damaged file."""
+    """Figures, differences and tables of an evaluation, human accuracy as the table `people`.
+    Raises DataError for a damaged file."""
     file = folder / FIGURES
     try:
         written = msgspec.json.decode(file.read_bytes(), type=_WrittenFindings)

@@ -1,4 +1,5 @@
-"""Where scores come from: a trained run, a file of scores, or a published model; and how a problem trains and opens its models."""
+"""Where scores come from: a trained run, a file of scores, or a published model;
+and how a problem trains and opens its models."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,8 @@ SCORES = "scores.jsonl"
 """Table of a run with what its scorers say of validation and test."""
 
 NAMED = "named"
-"""In the models of a run's manifest: what its recipe names; in the config stands the content of what is named by a place."""
+"""In the models of a run's manifest: what its recipe names;
+in the config stands the content of what is named by a place."""
 
 REGIONS = "regions"
 """Folder of a project that holds a folder for each set of region features."""
@@ -62,7 +64,8 @@ class OpenRun(Protocol):
         """The scores of the problem's own examples, by scorer: one, or `NAME/seedN` for each seed."""
 
     def explain(self, examples: Any) -> Mapping[tuple[str, str], list[list[int]]]:
-        """Percent 0..100 that each candidate looks at each, by scorer and query, where the question `explains`."""
+        """Percent 0..100 that each candidate looks at each, by scorer and query,
+        where the question `explains`."""
         return {}
 
 
@@ -73,12 +76,14 @@ class Learner(Protocol):
         """The `TrainJob` of a recipe. Raises UsageError for some that make no sense."""
 
     def open_run(self, source: Path | str, options: ScoringOptions, progress: Progress) -> OpenRun:
-        """A run by its folder, or a published encoder by its name. Raises UnfinishedError for a run that is not finished."""
+        """A run by its folder, or a published encoder by its name.
+        Raises UnfinishedError for a run that is not finished."""
 
 
 @dataclass(frozen=True)
 class EvaluatedRun:
-    """A row of a table: a model, or several that differ in their seed alone; `origin` is what it is, by content."""
+    """A row of a table: a model, or several that differ in their seed alone;
+    `origin` is what it is, by content."""
 
     name: str
     origin: Parent
@@ -116,7 +121,8 @@ class Run(EvaluatedRun):
 
 @dataclass(frozen=True)
 class Scoring:
-    """How queries, by id, are scored that have no scores yet; `learner` opens models once something is to be scored."""
+    """How queries, by id, are scored that have no scores yet;
+    `learner` opens models once something is to be scored."""
 
     dataset: Dataset
     origin: Parent
@@ -270,7 +276,8 @@ def run_folders(sources: Sequence[str], workdir: Path) -> list[Path]:
 
 
 def finished_runs(workdir: Path, home: str = RUNS) -> list[str]:
-    """Names of the finished runs of a project, or of other trained models (`TRAINED`) by the folder that holds them."""
+    """Names of the finished runs of a project, or of other trained models (`TRAINED`) by the folder
+    that holds them."""
     folders = sorted(file.parent for file in (workdir / home).glob(f"*/{MANIFEST}"))
     return [one.name for one in folders if home == RUNS or open_artifact(one).manifest.kind == TRAINED[home]]
 
@@ -282,7 +289,8 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def scorers_in(run: Path) -> dict[str, Path]:
-    """The checkpoints of a run by the names of their scorers: the run's own, or `NAME/seedN` where there are several."""
+    """The checkpoints of a run by the names of their scorers: the run's own,
+    or `NAME/seedN` where there are several."""
     name, seeds = run.resolve().name, checkpoints(run)
     return {name if len(seeds) == 1 else f"{name}/{seed.name}": seed for seed in seeds}
 

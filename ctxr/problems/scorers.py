@@ -1,4 +1,5 @@
-"""Encoders and heads over them: opened to score pictures with texts, and trained, whatever the candidates of a query are."""
+"""Encoders and heads over them: opened to score pictures with texts, and trained,
+whatever the candidates of a query are."""
 
 import shlex
 from abc import abstractmethod
@@ -123,7 +124,8 @@ class ScoringPlan:
 def prepared(
     source: Source, pictures: PictureFiles, frozen: bool, runtime: Runtime
 ) -> Callable[[Sequence[EvalQuery]], ExampleTable]:
-    """What makes arrays of queries: of what a `frozen` encoder says, which comes out of the cache; else of what it looks at."""
+    """What makes arrays of queries: of what a `frozen` encoder says, which comes out of the cache;
+    else of what it looks at."""
     if not frozen:
         return lambda queries: as_inputs(queries, pictures, source, runtime)
     if isinstance(source, CrossSource):
@@ -216,7 +218,8 @@ class TrainingData:
 
 @dataclass(frozen=True)
 class Learning:
-    """What a seed learns: an objective over so many examples an epoch; `judged` is whether anything chooses the epoch."""
+    """What a seed learns: an objective over so many examples an epoch;
+    `judged` is whether anything chooses the epoch."""
 
     objective: Callable[[TrainingRun], Objective[Any, Any]]
     examples: int
@@ -356,7 +359,8 @@ class ScorerJob(TrainJob):
 
 
 def start_command(options: TrainOptions, recipe: ScorerRecipe) -> str:
-    """The command that trains a run which the recipe can start from: of its name, its encoder, and the same dataset."""
+    """The command that trains a run which the recipe can start from: of its name, its encoder,
+    and the same dataset."""
     own, recipes = read_recipe(options.recipe, options.parity, (), lambda _: type(recipe)), list_recipes()
     # a run may be called otherwise than its recipe
     name = next((start for start in (recipe.start, own.start) if start in recipes), "")

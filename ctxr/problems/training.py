@@ -83,7 +83,8 @@ class TrainJob(ABC):
         return sha256_of([recipe, self.weights, seed, sorted(one.sha256 for one in self.parents)])
 
     def train_seed(self, seed: int, tensorboard: bool = False) -> "SeedTrainer":
-        """Train a seed, or go on where it was stopped. Raises UsageError where TensorBoard is not installed, and what `fit` raises."""
+        """Train a seed, or go on where it was stopped.
+        Raises UsageError where TensorBoard is not installed, and what `fit` raises."""
         if tensorboard:
             find_writer()  # hours before it is wanted
         trainer = SeedTrainer(self, seed, tensorboard)
@@ -140,7 +141,8 @@ class SeedTrainer:
     def __call__(
         self, model: nn.Module, examples: int, objective: Callable[[TrainingRun], Objective[Any, Any]]
     ) -> TrainingState:
-        """Train to the end, by the objective of a run over so many examples an epoch. Raises CtxrError when the loss is not finite."""
+        """Train to the end, by the objective of a run over so many examples an epoch.
+        Raises CtxrError when the loss is not finite."""
         job, progress, epochs = self.job, self.job.progress, self.job.recipe.epochs
         with self.opened as stack:
             task = stack.enter_context(progress.task(f"training seed {self.seed}", epochs * examples))
@@ -155,7 +157,8 @@ class SeedTrainer:
         return state
 
     def _report(self, row: Epoch) -> None:
-        """Write an epoch into event files at once, and note it. A resumed training adds a file, the first epoch deletes earlier ones."""
+        """Write an epoch into event files at once, and note it.
+        A resumed training adds a file, the first epoch deletes earlier ones."""
         valid = row.figures or ({} if row.accuracy is None else {"accuracy": row.accuracy})
         if self.tensorboard:
             if self.writer is None:

@@ -1,4 +1,5 @@
-"""Whether a text holds for an image: what judges say, what people say of the same pairs, and what of it queries learn from."""
+"""Whether a text holds for an image: what judges say, what people say of the same pairs,
+and what of it queries learn from."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -78,7 +79,8 @@ def people_of(revised: Sequence[Path], workdir: Path) -> HumanLabels:
 
 
 def verdict_artifacts(revised: Sequence[Path], workdir: Path) -> Iterator[Artifact]:
-    """The artifacts that `people_of` reads: answers, and audits of rounds, beside revised labels and in the project."""
+    """The artifacts that `people_of` reads: answers, and audits of rounds,
+    beside revised labels and in the project."""
     folders = [folder for folder in revised if (folder / rounds.ROUNDS).is_file()]
     for home in dict.fromkeys([*(folder.resolve().parent for folder in folders), workdir.resolve()]):
         if (home / JUDGMENTS / MANIFEST).is_file():
@@ -96,7 +98,8 @@ def rounds_in_force(roots: Sequence[Path]) -> list[Path]:
 
 
 def decided(calls: Mapping[Pair, bool], judgments: Iterable[Judgment], people: HumanLabels) -> dict[Pair, bool]:
-    """What people make of pairs that a classifier judged: as an audit found, else by majority. Ties decide nothing."""
+    """What people make of pairs that a classifier judged: as an audit found, else by majority.
+    Ties decide nothing."""
     units = {f"{UNIT}{image}/{caption}": (caption, image) for caption, image in calls}
     votes: dict[Pair, dict[str, bool]] = {}
     for row in (*judgments, *people.answers):

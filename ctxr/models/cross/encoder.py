@@ -1,4 +1,5 @@
-"""ViLBERT and UNITER as one encoder of pairs over region features. Letters: P pairs, T tokens, R regions; each stream has its own width."""
+"""ViLBERT and UNITER as one encoder of pairs over region features.
+Letters: P pairs, T tokens, R regions; each stream has its own width."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ TOKENS = 120  # the most word pieces of a text (specs A0.2, 6)
 
 @dataclass(frozen=True)
 class Stream:
-    """Sizes of one side: width of an item, heads of its attention to itself, width inside its feed-forward layers."""
+    """Sizes of one side: width of an item, heads of its attention to itself,
+    width inside its feed-forward layers."""
 
     width: int
     heads: int
@@ -90,7 +92,8 @@ class WordEmbeddings(nn.Module):
 
 
 class RegionEmbeddings(nn.Module):
-    """Sum of a region's features and its box, normalised; as UNITER does each is normalised first and the kind is added."""
+    """Sum of a region's features and its box, normalised;
+    as UNITER does each is normalised first and the kind is added."""
 
     def __init__(self, config: CrossConfig, box: int) -> None:
         super().__init__()
@@ -103,14 +106,16 @@ class RegionEmbeddings(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, features: Tensor, boxes: Tensor, kind: Tensor | None) -> Tensor:
-        """[N, R, width] of features [N, R, F], boxes [N, R, 5] and the embedding [width] of the kind "region"."""
+        """[N, R, width] of features [N, R, F], boxes [N, R, 5] and the embedding [width] of the
+        kind "region"."""
         items = self.features_norm(self.features(features)) + self.box_norm(self.box(boxes))
         items = items if kind is None else items + kind
         return cast("Tensor", self.dropout(self.norm(items)))
 
 
 def present(items: Tensor) -> Tensor:
-    """bool [N, R], where items [N, R] or [N, R, ...] are not all 0; always the first, as attention needs an object."""
+    """bool [N, R], where items [N, R] or [N, R, ...] are not all 0;
+    always the first, as attention needs an object."""
     mask = items.flatten(2).any(-1) if items.ndim > 2 else items != 0
     return mask | (torch.arange(mask.shape[1], device=mask.device) == 0)
 
@@ -148,7 +153,8 @@ class Streams(nn.Module):
     def forward(
         self, words: Tensor, regions: Tensor, words_mask: Tensor, regions_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Words [P, T, ...] and regions [P, R, ...]; `words_mask` [P, T] and `regions_mask` [P, R] are True where there is one."""
+        """Words [P, T, ...] and regions [P, R, ...];
+        `words_mask` [P, T] and `regions_mask` [P, R] are True where there is one."""
         text, vision = self.text, self.vision
         if isinstance(text, CoAttention) and isinstance(vision, CoAttention):
             seen = text.cross(words, vision, regions, regions_mask)
@@ -226,7 +232,8 @@ class RegionEncoder(nn.Module):
         return pairs.new_zeros(*mask.shape, self.width).index_put((query, candidate), pairs)
 
     def match(self, pairs: Tensor) -> Tensor:
-        """Log-odds [..] that image and text belong together, from pairs [.., D]; the published score is their sigmoid."""
+        """Log-odds [..] that image and text belong together, from pairs [.., D];
+        the published score is their sigmoid."""
         # candidates of one set lie close together: autocast would make ties of them
         weight, bias = self.aligned.weight, self.aligned.bias
         return (pairs * (weight[0] - weight[1])).sum(-1) + (bias[0] - bias[1])

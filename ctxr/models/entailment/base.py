@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Claim:
-    """A hypothesis and its premises, text ("" for none) and picture. `pair`: ids of image and query, for a judge that reads a file."""
+    """A hypothesis and its premises, text ("" for none) and picture.
+    `pair`: ids of image and query, for a judge that reads a file."""
 
     premise: str
     image: Path | None
@@ -79,7 +80,8 @@ class PairTokens(NamedTuple):
 
 
 class ClaimTokens(NamedTuple):
-    """What a classifier reads of claims: ids and types as in `PairTokens`, and ids [B, U] of the hypotheses for the image branch."""
+    """What a classifier reads of claims: ids and types as in `PairTokens`,
+    and ids [B, U] of the hypotheses for the image branch."""
 
     ids: Tensor
     types: Tensor

@@ -125,16 +125,19 @@ class FusionBranch(nn.Module):
         self.register_buffer("black", black)
 
     def forward(self, images: Tensor, place: Tensor, tokens: Tensor) -> Tensor:
-        """h^v [B, D] of hypotheses [B, T] about the pictures in rows `place` [B] of `images`; each is encoded once."""
+        """h^v [B, D] of hypotheses [B, T] about the pictures in rows `place` [B] of `images`;
+        each is encoded once."""
         return joint_vectors(self.words, tokens, self.vision(images).last_hidden_state[place])
 
     def cls_attention(self, images: Tensor) -> Tensor:
-        """Attention of the vision transformer's [CLS] to each patch in its last layer, mean over heads: [N, P]."""
+        """Attention of the vision transformer's [CLS] to each patch in its last layer,
+        mean over heads: [N, P]."""
         attention: Tensor = output_of(self.vision.encoder.layers[-1].self_attn, self.vision, images)[1]
         return attention[:, :, 0, 1:].mean(1)
 
     def blackened(self, images: Tensor, ratio: float) -> Tensor:
-        """The pictures, black in the `ratio` of patches with the highest `cls_attention`, at least one; of equal ones the first."""
+        """The pictures, black in the `ratio` of patches with the highest `cls_attention`,
+        at least one; of equal ones the first."""
         shares = self.cls_attention(images).float()
         count = max(1, round(ratio * shares.shape[1]))
         order = shares.argsort(dim=1, descending=True, stable=True)[:, :count]

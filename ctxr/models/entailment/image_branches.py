@@ -1,4 +1,5 @@
-"""Image branches that no one has trained: the published sizes, small ones, and one over the cells of another encoder."""
+"""Image branches that no one has trained: the published sizes, small ones,
+and one over the cells of another encoder."""
 
 import hashlib
 import json
@@ -66,7 +67,8 @@ def random_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
 
 
 def aligned_source(name: str, recipe: ClassifierRecipe, device: str) -> ImageSource:
-    """A fusion encoder over the cells of the last feature map of a frozen encoder, with words that start in its space."""
+    """A fusion encoder over the cells of the last feature map of a frozen encoder,
+    with words that start in its space."""
     encoder = name.partition(":")[2]
     grid = GridRegions(encoder, FINEST, device)
     cells, features = grid.grid[0] * grid.grid[1], grid.features
@@ -174,7 +176,8 @@ class WordSpace(NamedTuple):
 
 
 _FOUND: dict[tuple[object, ...], WordSpace] = {}
-"""Words by the content of their encoder: those of a classifier's branches, and of each that is opened after it, are the same."""
+"""Words by the content of their encoder: those of a classifier's branches,
+and of each that is opened after it, are the same."""
 
 
 @torch.no_grad()
@@ -202,7 +205,8 @@ def words_of(model: ImageTextModel, source: EncoderSource, pieces: Sequence[str]
 
 @torch.no_grad()
 def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> FusionBranch:
-    """The branch with words, cells and attention between them that start as the encoder's. Raises as `words_of` and `into_space`."""
+    """The branch with words, cells and attention between them that start as the encoder's.
+    Raises as `words_of` and `into_space`."""
     source = find_source(encoder)
     model = source.build()
     centre, axes, meaning = words_of(model, source, pieces, branch.width)
@@ -227,7 +231,8 @@ def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> 
 
 
 def into_space(tower: nn.Module) -> tuple[Tensor, Tensor]:
-    """Weights [E, F] and bias [E] from a cell of the last feature map to the encoder's space. Raises UsageError for other towers."""
+    """Weights [E, F] and bias [E] from a cell of the last feature map to the encoder's space.
+    Raises UsageError for other towers."""
     pool, project = getattr(tower, "attnpool", None), getattr(tower, "proj", None)
     if pool is not None and hasattr(pool, "c_proj"):
         return pool.c_proj.weight @ pool.v_proj.weight, pool.c_proj.weight @ pool.v_proj.bias + pool.c_proj.bias

@@ -20,7 +20,8 @@ class ClassifierRecipe(Recipe):
     variant: Annotated[str, Choices((ENTAILMENT,))] = ENTAILMENT
     """A classifier."""
     text: str = "bert:google-bert/bert-base-uncased"
-    """Text branch, as `find_text` takes it; "shared" for the layers over words of the image branch; empty for none."""
+    """Text branch, as `find_text` takes it; "shared" for the layers over words of the image branch;
+    empty for none."""
     image: str = "albef:ALBEF"
     """Image branch, as `find_image` takes it; empty for none."""
     frozen_text: bool = False
@@ -34,7 +35,8 @@ class ClassifierRecipe(Recipe):
     masking: Share = 0.4
     """Share of patches that are blackened to make a negative of a positive; 0 = no masking."""
     masked: Count = 4
-    """Pictures of a step that are masked, at most, however many passes it takes (paper, section 3.2; its Table 2 has 13 of 96)."""
+    """Pictures of a step that are masked, at most, however many passes it takes
+    (paper, section 3.2; its Table 2 has 13 of 96)."""
     text_data: bool = True
     """Pairs of texts are learned from."""
     image_data: bool = True

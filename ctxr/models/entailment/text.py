@@ -33,7 +33,8 @@ _MODES = {"pooling_mode_cls_token": CLS, "pooling_mode_mean_tokens": MEAN}
 
 
 def read_pooling(folder: Path) -> str:
-    """`cls` or `mean`, as `1_Pooling/config.json` says; `cls` without it. Raises DataError for other modes and a damaged file."""
+    """`cls` or `mean`, as `1_Pooling/config.json` says; `cls` without it.
+    Raises DataError for other modes and a damaged file."""
     file = folder / POOLING
     if not file.is_file():
         return CLS
@@ -58,11 +59,13 @@ def pooled(states: Tensor, ids: Tensor, how: str) -> Tensor:
 
 
 MIDDLE, SPREAD = 0.6, 6.0
-"""Where cosines of sentences and of their words lie, and by how much they are drawn apart for heads that start at random."""
+"""Where cosines of sentences and of their words lie,
+and by how much they are drawn apart for heads that start at random."""
 
 
 class BertBranch(nn.Module):
-    """h^t of a model of transformers over "[CLS] premise [SEP] hypothesis [SEP]". `pooling`: as `read_pooling` says."""
+    """h^t of a model of transformers over "[CLS] premise [SEP] hypothesis [SEP]".
+    `pooling`: as `read_pooling` says."""
 
     def __init__(self, model: Any, pooling: str = CLS) -> None:
         super().__init__()
@@ -101,7 +104,8 @@ class LateBranch(BertBranch):
     """
 
     def forward(self, ids: Tensor, types: Tensor) -> Tensor:
-        """[B, D] of ids and types [B, T]: the premise is of type 0, the hypothesis, with a [CLS] of its own, of type 1."""
+        """[B, D] of ids and types [B, T]: the premise is of type 0, the hypothesis,
+        with a [CLS] of its own, of type 1."""
         premise, hypothesis = (
             self._read(cut(leftwards(own, own))) for own in (ids * (types == kind) for kind in (0, 1))
         )
@@ -163,7 +167,8 @@ class SharedBranch(nn.Module):
 
 
 def tiny_source(recipe: ClassifierRecipe, encoder: str = "") -> TextSource:
-    """An untrained BERT of the recipe's width; its words start as those of `encoder`, if named. Raises what `find_source` raises."""
+    """An untrained BERT of the recipe's width; its words start as those of `encoder`, if named.
+    Raises what `find_source` raises."""
     pieces = tiny_vocabulary()
     config = {
         "vocab_size": len(pieces), "hidden_size": recipe.width, "num_hidden_layers": recipe.text_layers,
@@ -282,7 +287,8 @@ class CachedBranch(nn.Module):
 
 
 def frozen_text_source(source: TextSource, device: str = "cpu") -> TextSource:
-    """The branch of `source`, frozen: `tokenize` gives h^t. The encoder is built for the first texts, and runs on `device`."""
+    """The branch of `source`, frozen: `tokenize` gives h^t.
+    The encoder is built for the first texts, and runs on `device`."""
     encoders: list[nn.Module] = []
 
     @torch.no_grad()

@@ -1,4 +1,5 @@
-"""The loop of `ctxr.models.training.loop` for claims instead of queries: joint loss, masking, accuracy on dev."""
+"""The loop of `ctxr.models.training.loop` for claims instead of queries: joint loss, masking,
+accuracy on dev."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,8 @@ def make_claims(
 
 
 class EntailmentObjective(Objective[Tensor, tuple[PairBatch, Tensor]]):
-    """The joint loss over claims, some of whose pictures are masked to make negatives; arguments as for `Objective`."""
+    """The joint loss over claims, some of whose pictures are masked to make negatives;
+    arguments as for `Objective`."""
 
     recipe: ClassifierRecipe
     train: PairTable
@@ -85,7 +87,8 @@ class EntailmentObjective(Objective[Tensor, tuple[PairBatch, Tensor]]):
         return batch, model(batch)
 
     def loss(self, model: nn.Module, encoded: Sequence[tuple[PairBatch, Tensor]], step: Step[Tensor]) -> Tensor:
-        """theta_t L_t + theta_v L_v + theta_m L_m of each claim, each a cross-entropy, summed over claims (paper, section 3.4)."""
+        """theta_t L_t + theta_v L_v + theta_m L_m of each claim, each a cross-entropy,
+        summed over claims (paper, section 3.4)."""
         batch, logits = encoded[0]
         labels = batch.label.repeat_interleave(3)
         losses = functional.cross_entropy(logits.float().flatten(0, 1), labels, reduction="none").view(-1, 3)
@@ -132,7 +135,8 @@ def probabilities(
 def looking_up(
     texts: Sequence[tuple[str, str]], hidden: npt.NDArray[np.float32], branches: Branches
 ) -> Callable[[Sequence[str], Sequence[str]], ClaimTokens]:
-    """As `Branches.tokenize`, with h^t from `hidden` [N, D] of `texts`; zeros for other texts, which count in no loss."""
+    """As `Branches.tokenize`, with h^t from `hidden` [N, D] of `texts`;
+    zeros for other texts, which count in no loss."""
     table = torch.from_numpy(np.concatenate([hidden, np.zeros((1, hidden.shape[1]), np.float32)]))
     row = {pair: number for number, pair in enumerate(texts)}
 

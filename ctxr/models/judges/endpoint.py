@@ -78,7 +78,8 @@ def token_probability(completion: Completion) -> float | None:
 
 
 def reply_of(request: PricedRequest, completion: Completion) -> JudgeReply:
-    """The reply of a completion: yes or no as the first or the last word of its answer, not both, and their probabilities if given."""
+    """The reply of a completion: yes or no as the first or the last word of its answer, not both,
+    and their probabilities if given."""
     outcome: Outcome = "unreadable" if completion.outcome == "unreadable" else "refused"
     probability = None
     if completion.outcome == "answered":

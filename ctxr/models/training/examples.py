@@ -135,7 +135,8 @@ class ExampleTable:
         )
 
     def marks(self, pairs: PositivePairs | None, rows: Tensor) -> Tensor | None:
-        """Which candidates of queries [B], targets excepted, are among `entailed` or `unsure` pairs, bool [B, K]; None without any."""
+        """Which candidates of queries [B], targets excepted,
+        are among `entailed` or `unsure` pairs, bool [B, K]; None without any."""
         if pairs is None:
             return None
         return pairs.among(rows, self.candidates[rows]) & self.mask[rows] & ~self.targets[rows]

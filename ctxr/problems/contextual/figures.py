@@ -36,7 +36,8 @@ MOST_SOURCES = 12
 
 @dataclass(frozen=True)
 class QuestionGroup:
-    """Questions that are evaluated together, by view and name; `within` are flags [B], with at least one question."""
+    """Questions that are evaluated together, by view and name;
+    `within` are flags [B], with at least one question."""
 
     view: str
     name: str
@@ -56,7 +57,8 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Error:
-    """Wrong picks of a run in ordered sets by their distance from the target: their share, and that of random wrong guesses."""
+    """Wrong picks of a run in ordered sets by their distance from the target: their share,
+    and that of random wrong guesses."""
 
     split: str
     run: str
@@ -66,7 +68,8 @@ class Error:
 
 
 def resampling_unit(split: EvalSplit, by: str) -> str:
-    """What is drawn again: `set`, `group` (video, album), or in galleries, where all share one set, `target`."""
+    """What is drawn again: `set`, `group` (video, album), or in galleries, where all share one set,
+    `target`."""
     galleries = any(len(question.candidates) > MOST_POSITIONS for question in split.questions)
     return "target" if by == "set" and galleries else by
 
@@ -129,7 +132,8 @@ def _fifths(view: str, unit: str, values: Sequence[float | None], digits: int) -
 
 
 def correlations(split: EvalSplit, clusters: Clusters) -> list[Correlation]:
-    """r of being right with the number of tokens, and with the mean distance of the set (the paper: -0.11 and 0.22)."""
+    """r of being right with the number of tokens, and with the mean distance of the set
+    (the paper: -0.11 and 0.22)."""
     columns = {
         "tokens": np.array([question.tokens for question in split.questions], np.float64),
         "set distance": np.array([question.distance for question in split.questions], np.float64),

@@ -18,7 +18,8 @@ from ctxr.models.training.recipe import (
 )
 
 VARIANTS = ("zero-shot", "none", "batch", *HEADS)
-"""The rows of Table 5: as published, fine-tuned without context, + ContextBatch, + ContextModule, + TemporalEmbeddings."""
+"""The rows of Table 5: as published, fine-tuned without context, + ContextBatch, + ContextModule,
++ TemporalEmbeddings."""
 
 _QUIRKS = (
     "summed_gradients", "undivided_decay", "dropout_in_evaluation", "leaked_gradients", "fp16_masters",
@@ -28,7 +29,8 @@ _QUIRKS = (
 
 @dataclass(frozen=True)
 class ContextualRecipe(ScorerRecipe):
-    """How a scorer learns to find the target of a query among the images of its set; without context, among random images."""
+    """How a scorer learns to find the target of a query among the images of its set;
+    without context, among random images."""
 
     READ_BY: ClassVar[Mapping[str, Sequence[str]]] = {
         **dict.fromkeys((*TRAINING, "start", "new_score", "weak", "alpha", *_QUIRKS), VARIANTS[1:]),
@@ -78,7 +80,8 @@ class ContextualRecipe(ScorerRecipe):
     judged_on_test: bool = False
     """Test chooses the epoch, where its targets are known."""
     highway_positions: bool = False
-    """The highway adds the positions too, as in the paper's Eq. 1; else it adds the pair without them, as the released code does."""
+    """The highway adds the positions too, as in the paper's Eq. 1;
+    else it adds the pair without them, as the released code does."""
 
     @property
     def learns(self) -> bool:

@@ -37,7 +37,8 @@ _LIMITS = re.compile(r"(.*)@(\d*\.?\d+)(?:-(\d*\.?\d+))?")
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """What opening a judge takes beside its name; `lazy`: a model is built once it is asked, and what it is known by is kept."""
+    """What opening a judge takes beside its name;
+    `lazy`: a model is built once it is asked, and what it is known by is kept."""
 
     workdir: Path
     device: str = "auto"

@@ -31,7 +31,8 @@ FIGURES = ("accuracy", "precision", "recall", "F0.5")
 
 
 class JudgedPair(Record, frozen=True):
-    """What one classifier said of one pair: the probability that it is entailed 0..1, and whether it counts as entailed."""
+    """What one classifier said of one pair: the probability that it is entailed 0..1,
+    and whether it counts as entailed."""
 
     KEY: ClassVar[tuple[str, ...]] = ("run", "pair")
 
@@ -202,7 +203,8 @@ class Entailment(Question):
         return find_pairs(path, workdir, progress)
 
     def takes(self, request: EvalRequest) -> bool:
-        """Whether the runs are classifiers. Raises UsageError where only some are, or where one is nothing at all."""
+        """Whether the runs are classifiers.
+        Raises UsageError where only some are, or where one is nothing at all."""
         workdir, named = request.options.workdir, request.options.runs
         folders = {name: run_folders([name], workdir) for name in named}
         finished = {name: own[0] for name, own in folders.items() if own and (own[0] / MANIFEST).is_file()}
@@ -216,7 +218,8 @@ class Entailment(Question):
         return bool(named) and not others
 
     def view(self, results: ProblemResults) -> View:
-        """Accuracy and calibration of each classifier by kind of pair. Raises DataError for a damaged artifact."""
+        """Accuracy and calibration of each classifier by kind of pair.
+        Raises DataError for a damaged artifact."""
         edited = [
             f"results/{one.path.name}/{changed[0]}" for one in results.artifacts if (changed := one.changed_files())
         ]

@@ -24,7 +24,8 @@ from ctxr.problems.gallery.contrastive import Contrast, GalleryObjective, Galler
 from ctxr.problems.gallery.recipe import GalleryRecipe
 
 PICTURES, PAIRS = 8, 128
-"""Pictures, and pairs with them, in one pass over a gallery: a picture is encoded once for sixteen captions or more."""
+"""Pictures, and pairs with them, in one pass over a gallery: a picture is encoded once for sixteen
+captions or more."""
 
 BELOW = 2.0
 """Margin between the scored pairs and the rest: larger than any cosine."""
@@ -36,7 +37,8 @@ Advance = Callable[[float], None]
 
 
 class Comparisons(NamedTuple):
-    """Captions and pictures to compare, [b, 1 + d]: in each row a pair, then drawn others, and where there are so many."""
+    """Captions and pictures to compare, [b, 1 + d]: in each row a pair, then drawn others,
+    and where there are so many."""
 
     captions: Tensor
     images: Tensor
@@ -90,7 +92,8 @@ def matching_loss(
 
 
 def scores_of(scorer: Callable[[Batch], Tensor], images: Tensor, texts: Tensor, wanted: Tensor, device: str) -> Tensor:
-    """Scores [m, n] of texts [m, T] with images [n, ..] where `wanted` [m, n]; 0 elsewhere. Each row and column has one."""
+    """Scores [m, n] of texts [m, T] with images [n, ..] where `wanted` [m, n]; 0 elsewhere.
+    Each row and column has one."""
     most = int(wanted.sum(1).max())
     present, columns = wanted.to(torch.uint8).sort(dim=1, descending=True, stable=True)
     mask, static = present[:, :most].bool(), torch.zeros(len(texts), dtype=torch.bool)
@@ -118,7 +121,8 @@ class PairMatcher:
 
     @torch.no_grad()
     def scores(self, images: Rows, captions: Rows, wanted: Wanted, advance: Advance = lambda _: None) -> Table:
-        """Scores [n, m] of pictures (rows) with captions (rows of texts), 0 where not `wanted`; `advance` takes how many are done."""
+        """Scores [n, m] of pictures (rows) with captions (rows of texts), 0 where not `wanted`;
+        `advance` takes how many are done."""
         table = np.zeros(wanted.shape, np.float32)
         texts = self.texts[torch.from_numpy(captions)]
         for start in range(0, len(images), PICTURES):
@@ -167,7 +171,8 @@ class Shortlist:
         return marked
 
     def ordered(self, scores: Table, wanted: Wanted, images: Rows, captions: Rows) -> Table:
-        """`scores` [n, m] where it is wanted; elsewhere numbers below all of these, in the order of the vectors."""
+        """`scores` [n, m] where it is wanted;
+        elsewhere numbers below all of these, in the order of the vectors."""
         if self.vectors is None:
             return scores
         cosines = self.vectors.queries[images] @ self.vectors.candidates[captions].T
@@ -213,7 +218,8 @@ class MatchedScores(NamedTuple):
 
 
 class MatchingObjective(GalleryObjective[ComparedBatch, MatchedScores]):
-    """Pairs that a cross-encoder scores, each among drawn others; `shortlist`: which pairs of the validation split are scored."""
+    """Pairs that a cross-encoder scores, each among drawn others;
+    `shortlist`: which pairs of the validation split are scored."""
 
     def __init__(
         self,
@@ -252,7 +258,8 @@ class MatchingObjective(GalleryObjective[ComparedBatch, MatchedScores]):
         return matching_loss(scores, listed, step.facts.relations, self.recipe.loss, self.soft) / step.queries
 
     def scored(self, model: nn.Module, pairs: GalleryPairs, micro_batch: int) -> Matrix:
-        """Scores of the shortlisted pairs, the others below them; the shortlist has the rows of pictures and captions."""
+        """Scores of the shortlisted pairs, the others below them;
+        the shortlist has the rows of pictures and captions."""
         run = self.run
         galleries, owners = pairs.galleries.numpy(), pairs.galleries[pairs.candidates[pairs.first, 0]].numpy()
         matcher = PairMatcher(model, pairs.images, pairs.texts[pairs.first], run.device, run.bf16)

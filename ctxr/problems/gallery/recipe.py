@@ -15,7 +15,8 @@ IN_BATCH = "in-batch"
 
 @dataclass(frozen=True)
 class GalleryRecipe(ScorerRecipe):
-    """How a scorer learns captions and pictures against each other; `distractors` and `rerank` concern encoders of pairs."""
+    """How a scorer learns captions and pictures against each other;
+    `distractors` and `rerank` concern encoders of pairs."""
 
     variant: Annotated[str, Choices((IN_BATCH,))] = IN_BATCH
     """In-batch contrast."""
@@ -33,7 +34,8 @@ class GalleryRecipe(ScorerRecipe):
             yield "rerank_by", MODEL
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """A binary loss and a shortlist for encoders of pairs alone, and an encoder of vectors that makes the shortlist."""
+        """A binary loss and a shortlist for encoders of pairs alone,
+        and an encoder of vectors that makes the shortlist."""
         yield from super().rules()
         if not makes_pairs(self.encoder):
             yield from self.unread(("loss", "distractors", "rerank", "rerank_by", "new_score"), "encoders of pairs")

@@ -55,7 +55,8 @@ def sampled_of(
 TRUTH = "truth.jsonl"
 
 PUBLISHED = {"cxc": "CxC", "eccv": "ECCV"}
-"""Ground truths of COCO's test captions, by how their files `NAME_image_to_caption.json` and `NAME_caption_to_image.json` begin."""
+"""Ground truths of COCO's test captions, by how their files `NAME_image_to_caption.json` and
+`NAME_caption_to_image.json` begin."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +229,8 @@ def _checked(
 
 
 def _leaked(roots: Sequence[Path], split: GallerySplit) -> Flags | None:
-    """The pictures that ledgers of active rounds mark as leaked; None where no ledger contains any of the pictures."""
+    """The pictures that ledgers of active rounds mark as leaked;
+    None where no ledger contains any of the pictures."""
     leaks: dict[str, bool] = {}
     ledgers = [folder / LEDGER for folder in rounds_in_force(roots) if (folder / LEDGER).is_file()]
     for row in chain.from_iterable(read_table(ledger, CandidateRow) for ledger in ledgers):
@@ -250,7 +252,8 @@ def gold_of(
     *,
     people: HumanLabels,
 ) -> list[Labels]:
-    """Labels by ECCV and CxC (`rated` are its similarities), and by people (also in `more`), each limited to the pictures with labels."""
+    """Labels by ECCV and CxC (`rated` are its similarities), and by people (also in `more`),
+    each limited to the pictures with labels."""
     labels, coco = [], coco_indices(split)
     for name, title in PUBLISHED.items():
         positives: Places = []
@@ -289,7 +292,8 @@ def _labels(
 def human_verdicts(
     dataset: Dataset, split: GallerySplit, more: Sequence[Judgment], people: HumanLabels
 ) -> dict[tuple[int, int], bool]:
-    """The human verdicts on pairs (picture, caption) of a split, by index: majorities and audits, without ties."""
+    """The human verdicts on pairs (picture, caption) of a split, by index: majorities and audits,
+    without ties."""
     images, captions = split.image_index, split.caption_index
     judgments = [*dataset.judgments, *more]
     pairs = {(row.query, row.candidate) for row in judgments} | people.looked.keys()

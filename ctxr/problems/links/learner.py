@@ -1,4 +1,5 @@
-"""How models learn which sentence of a document belongs to which image, and how they are opened to score documents."""
+"""How models learn which sentence of a document belongs to which image,
+and how they are opened to score documents."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -59,7 +60,8 @@ WEIGHTS, AT_ONCE = "weights.safetensors", 256
 
 
 class FeatureMatrix:
-    """Features of images [N, D] in FILE.npy, and the row of each in FILE.json beside it. Raises DataError for anything else."""
+    """Features of images [N, D] in FILE.npy, and the row of each in FILE.json beside it.
+    Raises DataError for anything else."""
 
     def __init__(self, file: Path) -> None:
         self.files = file, file.with_suffix(".json")
@@ -86,7 +88,8 @@ class FeatureMatrix:
 
 
 class Sources:
-    """What the inputs of documents come from, opened once; `weights` are fingerprints of its models, `width` that of images."""
+    """What the inputs of documents come from, opened once;
+    `weights` are fingerprints of its models, `width` that of images."""
 
     def __init__(self, recipe: LinksRecipe, options: ScoringOptions, progress: Progress) -> None:
         self.recipe, self.options, self.progress = recipe, options, progress
@@ -104,7 +107,8 @@ class Sources:
         self.width = int(self.matrix.values.shape[1]) if self.matrix else of_net if self.net else self.encoder.dim
 
     def pictures(self, documents: Sequence[Document], dataset: Dataset) -> PictureFiles:
-        """The pictures of documents, none where features come from a matrix. Raises what `query_pictures` raises."""
+        """The pictures of documents, none where features come from a matrix.
+        Raises what `query_pictures` raises."""
         queries = [EvalQuery(one.id, one.id, (), one.images, (), False, one.split) for one in documents]
         return query_pictures(dataset, queries if self.matrix is None else [], self.options.workdir)
 
@@ -143,7 +147,8 @@ class Sources:
         )
 
     def towers(self, words: Tensor | None, seed: int = 0) -> DocumentTowers:
-        """Untrained towers; `seed` decides their first weights. Raises UsageError where vectors of both towers cannot be compared."""
+        """Untrained towers; `seed` decides their first weights.
+        Raises UsageError where vectors of both towers cannot be compared."""
         recipe = self.recipe
         width = self.encoder.dim if words is None else recipe.width if recipe.learns else words.shape[1]
         if not recipe.layers and width != self.width:
@@ -158,7 +163,8 @@ class Sources:
 
 
 def first_vectors(words: Sequence[str], recipe: LinksRecipe, seed: int) -> Tensor:
-    """Word vectors [V, D] before training: of a file, and for other words U(-.2, .2), or 0 where nothing is learned."""
+    """Word vectors [V, D] before training: of a file, and for other words U(-.2, .2),
+    or 0 where nothing is learned."""
     known = read_word_vectors(Path(recipe.words), words) if recipe.words else {}
     width = next(map(len, known.values()), recipe.word_width)
     table = 0.4 * torch.rand(len(words), width, generator=torch.Generator().manual_seed(seed)) - 0.2
@@ -203,7 +209,8 @@ class LinksJob(TrainJob):
     recipe: LinksRecipe
 
     def __init__(self, options: TrainOptions, recipe: LinksRecipe, progress: Progress) -> None:
-        """Raises UsageError for options that make no sense, DataError for a dataset that cannot be learned from."""
+        """Raises UsageError for options that make no sense,
+        DataError for a dataset that cannot be learned from."""
         super().__init__(options, recipe, progress)
         self.data = dataset = open_dataset(options.dataset, options.workdir, progress)
         own = [one for one in whole_documents(dataset) if (one.split if recipe.learns else one.split != "train")]
@@ -312,7 +319,8 @@ class OpenLinks(OpenScorer):
     """A run that scores sentences and images of documents, or the cosines of an encoder as it was published."""
 
     def score(self, examples: tuple[Dataset, Collection[str] | None]) -> dict[str, dict[str, dict[str, float]]]:
-        """Cosines of some queries or of all. Raises DataError for pictures, features or weights that are missing or do not fit."""
+        """Cosines of some queries or of all.
+        Raises DataError for pictures, features or weights that are missing or do not fit."""
         dataset, queries = examples
         documents = [
             one for one in whole_documents(dataset) if queries is None or not {*one.sentences}.isdisjoint(queries)
@@ -330,7 +338,8 @@ class OpenLinks(OpenScorer):
         }
 
     def vectors(self, dataset: Dataset, documents: Sequence[Document], scorer: str = "") -> list[tuple[Array, Array]]:
-        """Unit vectors of the sentences [n, D] and images [m, D] of each document, by a scorer or else the first."""
+        """Unit vectors of the sentences [n, D] and images [m, D] of each document,
+        by a scorer or else the first."""
         checkpoint, vocabulary = self.checkpoints[scorer or next(iter(self.checkpoints))], list[str]()
         if checkpoint is None:
             recipe = LinksRecipe(variant="links-zero-shot", encoder=self.encoder, text="encoder", layers=0)

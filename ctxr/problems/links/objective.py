@@ -135,7 +135,8 @@ class DocumentTable:
     def unit_vectors(
         self, model: nn.Module, documents: Tensor, at_once: int, device: str, bf16: bool
     ) -> list[tuple[Tensor, ...]]:
-        """Of the sentences [n, D] and images [m, D] of some documents, on the CPU, by a model in evaluation mode."""
+        """Of the sentences [n, D] and images [m, D] of some documents, on the CPU,
+        by a model in evaluation mode."""
         towers = []
         for tower, own in enumerate(self.rows):
             rows, counts = gathered(own, documents)
@@ -199,7 +200,8 @@ class LinksObjective(Objective[tuple[Tensor, Tensor, Tensor], Tensor]):
         yield Update(((Step((sentences, images), len(rows), (n, m, table.sharing(rows))), 1.0),), apply=apply)
 
     def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-        """Vectors before the projection, which takes the whole step: its batch norm must not depend on passes."""
+        """Vectors before the projection, which takes the whole step: its batch norm must not depend
+        on passes."""
         return self.train.encoded(model, tower, rows, self.run.device)
 
     def loss(self, model: nn.Module, encoded: Sequence[Tensor], step: Step[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
@@ -212,7 +214,8 @@ class LinksObjective(Objective[tuple[Tensor, Tensor, Tensor], Tensor]):
         return document_loss(similar, sharing.to(similar.device), recipe.loss, recipe.margin, recipe.negatives)
 
     def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
-        """Minus the mean loss of the validation documents in fixed steps; AUC of their links, where known, chooses nothing."""
+        """Minus the mean loss of the validation documents in fixed steps;
+        AUC of their links, where known, chooses nothing."""
         if (table := self.valid) is None:
             return None
         model.eval()
@@ -237,6 +240,7 @@ def _steps(documents: Tensor, batch: int) -> list[Tensor]:
 
 
 def mean_auc(scored: Iterable[tuple[Document, np.ndarray]]) -> float | None:
-    """Mean over documents of the AUC of their scores [n, m]; None where no document has known links of both values."""
+    """Mean over documents of the AUC of their scores [n, m];
+    None where no document has known links of both values."""
     areas = [area for document, scores in scored if (area := auc(scores, document.links)) is not None]
     return mean(areas) if areas else None

@@ -96,7 +96,8 @@ class LinkEvaluation(ScoredEvaluation[SplitRows[Document]]):
         return [one.group if self.unit == "group" else one.id for one in sets]
 
     def columns(self, split: SplitRows[Document], run: Run, summary: Summariser) -> Columns:
-        """The share of links, AUC and p@C by document; one without a link, or with nothing else, has no weight."""
+        """The share of links, AUC and p@C by document;
+        one without a link, or with nothing else, has no weight."""
         each: dict[str, dict[str, RatioColumn]] = {}
         for scorer in run.scorers:
             table = np.zeros((len(split), 2 + len(self.measures)))
@@ -204,15 +205,16 @@ class LinkEvaluation(ScoredEvaluation[SplitRows[Document]]):
                 counts = count_ranks(scores, linked | ~some[:, None])
                 columns = (accuracy(counts), reciprocal_rank(counts), counts.above, counts.level)
                 figures = zip(*(np.where(some, column, 0).tolist() for column in columns), strict=True)
-                for row, (credit, rank, above, level) in enumerate(figures):
-                    result = QueryResult(
+                self.findings.results += [
+                    QueryResult(
                         run=scorer.name, query=one.sentences[row], split=split.name, image_set=one.id, kind="document",
                         text=one.texts[row], targets=tuple(images[linked[row]].tolist()),
                         picks=tuple(images[scores[row] == scores[row].max()].tolist()), accuracy=credit,
                         reciprocal_rank=rank, above=above, level=level, tokens=len(one.texts[row].split()),
                         candidates=one.images if few else (), scores=tuple(scores[row].tolist()) if few else (),
-                    )  # fmt: skip
-                    self.findings.results.append(result)
+                    )
+                    for row, (credit, rank, above, level) in enumerate(figures)
+                ]  # fmt: skip
 
 
 def _table(scorer: ModelScores, one: Document) -> Doubles:
@@ -228,7 +230,8 @@ def _r2(values: Doubles, columns: Doubles) -> Sequence[str]:
 
 
 class Edge(NamedTuple):
-    """A link as a run predicts it: positions of sentence and image, the score, and the label, None where it was not judged."""
+    """A link as a run predicts it: positions of sentence and image, the score, and the label,
+    None where it was not judged."""
 
     sentence: int
     image: int
@@ -238,7 +241,8 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class Graph:
-    """What a run says of a document: AUC and p@1 of its judged pairs, the lowest score of any pair, and the strongest links."""
+    """What a run says of a document: AUC and p@1 of its judged pairs, the lowest score of any pair,
+    and the strongest links."""
 
     auc: float | None
     p1: float | None
@@ -265,7 +269,8 @@ class DocumentGraphs:
 def _graphs(
     rows: Sequence[QueryResult], results: ProblemResults, judged: Set[tuple[str, str]] | None
 ) -> DocumentGraphs:
-    """A document with the graph of each run, its pictures without numbers; where nothing is said of judged pairs, all are."""
+    """A document with the graph of each run, its pictures without numbers;
+    where nothing is said of judged pairs, all are."""
     texts = {row.query: row.text for row in rows}
     images = list(dict.fromkeys(name for row in rows for name in row.candidates))
     sentence, column = ({name: at for at, name in enumerate(names)} for names in (texts, images))

@@ -13,15 +13,18 @@ from ctxr.store.records import Record
 
 CURVE = "curve.jsonl"
 _WAIT, _FACTOR, _LEAST_RATE = 3, 0.2, 1e-7
-"""Of the schedule `plateau`: epochs without a lower loss, what the rate is multiplied by, and its least value."""
+"""Of the schedule `plateau`: epochs without a lower loss, what the rate is multiplied by,
+and its least value."""
 
 VARIANTS = ("links-ap", "links-dc", "links-tk", "links-nostruct", "links-objects", "links-zero-shot")
-"""The optimal assignment, dense correspondence, the k best; baselines: one drawn pair, labels of objects, a published encoder."""
+"""The optimal assignment, dense correspondence, the k best;
+baselines: one drawn pair, labels of objects, a published encoder."""
 
 
 @dataclass(frozen=True)
 class LinksRecipe(Recipe):
-    """How sentences and images of one document learn to be nearer to each other than to others; `batch` counts documents."""
+    """How sentences and images of one document learn to be nearer to each other than to others;
+    `batch` counts documents."""
 
     DOCS: ClassVar[str] = "docs/models.md and docs/links.md"
     READ_BY: ClassVar[Mapping[str, Sequence[str]]] = {
@@ -41,7 +44,8 @@ class LinksRecipe(Recipe):
     at_once: Annotated[Count, NotDecisive] = 4096
     """Sentences or images in one pass."""
     schedule: Annotated[str, Choices(("constant", "linear", "cosine", "plateau"))] = "plateau"
-    """Of the rate after the warm-up; plateau: a fifth after 3 epochs without a lower validation loss once it is below 2 margins."""
+    """Of the rate after the warm-up; plateau: a fifth after 3 epochs without a lower validation
+    loss once it is below 2 margins."""
     loss: Annotated[str, Choices(("hinge", "logistic", "softmax"))] = "hinge"
     """Of the similarity of a document with itself against those with others."""
     layers: Count = 1
@@ -53,7 +57,8 @@ class LinksRecipe(Recipe):
     words: str = ""
     """File of word vectors, GloVe or word2vec, text or binary; empty to learn them."""
     features: str = ""
-    """Of images: FILE.npy with FILE.json {id: row}, or densenet169[:WEIGHTS]; empty for the image tower of `encoder`."""
+    """Of images: FILE.npy with FILE.json {id: row}, or densenet169[:WEIGHTS];
+    empty for the image tower of `encoder`."""
     width: Natural = 1024
     """Of the space that sentences and images share."""
     word_width: Natural = 300
@@ -63,9 +68,11 @@ class LinksRecipe(Recipe):
     max_tokens: Natural = 20
     """Of a sentence; the rest is cut off."""
     k: Annotated[str, Choices(("all", "half"))] = "all"
-    """Links of the k best and of the assignment: as many as the smaller side has, or half of that, rounded up."""
+    """Links of the k best and of the assignment: as many as the smaller side has, or half of that,
+    rounded up."""
     at_most: bool = False
-    """The assignment leaves out negative links, as the paper's program says; else it has exactly k, as the released code."""
+    """The assignment leaves out negative links, as the paper's program says;
+    else it has exactly k, as the released code."""
     margin: NotNegative = 0.2
     """Of the loss."""
     negatives: Annotated[str, Choices(("hard", "mean"))] = "hard"
@@ -122,7 +129,8 @@ class LinksRecipe(Recipe):
 
 
 class CurveRow(Record, frozen=True):
-    """An epoch: mean loss of its documents, loss of the validation documents, and AUC of their links; None where it is not known."""
+    """An epoch: mean loss of its documents, loss of the validation documents,
+    and AUC of their links; None where it is not known."""
 
     KEY = ("epoch",)
 

@@ -124,7 +124,8 @@ _ANGLE, _CROP = math.radians(20), 0.875
 
 
 class WordTower(nn.Module):
-    """Word vectors [V, D] under dropout of whole dimensions, then the last state of a GRU, or their sum where `width` is 0."""
+    """Word vectors [V, D] under dropout of whole dimensions, then the last state of a GRU,
+    or their sum where `width` is 0."""
 
     def __init__(self, words: Tensor, width: int, dropout: float) -> None:
         super().__init__()
@@ -186,7 +187,8 @@ class DocumentTowers(nn.Module):
 
 
 def augmented(pixels: Tensor) -> Tensor:
-    """Pictures [N, 3, H, W], each rotated by up to 20 degrees, mirrored half of the time, and cropped at random."""
+    """Pictures [N, 3, H, W], each rotated by up to 20 degrees, mirrored half of the time,
+    and cropped at random."""
     angle, mirror, x, y = (2 * torch.rand(4, len(pixels)) - 1).unbind()
     cosine, sine, side = (_ANGLE * angle).cos(), (_ANGLE * angle).sin(), mirror.sign()
     rows = [_CROP * cosine * side, -_CROP * sine, (1 - _CROP) * x, _CROP * sine * side, _CROP * cosine, (1 - _CROP) * y]
