@@ -18,8 +18,7 @@ BATCH = 64
 
 
 def picture_vectors_of(dataset: Dataset, encoder: str | None, device: str, progress: Progress) -> PictureVectors | None:
-    """Embeddings by `encoder` if one is named, else those that the artifact holds;
-    None where there are neither."""
+    """Embeddings by `encoder` if one is named, else those that the artifact holds; None where there are neither."""
     if encoder is not None:
         return _embed(dataset, encoder, device, progress)
     if dataset.root is None or not (dataset.root / MANIFEST).is_file():

@@ -221,8 +221,7 @@ class Encoder:
 
     @cached_property
     def _text_model(self) -> ImageTextModel:
-        """What encodes texts, without its image tower;
-        in the encoder's precision on a GPU, in fp32 on a CPU."""
+        """What encodes texts, without its image tower; in the encoder's precision on a GPU, in fp32 on a CPU."""
         model = self._source.build()
         del model.visual
         # attention with a mask copies its weights once for each token where oneDNN multiplies: bf16 takes 3.3 times as long
@@ -248,8 +247,7 @@ class Encoder:
 
 
 def _probes() -> list[np.ndarray]:
-    """Four pictures with the spectrum of photographs, each with a dark, a faded and a plain copy,
-    which err most."""
+    """Four pictures with the spectrum of photographs, each with a dark, a faded and a plain copy, which err most."""
     rng = np.random.default_rng(0)
     size = 256
     frequency = np.hypot(np.fft.fftfreq(size)[:, None], np.fft.rfftfreq(size)[None])
@@ -421,8 +419,7 @@ def _stay_inside(path: Path, config: Mapping[str, object]) -> None:
 
 @lru_cache(maxsize=4)
 def _open_tokenizer(model_name: str, files: tuple[tuple[str, int, int], ...]) -> Callable[[list[str]], Tensor]:
-    """The tokenizer of a model, read once in a third of a second.
-    `files`: of its folder, with time and size."""
+    """The tokenizer of a model, read once in a third of a second. `files`: of its folder, with time and size."""
     import open_clip
 
     try:

@@ -127,8 +127,7 @@ class ServerReply(NamedTuple):
 
 @dataclass
 class Endpoint:
-    """A host of chat completions, for several threads.
-    `pause` waits between tries, each of `timeout` seconds."""
+    """A host of chat completions, for several threads. `pause` waits between tries, each of `timeout` seconds."""
 
     address: EndpointAddress
     key: str = field(repr=False)
@@ -219,8 +218,7 @@ class Endpoint:
         return [self._cleaned(item) for item in value] if isinstance(value, list) else value
 
     def _post(self, request: bytes) -> ServerReply:
-        """One try. Raises Unreadable for a body that is too long,
-        httpx.ReadTimeout for one that takes too long."""
+        """One try. Raises Unreadable for a body that is too long, httpx.ReadTimeout for one that takes too long."""
         import httpx
 
         end = time.monotonic() + self.timeout

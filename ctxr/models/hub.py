@@ -149,8 +149,7 @@ def hub_folder(kind: str, repository: str, is_whole: Callable[[Path], bool], pat
 
 
 def _downloaded(what: str, fetch: Callable[[], T], address: str, hint: str) -> T:
-    """What `fetch` gives. Raises CtxrError where the host of `address` does not answer,
-    or the download failed."""
+    """What `fetch` gives. Raises CtxrError where the host of `address` does not answer, or the download failed."""
     if not can_reach(address, PATIENCE):
         raise CtxrError(f"{what} are not on this machine and cannot be downloaded", hint=hint)
     try:

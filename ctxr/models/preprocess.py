@@ -39,8 +39,7 @@ class Preprocess:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Preprocess:
-        """From open_clip's `preprocess_cfg`.
-        Raises DataError for a resize mode that open_clip does not know."""
+        """From open_clip's `preprocess_cfg`. Raises DataError for a resize mode that open_clip does not know."""
         size = config["size"]
         height, width = (size, size) if isinstance(size, int) else (int(length) for length in size)
         mode = config.get("resize_mode") or "shortest"
@@ -55,8 +54,7 @@ class Preprocess:
         return cls((height, width), mean, std, interpolation, mode, int(config.get("fill_color") or 0))
 
     def resized(self, height: int, width: int) -> tuple[int, int]:
-        """(height, width) of a picture after resizing and before the crop;
-        rounding as in open_clip's transform."""
+        """(height, width) of a picture after resizing and before the crop; rounding as in open_clip's transform."""
         target_height, target_width = self.size
         if self.resize_mode == "squash":
             return self.size

@@ -193,8 +193,7 @@ class ClipScorer(nn.Module):
         nn.init.zeros_(self.head.score.bias)
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode, except for batch statistics: the vector of a picture must not depend on
-        its neighbours."""
+        """Training mode, except for batch statistics: the vector of a picture must not depend on its neighbours."""
         super().train(mode)
         for module in self.modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm):

@@ -174,8 +174,7 @@ STATIC = {"photos": "static"}
 
 
 def seed_table(split: str, rows: Sequence[Seeds], measure: str, note: str) -> Table | None:
-    """Mean and standard deviation over the seeds of each run, in percent;
-    None without a run of several seeds."""
+    """Mean and standard deviation over the seeds of each run, in percent; None without a run of several seeds."""
     shown = tuple(
         (
             row.run,

@@ -192,8 +192,7 @@ class QueryRanking(Record, frozen=True):
 
 
 class RecallRow(Record, frozen=True):
-    """A figure of a scorer on a split, 0..1: `TR@k`, `IR@k`, and their mean over
-    k = 1, 5, 10 as `mean recall`."""
+    """A figure of a scorer on a split, 0..1: `TR@k`, `IR@k`, and their mean over k = 1, 5, 10 as `mean recall`."""
 
     KEY: ClassVar[tuple[str, ...]] = ("scorer", "split", "measure")
 

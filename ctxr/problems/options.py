@@ -106,14 +106,12 @@ class EvalOptions(Options):
     """Measure distances within sets with this encoder, if the pictures exist, and on documents spread and content; default: the
     distances recorded in the sets."""
     regions: FreeText = ""
-    """Region features in the workdir, by name, for models of regions;
-    default: those that a run was trained on."""
+    """Region features in the workdir, by name, for models of regions; default: those that a run was trained on."""
     rerank: Annotated[int | None, Range(0, inf, "a number of candidates; 0 rescores every pair")] = None
     """Number of shortlisted candidates a cross-encoder rescores per query, in both directions (0 = all); default: as a run was
     validated."""
     rerank_by: FreeText = ""
-    """Encoder that makes the shortlist, such as ViT-B-32:openai;
-    candidates outside it rank below, in its order."""
+    """Encoder that makes the shortlist, such as ViT-B-32:openai; candidates outside it rank below, in its order."""
     device: Device = "auto"
     """Device of the encoder: auto, cpu, cuda, mps."""
     judgments: Path | None = None

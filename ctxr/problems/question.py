@@ -119,8 +119,7 @@ class Question(Protocol):
         return {}
 
     def view(self, results: ProblemResults) -> View | None:
-        """The section of the report on what was evaluated;
-        None where the browser of queries shows all of it."""
+        """The section of the report on what was evaluated; None where the browser of queries shows all of it."""
         return None
 
 

@@ -61,8 +61,7 @@ def open_run(folder: Path, options: ScoringOptions, progress: Progress) -> OpenR
 
 
 def question_about(dataset: Dataset | None) -> Question:
-    """The first problem that a dataset asks;
-    the last one where there is none, as of image sets without texts."""
+    """The first problem that a dataset asks; the last one where there is none, as of image sets without texts."""
     *special, general = problems().values()
     return next((one for one in special if dataset is not None and one.asks(dataset)), general)
 

@@ -64,8 +64,7 @@ class OpenRun(Protocol):
         """The scores of the problem's own examples, by scorer: one, or `NAME/seedN` for each seed."""
 
     def explain(self, examples: Any) -> Mapping[tuple[str, str], list[list[int]]]:
-        """Percent 0..100 that each candidate looks at each, by scorer and query,
-        where the question `explains`."""
+        """Percent 0..100 that each candidate looks at each, by scorer and query, where the question `explains`."""
         return {}
 
 
@@ -82,8 +81,7 @@ class Learner(Protocol):
 
 @dataclass(frozen=True)
 class EvaluatedRun:
-    """A row of a table: a model, or several that differ in their seed alone;
-    `origin` is what it is, by content."""
+    """A row of a table: a model, or several that differ in their seed alone; `origin` is what it is, by content."""
 
     name: str
     origin: Parent

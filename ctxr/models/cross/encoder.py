@@ -106,8 +106,7 @@ class RegionEmbeddings(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, features: Tensor, boxes: Tensor, kind: Tensor | None) -> Tensor:
-        """[N, R, width] of features [N, R, F], boxes [N, R, 5] and the embedding [width] of the
-        kind "region"."""
+        """[N, R, width] of features [N, R, F], boxes [N, R, 5] and the embedding [width] of the kind "region"."""
         items = self.features_norm(self.features(features)) + self.box_norm(self.box(boxes))
         items = items if kind is None else items + kind
         return cast("Tensor", self.dropout(self.norm(items)))

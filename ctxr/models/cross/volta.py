@@ -74,8 +74,7 @@ class VoltaConfig(Struct):
     bert_model: Literal["bert-base-uncased", "bert-large-uncased"] = "bert-base-uncased"
 
     def stream(self, mark: str, layer: int) -> Stream:
-        """The sizes of a side in an attention sublayer and the feed-forward one behind it;
-        -2 for those of all."""
+        """The sizes of a side in an attention sublayer and the feed-forward one behind it; -2 for those of all."""
         places = {"attn_hidden_size": layer, "num_attention_heads": layer, "intermediate_size": layer + 1}
         width, heads, inner = (
             getattr(self, f"sublayer2{mark}{name}").get(str(at), getattr(self, mark + name.removeprefix("attn_")))
@@ -216,8 +215,7 @@ def _volta_name(module: str, config: CrossConfig, mark: str = "") -> str:
 
 
 def _with_match(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The state with a matching head: pre-training's,
-    or in its place that of a fine-tuned retrieval task [1, D]."""
+    """The state with a matching head: pre-training's, or in its place that of a fine-tuned retrieval task [1, D]."""
     if f"{_MATCH}.weight" in state:
         return state
     tasks = [key.removesuffix(".weight") for key in state if key.startswith("clfs_dict.") and key.endswith(".weight")]

@@ -45,8 +45,7 @@ def read_vocabulary(path: Path) -> list[str]:
 
 
 def tiny_vocabulary() -> list[str]:
-    """A vocabulary for models without one: the toy world's words, every letter, pair of letters,
-    digit and sign."""
+    """A vocabulary for models without one: the toy world's words, every letter, pair of letters, digit and sign."""
     pairs = [first + second for first in string.ascii_lowercase for second in string.ascii_lowercase]
     inside = [*string.ascii_lowercase, *string.digits, *pairs]
     pieces = [PADDING, UNKNOWN, START, END, MASK, *string.punctuation, *inside, *(f"##{piece}" for piece in inside)]

@@ -130,8 +130,7 @@ class FusionBranch(nn.Module):
         return joint_vectors(self.words, tokens, self.vision(images).last_hidden_state[place])
 
     def cls_attention(self, images: Tensor) -> Tensor:
-        """Attention of the vision transformer's [CLS] to each patch in its last layer,
-        mean over heads: [N, P]."""
+        """Attention of the vision transformer's [CLS] to each patch in its last layer, mean over heads: [N, P]."""
         attention: Tensor = output_of(self.vision.encoder.layers[-1].self_attn, self.vision, images)[1]
         return attention[:, :, 0, 1:].mean(1)
 

@@ -1,5 +1,4 @@
-"""The loop of `ctxr.models.training.loop` for claims instead of queries: joint loss, masking,
-accuracy on dev."""
+"""The loop of `ctxr.models.training.loop` for claims instead of queries: joint loss, masking, accuracy on dev."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

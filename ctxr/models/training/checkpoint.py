@@ -153,8 +153,7 @@ def load_head(folder: Path, encoder: nn.Module | None = None) -> ClipScorer | Pa
 
 
 def tuned(source: EncoderSource | CrossSource, folder: Path, name: str) -> EncoderSource | CrossSource:
-    """The encoder of a checkpoint: `source` with the weights in `folder`, if it holds any;
-    then called `name`."""
+    """The encoder of a checkpoint: `source` with the weights in `folder`, if it holds any; then called `name`."""
     file = folder / ENCODER
     if not file.exists():
         return source

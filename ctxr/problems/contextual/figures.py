@@ -68,8 +68,7 @@ class Error:
 
 
 def resampling_unit(split: EvalSplit, by: str) -> str:
-    """What is drawn again: `set`, `group` (video, album), or in galleries, where all share one set,
-    `target`."""
+    """What is drawn again: `set`, `group` (video, album), or in galleries, where all share one set, `target`."""
     galleries = any(len(question.candidates) > MOST_POSITIONS for question in split.questions)
     return "target" if by == "set" and galleries else by
 

@@ -139,8 +139,7 @@ def claim_rows(rows: Sequence[EntailmentPair], recipe: ClassifierRecipe) -> list
 def claim_table(
     rows: list[ClaimRow], pairs: EntailmentPairs, branches: Branches, workdir: Path, device: str, *, progress: Progress
 ) -> PairTable:
-    """The claims as arrays; pictures are decoded and cropped, or encoded by a frozen encoder,
-    once for all runs."""
+    """The claims as arrays; pictures are decoded and cropped, or encoded by a frozen encoder, once for all runs."""
     wanted = sorted({one.image for one in rows if one.image is not None}) if branches.image else []
     row = {image: number for number, image in enumerate(wanted, start=1)}
     claims = [(row.get(one.image or "", 0), one.premise, one.hypothesis, one.label, one.theta) for one in rows]
@@ -192,8 +191,7 @@ def _images(
 
 
 class ClassifierJob(TrainJob):
-    """Seeds that learn whether a hypothesis is entailed: `learned` is what of `train` the recipe
-    learns from."""
+    """Seeds that learn whether a hypothesis is entailed: `learned` is what of `train` the recipe learns from."""
 
     HOME: ClassVar[str] = CLASSIFIERS
     UNIT: ClassVar[str] = "pairs"
@@ -295,8 +293,7 @@ class ClassifierJob(TrainJob):
 
 
 def dev_threshold(job: ClassifierJob, dev: PairTable, entailed: NDArray[np.float32], seed: int) -> Threshold | None:
-    """The lowest that reaches the wanted precision on dev, with a note;
-    None, with a warning, where none does."""
+    """The lowest that reaches the wanted precision on dev, with a note; None, with a warning, where none does."""
     wanted, progress = job.recipe.wanted_precision, job.progress
     threshold = threshold_for(dev.label.numpy() == 1, np.asarray(entailed, np.float64), wanted)
     if threshold is None:

@@ -55,8 +55,7 @@ class EntailmentPairs:
         return [pair for pair in self.rows if pair.split == split]
 
     def marks(self, rows: Iterable[EntailmentPair]) -> set[str]:
-        """What the pictures of some pairs are known by: SHA-256 of a file,
-        canonical id of a published picture."""
+        """What the pictures of some pairs are known by: SHA-256 of a file, canonical id of a published picture."""
         images = {pair.image for pair in rows if pair.image is not None}
         hashes = {self.contents[image] for image in images if image in self.contents}
         return hashes | {published for image in images if (published := published_image(image))}

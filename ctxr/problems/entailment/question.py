@@ -218,8 +218,7 @@ class Entailment(Question):
         return bool(named) and not others
 
     def view(self, results: ProblemResults) -> View:
-        """Accuracy and calibration of each classifier by kind of pair.
-        Raises DataError for a damaged artifact."""
+        """Accuracy and calibration of each classifier by kind of pair. Raises DataError for a damaged artifact."""
         edited = [
             f"results/{one.path.name}/{changed[0]}" for one in results.artifacts if (changed := one.changed_files())
         ]

@@ -194,8 +194,7 @@ class GalleryJob(ScorerJob):
     data: GalleryData
 
     def read(self, dataset: Dataset, verdicts: PairVerdicts) -> GalleryData:
-        """See `ScorerJob`; galleries, with weak positives and unsure pairs on train where the
-        recipe uses them."""
+        """See `ScorerJob`; galleries, with weak positives and unsure pairs on train where the recipe uses them."""
         splits = gallery_splits(dataset, verdicts)
         if "train" not in splits:
             raise DataError(

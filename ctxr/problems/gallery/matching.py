@@ -171,8 +171,7 @@ class Shortlist:
         return marked
 
     def ordered(self, scores: Table, wanted: Wanted, images: Rows, captions: Rows) -> Table:
-        """`scores` [n, m] where it is wanted;
-        elsewhere numbers below all of these, in the order of the vectors."""
+        """`scores` [n, m] where it is wanted; elsewhere numbers below all of these, in the order of the vectors."""
         if self.vectors is None:
             return scores
         cosines = self.vectors.queries[images] @ self.vectors.candidates[captions].T

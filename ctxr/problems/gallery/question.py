@@ -1,5 +1,4 @@
-"""The question of galleries: pictures and captions retrieve each other,
-each with any number of correct answers."""
+"""The question of galleries: pictures and captions retrieve each other, each with any number of correct answers."""
 
 import re
 from collections.abc import Mapping
@@ -212,8 +211,7 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
         return content._replace(files=[*content.files, RANKINGS], counts=content.counts | shortlists)
 
     def _answers(self, split: GallerySplit) -> _Answers:
-        """The labels of a split's pairs, which of them were published as right,
-        and how alike people rated some."""
+        """The labels of a split's pairs, which of them were published as right, and how alike people rated some."""
         if split.name in self.answers:
             return self.answers[split.name]
         options, dataset, people = self.options, self.request.dataset, self.people

@@ -292,8 +292,7 @@ def _labels(
 def human_verdicts(
     dataset: Dataset, split: GallerySplit, more: Sequence[Judgment], people: HumanLabels
 ) -> dict[tuple[int, int], bool]:
-    """The human verdicts on pairs (picture, caption) of a split, by index: majorities and audits,
-    without ties."""
+    """The human verdicts on pairs (picture, caption) of a split, by index: majorities and audits, without ties."""
     images, captions = split.image_index, split.caption_index
     judgments = [*dataset.judgments, *more]
     pairs = {(row.query, row.candidate) for row in judgments} | people.looked.keys()

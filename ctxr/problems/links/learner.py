@@ -209,8 +209,7 @@ class LinksJob(TrainJob):
     recipe: LinksRecipe
 
     def __init__(self, options: TrainOptions, recipe: LinksRecipe, progress: Progress) -> None:
-        """Raises UsageError for options that make no sense,
-        DataError for a dataset that cannot be learned from."""
+        """Raises UsageError for options that make no sense, DataError for a dataset that cannot be learned from."""
         super().__init__(options, recipe, progress)
         self.data = dataset = open_dataset(options.dataset, options.workdir, progress)
         own = [one for one in whole_documents(dataset) if (one.split if recipe.learns else one.split != "train")]

@@ -200,8 +200,7 @@ class LinksObjective(Objective[tuple[Tensor, Tensor, Tensor], Tensor]):
         yield Update(((Step((sentences, images), len(rows), (n, m, table.sharing(rows))), 1.0),), apply=apply)
 
     def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-        """Vectors before the projection, which takes the whole step: its batch norm must not depend
-        on passes."""
+        """Vectors before the projection, which takes the whole step: its batch norm must not depend on passes."""
         return self.train.encoded(model, tower, rows, self.run.device)
 
     def loss(self, model: nn.Module, encoded: Sequence[Tensor], step: Step[tuple[Tensor, Tensor, Tensor]]) -> Tensor:

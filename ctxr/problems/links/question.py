@@ -96,8 +96,7 @@ class LinkEvaluation(ScoredEvaluation[SplitRows[Document]]):
         return [one.group if self.unit == "group" else one.id for one in sets]
 
     def columns(self, split: SplitRows[Document], run: Run, summary: Summariser) -> Columns:
-        """The share of links, AUC and p@C by document;
-        one without a link, or with nothing else, has no weight."""
+        """The share of links, AUC and p@C by document; one without a link, or with nothing else, has no weight."""
         each: dict[str, dict[str, RatioColumn]] = {}
         for scorer in run.scorers:
             table = np.zeros((len(split), 2 + len(self.measures)))

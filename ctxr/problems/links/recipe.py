@@ -13,8 +13,7 @@ from ctxr.store.records import Record
 
 CURVE = "curve.jsonl"
 _WAIT, _FACTOR, _LEAST_RATE = 3, 0.2, 1e-7
-"""Of the schedule `plateau`: epochs without a lower loss, what the rate is multiplied by,
-and its least value."""
+"""Of the schedule `plateau`: epochs without a lower loss, what the rate is multiplied by, and its least value."""
 
 VARIANTS = ("links-ap", "links-dc", "links-tk", "links-nostruct", "links-objects", "links-zero-shot")
 """The optimal assignment, dense correspondence, the k best;
@@ -68,8 +67,7 @@ class LinksRecipe(Recipe):
     max_tokens: Natural = 20
     """Of a sentence; the rest is cut off."""
     k: Annotated[str, Choices(("all", "half"))] = "all"
-    """Links of the k best and of the assignment: as many as the smaller side has, or half of that,
-    rounded up."""
+    """Links of the k best and of the assignment: as many as the smaller side has, or half of that, rounded up."""
     at_most: bool = False
     """The assignment leaves out negative links, as the paper's program says;
     else it has exactly k, as the released code."""

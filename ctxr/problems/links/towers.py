@@ -187,8 +187,7 @@ class DocumentTowers(nn.Module):
 
 
 def augmented(pixels: Tensor) -> Tensor:
-    """Pictures [N, 3, H, W], each rotated by up to 20 degrees, mirrored half of the time,
-    and cropped at random."""
+    """Pictures [N, 3, H, W], each rotated by up to 20 degrees, mirrored half of the time, and cropped at random."""
     angle, mirror, x, y = (2 * torch.rand(4, len(pixels)) - 1).unbind()
     cosine, sine, side = (_ANGLE * angle).cos(), (_ANGLE * angle).sin(), mirror.sign()
     rows = [_CROP * cosine * side, -_CROP * sine, (1 - _CROP) * x, _CROP * sine * side, _CROP * cosine, (1 - _CROP) * y]
