@@ -161,7 +161,7 @@ def with_weak_positives(
     They are those of its own set; `anywhere`, for training that draws from all sets, those of any set that is asked about.
     Raises DataError where no query has either.
     """
-    positives = by_query(pair for pair, entails in verdicts.entailed.items() if entails)
+    positives = grouped(sorted(pair for pair, entails in verdicts.entailed.items() if entails))
     pool = {image for one in queries for image in one.images} if anywhere else None
     marked = [replace(one, weak=_beside(one, positives, pool)) for one in with_unsure(queries, verdicts, pool)]
     some = [len(one.weak) for one in marked if one.weak]
@@ -173,13 +173,8 @@ def with_weak_positives(
 
 def with_unsure(queries: Sequence[EvalQuery], verdicts: PairVerdicts, pool: set[str] | None = None) -> list[EvalQuery]:
     """Queries with the images, of their own sets or of `pool`, about which no judge is sure."""
-    unsure = by_query(verdicts.unsure)
+    unsure = grouped(sorted(verdicts.unsure))
     return [replace(one, unsure=_beside(one, unsure, pool)) for one in queries]
-
-
-def by_query(pairs: Iterable[Pair]) -> dict[str, list[str]]:
-    """The images of pairs of a query and an image, by query."""
-    return grouped(sorted(pairs))
 
 
 def _beside(one: EvalQuery, found: Mapping[str, Sequence[str]], pool: set[str] | None) -> tuple[str, ...]:

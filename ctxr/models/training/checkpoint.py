@@ -165,8 +165,7 @@ def tuned(source: EncoderSource | CrossSource, folder: Path, name: str) -> Encod
     if isinstance(source, CrossSource):
         untrained, fingerprint = source.build, sha256_of([source.fingerprint, sha256_file(file)])
         return replace(source, name=name, fingerprint=fingerprint, build=lambda: filled(untrained()))
-    published = source.build
-    return replace(source, name=name, build=lambda: filled(published()))
+    return replace(source, name=name, build=lambda: filled(source.build()))
 
 
 def fill(module: nn.Module, file: Path, what: str) -> None:

@@ -29,7 +29,7 @@ from ctxr.problems.matching import ScoredEvaluation
 from ctxr.problems.question import Question, find_learner
 from ctxr.problems.results import MOST_SCORES, QueryResult, plain_name, qrel, refuse_same_files, trec_ranking
 from ctxr.problems.runs import ModelScores, Run
-from ctxr.problems.verdicts import by_query, verdicts_in
+from ctxr.problems.verdicts import verdicts_in
 from ctxr.store.artifacts import Content
 from ctxr.store.kinds import RUN
 from ctxr.store.tables import grouped
@@ -71,7 +71,7 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request, Contextual())
         options, dataset, places = self.options, request.dataset, self.places
-        unsure = by_query(verdicts_in(dataset, None, options.workdir).unsure)
+        unsure = grouped(sorted(verdicts_in(dataset, None, options.workdir).unsure))
         vectors: PictureVectors | None = None
         if options.encoder:
             opened: Any = find_learner(Contextual()).open_run(options.encoder, request.scoring, self.progress)
