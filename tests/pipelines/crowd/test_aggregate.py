@@ -19,7 +19,7 @@ from ctxr.datasets.readers.artifact import read_artifact
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.crowd.aggregate import DroppedText, run
 from ctxr.pipelines.crowd.config import Aggregate, AggregateReport
-from ctxr.pipelines.crowd.people import Worker, author_skills, certificate
+from ctxr.pipelines.crowd.people import Worker, author_skills, certificate, people
 from ctxr.pipelines.crowd.validation import Validation
 from ctxr.pipelines.crowd.votes import decide_picks, picks_of
 from ctxr.store.artifacts import Content, finish, open_artifact
@@ -292,6 +292,10 @@ def test_a_crowd_that_minds_the_place_is_told_from_one_that_does_not(answered: A
     )
     assert min(fair) > 0.01
     assert max(biased) < 0.001
+    # between accuracies of 0 and 1 nobody is blocked but for the place
+    blocked = [row.position_p for row in people(answered, lazy, (), 1.0, 0.0) if row.suggestion == "block"]
+    assert blocked
+    assert max(one or 0 for one in blocked) < 0.01
 
 
 def test_a_description_that_nobody_has_voted_on_waits(work: Path, tmp_path: Path) -> None:
