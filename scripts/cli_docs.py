@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ctxr.cli.commands import COMMANDS, LINES
 from ctxr.cli.verbs import named
-from ctxr.engine.options import typed
+from ctxr.engine.options import option_name
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
@@ -21,7 +21,7 @@ def page() -> str:
         lines += [f"## ctxr {name}", "", LINES[name], "", "| option | default | |", "| --- | --- | --- |"]
         config = named(command.config)
         for field, option in config.describe().items():
-            shown = field.upper() if field == config.ARGUMENT else typed(field)
+            shown = field.upper() if field == config.ARGUMENT else option_name(field)
             default = "" if option.default in (None, ()) else f"`{option.default}`"
             lines.append(f"| `{shown}` | {default} | {option.help.replace('|', '/')} |")
         lines.append("")

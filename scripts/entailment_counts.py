@@ -13,7 +13,7 @@ from ctxr.errors import CtxrError
 
 
 def describe(name: str, reading: PairFile) -> list[str]:
-    """Lines about a file: rows, labels, relations, oddities."""
+    """Lines about a file: rows, labels, relations, issues."""
     labels = Counter(pair.label for pair in reading.pairs)
     relations = Counter(pair.relation for pair in reading.pairs)
     kinds = Counter(pair.kind for pair in reading.pairs)
@@ -26,7 +26,7 @@ def describe(name: str, reading: PairFile) -> list[str]:
     return [
         head,
         f"  entailed {labels[1]}, not {labels[0]} ({spread}); premises: {premises}; {groups} groups",
-        *(f"  {line}" for line in tally(reading.oddities)),
+        *(f"  {line}" for line in tally(reading.issues)),
     ]
 
 

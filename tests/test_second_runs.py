@@ -3,12 +3,17 @@ at most a twentieth of the calls of the first."""
 
 import json
 import os
+import resource
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stderr
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,7 +22,9 @@ from PIL import Image
 from ctxr.annotation.tasks import describe, retrieve
 from ctxr.cli.commands import COMMANDS
 from ctxr.datasets.open import read_dataset
+from ctxr.engine.history import INTERRUPTED
 from ctxr.engine.progress import SILENT
+from ctxr.store.artifacts import MANIFEST
 from ctxr.store.hashing import sha256_file
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from ctxr.synthetic.captions import WorldCaptions, write_captions
@@ -88,6 +95,17 @@ BEFORE = {
     ),
 }
 """Commands that come before a line."""
+
+BROKEN = {
+    "rebuild": "sets/rebuilt",
+    "export recipe": "sets/export-recipe",
+    "export-tasks": "people/tasks/describe",
+    "aggregate": "people/dataset",
+    "pairs": "links/pairs",
+    "eval on a release": "released/results/ctxr-tiny",
+    "revise-labels file": "judged/revised",
+}
+"""What lines write that are broken off: at least one of each group of verbs that writes artifacts."""
 
 NO_ARTIFACT = {
     "workers": "prints estimates; a change of a worker is an event of the journal",
@@ -228,6 +246,36 @@ def test_second_run_does_nothing(line: str, first: FirstRuns, second_run: Second
     assert (again.code, again.document["up_to_date"], again.torch) == (0, True, False)
     assert first.files() == before
     assert 0 < again.calls <= SHARE * run.calls
+
+
+def tree(folder: Path) -> dict[Path, str]:
+    """The hash of each file by its place in a folder."""
+    return {file.relative_to(folder): sha256_file(file) for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize(("line", "artifact"), BROKEN.items())
+def test_what_breaks_off_is_told_and_the_next_run_writes_the_same_bytes(
+    line: str, artifact: str, first: FirstRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(first.root)
+    whole, again = first.root / artifact, (first.root / f"{artifact}-again")
+    words = [*first.words(line), "--out", str(again)]
+    limits, ignored = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with redirect_stderr(StringIO()):
+            told = counted_run(words)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert told.code == 1
+    assert "disk is full" in told.document["error"]
+    with monkeypatch.context() as patch:
+        patch.setattr("ctxr.engine.stage.finish", Mock(side_effect=KeyboardInterrupt))
+        assert counted_run(words).code == INTERRUPTED
+    assert not (again / MANIFEST).exists()
+    assert counted_run(words).code == 0
+    assert tree(again) == tree(whole)
 
 
 def test_each_verb_has_a_second_run_or_writes_no_artifact() -> None:

@@ -100,7 +100,7 @@ class ExportTasks(Protocol):
     launch: bool = False
     """Create a draft of the study on the platform (prolific). Safe to repeat."""
     live: bool = False
-    """With --launch: publish the study, from when on people come and are paid (prolific)."""
+    """With --launch: publish the study; from then on people take part and are paid (prolific)."""
 
     def protocol(self) -> Protocol:
         """The numbers of the study alone."""

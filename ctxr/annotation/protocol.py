@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from ctxr.annotation.records import PUBLISHED, Unit
-from ctxr.engine.options import Choices, Options, Range, typed
+from ctxr.engine.options import Choices, Options, Range, option_name
 from ctxr.store.records import SplitName
 
 DISJOINT = ("wholly", "partly", "none")
@@ -67,7 +67,7 @@ class Protocol(Options):
         """Questions cannot be all checks, and a description cannot need more votes than it gets."""
         for name in ("gold_every", "attention_every"):
             if getattr(self, name) == 1:
-                yield f"{typed(name)} 1 leaves no room for work", "0 for none, or one in 2 or more"
+                yield f"{option_name(name)} 1 leaves no room for work", "0 for none, or one in 2 or more"
         for split in ("train", "eval"):
             needed, most = getattr(self, f"{split}_needed"), getattr(self, f"{split}_most")
             if needed > most:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from ctxr.cli.verbs import VERBS, Command, named
-from ctxr.engine.options import OptionField, Options, convert, path_of, read_toml, typed
+from ctxr.engine.options import OptionField, Options, convert, option_name, path_of, read_toml
 from ctxr.errors import UsageError, did_you_mean
 
 COMMANDS = {
@@ -28,7 +28,7 @@ LINES = {
     "plan": "Estimate the effort of a crowd study: answers, cost with fees, hours, pay per hour.",
     "export-tasks": "Write tasks for the crowd, for the built-in server or a crowdsourcing platform.",
     "import-answers": "Validate answers from the server or a platform and merge them into the judgments.",
-    "aggregate": "Select descriptions, measure accuracy and agreement on every basis, and write the dataset.",
+    "aggregate": "Select descriptions, measure accuracy and agreement, and write the dataset.",
     "workers": "Estimate the accuracy of each worker with an interval; block, allow, or undo, each with a reason.",
     "report": "Write an HTML report on a chain of artifacts, readable in any browser without a server.",
     "export": "Export image sets in a common format, or as a recipe without pixels.",
@@ -47,7 +47,7 @@ LINES = {
     "doctor": "Check this machine or an artifact, and suggest a fix for each problem.",
     "demo": "Draw a small synthetic world, run the pipeline on it, and compare with the ground truth.",
 }
-_FAILED = "The exit code is 0 when some sources failed, which the last line counts, and 3 when no source can be used."
+_FAILED = "The exit code is 0 when some sources failed (the last line counts them), and 3 when no source can be used."
 
 MORE = {
     "build-sets": _FAILED,
@@ -128,7 +128,7 @@ def _parameter(
 ) -> inspect.Parameter:
     kind, default = option.kind, option.default
     kinds = typing.get_args(kind) or (kind,)
-    shown = name.upper() if positional else typed(name)
+    shown = name.upper() if positional else option_name(name)
     parser: Callable[[str], Path | float] | None = None
     if Path in kinds:  # an empty path would silently be the current folder
         parser = partial(path_of, shown)

@@ -62,7 +62,7 @@ class Dataset:
     payloads: Mapping[str, tuple[Record, ...]] = field(default_factory=dict)
 
     def of_sets(self, command: str) -> "Dataset":
-        """Itself, for a command about sets with one target. Raises UsageError for sets with links."""
+        """The dataset itself, for a command about sets with one target. Raises UsageError for sets with links."""
         if any(SET_KINDS[image_set.kind].links for image_set in self.sets):
             sentence = f"{self.name} holds documents, and {command} is about image sets"
             raise UsageError(sentence, hint="use ctxr stats, ctxr train --recipe links-ap or ctxr eval")

@@ -179,12 +179,12 @@ class RevisionBase:
 
     @cached_property
     def dataset(self) -> Dataset:
-        """Its tables. Raises what `read_dataset` raises."""
+        """The dataset. Raises what `read_dataset` raises."""
         return read_dataset(self.path).of_sets(COMMAND)
 
     @property
     def names(self) -> list[str]:
-        """Its tables in the artifact of revised labels, but for the judgments."""
+        """Names of its tables in the artifact of revised labels, but for the judgments."""
         if self.tables is None:
             # what is written of a published release, which has no tables of ours
             return [f"{name}.jsonl" for name in self.dataset.tables() if name != "judgments"]

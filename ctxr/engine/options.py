@@ -177,7 +177,7 @@ class Options:
 
     def spelled(self, name: str) -> str:
         """How an option is given, with {} for its value."""
-        return f"{name.upper() if name == self.ARGUMENT else typed(name)} {{}}"
+        return f"{name.upper() if name == self.ARGUMENT else option_name(name)} {{}}"
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """(sentence, hint) for each combination of values that is not allowed."""
@@ -211,7 +211,7 @@ class Options:
         changed = replace(self, **changes)
         line = ["ctxr", self.COMMAND, *words]
         for field in sorted(fields(self), key=lambda field: field.name != self.ARGUMENT):
-            value, option = getattr(changed, field.name), typed(field.name)
+            value, option = getattr(changed, field.name), option_name(field.name)
             if value == field.default:
                 continue
             if isinstance(value, bool):
@@ -270,10 +270,10 @@ class JudgeEndpointOptions(EndpointOptions):
     """Answers of an endpoint judge to each claim, where the server tells no probabilities of tokens."""
 
 
-def typed(field: str) -> str:
+def option_name(field: str) -> str:
     """How a field is typed.
 
-    >>> typed("set_size"), typed("raters")
+    >>> option_name("set_size"), option_name("raters")
     ('--set-size', '--votes')
     """
     return f"--{OPTION_NAMES.get(field, field).replace('_', '-')}"

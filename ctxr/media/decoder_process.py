@@ -97,7 +97,7 @@ class Message(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Of the pixels."""
+        """Size of the pixels."""
         return 0 if self.pixels is None else self.pixels.nbytes
 
 

@@ -277,7 +277,7 @@ class RatioColumn:
 
     @property
     def figure(self) -> float | None:
-        """None without weight."""
+        """The figure; None where the weights add up to 0."""
         total = float(self.weights.sum())
         return self.value if self.value is not None or not total else float(self.values.sum() / total)
 

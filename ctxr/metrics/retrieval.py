@@ -195,7 +195,7 @@ class Matrix:
         return self.dropped.cleared(np.asarray(self.values[queries]), queries)
 
     def part(self, queries: Codes, candidates: Codes) -> "Matrix":
-        """Some of both, ascending."""
+        """A subset of queries and candidates, ascending."""
         return Matrix(self.values[np.ix_(queries, candidates)], dropped=self.dropped.part(queries, candidates))
 
     def turned(self) -> "Matrix":

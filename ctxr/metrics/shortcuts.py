@@ -79,7 +79,7 @@ def position_credits(trials: Sequence[Trial], last: bool) -> Doubles:
 
 
 def learns_on_train(trials: Sequence[Trial]) -> bool:
-    """Whether there are targets on train and elsewhere: then what is learnt is learnt there and tried elsewhere."""
+    """Whether train and another split have targets: then rules are learnt on train and tried on the others."""
     return {query.split == "train" for query in trials} == {True, False}
 
 

@@ -118,7 +118,7 @@ class Budget:
     dearest: float = 0.0
 
     def cost(self, sent: int, received: int) -> float:
-        """Of so many tokens."""
+        """Price of so many tokens."""
         return (sent * self.options.price_in + received * self.options.price_out) / 1e6
 
     def pay(self, sent: int | None, received: int | None, estimate: int) -> None:

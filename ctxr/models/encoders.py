@@ -43,7 +43,7 @@ TEXT_ROWS = 8  # texts in one pass: queries come one at a time, and a text costs
 
 
 def ignore(warning: str) -> None:
-    """For callers whom no warning concerns."""
+    """Drop a warning."""
 
 
 def load_encoder(
@@ -68,7 +68,7 @@ class Encoder:
 
     Attributes:
         fingerprint: sha256 in hex over weights, architecture and preprocessing. image_size: side of its pictures, in pixels.
-        threshold: Euclidean distance between unit vectors, 0..2, beyond which two images count as different (specs C1).
+        threshold: Euclidean distance between unit vectors, 0..2, beyond which two images count as different.
     """
 
     def __init__(self, source: EncoderSource, device: str, precision: str, warn: Callable[[str], None]) -> None:
@@ -264,7 +264,7 @@ def _probes() -> list[np.ndarray]:
 DEFAULT_ENCODER = "ViT-B-32:openai"
 TINY = "ctxr-tiny"
 TINY_FOLDER = Path(__file__).parent / "weights" / TINY
-CLIP_THRESHOLD = 0.35  # the paper's distance (specs C1): Euclidean, on unit vectors of CLIP
+CLIP_THRESHOLD = 0.35  # the paper's distance: Euclidean, on unit vectors of CLIP
 
 CONFIG_NAME = "open_clip_config.json"
 NOTES_NAME = "ctxr.json"

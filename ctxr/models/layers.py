@@ -1,4 +1,4 @@
-"""The transformer block of BERT: normalised after each sublayer, exact GELU (specs A0.2)."""
+"""The transformer block of BERT: normalised after each sublayer, exact GELU."""
 
 from typing import cast
 

@@ -1,4 +1,4 @@
-"""Scorers of candidates: their input, the context head (specs A0.2, H4), bi-encoders, and encoders of pairs.
+"""Scorers of candidates: their input, the context head, bi-encoders, and encoders of pairs.
 
 A scorer maps a `Batch` to float32 [B, K]: higher is better, -inf where there is no candidate.
 Letters: B queries, K candidates, N images, R regions, F features of a region, T tokens, D width of a pair.
@@ -44,7 +44,7 @@ class ContextHead(nn.Module):
 
     Attributes:
         highway_positions: w (z_i + m_i + p_i) + b, as Eq. 1 of the paper has it.
-        all_positions: positions act on sets without order too, as in the released cross-encoders (specs A0.6.8).
+        all_positions: positions act on sets without order too, as in the released cross-encoders.
     """
 
     def __init__(

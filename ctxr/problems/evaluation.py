@@ -113,7 +113,7 @@ class SplitExamples(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the split."""
+        """Name of the split."""
 
     def __len__(self) -> int: ...
 
@@ -162,7 +162,7 @@ class Evaluation(Generic[SplitT, ScoredRun]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the runs."""
+        """Names of the runs."""
         return tuple(run.name for run in self.runs)
 
     def groups(self, split: SplitT) -> Sequence[str | int]:

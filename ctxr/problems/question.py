@@ -8,7 +8,7 @@ from pkgutil import resolve_name
 from typing import Any, ClassVar, Protocol, cast
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.engine.options import typed
+from ctxr.engine.options import option_name
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import CHAIN, chosen
 from ctxr.engine.report import Table
@@ -95,7 +95,7 @@ class Question(Protocol):
         Raises UsageError for options that make no sense with it."""
         for name in ("text_only", "image_only"):
             if getattr(options, name):
-                raise UsageError(f"{typed(name)} is about classifiers", hint="--recipe entailment")
+                raise UsageError(f"{option_name(name)} is about classifiers", hint="--recipe entailment")
         return recipe
 
     def learned_from(self, path: Path | None, workdir: Path, progress: Progress) -> Path:

@@ -180,7 +180,7 @@ def source_of(checkpoint: Path | None, encoder: str, progress: Progress) -> Sour
 def weighted_updates(
     recipe: ScorerRecipe, first: Step[object], second: Callable[[], Step[object] | None], apply: bool
 ) -> Iterator[Update]:
-    """The updates for a step whose queries may be repeated with a weak positive as the target (specs A3.2).
+    """The updates for a step whose queries may be repeated with a weak positive as the target.
 
     With `weak = "extra-batch"` the second step gets an update of its own at `alpha` times the rate; with "loss-weight" its loss
     counts `alpha` times in the first update. `second` draws the repeated queries; None where there are none.

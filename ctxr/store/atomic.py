@@ -25,8 +25,10 @@ def disk_errors(path: Path) -> Iterator[None]:
         if error.errno in _FULL:
             sentence = f"the disk is full: {path} could not be written"
             hint = "free some space and run the same command again; finished sources are kept"
-        elif error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        elif error.errno in {errno.EACCES, errno.EPERM}:
             sentence, hint = f"no permission to write {path}", "make the folder writable, or choose another one"
+        elif error.errno == errno.EROFS:
+            sentence = f"{path} is on a read-only file system"
         elif error.errno in {errno.ENOTDIR, errno.EEXIST}:
             sentence = f"{path} cannot be made: a file stands in its way"
         raise CtxrError(sentence, hint=hint) from error

@@ -153,7 +153,7 @@ class _Benchmark(SyntheticDataset):
 
 
 _TARGETS = {1: 0.18, 2: 0.37, 3: 0.45}
-"""How many targets a set has in ImageCoDe's train split, and its share of the sets (specs A0.1)."""
+"""How many targets a set has in ImageCoDe's train split, and its share of the sets."""
 
 
 def draw_set(config: WorldBenchmark, split: SplitName, number: int) -> BenchmarkSet:

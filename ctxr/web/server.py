@@ -71,7 +71,7 @@ class Connection(H11Protocol):
             self._deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
+        """Cancel the deadline of the request."""
         super().connection_lost(exc)
         self._deadline.cancel()
 

@@ -16,7 +16,7 @@ from ctxr.annotation.unit_factory import (
     retrieve_units,
     tag_units,
 )
-from ctxr.engine.options import typed
+from ctxr.engine.options import option_name
 from ctxr.errors import DataError, UsageError
 from tests.annotation.crowd_units import answer, dataset, image_set
 from tests.annotation.tasks.test_tasks import SHARED, as_values
@@ -153,5 +153,5 @@ def test_a_verdict_is_what_no_vote_to_come_can_change() -> None:
     ],
 )  # fmt: skip
 def test_numbers_that_cannot_be_meant_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(UsageError, match=f"^{typed(next(iter(wrong)))} "):
+    with pytest.raises(UsageError, match=f"^{option_name(next(iter(wrong)))} "):
         Protocol(**wrong).check()  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from ctxr.cli.app import app
 from ctxr.cli.commands import COMMANDS, load_toml
 from ctxr.cli.verbs import Command, named
 from ctxr.engine.history import HISTORY, part_of_run
-from ctxr.engine.options import Options, typed
+from ctxr.engine.options import Options, option_name
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import VerbReport
 from ctxr.errors import CtxrError, DataError, FindingsError, UnfinishedError, UsageError
@@ -329,6 +329,7 @@ def test_no_words_at_all_show_the_help() -> None:
         (PermissionError(errno.EACCES, "Permission denied", "/there"), "/there: Permission denied"),
         (OSError(errno.ENAMETOOLONG, "Name too long", Path("/there")), "/there: Name too long"),
         (OSError(errno.EIO, "Input/output error"), "Input/output error"),
+        (OSError(errno.EDQUOT, "Quota exceeded", "/there"), "/there: Quota exceeded"),
         (FileNotFoundError(errno.ENOENT, "No such file", b"caf\xe9"), "caf\ufffd: No such file"),
     ],
 )
@@ -337,6 +338,7 @@ def test_what_the_system_refuses_is_one_sentence(error: OSError, message: str, f
     result = runner.invoke(app, FILTER)
     assert result.exit_code == 1
     assert result.stderr.startswith(f"loading filter\nerror: {message}\nhint:  ")
+    assert ("free some space" in result.stderr) == (error.errno == errno.EDQUOT)
     assert json.loads(runner.invoke(app, [*FILTER, "--json"]).stdout)["exit_code"] == 1
     # but for a reader of our output who has gone
     fails(BrokenPipeError(errno.EPIPE, "Broken pipe"))
@@ -396,7 +398,7 @@ def test_a_path_that_does_not_exist_is_a_wrong_argument_of_every_command_and_tol
     needed = {"export-tasks": ["describe"], "export": ["--to", "hf"], "filter": ["--brisque", "1"]}.get(name, [])
     needed += ["--endpoint", "http://localhost/v1", "--model", "m"] if name == "listen" else []
     needed += {"build-sets": ["videos"], "build-documents": ["coco"], "pairs": ["sample"]}.get(name, [])
-    named_by = [] if option == named(COMMANDS[name].config).ARGUMENT else [typed(option)]
+    named_by = [] if option == named(COMMANDS[name].config).ARGUMENT else [option_name(option)]
     result = runner.invoke(app, [name, *named_by, str(tmp_path / "none"), *needed, "-w", str(tmp_path)])
     assert result.exit_code == 2
     assert re.match(rf"error: [^\n]*{tmp_path}/none", result.stderr)

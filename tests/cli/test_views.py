@@ -59,7 +59,7 @@ def test_a_result_ends_with_the_next_command_unless_something_is_wrong(
     (summary,) = [block for block in view(report) if isinstance(block, Summary)]
     step = summary.rows["next"]
     assert step == wanted or str(step).startswith(f"{wanted},")
-    assert bool(report.exit_code) is (wanted is None)
+    assert bool(report.finding) is (wanted is None)
 
 
 def test_a_run_shows_only_the_sides_that_were_judged_and_what_chose_its_epochs() -> None:

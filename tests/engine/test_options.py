@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 import pytest
 
-from ctxr.engine.options import Choices, NotDecisive, Options, Range, typed
+from ctxr.engine.options import Choices, NotDecisive, Options, Range, option_name
 from ctxr.errors import UsageError
 
 
@@ -87,4 +87,4 @@ def test_help_is_the_text_below_a_field_on_one_line_and_a_field_needs_a_default(
 
 
 def test_a_field_that_python_cannot_name_is_typed_otherwise() -> None:
-    assert [*map(typed, ("platform_of", "changes", "set_size"))] == ["--from", "--set", "--set-size"]
+    assert [*map(option_name, ("platform_of", "changes", "set_size"))] == ["--from", "--set", "--set-size"]

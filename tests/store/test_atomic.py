@@ -89,7 +89,8 @@ def test_what_was_there_stays_until_the_new_one_is_whole(
     ("number", "hint"),
     [
         (errno.EDQUOT, "free some space"),
-        (errno.EROFS, "make the folder"),
+        (errno.EACCES, "make the folder"),
+        (errno.EROFS, "choose another folder"),
         (errno.ENOTDIR, "choose another folder"),
         (errno.EIO, "choose another folder"),
     ],

@@ -292,7 +292,7 @@ _SERVER = (
     ("53100", "has no space left on its disk", _FULL),
     ("53", "has no place for another connection", "raise max_connections, or end other programs"),
     ("42501", "does not let this user write", "grant the user its own schema"),
-    ("57", "is shutting down", "start it, then try again"),
+    ("57P", "is shutting down", "start it, then try again"),
 )
 """What a SQLSTATE begins with, what that means, and what to do."""
 

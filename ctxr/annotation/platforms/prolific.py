@@ -66,7 +66,7 @@ class ProlificClient:
         return {str(label): str(choice) for row in found for choice, label in (row.get("choices") or {}).items()}
 
     def publish(self, study: str) -> str:
-        """Publish a study, from when on people come and are paid; returns its status."""
+        """Publish a study; from then on people take part and are paid. Returns its status."""
         return str(self._call("POST", f"/studies/{study}/transition/", {"action": "PUBLISH"}).get("status", ""))
 
     def submissions(self, study: str) -> list[dict[str, Any]]:

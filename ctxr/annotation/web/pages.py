@@ -43,7 +43,7 @@ class ShownPicture:
 class FormView:
     """A page of work: `layout` is `talk`, `pick` (a grid to choose from) or `read`; `given` are values by field, or the draft.
 
-    `mixed`: whether pictures differ in shape, so that their grid needs boxes of equal shape.
+    `mixed`: whether the pictures have different shapes.
     """
 
     form: Form

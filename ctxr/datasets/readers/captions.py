@@ -182,7 +182,7 @@ def read_photos(path: Path, files: Sequence[Path], passed: Callable[[], None]) -
             rows.note(row.line, "empty_text", "the caption is blank")
     if not galleries.texts:
         raise DataError(f"{table} has no caption", hint="give each photo a row with its text")
-    notes = tally(rows.oddities)
+    notes = tally(rows.issues)
     notes += [f"{len(missing)} of {len(captions)} photos cannot be read, the first is {missing[0]}"] if missing else []
     splits = {gallery: SPLITS[gallery] for gallery in galleries.members if gallery in SPLITS}
     return galleries.dataset(root.resolve().name, splits, notes)

@@ -49,28 +49,28 @@ class PairFile:
 
     Attributes:
         pairs: in the order of the file, ids unique.
-        oddities: likewise. A row may have several; a row that is left out has exactly one that is not kept.
+        issues: likewise. A row may have several; a row that is left out has exactly one that is not kept.
         rows: records after the header: pairs and rows left out. source: the format by which it was read.
     """
 
     pairs: tuple[EntailmentPair, ...]
-    oddities: tuple[RowIssue, ...]
+    issues: tuple[RowIssue, ...]
     rows: int
     source: str
 
     @property
     def left_out(self) -> tuple[RowIssue, ...]:
         """One entry for each row that is not among the pairs."""
-        return tuple(oddity for oddity in self.oddities if not oddity.kept)
+        return tuple(issue for issue in self.issues if not issue.kept)
 
 
-def tally(oddities: Iterable[RowIssue]) -> list[str]:
-    """A sentence for each sort of oddity with its first place, commonest first.
+def tally(issues: Iterable[RowIssue]) -> list[str]:
+    """A sentence for each sort of issue with its first place, commonest first.
 
     >>> tally([RowIssue("a.tsv:3", "columns", "2 columns where 4 are named", False)])
     ['1 row left out, columns: 2 columns where 4 are named (first a.tsv:3)']
     """
-    sorts = grouped(((oddity.kept, oddity.code), oddity) for oddity in oddities)
+    sorts = grouped(((issue.kept, issue.code), issue) for issue in issues)
     return [
         f"{plural(len(rows), 'row')} {'kept' if kept else 'left out'}, {code}: {rows[0].what} (first {rows[0].where})"
         for (kept, code), rows in sorted(sorts.items(), key=lambda item: -len(item[1]))
@@ -202,7 +202,7 @@ class Rows:
 
     Attributes:
         columns: the names in the header; of JSON Lines, those of the first record.
-        read: records so far; `oddities` grows with them.
+        read: records so far; `issues` grows with them.
         classes: by column, the names of its integers, as `datasets` stores them.
     """
 
@@ -210,11 +210,11 @@ class Rows:
         """Open a file and read its header; `headless` names the columns where the first line is a record already. Raises UsageError
         where it cannot be opened, DataError for UTF-16 and for an empty file."""
         self.path = path
-        self.oddities: list[RowIssue] = []
+        self.issues: list[RowIssue] = []
         self.read = 0
         info = path.with_name("dataset_info.json")
         self.classes = class_names(info.read_text("utf-8", "replace") if info.is_file() else "{}")
-        self._lines: Iterator[TextLine] = _decoded_lines(path, self.oddities)
+        self._lines: Iterator[TextLine] = _decoded_lines(path, self.issues)
         if path.suffix == ".parquet":
             self._lines = map(TextLine, count(1), parquet_rows(path, self.classes))
         self._ahead: deque[TextLine] = deque()
@@ -254,8 +254,8 @@ class Rows:
                     self.note(line.number, error.code, str(error))
 
     def note(self, line: int, code: Code, what: str, kept: bool = False) -> None:
-        """Remember an oddity of a line."""
-        self.oddities.append(RowIssue(f"{self.path}:{line}", code, what, kept))
+        """Remember an issue of a line."""
+        self.issues.append(RowIssue(f"{self.path}:{line}", code, what, kept))
 
     def _next(self) -> TextLine | None:
         return self._ahead.popleft() if self._ahead else next(self._lines, None)
@@ -307,7 +307,7 @@ class Rows:
         return cells[:width] if self._headless or not any(cells[width:]) else None
 
 
-def _decoded_lines(path: Path, oddities: list[RowIssue]) -> Iterator[TextLine]:
+def _decoded_lines(path: Path, issues: list[RowIssue]) -> Iterator[TextLine]:
     """Lines with their numbers; one that is not UTF-8 is taken as Windows-1252, and noted."""
     try:
         with path.open("rb") as stream:
@@ -319,7 +319,7 @@ def _decoded_lines(path: Path, oddities: list[RowIssue]) -> Iterator[TextLine]:
                     text = line.decode()
                 except UnicodeDecodeError as error:
                     odd = f"byte 0x{line[error.start]:02x} is not UTF-8, and the line is taken as Windows-1252"
-                    oddities.append(RowIssue(f"{path}:{number}", "encoding", odd, kept=True))
+                    issues.append(RowIssue(f"{path}:{number}", "encoding", odd, kept=True))
                     text = line.decode("latin-1")
                     with suppress(UnicodeDecodeError):
                         text = line.decode("cp1252")
@@ -437,7 +437,7 @@ def read_pairs(path: Path, captions: Captions | None = None) -> PairFile:
             reader.take(row)
         except RowError as error:
             rows.note(row.line, error.code, str(error))
-    return PairFile(tuple(reader.pairs.values()), tuple(rows.oddities), rows.read, pair_format.source)
+    return PairFile(tuple(reader.pairs.values()), tuple(rows.issues), rows.read, pair_format.source)
 
 
 class _Reader:

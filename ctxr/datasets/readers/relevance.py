@@ -70,7 +70,7 @@ class RatedPairs:
 
     kind: Similarity
     pairs: tuple[tuple[str, str, float], ...]
-    oddities: tuple[RowIssue, ...]
+    issues: tuple[RowIssue, ...]
 
 
 def read_similarities(path: Path) -> RatedPairs:
@@ -96,4 +96,4 @@ def read_similarities(path: Path) -> RatedPairs:
             pairs.append((first, second, rating))
     if not pairs:
         raise DataError(f"{path} holds no rated pair", hint="fetch it again")
-    return RatedPairs(_COLUMNS[columns], tuple(pairs), tuple(rows.oddities))
+    return RatedPairs(_COLUMNS[columns], tuple(pairs), tuple(rows.issues))

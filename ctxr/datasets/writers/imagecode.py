@@ -1,4 +1,4 @@
-"""The layout of the published ImageCoDe release, as its own code reads it (specs A0.1, A0.6.13).
+"""The layout of the published ImageCoDe release, as its own code reads it.
 
 `train_data.json` and `valid_data.json`: {set: {target position: description}}; `test_data_unlabeled.json`: {set: [description]};
 pictures in `image-sets/<set>/imgN.jpg`, whose integer N, and not the text of the name, gives the order. Static sets have

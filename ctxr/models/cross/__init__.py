@@ -1,1 +1,1 @@
-"""Cross-encoders: models that look at an image and a text together (specs A0.2, 6)."""
+"""Cross-encoders: models that look at an image and a text together."""

@@ -19,7 +19,7 @@ Stage = Literal["text", "vision", "both", "crossed", "joint"]
 "joint": one layer for both, and everything looks at everything.
 """
 
-TOKENS = 120  # the most word pieces of a text (specs A0.2, 6)
+TOKENS = 120  # the most word pieces of a text
 
 
 @dataclass(frozen=True)

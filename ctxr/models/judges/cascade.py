@@ -30,7 +30,7 @@ class Verdicts:
     judges: Codes
 
     def part(self, rows: slice) -> "Verdicts":
-        """Some of them."""
+        """The verdicts on a slice of the claims."""
         return Verdicts(self.values[rows], self.probabilities[rows], self.judges[rows])
 
 

@@ -53,9 +53,9 @@ class FileJudge(Judge):
             if before != p:
                 clash = f"p of {image} and {caption} is {p:g}, and {before:g} above"
                 raise DataError(f"{where}: {clash}", hint="delete one of them")
-        for oddity in rows.oddities:
-            if not oddity.kept:
-                raise DataError(f"{oddity.where}: {oddity.what}", hint=_HINT)
+        for issue in rows.issues:
+            if not issue.kept:
+                raise DataError(f"{issue.where}: {issue.what}", hint=_HINT)
         if not answers:
             raise DataError(f"{rows.path} holds no row", hint=_HINT)
         return answers

@@ -9,7 +9,7 @@ from ctxr.engine.options import Choices, NotDecisive, Options, Range
 from ctxr.store.kinds import MODEL, REGION_FEATURES, RUN
 
 WEAK = ("off", "mask-only", "extra-batch", "loss-weight", "soft-label")
-"""How weak positives count (specs A3.2): as negatives (off); not at all (mask-only); in a step of their own, at alpha times the rate
+"""How weak positives count: as negatives (off); not at all (mask-only); in a step of their own, at alpha times the rate
 (extra-batch); in the loss, times alpha (loss-weight); as alpha of a positive (soft-label). Unless off, unsure images do not count."""
 
 HEADS = ("module", "temporal")  # variants of scorers with a head over all candidates of a query
@@ -28,7 +28,7 @@ Count = Annotated[int, Range(0, inf, "a whole number, 0 or more")]
 @dataclass(frozen=True)
 class Recipe(Options):
     """How a model is trained: what the loop reads. The recipe of a problem adds its own fields and rules; published values stand in
-    the recipes' files (specs A0.3)."""
+    the recipes' files."""
 
     SYNONYMS: ClassVar[Mapping[str, str]] = {"learning_rate": "lr"}
     DOCS: ClassVar[str] = "docs/models.md"
@@ -86,11 +86,11 @@ class Recipe(Options):
         return self.weight_decay / self.batch if self.optimiser == "adam" else self.weight_decay
 
     def rate(self, measures: Sequence[float | None]) -> float:
-        """Of a constant schedule, by the measures of the epochs so far, as `Epoch.accuracy` has them."""
+        """Learning rate after epochs with these measures (`Epoch.accuracy`); here it is constant."""
         return self.lr
 
     def spelled(self, name: str) -> str:
-        """As in a file."""
+        """How a file spells a key."""
         return f"{name} = {{}}"
 
     def unread(self, names: Iterable[str], readers: str) -> Iterator[tuple[str, str]]:
@@ -165,7 +165,7 @@ class ScorerRecipe(Recipe):
 
     @property
     def shape(self) -> ScorerShape:
-        """Of the scorer that learns."""
+        """Shape of the scorer that learns."""
         return ScorerShape(self.encoder, None, self.new_score)
 
     @property

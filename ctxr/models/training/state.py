@@ -24,7 +24,7 @@ def laid_out_as(weights: Tensor, tensor: Tensor) -> Tensor:
 
 @torch.no_grad()
 def round_to_fp16(scorer: nn.Module) -> None:
-    """Round each weight that the published CLIP keeps in fp16 (specs A0.6.3)."""
+    """Round each weight that the published CLIP keeps in fp16."""
     for module in scorer.modules():
         for name, weights in module.named_parameters(recurse=False):
             if isinstance(module, _IN_FP16) or name in _PROJECTIONS:

@@ -1,4 +1,4 @@
-"""`ctxr build-sets`: from videos and photos to image sets (ImageCoDe, section 3.1; specs C1 and C2)."""
+"""`ctxr build-sets`: from videos and photos to image sets (ImageCoDe, section 3.1)."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -151,7 +151,7 @@ class SourceHashes:
 
     @classmethod
     def of(cls, unit: SourceUnit) -> "SourceHashes":
-        """Those of a video."""
+        """The hashes of a video."""
         source = unit.source
         kept = [(row, row.row) for row in unit.ledger if row.row is not None and not row.held]
         ids = [f"{source.name}/img{row.index}" for row, _ in kept]

@@ -1,4 +1,4 @@
-"""`ctxr filter`: image sets without low-quality, text-heavy or small images; rejected images are replaced (specs C1.3).
+"""`ctxr filter`: image sets without low-quality, text-heavy or small images; rejected images are replaced.
 
 Filtering acts as if a rejected frame had never been sampled: the picker runs again over the ledger without it, so building and then
 filtering gives the same sets as building with the same limits in one pass.
@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from ctxr.datasets.changes import refuse_changed
 from ctxr.datasets.splits import GROUPS, SPLITS, SPLITS_TABLE
-from ctxr.engine.options import typed
+from ctxr.engine.options import option_name
 from ctxr.engine.progress import SILENT, Progress, Silent
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import SourceInputs
@@ -63,7 +63,7 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
         if built.changed_files():
             refuse_changed(built)
         for name in ("brisque", "max_text", "min_size"):
-            before, option = built.manifest.config.get(name), typed(name)
+            before, option = built.manifest.config.get(name), option_name(name)
             if before is not None and getattr(self.options, name) is None:  # rejected frames would return
                 raise DataError(
                     f"the sets were built with {option} {before}, which this filter leaves out",
@@ -80,7 +80,7 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
         """On limits that no set, or none of a split, passes."""
         if not report.up_to_date and not report.counts["sets"]:
             limits = vars(QualityLimits.of(self.options)).items()
-            values = " and ".join(f"{typed(name)} {value}" for name, value in limits if value is not None)
+            values = " and ".join(f"{option_name(name)} {value}" for name, value in limits if value is not None)
             yield f"no set passes {values}: try wider limits"
         elif not report.up_to_date:
             before = open_artifact(self.options.source()).manifest.counts["splits"]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ctxr.datasets.image_sets import sets_report
-from ctxr.engine.options import convert, typed
+from ctxr.engine.options import convert, option_name
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UnfinishedError, UsageError
@@ -63,5 +63,5 @@ def run(config: Merge, progress: Progress = SILENT) -> SetsReport:
 def _decisive(run: RankRun) -> dict[str, object]:
     """Options and hashes of parents, by name, which all ranks must share."""
     values = {"verb": run.verb, "world_size": run.world, **run.key}
-    options = {typed(name): value for name, value in values.items() if name not in SCAN_LIMITS}
+    options = {option_name(name): value for name, value in values.items() if name not in SCAN_LIMITS}
     return options | {parent.name: parent.sha256[:12] for parent in run.parents}

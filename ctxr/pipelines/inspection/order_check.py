@@ -1,7 +1,7 @@
 """Check that the images of sets are in the order to which the targets refer.
 
 A public copy of ImageCoDe was made with frames sorted by their names as text, img10 before img2, and targets pointed at
-other frames; every figure measured on it is wrong (specs A0.1). Numbers and names tell it without a model; where a copy was
+other frames; every figure measured on it is wrong. Numbers and names tell it without a model; where a copy was
 renumbered, only the scores of a model whose accuracy is known still do.
 """
 
@@ -27,7 +27,7 @@ CURE = "sort the pictures of each set by the number in their names, img2 before 
 
 
 def numbers_of(dataset: Dataset, image_set: ImageSet) -> list[int] | None:
-    """The numbers of a set's frames in its order, from their names, else as recorded; None where they have none of both."""
+    """The numbers of a set's frames in its order, from their names, else as recorded; None where both are missing."""
     images = [dataset.images[name] for name in image_set.images]
     # of img37.jpg, the last part of an image's path or id
     names = [(image.path or image.id).rpartition("/")[2] for image in images]
@@ -87,7 +87,7 @@ REFERENCES = {
     ),
     ("ViT-B-16:openai", "test"): (Band("published", 0.224, 0.224, True),),
 }
-"""Zero-shot accuracy on the ImageCoDe release by encoder and split (paper, Tables 5 and 7; specs A0.1, A0.4)."""
+"""Zero-shot accuracy on the ImageCoDe release by encoder and split (paper, Tables 5 and 7)."""
 
 AS_TEXT = "counted over names sorted as text"
 BY_NUMBER = "counted by number where the set has names sorted as text"

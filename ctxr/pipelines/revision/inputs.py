@@ -239,7 +239,7 @@ class OpenedJudges(NamedTuple):
 
 def open_judges(config: ReviseLabels, progress: Progress, opened: Judge | None = None) -> OpenedJudges:
     """The judges that a configuration names, or the one that replaces them. Raises UsageError for limits or judges that are given
-    twice and a --model for none, and what `open_judge` raises."""
+    twice and for a --model without an endpoint, and what `open_judge` raises."""
     if opened is not None:
         return OpenedJudges(Cascade((opened,)), config)
     named = (f"classifier:{config.classifier}",) if config.classifier else config.judge
@@ -280,7 +280,7 @@ class ChosenThreshold:
 
     @property
     def limits(self) -> Limits:
-        """Those of the judge."""
+        """The limits of the judge: below the first no, from the second on yes."""
         return self.value if self.unsure is None else self.unsure, self.value
 
 

@@ -79,7 +79,7 @@ def _switch(config: ReviseLabels, progress: Progress) -> ReviseReport:
 
 @dataclass(eq=False)
 class Revision(Stage[RevisionInputs]):
-    """The rounds with one more, which is mined and judged before the earlier ones are touched, or with one that comes to count again."""
+    """Adds a round, which is mined and judged before the earlier ones are touched, or redoes an undone one."""
 
     KIND = DATASET
     IN_PLACE = True
@@ -119,7 +119,7 @@ class Revision(Stage[RevisionInputs]):
         return self.decided
 
     def pending(self, artifact: Artifact, inputs: RevisionInputs) -> bool:
-        """Whether the round is still to be made, by no other process either, or to count again, or the dataset lies elsewhere now."""
+        """Whether the round does not exist, not from another process either, or is undone, or the dataset has moved."""
         made, base = inputs.made(read_rounds(artifact.path)), base_of(artifact.path)
         return made is None or not made.active or base is None or not base.exists()
 

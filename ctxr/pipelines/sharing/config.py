@@ -62,7 +62,7 @@ class Export(Options):
 
 @dataclass(frozen=True)
 class ExportReport(VerbReport):
-    """The outcome of `ctxr export`, of `read` to the folder `export`; in sentences, what is lost, and `notes` of other differences."""
+    """The outcome of `ctxr export`: what was `read`, the folder `export`, and sentences on what is lost and on other differences."""
 
     export: Path
     read: Path

@@ -86,7 +86,7 @@ def accuracy_column(values: Doubles, within: Flags) -> RatioColumn:
 
 
 def question_parts(questions: Sequence[BenchmarkQuery]) -> list[QuestionGroup]:
-    """How a split is parted: overall by kind, then by every view that there is something known for."""
+    """The groups of a split: overall by kind, then by each view for which annotations exist."""
     views: list[tuple[str, str, Sequence[bool]]] = [
         ("overall", part, within) for part, within in kinds_of(questions).items()
     ]

@@ -1,5 +1,5 @@
 """How models learn to find the target of each query in its image set,
-and how they are opened to score sets (specs A0.3)."""
+and how they are opened to score sets."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -165,7 +165,7 @@ class OpenSets(scorers.OpenScorer):
         return scores
 
     def vectors(self, dataset: Dataset) -> PictureVectors | None:
-        """Of all pictures, by a published encoder."""
+        """Vectors of all pictures, by a published encoder."""
         return picture_vectors_of(dataset, self.encoder, self.options.device, self.progress)
 
     def explain(self, examples: tuple[Dataset, Collection[str]]) -> dict[tuple[str, str], list[list[int]]]:

@@ -24,8 +24,8 @@ KINDS = {"all": "all pairs", "both": "picture and captions", "image": "picture a
 
 
 PAIRS = "pairs.jsonl"
-MOST_ODDITIES = 4
-"""Sorts of oddities of a file that are listed."""
+MOST_ISSUES = 4
+"""Sorts of issues of a file that are listed."""
 
 _TO_CAPTION, _TO_IMAGE = "_image_to_caption", "_caption_to_image"
 """By which the two files of published positives are known: `eccv_image_to_caption.json`."""
@@ -130,7 +130,7 @@ def refuse_seen(pairs: EntailmentPairs, rows: Sequence[EntailmentPair], trained_
 
 
 def _of_files(path: Path, progress: Progress) -> EntailmentPairs:
-    """The pairs of published files at `path`, with a note on each and a few more on its oddities.
+    """The pairs of published files at `path`, with a note on each and a few more on its issues.
 
     Raises DataError where there is no pair.
     """
@@ -161,11 +161,11 @@ def _of_files(path: Path, progress: Progress) -> EntailmentPairs:
     for name, reading in readings.items():
         among = f" in {reading.rows} rows" if reading.left_out else ""
         progress.note(f"{name}: {plural(len(reading.pairs), 'pair')} of {reading.source}{among}")
-        lines = tally(reading.oddities)
-        for line in lines[:MOST_ODDITIES]:
+        lines = tally(reading.issues)
+        for line in lines[:MOST_ISSUES]:
             progress.note(f"  {line}")
-        if len(lines) > MOST_ODDITIES:
-            progress.note(f"  and {plural(len(lines) - MOST_ODDITIES, 'other oddity', 'other oddities')}")
+        if len(lines) > MOST_ISSUES:
+            progress.note(f"  and {plural(len(lines) - MOST_ISSUES, 'other issue', 'other issues')}")
     if not any(reading.pairs for reading in readings.values()):
         first = next((one for reading in readings.values() for one in reading.left_out), None)
         why = f"no row of it can be used: {first.where}: {first.what}" if first else "there is no row below its header"

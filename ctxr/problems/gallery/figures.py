@@ -161,9 +161,9 @@ def read_ratings(folder: Path, progress: Progress) -> list[RatedPairs]:
     tables = []
     for file in sorted(folder.glob("*.csv")):
         read = read_similarities(file)
-        left = sum(not oddity.kept for oddity in read.oddities)
+        left = sum(not issue.kept for issue in read.issues)
         if left:
-            progress.warn(f"{file.name}: {left} rows were left out, the first at {read.oddities[0].where}")
+            progress.warn(f"{file.name}: {left} rows were left out, the first at {read.issues[0].where}")
         tables.append(read)
     return tables
 

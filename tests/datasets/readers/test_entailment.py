@@ -30,7 +30,7 @@ def write(folder: Path, name: str, content: str | bytes) -> Path:
 
 
 def codes(reading: PairFile) -> list[tuple[int, str, bool]]:
-    return [(int(one.where.rpartition(":")[2]), one.code, one.kept) for one in reading.oddities]
+    return [(int(one.where.rpartition(":")[2]), one.code, one.kept) for one in reading.issues]
 
 
 def whole(reading: PairFile) -> None:
@@ -172,7 +172,7 @@ def test_rows_of_another_width_are_left_out_and_told_of(tmp_path: Path) -> None:
     found = read_pairs(write(tmp_path, "rte_train.tsv", content))
     whole(found)
     assert codes(found) == [(2, "columns", False), (3, "columns", False)]
-    (line,) = tally(found.oddities)
+    (line,) = tally(found.issues)
     assert line.startswith("2 rows left out, columns: 5 ")
     assert line.endswith(f"(first {tmp_path / 'rte_train.tsv'}:2)")
     assert [pair.hypothesis for pair in found.pairs] == ["B."]
@@ -358,4 +358,4 @@ def test_real_rows_are_all_accounted_for(real_files: Path) -> None:
     assert {name: (one.rows, sum(pair.label for pair in one.pairs)) for name, one in found.items()} == {
         "cxc": (1000, 616), "e-snli-ve": (800, 293), "mrpc": (400, 277), "rte": (400, 188), "sts-b": (400, 188),
     }  # fmt: skip
-    assert [one.code for one in found["mrpc"].oddities] == ["byte_order_mark"]
+    assert [one.code for one in found["mrpc"].issues] == ["byte_order_mark"]

@@ -97,8 +97,8 @@ def test_similarities_are_told_by_their_columns(header: str, kind: str, ids: tup
     file.write_text(f"{header},agg_score,sampling_method\n{good}\nq,{ids[1]},1,x\n{','.join(ids)},nan,x\n")
     found = read_similarities(file)
     assert (found.kind, found.pairs) == (kind, (("coco/7", "coco/12", 4.25),))
-    assert [(one.where.rpartition(":")[2], one.code) for one in found.oddities] == [("3", "image"), ("4", "score")]
-    assert "'q'" in found.oddities[0].what
+    assert [(one.where.rpartition(":")[2], one.code) for one in found.issues] == [("3", "image"), ("4", "score")]
+    assert "'q'" in found.issues[0].what
     file.write_text(f"{header},agg_score\n")
     with pytest.raises(DataError, match="no rated pair"):
         read_similarities(file)
