@@ -346,6 +346,12 @@ def test_what_the_system_refuses_is_one_sentence(error: OSError, message: str, f
     assert (result.exit_code, "error" in result.stderr) == (1, False)
 
 
+def test_too_little_memory_is_one_sentence(fails: Callable[..., None]) -> None:
+    fails(MemoryError())
+    result = runner.invoke(app, FILTER)
+    assert (result.exit_code, "--workers 1" in result.stderr, "Traceback" in result.stderr) == (1, True, False)
+
+
 @pytest.mark.parametrize(
     "typed",
     [

@@ -5,11 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.table import Table as Grid
 
+from ctxr.annotation.config import ExportTasksReport
+from ctxr.annotation.cost import Offer
 from ctxr.cli import views
 from ctxr.cli.render import Summary
 from ctxr.engine.report import Table
 from ctxr.pipelines.curation.config import RebuildReport, VerifyReport
+from ctxr.pipelines.inspection.config import Check, DoctorReport
 from ctxr.pipelines.modelling.config import ListenReport, RegionsReport, SeedResult, TrainReport
 from ctxr.pipelines.sharing.config import ExportReport
 
@@ -60,6 +64,28 @@ def test_a_result_ends_with_the_next_command_unless_something_is_wrong(
     step = summary.rows["next"]
     assert step == wanted or str(step).startswith(f"{wanted},")
     assert bool(report.finding) is (wanted is None)
+
+
+@pytest.mark.parametrize(
+    ("backend", "launched", "offer", "after"),
+    [
+        ("label-studio", 0, None, "ctxr import-answers FILE --from label-studio "),
+        ("prolific", 0, Offer(3, 10, 150, "GBP", 450), "the same command"),
+        ("prolific", 1, None, "ctxr serve"),
+    ],
+)
+def test_tasks_lead_on_by_their_backend(backend: str, launched: int, offer: Offer | None, after: str) -> None:
+    report = ExportTasksReport(Path("work/tasks/tag"), "tag", backend, False, 9, 18, 2, [], launched, [], offer)
+    (summary,) = views.tasks(report)
+    assert isinstance(summary, Summary)
+    assert str(summary.rows["next"]).startswith(after)
+    assert (summary.rows["offered"] is None) == (offer is None)
+
+
+def test_a_problem_that_the_doctor_found_has_its_cure_below_it() -> None:
+    (grid,) = views.checks(DoctorReport((Check("disk", "problem", "full", "free space"), Check("torch", "ok", "")), 1))
+    assert isinstance(grid, Grid)
+    assert grid.row_count == 3
 
 
 def test_a_run_shows_only_the_sides_that_were_judged_and_what_chose_its_epochs() -> None:

@@ -348,6 +348,7 @@ def test_an_end_in_the_middle_of_a_message_is_an_end(cut: int) -> None:
         b"ctxR\x02\0\0\0" + b"\0" * 8 + b"{[",
         b"ctxR\x02\0\0\0" + b"\x05" + b"\0" * 7 + b"{}12345",
         b"ctxR\x0d\0\0\0" + b"\x05" + b"\0" * 7 + b'{"shape":[9]}12345',
+        b"ctxR\x14\0\0\0" + b"\x05" + b"\0" * 7 + b'{"shape":[9],"x":{}}12345',
     ],
 )
 def test_what_is_no_message_is_nonsense(content: bytes) -> None:

@@ -91,7 +91,10 @@ def test_a_pipe_is_not_waited_for_and_is_the_same_wherever_it_lies(tmp_path: Pat
     os.mkfifo(tmp_path / "other" / "pipe.mp4")
     (other,) = find_sources([str(tmp_path / "other")]).found
     (tmp_path / "other" / "pipe.mp4").rename(tmp_path / "pipe.mp4")
-    os.mkfifo(tmp_path / "pipe.jpg")
+    os.mkfifo(tmp_path / "other" / "pipe.jpg")
+    with pytest.raises(UsageError, match="video or photo"):
+        find_sources([str(tmp_path / "other")])
+    (tmp_path / "other" / "pipe.jpg").rename(tmp_path / "pipe.jpg")
     search = find_sources([str(tmp_path)])
     assert [(one.kind, one.bytes, one.sha256) for one in search.found] == [("video", 0, other.sha256)]
     ((file, why),) = search.left_out

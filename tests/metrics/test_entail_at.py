@@ -7,6 +7,7 @@ import pytest
 
 from bench.poststratified import KINDS, studies, world
 from bench.retrieval import study
+from ctxr.errors import DataError
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.entail_at import ExpectedCounts, PairLabels, count, entail_at
 from ctxr.metrics.proportions import share_limits
@@ -46,6 +47,9 @@ def test_entail_at_k_counts_what_holds_among_the_first_k() -> None:
     assert found[1].without_leaked.value == pytest.approx((counted.written + counted.extra)[5:, 1].mean() / 10)
     assert found[1].leaked == 0.25
     assert found[1].corrected.value is None
+    scores[7, 3] = np.nan
+    with pytest.raises(DataError, match="picture 7"):
+        count(Matrix(scores), PairLabels(written, extra, "gold", judged), ks=(1,))
     assert found[1].judged < 1.0
 
 
