@@ -242,7 +242,7 @@ def rebuilt(report: RebuildReport) -> Iterator[Block]:
         "sets": f"{counts['sets']} of {sets} sets of the recipe"
         + (", the others lack an image that could not be made" if counts["sets"] < sets else ""),
         "images": f"{counts['images']} of {images} images of the recipe: {counts['equal']} equal to it, {counts['different']} not",
-        "failed": f"{counts['failed']} sources"
+        "failed": plural(counts["failed"], "source")
         + (f", reasons in {report.artifact}/failures.jsonl" if counts["failed"] else ""),
         "next": command_in(WORKDIR, "report", "--input", str(report.artifact)),
     }

@@ -78,7 +78,8 @@ class ScoredEvaluation(Evaluation[SplitT, Run]):
         ]
         if not chosen:
             what = f"of {only}" if only else "that is asked"
-            raise DataError(f"{self.names[0]!r} scores no query {what}", hint="name another --split, or leave it out")
+            hint = "name another --split, or leave it out" if only else "name sets with descriptions: --dataset"
+            raise DataError(f"{self.names[0]!r} scores no query {what}", hint=hint)
         strangers = {split: [name for name, splits in scored.items() if split not in splits] for split in chosen}
         shared = [split for split in chosen if not strangers[split]]
         self.notes += [

@@ -399,7 +399,11 @@ class SetsStage(Stage[InputsT]):
         retry = self.options.command_line(retry_failed=True)
         if any(row["retry"].endswith(" --keep-damaged") for row in report.failures):
             retry += " --keep-damaged"
-        return replace(report, retry=retry)
+        # what failed when the sets were built is tried again there
+        built = (
+            row["retry"] for row in report.failures if not row["retry"].startswith(f"ctxr {self.options.COMMAND} ")
+        )
+        return replace(report, retry=next(built, retry))
 
 
 def gone(artifact: Path, parents: Sequence[Parent]) -> list[Source]:

@@ -1,6 +1,7 @@
 """Building: sets as the procedure wants them, the same bytes every time, and nothing done twice."""
 
 import filecmp
+import json
 import shlex
 import shutil
 from pathlib import Path
@@ -224,6 +225,9 @@ def test_a_damaged_video_says_how_its_rest_can_be_used(
     assert failure.reason == "truncated"
     options = shlex.split(failure.retry)
     assert "--keep-damaged" in options
+    # a filter cannot take it either, and names the command that can
+    filtered = ["filter", "--input", str(sets), "--out", str(tmp_path / "filtered"), "--min-size", "1", "--json"]
+    assert json.loads(CliRunner().invoke(app, filtered).stdout)["retry"] == failure.retry
     assert CliRunner().invoke(app, [*options[1:], "--out", str(sets), "--yes"]).exit_code == 0
     damaged = {row.name: row.damage for row in read_table(sets / "sources.jsonl", Source)}
     assert str(damaged["clip"]).startswith("33 of 40 ")
