@@ -117,6 +117,9 @@ def test_light_and_dark_follow_the_system_and_the_key(show: Open, page: Path, th
     assert is_bright()
     tab.click("#theme")
     assert not is_bright()
+    # a reload may move the tab to a process that has not read the storage yet, so a fresh page is given what was kept
+    kept = tab.evaluate("localStorage.getItem('ctxr-theme')")
+    tab.add_init_script(f"localStorage.setItem('ctxr-theme', {kept!r})")
     tab.reload()
     expect(tab.locator("#theme-name")).to_have_text("dark")
     assert not is_bright()
