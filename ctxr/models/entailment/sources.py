@@ -15,7 +15,7 @@ from ctxr.models.entailment.fusion import FusionBranch
 from ctxr.models.entailment.image_branches import RANDOM, aligned_source, dark_pixel, random_source
 from ctxr.models.entailment.recipe import SHARED, ClassifierRecipe
 from ctxr.models.entailment.text import LATE, TINY, SharedBranch, bert_source, frozen_text_source, tiny_source
-from ctxr.models.hub import is_blip
+from ctxr.models.hub import MINILM, is_blip
 
 
 def find_image(name: str, recipe: ClassifierRecipe, device: str = "cpu") -> ImageSource:
@@ -50,8 +50,8 @@ def find_image(name: str, recipe: ClassifierRecipe, device: str = "cpu") -> Imag
 
 
 def find_text(name: str, recipe: ClassifierRecipe) -> TextSource:
-    """The text branch of that name: "bert:DIRECTORY", "bert:OWNER/NAME", the same with "late:" to read premise and hypothesis apart, or
-    untrained weights, "random:bert-tiny" and "aligned:ENCODER", whose words start in the space of an encoder.
+    """The text branch of that name: "bert:DIRECTORY", "bert:OWNER/NAME", "bert:minilm", the same with "late:" to read premise and
+    hypothesis apart, or untrained weights, "random:bert-tiny" and "aligned:ENCODER", whose words start in the space of an encoder.
 
     Raises UsageError for an unknown name, DataError for files that do not fit.
     """
@@ -61,7 +61,7 @@ def find_text(name: str, recipe: ClassifierRecipe) -> TextSource:
         return tiny_source(recipe, "" if name == TINY else name.removeprefix("aligned:"))
     raise UsageError(
         f"unknown text branch {name!r}",
-        hint=f"--set text=bert:DIRECTORY, {LATE}:DIRECTORY, aligned:ctxr-tiny, {TINY} or {SHARED}",
+        hint=f"--set text=bert:DIRECTORY, {LATE}:DIRECTORY, {LATE}:{MINILM}, aligned:ctxr-tiny, {TINY} or {SHARED}",
     )
 
 

@@ -20,10 +20,11 @@ from ctxr.models.entailment.base import PairTokens, TextSource
 from ctxr.models.entailment.fusion import FusionBranch, NoCrossAttention
 from ctxr.models.entailment.image_branches import LITTLE, PREMISE, paired, spread_of, words_of
 from ctxr.models.entailment.recipe import SEED, ClassifierRecipe
-from ctxr.models.hub import placeless
+from ctxr.models.hub import MINILM, placeless
 from ctxr.models.layers import cut
 from ctxr.models.published import careful, fingerprint_of, load, model_folder, vocabulary_hash
 from ctxr.models.training import checkpoint
+from ctxr.models.wheels import lite_folder
 
 POOLING = "1_Pooling/config.json"  # where sentence encoders write how they pool
 
@@ -224,11 +225,13 @@ def _comparing(model: Any, words: Tensor) -> Any:
 
 
 def bert_folder(name: str) -> Path:
-    """The folder of "KIND:DIRECTORY" or "KIND:OWNER/NAME". Raises as `bert_source` does."""
+    """The folder of "KIND:DIRECTORY", "KIND:OWNER/NAME" or "KIND:minilm". Raises as `bert_source` does."""
     kind, _, source = name.partition(":")
     if not source:
-        raise UsageError(f"{name!r} names no folder", hint=f"{kind}:DIRECTORY, or {kind}:OWNER/NAME of the hub")
-    return model_folder(kind, source, [_FILES])
+        raise UsageError(
+            f"{name!r} names no folder", hint=f"{kind}:DIRECTORY, {kind}:OWNER/NAME of the hub, or {kind}:{MINILM}"
+        )
+    return model_folder(kind, str(lite_folder() / MINILM) if source == MINILM else source, [_FILES])
 
 
 def bert_source(name: str) -> TextSource:

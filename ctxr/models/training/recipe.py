@@ -6,6 +6,7 @@ from math import inf, nextafter
 from typing import Annotated, ClassVar
 
 from ctxr.engine.options import Choices, NotDecisive, Options, Range
+from ctxr.models.hub import LITE
 from ctxr.store.kinds import MODEL, REGION_FEATURES, RUN
 
 WEAK = ("off", "mask-only", "extra-batch", "loss-weight", "soft-label")
@@ -80,6 +81,11 @@ class Recipe(Options):
         return True
 
     @property
+    def tunes(self) -> bool:
+        """Whether the encoder itself learns."""
+        return True
+
+    @property
     def decay(self) -> float:
         """Weight decay as the optimiser takes it, for averaged gradients."""
         # Adam makes nothing of a gradient's scale, but much of its ratio to the decay
@@ -135,6 +141,12 @@ class ScorerShape:
     new_score: bool = False
 
 
+FROZEN_LITE = (
+    f"{LITE} cannot be tuned, as its towers share a space that no training made",
+    "--set encoder=ctxr-tiny, or another encoder; a head over frozen vectors learns on it: --recipe clip-module",
+)
+
+
 @dataclass(frozen=True)
 class ScorerRecipe(Recipe):
     """How an encoder, or a head over one, is trained to score images."""
@@ -158,10 +170,13 @@ class ScorerRecipe(Recipe):
         """See `Recipe`."""
         yield from (("encoder", MODEL), ("regions", REGION_FEATURES), ("start", RUN))
 
-    @property
-    def tunes(self) -> bool:
-        """Whether the encoder itself learns."""
-        return True
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """No encoder learns that is frozen."""
+        yield from super().rules()
+        if self.encoder == LITE and self.learns and self.tunes:
+            yield FROZEN_LITE
+        if self.encoder == LITE and self.start:
+            yield f"start = {self.start!r}: no run tunes {LITE}", "--set start="
 
     @property
     def shape(self) -> ScorerShape:

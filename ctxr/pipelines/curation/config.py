@@ -121,8 +121,8 @@ class BuildSets(ScanOptions, SetsOptions):
     """Videos, photos, folders of them, or quoted globs."""
     encoder: FreeText = "auto"
     """open_clip `name:pretrained`, `local-dir:PATH` or `checkpoint:PATH` (open_clip_config.json and safetensors),
-    `random:ARCH` (for measuring speed), `ctxr-tiny`, or `auto`: ViT-B-32:openai if its weights can be
-    downloaded, else ctxr-tiny with a warning."""
+    `random:ARCH` (for measuring speed), `ctxr-lite`, `ctxr-tiny`, or `auto`: ViT-B-32:openai if its weights can be
+    downloaded, else ctxr-lite, else ctxr-tiny, with a warning."""
     precision: Annotated[str, NotDecisive, Choices(("auto", "fp32", "bf16", "openvino", "openvino-bf16"))] = "auto"
     """Engine and number format of the encoder: fp32 or bf16 of torch, openvino (fp32) or openvino-bf16 on a CPU (an extra), or auto:
     what the run began with, else the fastest, measured once per machine and encoder; ranks stay with torch. Decisions near the

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.errors import CtxrError, first_line
+from ctxr.models.hub import LITE
+from ctxr.models.wheels import cached_lite
 from ctxr.pipelines.inspection.config import Check, Doctor, DoctorReport
 from ctxr.store.artifacts import package_versions
 
@@ -81,15 +83,13 @@ def _encoders() -> Iterator[Check]:
         from ctxr.models.hub import cached_weights
 
         arch, _, tag = DEFAULT_ENCODER.partition(":")
-        weights = cached_weights(arch, tag)
+        weights, lite = cached_weights(arch, tag), cached_lite()
     except Exception as error:
         yield Check("encoders", "problem", f"cannot be loaded: {first_line(error)}", REINSTALL)
         return
-    if weights:
-        yield Check(f"encoder {DEFAULT_ENCODER}", "ok", str(weights))
-    else:
-        cure = "it is downloaded at first use, if the network allows"
-        yield Check(f"encoder {DEFAULT_ENCODER}", "note", "not downloaded yet", cure)
+    for found, place in ((DEFAULT_ENCODER, weights), (LITE, lite)):
+        cure = "" if place else "it is downloaded at first use, if the network allows"
+        yield Check(f"encoder {found}", "ok" if place else "note", str(place or "not downloaded yet"), cure)
     name = "encoder ctxr-tiny"
     try:
         encoder = load_encoder("ctxr-tiny", "cpu")

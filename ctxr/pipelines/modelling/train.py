@@ -12,8 +12,8 @@ from ctxr.datasets.lineage import dataset_parents, remember_dataset
 from ctxr.datasets.rounds import ROUNDS
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
-from ctxr.errors import DataError
-from ctxr.models.hub import from_root
+from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.models.hub import from_root, makes_pairs
 from ctxr.models.identity import model_identity, resolved_name
 from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.modelling.config import SeedResult, Train, TrainReport
@@ -82,7 +82,7 @@ class Training(Stage[TrainInputs]):
 
     def inputs(self, progress: Progress) -> TrainInputs:
         """The dataset, what the recipe names, and what judges and people said of its pairs."""
-        options, workdir, recipe = self.options, self.options.workdir, self.recipe
+        options, workdir, recipe = self.options, self.options.workdir, self._with_encoder(progress)
         path = self.question.learned_from(options.dataset, workdir, progress)
         name = path.resolve().name if path.is_dir() else path.stem
         parents = dataset_parents(path, name, workdir, progress)
@@ -106,7 +106,29 @@ class Training(Stage[TrainInputs]):
             verdicts = verdict_artifacts(judged, workdir)
             parents += [Parent(one.path.name, one.manifest.kind, one.content) for one in verdicts]
         seeds = options.seeds if recipe.learns else 1
-        return TrainInputs(parents, {**portable(recipe.key(), workdir), **contents, "seeds": seeds}, recipe)
+        # what was found may not do what the recipe asks for
+        return TrainInputs(parents, {**portable(recipe.key(), workdir), **contents, "seeds": seeds}, recipe.check())
+
+    def _with_encoder(self, progress: Progress) -> Recipe:
+        """The recipe. Where the weights of its encoder cannot be had, a recipe of ctxr that does not tune it takes another one."""
+        recipe, options = self.recipe, self.options
+        encoder = getattr(recipe, "encoder", "") if "encoder" in dict(recipe.inputs()) else ""
+        named = options.recipe.endswith(".toml") or any(change.startswith("encoder") for change in options.changes)
+        if not encoder or named or makes_pairs(encoder) or (recipe.learns and recipe.tunes):
+            return recipe
+        try:
+            resolved_name(encoder, options.workdir)
+        except UsageError:
+            raise
+        except CtxrError as error:
+            other: dict[str, Any] = {"encoder": resolved_name("auto", options.workdir)}
+            progress.warn(
+                f"{error.message}: this run uses {other['encoder']}, and its figures are not those of the paper"
+            )
+            if hasattr(recipe, "start"):  # no run tuned this encoder
+                other["start"] = ""
+            return replace(recipe, **other)
+        return recipe
 
     def pending(self, artifact: Artifact, inputs: TrainInputs) -> bool:
         """Whether a file or folder that the checkpoints name is no longer there."""

@@ -41,7 +41,7 @@ from ctxr.metrics.stratified import allocate
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.models.encoders import DEFAULT_ENCODER, TINY, Encoder
 from ctxr.models.entailment.base import Judge
-from ctxr.models.hub import cached_weights, split_name
+from ctxr.models.hub import LITE, cached_weights, split_name
 from ctxr.models.judges.cascade import Cascade, Verdicts
 from ctxr.pipelines.revision.candidates import (
     Candidates,
@@ -146,7 +146,7 @@ def _work_facts(config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, r
     retriever = config.by
     if retriever == "auto":  # no weights are fetched
         here = cached_weights(*split_name(DEFAULT_ENCODER)) is not None
-        unless = "" if here else f", or {TINY} where its weights can be neither found nor downloaded"
+        unless = "" if here else f", or {LITE}, or {TINY}: the first whose weights can be found or downloaded"
         retriever = f"{DEFAULT_ENCODER}{unless} (--by auto)"
     facts: dict[str, object] = {
         "would evaluate": f"{pictures:,} pictures and {captions:,} captions in {plural(galleries, 'set', form=',')}",

@@ -20,7 +20,7 @@ from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError, and_more
 from ctxr.models.encoders import Encoder, find_source
-from ctxr.models.hub import placeless
+from ctxr.models.hub import LITE, MINILM, placeless
 from ctxr.models.precision import choose_device, memory_for
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import read_object
@@ -103,6 +103,10 @@ class Sources:
             precision = "bf16" if in_bf16(options.precision, self.device) else "fp32"
             self.encoder = Encoder(self.source, self.device, precision, progress.warn)
             self.weights[placeless(self.encoder.name)] = self.encoder.fingerprint
+        self.texts = self.encoder
+        if recipe.text == MINILM:
+            self.texts = Encoder(find_source(LITE), self.device, "fp32", progress.warn)
+            self.weights[MINILM] = self.texts.fingerprint
         of_net = DenseNet169.dim if recipe.learns else len(LABELS)
         self.width = int(self.matrix.values.shape[1]) if self.matrix else of_net if self.net else self.encoder.dim
 
@@ -119,7 +123,7 @@ class Sources:
         if recipe.text == "gru":
             sentences: Array = token_rows(texts, words, recipe.max_tokens)
         elif recipe.frozen:
-            sentences = embedded_texts(texts, self.options.workdir, self.encoder, self.progress)
+            sentences = embedded_texts(texts, self.options.workdir, self.texts, self.progress)
         else:
             sentences = np.asarray(self.source.tokenize(texts))
         ids, rows = np.unique([image for one in documents for image in one.images], return_inverse=True)
@@ -150,7 +154,7 @@ class Sources:
         """Untrained towers; `seed` decides their first weights.
         Raises UsageError where vectors of both towers cannot be compared."""
         recipe = self.recipe
-        width = self.encoder.dim if words is None else recipe.width if recipe.learns else words.shape[1]
+        width = self.texts.dim if words is None else recipe.width if recipe.learns else words.shape[1]
         if not recipe.layers and width != self.width:
             raise UsageError(
                 f"layers = 0 leaves vectors of images {self.width} wide, and those of sentences are {width} wide",

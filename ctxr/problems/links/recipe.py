@@ -6,8 +6,8 @@ from math import inf
 from typing import Annotated, ClassVar
 
 from ctxr.engine.options import Choices, NotDecisive
-from ctxr.models.hub import makes_pairs
-from ctxr.models.training.recipe import TRAINING, Count, Natural, NotNegative, Recipe, Share
+from ctxr.models.hub import LITE, MINILM, makes_pairs
+from ctxr.models.training.recipe import FROZEN_LITE, TRAINING, Count, Natural, NotNegative, Recipe, Share
 from ctxr.store.kinds import MODEL
 from ctxr.store.records import Record
 
@@ -51,8 +51,8 @@ class LinksRecipe(Recipe):
     """Of the projection of images, and of texts where an encoder makes them; 0 = none."""
     dropout: Share = 0.1
     """Of word vectors and projections."""
-    text: Annotated[str, Choices(("gru", "encoder"))] = "gru"
-    """Word vectors and a GRU, or the text tower of `encoder`."""
+    text: Annotated[str, Choices(("gru", "encoder", MINILM))] = "gru"
+    """Word vectors and a GRU, the text tower of `encoder`, or MiniLM as it is, the text tower of ctxr-lite."""
     words: str = ""
     """File of word vectors, GloVe or word2vec, text or binary; empty to learn them."""
     features: str = ""
@@ -95,6 +95,11 @@ class LinksRecipe(Recipe):
         """Whether there is anything to train."""
         return self.variant not in ("links-objects", "links-zero-shot")
 
+    @property
+    def tunes(self) -> bool:
+        """Whether the encoder itself learns."""
+        return not self.frozen
+
     def rate(self, measures: Sequence[float | None]) -> float:
         """See `Recipe`; a measure is minus the validation loss."""
         rate, best, waited, low = self.lr, inf, 0, False
@@ -110,6 +115,10 @@ class LinksRecipe(Recipe):
         yield from super().rules()
         if makes_pairs(self.encoder):
             yield f"{self.encoder} makes no vectors", "--set encoder=ViT-B-32:openai"
+        if self.encoder == LITE and not self.frozen:
+            yield FROZEN_LITE
+        if self.text == MINILM and not self.frozen:
+            yield "frozen = false: minilm stays as it is", "--set text=encoder, or --set frozen=true"
         if self.learns and self.batch < 2:
             yield f"batch = {self.batch}: a document needs another one to be compared with", "--set batch=11"
         if self.features and not self.frozen:

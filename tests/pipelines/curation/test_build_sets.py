@@ -271,6 +271,7 @@ def test_sets_that_a_fallback_picked_say_so_again_when_nothing_is_to_do(
 ) -> None:
     monkeypatch.setattr(hub, "cached_weights", lambda *_: None)
     monkeypatch.setattr(hub, "can_reach", lambda *_: False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     config = BuildSets(
         sources=(str(footage / "videos" / "clip0.mp4"),), out=tmp_path / "sets", threshold=float(THRESHOLD)
     )

@@ -13,10 +13,11 @@ from safetensors.torch import load_file
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
+from ctxr.models import hub
 from ctxr.models.encoders import Encoder
 from ctxr.models.training.checkpoint import load_head
 from ctxr.pipelines.modelling.config import Train
-from ctxr.pipelines.modelling.train import load_recipe
+from ctxr.pipelines.modelling.train import load_recipe, run
 from ctxr.problems.queries import queries_of
 from ctxr.problems.scorers import start_command
 from ctxr.store.artifacts import Content, finish, open_artifact
@@ -26,6 +27,7 @@ from ctxr.store.tables import read_table, write_table
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from tests.models.blip_folder import make_blip
 from tests.models.encoder_folder import make_folder
+from tests.models.lite_wheels import make_weights
 from tests.pipelines.modelling.training.conftest import SMALL_HEAD, Trains
 from tests.problems.scores import scores_of
 
@@ -331,3 +333,30 @@ def test_any_of_several_relevant_images_is_a_hit(train: Trains, benchmark: Path,
     several, query = with_all_relevant(benchmark, tmp_path / "learned", "train")
     with pytest.raises(DataError, match=f"{query}' has 10 relevant images"):
         train("clip-batch", dataset=several)
+
+
+@pytest.fixture
+def hubless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without a model hub whose cache holds ctxr-lite, untrained."""
+    make_weights(tmp_path / "cache" / "ctxr" / "ctxr-lite")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(hub, "cached_weights", lambda *_: None)
+    monkeypatch.setattr(hub, "can_reach", lambda *_: False)
+
+
+@pytest.mark.usefixtures("hubless")
+def test_without_a_hub_a_head_learns_on_another_encoder_and_a_recipe_that_tunes_names_the_option(
+    benchmark: Path, tmp_path: Path
+) -> None:
+    config = Train("clip-module", benchmark, changes=("inner=32", "layers=1", "epochs=1"), workdir=tmp_path / "work")
+    note = Note()
+    report = run(config, note)
+    assert report.encoder == "ctxr-lite"
+    (warning,) = (one for one in note.warned if "ViT-B-16:openai are" in one)
+    assert "uses ctxr-lite" in warning
+    assert open_artifact(report.folder).manifest.config["start"] == ""
+    assert run(config, Note()).up_to_date
+    for recipe, changes in (("clip-batch", ()), ("clip-module", ("encoder=ViT-B-16:openai", "start="))):
+        with pytest.raises(CtxrError, match="ViT-B-16:openai are") as refused:
+            run(Train(recipe, benchmark, changes=changes, workdir=tmp_path / "work"), Note())
+        assert "--set encoder=" in refused.value.hint
