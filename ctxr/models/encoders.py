@@ -86,7 +86,10 @@ class Encoder:
         self._towers: dict[str, Callable[[Tensor], Tensor]] = {}
         self._parameters = sum(weights.numel() for weights in model.visual.parameters())
         del model
-        self.precision, self._rows = choose_precision(precision, device, self._parameters), 0
+        if not source.rounds and precision.endswith("bf16"):
+            raise UsageError(f"{self.name} is too rough in bf16", hint="--precision fp32")
+        chosen = "fp32" if not source.rounds and precision == "auto" else precision
+        self.precision, self._rows = choose_precision(chosen, device, self._parameters), 0
         self.use(self.precision)
 
     def use(self, precision: str) -> None:
@@ -287,13 +290,14 @@ _AUTO = {
 @dataclass(frozen=True)
 class EncoderSource:
     """A model that can be built again and again, on the CPU, fp32, in evaluation mode. `config`: open_clip's model_cfg.
-    `tokenize`: texts to token ids [N, T]."""
+    `tokenize`: texts to token ids [N, T]. `rounds`: whether bf16 keeps its distances."""
 
     name: str
     build: Callable[[], ImageTextModel]
     config: Mapping[str, Any]
     tokenize: Callable[[list[str]], Tensor]
     threshold: float = CLIP_THRESHOLD
+    rounds: bool = True
 
     @property
     def width(self) -> int:

@@ -99,6 +99,7 @@ class LiteParts(NamedTuple):
     config: Mapping[str, Any]
     tokenize: Callable[[list[str]], Tensor]
     threshold: float
+    rounds: bool
 
 
 def lite_parts() -> LiteParts:
@@ -111,7 +112,7 @@ def lite_parts() -> LiteParts:
     def build() -> Any:
         return _build(folder, read_tensors(space)).eval().requires_grad_(False)
 
-    return LiteParts(careful(what, build), _CONFIG, partial(_tokenize, folder), THRESHOLD)
+    return LiteParts(careful(what, build), _CONFIG, partial(_tokenize, folder), THRESHOLD, rounds=False)
 
 
 def _build(folder: Path, space: dict[str, Tensor]) -> LiteModel:

@@ -131,7 +131,7 @@ def prepared(
     if isinstance(source, CrossSource):
         return lambda queries: as_features(queries, pictures, source, runtime)
     device, progress = runtime.device, runtime.progress
-    precision = "bf16" if in_bf16(runtime.precision, device) else "fp32"
+    precision = "bf16" if source.rounds and in_bf16(runtime.precision, device) else "fp32"
     encoder = Encoder(source, device, precision, progress.warn)
     return lambda queries: as_vectors(queries, pictures, encoder, progress)
 

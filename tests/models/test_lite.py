@@ -78,6 +78,13 @@ def test_the_space_is_made_once_and_is_no_part_of_the_fingerprint(untrained: Enc
     assert space not in locate_model("ctxr-lite")[1]
 
 
+def test_bf16_is_refused_as_dark_frames_err_by_more_than_the_threshold(untrained: Encoder) -> None:
+    assert untrained.precision == "fp32"
+    with pytest.raises(UsageError, match="bf16") as refused:
+        load_encoder("ctxr-lite", "cpu", "bf16")
+    assert refused.value.hint == "--precision fp32"
+
+
 def test_its_cells_are_regions(untrained: Encoder, pictures: list[np.ndarray]) -> None:
     grid = GridRegions(untrained.name, 49, "cpu")
     assert grid.grid == [7, 7]

@@ -100,7 +100,7 @@ class Sources:
         self.weights = {} if self.net is None else {NAME: self.net.fingerprint}
         if not recipe.features or recipe.text == "encoder":
             self.source = find_source(recipe.encoder, progress.warn)
-            precision = "bf16" if in_bf16(options.precision, self.device) else "fp32"
+            precision = "bf16" if self.source.rounds and in_bf16(options.precision, self.device) else "fp32"
             self.encoder = Encoder(self.source, self.device, precision, progress.warn)
             self.weights[placeless(self.encoder.name)] = self.encoder.fingerprint
         self.texts = self.encoder
