@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.decoders import end_all, start
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
@@ -104,6 +106,15 @@ def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_decoders() -> Iterator[pytest.MonkeyPatch]:
+    """Where the decoder process is not the subject, it is kept from one scan to the next."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ctxr.media.decoder_process.ChildProcess", start)
+        yield patch
+        end_all()
 
 
 @pytest.fixture(scope="session")
