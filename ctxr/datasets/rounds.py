@@ -18,7 +18,17 @@ from ctxr.engine.options import Options
 from ctxr.engine.progress import Progress
 from ctxr.engine.stage import Inputs, Stage
 from ctxr.errors import DataError, UsageError
-from ctxr.store.artifacts import MANIFEST, RESTORE, Artifact, Content, FileEntry, Parent, open_artifact, take_manifest
+from ctxr.store.artifacts import (
+    MANIFEST,
+    RESTORE,
+    Artifact,
+    Content,
+    FileEntry,
+    Parent,
+    open_artifact,
+    picked_with,
+    take_manifest,
+)
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file, sha256_if_readable, sha256_of
 from ctxr.store.kinds import DATASET, RELEASE, REVISE_LABELS
@@ -347,7 +357,7 @@ def put_in_force(out: Path, base: RevisionBase, rounds: Sequence[Round]) -> Cont
     for row in rounds:
         folder = folder_of(row.number)
         files += [f"{folder}/{file.name}" for file in (out / folder).iterdir() if file.is_file()]
-    return Content(sorted(files), counts, {}, parents_of(base, rounds))
+    return Content(sorted(files), counts, picked_with(base.path), parents_of(base, rounds))
 
 
 def write_round(out: Path, row: Round, tables: Mapping[str, Iterable[Record]], files: Mapping[str, bytes]) -> Round:

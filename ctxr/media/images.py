@@ -64,6 +64,24 @@ def read_image(path: Path, side: int | None = None, *, tight: bool = False) -> P
         raise DataError(f"{path} is {'empty' if empty else f'not a readable picture ({error})'}") from error
 
 
+def check_photo(path: Path) -> None:
+    """Raise DataError for a picture that can be read and is no photo: an animated one, and a JPEG of which a part is missing."""
+    with Pillow.open(path) as opened:
+        kind, frames = opened.format, getattr(opened, "n_frames", 1)
+    if frames > 1 and kind in ("PNG", "WEBP"):
+        raise DataError(f"{path} is an animated picture of {frames} frames: save it as a video, or one frame as PNG")
+    if kind in ("JPEG", "MPO"):
+        import av  # takes longer than all else here, and few commands read new photos
+
+        # Pillow fills a hole with grey; ffmpeg's decoder, at an eighth of the size, stops there
+        decoder = av.CodecContext.create("mjpeg", "r")
+        decoder.options = {"lowres": "3", "err_detect": "explode"}
+        try:
+            decoder.decode(av.Packet(path.read_bytes()))
+        except av.error.InvalidDataError as error:
+            raise DataError(f"{path} is damaged: a part of its pixels is missing or wrong") from error
+
+
 def thumbnail(path: Path, side: int, quality: int = THUMBNAIL_QUALITY, *, tight: bool = False) -> bytes:
     """The picture at `path`, upright, as a JPEG whose longer side has at most `side` pixels. Raises DataError as `read_image`."""
     rgb = Pillow.fromarray(read_image(path, side, tight=tight))

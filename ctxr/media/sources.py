@@ -32,6 +32,11 @@ LINK = "a link to a folder is not followed: name that folder as a source"
 NOT_TEXT = "its name is not UTF-8"
 OTHER_KIND = "neither a video nor a photo by its suffix; a file that is named itself is taken as a video"
 COPY = "the same content as"
+STRANGE = {
+    ".gif": "a GIF, drawn or animated: save it as PNG, or as a video",
+    ".avif": "an AVIF picture, which is not read: save it as JPEG or PNG",
+}
+"""Pictures that are no photos here, by suffix."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +140,7 @@ class _SourceWalk:
     def error(self, typed: Sequence[str]) -> UsageError:
         """The error where nothing was found."""
         message = f"no video or photo in {', '.join(typed)}"
-        if not (left_out := [row for row in self.left_out if row[1] != OTHER_KIND]):
+        if not (left_out := [row for row in self.left_out if row[1] not in (OTHER_KIND, *STRANGE.values())]):
             suffixes = f"videos end in {' '.join(sorted(VIDEO_SUFFIXES))}, photos in {' '.join(sorted(PHOTO_SUFFIXES))}"
             return UsageError(message, hint=suffixes)
         path, why = left_out[0]
@@ -160,7 +165,7 @@ class _SourceWalk:
             folders[:] = [path.name for path in visible if not path.is_symlink() and self._is_usable(path)]
             for file in (Path(root, name) for name in sorted(files) if not name.startswith(".")):
                 if file.suffix.lower() not in VIDEO_SUFFIXES | PHOTO_SUFFIXES:
-                    self.left_out.append((file, OTHER_KIND))
+                    self.left_out.append((file, STRANGE.get(file.suffix.lower(), OTHER_KIND)))
                 elif not _is_text(file.name):
                     self.left_out.append((file, NOT_TEXT))
                 else:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ctxr.errors import CtxrError, DataError, UsageError, did_you_mean
-from ctxr.models.hub import LITE, architectures, fetched_weights, split_name
+from ctxr.models.hub import LITE, STAND_INS, TINY, architectures, fetched_weights, split_name
 from ctxr.models.openvino_tower import OpenVinoTower, fastest
 from ctxr.models.precision import (
     BF16_PARAMETERS,
@@ -267,7 +267,6 @@ def _probes() -> list[np.ndarray]:
 
 
 DEFAULT_ENCODER = "ViT-B-32:openai"
-TINY = "ctxr-tiny"
 TINY_FOLDER = Path(__file__).parent / "weights" / TINY
 CLIP_THRESHOLD = 0.35  # the paper's distance: Euclidean, on unit vectors of CLIP
 
@@ -276,15 +275,6 @@ NOTES_NAME = "ctxr.json"
 _SUFFIXES = (".safetensors", ".bin", ".pth")
 # settings of a tokenizer that a config may contain; transformers takes others too, paths and code among them
 _TOKENIZER_KWARGS = {"clean", "language", "strip_sep_token"}
-
-
-_AUTO = {
-    DEFAULT_ENCODER: "",
-    LITE: "which knows real photos, but is no CLIP: it finds fewer of them by text",
-    TINY: "a small model trained on drawn scenes: good enough to try everything out, but not for a dataset that you publish "
-    f"(an encoder that is named, such as {DEFAULT_ENCODER}, never falls back)",
-}
-"""Encoders in the order in which `auto` takes them, and what is said of one that stands in for others."""
 
 
 @dataclass(frozen=True)
@@ -310,14 +300,15 @@ def find_source(name: str, warn: Callable[[str], None] = ignore) -> EncoderSourc
     kind, _, value = name.partition(":")
     if name == "auto":
         missing = list[str]()
-        for choice, remark in _AUTO.items():
+        for choice in (DEFAULT_ENCODER, *STAND_INS):
             try:
                 source = find_source(choice)
             except CtxrError as error:
                 missing.append(error.message)
                 continue
             if missing:
-                warn(f"{'; '.join(missing)}: so ctxr uses {choice}, {remark}")
+                never = f"an encoder that is named, such as {DEFAULT_ENCODER}, never falls back"
+                warn(f"{'; '.join(missing)}: so ctxr uses {choice}: {STAND_INS[choice]} ({never})")
             return source
     if name == LITE:
         return EncoderSource(LITE, *resolve_name("ctxr.models.lite:lite_parts")())

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from ctxr.models.blip import blip_folder, load_blip
 from ctxr.models.cross.sources import CrossSource, load_cross
-from ctxr.models.encoders import TINY, TINY_FOLDER, EncoderSource, find_source, ignore
+from ctxr.models.encoders import TINY_FOLDER, EncoderSource, find_source, ignore
 from ctxr.models.entailment.text import bert_folder
-from ctxr.models.hub import LITE, fetched_weights, is_blip, makes_pairs, split_name
+from ctxr.models.hub import LITE, TINY, fetched_weights, is_blip, makes_pairs, split_name
 from ctxr.models.judges.nli import nli_folder
 from ctxr.models.regions import DETECTOR, weights_here
 from ctxr.models.wheels import lite_folder

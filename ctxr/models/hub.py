@@ -34,9 +34,17 @@ def makes_pairs(name: str) -> bool:
     return name.startswith(PAIR_ENCODERS)
 
 
-LITE = "ctxr-lite"
+LITE, TINY = "ctxr-lite", "ctxr-tiny"
+"""The encoder made of two wheels of the package index, and the one inside this package."""
+
 MINILM = "minilm"
-"""The encoder made of two wheels of the package index, and its tower of texts alone, where a folder of transformers is named."""
+"""The text tower of ctxr-lite alone, where a folder of transformers is named."""
+
+STAND_INS = {
+    LITE: "it knows real photos, but is no CLIP: it finds fewer of them by text",
+    TINY: "it was trained on drawn scenes: good enough to try everything out, but not for a dataset that you publish",
+}
+"""What users must know of encoders that stand in for CLIP."""
 
 BLIP_TINY = "random:blip-tiny"
 """BLIP with untrained weights from a fixed seed, for tests and nothing else."""

@@ -106,6 +106,12 @@ class Artifact:
             raise self.changed_error(name)
 
 
+def picked_with(folder: Path) -> dict[str, Any]:
+    """The encoder and the selection, as in the manifest of a folder, with which its image sets were picked; nothing where ctxr did not."""
+    models = open_artifact(folder).manifest.models if (folder / MANIFEST).is_file() else {}
+    return {name: models[name] for name in ("encoder", "selection") if name in models}
+
+
 def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artifact:
     """The finished artifact at `path`; `maker` is the command that makes one.
 

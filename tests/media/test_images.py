@@ -12,7 +12,16 @@ import pytest
 from PIL import Image
 
 from ctxr.errors import DataError
-from ctxr.media.images import decode_jpeg, encode_jpeg, image_size, look_print, read_image, sharpness, thumbnail
+from ctxr.media.images import (
+    check_photo,
+    decode_jpeg,
+    encode_jpeg,
+    image_size,
+    look_print,
+    read_image,
+    sharpness,
+    thumbnail,
+)
 
 
 def gradient(height: int = 24, width: int = 40) -> "np.ndarray[tuple[int, ...], np.dtype[np.uint8]]":
@@ -115,3 +124,38 @@ def test_prints_are_as_far_apart_as_colours_and_a_copy_encoded_and_scaled_again_
     again = decode_jpeg(encode_jpeg(np.asarray(cv2.resize(one, (240, 180), interpolation=cv2.INTER_LINEAR))))
     assert np.linalg.norm(look_print(one) - look_print(again)) < 0.02
     assert np.linalg.norm(look_print(one) - look_print(picture(2))) > 0.1
+
+
+def noise(height: int = 240, width: int = 320) -> "np.ndarray[tuple[int, ...], np.dtype[np.uint8]]":
+    rough = np.random.default_rng(3).integers(0, 256, (height // 8, width // 8, 3), np.uint8)
+    return np.asarray(cv2.resize(rough, (width, height)), np.uint8)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"progressive": True}, {"quality": 100, "subsampling": 0}, {"restart_marker_blocks": 4}, {"format": "MPO"}],
+)
+def test_a_whole_photo_passes_and_one_with_a_hole_does_not(tmp_path: Path, options: dict[str, Any]) -> None:
+    file, picture = tmp_path / "photo.jpg", Image.fromarray(noise())
+    picture.save(file, **{"format": "JPEG"} | options)
+    check_photo(file)
+    content = file.read_bytes()
+    file.write_bytes(content + b"a maker's note behind the end")
+    check_photo(file)
+    middle = len(content) // 2
+    file.write_bytes(content[:middle] + b"\xff" * 64 + content[middle + 64 :])
+    with pytest.raises(DataError, match="damaged"):
+        check_photo(file)
+
+
+def test_other_kinds_of_pictures_pass_and_animated_ones_do_not(tmp_path: Path) -> None:
+    first, *others = (Image.new("RGB", (40, 30), colour) for colour in ("red", "green", "blue"))
+    for name in ("p.png", "p.webp", "p.tiff", "p.bmp"):
+        first.save(tmp_path / name)
+        check_photo(tmp_path / name)
+    first.convert("CMYK").save(tmp_path / "print.jpg")
+    check_photo(tmp_path / "print.jpg")
+    for name in ("moving.png", "moving.webp"):
+        first.save(tmp_path / name, save_all=True, append_images=others)
+        with pytest.raises(DataError, match="of 3 frames"):
+            check_photo(tmp_path / name)

@@ -29,7 +29,7 @@ def test_folders_files_and_globs_give_the_same_sources(tmp_path: Path) -> None:
 
 
 def test_each_reason_to_leave_files_out_is_one_sentence(tmp_path: Path) -> None:
-    for name in ("a.mp4", "notes.txt", "deep/scores.csv"):
+    for name in ("a.mp4", "notes.txt", "deep/scores.csv", "funny.GIF", "new.avif"):
         write(tmp_path / name, name)
     for name in ("b.mp4", "c.mp4"):
         write(tmp_path / name, "a.mp4")
@@ -37,7 +37,9 @@ def test_each_reason_to_leave_files_out_is_one_sentence(tmp_path: Path) -> None:
         (tmp_path / name).symlink_to(tmp_path / name.replace("gone", "nowhere"))
     search = find_sources([str(tmp_path)])
     assert [source.name for source in search.found] == ["a"]
-    lost, other, copies = sorted(search.remarks())
+    lost, other, copies, moving, new = sorted(search.remarks(), key=lambda remark: (remark[0] != "2", remark))
+    assert "a GIF" in moving
+    assert "AVIF" in new
     assert lost.startswith("2 are left out: cannot be read: ")
     assert other.startswith("2 are left out: neither")
     assert copies.startswith("2 are left out: the same")

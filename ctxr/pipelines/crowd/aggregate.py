@@ -26,7 +26,7 @@ from ctxr.pipelines.crowd.config import Aggregate, AggregateReport
 from ctxr.pipelines.crowd.people import Certificate, certificate, people, worker_table
 from ctxr.pipelines.crowd.validation import Validation
 from ctxr.pipelines.crowd.votes import Acceptance, decide_picks, label_consensus, picks_of
-from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact, take_manifest
+from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact, picked_with, take_manifest
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import DATASET, JUDGMENTS, TASKS
@@ -357,7 +357,7 @@ class DatasetStage(Stage[AggregateInputs]):
         lost = dict(sorted(Counter(row.reason for row in dropped).items()))
         names = [f"{name}.jsonl" for name in (*written, "dropped", "workers")]
         counts = written | {"dropped": lost, "workers": len(workers), "blocked": len(blocked)}
-        return Content([*names, *documents], counts, {})
+        return Content([*names, *documents], counts, picked_with(answered.root))
 
 
 def run(config: Aggregate, progress: Progress = SILENT) -> AggregateReport:

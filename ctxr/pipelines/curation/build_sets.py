@@ -18,8 +18,8 @@ from ctxr.errors import CtxrError, DataError, UsageError, and_more, plural, some
 from ctxr.media.decoder_process import Scanner
 from ctxr.media.scan import SCAN_LIMITS, ScanOptions
 from ctxr.media.sources import InputSource, find_sources
-from ctxr.models.encoders import DEFAULT_ENCODER, TINY, Encoder, check_encoder_name
-from ctxr.models.hub import LITE, from_root
+from ctxr.models.encoders import DEFAULT_ENCODER, Encoder, check_encoder_name
+from ctxr.models.hub import STAND_INS, from_root
 from ctxr.models.identity import model_identity
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, shared_footage
@@ -178,8 +178,11 @@ class BuildStage(SetsStage[BuildInputs]):
     def remarks(self, report: SetsReport) -> Iterator[str]:
         """On sets that a fallback picked, and on none at all."""
         counts = report.counts
-        if report.up_to_date and self.options.encoder == "auto" and report.encoder in (LITE, TINY):
-            yield f"these sets were picked with {report.encoder} because CLIP was not available: --encoder {DEFAULT_ENCODER}"
+        if report.up_to_date and self.options.encoder == "auto" and report.encoder in STAND_INS:
+            yield (
+                f"these sets were picked with {report.encoder} because CLIP was not available: --encoder {DEFAULT_ENCODER} "
+                f"({STAND_INS[report.encoder]})"
+            )
         if not report.up_to_date and not counts["sets"]:
             cure = f"try a --threshold below {report.threshold:g} (--yield-curve shows what each gives), or a higher --rate"
             if not counts["videos"]:

@@ -12,7 +12,7 @@ import numpy as np
 from ctxr.engine.progress import Progress, ProgressTask
 from ctxr.engine.units import Engine, Job, RankShard, WorkUnit, map_units
 from ctxr.errors import DataError
-from ctxr.media.images import Pixels, image_size, perceptual_hash, read_image, troubles
+from ctxr.media.images import Pixels, check_photo, image_size, perceptual_hash, read_image, troubles
 from ctxr.media.sources import InputSource
 from ctxr.metrics.selection import Rejection
 from ctxr.models.neighbours import Neighbours, nearest
@@ -141,6 +141,7 @@ def _embedded(artifact: Path, album: InputSource, chosen: range, scan: str, embe
     for position in chosen:
         try:
             rgb = read_image(album.photos[position])
+            check_photo(album.photos[position])
         except DataError as error:
             shard.problems[position] = error.message
             continue

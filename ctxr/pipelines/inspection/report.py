@@ -48,6 +48,7 @@ SECTIONS: tuple[Section, ...] = (
     Section("results", "Results", results.make_results),
     Section(VIEWS, "", results.make_views),
     Section("revision", "Revised labels", revision.make_revision),
+    Section("steps", "Steps", summary.make_steps),
     Section("timelines", "Timelines", distributions.make_timelines),
     Section("dropped", "Left out", sets.make_dropped),
     Section("distributions", "Distributions", distributions.make_distributions),

@@ -28,6 +28,7 @@ from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import CHAIN, chosen
 from ctxr.engine.stage import LEAVING, MAKING, Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, plural, some
+from ctxr.models.hub import STAND_INS
 from ctxr.pipelines.sharing.config import DOCUMENT_FORMATS, Export, ExportReport
 from ctxr.problems.registry import question_about
 from ctxr.problems.runs import SCORES
@@ -70,6 +71,8 @@ def card(job: ExportJob, manifest: Manifest | None, fingerprint: str, to: str, w
             name = text(without_folder(encoder.get("name", "")))
             threshold = f"{text(selection.get('threshold'))} (encoder {name})"
             origin.append(f"- frames of a video set are further apart than {threshold}")
+            if remark := STAND_INS.get(encoder["name"]):
+                origin.append(f"- **{name} stood in for CLIP**: {remark}")
         limits = [name for name in ("brisque", "max_text", "min_size") if manifest.config.get(name) is not None]
         origin += [f"- {name.replace('_', ' ')}: {text(manifest.config[name])}" for name in limits]
     parts = [

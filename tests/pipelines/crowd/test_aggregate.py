@@ -17,6 +17,7 @@ from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.readers.artifact import read_artifact
 from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.models.hub import STAND_INS
 from ctxr.pipelines.crowd.aggregate import DroppedText, run
 from ctxr.pipelines.crowd.config import Aggregate, AggregateReport
 from ctxr.pipelines.crowd.people import Worker, author_skills, certificate, people
@@ -25,6 +26,7 @@ from ctxr.pipelines.crowd.votes import decide_picks, picks_of
 from ctxr.store.artifacts import Content, finish, open_artifact
 from ctxr.store.records import Dialogue, Record, Turn
 from ctxr.store.tables import PAYLOADS, Owner, PayloadTable, read_table, write_table
+from tests.exports import export
 from tests.pipelines.crowd.answered import add, answer, base_of, crowd, merged, write
 from tests.pipelines.report_artifacts import project
 
@@ -49,6 +51,15 @@ def aggregated(out: Path, answered: AggregatedAnswers) -> Aggregate:
 def report(answered: AggregatedAnswers, tmp_path_factory: pytest.TempPathFactory) -> AggregateReport:
     """Of all answers, aggregated once."""
     return run(aggregated(tmp_path_factory.mktemp("aggregated") / "dataset", answered))
+
+
+def test_the_card_of_a_dataset_names_the_encoder_that_picked_its_sets_and_what_it_is_not(
+    answered: AggregatedAnswers, report: AggregateReport, tmp_path: Path
+) -> None:
+    assert open_artifact(report.dataset).manifest.models == open_artifact(answered.root).manifest.models
+    card = (export(report.dataset, tmp_path / "out", "webdataset").export / "README.md").read_text(encoding="utf-8")
+    assert "0.15 (encoder ctxr-tiny)" in card.replace("\\", "")
+    assert STAND_INS["ctxr-tiny"] in card
 
 
 def test_a_dataset_is_read_with_the_dialogues_of_its_queries(answered: AggregatedAnswers, tmp_path: Path) -> None:

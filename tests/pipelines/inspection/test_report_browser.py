@@ -1,14 +1,19 @@
 """The page in a real browser: it shows, filters, sorts, obeys the keyboard, and asks nobody for anything."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import structs
 from playwright.sync_api import expect
 
+from ctxr.datasets.splits import SPLITS
+from ctxr.models.hub import STAND_INS
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.inspection.report import run
+from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Failure
 from tests.pipelines.opened import LEAP, Open
 from tests.pipelines.report_artifacts import photo_unit, project, video_unit, write
@@ -18,7 +23,7 @@ def test_every_part_is_there_and_shows_its_pictures_and_distances(show: Open, pa
     tab = show(page).tab
     expect(tab.locator("h1")).to_have_text("14 sets of images")
     assert tab.locator(".top nav a").all_text_contents() == [
-        "Overview", "Sets", "Results", "Timelines", "Left out", "Distributions", "Failures", "Provenance",
+        "Overview", "Sets", "Results", "Steps", "Timelines", "Left out", "Distributions", "Failures", "Provenance",
     ]  # fmt: skip
     expect(tab.locator(".card")).to_have_count(14)
     first = tab.locator(".card img").first
@@ -41,6 +46,28 @@ def test_every_part_is_there_and_shows_its_pictures_and_distances(show: Open, pa
     link = tab.locator("#look .under a").first.get_attribute("href")
     assert link
     assert (page.parent / link).is_file()
+
+
+def test_the_first_lines_say_what_picked_the_sets_what_it_is_not_and_which_split_is_empty(
+    show: Open, page: Path
+) -> None:
+    tab = show(page).tab
+    expect(tab.locator(".lead b.bad")).to_have_text("ctxr-tiny")
+    expect(tab.locator(".note.warn").first).to_contain_text(STAND_INS["ctxr-tiny"])
+    counts = open_artifact(page.parent / "filtered").manifest.counts["splits"]
+    lead = tab.locator(".lead", has_text="Picked by")
+    expect(lead).to_contain_text(f"threshold 0.15: {', '.join(f'{counts[split]} in {split}' for split in SPLITS)}")
+    assert lead.locator("span.bad").count() == sum(not counts[split] for split in SPLITS)
+
+
+def test_videos_without_sets_are_told_with_the_reason_and_what_may_help(show: Open, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    full, bare = (video_unit(work / "sets", name) for name in ("full", "bare"))
+    close = [structs.replace(row, image_set=None, reason="too_close") for row in bare.ledger]
+    write(work / "sets", [full, replace(bare, sets=[], ledger=close)])
+    tab = show(run(Report(workdir=work)).page).tab
+    tab.locator("summary", has_text="gave no set").click()
+    expect(tab.locator("details.note li")).to_contain_text("mostly too close: bare. Try a lower --threshold")
 
 
 def test_hardest_sets_come_first_and_other_orders_are_kept(show: Open, page: Path) -> None:

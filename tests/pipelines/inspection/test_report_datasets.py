@@ -47,7 +47,7 @@ def test_a_drawn_dataset_is_shown_with_descriptions_splits_and_results(drawn: Pa
     written = run(Report(workdir=drawn))
     assert [path.name for path in written.chain] == ["dataset"]
     assert (written.sets, written.pictures, written.missing, written.notes) == (4, 40, [], [])
-    assert parts_of(written) == ["summary", "sets", "results", "distributions", "provenance"]
+    assert parts_of(written) == ["summary", "sets", "results", "steps", "distributions", "provenance"]
     page, data = written.page.read_text(encoding="utf-8"), data_of(written.page)
     assert "7 descriptions: 3 of 2 sets on train, 4 of 2 sets on valid." in page
     assert sorted(one["split"] for one in data["sets"]) == ["train", "train", "valid", "valid"]
@@ -72,7 +72,7 @@ def test_a_release_is_shown_with_the_evaluations_of_the_workdir(tmp_path: Path) 
     assert (written.chain, written.sets, written.pictures) == ([tmp_path / "release"], 7, 50)
     assert any("2 of 7 sets" in note for note in written.notes)
     data = data_of(written.page)
-    assert parts_of(written) == ["summary", "sets", "results", "provenance"]
+    assert parts_of(written) == ["summary", "sets", "results", "steps", "provenance"]
     assert all(number >= 0 for rows in data["results"]["sets"].values() for _, number, *_ in rows)
     hidden = [place for one in data["sets"] if one["split"] == "test" for place, _ in one["texts"]]
     assert hidden == [None, None, None]

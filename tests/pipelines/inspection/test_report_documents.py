@@ -149,7 +149,14 @@ def test_other_parts_speak_of_documents_and_show_the_tables_of_the_evaluation(
     show: Open, work: Path, page: Path
 ) -> None:
     content, data = page.read_text(encoding="utf-8"), data_of(page)
-    assert re.findall(r'<section id="(\w+)"', content) == ["summary", "sets", "results", "documents", "provenance"]
+    assert re.findall(r'<section id="(\w+)"', content) == [
+        "summary",
+        "sets",
+        "results",
+        "documents",
+        "steps",
+        "provenance",
+    ]
     assert "104 sentences: 104 of 12 documents on test." in content
     assert "results" not in data
     tab = show(page).tab

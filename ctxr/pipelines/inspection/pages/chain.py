@@ -20,6 +20,7 @@ from ctxr.problems.results import RESULTS
 from ctxr.store.arrays import Vectors, pairwise_distances
 from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, Parent, open_artifact
 from ctxr.store.kinds import EVALUATION, IMAGE_SETS, RELEASE, RUN, RUNS
+from ctxr.store.paths import without_folder
 from ctxr.store.records import BETWEEN, SOURCE_KINDS, Failure, Image, ImageSet, Source, Split, SplitName
 from ctxr.store.tables import grouped, read_table
 from ctxr.store.units import SourceUnit, UnitKeys, photo_names, read_unit, unit_folder
@@ -231,6 +232,13 @@ class Chain:
     def threshold(self) -> float | None:
         """The distance that two frames of a set exceed."""
         return self.last.number("models", "selection", "threshold")
+
+    @property
+    def encoder(self) -> str:
+        """The encoder that picked the sets, without the folder that its name may hold; empty where it is not known."""
+        known = self.last.manifest.models.get("encoder") if self.last.manifest else None
+        name = known.get("name") if isinstance(known, Mapping) else None
+        return without_folder(name) if isinstance(name, str) else ""
 
     def distances(self) -> Iterator[tuple[ImageSet, Distances | None]]:
         """Each set with the distances of its pairs, in the order of `np.triu_indices`; None if an embedding is missing."""

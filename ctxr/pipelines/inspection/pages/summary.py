@@ -1,12 +1,13 @@
 """Sections on what came out at each step, and on where everything comes from."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from ctxr.datasets.splits import SPLITS
-from ctxr.errors import plural
+from ctxr.errors import plural, some
 from ctxr.media.sources import VIDEO_SUFFIXES
+from ctxr.models.hub import STAND_INS
 from ctxr.pipelines.inspection.pages.chain import ALONE, runs_as_evaluated
 from ctxr.pipelines.inspection.pages.edition import REASONS, PageBuilder
 from ctxr.pipelines.inspection.pages.plots import axis_number
@@ -34,27 +35,32 @@ PHOTO_STEPS: Steps = (
 """Steps of the two procedures after `considered`, each with the reasons that end there, in the order they are asked."""
 
 
+CURES: Mapping[LedgerReason, str] = {
+    "near_still": "--gate 0, a higher --rate, or footage with more motion",
+    "too_close": "a lower --threshold, or a higher --rate",
+    "set_incomplete": "a lower --threshold, a smaller --set-size, or longer shots",
+    "low_quality": "a higher --brisque",
+    "too_much_text": "a higher --max-text",
+    "too_small": "a lower --min-size",
+}
+"""What gives sets of a video most of whose frames fell out for a reason."""
+
+
 def make_summary(edition: PageBuilder) -> Mapping[str, object]:
-    """Headline, one row of figures per artifact, and the steps for frames and for photos."""
+    """Headline, what picked the sets, their splits, and why videos gave none."""
     chain = edition.chain
     by_kind = {kind: [unit for unit in chain.units if unit.source.kind == kind] for kind in SOURCE_KINDS}
-    funnels = [
-        (title, steps)
-        for title, kind, checks in (("Frames of videos", "video", VIDEO_STEPS), ("Photos", "photos", PHOTO_STEPS))
-        if (steps := _steps(by_kind[kind], checks, kind == "video"))
-    ]
-    names = ["sets", "images", "considered", "embedded", "measured", "failed"]
-    if chain.last.kind != IMAGE_SETS:
-        tables = (*names, "texts", "queries", "judgments")
-        names = [name for name in tables if any(name in stage.counts for stage in chain.stages)]
-    described = list[tuple[str, int, int]]()
+    described, held = (
+        list[tuple[str, int, int]](),
+        {one: int(chain.last.number("counts", "splits", one) or 0) for one in SPLITS},
+    )
     if (dataset := chain.dataset) is not None:
         # sets and descriptions of each split that has sets, last of sets in none
         split_of: dict[str, str] = {one.id: dataset.split_of(one) or "" for one in dataset.sets}
         queries = Counter(split_of[query.image_set] for query in dataset.queries.values() if query.labels is None)
         counts = Counter(split_of.values())
+        held = {split: counts[split] for split in SPLITS}
         described = [(split or "no split", counts[split], queries[split]) for split in (*SPLITS, "") if counts[split]]
-    lost = [stage.reasons for stage in chain.stages]
     albums = by_kind["photos"]
     photos = f"from {plural(sum(unit.source.frames for unit in albums), 'photo', form=',')}" if albums else ""
     if chain.dataset is not None and {unit.source.name for unit in albums} - {
@@ -66,21 +72,53 @@ def make_summary(edition: PageBuilder) -> Mapping[str, object]:
         "total": sum(len(unit.sets) for unit in chain.units),
         "subject": edition.subject,
         "videos": _videos(by_kind["video"], edition),
+        "barren": _barren(by_kind["video"]),
         "photos": photos,
         "described": described,
+        "splits": held,
+        "encoder": chain.encoder,
+        "threshold": axis_number(chain.threshold or 0),
+        "stand_in": STAND_INS.get(chain.encoder, ""),
         "evaluated": edition.evaluated if chain.last.kind == ALONE else "",
         "notes": chain.notes,
         "missing": edition.pictures,
         "stages": chain.stages,
-        "funnels": funnels,
-        "rows": [(name, [stage.counts.get(name, "") for stage in chain.stages]) for name in names],
-        "reasons": [
-            (reason, name, [reasons.get(reason, 0) for reasons in lost])
-            for reason, (name, _, _) in REASONS.items()
-            if any(reason in reasons for reasons in lost)
-        ],
         "leak": chain.leak,
     }
+
+
+def make_steps(edition: PageBuilder) -> Mapping[str, object] | None:
+    """The steps for frames and for photos, and a row of figures per artifact; None without any."""
+    chain = edition.chain
+    funnels = [
+        (title, steps)
+        for title, kind, checks in (("Frames of videos", "video", VIDEO_STEPS), ("Photos", "photos", PHOTO_STEPS))
+        if (steps := _steps([unit for unit in chain.units if unit.source.kind == kind], checks, kind == "video"))
+    ]
+    names = ["sets", "images", "considered", "embedded", "measured", "failed"]
+    if chain.last.kind != IMAGE_SETS:
+        tables = (*names, "texts", "queries", "judgments")
+        names = [name for name in tables if any(name in stage.counts for stage in chain.stages)]
+    lost = [stage.reasons for stage in chain.stages]
+    rows = [(name, [stage.counts.get(name, "") for stage in chain.stages]) for name in names]
+    reasons = [
+        (reason, name, [reasons.get(reason, 0) for reasons in lost])
+        for reason, (name, _, _) in REASONS.items()
+        if any(reason in reasons for reasons in lost)
+    ]
+    shown = {"stages": chain.stages, "funnels": funnels, "rows": rows, "reasons": reasons}
+    return shown if funnels or rows else None
+
+
+def _barren(units: Sequence[SourceUnit]) -> list[tuple[str, str, str]]:
+    """Why videos gave no set: for each reason by which most of their frames fell out, which videos, and what may help."""
+    reasons: dict[LedgerReason, list[str]] = defaultdict(list)
+    for unit in units:
+        if not unit.sets and (
+            counts := Counter(row.reason for row in unit.ledger if row.reason and row.reason in CURES)
+        ):
+            reasons[counts.most_common(1)[0][0]].append(unit.source.name)
+    return [(REASONS[reason][0], some(names), CURES[reason]) for reason, names in reasons.items()]
 
 
 def _videos(units: Sequence[SourceUnit], edition: PageBuilder) -> str:
