@@ -43,8 +43,9 @@ peers: setup
 demo: setup     ## draw a small world, run the whole chain on it and compare the results with the truth
 	$(BIN)/ctxr demo
 
+# interpreters that tests start share what one has compiled, even where the environment forbids to keep it
 test: peers     ## run the tests, without the long proofs
-	PYTHONPATH=$(CURDIR)/$(PEERS) $(BIN)/python -m pytest -m "not prove" -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= PYTHONPATH=$(CURDIR)/$(PEERS) $(BIN)/python -m pytest -m "not prove" -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 
 check: setup    ## lint, check format, types and imports
 	$(BIN)/ruff check .
