@@ -35,7 +35,7 @@ DRAWN = {"export": "documents"}
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts of image sets and documents, and each as a release with its pictures."""
     root = tmp_path_factory.mktemp("drawn")
-    write_benchmark(WorldBenchmark(root / "sets", train=12, valid=6, test=6, video=0.5, side=48, workers=1))
+    write_benchmark(WorldBenchmark(root / "sets", train=5, valid=2, test=3, video=0.5, side=48, workers=1))
     write_documents(root / "documents", 6)
     for name, form in (("sets", "imagecode"), ("documents", "links")):
         with pytest.raises(SystemExit):

@@ -257,7 +257,10 @@ def _assert_any_choice_is_bit_equal(
     _assert_bit_equal(path, full, [0, len(full) - 1], decoder)
 
 
-@pytest.mark.parametrize("name", REAL_FRAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.prove] if count > 500 else []) for name, count in REAL_FRAMES.items()],
+)
 def test_frames_of_real_clips_are_read_again_bit_for_bit(real_files: Path, name: str) -> None:
     _assert_any_choice_is_bit_equal(real_files / "videos" / name, sizes=(8,))
 

@@ -2,7 +2,7 @@
 
 import importlib.util
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from ctxr.engine.report import SetsReport
+from ctxr.engine.units import ENGINES, Job, WorkUnit
 from ctxr.errors import UsageError
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.models.openvino_tower import OpenVinoTower
@@ -28,6 +29,7 @@ from tests.models.test_openvino_tower import uninstall
 from tests.pipelines.curation.test_build_sets import build as build_sets
 from tests.pipelines.curation.test_build_sets import same_tree
 from tests.pipelines.curation.test_filter import refilter
+from tests.pipelines.curation.test_merge import run_reversed
 
 Build = Callable[..., SetsReport]
 
@@ -92,9 +94,8 @@ def test_openvino_gives_the_sets_of_torch_from_other_vectors(
     assert same_tree(tmp_path / "one", tmp_path / "two")
 
 
-@pytest.mark.parametrize("threshold", [0.02, 0.03])
 def test_a_rough_engine_gives_the_sets_of_torch_because_close_decisions_are_repeated(
-    footage: Path, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threshold: float
+    footage: Path, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = OpenVinoTower.__call__
 
@@ -102,12 +103,12 @@ def test_a_rough_engine_gives_the_sets_of_torch_because_close_decisions_are_repe
         vectors = plain(tower, batch)
         return vectors * torch.linspace(0.85, 1.15, vectors.shape[-1])
 
-    build(footage, tmp_path / "torch", threshold=threshold, set_size=4)
+    build(footage, tmp_path / "torch", set_size=4)
     monkeypatch.setattr(OpenVinoTower, "__call__", rough)
-    build(footage, tmp_path / "rough", threshold=threshold, set_size=4, precision="openvino-bf16")
+    build(footage, tmp_path / "rough", set_size=4, precision="openvino-bf16")
     assert sets_of(tmp_path / "rough") == sets_of(tmp_path / "torch")
     monkeypatch.setattr(Encoder, "margin", 0.0)
-    build(footage, tmp_path / "careless", threshold=threshold, set_size=4, precision="openvino-bf16")
+    build(footage, tmp_path / "careless", set_size=4, precision="openvino-bf16")
     assert sets_of(tmp_path / "careless") != sets_of(tmp_path / "torch")
 
 
@@ -148,14 +149,20 @@ def test_photos_that_were_embedded_before_a_run_was_stopped_decide_its_engine(
     assert precision_of(out) == "openvino"
 
 
-def test_child_processes_embed_with_the_engine_of_the_run(
-    footage: Path, build: Build, tmp_path: Path, fast: None
+def run_copied(job: Job[Any], units: Sequence[WorkUnit], workers: int) -> Iterator[tuple[WorkUnit, Any]]:
+    """An engine that hands on a copy of the job, where nobody may ask which engine is the fastest."""
+    with pytest.MonkeyPatch.context() as elsewhere:
+        elsewhere.setattr(Encoder, "use_fastest", pytest.fail)
+        yield from run_reversed(job, units, workers)
+
+
+def test_copies_of_a_job_embed_with_the_engine_of_the_run(
+    footage: Path, build: Build, tmp_path: Path, fast: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sources = tuple(str(footage / "videos" / f"clip{number}.mp4") for number in (0, 1))
-    for engine in ("threads", "processes"):
-        build(footage, tmp_path / engine / "sets", sources=sources, engine=engine, workers=1)
-    threads, processes = (tmp_path / engine / "sets" / "sources" for engine in ("threads", "processes"))
-    assert same_tree(threads, processes)
+    monkeypatch.setitem(ENGINES, "copied", f"{__name__}:run_copied")
+    for engine in ("threads", "copied"):
+        build(footage, tmp_path / engine / "sets", engine=engine, workers=1)
+    assert same_tree(tmp_path / "threads" / "sets" / "sources", tmp_path / "copied" / "sets" / "sources")
 
 
 def test_filtering_needs_openvino_only_for_frames_that_the_sets_did_not_embed(

@@ -346,8 +346,10 @@ def hubless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("hubless")
 def test_without_a_hub_a_head_learns_on_another_encoder_and_a_recipe_that_tunes_names_the_option(
-    benchmark: Path, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
+    benchmark = tmp_path / "benchmark"
+    write_benchmark(WorldBenchmark(benchmark, train=2, valid=1, test=1, video=0, side=48, workers=1))
     config = Train("clip-module", benchmark, changes=("inner=32", "layers=1", "epochs=1"), workdir=tmp_path / "work")
     note = Note()
     report = run(config, note)
