@@ -190,8 +190,7 @@ def perceptual_hash(rgb: Pixels) -> str:
     luma = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
     while min(luma.shape) >= 2 * _SHORT:
         luma = cv2.resize(luma, (luma.shape[1] // 2, luma.shape[0] // 2), interpolation=cv2.INTER_AREA)
-    top, bottom, left, right = map(_border, (luma, luma[::-1], luma.T, luma.T[::-1]))
-    inner = luma[top : luma.shape[0] - bottom, left : luma.shape[1] - right]
+    inner = within_border(luma, luma)
     views = [inner]
     for cut in CUTS:
         rows, columns = (round(side * cut) for side in inner.shape)
@@ -207,6 +206,12 @@ def perceptual_hash(rgb: Pixels) -> str:
     if np.median(np.abs(waves[0])) < _FLAT:
         return ""
     return np.packbits(np.stack(waves) > 0).tobytes().hex()
+
+
+def within_border(picture: Pixels, luma: Pixels) -> Pixels:
+    """The part of a picture within a uniform border of its `luma` [H, W], of up to a quarter of its sides."""
+    top, bottom, left, right = map(_border, (luma, luma[::-1], luma.T, luma.T[::-1]))
+    return picture[top : luma.shape[0] - bottom, left : luma.shape[1] - right]
 
 
 def _border(lines: npt.NDArray[np.uint8]) -> int:

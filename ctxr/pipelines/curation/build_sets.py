@@ -3,7 +3,7 @@
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -136,10 +136,9 @@ class BuildStage(SetsStage[BuildInputs]):
         threshold = encoder.threshold if options.threshold is None else options.threshold
         picking = PickingRules(threshold, options.set_size, encoder.margin, quality)
         context = UnitContext(out, picking, embedder, scan)
-        # of the encoder's own scale, whatever threshold was asked for
-        choice = PhotoPicking(CopyRule.of_encoder(encoder.threshold), options.sample, options.seed)
-        selection = {"threshold": threshold, "margin": encoder.margin, "set_size": options.set_size}
-        selection |= choice.copies.record()
+        choice = PhotoPicking(CopyRule(), options.sample, options.seed)
+        selection: dict[str, object] = {"threshold": threshold, "margin": encoder.margin, "set_size": options.set_size}
+        selection["copies"] = asdict(choice.copies)
         # what decides the result is the content of the file of splits, but it is typed as a path
         retry = options.decisive().command_line(
             sources=options.sources,
@@ -271,7 +270,7 @@ class BuildRun(SetsRun):
     def _deal(self, albums: Sequence[SourceHashes]) -> None:
         """Find shared footage; keep the splits that were dealt before, and deal the rest."""
         needed = self.options.set_size
-        self.footage.extend(shared_footage([*map(SourceHashes.of, self.units.values()), *albums], self.choice.copies))
+        self.footage.extend(shared_footage([*map(SourceHashes.of, self.units.values()), *albums]))
         sources = {name: bool(unit.sets) for name, unit in self.units.items()}
         large = any(len(album.ids) >= needed for album in albums)
         sources |= {album.name: len(album.ids) >= needed if large else bool(album.ids) for album in albums}
@@ -358,8 +357,7 @@ def unit_stamp(
     source: InputSource, scan: str, picking: PickingRules, choice: PhotoPicking, pool: object = None
 ) -> UnitKeys:
     """What the unit of a source is made with; `pool`: what the sets of an album are picked from."""
-    copies = choice.copies.strict if pool is None else choice.copies.record()
-    photos = [copies, choice.sample, choice.seed, pool] if source.kind == "photos" else []
+    photos = [asdict(choice.copies), choice.sample, choice.seed, pool] if source.kind == "photos" else []
     select = [picking.threshold, picking.set_size, vars(picking.quality.limits), photos]
     return UnitKeys(scan, sha256_of(select), picking.quality.stamps())
 

@@ -1,61 +1,52 @@
-"""Which pictures are copies of one another, by content, perceptual hash and vector together; and which sources share footage."""
+"""Which pictures are copies of one another, by content and pixels; and which sources share footage."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from heapq import heappop, heappush
-from itertools import product
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
+from ctxr.media.images import Pixels, decoded
+from ctxr.media.likeness import TURNS, Features, Sketch, same_picture, small, turned
 from ctxr.store.arrays import Vectors
 from ctxr.store.records import SharedFootage
 from ctxr.store.units import SourceUnit
 
 Positions = npt.NDArray[np.int64]
-Distances = npt.NDArray[np.float32]
-
 Words = npt.NDArray[np.uint64]
 
 DISTANCE_BLOCK = 256  # exact distances taken at a time beyond the neighbours of a photo
 
-# Two pictures below this share of the encoder's own threshold are copies, whatever their hashes: the same pixels saved again lie there,
-# pictures that differ in anything one could describe do not.
-STRICT_SHARE = 0.3
-
-_HASHES, _WORDS = 4, 4
-# which hash of one picture is compared with which of the other; equal cuts say nothing new
-_COMPARED = [(mine, theirs) for mine in range(_HASHES) for theirs in range(_HASHES) if mine != theirs or not mine]
+_HASHES, _WORDS, _WAVES = 4, 4, 16  # hashes of a picture, words of one; cosine waves of a hash, down and across
+Comparison = tuple[int, int, int]  # which hash of one picture with which of the other after which turn
 _BLOCK = 64, 2048  # rows and columns of Hamming distances at a time: they stay in the cache
 _PAIRS = 4096  # pairs whose distance is taken at a time
+_VERDICTS = 64  # pairs whose pixels are compared at a time
+_KEPT = 1024  # pictures kept in memory for later pairs, 200 kB each
+
+_ANY_CUTS = [(mine, theirs, 0) for mine in range(_HASHES) for theirs in range(_HASHES)]
+_PHOTO_HASHES = _ANY_CUTS + [(0, 0, turn) for turn in range(1, TURNS)]
+# of footage, equal cuts say nothing new
+_FOOTAGE_HASHES = [one for one in _ANY_CUTS if one[0] != one[1] or not one[0]]
+FOOTAGE_BITS = 30  # two samplings of one shot miss one another by a part of a step
+FOOTAGE_DISTANCE = 1.2
+_STILL_BITS = 10  # between frames of one still picture
 
 
 @dataclass(frozen=True)
 class CopyRule:
-    """Two pictures are copies if their contents are equal, their distance lies below `strict`, or it lies below `loose` and
-    their hashes differ in at most `bits` of 256 places. A flat picture has no hash: there, and with `loose` 0, `strict` alone decides.
+    """Two photos are copies if their contents are equal, or they are candidates and their pixels differ by less than `difference`
+    (`same_picture`). Candidates are the `neighbours` nearest to each by vector, and as many of those whose hashes differ in at most
+    `bits` of 256 places, mirrored and turned too; where all of these are copies, the next ones as well.
+
+    Measured with `python -m bench copies` (docs/experiments.md).
     """
 
-    strict: float
-    loose: float = 0.0
-    bits: int = 0
-
-    @classmethod
-    def of_encoder(cls, threshold: float) -> "CopyRule":
-        """The rule for an encoder with that threshold. Measured with `python -m bench copies` (docs/experiments.md)."""
-        return cls(threshold * STRICT_SHARE, 1.2, 10)
-
-    @classmethod
-    def recorded(cls, selection: Mapping[str, Any]) -> "CopyRule":
-        """The rule in a manifest's `models.selection`."""
-        return cls(selection["duplicate"], selection["duplicate_loose"], selection["duplicate_bits"])
-
-    def record(self) -> dict[str, Any]:
-        """The rule as `recorded` reads it."""
-        return {"duplicate": self.strict, "duplicate_loose": self.loose, "duplicate_bits": self.bits}
+    neighbours: int = 16
+    bits: int = 24
+    difference: float = 10.0
 
 
 class PhotoRanking:
@@ -84,12 +75,6 @@ class PhotoRanking:
             while waiting and waiting[0][0] < sure:
                 yield heappop(waiting)[1]
 
-    def within(self, anchor: int, distance: float) -> list[int]:
-        """The photos nearer to `anchor` than `distance`."""
-        near = np.flatnonzero(self._rough(anchor) < distance**2 + self.slack)
-        closer = np.sqrt(_squares(self.vectors[near], self.vectors[anchor])).astype(np.float32) < distance
-        return [int(at) for at in near[closer]]
-
     def _rough(self, anchor: int) -> npt.NDArray[np.float64]:
         products = self.vectors @ self.vectors[anchor]
         return np.asarray(self._squares + self._squares[anchor] - 2 * products, np.float64)
@@ -97,46 +82,70 @@ class PhotoRanking:
 
 def find_copies(
     contents: Sequence[str],
-    vectors: Vectors,
     around: Positions,
-    distances: Distances,
+    read: Callable[[int], Pixels],
     rule: CopyRule,
     *,
     hashes: Sequence[str],
 ) -> Positions:
-    """Pairs [P, 2] of photos that are copies; a pair of equal contents is given with the first of that content only.
+    """For each photo [N] the group of its copies, numbered by one of them.
+
+    A group holds whatever copies connect. So groups grow along chains: where A is a copy of B and B of C, all three are one group,
+    even if A and C are not.
 
     Args:
-        contents: sha256 of each photo. vectors: [N, D].
-        around: [N, K] nearest photos, nearest first, with `distances` [N, K].
+        contents: sha256 of each photo. around: [N, K] nearest photos, nearest first.
+        read: the pixels of a photo, with at least `SIDE` on the longer side if it has so many; raises DataError.
         hashes: hashes of each photo, as in `LedgerRow.phash`.
     """
-    count, first = len(contents), dict[str, int]()
-    close = distances < rule.strict
-    pairs = [np.stack([np.nonzero(close)[0], around[close]], axis=1)]
-    pairs.append(np.array([[at, first.setdefault(content, at)] for at, content in enumerate(contents)], np.int64))
-    # all known neighbours are copies: there may be more of them
-    if 0 < around.shape[1] < count - 1 and (full := np.flatnonzero(close.all(axis=1)).tolist()):
-        ranking = PhotoRanking(vectors)
-        pairs += [np.array([(at, other) for other in ranking.within(at, rule.strict)], np.int64) for at in full]
-    different = np.array(list(first.values()), np.int64)
-    alike = different[_alike([hashes[at] for at in different], np.arange(1, len(different) + 1), rule.bits)]
-    pairs.append(alike[exact_distances(vectors, alike) < rule.loose])
-    return np.concatenate([pair.reshape(-1, 2) for pair in pairs])
+    first = dict[str, int]()
+    firsts = np.array([first.setdefault(content, at) for at, content in enumerate(contents)], np.int64)
+    different, leader, unsure = np.unique(firsts), firsts.tolist(), np.ones((2, len(firsts)), bool)
+    alike = _alike([hashes[at] for at in different], np.arange(1, len(different) + 1), rule.bits, _PHOTO_HASHES)
+    ranks, alike = _ranks(alike), np.column_stack([different[alike[:, :2]], alike[:, 2], np.ones(len(alike), np.int64)])
+    found = decoded(lambda at: Features.of(small(read(at))), different.tolist()) if len(different) > 1 else []
+    features = dict(zip(different.tolist(), found, strict=False))
+    pixels = lru_cache(_KEPT)(lambda at: small(read(at)))
+
+    def one_picture(pair: Sequence[int]) -> bool:
+        one, other, turn, by_hash = pair
+        # hardly any two different pictures have features that lie alike; flat ones have none
+        if not (by_hash or not (hashes[one] or hashes[other]) or features[one].place(features[other]) is not None):
+            return False
+        picture = turned(pixels(other), turn)
+        theirs = Features.of(picture) if turn else features[other]
+        return same_picture(Sketch(pixels(one), features[one]), Sketch(picture, theirs), rule.difference)
+
+    def root(at: int) -> int:
+        while leader[at] != at:
+            leader[at] = at = leader[leader[at]]
+        return at
+
+    # more candidates for those photos only whose candidates, by vector or by hash, were all copies
+    for start in range(0, max(around.shape[1], ranks.max(initial=-1) + 1), rule.neighbours):
+        own = different[unsure[0, different]]
+        near = firsts[around[own, start : start + rule.neighbours]]
+        pairs = np.sort(np.stack([np.repeat(own, near.shape[1]), near.ravel()], axis=1), axis=1)
+        pairs = np.pad(pairs[pairs[:, 0] != pairs[:, 1]], ((0, 0), (0, 2)))
+        due = (ranks // rule.neighbours == start // rule.neighbours) & unsure[1, alike[:, :2]].any(axis=1)
+        rows = np.unique(np.concatenate([pairs, alike[due]]), axis=0).tolist()
+        for at in range(0, len(rows), _VERDICTS):
+            # what is connected needs no verdict
+            apart = [row for row in rows[at : at + _VERDICTS] if root(row[0]) != root(row[1])]
+            for row, same in zip(apart, decoded(one_picture, apart), strict=True):
+                if same:
+                    leader[root(row[0])] = root(row[1])
+                unsure[row[3], row[:2]] &= same
+    return np.array([root(at) for at in range(len(leader))], np.int64)
 
 
-def deduplicate(pairs: Positions, ranks: Positions) -> Positions:
-    """For each photo [N] the one that stands for its group: that of the lowest rank.
-
-    A group holds whatever `pairs` [P, 2] of copies connect. So groups grow along chains: where A is a copy of B and B of C, all
-    three are one group, even if A and C are not. Which photos make a group does not depend on their order.
-    """
-    count = len(ranks)
-    graph = coo_array((np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), (count, count))
-    _, group = connected_components(graph, directed=False)
+def deduplicate(groups: Positions, ranks: Positions) -> Positions:
+    """For each photo [N] the one that stands for its group: that of the lowest rank."""
     order = np.argsort(ranks, kind="stable")
-    _, best = np.unique(group[order], return_index=True)
-    return np.asarray(order[best][group], np.int64)
+    _, best, group = np.unique(groups[order], return_index=True, return_inverse=True)
+    standing = np.empty(len(groups), np.int64)
+    standing[order] = order[best[group]]
+    return standing
 
 
 @dataclass(frozen=True)
@@ -160,11 +169,11 @@ class SourceHashes:
         )
 
 
-def shared_footage(sources: Iterable[SourceHashes], rule: CopyRule) -> list[SharedFootage]:
-    """Pairs of sources that share pictures, by name. Flat pictures are ignored.
+def shared_footage(sources: Iterable[SourceHashes]) -> list[SharedFootage]:
+    """Pairs of sources that share pictures, by name: pictures nearer than `FOOTAGE_DISTANCE` whose hashes differ in at most
+    `FOOTAGE_BITS`. Flat pictures are ignored.
 
-    Hashes may differ in three times the `bits`, as two samplings of one shot miss one another by a part of a step. Two videos share
-    footage only if they share different pictures: one still picture is a title or a logo.
+    Two videos share footage only if they share different pictures: one still picture is a title or a logo.
     """
     parts = sorted((part for part in sources if len(part.ids)), key=lambda part: part.name)
     if len(parts) < 2:
@@ -172,15 +181,16 @@ def shared_footage(sources: Iterable[SourceHashes], rule: CopyRule) -> list[Shar
     ids, hashes = ([one for part in parts for one in getattr(part, name)] for name in ("ids", "hashes"))
     vectors = np.concatenate([part.vectors for part in parts])
     owner = np.repeat(np.arange(len(parts)), [len(part.ids) for part in parts])
-    pairs = _alike(hashes, np.searchsorted(owner, owner, side="right"), 3 * rule.bits)
-    pairs = np.unique(pairs[exact_distances(vectors, pairs) < rule.loose], axis=0)
+    alike = _alike(hashes, np.searchsorted(owner, owner, side="right"), FOOTAGE_BITS, _FOOTAGE_HASHES)
+    pairs = np.unique(alike[:, :2], axis=0)
+    pairs = pairs[exact_distances(vectors, pairs) < FOOTAGE_DISTANCE]
     distances, between, shared = exact_distances(vectors, pairs), owner[pairs], []
     which, group, counts = np.unique(between, axis=0, return_inverse=True, return_counts=True)
     members = np.split(np.argsort(group, kind="stable"), np.cumsum(counts)[:-1])
     for (one, other), own in zip(which.tolist(), members, strict=False):
         copies = np.unique(pairs[own, 1]).tolist()
         words = _words([hashes[at] for at in copies])[:, 0]
-        still = bool((np.bitwise_count(words ^ words[:1]).sum(axis=-1) <= rule.bits).all())
+        still = bool((np.bitwise_count(words ^ words[:1]).sum(axis=-1) <= _STILL_BITS).all())
         if still and parts[one].kind == parts[other].kind == "video":
             continue
         closest = own[distances[own].argmin()]
@@ -197,25 +207,46 @@ def _words(hashes: Sequence[str]) -> Words:
     return np.frombuffer(digits, np.uint64).reshape(-1, _HASHES, _WORDS)
 
 
-def _alike(hashes: Sequence[str], ends: Positions, bits: int) -> Positions:
-    """Pairs [P, 2] of rows, the second from `ends[first]` on, with hashes that differ in at most `bits` places. `ends` [N] does not
-    fall."""
+def _alike(hashes: Sequence[str], ends: Positions, bits: int, compared: Sequence[Comparison]) -> Positions:
+    """Rows [P, 4]: two positions, the second from `ends[first]` on, a turn of the second, and in how many places, at most `bits`,
+    hashes differ then. `ends` [N] does not fall."""
     rows, words = np.array([at for at, phash in enumerate(hashes) if phash], np.int64), _words(hashes)
-    # one word of four, or two, rules nearly all out
-    heads = np.ascontiguousarray(words[:, :, : 1 + (bits > 16)].transpose(1, 2, 0))
-    blocks = [np.zeros((0, 2), np.int64)]
-    for start, (mine, theirs) in product(range(0, len(rows), _BLOCK[0]), _COMPARED):
-        own = heads[mine, :, start : start + _BLOCK[0], None]
-        for first in range(int(np.searchsorted(rows, ends[rows[start]])), len(rows), _BLOCK[1]):
-            differ = np.bitwise_count(own[0] ^ heads[theirs, 0, first : first + _BLOCK[1]])
-            if len(own) > 1:
-                differ += np.bitwise_count(own[1] ^ heads[theirs, 1, first : first + _BLOCK[1]])
-            left, right = np.nonzero(differ <= bits)
-            both = words[left + start, mine] ^ words[right + first, theirs]
-            near = np.bitwise_count(both).sum(axis=-1) <= bits
-            pairs = rows[np.stack([left[near] + start, right[near] + first], axis=1)]
-            blocks.append(pairs[pairs[:, 1] >= ends[pairs[:, 0]]])
+    blocks = [np.zeros((0, 4), np.int64)]
+    for mine, theirs, turn in compared:
+        whole = words[:, mine], _turned(words[:, theirs], turn)
+        # one word of four, or two, rules nearly all out
+        heads, others = (np.ascontiguousarray(some[:, : 1 + (bits > 16)].T) for some in whole)
+        for start in range(0, len(rows), _BLOCK[0]):
+            own = heads[:, start : start + _BLOCK[0], None]
+            for first in range(int(np.searchsorted(rows, ends[rows[start]])), len(rows), _BLOCK[1]):
+                differ = np.bitwise_count(own[0] ^ others[0, first : first + _BLOCK[1]])
+                if len(own) > 1:
+                    differ += np.bitwise_count(own[1] ^ others[1, first : first + _BLOCK[1]])
+                left, right = np.nonzero(differ <= bits)
+                left, right = left + start, right + first
+                places = np.bitwise_count(whole[0][left] ^ whole[1][right]).sum(axis=-1, dtype=np.int64)
+                found = np.stack([rows[left], rows[right], np.full(len(left), turn), places], axis=1)
+                blocks.append(found[(places <= bits) & (rows[right] >= ends[rows[left]])])
     return np.unique(np.concatenate(blocks), axis=0)
+
+
+def _ranks(alike: Positions) -> Positions:
+    """Of each row as `_alike` gives them, how many are nearer to one of its two, to that of which fewer are."""
+    ranks = np.full(len(alike), len(alike))
+    for side in (0, 1):
+        order = np.lexsort((alike[:, 3], alike[:, side]))
+        photos = alike[order, side]
+        ranks[order] = np.minimum(ranks[order], np.arange(len(order)) - np.searchsorted(photos, photos))
+    return ranks
+
+
+def _turned(words: Words, turn: int) -> Words:
+    """The hashes [M, 4] of pictures after a turn (`likeness.turned`): waves change places, and odd ones their signs."""
+    bits = np.unpackbits(np.ascontiguousarray(words).view(np.uint8)).reshape(-1, _WAVES, _WAVES)
+    odd = (np.arange(_WAVES) & 1).astype(np.uint8)
+    bits = bits.transpose(0, 2, 1) if turn & 4 else bits
+    bits = bits ^ (odd[:, None] * (turn >> 1 & 1)) ^ (odd * (turn & 1))
+    return np.packbits(bits).view(np.uint64).reshape(-1, _WORDS)
 
 
 def exact_distances(vectors: Vectors, pairs: Positions) -> npt.NDArray[np.float64]:

@@ -178,7 +178,7 @@ class FilterRun(SetsRun):
             for unit in self.albums
             for row in forget_other_measures(unit.facts, unit.stamp.measures, measures)
         }
-        config, copies = self.built.manifest.config, CopyRule.recorded(self.built.manifest.models["selection"])
+        config, copies = self.built.manifest.config, CopyRule(**self.built.manifest.models["selection"]["copies"])
         self.pick_photos(pool, albums, PhotoPicking(copies, config["sample"], config["seed"]), facts, "filter photos")
 
 

@@ -13,6 +13,7 @@ from ctxr.engine.progress import Progress, ProgressTask
 from ctxr.engine.units import Engine, Job, RankShard, WorkUnit, map_units
 from ctxr.errors import DataError
 from ctxr.media.images import Pixels, check_photo, image_size, perceptual_hash, read_image, troubles
+from ctxr.media.likeness import SIDE
 from ctxr.media.sources import InputSource
 from ctxr.metrics.selection import Rejection
 from ctxr.models.neighbours import Neighbours, nearest
@@ -271,12 +272,18 @@ class _PhotoPicker:
         self._pool, self._picking, self._known = pool, picking, known
         self._size, self._quality = context.picking.set_size, context.picking.quality
         self._ranking = PhotoRanking(pool.vectors)
-        photos, (around, distances) = pool.photos, pool.neighbours
+        photos = pool.photos
         contents, hashes = [photo.image.sha256 for photo in photos], [photo.phash for photo in photos]
-        copies = find_copies(contents, pool.vectors, around, distances, picking.copies, hashes=hashes)
+        groups = find_copies(
+            contents,
+            pool.neighbours[0],
+            lambda at: read_image(photos[at].file, SIDE, tight=True),
+            picking.copies,
+            hashes=hashes,
+        )
         merit = [(-one.image.width * one.image.height, -one.file.stat().st_size, one.image.id) for one in photos]
         # the best of the copies of each photo
-        self._best = deduplicate(copies, np.argsort(sorted(range(len(merit)), key=merit.__getitem__)))
+        self._best = deduplicate(groups, np.argsort(sorted(range(len(merit)), key=merit.__getitem__)))
 
     def decide(self, anchor: int) -> LedgerRow:
         """The ledger row of a photo; where its set is full, it is in `sets`."""

@@ -1,8 +1,7 @@
 """Copies: which pictures are one, in groups, between sources and in sets of photos."""
 
-from collections.abc import Callable
-from io import BytesIO
-from itertools import combinations, permutations
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations, permutations, product
 from pathlib import Path
 
 import cv2
@@ -15,16 +14,10 @@ from PIL import Image as Pillow
 from ctxr.engine.progress import Silent
 from ctxr.engine.units import Engine
 from ctxr.media.images import Pixels, perceptual_hash
+from ctxr.media.likeness import TURNS, Sketch, turned
 from ctxr.media.sources import InputSource
-from ctxr.pipelines.curation.copies import (
-    CopyRule,
-    PhotoRanking,
-    Positions,
-    SourceHashes,
-    deduplicate,
-    find_copies,
-    shared_footage,
-)
+from ctxr.pipelines.curation import copies
+from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, deduplicate, find_copies, shared_footage
 from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, PooledPhoto, pick_photos, with_neighbours
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext
@@ -35,25 +28,10 @@ from ctxr.store.units import SourceUnit, UnitKeys, read_unit
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.footage import sample_album
 from tests.footage import write_clip
+from tests.pictures import cropped, greyed, saved, scaled
 from tests.pipelines.curation.test_build_sets import build
 
-RULE = CopyRule(0.05, 1.2, 10)
-
-
-def scaled(rgb: Pixels, share: float) -> Pixels:
-    size = round(rgb.shape[1] * share), round(rgb.shape[0] * share)
-    return np.asarray(cv2.resize(rgb, size, interpolation=cv2.INTER_AREA), np.uint8)
-
-
-def saved(rgb: Pixels, quality: int = 40) -> Pixels:
-    content = BytesIO()
-    Pillow.fromarray(rgb).save(content, "JPEG", quality=quality)
-    return np.asarray(Pillow.open(content))
-
-
-def cropped(rgb: Pixels, share: float) -> Pixels:
-    down, right = round(rgb.shape[0] * share), round(rgb.shape[1] * share)
-    return np.ascontiguousarray(rgb[down : rgb.shape[0] - down, right : rgb.shape[1] - right])
+BITS = 10  # places in which hashes of one picture differ, saved in most ways
 
 
 @pytest.fixture(scope="module")
@@ -80,18 +58,18 @@ def differing(one: str, other: str) -> int:
         lambda rgb: cropped(rgb, 0.02),
         lambda rgb: saved(cropped(rgb, 0.05)),
         lambda rgb: np.pad(rgb, ((12, 12), (12, 12), (0, 0))),
-        lambda rgb: np.repeat(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)[:, :, None], 3, axis=2),
+        greyed,
     ],
     ids=["quarter", "half q40", "q20", "thumbnail", "crop 2", "crop 5 q40", "border", "grey"],
 )
 def test_nearly_all_variants_of_a_photo_have_its_hash(photos: list[Pixels], make: Callable[[Pixels], Pixels]) -> None:
-    found = [differing(perceptual_hash(rgb), perceptual_hash(make(rgb))) <= RULE.bits for rgb in photos]
+    found = [differing(perceptual_hash(rgb), perceptual_hash(make(rgb))) <= BITS for rgb in photos]
     assert np.mean(found) >= 0.85
 
 
 def test_photos_that_differ_by_one_drawn_thing_differ_by_hash(photos: list[Pixels]) -> None:
     hashes = [perceptual_hash(rgb) for rgb in photos]
-    assert min(differing(one, other) for one, other in combinations(hashes, 2)) > RULE.bits
+    assert min(differing(one, other) for one, other in combinations(hashes, 2)) > BITS
 
 
 @pytest.mark.parametrize("height", [1, 3, 60, 700])
@@ -130,55 +108,130 @@ def vectors_around(rng: np.random.Generator, count: int) -> npt.NDArray[np.float
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
 
 
-def are_copies(rule: CopyRule, one: str, other: str, distance: float, bits: int | None = None) -> bool:
-    alike = bool(one and other) and differing(one, other) <= (rule.bits if bits is None else bits)
-    return alike and distance < rule.loose
+def turned_hash(phash: str, turn: int) -> list[str]:
+    """The four hashes after a turn, out of their waves, one bit at a time."""
+    bits = np.unpackbits(np.frombuffer(bytes.fromhex(phash), np.uint8)).reshape(4, 16, 16)
+    places = product(range(4), range(16), range(16))
+    after = np.empty_like(bits)
+    for view, down, across in places:
+        bit = bits[view, across, down] if turn & 4 else bits[view, down, across]
+        after[view, down, across] = bit ^ (down % 2 and turn >> 1 & 1) ^ (across % 2 and turn & 1)
+    return [np.packbits(view).tobytes().hex() for view in after]
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("count", [1, 2, 40, 300])
-def test_copies_are_those_of_every_pair(seed: int, count: int) -> None:
+@pytest.mark.parametrize("turn", range(TURNS))
+def test_a_hash_turns_with_its_picture(photos: list[Pixels], turn: int) -> None:
+    for rgb in photos[:8]:
+        expected, whole = turned_hash(perceptual_hash(rgb), turn)[0], perceptual_hash(turned(rgb, turn))[:64]
+        assert (int(expected, 16) ^ int(whole, 16)).bit_count() <= 4
+
+
+def alike_by_hash(one: str, other: str, bits: int) -> bool:
+    """Whether hashes differ in at most `bits` places: any two as they are, the first of each after any turn."""
+    if not (one and other):
+        return False
+    left = [int(one[at : at + 64], 16) for at in range(0, 256, 64)]
+    right = [int(words, 16) for words in turned_hash(other, 0)]
+    found = min((mine ^ theirs).bit_count() for mine, theirs in product(left, right))
+    after = [int(turned_hash(other, turn)[0], 16) for turn in range(1, TURNS)]
+    return min(found, *((left[0] ^ words).bit_count() for words in after)) <= bits
+
+
+def numbered(at: int) -> Pixels:
+    """A picture that tells its number."""
+    return np.full((9, 9, 3), (at % 256, at // 256, 0), np.uint8)
+
+
+def number_of(sketch: Sketch) -> int:
+    return int(sketch.picture[0, 0, 0]) + 256 * int(sketch.picture[0, 0, 1])
+
+
+def closure(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
+    """For each of `count`, the first of those that pairs connect it with; the slow way."""
+    reach = np.eye(count, dtype=np.int64)
+    for one, other in pairs:
+        reach[one, other] = reach[other, one] = 1
+    for _ in range(count):
+        reach = np.minimum(reach @ reach, 1)
+    return [int(np.flatnonzero(row)[0]) for row in reach]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("count", [1, 2, 40, 150])
+def test_groups_are_what_verdicts_on_all_candidates_connect(
+    monkeypatch: pytest.MonkeyPatch, seed: int, count: int
+) -> None:
     rng = np.random.default_rng(seed)
-    vectors, hashes = vectors_around(rng, count), hashes_around(rng, count)
+    hashes = hashes_around(rng, count)
     contents = [str(at) for at in rng.integers(0, 2 * count, count)]
-    rule = CopyRule(0.02, 0.4, 14)
-    apart = np.linalg.norm(vectors[:, None].astype(np.float64) - vectors[None], axis=2)
-    order = np.argsort(apart + 9 * np.eye(count), axis=1, kind="stable")[:, : count - 1]
-    found = find_copies(
-        contents, vectors, order, np.take_along_axis(apart, order, 1).astype(np.float32), rule, hashes=hashes
-    )
-    first = {content: contents.index(content) for content in contents}
-    slow = {(at, first[contents[at]]) for at in range(count)}
-    for one, other in combinations(range(count), 2):
-        by_hash = first[contents[one]] == one and first[contents[other]] == other
-        if apart[one, other] < rule.strict or (
-            by_hash and are_copies(rule, hashes[one], hashes[other], apart[one, other])
-        ):
-            slow.add((one, other))
-    assert {tuple(sorted(pair)) for pair in found.tolist()} == {tuple(sorted(pair)) for pair in slow}
-    assert count < 40 or len(slow) > count
+    verdicts = rng.random((count, count)) < 0.5
+    verdicts |= verdicts.T
+    asked: list[tuple[int, int]] = []
+
+    def verdict(one: Sketch, other: Sketch, limit: float) -> bool:
+        assert limit == 7
+        asked.append((number_of(one), number_of(other)))
+        return bool(verdicts[asked[-1]])
+
+    monkeypatch.setattr("ctxr.pipelines.curation.copies.same_picture", verdict)
+    around = np.array([[other for other in rng.permutation(count).tolist() if other != at] for at in range(count)])
+    around = around.reshape(count, count - 1)[:, :20]
+    found = find_copies(contents, around, numbered, CopyRule(1000, 14, 7), hashes=hashes)
+    first = [contents.index(content) for content in contents]
+    # pictures of one tone have no features, so of neighbours those without a hash are looked at
+    near = {(first[at], first[other]) for at in range(count) for other in around[at].tolist() if at == first[at]}
+    candidates = {tuple(sorted(pair)) for pair in near if not any(hashes[at] for at in pair)} | {
+        pair for pair in combinations(sorted(set(first)), 2) if alike_by_hash(*(hashes[at] for at in pair), 14)
+    }
+    assert {tuple(sorted(pair)) for pair in asked} <= candidates
+    pairs = [*enumerate(first), *(pair for pair in candidates if verdicts[pair])]
+    slow = closure(count, pairs)
+    assert [slow[at] for at in found.tolist()] == slow
+    assert len(set(found.tolist())) == len(set(slow))
+    assert count < 40 or 1 < len(set(slow)) < len(set(first))
 
 
-def test_a_distance_equal_to_a_limit_is_no_copy() -> None:
-    vectors, around, half = np.array([[0], [0.5]], np.float32), np.array([[1], [0]]), np.full((2, 1), 0.5, np.float32)
-    alone = [[0, 0], [1, 1]]
-    assert find_copies(["a", "b"], vectors, around, half, CopyRule(0.5), hashes=["", ""]).tolist() == alone
-    same, loose = ["ab" * 128] * 2, CopyRule(0.1, 0.5, 10)
-    assert find_copies(["a", "b"], vectors, around, half, loose, hashes=same).tolist() == alone
-    parts = [SourceHashes(name, "photos", [name], same[:1], vectors[at : at + 1]) for at, name in enumerate("ab")]
-    assert shared_footage(parts, loose) == []
-    assert PhotoRanking(vectors).within(0, 0.5) == [0]
+def test_no_photo_has_more_candidates_than_the_rule_says_unless_they_are_copies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    count, asked = 60, list[tuple[int, int]]()
+
+    def verdict(one: Sketch, other: Sketch, limit: float) -> bool:
+        asked.append((number_of(one), number_of(other)))
+        return max(asked[-1]) < 30
+
+    monkeypatch.setattr("ctxr.pipelines.curation.copies.same_picture", verdict)
+    around = np.array([sorted({*range(count)} - {at}, key=lambda other: abs(at - other)) for at in range(count)])
+    names = [str(at) for at in range(count)]
+    groups = find_copies(names, around, numbered, CopyRule(neighbours=3), hashes=[""] * count).tolist()
+    assert len(set(groups[:30])) == 1
+    assert len(set(groups)) == 31
+    of_others = [pair for pair in asked if min(pair) >= 30]
+    assert len(of_others) == len(set(of_others)) <= 3 * 30
+
+
+def are_shared(one: str, other: str, distance: float) -> bool:
+    return bool(one and other) and differing(one, other) <= copies.FOOTAGE_BITS and distance < copies.FOOTAGE_DISTANCE
+
+
+def test_a_distance_equal_to_the_limit_is_no_shared_footage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "FOOTAGE_DISTANCE", 0.5)
+    vectors, same = np.array([[0], [0.5]], np.float32), ["ab" * 128]
+    parts = [SourceHashes(name, "photos", [name], same, vectors[at : at + 1]) for at, name in enumerate("ab")]
+    assert shared_footage(parts) == []
 
 
 @pytest.mark.parametrize(("kind", "count"), [("video", 0), ("photos", 1)])
 def test_one_frame_that_two_videos_share_is_a_still(kind: Kind, count: int) -> None:
     parts = [SourceHashes(name, kind, [name], ["ab" * 128], np.ones((1, 1), np.float32)) for name in "ab"]
-    assert len(shared_footage(parts, RULE)) == count
+    assert len(shared_footage(parts)) == count
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_shared_footage_is_that_of_every_pair(seed: int) -> None:
-    rng, rule = np.random.default_rng(seed), CopyRule(0.02, 0.4, 4)
+def test_shared_footage_is_that_of_every_pair(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    monkeypatch.setattr(copies, "FOOTAGE_BITS", 12)
+    monkeypatch.setattr(copies, "FOOTAGE_DISTANCE", 0.4)
     count, vectors, hashes = 240, vectors_around(rng, 240), hashes_around(rng, 240)
     owner = np.sort(rng.integers(0, 9, count))
     parts = []
@@ -190,11 +243,11 @@ def test_shared_footage_is_that_of_every_pair(seed: int) -> None:
     closest: dict[tuple[str, str], tuple[float, int, int]] = {}
     for one, other in combinations(range(count), 2):
         distance = float(np.linalg.norm(vectors[one].astype(np.float64) - vectors[other]))
-        if owner[one] != owner[other] and are_copies(rule, hashes[one], hashes[other], distance, 3 * rule.bits):
+        if owner[one] != owner[other] and are_shared(hashes[one], hashes[other], distance):
             sources = f"s{owner[one]}", f"s{owner[other]}"
             slow.setdefault(sources, set()).add(other)
             closest[sources] = min(closest.get(sources, (np.inf, 0, 0)), (distance, one, other))
-    found = shared_footage(reversed(parts), rule)
+    found = shared_footage(reversed(parts))
     assert {(one.first, one.second): one.shared for one in found} == {key: len(rows) for key, rows in slow.items()}
     assert slow
     for row in found:
@@ -257,7 +310,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> list[SourceHashes]:
 
 
 def test_footage_is_found_in_a_compilation_a_crop_and_a_still(shared: list[SourceHashes]) -> None:
-    found = {(one.first, one.second): one for one in shared_footage(shared, CopyRule.of_encoder(0.1569))}
+    found = {(one.first, one.second): one for one in shared_footage(shared)}
     assert list(found) == [
         ("clip0", "compilation"),
         ("clip1", "compilation"),
@@ -271,54 +324,35 @@ def test_footage_is_found_in_a_compilation_a_crop_and_a_still(shared: list[Sourc
         assert 0 <= one.distance < 1
 
 
-def test_a_rule_reads_back_from_a_manifest() -> None:
-    rule = CopyRule.of_encoder(0.35)
-    assert CopyRule.recorded(rule.record()) == rule
-
-
-LIMIT = 0.1
-
-
-def groups(vectors: Vectors, k: int, contents: list[str] | None = None) -> Positions:
-    """Labels of the photos, out of their `k` nearest neighbours as `models.neighbours` gives them."""
-    apart = np.linalg.norm(vectors[:, None].astype(np.float64) - vectors[None], axis=2)
-    np.fill_diagonal(apart, np.inf)
-    around = np.argsort(apart, axis=1, kind="stable")[:, :k].astype(np.int64)
-    distances = np.take_along_axis(apart, around, axis=1).astype(np.float32)
-    names = contents or [str(at) for at in range(len(vectors))]
-    hashes = [""] * len(vectors)
-    copies = find_copies(names, vectors, around, distances, CopyRule(LIMIT), hashes=hashes)
-    return deduplicate(copies, np.arange(len(vectors)))
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_a_chain_of_copies_is_one_group_in_every_order(order: tuple[int, ...]) -> None:
+    (texture,) = pan(5, 1)
+    pictures = [texture, scaled(texture, 0.7), saved(cropped(texture, 0.06)), pan(6, 1)[0]]
+    pictures = [pictures[at] for at in order]
+    around = np.array([[other for other in range(4) if other != at] for at in range(4)])
+    hashes = [perceptual_hash(rgb) for rgb in pictures]
+    groups = find_copies([*"abcd"], around, pictures.__getitem__, CopyRule(), hashes=hashes).tolist()
+    assert len({groups[order.index(at)] for at in range(3)}) == 1
+    assert groups.count(groups[order.index(3)]) == 1
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
-@pytest.mark.parametrize("k", [1, 2])
-def test_a_chain_of_copies_is_one_group_in_every_order(order: tuple[int, ...], k: int) -> None:
-    chain = np.array([[0.0], [0.08], [0.16]], np.float32)[list(order)]
-    assert groups(chain, k).tolist() == [0, 0, 0]
-
-
-@pytest.mark.parametrize("order", list(permutations(range(3))))
-def test_equal_contents_are_copies_wherever_their_vectors_lie(order: tuple[int, ...]) -> None:
-    vectors = np.array([[0.0], [5.0], [9.0]], np.float32)[list(order)]
+def test_equal_contents_are_copies_whatever_their_neighbours(order: tuple[int, ...]) -> None:
     contents = [["same", "other", "same"][at] for at in order]
-    first, last = sorted(at for at in range(3) if contents[at] == "same")
-    assert groups(vectors, 2, contents)[last] == first
-    assert len(set(groups(vectors, 2, contents).tolist())) == 2
+    around = np.array([[contents.index("other")] if content == "same" else [0] for content in contents])
+    around[contents.index("other")] = contents.index("same")
+    groups = find_copies(
+        contents, around, lambda at: numbered(99 * (contents[at] == "same")), CopyRule(), hashes=[""] * 3
+    )
+    assert [groups[at] == groups[contents.index("same")] for at in range(3)] == [one == "same" for one in contents]
 
 
-def test_groups_are_those_of_every_pair_even_where_neighbours_at_hand_are_few() -> None:
-    rng = np.random.default_rng(0)
-    # clouds that hold more copies than the two neighbours that are looked up
-    vectors = (rng.integers(0, 12, (80, 1)) + rng.normal(0, 0.05, (80, 3))).astype(np.float32)
-    close = np.linalg.norm(vectors[:, None].astype(np.float64) - vectors[None], axis=2).astype(np.float32) < LIMIT
-    reach = close.astype(np.int64)
-    for _ in range(len(vectors)):
-        reach = np.minimum(reach @ close, 1)
-    expected = [int(np.flatnonzero(row)[0]) for row in reach]
-    for k in (2, 5, 79):
-        assert groups(vectors, k).tolist() == expected
-    assert 12 < len(set(expected)) < 80
+@pytest.mark.parametrize("seed", range(3))
+def test_the_lowest_rank_stands_for_a_group(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    groups, ranks = rng.integers(0, 9, 40), rng.permutation(40)
+    best = [min(np.flatnonzero(groups == group).tolist(), key=ranks.__getitem__) for group in groups]
+    assert deduplicate(groups, ranks).tolist() == best
 
 
 def pooled(file: Path, position: int, width: int, height: int, sha256: str = "") -> PooledPhoto:
@@ -328,13 +362,15 @@ def pooled(file: Path, position: int, width: int, height: int, sha256: str = "")
 
 
 def pick(
-    folder: Path, vectors: Vectors, choice: PhotoPicking, contents: list[tuple[int, int]]
+    folder: Path, vectors: Vectors, tones: Sequence[int], choice: PhotoPicking, contents: list[tuple[int, int]]
 ) -> tuple[list[PooledPhoto], SourceUnit]:
-    """Sets of four (of two among few) out of photos with such vectors; `contents`: side in pixels, and bytes, of each."""
+    """Sets of four (of two among few) out of photos with such vectors, each of one tone; `contents`: side in pixels, and bytes that
+    follow the picture, of each."""
     count = len(vectors)
     files = tuple(folder / f"p{at:02}.png" for at in range(count))
-    for file, (_, size) in zip(files, contents, strict=True):
-        file.write_bytes(b"x" * size)
+    for file, tone, (_, size) in zip(files, tones, contents, strict=True):
+        Pillow.new("L", (9, 9), 8 * tone).save(file)
+        file.write_bytes(file.read_bytes().ljust(200 + size, b"x"))
     hashes = tuple(file.name for file in files)
     album = InputSource("album", "photos", folder, "0" * 64, 0, files, hashes)
     sides = [side for side, _ in contents]
@@ -347,21 +383,24 @@ def pick(
     return photos, unit
 
 
+ALL = PhotoPicking(CopyRule(), None, 0)
+
+
 @pytest.mark.parametrize(
     ("contents", "best"), [([(8, 9), (9, 5), (9, 7), (9, 7)], 2), ([(9, 5), (9, 5), (8, 9), (9, 4)], 0)]
 )
 def test_of_copies_the_one_with_most_pixels_then_bytes_then_the_first_stands(
     tmp_path: Path, contents: list[tuple[int, int]], best: int
 ) -> None:
-    turn = np.array([0, 0.001, 0.002, 0.003, 0.5, 1])
-    vectors = np.stack([np.cos(turn), np.sin(turn)], axis=1).astype(np.float32)
-    _, unit = pick(tmp_path, vectors, PhotoPicking(CopyRule(0.07), None, 0), [*contents, (9, 9), (9, 9)])
+    vectors = np.eye(6, dtype=np.float32)
+    _, unit = pick(tmp_path, vectors, (0, 0, 0, 0, 1, 2), ALL, [*contents, (9, 9), (9, 9)])
     assert [row.index for row in unit.ledger if row.reason != "duplicate"] == [best, 4, 5]
 
 
 @pytest.mark.parametrize("sample", [0, 1, 2])
 def test_no_more_sets_are_picked_than_asked_for(tmp_path: Path, sample: int) -> None:
-    _, unit = pick(tmp_path, np.eye(4, dtype=np.float32), PhotoPicking(CopyRule(0.07), sample, 0), [(9, 9)] * 4)
+    choice = PhotoPicking(CopyRule(), sample, 0)
+    _, unit = pick(tmp_path, np.eye(4, dtype=np.float32), range(4), choice, [(9, 9)] * 4)
     assert len(unit.sets) == sample
 
 
@@ -369,7 +408,7 @@ def test_the_last_photo_is_found_beyond_the_neighbours_at_hand(tmp_path: Path, m
     monkeypatch.setattr("ctxr.pipelines.curation.photos.NEIGHBOURS", 2)
     turn = np.array([0, 0.001, 0.002, 1])
     vectors = np.stack([np.cos(turn), np.sin(turn)], axis=1).astype(np.float32)
-    _, unit = pick(tmp_path, vectors, PhotoPicking(CopyRule(0.07), None, 0), [(9, 9)] * 4)
+    _, unit = pick(tmp_path, vectors, (0, 0, 0, 1), ALL, [(9, 9)] * 4)
     assert {one.images for one in unit.sets} == {("album/p00.png", "album/p03.png"), ("album/p03.png", "album/p00.png")}
 
 
@@ -379,10 +418,10 @@ def test_no_two_photos_of_a_set_are_copies_of_one_another(tmp_path: Path, seed: 
     count = 30
     turn = rng.permutation(np.linspace(0, 1.5, count) ** 2 / 1.5)
     vectors = np.stack([np.cos(turn), np.sin(turn)], axis=1).astype(np.float32)
-    photos, unit = pick(tmp_path, vectors, PhotoPicking(CopyRule(0.07), None, seed), [(9, 9)] * count)
+    tones = (turn / 0.07).astype(int).tolist()
+    photos, unit = pick(tmp_path, vectors, tones, PhotoPicking(CopyRule(), None, seed), [(9, 9)] * count)
     assert unit.sets
     assert any(row.reason == "duplicate" for row in unit.ledger)
     places = {photo.image.id: photo.position for photo in photos}
     for one in unit.sets:
-        for first, second in combinations(one.images, 2):
-            assert np.linalg.norm(vectors[places[first]] - vectors[places[second]]) >= 0.07
+        assert len({tones[places[image]] for image in one.images}) == len(one.images)

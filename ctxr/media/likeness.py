@@ -1,0 +1,132 @@
+"""Whether two pictures are one: saved again, scaled, grey, cropped, framed, with a caption, mirrored or turned; by their pixels."""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from ctxr.media.images import Pixels, within_border
+
+Floats = npt.NDArray[np.floating]
+
+SIDE = 256  # pixels of the longer side at which pictures are compared
+TURNS = 8  # the symmetries of a rectangle: 4 transposes, then 2 reverses rows, then 1 columns
+
+_FEATURES = 200
+_MATCHES = 8  # features that lie alike: hardly any two different pictures have more
+_RATIO = 0.8  # of the distance of the best and the second best match, below which a match counts (Lowe 2004)
+_WHOLE, _PART = 0.97, 0.5  # one picture lies in the other up to a line of pixels, and fills half of it
+_CHROMA = 2.5  # JPEG keeps chroma that much worse than luma
+_GREY, _COLOURED = 6, 0.005  # chroma of a grey picture, and the share of values above it in a coloured one
+
+
+@dataclass(frozen=True)
+class Features:
+    """ORB's features of a picture (Rublee et al. 2011): `points` [K, 2], x and y; binary `words` [K, 32]."""
+
+    points: npt.NDArray[np.float32]
+    words: npt.NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, rgb: Pixels) -> "Features":
+        """The features of a picture that is `small`."""
+        orb = cv2.ORB.create(_FEATURES, nlevels=4, edgeThreshold=15, patchSize=21, fastThreshold=10)
+        points, words = orb.detectAndCompute(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), None)
+        places = np.array([point.pt for point in points], np.float32).reshape(-1, 2)
+        return cls(places, np.zeros((0, 32), np.uint8) if words is None else words)
+
+    def place(self, other: "Features") -> Floats | None:
+        """The map [2, 3] from the other picture's pixels to this one's, by turn, scale and shift; None where too few features agree."""
+        if min(len(self.words), len(other.words)) < _MATCHES:
+            return None
+        pairs = [
+            pair for pair in cv2.BFMatcher(cv2.NORM_HAMMING).knnMatch(other.words, self.words, k=2) if len(pair) == 2
+        ]
+        clear = [best for best, second in pairs if best.distance < _RATIO * second.distance]
+        if len(clear) < _MATCHES:
+            return None
+        theirs, mine = other.points[[one.queryIdx for one in clear]], self.points[[one.trainIdx for one in clear]]
+        place, agree = cv2.estimateAffinePartial2D(theirs, mine, ransacReprojThreshold=2.0)
+        return None if place is None or agree.sum() < _MATCHES else np.asarray(place)
+
+
+def small(rgb: Pixels) -> Pixels:
+    """The picture with at most `SIDE` pixels on its longer side."""
+    return _shrunk(rgb, min(1.0, SIDE / max(rgb.shape)))
+
+
+def turned(rgb: Pixels, turn: int) -> Pixels:
+    """The picture after one of `TURNS`; 0 leaves it as it is."""
+    rgb = rgb.transpose(1, 0, 2) if turn & 4 else rgb
+    return np.ascontiguousarray(rgb[:: -1 if turn & 2 else 1, :: -1 if turn & 1 else 1])
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """A `small` picture and its features."""
+
+    picture: Pixels
+    features: Features
+
+
+def same_picture(one: Sketch, other: Sketch, limit: float) -> bool:
+    """Whether two pictures show the same, whole or one of them in the other.
+
+    They are laid on one another, whole on whole, what a uniform border leaves of each, and by their features. A difference at a pixel
+    is what no shift by a pixel in either picture explains, of luma and, unless one is grey, of chroma; means of 3 x 3 of them stay
+    below `limit`, of 255, at `SIDE` pixels, and less in proportion at fewer, where small things weigh less.
+    """
+    whole = one.picture, other.picture
+    inner = [within_border(picture, cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)) for picture in whole]
+    if difference(*whole) < limit or difference(inner[0], inner[1]) < limit:
+        return True
+    for left, right in ((one, other), (other, one)):
+        place = left.features.place(right.features)
+        if place is not None and difference(left.picture, right.picture, place) < limit:
+            return True
+    return False
+
+
+def difference(one: Pixels, other: Pixels, place: Floats | None = None) -> float:
+    """The largest difference, scaled as in `same_picture`, where `place` [2, 3] lays the other picture on this one; None lays whole on
+    whole. Infinite where neither lies in the other."""
+    place = _scaling(other, one)[:2] if place is None else place
+    zoom = np.sqrt(abs(np.linalg.det(place[:, :2])))
+    if not 1 / 8 < zoom < 8:
+        return np.inf
+    # both at the scale of the coarser one
+    left, right = _shrunk(one, min(1, 1 / zoom)), _shrunk(other, min(1, zoom))
+    place = (_scaling(one, left) @ np.vstack([place, [0, 0, 1]]) @ np.linalg.inv(_scaling(other, right)))[:2]
+    size = left.shape[1], left.shape[0]
+    laid = cv2.warpAffine(right, place, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    covered = cv2.warpAffine(np.ones(right.shape[:2], np.uint8), place, size, flags=cv2.INTER_NEAREST)
+    area = covered.sum()
+    shares = sorted([area / covered.size, area / (right.shape[0] * right.shape[1] * abs(np.linalg.det(place[:, :2])))])
+    if shares[0] < _PART or shares[1] < _WHOLE:
+        return np.inf
+    colours = [cv2.cvtColor(picture, cv2.COLOR_RGB2YCrCb) for picture in (left, laid)]
+    luma, *chroma = cv2.split(cv2.min(_beyond(*colours), _beyond(*colours[::-1])))
+    if all((cv2.absdiff(picture[:, :, 1:], 128) > _GREY).mean() > _COLOURED for picture in colours):
+        luma = cv2.max(luma, np.uint8(cv2.max(*chroma) / _CHROMA))
+    inner = cv2.erode(covered, np.ones((5, 5), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0)
+    gaps = cv2.blur(np.float32(luma * inner), (3, 3))
+    return float(gaps.max()) * SIDE / max(size) if inner.any() else np.inf
+
+
+def _shrunk(rgb: Pixels, share: float) -> Pixels:
+    size = max(1, round(rgb.shape[1] * share)), max(1, round(rgb.shape[0] * share))
+    return np.asarray(cv2.resize(rgb, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def _scaling(whole: Pixels, shrunk: Pixels) -> Floats:
+    """The map [3, 3] from the pixels of a picture to those of one of another size."""
+    x, y = (few / many for few, many in zip(shrunk.shape[1::-1], whole.shape[1::-1], strict=True))
+    return np.array([[x, 0, (x - 1) / 2], [0, y, (y - 1) / 2], [0, 0, 1]])
+
+
+def _beyond(values: Pixels, other: Pixels) -> Pixels:
+    """How far each value lies outside those that the other picture has within a pixel."""
+    around = np.ones((3, 3), np.uint8)
+    low, high = cv2.erode(other, around), cv2.dilate(other, around)
+    return np.asarray(cv2.max(cv2.subtract(values, high), cv2.subtract(low, values)), np.uint8)
