@@ -27,9 +27,13 @@ def families() -> list[list[Pixels]]:
     return [[render(scene, 400, 300) for scene in family] for family in drawn]
 
 
-def are_one(one: Pixels, other: Pixels, limit: float = LIMIT) -> bool:
-    sketches = (Sketch(picture, Features.of(picture)) for picture in (small(one), small(other)))
-    return same_picture(*sketches, limit)
+def sketched(rgb: Pixels) -> Sketch:
+    picture = small(rgb)
+    return Sketch(picture, Features.of(picture))
+
+
+def are_one(one: Pixels, other: Pixels) -> bool:
+    return same_picture(sketched(one), sketched(other), LIMIT)
 
 
 def captioned(rgb: Pixels, top: bool) -> Pixels:

@@ -181,7 +181,7 @@ def test_groups_are_what_verdicts_on_all_candidates_connect(
     # pictures of one tone have no features, so of neighbours those without a hash are looked at
     near = {(first[at], first[other]) for at in range(count) for other in around[at].tolist() if at == first[at]}
     candidates = {tuple(sorted(pair)) for pair in near if not any(hashes[at] for at in pair)} | {
-        pair for pair in combinations(sorted(set(first)), 2) if alike_by_hash(*(hashes[at] for at in pair), 14)
+        pair for pair in combinations(sorted(set(first)), 2) if alike_by_hash(hashes[pair[0]], hashes[pair[1]], 14)
     }
     assert {tuple(sorted(pair)) for pair in asked} <= candidates
     pairs = [*enumerate(first), *(pair for pair in candidates if verdicts[pair])]
