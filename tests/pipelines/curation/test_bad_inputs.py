@@ -295,7 +295,7 @@ def run_aside(words: list[str], stderr: Path) -> None:
 
 
 @pytest.mark.usefixtures("real_encoder")
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("ending", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.prove)])
 def test_a_run_stopped_within_a_video_goes_on_to_the_same_bytes(
     footage: Path, every_frame: Path, tmp_path: Path, ending: signal.Signals
 ) -> None:
