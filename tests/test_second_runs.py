@@ -168,7 +168,7 @@ def draw(root: Path) -> None:
         coarse = Image.fromarray(rng.integers(0, 255, (6, 8, 3)).astype(np.uint8))
         coarse.resize((96, 72), Image.Resampling.BICUBIC).save(root / "footage" / "album" / f"p{number}.png")
     write_world_dataset(root / "people" / "drawn")
-    write_benchmark(WorldBenchmark(root / "world", train=5, valid=3, test=3, video=0.5, side=48, workers=1))
+    write_benchmark(WorldBenchmark(root / "world", train=12, valid=6, test=6, video=0.5, side=48, workers=1))
     sizes = {"train": 16, "valid": 16, "test": 24, "pair_train": 8, "pair_valid": 8}
     draw_sets(write_release(root / "release", test=None), [*TRAIN, *VALID])
     make_nli(root / "nli")
