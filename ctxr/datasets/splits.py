@@ -48,7 +48,7 @@ def assign_splits(
     the rank of their hashes instead: a tenth, but at least one group, to each of test and valid that no fixed source is in.
 
     Args:
-        sources: names, and whether the source can hold sets: only those fill a split.
+        sources: names, and whether the source is large enough for sets: only those fill a split.
         fixed: splits that are given. A group of several such splits is torn apart; another source of it goes where it shares most.
     """
     fixed = {name: split for name, split in (fixed or {}).items() if name in sources}

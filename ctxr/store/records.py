@@ -31,7 +31,7 @@ class Image(Record, frozen=True):
     Attributes:
         id: `source/imgN` for frame N of a video, `album/name` for a photo.
         path: relative to the artifact folder, with `/`. width, height: upright pixels.
-        group: its video or album, whose images are all in one split.
+        group: its video or album, or the part of an album, whose images are all in one split.
         index, time: number in its video, from 0, and presentation time; None for photos.
     """
 
@@ -149,6 +149,7 @@ class LedgerRow(Record, frozen=True):
         image_set: the set that it is in. reason: None if kept. value: the figure behind the reason.
         nearest: index of the nearest chosen frame at the time, or of a photo. distance: to that, 0..2.
         phash: perceptual hashes, "" of a flat picture. held: whether it lay between two samples.
+        group: of a photo that was dealt by itself, see `Image.group`.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("source", "index")
@@ -169,10 +170,11 @@ class LedgerRow(Record, frozen=True):
     distance: float | None = None
     phash: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{256})?$")] | None = None
     held: bool = False
+    group: str | None = None
 
 
 class SharedFootage(Record, frozen=True):
-    """Two sources, by name and in order, that share pictures.
+    """Two groups, by name and in order, that share pictures.
 
     Attributes:
         shared: frames or photos of `second` that are copies of one of `first`. of: all of `second` that are not flat.

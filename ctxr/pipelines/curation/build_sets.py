@@ -3,17 +3,23 @@
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
+from msgspec import structs
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from ctxr.datasets.image_sets import sets_report
 from ctxr.datasets.splits import SPLITS, SPLITS_TABLE, assign_splits, read_published
+from ctxr.engine.options import option_name
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs
-from ctxr.engine.units import WorkUnit
+from ctxr.engine.units import Engine, WorkUnit
 from ctxr.errors import CtxrError, DataError, UsageError, and_more, plural, some
 from ctxr.media.decoder_process import Scanner
 from ctxr.media.scan import SCAN_LIMITS, ScanOptions
@@ -22,17 +28,17 @@ from ctxr.models.encoders import DEFAULT_ENCODER, Encoder, check_encoder_name
 from ctxr.models.hub import STAND_INS, from_root
 from ctxr.models.identity import model_identity
 from ctxr.pipelines.curation.config import BuildSets
-from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, shared_footage
+from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, deduplicate, shared_footage
 from ctxr.pipelines.curation.image_sets import SetsRun, SetsStage, VideoJob, gone
-from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool, has_shard
+from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, copies_of, gather_pool, has_shard, with_neighbours
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext, pick_from_ledger, scan_video
 from ctxr.store.artifacts import Artifact, Parent, earlier_manifest, open_artifact, package_versions
 from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import last_path, portable, remember_paths, rooted
-from ctxr.store.records import Failure, Split, SplitName
-from ctxr.store.tables import read_table
+from ctxr.store.records import Failure, SharedFootage, Split, SplitName
+from ctxr.store.tables import grouped, read_table
 from ctxr.store.units import SourceUnit, UnitKeys, read_unit, scanned_unit, unit_sources
 
 
@@ -42,9 +48,30 @@ def run(config: BuildSets, progress: Progress = SILENT) -> SetsReport:
     Raises UsageError for wrong arguments, DataError when every source fails, CtxrError when the disk is full.
     """
     if config.sources:
+        config = _inherited(config) if config.add else config
         return BuildStage(config).report(progress, config.yield_curve)
     config.check()
     return sets_report(open_artifact(config.folder(), IMAGE_SETS, "ctxr build-sets videos/").path, True, curve=True)
+
+
+def _inherited(config: BuildSets) -> BuildSets:
+    """The options with what decided the finished sets that sources are added to. Raises UsageError where others are given."""
+    if not (earlier := earlier_manifest(config.folder())) or earlier.kind != IMAGE_SETS:
+        return config
+    before, key, own = earlier.config, config.key(), dict[str, Any]()
+    if key.get("splits_sha256") != before.get("splits_sha256"):
+        hint = "--splits with the file that they were built with" if "splits_sha256" in before else "leave out --splits"
+        raise UsageError(f"{config.folder()} was built with other splits, and --add keeps them", hint=hint)
+    for name in ("salt", "sample", "seed", "keep_damaged", "keep_leaks"):
+        given, kept, default = getattr(config, name), before.get(name), getattr(BuildSets, name)
+        if given not in (kept, default):
+            option = option_name(name)
+            raise UsageError(
+                f"{config.folder()} was built with {option} {kept or 'as by default'}, and --add keeps it",
+                hint=f"leave out {option}, or build anew without --add",
+            )
+        own[name] = kept
+    return replace(config, **own)
 
 
 @dataclass(frozen=True)
@@ -236,7 +263,7 @@ class BuildRun(SetsRun):
     def make_photos(self) -> None:
         """Deal the splits, then make the unit of every album: all of a split are one pool, in which photos find neighbours."""
         if not self.albums:
-            self._deal([])
+            self._deal(PhotoPool([], np.zeros((0, 0), np.float32), {}))
             return
         pool, picking = self.share_photos(), self.work.context.picking
         for album in self.albums:
@@ -244,18 +271,15 @@ class BuildRun(SetsRun):
                 file = str(album.photos[position])
                 self.failures.append(Failure(album.name, file, "unreadable", message, self.work.retry))
                 self.progress.warn(message)
-        hashes = []
-        for album in self.albums:
-            part = pool.part([album])
-            ids, own = [one.image.id for one in part.photos], [one.phash for one in part.photos]
-            hashes.append(SourceHashes(album.name, "photos", ids, own, part.vectors))
-        self._deal(hashes)
+        self._deal(pool)
         everything = [[album.name, album.sha256] for album in self.albums]
         for album in self.albums:
             # what the sets of an album are picked from; a sample depends on all albums
-            same_split = [row for row in everything if self.splits[row[0]] == self.splits[album.name]]
+            split = self.splits.get(album.name)
+            same_split: list[Any] = [row for row in everything if split and self.splits.get(row[0]) == split]
+            same_split = same_split or [photo.image.group for photo in pool.photos]
             pool_key: object = same_split
-            if self.options.sample is not None and same_split != everything:
+            if self.options.sample != "all" and same_split != everything:
                 pool_key = [same_split, everything]
             scan = self.stamps[album.name].scan
             self.stamps[album.name] = unit_stamp(album, scan, picking, self.choice, pool_key)
@@ -267,28 +291,92 @@ class BuildRun(SetsRun):
             photos = f"{plural(count, 'different photo')} {'is' if count == 1 else 'are'}"
             self.progress.warn(f"no photo set: {photos} too few for sets of {needed}")
 
-    def _deal(self, albums: Sequence[SourceHashes]) -> None:
-        """Find shared footage; keep the splits that were dealt before, and deal the rest."""
-        needed = self.options.set_size
-        self.footage.extend(shared_footage([*map(SourceHashes.of, self.units.values()), *albums]))
-        sources = {name: bool(unit.sets) for name, unit in self.units.items()}
-        large = any(len(album.ids) >= needed for album in albums)
-        sources |= {album.name: len(album.ids) >= needed if large else bool(album.ids) for album in albums}
-        shared = () if self.options.keep_leaks else self.footage
-        bound = {**self.dealt, **self.published}
-        tied = {*bound, *(name for row in shared for name in (row.first, row.second))}
+    def _deal(self, pool: PhotoPool) -> None:
+        """Find shared footage; keep the splits that were dealt before, and deal the rest: videos, albums, and each photo of a lone album
+        with those that are nearer than the threshold, or copies."""
+        needed, keys = self.options.set_size, [(photo.album, photo.position) for photo in pool.photos]
+        lone = {album.name for album in self.albums if len(self.albums) == 1 or f"{album.name}/train" in self.dealt}
+        owners = self._owners(pool, lone - self.published.keys())
+        hashes = [
+            SourceHashes(
+                name,
+                "photos",
+                [pool.photos[at].image.id for at in own],
+                [pool.photos[at].phash for at in own],
+                pool.vectors[own],
+            )
+            for name, own in grouped(zip(owners, range(len(owners)), strict=True)).items()
+        ]
+        bound = {**self.dealt, **self._dealt_photos(pool, owners), **self.published}
+        shared = shared_footage([*map(SourceHashes.of, self.units.values()), *hashes])
+        # not by their sets: a limit that leaves none must not move other sources
+        sources = {name: unit.source.frames >= needed for name, unit in self.units.items()}
+        large = any(len(one.ids) >= needed for one in hashes)
+        sources |= {
+            album.name: False for album in self.albums if album.name not in lone or album.name in self.published
+        }
+        sources |= {one.name: len(one.ids) >= needed if large else bool(one.ids) for one in hashes}
+        ties = () if self.options.keep_leaks else shared
+        tied = {name for row in ties for name in (row.first, row.second)}
         afresh, kept = (
-            _pooled(assign_splits(sources, shared, fixed, self.options.salt), albums, {*sources} - tied, needed)
+            _pooled(
+                assign_splits(sources, ties, fixed, self.options.salt),
+                hashes,
+                {*sources} - tied - fixed.keys(),
+                self.options,
+            )
             for fixed in (self.published, bound)
         )
-        self.splits.update(kept)
-        together = [row for row in shared if kept[row.first] == kept[row.second]]
-        if together:
+        groups = {name: f"{name.partition('/')[0]}/{split}" if "/" in name else name for name, split in kept.items()}
+        pool.regroup({key: groups[owner] for key, owner in zip(keys, owners, strict=True)})
+        self.splits.update({groups[name]: split for name, split in kept.items()})
+        self.footage.extend(_of_groups(shared, groups))
+        if together := [row for row in self.footage if self.splits[row.first] == self.splits[row.second]]:
             pairs = some(f"{row.first} and {row.second}" for row in together)
             self.progress.note(f"{plural(len(together), 'pair')} of sources with shared footage in one split: {pairs}")
         # those that a build from nothing would deal otherwise
         if moved := sum(split != afresh[name] for name, split in kept.items()):
             self.more["splits_kept"] = moved
+
+    def _owners(self, pool: PhotoPool, lone: Collection[str]) -> list[str]:
+        """What decides the split of each photo: its album, or in a `lone` one the photos that must stay with it, named after one."""
+        owners = [photo.album for photo in pool.photos]
+        if not {*lone} & {*owners}:
+            return owners
+        engine = Engine(self.options.engine, self.options.workers)
+        (known,) = with_neighbours(self.artifact, [pool], engine, self.progress)
+        around, distances = known.neighbours
+        near, copies = distances < self.work.context.picking.threshold, copies_of(known, self.choice.copies)
+        links = np.concatenate(
+            [np.stack([np.nonzero(near)[0], around[near]]), [np.arange(len(copies)), copies]], axis=1
+        )
+        groups = connected_components(coo_array((np.ones(links.shape[1], bool), links), (len(owners),) * 2))[1]
+        contents = [photo.image.sha256 for photo in pool.photos]
+        first = deduplicate(groups, np.argsort(np.argsort(contents, kind="stable")))
+        pool.copies = copies
+        return [f"{owner}/{contents[at]}" if owner in lone else owner for owner, at in zip(owners, first, strict=True)]
+
+    def _dealt_photos(self, pool: PhotoPool, owners: Sequence[str]) -> dict[str, SplitName]:
+        """The splits that an earlier run gave to photos of a lone album, by what decides them."""
+        before = dict[tuple[str, str | None], SplitName]()
+        for album in {owner.partition("/")[0] for owner in owners if "/" in owner}:
+            with suppress(CtxrError):
+                rows = read_unit(self.artifact, album).ledger
+                before |= {
+                    (album, row.name): self.dealt[row.group] for row in rows if row.group and row.group in self.dealt
+                }
+        keys = ((owner, (photo.album, photo.file.name)) for owner, photo in zip(owners, pool.photos, strict=True))
+        return {owner: before[key] for owner, key in keys if "/" in owner and key in before}
+
+
+def _of_groups(rows: Sequence[SharedFootage], groups: Mapping[str, str]) -> Iterator[SharedFootage]:
+    """What groups share, of what sources share that are in them."""
+    pairs = grouped(((groups[row.first], groups[row.second]), row) for row in rows)
+    for (first, second), own in sorted(pairs.items()):
+        if first != second:
+            nearest = min(own, key=lambda row: row.distance)
+            shared, of = sum(row.shared for row in own), sum(row.of for row in own)
+            yield structs.replace(nearest, first=first, second=second, shared=shared, of=of)
 
 
 def _dealt(out: Path, options: BuildSets) -> Mapping[str, SplitName]:
@@ -373,12 +461,20 @@ def _begun(out: Path, sources: Sequence[InputSource], scan: ScanOptions, encoder
 
 
 def _pooled(
-    rows: Sequence[Split], albums: Sequence[SourceHashes], free: Collection[str], needed: int
+    rows: Sequence[Split], albums: Sequence[SourceHashes], free: Collection[str], options: BuildSets
 ) -> dict[str, SplitName]:
-    """The splits; where the photos of valid or test are too few for one set, its `free` albums go to train."""
-    splits = {row.group: row.split for row in rows}
+    """The splits. Where valid or test has too few photos for a set, or for two where train has plenty, photos of a lone album come from
+    train; where there are none, its `free` albums and photos go there."""
+    splits, needed = {row.group: row.split for row in rows}, options.set_size
+    order = sorted((one.name for one in albums if "/" in one.name), key=lambda name: sha256_of([options.salt, name]))
+    # photos that stay together may be copies, of which a set holds one
+    size = {one.name: 1 if "/" in one.name else len(one.ids) for one in albums}
+    held = {split: sum(size[name] for name in size if splits[name] == split) for split in SPLITS}
     for split in SPLITS[1:]:
-        own = [album for album in albums if splits[album.name] == split]
-        if sum(len(album.ids) for album in own) < needed:
-            splits |= {album.name: "train" for album in own if album.name in free}
+        for name in (name for name in order if name in free and splits[name] == "train"):
+            if (held[split] < needed < held["train"]) or (held[split] < 2 * needed and held["train"] > 4 * needed):
+                splits[name] = split
+                held[split], held["train"] = held[split] + 1, held["train"] - 1
+        if held[split] < needed:
+            splits |= {name: "train" for name in size if splits[name] == split and name in free}
     return splits

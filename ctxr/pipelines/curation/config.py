@@ -132,8 +132,9 @@ class BuildSets(ScanOptions, SetsOptions):
     different frames. Default: the encoder's, 0.35 for CLIP as in the paper."""
     set_size: Annotated[int, Range(2, 1000, "at least 2 images")] = 10
     """Images per set."""
-    sample: Annotated[int | None, Range(1, 10**9, "a number of sets, at least 1")] = None
-    """Sample this many photo sets instead of one per photo."""
+    sample: str = ""
+    """Number of photo sets, which share as few photos as possible, or `all`: one per photo. Default: a tenth of the photos, and at
+    least thirty where there are so many."""
     seed: Annotated[int, Range(0, inf, "a whole number, 0 or more")] = 0
     """Seed of the sample."""
     splits: Path | None = None
@@ -159,6 +160,8 @@ class BuildSets(ScanOptions, SetsOptions):
         yield from super().rules()
         if self.splits and not self.splits.is_file():
             yield f"no such file: {self.splits}", "--splits names a CSV file: group,split"
+        if self.sample not in ("", "all") and not (self.sample.isdecimal() and 0 < int(self.sample) <= 10**9):
+            yield f"--sample {self.sample} is no number of sets", "--sample 100, or --sample all"
 
 
 @dataclass(frozen=True)

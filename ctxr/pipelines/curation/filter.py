@@ -172,6 +172,7 @@ class FilterRun(SetsRun):
             albums.append(InputSource(source.name, "photos", folder, *content))
         units, context = {unit.source.name: unit for unit in self.albums}, self.work.context
         pool = gather_pool(self.artifact, albums, units, {}, context.embedder, task=Silent())
+        pool.regroup({(row.source, row.index): row.group for unit in self.albums for row in unit.ledger})
         measures = context.picking.quality.stamps()
         facts = {
             (unit.source.name, row.index): row

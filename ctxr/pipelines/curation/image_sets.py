@@ -22,7 +22,14 @@ from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, plural
 from ctxr.media.sources import InputSource
 from ctxr.media.video import KEEP_DAMAGED, VideoError
 from ctxr.pipelines.curation.config import SAME_SETS_OPTIONS, SetsOptions
-from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, pick_photos, with_neighbours
+from ctxr.pipelines.curation.photos import (
+    PhotoPicking,
+    PhotoPool,
+    PickedPhotos,
+    album_unit,
+    pick_photos,
+    with_neighbours,
+)
 from ctxr.pipelines.curation.quality import Unmeasurable
 from ctxr.pipelines.curation.videos import UnitContext
 from ctxr.store.artifacts import (
@@ -197,24 +204,30 @@ class SetsRun(ABC):
         facts: Mapping[tuple[str, int], Facts],
         label: str,
     ) -> None:
-        """The units of all albums; the photos of a split are one pool, see `photos.pick_photos`. A sample is shared by the number of
+        """The units of all albums; the photos of a split are one pool, see `photos.pick_photos`. The sets are shared by the number of
         photos, and what a small split cannot give comes from the next larger one."""
-        by_split = grouped((self.splits[album.name], album) for album in albums)
-        parts = [pool.part(own) for own in by_split.values()]
-        engine = Engine(self.options.engine, self.options.workers)
-        found = with_neighbours(self.artifact, parts, engine, self.progress)
-        pools = list(zip(found, by_split.values(), strict=True))
-        left, photos = choice.sample, len(pool.photos)
+        context = self.work.context
+        measures, known = context.picking.quality.stamps(), dict(facts)
+        for album in albums:
+            cached = context.cache(album).load(measures)
+            known = {(album.name, index): row for index, (row, _) in cached.items()} | known
+        by_split = grouped((split, group) for group, split in sorted(self.splits.items()))
+        parts = [part for groups in by_split.values() if (part := pool.part({*groups})).photos]
+        engine, photos = Engine(self.options.engine, self.options.workers), len(pool.photos)
+        left, picked = choice.count(photos), PickedPhotos()
+        if left < photos:
+            self.progress.note(f"{plural(left, 'set')} from {photos:,} photos: --sample all makes one of each")
         with self.progress.task(label, photos) as task:
-            for part, own in sorted(pools, key=lambda each: len(each[0].photos)):
-                if 0 < len(part.photos) < self.work.context.picking.set_size and len(pools) > 1:
-                    few = f"{plural(len(part.photos), 'photo')} of {self.splits[own[0].name]}"
-                    self.progress.warn(f"{few} are fewer than a set of {self.work.context.picking.set_size}")
-                share = None if left is None else round(left * len(part.photos) / max(1, photos))
-                picking, photos = replace(choice, sample=share), photos - len(part.photos)
-                units = pick_photos(self.work.context, part, own, self.stamps, picking, facts=facts, task=task)
-                left = None if left is None else left - sum(len(unit.sets) for unit in units)
-                self.units.update({unit.source.name: unit for unit in units})
+            pools = with_neighbours(self.artifact, parts, engine, self.progress)
+            for part in sorted(pools, key=lambda part: len(part.photos)):
+                if len(part.photos) < context.picking.set_size and len(parts) > 1:
+                    few = f"{plural(len(part.photos), 'photo')} of {self.splits[part.photos[0].image.group]}"
+                    self.progress.warn(f"{few} are fewer than a set of {context.picking.set_size}")
+                share, photos = round(left * len(part.photos) / photos), photos - len(part.photos)
+                left -= pick_photos(context, part, replace(choice, sample=str(share)), known, picked)
+                task.advance(len(part.photos))
+        for album in albums:
+            self.units[album.name] = context.save(album_unit(album, pool, picked, self.stamps[album.name]))
 
     def content(self, first: bool) -> Content:
         """Merge units into the tables of the artifact, and remove leftovers.
@@ -233,10 +246,11 @@ class SetsRun(ABC):
             raise NothingBuilt(problem, hint=self.NOTHING)
         units = [*self.units.values()]
         files = merge_units(self.artifact, units)
-        shared = [row for row in self.footage if row.first in self.units and row.second in self.units]
+        groups = {row.group for unit in units for row in unit.ledger} | self.units.keys()
+        shared = [row for row in self.footage if row.first in groups and row.second in groups]
         tables: dict[str, Sequence[Any]] = {
             GROUPS: shared,
-            SPLITS_TABLE: [Split(name, self.splits[name]) for name in self.units],
+            SPLITS_TABLE: [Split(name, split) for name, split in sorted(self.splits.items()) if name in groups],
         }
         # not among the files of the manifest: its rows hold paths and commands of this machine
         for name, rows in {"failures.jsonl": failures, **tables}.items():

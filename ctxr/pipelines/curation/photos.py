@@ -1,6 +1,6 @@
 """Sets from a pool of photos: duplicates, embeddings in shards, nearest neighbours (ImageCoDe, section 3.1, static sets)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, islice
@@ -17,7 +17,7 @@ from ctxr.media.likeness import SIDE
 from ctxr.media.sources import InputSource
 from ctxr.metrics.selection import Rejection
 from ctxr.models.neighbours import Neighbours, nearest
-from ctxr.pipelines.curation.copies import CopyRule, PhotoRanking, deduplicate, exact_distances, find_copies
+from ctxr.pipelines.curation.copies import CopyRule, PhotoRanking, Positions, deduplicate, exact_distances, find_copies
 from ctxr.pipelines.curation.quality import QualityLimits, Unmeasurable
 from ctxr.pipelines.curation.videos import BATCH, Embedder, UnitContext
 from ctxr.store.arrays import Vectors, load_vectors, save_vectors, set_distances, stack_vectors
@@ -32,6 +32,7 @@ SHARD = 256  # photos embedded between two points at which a killed run can go o
 STRIPE = 4096  # photos whose neighbours are one unit of work
 # looked up for every photo at once; when duplicates and rejected photos exhaust them, `PhotoRanking` continues
 NEIGHBOURS = 64
+LEAST_SETS = 30  # of a sample by default, where there are so many photos
 Readable = tuple[int, int, str]  # width, height and perceptual hash of a photo that could be read
 
 
@@ -47,21 +48,29 @@ class PooledPhoto:
     phash: str
 
 
-@dataclass(frozen=True)
+@dataclass
 class PhotoPool:
-    """All readable photos, by album and name, with vectors [N, D]; why others are `unreadable`, by album and position."""
+    """All readable photos, by album and name, with vectors [N, D]; why others are `unreadable`, by album and position; and for each
+    photo the group of its `copies`, where they were looked for."""
 
     photos: list[PooledPhoto]
     vectors: Vectors
     unreadable: dict[str, dict[int, str]]
     neighbours: Neighbours = (np.zeros((0, 0), np.int64), np.zeros((0, 0), np.float32))
+    copies: Positions | None = None
 
-    def part(self, albums: Sequence[InputSource]) -> "PhotoPool":
-        """The photos of some albums."""
-        names = {album.name for album in albums}
-        rows = [row for row, photo in enumerate(self.photos) if photo.album in names]
+    def part(self, groups: Collection[str]) -> "PhotoPool":
+        """The photos of some groups."""
+        rows = [row for row, photo in enumerate(self.photos) if photo.image.group in groups]
         vectors = self.vectors if len(rows) == len(self.photos) else self.vectors[rows]
-        return PhotoPool([self.photos[row] for row in rows], vectors, self.unreadable)
+        copies = None if self.copies is None else self.copies[rows]
+        return PhotoPool([self.photos[row] for row in rows], vectors, self.unreadable, copies=copies)
+
+    def regroup(self, groups: Mapping[tuple[str, int], str | None]) -> None:
+        """Put photos, by album and position, into groups of their own."""
+        for photo in self.photos:
+            if group := groups.get((photo.album, photo.position)):
+                photo.image = msgspec.structs.replace(photo.image, group=group)
 
 
 @dataclass
@@ -188,11 +197,17 @@ def has_shard(artifact: Path, album: InputSource, scan: str) -> bool:
 
 @dataclass(frozen=True)
 class PhotoPicking:
-    """Which photos are copies, and how many sets are wanted, drawn with `seed`; None = one per photo."""
+    """Which photos are copies, how many sets are wanted, as `BuildSets.sample` says, and the seed of their order."""
 
     copies: CopyRule
-    sample: int | None
+    sample: str
     seed: int
+
+    def count(self, photos: int) -> int:
+        """How many sets are made of so many photos."""
+        if self.sample.isdecimal():
+            return int(self.sample)
+        return photos if self.sample else max(-(-photos // 10), min(photos, LEAST_SETS))
 
 
 @dataclass
@@ -231,34 +246,77 @@ def with_neighbours(
         yield replace(pool, neighbours=(around.astype(np.int64), distances))
 
 
+@dataclass
+class PickedPhotos:
+    """What was decided on photos: `rows` of the ledger and `facts`, by album and position, and the sets."""
+
+    rows: dict[tuple[str, int], LedgerRow] = field(default_factory=dict)
+    facts: dict[tuple[str, int], Facts] = field(default_factory=dict)
+    sets: list[ImageSet] = field(default_factory=list)
+
+
 def pick_photos(
     context: UnitContext,
     pool: PhotoPool,
-    albums: Sequence[InputSource],
-    stamps: Mapping[str, UnitKeys],
     picking: PhotoPicking,
-    *,
-    facts: Mapping[tuple[str, int], Facts],
-    task: ProgressTask,
-) -> list[SourceUnit]:
-    """Sets out of the pool, as one unit per album, written. `facts` go by album and position, `stamps` by album.
+    known: Mapping[tuple[str, int], Facts],
+    picked: PickedPhotos,
+) -> int:
+    """Add to `picked` the sets out of the pool, of which it returns the number, and write their pictures. `known`: what was measured.
 
-    Anchors are tried in an order drawn from the seed, until `sample` sets are full. Of photos that are copies of one another only
-    the best can stand in a set: the one with the most pixels, then the most bytes, then the first by name.
+    Anchors are tried in an order drawn from the seed: first those whose sets share no photo with earlier ones, then those that share
+    one, and so on. Of photos that are copies of one another only the best can stand in a set: the one with the most pixels, then the
+    most bytes, then the first by name.
     """
-    measures = context.picking.quality.stamps()
-    cached = {
-        (album.name, index): row for album in albums for index, (row, _) in context.cache(album).load(measures).items()
-    }
-    picker = _PhotoPicker(context, pool, picking, cached | dict(facts))
-    rows = {}
-    for anchor in np.random.default_rng(picking.seed).permutation(len(pool.photos)).tolist():
-        task.advance()
-        rows[anchor] = picker.decide(anchor)
-    for position in sorted({member for members in picker.sets.values() for member in members} | picker.facts.keys()):
-        photo = pool.photos[position]
-        link_or_copy(photo.file, context.artifact / photo.image.path)
-    return [context.save(picker.unit(album, stamps[album.name], rows)) for album in albums]
+    picker, photos = _PhotoPicker(context, pool, picking, known), pool.photos
+    order = np.random.default_rng(picking.seed).permutation(len(photos)).tolist()
+    rows = {anchor: picker.decide(anchor) for anchor in order}
+    sets = picker.chosen(order, picking.count(len(photos)))
+    for position in sorted({member for members in sets.values() for member in members} | picker.facts.keys()):
+        link_or_copy(photos[position].file, context.artifact / photos[position].image.path)
+    for anchor, row in rows.items():
+        if row.reason is None and anchor not in sets:
+            row = msgspec.structs.replace(row, image_set=None, reason="not_sampled")
+        picked.rows[row.source, row.index] = row
+    for anchor, members in sets.items():
+        ids, group = tuple(photos[member].image.id for member in members), photos[anchor].image.group
+        name, album = rows[anchor].image_set or "", photos[anchor].album
+        picked.sets.append(ImageSet(name, "photos", ids, album, group, None, *set_distances(pool.vectors[members])))
+    picked.facts |= {(photos[at].album, photos[at].position): facts for at, facts in picker.facts.items()}
+    return len(sets)
+
+
+def album_unit(album: InputSource, pool: PhotoPool, picked: PickedPhotos, stamp: UnitKeys) -> SourceUnit:
+    """The unit of an album, whose photos and those of its sets are in the pool."""
+    own = [at for at, photo in enumerate(pool.photos) if photo.album == album.name]
+    keys = [(album.name, pool.photos[at].position) for at in own]
+    ledger = [picked.rows[key] for key in keys] + [
+        LedgerRow(album.name, position, None, None, album.photos[position].name, reason="unreadable")
+        for position in pool.unreadable.get(album.name, ())
+    ]
+    unreadable = len(album.photos) - len(own)
+    damage = f"{unreadable} photos could not be read" if unreadable else None
+    place = album.name, "photos", album.path.resolve().name, album.sha256, album.bytes
+    source = Source(*place, frames=len(own), considered=len(ledger), damage=damage)
+    sets = [image_set for image_set in picked.sets if image_set.source == album.name]
+    shown = {image for image_set in sets for image in image_set.images}
+    images = [photo.image for photo in pool.photos if photo.image.id in shown]
+    vectors = np.asarray(pool.vectors[own]) if own else np.zeros((0, 0), np.float32)
+    facts = [picked.facts[key] for key in keys if key in picked.facts]
+    return SourceUnit(
+        stamp, source, [], ledger, facts, sets, images, vectors, np.zeros((0, pool.vectors.shape[1]), np.float32)
+    )
+
+
+def copies_of(pool: PhotoPool, rule: CopyRule) -> Positions:
+    """For each photo of a pool with neighbours the group of its copies, see `find_copies`."""
+    photos = pool.photos
+    contents, hashes = [photo.image.sha256 for photo in photos], [photo.phash for photo in photos]
+
+    def read(at: int) -> Pixels:
+        return read_image(photos[at].file, SIDE, tight=True)
+
+    return find_copies(contents, pool.neighbours[0], read, rule, hashes=hashes)
 
 
 class _PhotoPicker:
@@ -269,18 +327,11 @@ class _PhotoPicker:
     ) -> None:
         self.sets: dict[int, list[int]] = {}
         self.facts: dict[int, Facts] = {}
-        self._pool, self._picking, self._known = pool, picking, known
+        self._pool, self._known = pool, known
         self._size, self._quality = context.picking.set_size, context.picking.quality
         self._ranking = PhotoRanking(pool.vectors)
         photos = pool.photos
-        contents, hashes = [photo.image.sha256 for photo in photos], [photo.phash for photo in photos]
-        groups = find_copies(
-            contents,
-            pool.neighbours[0],
-            lambda at: read_image(photos[at].file, SIDE, tight=True),
-            picking.copies,
-            hashes=hashes,
-        )
+        groups = copies_of(pool, picking.copies) if pool.copies is None else pool.copies
         merit = [(-one.image.width * one.image.height, -one.file.stat().st_size, one.image.id) for one in photos]
         # the best of the copies of each photo
         self._best = deduplicate(groups, np.argsort(sorted(range(len(merit)), key=merit.__getitem__)))
@@ -288,7 +339,10 @@ class _PhotoPicker:
     def decide(self, anchor: int) -> LedgerRow:
         """The ledger row of a photo; where its set is full, it is in `sets`."""
         photo, best = self._pool.photos[anchor], self._best[anchor]
-        row = LedgerRow(photo.album, photo.position, None, None, photo.file.name, photo.row, phash=photo.phash)
+        group = None if photo.image.group == photo.album else photo.image.group
+        row = LedgerRow(
+            photo.album, photo.position, None, None, photo.file.name, photo.row, phash=photo.phash, group=group
+        )
         if len(self._pool.photos) > 1:
             other = best if best != anchor else self._pool.neighbours[0][anchor, 0]
             other_photo = self._pool.photos[other]
@@ -297,8 +351,6 @@ class _PhotoPicker:
             row = msgspec.structs.replace(row, nearest=position, distance=distance)
         if best != anchor:
             return msgspec.structs.replace(row, reason="duplicate", value=0.0)
-        if self._picking.sample is not None and len(self.sets) >= self._picking.sample:
-            return msgspec.structs.replace(row, reason="not_sampled")
         if rejection := self._judge(anchor):
             return msgspec.structs.replace(row, reason=rejection.reason, value=round(rejection.value, 6))
         # the anchor and its nearest neighbours that are not copies and not ruled out, by distance
@@ -315,6 +367,17 @@ class _PhotoPicker:
         name = f"{photo.album}-photo-{file.stem}{file.suffix.replace('.', '-')}"
         return msgspec.structs.replace(row, image_set=name)
 
+    def chosen(self, order: Sequence[int], most: int) -> dict[int, list[int]]:
+        """At most so many sets, by anchor, which share as few photos as the order of their anchors gives."""
+        kept, used = dict[int, list[int]](), set[int]()
+        for shared in range(self._size + 1):
+            for anchor in order if len(kept) < min(most, len(self.sets)) else ():
+                members = self.sets.get(anchor, [])
+                if members and anchor not in kept and len(used.intersection(members)) <= shared and len(kept) < most:
+                    kept[anchor] = members
+                    used.update(members)
+        return kept
+
     def _judge(self, position: int) -> Rejection | None:
         """Why quality rules a photo out, which is measured once."""
         if self._quality.limits == QualityLimits():
@@ -330,30 +393,3 @@ class _PhotoPicker:
                 return Rejection("unmeasurable", 0.0)
             self.facts[position] = msgspec.structs.replace(facts, path=image.path)
         return self._quality.limits.judge(self.facts[position])
-
-    def unit(self, album: InputSource, stamp: UnitKeys, rows: Mapping[int, LedgerRow]) -> SourceUnit:
-        """The unit of an album; `rows` are those of the ledger, by position in the pool."""
-        photos, vectors, name = self._pool.photos, self._pool.vectors, album.name
-        own = [at for at, photo in enumerate(photos) if photo.album == name]
-        ledger = [rows[at] for at in own] + [
-            LedgerRow(name, position, None, None, album.photos[position].name, reason="unreadable")
-            for position in self._pool.unreadable.get(name, ())
-        ]
-        unreadable = len(album.photos) - len(own)
-        damage = f"{unreadable} photos could not be read" if unreadable else None
-        place = name, "photos", album.path.resolve().name, album.sha256, album.bytes
-        source = Source(*place, frames=len(own), considered=len(ledger), damage=damage)
-        sets = {anchor: self.sets[anchor] for anchor in own if anchor in self.sets}
-        images = [photos[at].image for at in sorted({member for members in sets.values() for member in members})]
-        image_sets = [
-            ImageSet(
-                rows[anchor].image_set or "", "photos", tuple(photos[member].image.id for member in members), name, name, None,
-                *set_distances(vectors[members]),
-            )
-            for anchor, members in sets.items()
-        ]  # fmt: skip
-        return SourceUnit(
-            stamp, source, [], ledger, [self.facts[at] for at in own if at in self.facts], image_sets, images,
-            np.asarray(vectors[own]) if own else np.zeros((0, 0), np.float32),
-            np.zeros((0, vectors.shape[1]), np.float32),
-        )  # fmt: skip

@@ -189,7 +189,7 @@ def test_photos_go_with_their_nearest_and_never_with_a_duplicate(footage: Path, 
 def test_a_sample_of_photo_sets_is_drawn_by_the_seed(footage: Path, tmp_path: Path) -> None:
     sources = (str(footage / "photos"),)
     drawn = [
-        build(footage, tmp_path / name, sources=sources, sample=5, seed=seed)
+        build(footage, tmp_path / name, sources=sources, sample="5", seed=seed)
         for name, seed in (("a", 1), ("b", 1), ("c", 2))
     ]
     names = [{row.id for row in read_table(one.artifact / "sets.jsonl", ImageSet)} for one in drawn]

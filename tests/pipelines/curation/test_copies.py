@@ -18,7 +18,15 @@ from ctxr.media.likeness import TURNS, Sketch, turned
 from ctxr.media.sources import InputSource
 from ctxr.pipelines.curation import copies
 from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, deduplicate, find_copies, shared_footage
-from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, PooledPhoto, pick_photos, with_neighbours
+from ctxr.pipelines.curation.photos import (
+    PhotoPicking,
+    PhotoPool,
+    PickedPhotos,
+    PooledPhoto,
+    album_unit,
+    pick_photos,
+    with_neighbours,
+)
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext
 from ctxr.store.arrays import Vectors
@@ -378,12 +386,12 @@ def pick(
     picking = PickingRules(0.0, 4 if count > 9 else 2, 0.0, QualityGate(QualityLimits(), "live", "auto"))
     context = UnitContext(folder / "sets", picking, Embedder("none"))
     (pool,) = with_neighbours(folder, [PhotoPool(photos, vectors, {})], Engine(), Silent())
-    stamps = {"album": UnitKeys("scan", "select", {})}
-    (unit,) = pick_photos(context, pool, [album], stamps, choice, facts={}, task=Silent())
-    return photos, unit
+    picked = PickedPhotos()
+    assert pick_photos(context, pool, choice, {}, picked) == len(picked.sets)
+    return photos, album_unit(album, pool, picked, UnitKeys("scan", "select", {}))
 
 
-ALL = PhotoPicking(CopyRule(), None, 0)
+ALL = PhotoPicking(CopyRule(), "all", 0)
 
 
 @pytest.mark.parametrize(
@@ -399,7 +407,7 @@ def test_of_copies_the_one_with_most_pixels_then_bytes_then_the_first_stands(
 
 @pytest.mark.parametrize("sample", [0, 1, 2])
 def test_no_more_sets_are_picked_than_asked_for(tmp_path: Path, sample: int) -> None:
-    choice = PhotoPicking(CopyRule(), sample, 0)
+    choice = PhotoPicking(CopyRule(), str(sample), 0)
     _, unit = pick(tmp_path, np.eye(4, dtype=np.float32), range(4), choice, [(9, 9)] * 4)
     assert len(unit.sets) == sample
 
@@ -419,7 +427,7 @@ def test_no_two_photos_of_a_set_are_copies_of_one_another(tmp_path: Path, seed: 
     turn = rng.permutation(np.linspace(0, 1.5, count) ** 2 / 1.5)
     vectors = np.stack([np.cos(turn), np.sin(turn)], axis=1).astype(np.float32)
     tones = (turn / 0.07).astype(int).tolist()
-    photos, unit = pick(tmp_path, vectors, tones, PhotoPicking(CopyRule(), None, seed), [(9, 9)] * count)
+    photos, unit = pick(tmp_path, vectors, tones, PhotoPicking(CopyRule(), "all", seed), [(9, 9)] * count)
     assert unit.sets
     assert any(row.reason == "duplicate" for row in unit.ledger)
     places = {photo.image.id: photo.position for photo in photos}

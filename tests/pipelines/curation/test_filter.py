@@ -7,6 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import cv2
+import numpy as np
 import pytest
 
 from ctxr.engine.report import SetsReport
@@ -24,7 +26,7 @@ from ctxr.store.paths import CACHE, last_path, remember_paths
 from ctxr.store.records import Facts, Failure, ImageSet
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, read_unit
-from tests.footage import two_shot_clip
+from tests.footage import shot, two_shot_clip, write_clip
 from tests.pipelines.conftest import LIMIT, THRESHOLD
 from tests.pipelines.curation.test_build_sets import build, same_tree
 
@@ -49,6 +51,41 @@ def test_building_then_filtering_equals_building_with_the_limits(footage: Path, 
         assert (tmp_path / "one" / table).read_bytes() == (tmp_path / "two" / table).read_bytes()
     name = {"videos": "clip0", "photos": "album"}[kind]
     assert read_unit(tmp_path / "one", name).ledger == read_unit(tmp_path / "two", name).ledger
+
+
+@pytest.fixture(scope="module")
+def mixed(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[str, ...], Path]:
+    """Three videos, of which the first is small, and two albums; and the sets of these."""
+    folder = tmp_path_factory.mktemp("mixed")
+    rng = np.random.default_rng(4)
+    small = [np.asarray(cv2.resize(frame, (64, 48), interpolation=cv2.INTER_AREA)) for frame in shot(rng, 60)]
+    write_clip(folder / "small.mp4", small)
+    for album in ("one", "two"):
+        shutil.copytree(footage / "photos" / "album", folder / album)
+        shutil.copy(folder / "one" / "p1.png", folder / album / f"{album}.png")
+    names = [folder / "small.mp4", *sorted((footage / "videos").glob("*.mp4"))[:2], folder / "one", folder / "two"]
+    sources = tuple(map(str, names))
+    build(footage, folder / "sets", sources=sources, set_size=5, brisque=2.0)
+    build(footage, folder / "plain", sources=sources, set_size=5)
+    return sources, folder
+
+
+@pytest.mark.parametrize("name", ["brisque", "max_text", "min_size"])
+def test_a_limit_that_empties_a_video_deals_no_other_source_otherwise(
+    footage: Path, mixed: tuple[tuple[str, ...], Path], tmp_path: Path, name: str
+) -> None:
+    sources, folder = mixed
+    values = [row.brisque or 0.0 for row in read_table(folder / "sets" / "facts.jsonl", Facts) if row.source == "small"]
+    limit = {"brisque": min(values) - 1e-6, "max_text": 0.0, "min_size": 60}[name]
+    two = refilter(folder / "plain", tmp_path / "two", **{name: limit})
+    one = build(footage, tmp_path / "one", sources=sources, set_size=5, **{name: limit})
+    assert one.counts == two.counts
+    if name != "max_text":  # drawn frames have no words
+        assert not read_unit(tmp_path / "one", "small").sets
+        assert read_unit(folder / "plain", "small").sets
+    for table in ("sets.jsonl", "images.jsonl", "splits.jsonl", "groups.jsonl"):
+        assert (tmp_path / "one" / table).read_bytes() == (tmp_path / "two" / table).read_bytes()
+    assert (folder / "plain" / "splits.jsonl").read_bytes() == (tmp_path / "one" / "splits.jsonl").read_bytes()
 
 
 def test_filtered_sets_hold_no_image_beyond_the_limit_and_their_sets_are_left_alone(
@@ -215,7 +252,7 @@ def test_a_decoder_that_crashes_while_filtering_costs_one_video(
 def test_an_album_of_which_a_photo_is_another_is_refused(footage: Path, tmp_path: Path, harm: str) -> None:
     shutil.copytree(footage / "photos", tmp_path / "own")
     album = tmp_path / "own" / "album"
-    build(footage, tmp_path / "sets", sources=(str(tmp_path / "own"),), sample=1, set_size=2)
+    build(footage, tmp_path / "sets", sources=(str(tmp_path / "own"),), sample="1", set_size=2)
     used = {image.id.rpartition("/")[2] for image in read_unit(tmp_path / "sets", "album").images}
     photo = next(file for file in sorted(album.iterdir()) if file.name not in used)
     content = photo.read_bytes()

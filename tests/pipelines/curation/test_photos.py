@@ -21,6 +21,7 @@ from ctxr.pipelines.curation.copies import CopyRule
 from ctxr.pipelines.curation.photos import (
     PhotoPicking,
     PhotoPool,
+    PickedPhotos,
     gather_pool,
     pick_photos,
     with_neighbours,
@@ -30,7 +31,7 @@ from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext
 from ctxr.store.arrays import Vectors
 from ctxr.store.records import Failure, ImageSet
 from ctxr.store.tables import read_table
-from ctxr.store.units import UnitKeys, read_unit
+from ctxr.store.units import read_unit
 from tests.pipelines.curation.test_build_sets import build, same_tree
 from tests.pipelines.curation.test_copies import pooled
 
@@ -109,7 +110,7 @@ def test_shards_of_a_finished_run_are_tidied_away(album: Path, tmp_path: Path, m
     assert [path.name for path in (tmp_path / "sets" / "sources").iterdir()] == ["album"]
 
 
-@pytest.mark.parametrize("second", [{}, {"sample": 3}, {"retry_failed": True}])
+@pytest.mark.parametrize("second", [{}, {"sample": "3"}, {"retry_failed": True}])
 def test_unreadable_photos_are_failures_of_every_run(album: Path, tmp_path: Path, second: dict[str, Any]) -> None:
     out, sources = tmp_path / "a" / "sets", (str(album),)
     assert build(album, out, sources=sources).counts["photo_sets"] == 14
@@ -125,24 +126,31 @@ def test_unreadable_photos_are_failures_of_every_run(album: Path, tmp_path: Path
     assert same_tree(out, tmp_path / "b" / "sets")
 
 
+def whole(folder: Path) -> Path:
+    """A file of splits by which the album stays whole: what is dealt depends on what was dealt before."""
+    (folder / "splits.csv").write_text("album,train\n", encoding="utf-8")
+    return folder / "splits.csv"
+
+
 def test_a_video_beside_photos_leaves_their_failures(footage: Path, album: Path, tmp_path: Path) -> None:
     clip = str(footage / "videos" / "clip0.mp4")
-    build(album, tmp_path / "a" / "sets", sources=(str(album),))
-    build(album, tmp_path / "a" / "sets", sources=(str(album), clip))
-    build(album, tmp_path / "b" / "sets", sources=(str(album), clip))
+    splits = whole(tmp_path)
+    build(album, tmp_path / "a" / "sets", sources=(str(album),), splits=splits)
+    build(album, tmp_path / "a" / "sets", sources=(str(album), clip), splits=splits)
+    build(album, tmp_path / "b" / "sets", sources=(str(album), clip), splits=splits)
     assert same_tree(tmp_path / "a" / "sets", tmp_path / "b" / "sets")
 
 
-@pytest.mark.parametrize("second", [{"sample": 5, "seed": 3}, {"brisque": 0.9}, {"set_size": 4}])
+@pytest.mark.parametrize("second", [{"sample": "5", "seed": 3}, {"brisque": 0.9}, {"set_size": 4}])
 def test_photos_are_picked_again_without_being_embedded_and_equal_a_fresh_build(
     album: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: dict[str, Any]
 ) -> None:
-    sources = (str(album),)
-    build(album, tmp_path / "again" / "sets", sources=sources)
+    settings: dict[str, Any] = {"sources": (str(album),), "splits": whole(tmp_path)}
+    build(album, tmp_path / "again" / "sets", **settings)
     monkeypatch.setattr(Embedder, "embed", None)
-    build(album, tmp_path / "again" / "sets", sources=sources, **second)
+    build(album, tmp_path / "again" / "sets", **settings, **second)
     monkeypatch.undo()
-    build(album, tmp_path / "fresh" / "sets", sources=sources, **second)
+    build(album, tmp_path / "fresh" / "sets", **settings, **second)
     assert read_table(tmp_path / "fresh" / "sets" / "sets.jsonl", ImageSet)
     assert same_tree(tmp_path / "again" / "sets", tmp_path / "fresh" / "sets")
 
@@ -155,7 +163,8 @@ def test_another_album_costs_only_its_own_photos_and_the_result_is_a_fresh_one(
     for number in range(4):
         content = (album / f"p{number}.png").read_bytes()
         (more / f"q{number}.png").write_bytes(content if number else content + b"the same picture, another file")
-    build(album, tmp_path / "again" / "sets", sources=(str(album),))
+    splits = whole(tmp_path)
+    build(album, tmp_path / "again" / "sets", sources=(str(album),), splits=splits)
     embedded: list[int] = []
     real = Embedder.embed
 
@@ -164,9 +173,9 @@ def test_another_album_costs_only_its_own_photos_and_the_result_is_a_fresh_one(
         return real(self, pictures, exact)
 
     monkeypatch.setattr(Embedder, "embed", counting)
-    build(album, tmp_path / "again" / "sets", sources=(str(album), str(more)))
+    build(album, tmp_path / "again" / "sets", sources=(str(album), str(more)), splits=splits)
     assert sum(embedded) == 4
-    build(album, tmp_path / "fresh" / "sets", sources=(str(album), str(more)))
+    build(album, tmp_path / "fresh" / "sets", sources=(str(album), str(more)), splits=splits)
     assert same_tree(tmp_path / "again" / "sets", tmp_path / "fresh" / "sets")
 
 
@@ -244,7 +253,6 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
     for at, file in enumerate(files):
         Image.new("RGB", (6, 6), (at % 200, 0, 0)).save(file)
     hashes = [f"{at % 200}" for at in range(count)]
-    one = InputSource("album", "photos", tmp_path, "0" * 64, 0, tuple(files), tuple(hashes))
     # nine of ten photos are too small
     sides = np.where(rng.random(count) < 0.9, 10, 100).tolist()
     photos = [pooled(files[at], at, sides[at], 200, hashes[at]) for at in range(count)]
@@ -252,12 +260,12 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
     for neighbours in (20, count):
         monkeypatch.setattr(photo_pool, "NEIGHBOURS", neighbours)
         picking = PickingRules(0.0, 5, 0.0, QualityGate(QualityLimits(min_size=50), "live", "auto"))
-        stamps = {"album": UnitKeys("scan", "select", {})}
         context = UnitContext(tmp_path / f"out{neighbours}", picking, Means().embedder())
         (pool,) = with_neighbours(tmp_path, [PhotoPool(photos, vectors, {})], Engine(), Silent())
-        choice = PhotoPicking(CopyRule(), None, seed)
-        (unit,) = pick_photos(context, pool, [one], stamps, choice, facts={}, task=Silent())
-        sets.append(unit.sets)
+        choice = PhotoPicking(CopyRule(), "all", seed)
+        picked = PickedPhotos()
+        pick_photos(context, pool, choice, {}, picked)
+        sets.append(picked.sets)
     assert sets[0]
     assert sets[0] == sets[1]
 

@@ -1,6 +1,7 @@
 """Splits of image sets: photos find their neighbours within a split, what was dealt stays, and leaks are reported."""
 
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from PIL import Image as Pillow
 
 from ctxr.annotation.config import ExportTasks
-from ctxr.datasets.splits import hash_split, read_published
+from ctxr.datasets.splits import SPLITS, hash_split, read_published
 from ctxr.engine.progress import SILENT, Progress, Silent
 from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UsageError
@@ -18,14 +19,15 @@ from ctxr.pipelines.crowd.export_tasks import run as export_tasks
 from ctxr.pipelines.crowd.plan import run as plan
 from ctxr.pipelines.curation.build_sets import _pooled, run
 from ctxr.pipelines.curation.config import BuildSets, Filter
-from ctxr.pipelines.curation.copies import SourceHashes
+from ctxr.pipelines.curation.copies import CopyRule, SourceHashes
 from ctxr.pipelines.curation.filter import run as run_filter
+from ctxr.pipelines.curation.photos import PhotoPicking
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.inspection.report import run as write_report
 from ctxr.pipelines.sharing.config import Export
 from ctxr.pipelines.sharing.export import run as export
 from ctxr.store.artifacts import open_artifact
-from ctxr.store.records import Image, ImageSet, SharedFootage, Split
+from ctxr.store.records import Image, ImageSet, LedgerRow, SharedFootage, Split
 from ctxr.store.tables import read_table
 from tests.pipelines.curation.test_build_sets import same_tree
 
@@ -56,7 +58,8 @@ def albums(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def build(folder: Path, out: Path, *names: str, progress: Progress = SILENT, **changes: Any) -> SetsReport:
     sources = tuple(str(folder / name) for name in names)
-    return run(BuildSets(sources, out=out, workdir=out.parent, encoder="ctxr-tiny", set_size=SIZE, **changes), progress)
+    settings: dict[str, Any] = {"encoder": "ctxr-tiny", "set_size": SIZE, "sample": "all", **changes}
+    return run(BuildSets(sources, out=out, workdir=out.parent, **settings), progress)
 
 
 def dealt(out: Path) -> dict[str, str]:
@@ -89,9 +92,9 @@ def test_photo_sets_hold_photos_of_one_split(albums: Path, tmp_path: Path) -> No
 
 def test_a_sample_is_shared_among_the_splits(albums: Path, tmp_path: Path) -> None:
     splits = csv(tmp_path / "s.csv", a="train", b="train", c="test", d="valid")
-    report = build(albums, tmp_path / "sets", "a", "b", "c", "d", splits=splits, sample=8)
+    report = build(albums, tmp_path / "sets", "a", "b", "c", "d", splits=splits, sample="8")
     assert report.counts["splits"] == {"test": 2, "train": 4, "valid": 2}
-    whole = build(albums, tmp_path / "whole" / "sets", "a", "b", "c", "d", splits=splits, sample=1000)
+    whole = build(albums, tmp_path / "whole" / "sets", "a", "b", "c", "d", splits=splits, sample="1000")
     assert whole.counts["sets"] == 48
 
 
@@ -116,7 +119,7 @@ def test_filtering_keeps_splits_unmixed(albums: Path, tmp_path: Path) -> None:
 def test_what_was_dealt_stays_when_sources_are_added_and_the_manifest_says_so(albums: Path, tmp_path: Path) -> None:
     out = tmp_path / "sets"
     build(albums, out, "a")
-    assert dealt(out) == {"a": "train"}
+    assert dealt(out) == {f"a/{split}": split for split in SPLITS}
     before = [parent.kind for parent in open_artifact(out).manifest.parents]
     for names in (("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d")):
         earlier = dealt(out)
@@ -239,4 +242,93 @@ def test_keep_leaks_deals_each_source_by_itself_and_says_what_leaks(copied: Path
 @pytest.mark.parametrize(("needed", "split"), [(2, "valid"), (3, "train")])
 def test_an_album_of_just_enough_photos_for_a_set_stays_where_it_was_dealt(needed: int, split: str) -> None:
     album = SourceHashes("a", "photos", ["1", "2"], ["", ""], np.eye(2, dtype=np.float32))
-    assert _pooled([Split("a", "valid")], [album], {"a"}, needed) == {"a": split}
+    assert _pooled([Split("a", "valid")], [album], {"a"}, BuildSets(set_size=needed)) == {"a": split}
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder of seventy photos, of which five are saved again at half size."""
+    folder = tmp_path_factory.mktemp("many") / "photos"
+    folder.mkdir()
+    rng = np.random.default_rng(11)
+    for number in range(70):
+        coarse = rng.integers(0, 255, (18, 24, 3)).astype(np.uint8)
+        photo = Pillow.fromarray(coarse).resize((192, 144), Pillow.Resampling.BICUBIC)
+        photo.save(folder / f"p{number:02}.png")
+        if number < 5:
+            photo.resize((96, 72)).save(folder / f"p{number:02}-small.jpg", quality=70)
+    return folder.parent
+
+
+def split_of_photos(out: Path) -> dict[str, str | None]:
+    return {row.name or "": row.group for row in read_table(out / "sources" / "photos" / "ledger.jsonl", LedgerRow)}
+
+
+def test_photos_of_a_lone_folder_are_dealt_each_with_its_copies(many: Path, tmp_path: Path) -> None:
+    out = tmp_path / "sets"
+    report = build(many, out, "photos")
+    assert dealt(out) == {f"photos/{split}": split for split in SPLITS}
+    assert all(report.counts["splits"][split] >= 2 * SIZE - 5 for split in SPLITS)
+    assert report.counts["leaking_groups"] == report.counts["leaking_images"] == 0
+    require_unmixed(out)
+    groups = split_of_photos(out)
+    assert all(groups[f"p{number:02}.png"] == groups[f"p{number:02}-small.jpg"] for number in range(5))
+    again = build(many, tmp_path / "again" / "sets", "photos")
+    assert again.counts == report.counts
+    assert same_tree(out, tmp_path / "again" / "sets")
+
+
+def test_published_splits_outrank_and_keep_a_lone_folder_whole(many: Path, tmp_path: Path) -> None:
+    build(many, tmp_path / "sets", "photos", splits=csv(tmp_path / "s.csv", photos="valid"))
+    assert dealt(tmp_path / "sets") == {"photos": "valid"}
+
+
+def test_photos_that_were_dealt_alone_stay_where_they_are_when_others_come(
+    many: Path, albums: Path, tmp_path: Path
+) -> None:
+    folder, out = tmp_path / "own" / "photos", tmp_path / "sets"
+    shutil.copytree(many / "photos", folder)
+    build(folder.parent, out, "photos")
+    before = split_of_photos(out)
+    for number in range(6):
+        shutil.copy(albums / "b" / f"b{number}.png", folder / f"a{number}.png")
+    shutil.copytree(albums / "a", folder.parent / "a")
+    build(folder.parent, out, "photos", "a")
+    assert split_of_photos(out).items() >= before.items()
+    assert "a" in dealt(out)
+    require_unmixed(out)
+
+
+def test_by_default_a_tenth_of_the_photos_makes_sets_that_share_few_of_them(many: Path, tmp_path: Path) -> None:
+    splits = csv(tmp_path / "s.csv", photos="train")
+    few = build(many, tmp_path / "sets", "photos", splits=splits, sample="", set_size=2)
+    assert few.counts["sets"] == 30
+    shown = Counter(image for row in read_table(tmp_path / "sets" / "sets.jsonl", ImageSet) for image in row.images)
+    every = build(many, tmp_path / "every" / "sets", "photos", splits=splits, sample="all", set_size=2)
+    assert every.counts["sets"] == 70
+    # pairs of sixty photos could be apart; drawn by chance, thirty of seventy pairs share a third of theirs
+    assert sum(count - 1 for count in shown.values()) <= 12
+    assert PhotoPicking(CopyRule(), "", 0).count(1000) == 100
+
+
+@pytest.mark.parametrize("sample", ["0", "-1", "some", "1.5", "1e3"])
+def test_a_sample_that_is_no_number_of_sets_is_one_sentence(many: Path, tmp_path: Path, sample: str) -> None:
+    with pytest.raises(UsageError, match=r"--sample .* number of sets"):
+        build(many, tmp_path / "sets", "photos", sample=sample)
+
+
+def test_adding_inherits_what_decided_the_folder_or_refuses(albums: Path, tmp_path: Path) -> None:
+    out, splits = tmp_path / "sets", csv(tmp_path / "s.csv", a="test", b="valid")
+    build(albums, out, "a", "b", salt="mine", sample="5", splits=splits)
+    with pytest.raises(UsageError, match="other splits") as refused:
+        build(albums, out, "c", add=True, sample="")
+    assert "--splits" in refused.value.hint
+    other: tuple[dict[str, Any], ...] = {"salt": "yours", "sample": ""}, {"sample": "7"}
+    for option, given in zip(("salt", "sample"), other, strict=True):
+        with pytest.raises(UsageError, match=f"--{option}"):
+            build(albums, out, "c", add=True, splits=splits, **given)
+    build(albums, out, "c", add=True, splits=splits, sample="")
+    assert open_artifact(out).manifest.config["salt"] == "mine"
+    assert open_artifact(out).manifest.counts["sets"] == 5
+    build(albums, tmp_path / "whole" / "sets", "a", "b", "c", salt="mine", sample="5", splits=splits)
+    assert dealt(out) == dealt(tmp_path / "whole" / "sets")
