@@ -1,6 +1,6 @@
 """Copies: which variants of photos are found, and which different pictures are taken for copies.
 
-python -m bench copies                          photos of the drawn world: scenes of which each has variants, then 1,500 scenes at once
+python -m bench copies                          photos of the drawn world with variants of each, then 1,435 scenes at once
 python -m bench.copies FOLDER [VIDEO ...]       every second photo of a folder (the rule was chosen on the others), then frames of
                                                 videos, five a second, that look nearly alike
 """
@@ -107,7 +107,7 @@ FAMILIES: dict[str, Callable[[Pixels], Pixels]] = {
 """Variants of a photo."""
 
 
-def drawn(count: int = 150, seed: int = 77) -> list[Pixels]:
+def drawn(count: int = 80, seed: int = 77) -> list[Pixels]:
     """Photos of the drawn world without its copies: scenes, and neighbours that differ from them by one visible thing."""
     album = sample_album(np.random.default_rng(seed), count)
     return [render(shot.scene, shot.width, shot.height) for shot in album if not shot.copy]
@@ -147,7 +147,7 @@ def measure(folder: str | None = None, videos: Sequence[str] = ()) -> list[Row]:
         everything += variants
         rows.append(judged([*photos, *variants], [*range(count)] * 2, encoder, family))
     if folder is None:
-        scenes = drawn(1725, 78)
+        scenes = drawn(1640, 78)
         rows.append(judged(scenes, range(len(scenes)), encoder, f"{len(scenes):,} scenes"))
     else:
         labels = [*range(count)] * (1 + len(FAMILIES))

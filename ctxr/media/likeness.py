@@ -30,7 +30,7 @@ class Features:
 
     @classmethod
     def of(cls, rgb: Pixels) -> "Features":
-        """The features of a picture that is `small`."""
+        """The features of a small picture."""
         orb = cv2.ORB.create(_FEATURES, nlevels=4, edgeThreshold=15, patchSize=21, fastThreshold=10)
         points, words = orb.detectAndCompute(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), None)
         places = np.array([point.pt for point in points], np.float32).reshape(-1, 2)
@@ -51,11 +51,6 @@ class Features:
         return None if place is None or agree.sum() < _MATCHES else np.asarray(place)
 
 
-def small(rgb: Pixels) -> Pixels:
-    """The picture with at most `SIDE` pixels on its longer side."""
-    return _shrunk(rgb, min(1.0, SIDE / max(rgb.shape)))
-
-
 def turned(rgb: Pixels, turn: int) -> Pixels:
     """The picture after one of `TURNS`; 0 leaves it as it is."""
     rgb = rgb.transpose(1, 0, 2) if turn & 4 else rgb
@@ -64,10 +59,16 @@ def turned(rgb: Pixels, turn: int) -> Pixels:
 
 @dataclass(frozen=True)
 class Sketch:
-    """A `small` picture and its features."""
+    """A picture of at most `SIDE` pixels on its longer side, and its features."""
 
     picture: Pixels
     features: Features
+
+    @classmethod
+    def of(cls, rgb: Pixels) -> "Sketch":
+        """The sketch of a picture of any size."""
+        picture = _shrunk(rgb, min(1.0, SIDE / max(rgb.shape)))
+        return cls(picture, Features.of(picture))
 
 
 def same_picture(one: Sketch, other: Sketch, limit: float) -> bool:

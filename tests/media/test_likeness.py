@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ctxr.media.images import Pixels
-from ctxr.media.likeness import SIDE, TURNS, Features, Sketch, difference, same_picture, small, turned
+from ctxr.media.likeness import SIDE, TURNS, Sketch, difference, same_picture, turned
 from ctxr.pipelines.curation.copies import CopyRule
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.scenes import Scene, sample_scene
@@ -27,13 +27,8 @@ def families() -> list[list[Pixels]]:
     return [[render(scene, 400, 300) for scene in family] for family in drawn]
 
 
-def sketched(rgb: Pixels) -> Sketch:
-    picture = small(rgb)
-    return Sketch(picture, Features.of(picture))
-
-
 def are_one(one: Pixels, other: Pixels) -> bool:
-    return same_picture(sketched(one), sketched(other), LIMIT)
+    return same_picture(Sketch.of(one), Sketch.of(other), LIMIT)
 
 
 def captioned(rgb: Pixels, top: bool) -> Pixels:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.media.images import Pixels, decoded
-from ctxr.media.likeness import TURNS, Features, Sketch, same_picture, small, turned
+from ctxr.media.likeness import TURNS, Sketch, same_picture, turned
 from ctxr.store.arrays import Vectors
 from ctxr.store.records import SharedFootage
 from ctxr.store.units import SourceUnit
@@ -100,42 +100,45 @@ def find_copies(
     """
     first = dict[str, int]()
     firsts = np.array([first.setdefault(content, at) for at, content in enumerate(contents)], np.int64)
-    different, leader, unsure = np.unique(firsts), firsts.tolist(), np.ones((2, len(firsts)), bool)
-    alike = _alike([hashes[at] for at in different], np.arange(1, len(different) + 1), rule.bits, _PHOTO_HASHES)
-    ranks, alike = _ranks(alike), np.column_stack([different[alike[:, :2]], alike[:, 2], np.ones(len(alike), np.int64)])
-    found = decoded(lambda at: Features.of(small(read(at))), different.tolist()) if len(different) > 1 else []
+    different, leader = np.unique(firsts), firsts.tolist()
+    sketch = lru_cache(_KEPT)(lambda at: Sketch.of(read(at)))
+    found = decoded(lambda at: sketch(at).features, different.tolist()) if len(different) > 1 else []
     features = dict(zip(different.tolist(), found, strict=False))
-    pixels = lru_cache(_KEPT)(lambda at: small(read(at)))
 
-    def one_picture(pair: Sequence[int]) -> bool:
-        one, other, turn, by_hash = pair
+    def one_picture(candidate: Sequence[int]) -> bool:
+        one, other, turn, by_hash = candidate
         # hardly any two different pictures have features that lie alike; flat ones have none
         if not (by_hash or not (hashes[one] or hashes[other]) or features[one].place(features[other]) is not None):
             return False
-        picture = turned(pixels(other), turn)
-        theirs = Features.of(picture) if turn else features[other]
-        return same_picture(Sketch(pixels(one), features[one]), Sketch(picture, theirs), rule.difference)
+        theirs = sketch(other)
+        theirs = Sketch.of(turned(theirs.picture, turn)) if turn else theirs
+        return same_picture(sketch(one), theirs, rule.difference)
 
     def root(at: int) -> int:
         while leader[at] != at:
             leader[at] = at = leader[leader[at]]
         return at
 
-    # more candidates for those photos only whose candidates, by vector or by hash, were all copies
-    for start in range(0, max(around.shape[1], ranks.max(initial=-1) + 1), rule.neighbours):
-        own = different[unsure[0, different]]
-        near = firsts[around[own, start : start + rule.neighbours]]
-        pairs = np.sort(np.stack([np.repeat(own, near.shape[1]), near.ravel()], axis=1), axis=1)
-        pairs = np.pad(pairs[pairs[:, 0] != pairs[:, 1]], ((0, 0), (0, 2)))
-        due = (ranks // rule.neighbours == start // rule.neighbours) & unsure[1, alike[:, :2]].any(axis=1)
-        rows = np.unique(np.concatenate([pairs, alike[due]]), axis=0).tolist()
-        for at in range(0, len(rows), _VERDICTS):
-            # what is connected needs no verdict
-            apart = [row for row in rows[at : at + _VERDICTS] if root(row[0]) != root(row[1])]
-            for row, same in zip(apart, decoded(one_picture, apart), strict=True):
-                if same:
-                    leader[root(row[0])] = root(row[1])
-                unsure[row[3], row[:2]] &= same
+    near = firsts[around[different]]
+    ranks = np.broadcast_to(np.arange(near.shape[1]), near.shape)
+    pairs = np.stack([ranks // rule.neighbours, np.broadcast_to(different[:, None], near.shape), near], axis=-1)
+    pairs = pairs[pairs[:, :, 1] != near]
+    pairs[:, 1:].sort(axis=1)
+    alike = _alike([hashes[at] for at in different], np.arange(1, len(different) + 1), rule.bits, _PHOTO_HASHES)
+    by_hash = [_ranks(alike) // rule.neighbours, different[alike[:, :2]], alike[:, 2], np.ones(len(alike), np.int64)]
+    # the nearest first, and of these together those of one photo
+    rows = np.unique(np.concatenate([np.pad(pairs, ((0, 0), (0, 2))), np.column_stack(by_hash)]), axis=0)
+    copies = np.ones((2, len(firsts)), bool)
+    for start in range(0, len(rows), _VERDICTS):
+        batch = [
+            row
+            for farther, *row in rows[start : start + _VERDICTS].tolist()
+            if root(row[0]) != root(row[1]) and (not farther or copies[row[3], row[:2]].any())
+        ]
+        for row, same in zip(batch, decoded(one_picture, batch), strict=True):
+            if same:
+                leader[root(row[0])] = root(row[1])
+            copies[row[3], row[:2]] &= same
     return np.array([root(at) for at in range(len(leader))], np.int64)
 
 

@@ -183,7 +183,7 @@ def test_groups_are_what_verdicts_on_all_candidates_connect(
 
     monkeypatch.setattr("ctxr.pipelines.curation.copies.same_picture", verdict)
     around = np.array([[other for other in rng.permutation(count).tolist() if other != at] for at in range(count)])
-    around = around.reshape(count, count - 1)[:, :20]
+    around = around.reshape(count, count - 1)[:, :20].astype(np.int64)
     found = find_copies(contents, around, numbered, CopyRule(1000, 14, 7), hashes=hashes)
     first = [contents.index(content) for content in contents]
     # pictures of one tone have no features, so of neighbours those without a hash are looked at
