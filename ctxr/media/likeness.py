@@ -40,13 +40,11 @@ class Features:
         """The map [2, 3] from the other picture's pixels to this one's, by turn, scale and shift; None where too few features agree."""
         if min(len(self.words), len(other.words)) < _MATCHES:
             return None
-        pairs = [
-            pair for pair in cv2.BFMatcher(cv2.NORM_HAMMING).knnMatch(other.words, self.words, k=2) if len(pair) == 2
-        ]
-        clear = [best for best, second in pairs if best.distance < _RATIO * second.distance]
-        if len(clear) < _MATCHES:
+        gaps, best = cv2.batchDistance(other.words, self.words, cv2.CV_32S, normType=cv2.NORM_HAMMING, K=2)
+        clear = gaps[:, 0] < _RATIO * gaps[:, 1]
+        if clear.sum() < _MATCHES:
             return None
-        theirs, mine = other.points[[one.queryIdx for one in clear]], self.points[[one.trainIdx for one in clear]]
+        mine, theirs = self.points[best[clear, 0]], other.points[clear]
         place, agree = cv2.estimateAffinePartial2D(theirs, mine, ransacReprojThreshold=2.0)
         return None if place is None or agree.sum() < _MATCHES else np.asarray(place)
 

@@ -23,6 +23,7 @@ _HASHES, _WORDS, _WAVES = 4, 4, 16  # hashes of a picture, words of one; cosine 
 Comparison = tuple[int, int, int]  # which hash of one picture with which of the other after which turn
 _BLOCK = 64, 2048  # rows and columns of Hamming distances at a time: they stay in the cache
 _PAIRS = 4096  # pairs whose distance is taken at a time
+_STEP = 8  # places
 _VERDICTS = 64  # pairs whose pixels are compared at a time
 _KEPT = 1024  # pictures kept in memory for later pairs, 200 kB each
 
@@ -38,8 +39,8 @@ _STILL_BITS = 10  # between frames of one still picture
 @dataclass(frozen=True)
 class CopyRule:
     """Two photos are copies if their contents are equal, or they are candidates and their pixels differ by less than `difference`
-    (`same_picture`). Candidates are the `neighbours` nearest to each by vector, and as many of those whose hashes differ in at most
-    `bits` of 256 places, mirrored and turned too; where all of these are copies, the next ones as well.
+    (`same_picture`). Candidates are the `neighbours` nearest to each by vector, and those whose hashes differ in fewer than `_STEP` of
+    256 places, mirrored and turned too; where all of these are copies, as many neighbours more, and hashes up to `bits`.
 
     Measured with `python -m bench copies` (docs/experiments.md).
     """
@@ -102,8 +103,7 @@ def find_copies(
     firsts = np.array([first.setdefault(content, at) for at, content in enumerate(contents)], np.int64)
     different, leader = np.unique(firsts), firsts.tolist()
     sketch = lru_cache(_KEPT)(lambda at: Sketch.of(read(at)))
-    found = decoded(lambda at: sketch(at).features, different.tolist()) if len(different) > 1 else []
-    features = dict(zip(different.tolist(), found, strict=False))
+    features = decoded(lambda at: sketch(at).features, leader)
 
     def one_picture(candidate: Sequence[int]) -> bool:
         one, other, turn, by_hash = candidate
@@ -125,7 +125,7 @@ def find_copies(
     pairs = pairs[pairs[:, :, 1] != near]
     pairs[:, 1:].sort(axis=1)
     alike = _alike([hashes[at] for at in different], np.arange(1, len(different) + 1), rule.bits, _PHOTO_HASHES)
-    by_hash = [_ranks(alike) // rule.neighbours, different[alike[:, :2]], alike[:, 2], np.ones(len(alike), np.int64)]
+    by_hash = [alike[:, 3] // _STEP, different[alike[:, :2]], alike[:, 2], np.ones(len(alike), np.int64)]
     # the nearest first, and of these together those of one photo
     rows = np.unique(np.concatenate([np.pad(pairs, ((0, 0), (0, 2))), np.column_stack(by_hash)]), axis=0)
     copies = np.ones((2, len(firsts)), bool)
@@ -231,16 +231,6 @@ def _alike(hashes: Sequence[str], ends: Positions, bits: int, compared: Sequence
                 found = np.stack([rows[left], rows[right], np.full(len(left), turn), places], axis=1)
                 blocks.append(found[(places <= bits) & (rows[right] >= ends[rows[left]])])
     return np.unique(np.concatenate(blocks), axis=0)
-
-
-def _ranks(alike: Positions) -> Positions:
-    """Of each row as `_alike` gives them, how many are nearer to one of its two, to that of which fewer are."""
-    ranks = np.full(len(alike), len(alike))
-    for side in (0, 1):
-        order = np.lexsort((alike[:, 3], alike[:, side]))
-        photos = alike[order, side]
-        ranks[order] = np.minimum(ranks[order], np.arange(len(order)) - np.searchsorted(photos, photos))
-    return ranks
 
 
 def _turned(words: Words, turn: int) -> Words:

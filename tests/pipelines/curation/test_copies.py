@@ -184,12 +184,12 @@ def test_groups_are_what_verdicts_on_all_candidates_connect(
     monkeypatch.setattr("ctxr.pipelines.curation.copies.same_picture", verdict)
     around = np.array([[other for other in rng.permutation(count).tolist() if other != at] for at in range(count)])
     around = around.reshape(count, count - 1)[:, :20].astype(np.int64)
-    found = find_copies(contents, around, numbered, CopyRule(1000, 14, 7), hashes=hashes)
+    found = find_copies(contents, around, numbered, CopyRule(1000, 7, 7), hashes=hashes)
     first = [contents.index(content) for content in contents]
     # pictures of one tone have no features, so of neighbours those without a hash are looked at
     near = {(first[at], first[other]) for at in range(count) for other in around[at].tolist() if at == first[at]}
     candidates = {tuple(sorted(pair)) for pair in near if not any(hashes[at] for at in pair)} | {
-        pair for pair in combinations(sorted(set(first)), 2) if alike_by_hash(hashes[pair[0]], hashes[pair[1]], 14)
+        pair for pair in combinations(sorted(set(first)), 2) if alike_by_hash(hashes[pair[0]], hashes[pair[1]], 7)
     }
     assert {tuple(sorted(pair)) for pair in asked} <= candidates
     pairs = [*enumerate(first), *(pair for pair in candidates if verdicts[pair])]
