@@ -17,24 +17,34 @@ _starters = dict[int, ThreadPoolExecutor]()
 
 
 class KeptDecoder(ChildProcess):
-    """A decoder that answers the next client, if it was killed after a whole answer; one that was asked for frames holds a file open."""
+    """A decoder that answers the next client, if it was killed after a whole answer."""
 
     surroundings: Surroundings
     busy = False
+    holding: ScanOptions | None = None
+    """With what it holds a file open, of which it was asked for a frame."""
 
     def ask(self, path: Path, options: ScanOptions, **question: Any) -> None:
         """Ask, and be busy until the last message."""
-        self.busy = True
+        self.busy, self.holding = True, options if "frame" in question else None
         super().ask(path, options, **question)
 
     def next(self) -> Message:
         """The next message."""
         message = super().next()
-        self.busy = message.kind != "end"
+        self.busy = message.kind not in ("end", "frame")
         return message
+
+    def let_go(self) -> None:
+        """Close the file, by asking for a frame of none."""
+        if self.holding is not None:
+            self.ask(Path(os.devnull), self.holding, frame=[0, 0])
+            self.busy = ChildProcess.next(self).kind != "failed"
 
     def kill(self) -> None:
         """Keep the process, if it is fit; else end it."""
+        if not self.busy and self.alive:
+            self.let_go()
         if self.busy or not self.alive:
             super().kill()
         else:
