@@ -34,6 +34,7 @@ from ctxr.store.records import Image
 from ctxr.store.scores import read_scores
 from ctxr.store.tables import read_table
 from tests.models.encoder_folder import make_folder
+from tests.models.lite_wheels import make_weights
 from tests.problems.links.drawn import QUICK, SPLITS, draw, job_of, train
 
 FEW: Any = {"train": 5, "valid": 2, "test": 2}
@@ -267,6 +268,16 @@ def test_images_of_a_network_are_learned_from(pictures: Dataset, network: DenseN
     report = train(pictures, tmp_path, *QUICK, *own)
     assert reopened(pictures, report.folder, tmp_path)
     assert set(open_artifact(report.folder).manifest.models) == {"densenet169", "ctxr-tiny", "named"}
+
+
+def test_sentences_of_minilm_are_learned_from_beside_images_of_another_encoder(
+    pictures: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_weights(tmp_path / "cache" / "ctxr" / "ctxr-lite")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    report = train(pictures, tmp_path, *QUICK, "epochs=1", "text=minilm", "features=", "encoder=ctxr-tiny")
+    assert reopened(pictures, report.folder, tmp_path)
+    assert set(open_artifact(report.folder).manifest.models) == {"minilm", "ctxr-tiny", "named"}
 
 
 def test_weights_of_a_network_are_found_where_torchvision_left_them_and_must_be_its_own(
