@@ -311,7 +311,7 @@ def find_source(name: str, warn: Callable[[str], None] = ignore) -> EncoderSourc
                 warn(f"{'; '.join(missing)}: so ctxr uses {choice}: {STAND_INS[choice]} ({never})")
             return source
     if name == LITE:
-        return EncoderSource(LITE, *resolve_name("ctxr.models.lite:lite_parts")())
+        return EncoderSource(**resolve_name("ctxr.models.lite:lite_parts")())
     if name == TINY or kind in ("local-dir", "checkpoint"):
         return _folder(name, TINY_FOLDER if name == TINY else Path(value))
     if kind != "random":

@@ -5,10 +5,9 @@ space. A text is [0, t], so that its product with an image is √λ c·t. c is t
 weighted by their probabilities, and the image of f under the ridge regression from the classifier's rows to these names.
 """
 
-from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import timm
 import torch
@@ -92,18 +91,8 @@ class LiteModel(nn.Module):
         return torch.cat([meaning.new_zeros(len(text), _FEATURES), functional.normalize(meaning)], 1)
 
 
-class LiteParts(NamedTuple):
-    """What an `EncoderSource` is made of."""
-
-    build: Callable[[], Any]
-    config: Mapping[str, Any]
-    tokenize: Callable[[list[str]], Tensor]
-    threshold: float
-    rounds: bool
-
-
-def lite_parts() -> LiteParts:
-    """The encoder, downloaded if it is not on this machine. Raises CtxrError where it cannot be."""
+def lite_parts() -> dict[str, Any]:
+    """The fields of the encoder's `EncoderSource`; it is downloaded if it is not on this machine. Raises CtxrError where it cannot be."""
     folder = lite_folder()
     what, space = f"encoder {LITE}", folder.with_name(f"{LITE}-{_NAMES[:16]}.safetensors")
     if not space.is_file():
@@ -112,7 +101,9 @@ def lite_parts() -> LiteParts:
     def build() -> Any:
         return _build(folder, read_tensors(space)).eval().requires_grad_(False)
 
-    return LiteParts(careful(what, build), _CONFIG, partial(_tokenize, folder), THRESHOLD, rounds=False)
+    tokenize = partial(_tokenize, folder)
+    parts = {"build": careful(what, build), "config": _CONFIG, "tokenize": tokenize, "threshold": THRESHOLD}
+    return {"name": LITE, **parts, "rounds": False}
 
 
 def _build(folder: Path, space: dict[str, Tensor]) -> LiteModel:
