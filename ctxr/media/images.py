@@ -65,7 +65,7 @@ def read_image(path: Path, side: int | None = None, *, tight: bool = False) -> P
 
 
 def check_photo(path: Path) -> None:
-    """Raise DataError for a picture that can be read and is no photo: an animated one, and a JPEG of which a part is missing."""
+    """Raise DataError for an animated picture, and for a JPEG of which a part is missing; both can be read."""
     with Pillow.open(path) as opened:
         kind, frames = opened.format, getattr(opened, "n_frames", 1)
     if frames > 1 and kind in ("PNG", "WEBP"):

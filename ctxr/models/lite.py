@@ -1,8 +1,8 @@
 """ctxr-lite: EfficientNet-lite0 and all-MiniLM-L6-v2 of the package index in one space, without training on photos.
 
-An image is [√(1-λ) f, √λ c]: f are the unit features of the network, and c is what its classifier sees, as a unit vector of MiniLM's
-space. A text is [0, t], so that its product with an image is √λ c·t. c is the sum of two unit vectors: the names of the 1,000 classes,
-weighted by their probabilities, and the image of f under the ridge regression from the classifier's rows to these names.
+An image is [√(1-λ) f, √λ c]: f are the unit features of the network; c is a unit vector in the space of MiniLM. A text is [0, t], and
+its product with an image is √λ c·t. c adds two unit vectors: the names of the 1,000 classes, weighted by their probabilities, and the
+features mapped by a ridge regression from the rows of the classifier to these names.
 """
 
 from functools import cache, partial

@@ -68,7 +68,7 @@ def _inherited(config: BuildSets) -> BuildSets:
             option = option_name(name)
             raise UsageError(
                 f"{config.folder()} was built with {option} {kept or 'as by default'}, and --add keeps it",
-                hint=f"leave out {option}, or build anew without --add",
+                hint=f"leave out {option}; without --add the folder is built again",
             )
         own[name] = kept
     return replace(config, **own)
@@ -469,12 +469,14 @@ def _pooled(
     order = sorted((one.name for one in albums if "/" in one.name), key=lambda name: sha256_of([options.salt, name]))
     # photos that stay together may be copies, of which a set holds one
     size = {one.name: 1 if "/" in one.name else len(one.ids) for one in albums}
-    held = {split: sum(size[name] for name in size if splits[name] == split) for split in SPLITS}
+    photos_in = {split: sum(size[name] for name in size if splits[name] == split) for split in SPLITS}
     for split in SPLITS[1:]:
         for name in (name for name in order if name in free and splits[name] == "train"):
-            if (held[split] < needed < held["train"]) or (held[split] < 2 * needed and held["train"] > 4 * needed):
+            if (photos_in[split] < needed < photos_in["train"]) or (
+                photos_in[split] < 2 * needed and photos_in["train"] > 4 * needed
+            ):
                 splits[name] = split
-                held[split], held["train"] = held[split] + 1, held["train"] - 1
-        if held[split] < needed:
+                photos_in[split], photos_in["train"] = photos_in[split] + 1, photos_in["train"] - 1
+        if photos_in[split] < needed:
             splits |= {name: "train" for name in size if splits[name] == split and name in free}
     return splits

@@ -105,7 +105,7 @@ def find_copies(
     sketch = lru_cache(_KEPT)(lambda at: Sketch.of(read(at)))
     features = decoded(lambda at: sketch(at).features, leader)
 
-    def one_picture(candidate: Sequence[int]) -> bool:
+    def shows_same(candidate: Sequence[int]) -> bool:
         one, other, turn, by_hash = candidate
         # hardly any two different pictures have features that lie alike; flat ones have none
         if not (by_hash or not (hashes[one] or hashes[other]) or features[one].place(features[other]) is not None):
@@ -135,7 +135,7 @@ def find_copies(
             for farther, *row in rows[start : start + _VERDICTS].tolist()
             if root(row[0]) != root(row[1]) and (not farther or copies[row[3], row[:2]].any())
         ]
-        for row, same in zip(batch, decoded(one_picture, batch), strict=True):
+        for row, same in zip(batch, decoded(shows_same, batch), strict=True):
             if same:
                 leader[root(row[0])] = root(row[1])
             copies[row[3], row[:2]] &= same
@@ -146,9 +146,9 @@ def deduplicate(groups: Positions, ranks: Positions) -> Positions:
     """For each photo [N] the one that stands for its group: that of the lowest rank."""
     order = np.argsort(ranks, kind="stable")
     _, best, group = np.unique(groups[order], return_index=True, return_inverse=True)
-    standing = np.empty(len(groups), np.int64)
-    standing[order] = order[best[group]]
-    return standing
+    best_of = np.empty(len(groups), np.int64)
+    best_of[order] = order[best[group]]
+    return best_of
 
 
 @dataclass(frozen=True)

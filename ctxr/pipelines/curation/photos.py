@@ -262,7 +262,7 @@ def pick_photos(
     known: Mapping[tuple[str, int], Facts],
     picked: PickedPhotos,
 ) -> int:
-    """Add to `picked` the sets out of the pool, of which it returns the number, and write their pictures. `known`: what was measured.
+    """Pick sets from the pool, write their pictures, and add both to `picked`. Returns the number of sets. `known`: earlier measurements.
 
     Anchors are tried in an order drawn from the seed: first those whose sets share no photo with earlier ones, then those that share
     one, and so on. Of photos that are copies of one another only the best can stand in a set: the one with the most pixels, then the
@@ -368,7 +368,7 @@ class _PhotoPicker:
         return msgspec.structs.replace(row, image_set=name)
 
     def chosen(self, order: Sequence[int], most: int) -> dict[int, list[int]]:
-        """At most so many sets, by anchor, which share as few photos as the order of their anchors gives."""
+        """At most so many sets, by anchor, which share few photos."""
         kept, used = dict[int, list[int]](), set[int]()
         for shared in range(self._size + 1):
             for anchor in order if len(kept) < min(most, len(self.sets)) else ():
