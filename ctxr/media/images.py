@@ -64,11 +64,12 @@ def read_image(path: Path, side: int | None = None, *, tight: bool = False) -> P
         raise DataError(f"{path} is {'empty' if empty else f'not a readable picture ({error})'}") from error
 
 
-def check_photo(path: Path) -> None:
-    """Raise DataError for an animated picture, and for a JPEG of which a part is missing; both can be read."""
+def read_photo(path: Path) -> Pixels:
+    """The picture at `path`, as `read_image`. Raises DataError as that does, for an animated picture, and for a JPEG with a hole."""
+    rgb = read_image(path)
     with Pillow.open(path) as opened:
         kind, frames = opened.format, getattr(opened, "n_frames", 1)
-    if frames > 1 and kind in ("PNG", "WEBP"):
+    if frames > 1 and kind in ("AVIF", "GIF", "PNG", "WEBP"):
         raise DataError(f"{path} is an animated picture of {frames} frames: save it as a video, or one frame as PNG")
     if kind in ("JPEG", "MPO"):
         import av  # takes longer than all else here, and few commands read new photos
@@ -80,6 +81,7 @@ def check_photo(path: Path) -> None:
             decoder.decode(av.Packet(path.read_bytes()))
         except av.error.InvalidDataError as error:
             raise DataError(f"{path} is damaged: a part of its pixels is missing or wrong") from error
+    return rgb
 
 
 def thumbnail(path: Path, side: int, quality: int = THUMBNAIL_QUALITY, *, tight: bool = False) -> bytes:

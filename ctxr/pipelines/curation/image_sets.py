@@ -27,6 +27,7 @@ from ctxr.pipelines.curation.photos import (
     PhotoPool,
     PickedPhotos,
     album_unit,
+    copies_of,
     pick_photos,
     with_neighbours,
 )
@@ -196,6 +197,14 @@ class SetsRun(ABC):
         self.failures.append(failed.failure)
         self.progress.warn(failed.warning)
 
+    def copied(self, pool: PhotoPool, choice: PhotoPicking) -> PhotoPool:
+        """The pool with neighbours and copies, which are looked for once, whatever splits photos are in."""
+        if pool.copies is None and pool.photos:
+            engine = Engine(self.options.engine, self.options.workers)
+            (pool,) = with_neighbours(self.artifact, [pool], engine, self.progress)
+            pool.copies = copies_of(pool, choice.copies)
+        return pool
+
     def pick_photos(
         self,
         pool: PhotoPool,
@@ -206,7 +215,7 @@ class SetsRun(ABC):
     ) -> None:
         """The units of all albums; the photos of a split are one pool, see `photos.pick_photos`. The sets are shared by the number of
         photos, and what a small split cannot give comes from the next larger one."""
-        context = self.work.context
+        context, pool = self.work.context, self.copied(pool, choice)
         measures, known = context.picking.quality.stamps(), dict(facts)
         for album in albums:
             cached = context.cache(album).load(measures)

@@ -12,7 +12,7 @@ import numpy as np
 from ctxr.engine.progress import Progress, ProgressTask
 from ctxr.engine.units import Engine, Job, RankShard, WorkUnit, map_units
 from ctxr.errors import DataError
-from ctxr.media.images import Pixels, check_photo, image_size, perceptual_hash, read_image, troubles
+from ctxr.media.images import Pixels, image_size, perceptual_hash, read_image, read_photo, troubles
 from ctxr.media.likeness import SIDE
 from ctxr.media.sources import InputSource
 from ctxr.metrics.selection import Rejection
@@ -116,7 +116,7 @@ def gather_pool(
             readable = {row.index: (*image_size(album.photos[row.index]), row.phash or "") for row in kept}
             # why a photo could not be read is found by failing again
             positions = [row.index for row in unit.ledger if row.reason == "unreadable"]
-            errors = troubles(read_image, [album.photos[position] for position in positions])
+            errors = troubles(read_photo, [album.photos[position] for position in positions])
             unreadable[album.name] = {
                 position: error.message if error else f"{album.photos[position]} is not a readable picture"
                 for position, error in zip(positions, errors, strict=True)
@@ -150,8 +150,7 @@ def _embedded(artifact: Path, album: InputSource, chosen: range, scan: str, embe
     shard, vectors, batch = Shard(np.zeros((0, 0), np.float32)), list[Vectors](), list[Pixels]()
     for position in chosen:
         try:
-            rgb = read_image(album.photos[position])
-            check_photo(album.photos[position])
+            rgb = read_photo(album.photos[position])
         except DataError as error:
             shard.problems[position] = error.message
             continue

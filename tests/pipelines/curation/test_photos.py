@@ -1,5 +1,6 @@
 """Photos: what a killed or repeated run keeps, and neighbours beyond those looked up at once."""
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -112,16 +113,22 @@ def test_shards_of_a_finished_run_are_tidied_away(album: Path, tmp_path: Path, m
 
 @pytest.mark.parametrize("second", [{}, {"sample": "3"}, {"retry_failed": True}])
 def test_unreadable_photos_are_failures_of_every_run(album: Path, tmp_path: Path, second: dict[str, Any]) -> None:
-    out, sources = tmp_path / "a" / "sets", (str(album),)
+    out, sources = tmp_path / "a" / "sets", (str(tmp_path / "more" / "album"),)
+    shutil.copytree(album, tmp_path / "more" / "album")
+    moving = [Image.new("RGB", (9, 9), colour) for colour in ("red", "blue")]
+    moving[0].save(tmp_path / "more" / "album" / "p9moving.png", save_all=True, append_images=moving[1:])
     assert build(album, out, sources=sources).counts["photo_sets"] == 14
-    broken, empty = read_table(out / "failures.jsonl", Failure)
+    before = read_table(out / "failures.jsonl", Failure)
+    broken, empty, animated = before
+    assert "of 2 frames" in animated.message
     assert "p3broken.jpg is not" in broken.message
     assert empty.message.endswith("p5empty.jpg is empty")
     if not second.get("retry_failed"):
         (out / "manifest.json").unlink()
     report = build(album, out, sources=sources, **second)
     assert not report.up_to_date
-    assert report.counts["failed"] == 2
+    assert report.counts["failed"] == 3
+    assert [row.message for row in read_table(out / "failures.jsonl", Failure)] == [row.message for row in before]
     build(album, tmp_path / "b" / "sets", sources=sources, **second)
     assert same_tree(out, tmp_path / "b" / "sets")
 

@@ -332,3 +332,18 @@ def test_adding_inherits_what_decided_the_folder_or_refuses(albums: Path, tmp_pa
     assert open_artifact(out).manifest.counts["sets"] == 5
     build(albums, tmp_path / "whole" / "sets", "a", "b", "c", salt="mine", sample="5", splits=splits)
     assert dealt(out) == dealt(tmp_path / "whole" / "sets")
+
+
+def test_mirrored_and_turned_copies_tie_two_albums_as_copies_do(albums: Path, tmp_path: Path) -> None:
+    shutil.copytree(albums / "a", tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    for number in range(6):
+        with Pillow.open(albums / "a" / f"a{number}.png") as photo:
+            turn = Pillow.Transpose.FLIP_LEFT_RIGHT if number % 2 else Pillow.Transpose.ROTATE_90
+            photo.transpose(turn).save(tmp_path / "b" / f"m{number}.jpg", quality=80)
+    for salt in ("1", "2", "3"):
+        build(tmp_path, tmp_path / salt / "sets", "a", "b", salt=salt)
+        assert shared(tmp_path / salt / "sets") == [("a", "b", 6)]
+        assert len({*dealt(tmp_path / salt / "sets").values()}) == 1
+    apart = csv(tmp_path / "s.csv", a="train", b="test")
+    assert build(tmp_path, tmp_path / "apart" / "sets", "a", "b", splits=apart).counts["leaking_footage"] == 1
