@@ -87,7 +87,9 @@ class Encoder:
         self._parameters = sum(weights.numel() for weights in model.visual.parameters())
         del model
         if not source.rounds and precision.endswith("bf16"):
-            raise UsageError(f"{self.name} is too rough in bf16", hint="--precision fp32")
+            raise UsageError(
+                f"in bf16, distances of {self.name} err by more than its threshold", hint="--precision fp32"
+            )
         chosen = "fp32" if not source.rounds and precision == "auto" else precision
         self.precision, self._rows = choose_precision(chosen, device, self._parameters), 0
         self.use(self.precision)

@@ -161,7 +161,7 @@ class BuildSets(ScanOptions, SetsOptions):
         if self.splits and not self.splits.is_file():
             yield f"no such file: {self.splits}", "--splits names a CSV file: group,split"
         if self.sample not in ("", "all") and not (self.sample.isdecimal() and 0 < int(self.sample) <= 10**9):
-            yield f"--sample {self.sample} is no number of sets", "--sample 100, or --sample all"
+            yield f"--sample {self.sample} is no number of sets", "--sample 30, or --sample all"
 
 
 @dataclass(frozen=True)
