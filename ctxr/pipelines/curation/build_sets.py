@@ -334,7 +334,7 @@ class BuildRun(SetsRun):
         groups = {name: f"{name.partition('/')[0]}/{split}" if "/" in name else name for name, split in kept.items()}
         pool.regroup({key: groups[owner] for key, owner in zip(keys, owners, strict=True)})
         self.splits.update({groups[name]: split for name, split in kept.items()})
-        self.footage.extend(_of_groups(shared, groups))
+        self.footage.extend(_of_groups(shared, groups, Counter(photo.image.group for photo in pool.photos)))
         if together := [row for row in self.footage if self.splits[row.first] == self.splits[row.second]]:
             pairs = some(f"{row.first} and {row.second}" for row in together)
             self.progress.note(f"{plural(len(together), 'pair')} of sources with shared footage in one split: {pairs}")
@@ -383,13 +383,15 @@ def _shared_photos(pool: PhotoPool, owners: Sequence[str]) -> Iterator[SharedFoo
         yield SharedFootage(first, second, shared, sizes[second], example, distance)
 
 
-def _of_groups(rows: Sequence[SharedFootage], groups: Mapping[str, str]) -> Iterator[SharedFootage]:
-    """What groups share, of what sources share that are in them."""
+def _of_groups(
+    rows: Sequence[SharedFootage], groups: Mapping[str, str], sizes: Mapping[str, int]
+) -> Iterator[SharedFootage]:
+    """What groups of so many photos share, of what sources share that are in them."""
     pairs = grouped(((groups[row.first], groups[row.second]), row) for row in rows)
     for (first, second), own in sorted(pairs.items()):
         if first != second:
             nearest = min(own, key=lambda row: row.distance)
-            shared, of = sum(row.shared for row in own), sum(row.of for row in own)
+            shared, of = sum(row.shared for row in own), sizes[second] if "/" in second else nearest.of
             yield structs.replace(nearest, first=first, second=second, shared=shared, of=of)
 
 

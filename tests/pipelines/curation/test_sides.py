@@ -297,6 +297,15 @@ def test_photos_that_were_dealt_alone_stay_where_they_are_when_others_come(
     assert split_of_photos(out).items() >= before.items()
     assert "a" in dealt(out)
     require_unmixed(out)
+    (folder.parent / "c").mkdir()
+    for number in range(8):
+        shutil.copy(folder / f"p{number:02}.png", folder.parent / "c" / f"c{number}.png")
+    build(folder.parent, out, "photos", "a", "c")
+    rows = [row for row in read_table(out / "groups.jsonl", SharedFootage) if "c" in (row.first, row.second)]
+    assert {row.first for row in rows} <= {"c", *(f"photos/{split}" for split in SPLITS)}
+    assert sum(row.shared for row in rows if row.second != "c") >= 8
+    sizes = Counter(split_of_photos(out).values()) | {"c": 8}
+    assert all(row.of == sizes[row.second] for row in rows)
 
 
 def test_by_default_a_tenth_of_the_photos_makes_sets_that_share_few_of_them(many: Path, tmp_path: Path) -> None:
