@@ -12,23 +12,27 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import av
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from bench.copies import cropped, saved, scaled
 from bench.table import Row
 from ctxr.media.images import Pixels, read_image
 from ctxr.models.encoders import load_encoder
+from ctxr.models.lite import SHARE
 from ctxr.models.neighbours import nearest
 
 Array = npt.NDArray[np.float64]
 
-NEIGHBOURS, CAPTIONS = 9, 5
+NEIGHBOURS, CAPTIONS, FEATURES = 9, 5, 1280
+SHARES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
 ENCODERS = ("ctxr-tiny", "ctxr-lite")
 
 AGAIN: dict[str, Callable[[Pixels], Pixels]] = {
@@ -88,6 +92,12 @@ def of_photos(folder: Path, captions: Path) -> Iterator[Row]:
         own = {judge: np.take_along_axis(table, around, 1).mean(1) for judge, table in tables.items()}
         note = ", ".join(f"{judge} {means(values)}" for judge, values in own.items())
         yield Row(f"{NEIGHBOURS} neighbours of {count}: {name}", time.perf_counter() - start, note=note)
+        graph = coo_array(np.linalg.norm(vectors[:, None] - vectors, axis=-1) < encoder.threshold)
+        groups = np.bincount(connected_components(graph, directed=False)[1])
+        note = f"{len(groups)} groups nearer than {encoder.threshold:g}, the largest of {groups.max()}"
+        yield Row(f"{count} photos: {name}", 0.0, note=note)
+        if name == judge.name:
+            yield of_shares(vectors, tables)
         start, ranks = time.perf_counter(), []
         for image, lines in enumerate(texts):
             scores = encoder.encode_texts(lines) @ vectors.T
@@ -95,6 +105,17 @@ def of_photos(folder: Path, captions: Path) -> Iterator[Row]:
         found = {most: np.mean(np.array(ranks) < most, axis=1) for most in (1, 5)}
         note = ", ".join(f"R@{most} {means(share)}, chance {most / count:.3f}" for most, share in found.items())
         yield Row(f"text to image of {count}: {name}", time.perf_counter() - start, note=note)
+
+
+def of_shares(vectors: npt.NDArray[np.float32], tables: Mapping[str, Array]) -> Row:
+    """Neighbours at other shares λ of what the classifier sees."""
+    parts, notes = [vectors[:, :FEATURES] / (1 - SHARE) ** 0.5, vectors[:, FEATURES:] / SHARE**0.5], list[str]()
+    for share in SHARES:
+        weighed = np.concatenate([(1 - share) ** 0.5 * parts[0], share**0.5 * parts[1]], axis=1)
+        around, _ = nearest(weighed, NEIGHBOURS)
+        own = (f"{name} {means(np.take_along_axis(table, around, 1).mean(1))}" for name, table in tables.items())
+        notes.append(f"{share:g}: {', '.join(own)}")
+    return Row(f"{NEIGHBOURS} neighbours by share", 0.0, note="; ".join(notes))
 
 
 def frames_of(video: Path) -> tuple[list[Pixels], Array]:
@@ -127,6 +148,10 @@ def of_clip(video: Path) -> Iterator[Row]:
                 f"{seconds:g} s {np.median(far):.2f}, {np.mean(far > encoder.threshold):.0%} beyond {encoder.threshold}"
             )
     yield Row(f"{video.name}: later frames", 0.0, note="; ".join(parts))
+    encoder.use("bf16")  # which no option allows
+    errors = np.linalg.norm(encoder.encode_images(frames) - vectors, axis=1)
+    note = f"margin {encoder.margin:.2f}, a distance errs by up to {2 * errors.max():.2f}"
+    yield Row(f"{video.name}: bf16", 0.0, note=note)
 
 
 def measure(folder: str, captions: str, *videos: str) -> list[Row]:

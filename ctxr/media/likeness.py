@@ -78,18 +78,18 @@ def same_picture(one: Sketch, other: Sketch, limit: float) -> bool:
     """
     whole = one.picture, other.picture
     inner = [within_border(picture, cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)) for picture in whole]
-    if difference(*whole) < limit or difference(inner[0], inner[1]) < limit:
+    if pixel_difference(*whole) < limit or pixel_difference(inner[0], inner[1]) < limit:
         return True
     for left, right in ((one, other), (other, one)):
         place = left.features.place(right.features)
-        if place is not None and difference(left.picture, right.picture, place) < limit:
+        if place is not None and pixel_difference(left.picture, right.picture, place) < limit:
             return True
     return False
 
 
-def difference(one: Pixels, other: Pixels, place: Floats | None = None) -> float:
-    """The largest difference, scaled as in `same_picture`, where `place` [2, 3] lays the other picture on this one; None lays whole on
-    whole. Infinite where neither lies in the other."""
+def pixel_difference(one: Pixels, other: Pixels, place: Floats | None = None) -> float:
+    """The largest difference of pixels, scaled as in `same_picture`, where `place` [2, 3] lays the other picture on this one; None lays
+    whole on whole. Infinite where neither lies in the other."""
     place = _scaling(other, one)[:2] if place is None else place
     zoom = np.sqrt(abs(np.linalg.det(place[:, :2])))
     if not 1 / 8 < zoom < 8:

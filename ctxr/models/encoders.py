@@ -310,7 +310,7 @@ def find_source(name: str, warn: Callable[[str], None] = ignore) -> EncoderSourc
                 continue
             if missing:
                 never = f"an encoder that is named, such as {DEFAULT_ENCODER}, never falls back"
-                warn(f"{'; '.join(missing)}: so ctxr uses {choice}: {STAND_INS[choice]} ({never})")
+                warn(f"{'; '.join(missing)}; ctxr uses {choice} instead: {STAND_INS[choice]} ({never})")
             return source
     if name == LITE:
         return EncoderSource(**resolve_name("ctxr.models.lite:lite_parts")())

@@ -41,7 +41,7 @@ MINILM = "minilm"
 """The text tower of ctxr-lite alone, where a folder of transformers is named."""
 
 STAND_INS = {
-    LITE: "it knows real photos, but is no CLIP: it finds fewer of them by text",
+    LITE: "it knows real photos, but it is not CLIP: text finds fewer of them",
     TINY: "it was trained on drawn scenes: good enough to try everything out, but not for a dataset that you publish",
 }
 """What users must know of encoders that stand in for CLIP."""
@@ -94,7 +94,7 @@ def split_name(name: str) -> PretrainedName:
     tags = sorted(pair for pair in pairs if pair.startswith(f"{arch}:"))
     if not tag and tags:
         raise UsageError(f"encoder {name!r} does not say which weights", hint=f"one of {', '.join(tags)}")
-    known = sorted(pairs | {"ctxr-tiny", LITE, "auto"})
+    known = sorted(pairs | {TINY, LITE, "auto"})
     hint = did_you_mean(f"{arch}:{tag}", known, "names are arch:pretrained, e.g. ViT-B-32:openai", most=3)
     raise UsageError(f"unknown encoder {name!r}", hint=hint)
 
@@ -124,7 +124,7 @@ def fetched_weights(arch: str, tag: str) -> Path:
         return cached
     config = open_clip.get_pretrained_cfg(arch, tag)
     hint = (
-        "connect to the network once, or name an encoder that is on this machine, ctxr-lite or local-dir:PATH: "
+        "connect to the network once, or name an encoder that is on this machine, ctxr-lite (never tuned), ctxr-tiny or local-dir:PATH: "
         "--encoder NAME, and for ctxr train --set encoder=NAME"
     )
     files = _hub_files(config)

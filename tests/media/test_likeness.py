@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ctxr.media.images import Pixels
-from ctxr.media.likeness import SIDE, TURNS, Sketch, difference, same_picture, turned
+from ctxr.media.likeness import SIDE, TURNS, Sketch, pixel_difference, same_picture, turned
 from ctxr.pipelines.curation.copies import CopyRule
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.scenes import Scene, sample_scene
@@ -110,8 +110,8 @@ def test_a_difference_is_the_mean_of_nine_pixels_that_no_shift_explains() -> Non
     other[100:105, 50:55] = 160
     shifted[101:106, 51:56] = 160
     same = np.eye(2, 3)
-    assert difference(one, other, same) == pytest.approx(60, abs=1)
-    assert difference(other, shifted, same) == 0
-    assert difference(one, other, same) == pytest.approx(difference(other, one, same))
-    assert difference(one[:2, :2], one[:2, :2], same) == np.inf
-    assert difference(one, other, np.array([[0.01, 0, 0], [0, 0.01, 0]])) == np.inf
+    assert pixel_difference(one, other, same) == pytest.approx(60, abs=1)
+    assert pixel_difference(other, shifted, same) == 0
+    assert pixel_difference(one, other, same) == pytest.approx(pixel_difference(other, one, same))
+    assert pixel_difference(one[:2, :2], one[:2, :2], same) == np.inf
+    assert pixel_difference(one, other, np.array([[0.01, 0, 0], [0, 0.01, 0]])) == np.inf

@@ -50,10 +50,8 @@ def make_summary(edition: PageBuilder) -> Mapping[str, object]:
     """Headline, what picked the sets, their splits, and why videos gave none."""
     chain = edition.chain
     by_kind = {kind: [unit for unit in chain.units if unit.source.kind == kind] for kind in SOURCE_KINDS}
-    described, held = (
-        list[tuple[str, int, int]](),
-        {one: int(chain.last.number("counts", "splits", one) or 0) for one in SPLITS},
-    )
+    described = list[tuple[str, int, int]]()
+    held = {split: int(chain.last.number("counts", "splits", split) or 0) for split in SPLITS}
     if (dataset := chain.dataset) is not None:
         # sets and descriptions of each split that has sets, last of sets in none
         split_of: dict[str, str] = {one.id: dataset.split_of(one) or "" for one in dataset.sets}
