@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from ctxr.annotation.cost import ASSUMED_SECONDS, Offer, bundle_counts
 from ctxr.annotation.protocol import COUNT, POSITIVE, Protocol
 from ctxr.annotation.tasks import NAMES
-from ctxr.engine.options import Choices, Options, Range, Switch
+from ctxr.engine.options import Choices, Options, Range, Switch, Workdir
 from ctxr.engine.report import VerbReport
 from ctxr.errors import did_you_mean
 from ctxr.store.kinds import JUDGMENTS
@@ -54,8 +54,7 @@ class ExportTasks(Protocol):
     (retrieve, verify, audit) or its `dataset` (tag). Retrieve and tag also take a published release."""
     out: Path | None = None
     """Folder to write; default: `tasks/TASK` in the workdir."""
-    workdir: Path = Path("work")
-    """Project folder, where each command finds what the one before it made."""
+    workdir: Workdir = Path("work")
     backend: Annotated[str, Choices(BACKENDS)] = "local"
     """Where workers answer: local (ctxr serve), prolific or label-studio."""
     force: bool = False
@@ -224,8 +223,7 @@ class ImportAnswers(Options):
     """Platform of the answers: local, prolific, label-studio."""
     out: Path | None = None
     """Folder to write; default: `judgments` in the workdir."""
-    workdir: Path = Path("work")
-    """Project folder, where each command finds what the one before it made."""
+    workdir: Workdir = Path("work")
     tasks: str = ""
     """Folder of `tasks` that the file answers, if several were exported for that platform with different options."""
     database: str = ""

@@ -94,6 +94,7 @@ class NotDecisive:
     """Marks an option on which the result does not depend."""
 
 
+Workdir = Annotated[Path, "Project folder, where each command finds what the one before it made."]
 Seed = Annotated[int, Range(0, math.inf, "a whole number, 0 or more")]
 Switch = Annotated[bool, NotDecisive]
 Price = Annotated[float, NotDecisive, Range(0, 10**9, "an amount of money, 0 or more")]
@@ -133,7 +134,7 @@ class OptionField:
 
 @dataclass(frozen=True)
 class Options:
-    """Base of the options of all verbs: frozen dataclasses whose fields have a default and a docstring each.
+    """Base of the options of all verbs: frozen dataclasses whose fields have a default and a docstring each, or a text in their type.
 
     An option decides the result unless it is a path or marked `NotDecisive`. The content at a path decides through the parents of
     the artifact and `Inputs.key`.
@@ -168,7 +169,8 @@ class Options:
                 raise TypeError(f"the option {field.name} of {cls.__name__} needs a default")
             kind = hints[field.name]
             kind, *markers = typing.get_args(kind) if typing.get_origin(kind) is typing.Annotated else [kind]
-            options[field.name] = OptionField(kind, tuple(markers), texts.get(field.name, ""), field.default)
+            shared = next((marker for marker in markers if isinstance(marker, str)), "")
+            options[field.name] = OptionField(kind, tuple(markers), texts.get(field.name, shared), field.default)
         return options
 
     def folder(self) -> Path:

@@ -7,7 +7,7 @@ from math import inf
 from pathlib import Path
 from typing import Annotated
 
-from ctxr.engine.options import Choices, Device, FreeText, NotDecisive, Options, Range, Seed, Switch
+from ctxr.engine.options import Choices, Device, FreeText, NotDecisive, Options, Range, Seed, Switch, Workdir
 from ctxr.store.kinds import RUNS
 
 Name = Annotated[str | None, NotDecisive]
@@ -42,8 +42,7 @@ class TrainOptions(Options):
     judgments: Path | None = None
     """More judgments (table or folder with judgments.jsonl),
     whose entailed pairs are weak positives: --set weak=extra-batch."""
-    workdir: Path = Path("work")
-    """Project folder, where each command finds what the one before it made."""
+    workdir: Workdir = Path("work")
     device: Device = "auto"
     """Device to train on: auto, cpu, cuda, mps."""
     text_only: Switch = False
@@ -73,8 +72,7 @@ class EvalOptions(Options):
     dataset: Path | None = None
     """Artifact or published release (folder or file);
     default: the dataset of the runs, else the latest finished one in the workdir."""
-    workdir: Path = Path("work")
-    """Project folder, where each command finds what the one before it made."""
+    workdir: Workdir = Path("work")
     out: Path | None = None
     """Folder to write; default: `results/NAME` in the workdir, named after the run,
     or after all of them: `A-vs-B`."""

@@ -10,7 +10,7 @@ from ctxr.annotation.config import PROLIFIC_FLOOR, ExportTasks, listed
 from ctxr.annotation.cost import FLOOR, PLATFORMS, Forecast
 from ctxr.annotation.protocol import COUNT, DISJOINT, POSITIVE, SHARE, Protocol
 from ctxr.annotation.tasks import NAMES
-from ctxr.engine.options import Choices, FreeText, Options, Range
+from ctxr.engine.options import Choices, FreeText, Options, Range, Workdir
 from ctxr.engine.report import Table, VerbReport
 from ctxr.errors import FindingsError, plural
 from ctxr.store.kinds import DATASET, PLAN
@@ -39,8 +39,7 @@ class Plan(Protocol):
     """Artifact of image sets to describe; default: `filtered` in the workdir, or else `sets`."""
     out: Path | None = None
     """Folder to write; default: `plan` in the workdir."""
-    workdir: Path = Path("work")
-    """Project folder, where each command finds what the one before it made."""
+    workdir: Workdir = Path("work")
     platform: Annotated[str, Choices(PLATFORMS)] = "local"
     """Platform of the workers: local, prolific."""
     fee_percent: Annotated[float | None, Range(0, math.inf, "a percentage of the reward, 0 or more")] = None
@@ -118,8 +117,7 @@ class Serve(Options):
 
     COMMAND: ClassVar[str] = "serve"
 
-    workdir: Path = Path("work")
-    """Project folder, where each command finds what the one before it made."""
+    workdir: Workdir = Path("work")
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 = every address of this machine."""
     port: Annotated[int, Range(0, 65535, "a port from 0 to 65535; 0 = any free one")] = 8321
@@ -180,8 +178,7 @@ class Workers(Options):
 
     COMMAND: ClassVar[str] = "workers"
 
-    workdir: Path = Path("work")
-    """Project folder, where each command finds what the one before it made."""
+    workdir: Workdir = Path("work")
     database: str = ""
     """Database of `ctxr serve`, if it is not the file in the workdir."""
     block: tuple[str, ...] = ()
@@ -234,8 +231,7 @@ class Aggregate(Options):
     """Artifact of judgments; default: `judgments` in the workdir, after importing what the local server has collected."""
     out: Path | None = None
     """Folder to write; default: `dataset` in the workdir."""
-    workdir: Path = Path("work")
-    """Project folder, where each command finds what the one before it made."""
+    workdir: Workdir = Path("work")
     database: FreeText = ""
     """Database of `ctxr serve`, if it is not the file in the workdir."""
     rule: Annotated[str, Choices(("paper", "majority"))] = "paper"

@@ -18,6 +18,7 @@ from ctxr.engine.options import (
     Range,
     Seed,
     Switch,
+    Workdir,
     Workers,
 )
 from ctxr.engine.project import DOCUMENTS
@@ -40,8 +41,7 @@ class OutputOptions(Options):
 
     out: Path | None = None
     """Artifact folder to write; default: one in the workdir (`sets`, `filtered`, `documents`, `pairs`, `rebuilt`)."""
-    workdir: Path = Path("work")
-    """Project folder, where each command finds what the one before it made."""
+    workdir: Workdir = Path("work")
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """Places that are files."""
@@ -261,8 +261,7 @@ class Merge(Options):
 
     artifact: Path | None = None
     """Artifact folder that ranks have worked on; default: `sets` in the workdir."""
-    workdir: Path = Path("work")
-    """Project folder, where each command finds what the one before it made."""
+    workdir: Workdir = Path("work")
 
 
 @dataclass(frozen=True)
@@ -329,8 +328,7 @@ class Verify(Options):
     """Folder with the videos and photos, recognised by content; default: their last known location."""
     pictures: Path | None = None
     """Artifact whose pictures are compared with a recipe's frames where they differ."""
-    workdir: Path = Path("work")
-    """Project folder, where each command finds what the one before it made."""
+    workdir: Workdir = Path("work")
     workers: Workers = 0
     """Videos decoded at the same time; 0 = half the cores."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from ctxr.engine.options import DEVICE, Choices, Options, Range, Seed
+from ctxr.engine.options import DEVICE, Choices, Options, Range, Seed, Workdir
 from ctxr.engine.report import Table, VerbReport
 from ctxr.errors import FindingsError, plural
 
@@ -23,8 +23,7 @@ class Stats(Options):
 
     dataset: Path | None = None
     """Artifact, published release (folder or file), COCO captions or documents; default: the latest finished one in the workdir."""
-    workdir: Path = Path("work")
-    """Project folder, where each command finds what the one before it made."""
+    workdir: Workdir = Path("work")
     out: Path | None = None
     """Also write the figures as JSON to this file."""
     tokenizer: Annotated[str, Choices(("auto", "spacy", "regex"))] = "auto"
@@ -64,8 +63,7 @@ class Audit(Options):
 
     dataset: Path | None = None
     """Artifact, published release (folder or file) or COCO captions; default: the latest finished one in the workdir."""
-    workdir: Path = Path("work")
-    """Project folder, where each command finds what the one before it made."""
+    workdir: Workdir = Path("work")
     worker: str = "gold"
     """Worker whose judgments define the targets."""
     skip_pictures: bool = False
@@ -107,8 +105,7 @@ class Report(Options):
     those they were made from, else its dataset, else its results alone."""
     out: Path | None = None
     """Page to write; default: `report.html` in the workdir. Only an earlier report page is overwritten."""
-    workdir: Path = Path("work")
-    """Project folder, where each command finds what the one before it made."""
+    workdir: Workdir = Path("work")
     inside: Annotated[int, Range(0, math.inf, "a number of pictures, 0 or more")] = 1200
     """Maximum number of images embedded in the page (about 10 MB); more are written to a folder beside the page, with its name,
     and loaded on demand."""

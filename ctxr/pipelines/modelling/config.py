@@ -7,7 +7,7 @@ from math import inf
 from pathlib import Path
 from typing import Annotated
 
-from ctxr.engine.options import Choices, Device, EndpointOptions, FreeText, NotDecisive, Options, Range, Switch
+from ctxr.engine.options import Choices, Device, EndpointOptions, FreeText, NotDecisive, Options, Range, Switch, Workdir
 from ctxr.engine.report import Table, VerbReport
 from ctxr.errors import PartialError
 from ctxr.problems.options import SPLITS, EvalOptions, Name, TrainOptions, invalid_name
@@ -103,8 +103,7 @@ class Listen(EndpointOptions):
     """Ask each query this many times, averaging over cyclic shifts of the pictures to cancel position bias; 10 covers a set of ten."""
     name: Name = None
     """Name of the run, in `runs/` of the workdir; default: that of the model."""
-    workdir: Path = Path("work")
-    """Project folder, where each command finds what the one before it made."""
+    workdir: Workdir = Path("work")
 
     def folder(self) -> Path:
         """Where the run is written."""
@@ -178,8 +177,7 @@ class RegionsConfig(Options):
     """Most regions of a picture, besides the whole picture."""
     name: Name = None
     """Name of the artifact, in `regions/` of the workdir; default: grid, faster-rcnn or file."""
-    workdir: Path = Path("work")
-    """Project folder, where each command finds what the one before it made."""
+    workdir: Workdir = Path("work")
     device: Device = "auto"
     """Where to compute: auto, cpu, cuda, mps."""
 

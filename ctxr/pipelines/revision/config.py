@@ -6,7 +6,7 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-from ctxr.engine.options import Choices, Device, FreeText, JudgeEndpointOptions, NotDecisive, Range, Switch
+from ctxr.engine.options import Choices, Device, FreeText, JudgeEndpointOptions, NotDecisive, Range, Switch, Workdir
 from ctxr.engine.report import Table, VerbReport
 from ctxr.store.kinds import REVISE_LABELS
 
@@ -82,8 +82,7 @@ class ReviseLabels(JudgeEndpointOptions):
     """Seed of the sample and of the intervals."""
     out: Path | None = None
     """Folder to write; default: `revised` in the workdir."""
-    workdir: Path = Path("work")
-    """Project folder, where each command finds what the one before it made."""
+    workdir: Workdir = Path("work")
     database: FreeText = ""
     """Database of `ctxr serve`, when it is not the file in the workdir (--audit)."""
     device: Device = "auto"

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from ctxr.engine.options import Choices, FreeText, Options, Range, Workers
+from ctxr.engine.options import Choices, FreeText, Options, Range, Workdir, Workers
 from ctxr.engine.report import VerbReport
 
 DOCUMENT_FORMATS = ("links", "mmc4")
@@ -27,8 +27,7 @@ class Export(Options):
     """Dataset or artifact of image sets to export; default: `dataset` in the workdir, or else `filtered`, or else `sets`."""
     out: Path | None = None
     """Folder to write; default: `export-FORMAT` in the workdir."""
-    workdir: Path = Path("work")
-    """Project folder, where each command finds what the one before it made."""
+    workdir: Workdir = Path("work")
     licences: Path | None = None
     """CSV file source,licence,attribution,url for the dataset card; a source is its name, its file, or an image id.
     Or COCO captions (.json), which name the licence of each photo by its file."""
