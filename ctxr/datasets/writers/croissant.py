@@ -88,7 +88,6 @@ def write(job: ExportJob) -> ExportResult:
             for column, what in (("path", "fullpath"), ("image", "content"))
         }
         records.append(_records(f"pictures-{kind}", "path", _PICTURE, sources))
-    licence = job.licences.shared(job.dataset.images.values())
     card = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -97,7 +96,7 @@ def write(job: ExportJob) -> ExportResult:
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "description": f"{job.counts.sets} sets of minimally contrastive images ({job.counts.images} images) for finding the right "
         "image from a contextual text. README.md says where they come from and under which licences.",
-        **({"license": licence} if licence else {}),
+        **({"license": job.shared_licence} if job.shared_licence else {}),
         "distribution": distribution,
         "recordSet": records,
     }

@@ -42,31 +42,15 @@ class Licence:
     url: str = ""
 
 
-@dataclass(frozen=True)
-class Licences:
-    """Licences by the name of a source, or by the id of an image, which then holds for that image alone."""
-
-    known: dict[str, Licence] = field(default_factory=dict)
-
-    def of(self, image: Image) -> Licence:
-        """What holds for an image: its own row, or that of its source."""
-        names = image.id, image.source, image.group
-        return next((self.known[name] for name in names if name in self.known), Licence())
-
-    def shared(self, images: Iterable[Image]) -> str | None:
-        """The one licence that all images have; None if they differ or one is unknown."""
-        names = {self.of(image).licence for image in images}
-        return names.pop() or None if len(names) == 1 else None
-
-
-def read_licences(path: Path | None, dataset: Dataset) -> Licences:
-    """Licences from a CSV file `source,licence,attribution,url`; a source is named by its name, its file, or as an image id.
+def read_licences(path: Path | None, dataset: Dataset) -> dict[str, Licence]:
+    """Licences by the name of a source or the id of an image, from a CSV file `source,licence,attribution,url`; a source is named by its
+    name, its file, or as an image id.
 
     A `.json` file is read as COCO captions: the licence of each image, which is known by its file name. Raises UsageError for a
     missing file, DataError naming the line, or the row, for anything else.
     """
     if path is None:
-        return Licences()
+        return {}
     if path.suffix.lower() == ".json":
         by_file = licences_of_files(path, _HINT)
         known = {
@@ -78,7 +62,7 @@ def read_licences(path: Path | None, dataset: Dataset) -> Licences:
             raise DataError(
                 f"{path} names the licence of no image here", hint="it names them by the files of the photos"
             )
-        return Licences(known)
+        return known
     every = [*(image.source for image in dataset.images.values()), *dataset.images]
     names = {source.file: source.name for source in dataset.sources}
     names |= {name: name for name in (*every, *(source.name for source in dataset.sources))}
@@ -110,7 +94,7 @@ def read_licences(path: Path | None, dataset: Dataset) -> Licences:
         raise DataError(f"{path}:{reader.line_num}: {error}", hint=hint) from error
     if not licences:
         raise DataError(f"{path} names no source", hint=f"a line for each source: {','.join(COLUMNS)}")
-    return Licences(licences)
+    return licences
 
 
 _ORIENTATION = 0x0112
@@ -189,6 +173,7 @@ class ExportJob:
 
     Attributes:
         origin: the artifact's folder, beside which the places of sources are remembered.
+        licences: by the name of a source, or by the id of an image, which then holds for that image alone.
         shard_bytes: most bytes of pictures in one shard. videos: folder of the sources, where they have moved.
         workers: sources worked on at the same time; 0 = half the cores.
         scorer, scores: whose links of documents are written, by query and candidate, if not the known ones.
@@ -197,7 +182,7 @@ class ExportJob:
     dataset: Dataset
     origin: Path
     out: Path
-    licences: Licences
+    licences: Mapping[str, Licence]
     shard_bytes: int
     progress: Progress
     videos: Path | None = None
@@ -247,12 +232,23 @@ class ExportJob:
         """The images of a set in their order."""
         return [self.dataset.images[name] for name in image_set.images]
 
+    def licence_of(self, image: Image) -> Licence:
+        """What holds for an image: its own row, or that of its source."""
+        names = image.id, image.source, image.group
+        return next((self.licences[name] for name in names if name in self.licences), Licence())
+
+    @cached_property
+    def shared_licence(self) -> str | None:
+        """The one licence that all images have; None if they differ or one is unknown."""
+        names = {self.licence_of(image).licence for image in self.dataset.images.values()}
+        return names.pop() or None if len(names) == 1 else None
+
     def image_row(self, image: Image) -> dict[str, object]:
         """An image as JSON types; its time is exact, "numerator/denominator" seconds."""
         names = ("id", "sha256", "source", "width", "height", "index")
         return {name: getattr(image, name) for name in names} | {
             "time": None if image.time is None else encode_other(image.time),
-            "licence": self.licences.of(image).licence or UNKNOWN,
+            "licence": self.licence_of(image).licence or UNKNOWN,
         }
 
     def set_row(self, image_set: ImageSet) -> dict[str, object]:

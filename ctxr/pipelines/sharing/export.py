@@ -54,7 +54,7 @@ def card(job: ExportJob, manifest: Manifest | None, fingerprint: str, to: str, w
     splits = [f"| {name} | {number} |" for name, number in counts.splits.items()]
     front: list[str] = []
     if to == "hf":
-        licence = job.licences.shared(job.dataset.images.values())
+        licence = job.shared_licence
         size = next((name for most, name in _SIZES if counts.sets < most), "1M<n<10M")
         front = ["---", f"pretty_name: {_yaml(job.dataset.name)}"]
         front += ["license: other", f"license_name: {_yaml(licence)}"] if licence else ["license: unknown"]
@@ -105,7 +105,7 @@ def _yaml(value: str) -> str:
 
 
 def _licences(job: ExportJob) -> str:
-    images, known = job.dataset.images, job.licences.known
+    images, known = job.dataset.images, job.licences
     sources: dict[str, Source] = {source.name: source for source in job.dataset.sources}
     rows = []
     # the sources that have images in a set
@@ -119,7 +119,7 @@ def _licences(job: ExportJob) -> str:
         link = f" <{licence.url.replace('>', '%3E').replace(' ', '%20').replace('|', '%7C')}>" if licence.url else ""
         lines.append(f"| {shown} | {text(licence.licence) or UNKNOWN} | {text(licence.attribution)}{link} | {sha256} |")
     note = ""
-    if unknown := sum(not job.licences.of(image).licence for image in images.values()):
+    if unknown := sum(not job.licence_of(image).licence for image in images.values()):
         note = (
             f"The licence of {unknown} of {len(images)} images is unknown. "
             "Ask the owner of a source before redistributing its images.\n"
@@ -169,7 +169,7 @@ class _ExportStage(Stage[Inputs]):
             raise UsageError(f"{out} and {self.source}, the input, are inside one another", hint="choose another --out")
         _refuse_others(out, options.to)
         if not self.foreign:
-            open_artifact(self.source, None, "ctxr build-sets videos/")
+            open_artifact(self.source, maker="ctxr build-sets videos/")
         known = content_of(self.source)
         parents = [known, *picture_parents(self.source, known, options.workdir, progress)]
         key = options.key()
@@ -220,7 +220,7 @@ class _ExportStage(Stage[Inputs]):
         write_bytes(out / CARD, page.encode())
         for line in written.left_out:
             progress.warn(line)
-        if unknown := sum(not licences.of(image).licence for image in dataset.images.values()):
+        if unknown := sum(not job.licence_of(image).licence for image in dataset.images.values()):
             progress.note(
                 f"the licence of {unknown} images is unknown: --licences FILE.csv (source,licence,attribution,url), or COCO captions"
             )

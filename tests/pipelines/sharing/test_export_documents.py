@@ -14,7 +14,7 @@ from ctxr.datasets.documents import Document, documents_of
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.readers.artifact import read_artifact
 from ctxr.datasets.writers.documents import write_links
-from ctxr.datasets.writers.job import ExportJob, Licences
+from ctxr.datasets.writers.job import ExportJob
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.links import assign
@@ -151,7 +151,7 @@ def test_links_that_no_item_can_hold_are_counted(built: Path, tmp_path: Path) ->
         for text in one.sentences
         for image in one.images
     )
-    job = ExportJob(replace(dataset, judgments=every), built, tmp_path, Licences(), 1, Silent())
+    job = ExportJob(replace(dataset, judgments=every), built, tmp_path, {}, 1, Silent())
     (sentence,) = write_links(job).left_out
     n, m = documents_of(dataset)[0].links.shape
     assert sentence.startswith(f"{(n - 1) * m} links ")

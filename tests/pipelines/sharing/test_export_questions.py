@@ -12,7 +12,7 @@ import pytest
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.writers import imagecode
-from ctxr.datasets.writers.job import ExportJob, Licences
+from ctxr.datasets.writers.job import ExportJob
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError
 from ctxr.store.records import Judgment, Query, Text
@@ -22,7 +22,7 @@ from tests.pipelines.curation.test_build_sets import same_tree
 
 def job_of(dataset: Dataset, out: Path) -> ExportJob:
     out.mkdir(exist_ok=True)
-    return ExportJob(dataset, dataset.root or out, out, Licences(), 10**9, Silent())
+    return ExportJob(dataset, dataset.root or out, out, {}, 10**9, Silent())
 
 
 def gold(query: str, candidate: str, value: float = 1.0, round: int = 0) -> Judgment:
