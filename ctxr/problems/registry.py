@@ -56,7 +56,7 @@ def open_run(folder: Path, options: ScoringOptions, progress: Progress) -> OpenR
 
     Raises UnfinishedError for a folder without a finished run, and what `Learner.open_run` raises.
     """
-    manifest = open_artifact(folder.parent if folder.name.startswith("seed") else folder, None, "ctxr train").manifest
+    manifest = open_artifact(folder.parent if folder.name.startswith("seed") else folder, maker="ctxr train").manifest
     return find_learner(problem_of(manifest.config)).open_run(folder, options, progress)
 
 

@@ -112,8 +112,8 @@ def picked_with(folder: Path) -> dict[str, Any]:
     return {name: models[name] for name in ("encoder", "selection") if name in models}
 
 
-def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artifact:
-    """The finished artifact at `path`; `maker` is the command that makes one.
+def open_artifact(path: Path, kind: str | tuple[str, ...] = (), maker: str = "") -> Artifact:
+    """The finished artifact at `path`, of any kind if none is named; `maker` is the command that makes one.
 
     Raises UnfinishedError without a manifest, DataError for a damaged manifest, a newer format or another kind.
     """
@@ -121,12 +121,10 @@ def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artif
     try:
         content = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        problem, hint = (
-            "does not exist",
-            "check the path, or run the command that makes it, again if it was interrupted",
-        )
-        if path.exists():
-            problem, hint = "has no manifest.json: it is unfinished or not a ctxr artifact", hint.partition(", or ")[2]
+        problem = "has no manifest.json: it is unfinished or not a ctxr artifact"
+        hint = "run the command that makes it, again if it was interrupted"
+        if not path.exists():
+            problem, hint = "does not exist", f"check the path, or {hint}"
         hint = f"{hint}: {maker}" if maker else hint
         raise UnfinishedError(f"{path} {problem}", hint=merge_hint(path) or hint) from error
     try:
@@ -140,9 +138,10 @@ def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artif
         if not (path / MARKER).exists():
             raise DataError(f"{file} is not a manifest of ctxr: {error}", hint="name another folder") from error
         raise DataError(f"{file} is damaged: {error}", hint=f"delete {file} and run its command again") from error
-    if kind is not None and manifest.kind != kind:
+    kinds = (kind,) if isinstance(kind, str) else kind
+    if kinds and manifest.kind not in kinds:
         hint = "name the right folder, or the --workdir that it is in"
-        raise DataError(f"{path} holds {manifest.kind}, not {kind}", hint=hint)
+        raise DataError(f"{path} holds {manifest.kind}, not {' or '.join(kinds)}", hint=hint)
     return Artifact(path, manifest, sha256_bytes(content))
 
 

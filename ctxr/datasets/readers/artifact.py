@@ -26,20 +26,12 @@ def manifest_of(path: Path) -> list[Path]:
     return [file] if file.name == MANIFEST and file.is_file() else []
 
 
-def _open(path: Path) -> Artifact:
-    artifact = open_artifact(path, None, "ctxr build-sets videos/")
-    if artifact.manifest.kind not in KINDS:
-        kinds, hint = " or ".join(KINDS), "name the right folder, or the --workdir that it is in"
-        raise DataError(f"{path} holds {artifact.manifest.kind}, not {kinds}", hint=hint)
-    return artifact
-
-
 def read_artifact(path: Path) -> Dataset:
     """A finished artifact as a dataset, with a note where a table of it was edited.
 
     Raises UnfinishedError without a manifest; DataError for another kind, and as `dataset_of` does.
     """
-    artifact = _open(path)
+    artifact = open_artifact(path, KINDS, "ctxr build-sets videos/")
     edited, what = artifact.changed_files()[:1], f"was changed since the artifact was written: run ctxr doctor {path}"
     return replace(dataset_of(artifact), notes=tuple(f"{name} {what}" for name in edited))
 
@@ -124,6 +116,6 @@ def _check_references(path: Path, dataset: Dataset) -> None:
 def open_sets(path: Path) -> Dataset:
     """What an artifact of image sets, or a dataset made of them, holds. Raises UnfinishedError without a finished artifact, DataError
     when a table of it was changed or damaged."""
-    artifact = _open(path)
+    artifact = open_artifact(path, KINDS, "ctxr build-sets videos/")
     artifact.refuse_changed()
     return dataset_of(artifact)
