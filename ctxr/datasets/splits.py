@@ -16,7 +16,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, plural, some
-from ctxr.store.records import Image, ImageSet, SharedFootage, Split, SplitName
+from ctxr.store.records import SPLIT_WORDS, Image, ImageSet, SharedFootage, Split, SplitName
 from ctxr.store.tables import grouped
 
 SPLITS: tuple[SplitName, ...] = ("train", "valid", "test")
@@ -107,13 +107,12 @@ def read_published(path: Path) -> dict[str, SplitName]:
     """
     lines = read_utf8(path, "name a CSV file: group,split").splitlines()
     splits: dict[str, SplitName] = {}
-    named = {str(name): name for name in SPLITS} | {"val": SPLITS[1], "validation": SPLITS[1], "dev": SPLITS[1]}
     for number, row in enumerate(csv.reader(lines), 1):
         if not row or (number == 1 and row == ["group", "split"]):
             continue
-        if len(row) != 2 or row[1].strip() not in named:
+        if len(row) != 2 or row[1].strip() not in SPLIT_WORDS:
             raise DataError(f"{path}:{number}: {','.join(row)!r} is not `group,train|valid|test`")
-        group, split = row[0].strip(), named[row[1].strip()]
+        group, split = row[0].strip(), SPLIT_WORDS[row[1].strip()]
         if splits.setdefault(group, split) != split:
             raise DataError(f"{path}:{number}: group {group!r} is in {splits[group]} and in {split}")
     return splits

@@ -13,6 +13,10 @@ from ctxr.store.kinds import SET_KINDS
 Kind = Literal["video", "photos"]
 SOURCE_KINDS: tuple[str, ...] = get_args(Kind)
 SplitName = Literal["train", "valid", "test"]
+SPLIT_WORDS: dict[str, SplitName] = {
+    "train": "train", "val": "valid", "valid": "valid", "test": "test", "validation": "valid", "dev": "valid",
+}  # fmt: skip
+"""What splits are called, and what that is here."""
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,12 +9,11 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers.documents import SPLIT_NAMES
 from ctxr.datasets.readers.entailment import CocoCaption, Rows, tally
 from ctxr.datasets.readers.galleries import Galleries
 from ctxr.datasets.readers.text_files import as_record, read_json, refuse_unsafe_path, value_starts
 from ctxr.errors import DataError
-from ctxr.store.records import SplitName
+from ctxr.store.records import SPLIT_WORDS, SplitName
 
 
 class CocoLicence(msgspec.Struct):
@@ -135,8 +134,6 @@ TABLES = ("metadata.jsonl", "metadata.csv", "captions.txt")
 """Files of photos with captions; the first one that exists is read. `metadata.*` have the columns `file_name` and `text`, and maybe `split`
 (Hugging Face's imagefolder), `captions.txt` has `image,caption` (Flickr8k) or no header (Flickr30k). A photo may have several rows."""
 
-SPLITS: dict[str, SplitName] = {**SPLIT_NAMES, "validation": "valid", "dev": "valid"}
-
 
 def caption_tables(path: Path) -> list[Path]:
     """The table of captions at a path, or the first in it."""
@@ -169,10 +166,10 @@ def read_photos(path: Path, files: Sequence[Path], passed: Callable[[], None]) -
         name = name.rpartition("#")[0] if numbered else name
         refuse_unsafe_path(at, name)
         split = row.cells.get("split", "").strip()
-        if split and split.lower() not in SPLITS:
-            wanted = f"leave it empty, or write one of {', '.join(SPLITS)}"
+        if split and split.lower() not in SPLIT_WORDS:
+            wanted = f"leave it empty, or write one of {', '.join(SPLIT_WORDS)}"
             raise DataError(f"{at}: `split` is {split[:50]!r}", hint=wanted)
-        image, gallery = f"photos/{name}", SPLITS.get(split.lower(), "photos")
+        image, gallery = f"photos/{name}", SPLIT_WORDS.get(split.lower(), "photos")
         if galleries_of.setdefault(image, gallery) != gallery:
             raise DataError(f"{at}: {name} has another `split` above", hint="give all rows of a photo the same split")
         if image not in captions:
@@ -184,5 +181,5 @@ def read_photos(path: Path, files: Sequence[Path], passed: Callable[[], None]) -
         raise DataError(f"{table} has no caption", hint="give each photo a row with its text")
     notes = tally(rows.issues)
     notes += [f"{len(missing)} of {len(captions)} photos cannot be read, the first is {missing[0]}"] if missing else []
-    splits = {gallery: SPLITS[gallery] for gallery in galleries.members if gallery in SPLITS}
+    splits = {gallery: SPLIT_WORDS[gallery] for gallery in galleries.members if gallery in SPLIT_WORDS}
     return galleries.dataset(root.resolve().name, splits, notes)

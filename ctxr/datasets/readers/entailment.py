@@ -24,7 +24,7 @@ from ctxr.datasets.readers.karpathy import SPLITS, SplitFile
 from ctxr.datasets.readers.text_files import as_record, class_names, json_object, parquet_rows, read_json
 from ctxr.errors import DataError, UsageError, plural
 from ctxr.store.hashing import sha256_bytes
-from ctxr.store.records import SplitName
+from ctxr.store.records import SPLIT_WORDS, SplitName
 from ctxr.store.tables import grouped
 
 Code = Literal[
@@ -406,11 +406,6 @@ def pair_files(path: Path) -> list[Path]:
     return sorted({file for file in (*tables, *around) if file.is_file()}) if tables else []
 
 
-_SPLITS_OF_PAIRS: dict[str, SplitName] = {
-    "train": "train", "dev": "valid", "val": "valid", "valid": "valid", "validation": "valid", "test": "test",
-}  # fmt: skip
-
-
 def read_pairs(path: Path, captions: Captions | None = None) -> PairFile:
     """The pairs of a published file, with everything that is odd in it. Which dataset it is follows from its columns, its split from
     its name; `captions` give pictures their premise, and captions their text.
@@ -430,7 +425,7 @@ def read_pairs(path: Path, captions: Captions | None = None) -> PairFile:
             hint=f"of {sources}; test files without labels cannot be used",
         )
     words = reversed(re.findall("[a-z]+", path.name.lower()))
-    split = next((_SPLITS_OF_PAIRS[word] for word in words if word in _SPLITS_OF_PAIRS), None)
+    split = next((SPLIT_WORDS[word] for word in words if word in SPLIT_WORDS), None)
     reader = _Reader(rows, pair_format, split, captions or Captions())
     for row in rows:
         try:

@@ -19,7 +19,7 @@ from ctxr.datasets.readers.frames import ReleasePictures, find_pictures
 from ctxr.datasets.readers.phenomena import PhenomenaRow, ReleaseQuestions, label_queries, read_annotations
 from ctxr.datasets.readers.text_files import JsonFile, as_record, read_json, refuse_unsafe
 from ctxr.errors import DataError, plural
-from ctxr.store.records import ImageSet, Judgment, Kind, Query, SplitName, Text
+from ctxr.store.records import SPLIT_WORDS, ImageSet, Judgment, Kind, Query, SplitName, Text
 from ctxr.store.tables import grouped
 
 DESCRIPTIONS = re.compile(r"(train|valid|test)_data(?:_unlabell?ed)?(?:\.[^/]+)?\.json")
@@ -32,8 +32,6 @@ STATIC = "open-images"
 UNKNOWN = "unknown"
 
 _VIDEO_SET = re.compile(r"(.+)-shot(\d{1,9})_\d+")
-_SPLITS: dict[str, SplitName] = {"train": "train", "valid": "valid", "test": "test"}
-
 
 Index = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,5})$")]
 """Position of an image in its set, from 0."""
@@ -160,7 +158,7 @@ def collection_of(image_set: ImageSet) -> str:
 def _add(described: dict[str, _DescribedSet], path: Path) -> str:
     """Add the sets of a file; a sentence where it hides targets that its name promises, "" else."""
     match = DESCRIPTIONS.fullmatch(path.name)
-    file, split = read_json(path), (_SPLITS[match[1]] if match else None)
+    file, split = read_json(path), (SPLIT_WORDS[match[1]] if match else None)
     sets: dict[str, object] = as_record(file.value, dict[str, object], partial(str, path))
     for name, value in sets.items():
         refuse_unsafe(partial(file.locate, name), name)

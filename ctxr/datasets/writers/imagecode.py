@@ -7,14 +7,13 @@ pictures in `image-sets/<set>/imgN.jpg`, whose integer N, and not the text of th
 
 from collections.abc import Sequence
 
+from ctxr.datasets.readers.imagecode import STATIC
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names
 from ctxr.errors import DataError, some
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Image, Query
 from ctxr.store.tables import pretty_json
-
-STATIC = "open-images"
 
 _FILES = {"train": "train_data.json", "valid": "valid_data.json", "test": "test_data_unlabeled.json"}
 
