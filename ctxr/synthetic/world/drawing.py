@@ -1,14 +1,14 @@
 """Drawing a scene: actors as stickers with a rim and a soft shadow, before a backdrop."""
 
 import math
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple
 
 import cv2
 import numpy as np
 
 from ctxr.synthetic.world.backdrops import window
-from ctxr.synthetic.world.outlines import REACH, Contour, details, outline
+from ctxr.synthetic.world.outlines import DETAILS, OUTLINES, REACH, Contour
 from ctxr.synthetic.world.scenes import COLOURS, Actor, Overlay, Scene
 
 _SUB = 4  # binary digits of a pixel's fraction, for OpenCV's fixed-point coordinates
@@ -18,21 +18,12 @@ _SHADOW = 0.42  # how dark the shadow is
 _PAPER, _INK = (248, 246, 240), (24, 24, 30)  # an overlay's panel and text; dark on light is read best by Tesseract
 
 
-def _points(contour: Contour, actor: Actor, scale: float, centre: tuple[float, float]) -> np.ndarray:
-    """Return a contour, turned and moved as the actor is, in OpenCV's fixed-point coordinates."""
-    angle = math.radians(actor.angle)
-    cosine, sine = math.cos(angle) * scale, math.sin(angle) * scale
-    matrix = np.array([[cosine, sine], [-sine, cosine]])
-    # OpenCV's integer coordinates name pixel centres
-    return np.asarray(np.round((contour @ matrix + centre - 0.5) * (1 << _SUB)), np.int32)
-
-
 @cache
 def _stencils(shape: str) -> tuple[np.ndarray, ...]:
     """Return a shape's mask at 512, 256, ... 8 pixels across `REACH`, uint8: how much of each pixel is inside."""
     # OpenCV's own anti-aliasing makes figures half a pixel too wide on every side, a third of a small one's area
     fine = np.zeros((2048, 2048), np.uint8)
-    for part in outline(shape):
+    for part in OUTLINES[shape]:
         points = [np.round((contour / REACH + 1) * 1024 - 0.5).astype(np.int32) for contour in part]
         layer = np.zeros_like(fine)
         cv2.fillPoly(layer, points, 255)
@@ -102,7 +93,14 @@ def _shaded(colour: tuple[int, int, int], shade: float) -> tuple[float, ...]:
 
 def _surface(actor: Actor, scale: float, centre: tuple[float, float], shape: tuple[int, ...]) -> np.ndarray:
     """Return what fills the silhouette, uint8 [h, w, 3]: colour, pattern, details and face."""
-    colour, place = COLOURS[actor.colour], partial(_points, actor=actor, scale=scale, centre=centre)
+    colour, angle = COLOURS[actor.colour], math.radians(actor.angle)
+    cosine, sine = math.cos(angle) * scale, math.sin(angle) * scale
+    turn = np.array([[cosine, sine], [-sine, cosine]])
+
+    def place(contour: Contour) -> np.ndarray:
+        # OpenCV's integer coordinates name pixel centres
+        return np.asarray(np.round((contour @ turn + centre - 0.5) * (1 << _SUB)), np.int32)
+
     patch = np.empty((*shape, 3), np.uint8)
     patch[:] = colour
     if actor.texture != "plain":
@@ -112,7 +110,7 @@ def _surface(actor: Actor, scale: float, centre: tuple[float, float], shape: tup
         # stripes and dots are lighter on dark colours, darker on light ones
         second = _shaded(colour, 0.62 if _brightness(colour) < 165 else -0.45)
         patch = np.linspace(colour, second, 256).round().astype(np.uint8)[share]
-    for contour, shade in details(actor.shape):
+    for contour, shade in DETAILS.get(actor.shape, ()):
         cv2.fillPoly(patch, [place(contour)], _shaded(colour, shade), cv2.LINE_AA, _SUB)
     if actor.face:
         ink = (250, 248, 240) if _brightness(colour) < 70 else (30, 26, 30)

@@ -5,7 +5,6 @@ one is a hole. Details (an eye, a door, a wheel) are painted on top and never ch
 """
 
 import math
-from functools import cache
 
 import numpy as np
 
@@ -17,11 +16,6 @@ Part = tuple[Contour, ...]
 Detail = tuple[Contour, float]
 """A contour and its shade: below 0 darkens towards black, above 0 lightens towards white, in [-1, 1]."""
 
-SHAPES = (
-    "circle", "square", "triangle", "star", "heart", "diamond", "ring", "cross", "crescent", "hexagon", "oval", "arrow",
-    "flower", "fish", "house", "tree", "boat", "car", "mushroom", "cloud", "drop", "leaf", "umbrella", "balloon",
-    "butterfly", "cup",
-)  # fmt: skip
 FACED = frozenset({"circle", "square", "heart", "hexagon", "oval", "star", "cloud", "drop", "flower", "balloon"})
 """Shapes with room for a face."""
 
@@ -69,77 +63,71 @@ _LEAF = np.concatenate([np.stack([_T, -_WIDTH], axis=1), np.stack([_T[::-1], _WI
 _SCALLOPS = [_ellipse(0.64 * k, 0.12, 0.32, 0.2, start=180, stop=360)[::-1] for k in (1, 0, -1)]
 _UMBRELLA = np.concatenate([_ellipse(0, 0.12, 0.96, 0.98, start=180, stop=360), *_SCALLOPS])
 _HOOK = np.concatenate([_ellipse(0.16, 0.72, 0.25, stop=180), _ellipse(0.16, 0.72, 0.07, stop=180)[::-1]])
+_T = np.linspace(0, 2 * np.pi, 80, endpoint=False)
+_PETALS, _TURNED = 0.76 + 0.22 * np.cos(6 * _T), _T + math.radians(30)
 
+OUTLINES: dict[str, tuple[Part, ...]] = {
+    "circle": ((_ellipse(),),),
+    "square": ((_box(-0.84, -0.84, 0.84, 0.84),),),
+    "triangle": ((_regular(3) * 1.05 + np.array([0.0, 0.18]),),),
+    "star": ((_regular(10, (1.0, 0.46)),),),
+    "heart": ((_HEART,),),
+    "diamond": ((_polygon((0, -1), (0.68, 0), (0, 1), (-0.68, 0)),),),
+    "ring": ((_ellipse(), _ellipse(a=0.52)),),
+    "cross": ((_polygon((-0.33, -1), (0.33, -1), (0.33, -0.33), (1, -0.33), (1, 0.33), (0.33, 0.33), (0.33, 1),
+                        (-0.33, 1), (-0.33, 0.33), (-1, 0.33), (-1, -0.33), (-0.33, -0.33)),),),
+    "crescent": ((_CRESCENT,),),
+    "hexagon": ((_regular(6, turn=0.0),),),
+    "oval": ((_ellipse(a=1.0, b=0.62),),),
+    "arrow": ((_polygon((-1, -0.3), (0.1, -0.3), (0.1, -0.8), (1, 0), (0.1, 0.8), (0.1, 0.3), (-1, 0.3)),),),
+    "flower": ((np.stack([_PETALS * np.cos(_TURNED), _PETALS * np.sin(_TURNED)], axis=1),),),
+    "fish": ((_ellipse(0.18, 0, 0.78, 0.5),), (_polygon((-0.42, 0), (-0.96, -0.52), (-0.8, 0), (-0.96, 0.52)),)),
+    "house": ((_box(-0.68, -0.2, 0.68, 0.86),), (_polygon((-0.95, -0.14), (0, -0.96), (0.95, -0.14)),)),
+    "tree": ((_box(-0.14, 0.4, 0.14, 0.98),), (_ellipse(0, -0.5, 0.48),), (_ellipse(-0.38, 0.02, 0.44),),
+             (_ellipse(0.38, 0.02, 0.44),), (_ellipse(0, 0.1, 0.46),)),
+    "boat": ((_polygon((-0.95, 0.36), (0.95, 0.36), (0.6, 0.86), (-0.6, 0.86)),),
+             (_polygon((0.0, -0.96), (0.0, 0.4), (0.84, 0.4)),), (_box(-0.1, -0.96, 0.1, 0.5),),
+             (_polygon((0.0, -0.76), (0.0, 0.4), (-0.7, 0.4)),)),
+    "car": ((_polygon((-0.96, 0.02), (-0.9, -0.12), (0.72, -0.12), (0.96, 0.06), (0.96, 0.42), (-0.96, 0.42)),),
+            (_polygon((-0.6, -0.1), (-0.4, -0.52), (0.28, -0.52), (0.56, -0.1)),), (_ellipse(-0.5, 0.4, 0.24),),
+            (_ellipse(0.5, 0.4, 0.24),)),
+    "mushroom": ((_polygon((-0.26, 0.0), (0.26, 0.0), (0.32, 0.86), (-0.32, 0.86)),),
+                 (np.concatenate([_ellipse(0, 0.08, 0.94, 0.92, start=180, stop=360),
+                                  _ellipse(0, 0.08, 0.94, 0.14, start=0, stop=180)]),)),
+    "cloud": ((_ellipse(-0.5, 0.16, 0.42),), (_ellipse(0.5, 0.16, 0.42),), (_ellipse(-0.1, -0.16, 0.5),),
+              (_ellipse(0.28, -0.04, 0.42),), (_box(-0.5, 0.1, 0.5, 0.58),)),
+    "drop": ((_DROP,),),
+    "leaf": ((_LEAF,),),
+    "umbrella": ((_UMBRELLA,), (_box(-0.09, 0.0, 0.09, 0.74),), (_HOOK,)),
+    "balloon": ((_ellipse(0, -0.2, 0.72, 0.78),), (_polygon((0, 0.5), (0.16, 0.76), (-0.16, 0.76)),),
+                (_box(-0.03, 0.7, 0.03, 1.0),)),
+    "butterfly": ((_ellipse(-0.46, -0.34, 0.48, 0.46),), (_ellipse(0.46, -0.34, 0.48, 0.46),),
+                  (_ellipse(-0.34, 0.38, 0.38, 0.42),), (_ellipse(0.34, 0.38, 0.38, 0.42),),
+                  (_ellipse(0, 0, 0.26, 0.78),)),
+    "cup": ((_polygon((-0.72, -0.62), (0.5, -0.62), (0.36, 0.72), (-0.58, 0.72)),),
+            (_ellipse(0.5, -0.06, 0.42), _ellipse(0.5, -0.06, 0.22))),
+}  # fmt: skip
+"""The parts of each shape's silhouette."""
 
-@cache
-def outline(shape: str) -> tuple[Part, ...]:
-    """Return the parts of a shape's silhouette. Raises KeyError if the shape is not one of `SHAPES`."""
-    angles = np.linspace(0, 2 * np.pi, 80, endpoint=False)
-    petals, turned = 0.76 + 0.22 * np.cos(6 * angles), angles + math.radians(30)
-    parts: dict[str, tuple[Part, ...]] = {
-        "circle": ((_ellipse(),),),
-        "oval": ((_ellipse(a=1.0, b=0.62),),),
-        "square": ((_box(-0.84, -0.84, 0.84, 0.84),),),
-        "triangle": ((_regular(3) * 1.05 + np.array([0.0, 0.18]),),),
-        "diamond": ((_polygon((0, -1), (0.68, 0), (0, 1), (-0.68, 0)),),),
-        "star": ((_regular(10, (1.0, 0.46)),),),
-        "heart": ((_HEART,),),
-        "ring": ((_ellipse(), _ellipse(a=0.52)),),
-        "cross": ((_polygon((-0.33, -1), (0.33, -1), (0.33, -0.33), (1, -0.33), (1, 0.33), (0.33, 0.33), (0.33, 1),
-                            (-0.33, 1), (-0.33, 0.33), (-1, 0.33), (-1, -0.33), (-0.33, -0.33)),),),
-        "crescent": ((_CRESCENT,),),
-        "hexagon": ((_regular(6, turn=0.0),),),
-        "arrow": ((_polygon((-1, -0.3), (0.1, -0.3), (0.1, -0.8), (1, 0), (0.1, 0.8), (0.1, 0.3), (-1, 0.3)),),),
-        "flower": ((np.stack([petals * np.cos(turned), petals * np.sin(turned)], axis=1),),),
-        "fish": ((_ellipse(0.18, 0, 0.78, 0.5),), (_polygon((-0.42, 0), (-0.96, -0.52), (-0.8, 0), (-0.96, 0.52)),)),
-        "house": ((_box(-0.68, -0.2, 0.68, 0.86),), (_polygon((-0.95, -0.14), (0, -0.96), (0.95, -0.14)),)),
-        "tree": ((_box(-0.14, 0.4, 0.14, 0.98),), (_ellipse(0, -0.5, 0.48),), (_ellipse(-0.38, 0.02, 0.44),),
-                 (_ellipse(0.38, 0.02, 0.44),), (_ellipse(0, 0.1, 0.46),)),
-        "boat": ((_polygon((-0.95, 0.36), (0.95, 0.36), (0.6, 0.86), (-0.6, 0.86)),),
-                 (_polygon((0.0, -0.96), (0.0, 0.4), (0.84, 0.4)),), (_box(-0.1, -0.96, 0.1, 0.5),),
-                 (_polygon((0.0, -0.76), (0.0, 0.4), (-0.7, 0.4)),)),
-        "car": ((_polygon((-0.96, 0.02), (-0.9, -0.12), (0.72, -0.12), (0.96, 0.06), (0.96, 0.42), (-0.96, 0.42)),),
-                (_polygon((-0.6, -0.1), (-0.4, -0.52), (0.28, -0.52), (0.56, -0.1)),), (_ellipse(-0.5, 0.4, 0.24),),
-                (_ellipse(0.5, 0.4, 0.24),)),
-        "mushroom": ((_polygon((-0.26, 0.0), (0.26, 0.0), (0.32, 0.86), (-0.32, 0.86)),),
-                     (np.concatenate([_ellipse(0, 0.08, 0.94, 0.92, start=180, stop=360),
-                                      _ellipse(0, 0.08, 0.94, 0.14, start=0, stop=180)]),)),
-        "cloud": ((_ellipse(-0.5, 0.16, 0.42),), (_ellipse(0.5, 0.16, 0.42),), (_ellipse(-0.1, -0.16, 0.5),),
-                  (_ellipse(0.28, -0.04, 0.42),), (_box(-0.5, 0.1, 0.5, 0.58),)),
-        "drop": ((_DROP,),),
-        "leaf": ((_LEAF,),),
-        "umbrella": ((_UMBRELLA,), (_box(-0.09, 0.0, 0.09, 0.74),), (_HOOK,)),
-        "balloon": ((_ellipse(0, -0.2, 0.72, 0.78),), (_polygon((0, 0.5), (0.16, 0.76), (-0.16, 0.76)),),
-                    (_box(-0.03, 0.7, 0.03, 1.0),)),
-        "butterfly": ((_ellipse(-0.46, -0.34, 0.48, 0.46),), (_ellipse(0.46, -0.34, 0.48, 0.46),),
-                      (_ellipse(-0.34, 0.38, 0.38, 0.42),), (_ellipse(0.34, 0.38, 0.38, 0.42),),
-                      (_ellipse(0, 0, 0.26, 0.78),)),
-        "cup": ((_polygon((-0.72, -0.62), (0.5, -0.62), (0.36, 0.72), (-0.58, 0.72)),),
-                (_ellipse(0.5, -0.06, 0.42), _ellipse(0.5, -0.06, 0.22))),
-    }  # fmt: skip
-    return parts[shape]
+SHAPES = tuple(OUTLINES)
 
-
-@cache
-def details(shape: str) -> tuple[Detail, ...]:
-    """Return what is painted on top of a shape, with shades; empty for plain geometric shapes."""
-    marks: dict[str, tuple[Detail, ...]] = {
-        "flower": ((_ellipse(a=0.3), 0.75),),
-        "fish": ((_ellipse(0.58, -0.12, 0.12), 0.95), (_ellipse(0.61, -0.12, 0.06), -0.9)),
-        "house": ((_polygon((-0.95, -0.14), (0, -0.96), (0.95, -0.14)), -0.45), (_box(-0.16, 0.3, 0.2, 0.86), -0.6),
-                  (_box(-0.54, 0.06, -0.26, 0.34), 0.8), (_box(0.3, 0.06, 0.56, 0.34), 0.8)),
-        "tree": ((_box(-0.14, 0.5, 0.14, 0.98), -0.55),),
-        "boat": ((_polygon((-0.95, 0.36), (0.95, 0.36), (0.6, 0.86), (-0.6, 0.86)), -0.4),),
-        "car": ((_polygon((-0.46, -0.12), (-0.32, -0.42), (-0.06, -0.42), (-0.06, -0.12)), 0.8),
-                (_polygon((0.04, -0.12), (0.04, -0.42), (0.24, -0.42), (0.42, -0.12)), 0.8),
-                (_ellipse(-0.5, 0.4, 0.24), -0.8), (_ellipse(0.5, 0.4, 0.24), -0.8),
-                (_ellipse(-0.5, 0.4, 0.1), 0.6), (_ellipse(0.5, 0.4, 0.1), 0.6)),
-        "mushroom": ((_polygon((-0.22, 0.24), (0.22, 0.24), (0.28, 0.84), (-0.28, 0.84)), 0.8),),
-        "leaf": ((_polygon((-0.96, -0.02), (0.7, -0.02), (0.7, 0.02), (-0.96, 0.02)), -0.45),),
-        "umbrella": ((_box(-0.09, 0.12, 0.09, 0.76), -0.55), (_HOOK, -0.55),),
-        "balloon": ((_ellipse(-0.26, -0.48, 0.14, 0.18), 0.6),),
-        "butterfly": ((_ellipse(0, 0, 0.13, 0.72), -0.65), (_ellipse(-0.5, -0.36, 0.18), 0.55),
-                      (_ellipse(0.5, -0.36, 0.18), 0.55)),
-        "cup": ((_ellipse(-0.11, -0.58, 0.52, 0.08), -0.4),),
-    }  # fmt: skip
-    return marks.get(shape, ())
+DETAILS: dict[str, tuple[Detail, ...]] = {
+    "flower": ((_ellipse(a=0.3), 0.75),),
+    "fish": ((_ellipse(0.58, -0.12, 0.12), 0.95), (_ellipse(0.61, -0.12, 0.06), -0.9)),
+    "house": ((_polygon((-0.95, -0.14), (0, -0.96), (0.95, -0.14)), -0.45), (_box(-0.16, 0.3, 0.2, 0.86), -0.6),
+              (_box(-0.54, 0.06, -0.26, 0.34), 0.8), (_box(0.3, 0.06, 0.56, 0.34), 0.8)),
+    "tree": ((_box(-0.14, 0.5, 0.14, 0.98), -0.55),),
+    "boat": ((_polygon((-0.95, 0.36), (0.95, 0.36), (0.6, 0.86), (-0.6, 0.86)), -0.4),),
+    "car": ((_polygon((-0.46, -0.12), (-0.32, -0.42), (-0.06, -0.42), (-0.06, -0.12)), 0.8),
+            (_polygon((0.04, -0.12), (0.04, -0.42), (0.24, -0.42), (0.42, -0.12)), 0.8),
+            (_ellipse(-0.5, 0.4, 0.24), -0.8), (_ellipse(0.5, 0.4, 0.24), -0.8),
+            (_ellipse(-0.5, 0.4, 0.1), 0.6), (_ellipse(0.5, 0.4, 0.1), 0.6)),
+    "mushroom": ((_polygon((-0.22, 0.24), (0.22, 0.24), (0.28, 0.84), (-0.28, 0.84)), 0.8),),
+    "leaf": ((_polygon((-0.96, -0.02), (0.7, -0.02), (0.7, 0.02), (-0.96, 0.02)), -0.45),),
+    "umbrella": ((_box(-0.09, 0.12, 0.09, 0.76), -0.55), (_HOOK, -0.55),),
+    "balloon": ((_ellipse(-0.26, -0.48, 0.14, 0.18), 0.6),),
+    "butterfly": ((_ellipse(0, 0, 0.13, 0.72), -0.65), (_ellipse(-0.5, -0.36, 0.18), 0.55),
+                  (_ellipse(0.5, -0.36, 0.18), 0.55)),
+    "cup": ((_ellipse(-0.11, -0.58, 0.52, 0.08), -0.4),),
+}  # fmt: skip
+"""What is painted on top of a shape, with shades; plain geometric shapes are not here."""

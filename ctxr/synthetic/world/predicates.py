@@ -221,8 +221,7 @@ class CutOff(OfKind, frozen=True):
 
     def _verdicts(self, view: SceneView) -> Iterable[Verdict]:
         for sight in sights_of(self.kind, view):
-            edges = dict(zip(("left", "top", "right", "bottom"), sight.edges, strict=True))
-            share = edges[self.edge] if self.edge else max(sight.edges)
+            share = sight.edges[self.edge] if self.edge else max(sight.edges.values())
             clearly = share >= 0.12 and sight.shown >= 0.2
             yield False if share < 0.02 or sight.shown <= 0.02 else True if clearly else None
 

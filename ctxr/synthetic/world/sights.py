@@ -2,6 +2,7 @@
 
 from functools import cached_property
 
+import cv2
 import msgspec
 import numpy as np
 
@@ -22,7 +23,7 @@ class Sight(msgspec.Struct, frozen=True):
         shown: inside the frame and not covered; `shown` + `covered` + `beyond` = 1.
         covered: inside the frame, behind nearer actors or the overlay's panel.
         beyond: outside the frame, over all edges together.
-        edges: outside the frame over the (left, top, right, bottom) edge; a corner counts for both of its edges.
+        edges: outside the frame over the left, top, right and bottom edge; a corner counts for both of its edges.
         behind: for every nearer actor that covers some of it, that actor's name and the share it covers alone.
         box: (left, top, right, bottom) of the part inside the frame as shares of width and height; zeros if none.
     """
@@ -30,7 +31,7 @@ class Sight(msgspec.Struct, frozen=True):
     shown: float
     covered: float
     beyond: float
-    edges: tuple[float, float, float, float]
+    edges: dict[str, float]
     behind: dict[str, float]
     box: tuple[float, float, float, float]
 
@@ -40,65 +41,43 @@ class Sight(msgspec.Struct, frozen=True):
         return 1.0 - self.shown
 
 
-_NOTHING = Sight(0.0, 0.0, 1.0, (0.0, 0.0, 0.0, 0.0), {}, (0.0, 0.0, 0.0, 0.0))
-
-
 def measure_sights(scene: Scene, width: int, height: int) -> dict[str, Sight]:
     """Return each actor's sight by name, counted in pixels of a raster, which belong to a silhouette if half of them is inside."""
-    nearer: list[tuple[str, np.ndarray]] = []
+    nearer: dict[str, np.ndarray] = {}
     union = np.zeros((height, width), bool)
     if scene.overlay is not None:
         union[panel(scene.overlay, width, height)] = True
-        nearer.append((OVERLAY, union.copy()))
+        nearer[OVERLAY] = union.copy()
     sights: dict[str, Sight] = {}
     for actor in reversed(scene.actors):
-        sights[actor.name] = _look(actor, nearer, union, width, height)
+        mask, left, top = silhouette(actor, width, height)
+        body = mask >= 128
+        whole = max(1, int(body.sum()))
+        columns, rows = body.sum(0), body.sum(1)
+        outside = {
+            "left": columns[: max(0, -left)],
+            "top": rows[: max(0, -top)],
+            "right": columns[max(0, width - left) :],
+            "bottom": rows[max(0, height - top) :],
+        }
+        x0, x1 = (min(max(x, 0), width) for x in (left, left + len(columns)))
+        y0, y1 = (min(max(y, 0), height) for y in (top, top + len(rows)))
+        canvas = np.zeros((height, width), bool)
+        canvas[y0:y1, x0:x1] = body[y0 - top : y1 - top, x0 - left : x1 - left]
+        inside, covered = int(canvas.sum()), int((canvas & union).sum())
+        x, y, across, down = cv2.boundingRect(canvas.view(np.uint8))
+        shares = {name: int((canvas & other).sum()) / whole for name, other in nearer.items()}
+        sights[actor.name] = Sight(
+            shown=(inside - covered) / whole,
+            covered=covered / whole,
+            beyond=(whole - inside) / whole,
+            edges={edge: int(line.sum()) / whole for edge, line in outside.items()},
+            behind={name: share for name, share in shares.items() if share > 0},
+            box=(x / width, y / height, (x + across) / width, (y + down) / height),
+        )
+        union |= canvas
+        nearer[actor.name] = canvas
     return sights
-
-
-def _look(actor: Actor, nearer: list[tuple[str, np.ndarray]], union: np.ndarray, width: int, height: int) -> Sight:
-    """Return one actor's sight and add it to those that are nearer than the next."""
-    mask, left, top = silhouette(actor, width, height)
-    body = mask >= 128
-    whole = int(body.sum())
-    if whole == 0:
-        return _NOTHING
-    columns, rows = body.sum(0), body.sum(1)
-    right, bottom = left + body.shape[1], top + body.shape[0]
-    edges = (
-        int(columns[: max(0, -left)].sum()),
-        int(rows[: max(0, -top)].sum()),
-        int(columns[max(0, width - left) :].sum()) if right > width else 0,
-        int(rows[max(0, height - top) :].sum()) if bottom > height else 0,
-    )
-    x0, y0, x1, y1 = max(left, 0), max(top, 0), min(right, width), min(bottom, height)
-    share = tuple(edge / whole for edge in edges)
-    if x0 >= x1 or y0 >= y1:
-        return msgspec.structs.replace(_NOTHING, edges=share)
-    part = body[y0 - top : y1 - top, x0 - left : x1 - left]
-    inside = int(part.sum())
-    area = (slice(y0, y1), slice(x0, x1))
-    covered = int((part & union[area]).sum())
-    behind = {name: int((part & other[area]).sum()) / whole for name, other in nearer} if covered else {}
-    union[area] |= part
-    canvas = np.zeros((height, width), bool)
-    canvas[area] = part
-    nearer.append((actor.name, canvas))
-    box = (0.0, 0.0, 0.0, 0.0)
-    if inside:
-        across, down = np.flatnonzero(part.any(0)), np.flatnonzero(part.any(1))
-        box = (
-            (x0 + int(across[0])) / width, (y0 + int(down[0])) / height,
-            (x0 + int(across[-1]) + 1) / width, (y0 + int(down[-1]) + 1) / height,
-        )  # fmt: skip
-    return Sight(
-        shown=(inside - covered) / whole,
-        covered=covered / whole,
-        beyond=(whole - inside) / whole,
-        edges=(share[0], share[1], share[2], share[3]),
-        behind={name: portion for name, portion in behind.items() if portion > 0},
-        box=box,
-    )
 
 
 class SceneView:

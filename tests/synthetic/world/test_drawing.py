@@ -7,7 +7,7 @@ import pytest
 
 from ctxr.synthetic.world.backdrops import BACKDROPS, pyramid, window
 from ctxr.synthetic.world.drawing import render, silhouette
-from ctxr.synthetic.world.outlines import FACED, REACH, SHAPES, details, outline
+from ctxr.synthetic.world.outlines import DETAILS, FACED, OUTLINES, REACH, SHAPES
 from ctxr.synthetic.world.scenes import (
     COLOURS,
     FACES,
@@ -112,8 +112,8 @@ def test_size_words_do_not_overlap() -> None:
 
 def test_faces_and_details_belong_to_shapes_that_exist() -> None:
     assert set(SHAPES) >= FACED
-    assert all(outline(shape) for shape in SHAPES)
-    assert sum(bool(details(shape)) for shape in SHAPES) >= 8
+    assert all(OUTLINES.values())
+    assert len(DETAILS.keys() & set(SHAPES)) == len(DETAILS) >= 8
 
 
 def test_drawing_imports_neither_skimage_nor_torch_nor_scipy() -> None:
