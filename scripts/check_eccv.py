@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ctxr.datasets.readers.relevance import read_positives
-from ctxr.metrics.retrieval import KS, IndexedRelation, Vectors, caption_retrieval, number, retrieved
+from ctxr.metrics.retrieval import KS, Relation, Vectors, caption_retrieval, number, retrieved
 
 WIDTH = 16
 """Length of the made-up vectors; wide enough that no two scores are equal."""
@@ -41,7 +41,7 @@ class Truth:
     images: list[int]
     captions: list[int]
     owners: np.ndarray
-    right: dict[tuple[str, str], IndexedRelation]
+    right: dict[tuple[str, str], Relation]
 
 
 def read_truth(data: Path) -> Truth:
@@ -83,7 +83,7 @@ def ours(truth: Truth, scored: Vectors, coco_1k: bool) -> dict[str, float]:
     found: dict[str, float] = {}
     for (name, direction), right in truth.right.items():
         part = scored if direction == "i2t" else scored.turned()
-        asked = retrieved(part, right.relation, absent=right.absent)
+        asked = retrieved(part, right)
         recalls = dict(zip(asked.ks, asked.recalls.mean(axis=0), strict=True))
         named = {f"{'coco_5k' if name == 'coco' else name}_r{k}": recalls[k] for k in KS}
         if name == "eccv":
@@ -137,10 +137,10 @@ def main(arguments: list[str]) -> int:
     return int(wrong > 0)
 
 
-def _all(file: Path, queries: dict[str, int], candidates: dict[str, int]) -> IndexedRelation:
+def _all(file: Path, queries: dict[str, int], candidates: dict[str, int]) -> Relation:
     positives = read_positives(file)
     found = number(positives, queries, candidates)
-    unasked = sum(map(len, positives.values())) - len(found.relation.candidates) - int(found.absent.sum())
+    unasked = sum(map(len, positives.values())) - len(found.candidates) - int(found.absent.sum())
     if unasked:
         raise SystemExit(f"{file.name}: {unasked} pairs are about no test picture or caption")
     return found

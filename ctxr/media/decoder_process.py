@@ -84,10 +84,6 @@ class ScanEnd:
     late_cuts: int
 
 
-class MalformedMessage(Exception):
-    """Bytes that are not a message."""
-
-
 class Message(NamedTuple):
     """A message of the child: its kind, such as "candidate", the fields of that kind, and pixels uint8."""
 
@@ -114,29 +110,26 @@ def send(descriptor: int, fields: Mapping[str, Any], pixels: Pixels | None = Non
 
 
 def receive(stream: IO[bytes]) -> Message | None:
-    """The next message; None at the end, also in the middle of a message. Raises MalformedMessage for anything else."""
+    """The next message; None at the end, also in the middle of a message. Raises ValueError for anything else."""
     prefix = stream.read(_PREFIX.size)
     if len(prefix) < _PREFIX.size:
         if prefix and not _MAGIC.startswith(prefix[:4]):
-            raise MalformedMessage(repr(prefix))
+            raise ValueError(repr(prefix))
         return None
     magic, text_bytes, pixel_bytes = _PREFIX.unpack(prefix)
     if magic != _MAGIC or text_bytes > _LARGEST_JSON or pixel_bytes > _LARGEST_PIXELS:
-        raise MalformedMessage(repr(prefix))
+        raise ValueError(repr(prefix))
     text = stream.read(text_bytes)
     if len(text) < text_bytes:
         return None
-    try:
-        content = msgspec.json.decode(text)
-        shape = content.pop("shape", None)
-        ((kind, fields),) = content.items()
-        if not pixel_bytes:
-            return Message(kind, fields, None)
-        pixels = np.empty(shape, np.uint8)
-        if pixels.nbytes != pixel_bytes:
-            raise MalformedMessage(f"{pixel_bytes} bytes for pixels of shape {pixels.shape}")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise MalformedMessage(str(error)) from error
+    content = msgspec.json.decode(text, type=dict[str, Any])
+    shape = content.pop("shape", None)
+    ((kind, fields),) = content.items()
+    if not pixel_bytes:
+        return Message(kind, fields, None)
+    pixels = np.empty(msgspec.convert(shape, list[int]), np.uint8)
+    if pixels.nbytes != pixel_bytes:
+        raise ValueError(f"{pixel_bytes} bytes for pixels of shape {pixels.shape}")
     view = pixels.data.cast("B")  # the kernel copies straight into the array
     while view:
         count = stream.readinto(view)  # type: ignore[attr-defined]  # buffered and raw readers have it
@@ -279,7 +272,7 @@ class ChildProcess:
             if status < 0:
                 names = {number.value: number.name for number in signal.Signals}
                 how = f"was killed by {names.get(-status, f'signal {-status}')}"
-        except (MalformedMessage, OSError, ValueError, MemoryError) as error:
+        except (OSError, ValueError, MemoryError) as error:
             how = f"sent something that is not a message ({error})"
         noise = ""
         if not self._noise.closed:
@@ -312,10 +305,11 @@ class FrameGone(VideoError):
 
 
 class DecoderClient(Closeable):
-    """Asks one decoding child process, which it starts on demand; for use from one thread. `command` replaces the child in tests."""
+    """Asks one decoding child process, `command`, which it starts on demand; for use from one thread."""
 
-    def __init__(self, command: Sequence[str] = CHILD) -> None:
-        self._command = command
+    command: Sequence[str] = CHILD
+
+    def __init__(self) -> None:
         self._child: ChildProcess | None = None
         self._waiting: collections.deque[Message] = collections.deque()
         self._cancelled = threading.Event()
@@ -327,7 +321,7 @@ class DecoderClient(Closeable):
         """
         if self._child is None or not self._child.alive:
             self.close()
-            self._child = ChildProcess(self._command)
+            self._child = ChildProcess(self.command)
         child, fit = self._child, False
         self._waiting.clear()
         try:
@@ -414,14 +408,8 @@ class ChildFrameReader(DecoderClient):
         stream: number of the stream of the last frame; None with OpenCV.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        decoder: str = "pyav",
-        options: ScanOptions | None = None,
-        command: Sequence[str] = CHILD,
-    ) -> None:
-        super().__init__(command)
+    def __init__(self, path: Path, decoder: str, options: ScanOptions | None = None) -> None:
+        super().__init__()
         self._path, self._options = path, replace(options or ScanOptions(), decoder=decoder)
         self.stream: int | None = None
 

@@ -5,7 +5,7 @@ means over all ways to break ties (`ctxr.metrics.ranking`), over the queries tha
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -51,11 +51,13 @@ class Relation:
 
     Attributes:
         queries: [T] ascending. starts: [T + 1] where each query's candidates begin. candidates: [N] ascending in each query.
+        absent: [T] right candidates beside these that have no scores (`number`), which count as not found.
     """
 
     queries: Codes
     starts: Codes
     candidates: Codes
+    absent: Codes
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -105,7 +107,8 @@ def from_pairs(queries: Codes, candidates: Codes) -> Relation:
     """A relation from parallel columns [N]; pairs that stand twice count once."""
     table = np.unique(np.stack([queries, candidates], axis=1).astype(np.int64), axis=0).reshape(-1, 2)
     named, starts = np.unique(table[:, 0], return_index=True)
-    return Relation(named, np.append(starts, len(table)).astype(np.int64), np.ascontiguousarray(table[:, 1]))
+    ends = np.append(starts, len(table)).astype(np.int64)
+    return Relation(named, ends, np.ascontiguousarray(table[:, 1]), np.zeros(len(named), np.int64))
 
 
 def relate(lists: Mapping[int, Iterable[int]]) -> Relation:
@@ -115,20 +118,9 @@ def relate(lists: Mapping[int, Iterable[int]]) -> Relation:
     return from_pairs(table[:, 0], table[:, 1])
 
 
-@dataclass(frozen=True, eq=False)
-class IndexedRelation:
-    """A relation made from names. A query without scores, or whose candidates are all absent, is not among its T; `absent` [T] are
-    the correct candidates of each without a score, which count as not found."""
-
-    relation: Relation
-    absent: Codes
-
-
-def number(
-    named: Mapping[str, Sequence[str]], queries: Mapping[str, int], candidates: Mapping[str, int]
-) -> IndexedRelation:
-    """A relation from names; `queries` and `candidates` are the row and the column of each name in the scores. Two captions of ECCV's
-    ground truth, for example, are not among COCO's 25,000."""
+def number(named: Mapping[str, Sequence[str]], queries: Mapping[str, int], candidates: Mapping[str, int]) -> Relation:
+    """A relation from names; `queries` and `candidates` are the row and the column of each name in the scores. A query without scores,
+    or whose candidates are all absent, is not in it. Two captions of ECCV's ground truth, for example, are not among COCO's 25,000."""
     lists: dict[int, list[int]] = {}
     absent: dict[int, int] = {}
     for query, listed in named.items():
@@ -137,7 +129,7 @@ def number(
             lists[queries[query]] = scored
             absent[queries[query]] = len(listed) - len(scored)
     relation = relate(lists)
-    return IndexedRelation(relation, np.array([absent[query] for query in relation.queries.tolist()], np.int64))
+    return replace(relation, absent=np.array([absent[query] for query in relation.queries.tolist()], np.int64))
 
 
 KS = (1, 5, 10)
@@ -224,19 +216,14 @@ class RetrievalScores:
     map_at_r: Doubles
 
 
-def retrieved(
-    scored: QueryScores, right: Relation, ks: Sequence[int] = KS, absent: Codes | None = None, block: int = BLOCK
-) -> RetrievalScores:
-    """Ask the queries of `right` and look where its candidates stand.
-
-    R counts the `absent` [T] right candidates of each query too, which are not scored (`number`). Raises DataError for a score that
-    is not a number.
-    """
+def retrieved(scored: QueryScores, right: Relation, ks: Sequence[int] = KS, block: int = BLOCK) -> RetrievalScores:
+    """Ask the queries of `right` and look where its candidates stand; R counts the absent ones too. Raises DataError for a score that
+    is not a number."""
     recalls, precisions, averages = [np.zeros((0, len(ks)))], [np.zeros(0)], [np.zeros(0)]
     for rows, scores, marked in _blocks(scored, right, block):
         ranks = count_ranks(scores, marked)
         recalls.append(np.stack([recall(ranks, k) for k in ks], axis=1))
-        sizes = right.sizes[rows] if absent is None else right.sizes[rows] + absent[rows]
+        sizes = right.sizes[rows] + right.absent[rows]
         precisions.append(hits_at(scores, marked, sizes) / sizes)
         averages.append(average_precision(scores, marked, sizes))
     recalls_of, precision, average = (np.concatenate(part) for part in (recalls, precisions, averages))

@@ -22,7 +22,6 @@ from ctxr.media import decoder_process as scan_process
 from ctxr.media.decoder_process import (
     CandidateFrame,
     ChildFrameReader,
-    MalformedMessage,
     Message,
     ScanEnd,
     Scanner,
@@ -65,8 +64,14 @@ def _real_but(code: str) -> Sequence[str]:
     return _python("\n".join(lines))
 
 
+def _scanner(command: Sequence[str]) -> Scanner:
+    scanner = Scanner()
+    scanner.command = command
+    return scanner
+
+
 def _failure(command: Sequence[str], path: Path, options: ScanOptions = PYAV) -> VideoError:
-    with Scanner(command) as scanner, pytest.raises(VideoError, match=path.name) as failed:
+    with _scanner(command) as scanner, pytest.raises(VideoError, match=path.name) as failed:
         list(scanner.scan(path, options))
     return failed.value
 
@@ -121,7 +126,7 @@ def test_a_crash_costs_only_its_file(clip: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.mp4"
     bad.write_bytes(clip.read_bytes())
     command = _real_but("'bad' in question['path'] and os.kill(os.getpid(), signal.SIGSEGV)")
-    with Scanner(command) as scanner:
+    with _scanner(command) as scanner:
         with pytest.raises(VideoError, match="killed by SIGSEGV") as failed:
             list(scanner.scan(bad, PYAV))
         assert failed.value.reason == "decoder_crashed"
@@ -209,7 +214,7 @@ def test_after_a_crash_on_the_way_a_second_header_starts_the_file_anew(clip: Pat
             "decoder_child.main()",
         ]
     )
-    with Scanner(_python(code)) as scanner:
+    with _scanner(_python(code)) as scanner:
         events = list(scanner.scan(clip, SAMPLES))
     headers = [place for place, event in enumerate(events) if isinstance(event, VideoHeader)]
     assert [events[place].decoder for place in headers] == ["pyav", "opencv"]  # type: ignore[union-attr]
@@ -227,7 +232,7 @@ def test_both_failures_are_told(clip: Path) -> None:
 
 def test_an_exception_in_the_child_is_told_and_opencv_tries(clip: Path) -> None:
     command = _real_but("question['options']['decoder'] == 'pyav' and question['options'].update(gate='wide')")
-    with Scanner(command) as scanner:
+    with _scanner(command) as scanner:
         *_, end = scanner.scan(clip, SAMPLES)
         assert isinstance(end, ScanEnd)
         assert end.header.decoder == "opencv"
@@ -246,7 +251,7 @@ def test_a_scan_left_early_does_not_spoil_the_next(clip: Path) -> None:
 
 
 def test_noise_of_libraries_does_not_come_between_the_messages(clip: Path) -> None:
-    with Scanner(_real_but("print('noise'); os.write(1, b'more noise')")) as scanner:
+    with _scanner(_real_but("print('noise'); os.write(1, b'more noise')")) as scanner:
         *_, end = scanner.scan(clip, SAMPLES)
     assert isinstance(end, ScanEnd)
 
@@ -268,7 +273,7 @@ def test_the_child_dies_with_its_parent_whatever_it_is_doing(clip: Path, tmp_pat
         f"open({str(note)!r}, 'w').write(str(os.getpid())); os.rename({str(note)!r}, {str(note) + '.id'!r}); time.sleep(600)"
     )
     code = "from pathlib import Path; from ctxr.media.decoder_process import Scanner; from ctxr.media.scan import ScanOptions"
-    code += f"; list(Scanner({command!r}).scan(Path({str(clip)!r}), ScanOptions()))"
+    code += f"; Scanner.command = {command!r}; list(Scanner().scan(Path({str(clip)!r}), ScanOptions()))"
     written = Path(f"{note}.id")
     with subprocess.Popen(_python(code)) as parent:
         assert _wait_until(written.exists)
@@ -283,7 +288,7 @@ def test_closing_a_scanner_ends_its_child_and_what_it_started(clip: Path, tmp_pa
     note = tmp_path / "grandchild"
     start = f"import subprocess; p = subprocess.Popen(['sleep', '600']); open({str(note)!r}, 'w').write(str(p.pid)); "
     nonsense = "sys.stdout.write('Hello, I am a decoder! ' * 99); sys.stdout.flush(); time.sleep(600)"
-    with Scanner(_python(ASKED + start + nonsense)) as scanner:
+    with _scanner(_python(ASKED + start + nonsense)) as scanner:
         with pytest.raises(VideoError) as failed:
             list(scanner.scan(clip, PYAV))
         assert (failed.value.reason, scanner._child) == ("decoder_crashed", None)
@@ -339,20 +344,22 @@ def test_an_end_in_the_middle_of_a_message_is_an_end(cut: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "why"),
     [
-        b"Hello, I am a decoder and I talk.",
-        b"no",
-        b"ctxR\xff\xff\xff\xff" + b"\0" * 8,
-        b"ctxR\x02\0\0\0" + b"\xff" * 8 + b"{}",
-        b"ctxR\x02\0\0\0" + b"\0" * 8 + b"{[",
-        b"ctxR\x02\0\0\0" + b"\x05" + b"\0" * 7 + b"{}12345",
-        b"ctxR\x0d\0\0\0" + b"\x05" + b"\0" * 7 + b'{"shape":[9]}12345',
-        b"ctxR\x14\0\0\0" + b"\x05" + b"\0" * 7 + b'{"shape":[9],"x":{}}12345',
+        (b"Hello, I am a decoder and I talk.", "Hello"),
+        (b"no", "no"),
+        (b"ctxR\xff\xff\xff\xff" + b"\0" * 8, "ctxR"),
+        (b"ctxR\x02\0\0\0" + b"\xff" * 8 + b"{}", "ctxR"),
+        (b"ctxR\x02\0\0\0" + b"\0" * 8 + b"{[", "malformed"),
+        (b"ctxR\x02\0\0\0" + b"\x05" + b"\0" * 7 + b"{}12345", "unpack"),
+        (b"ctxR\x02\0\0\0" + b"\x05" + b"\0" * 7 + b"[]12345", "array"),
+        (b"ctxR\x07\0\0\0" + b"\x05" + b"\0" * 7 + b'{"x":1}12345', "null"),
+        (b"ctxR\x0d\0\0\0" + b"\x05" + b"\0" * 7 + b'{"shape":[9]}12345', "unpack"),
+        (b"ctxR\x14\0\0\0" + b"\x05" + b"\0" * 7 + b'{"shape":[9],"x":{}}12345', r"\(9,\)"),
     ],
 )
-def test_what_is_no_message_is_nonsense(content: bytes) -> None:
-    with pytest.raises(MalformedMessage):
+def test_what_is_no_message_is_nonsense(content: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
         receive(io.BytesIO(content))
 
 

@@ -1,5 +1,6 @@
 """Blockwise retrieval figures against literal ones: every order of ties, every query by itself."""
 
+from dataclasses import replace
 from itertools import pairwise, permutations
 
 import numpy as np
@@ -142,14 +143,14 @@ def test_relations_are_sets_of_pairs() -> None:
 def test_names_that_nobody_scored_are_left_out_and_those_of_asked_queries_counted() -> None:
     named = {"a": ["x", "y"], "b": ["z"], "c": ["x"], "d": ["y", "z"]}
     found = number(named, {"a": 1, "b": 2, "d": 0}, {"x": 4, "y": 5})
-    assert held(found.relation) == {(1, 4), (1, 5), (0, 5)}
+    assert held(found) == {(1, 4), (1, 5), (0, 5)}
     assert found.absent.tolist() == [1, 0]
 
 
 def test_right_candidates_that_nobody_scored_count_as_never_found() -> None:
     scores = np.array([[4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0]])
     right, absent = relate({0: [0, 2], 1: [3]}), np.array([1, 9])
-    found = retrieved(Matrix(scores), right, (1,), absent)
+    found = retrieved(Matrix(scores), replace(right, absent=absent), (1,))
     for place, row in enumerate(scores):
         order = np.argsort(-row).tolist() + list(range(10, 20))
         wanted = literal(order, {*right.of(place).tolist(), *range(100, 100 + int(absent[place]))}, (1,))

@@ -57,7 +57,7 @@ def gallery_columns(
             ("TR", scores, truth.captions, np.arange(len(split.images))),
             ("IR", scores.turned(), truth.images, split.first_owners),
         ):
-            ranked = retrieved(scored, right.relation, absent=right.absent)
+            ranked = retrieved(scored, right)
             measures = {f"{direction}@{k}": ranked.recalls[:, index] for index, k in enumerate(ranked.ks)}
             if name == "eccv":
                 measures = {

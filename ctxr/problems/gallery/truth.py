@@ -18,7 +18,7 @@ from ctxr.datasets.rounds import LEDGER, STRATA, CandidateRow, stratum_of
 from ctxr.datasets.truth import WORKER, CaptionTruth, Pair
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entail_at import PairLabels
-from ctxr.metrics.retrieval import IndexedRelation, Relation, from_pairs, number
+from ctxr.metrics.retrieval import Relation, from_pairs, number
 from ctxr.metrics.stratified import SampledPairs, Stratum
 from ctxr.metrics.votes import Codes, Flags
 from ctxr.problems.galleries import GallerySplit
@@ -121,8 +121,8 @@ def labels_of(
 class GroundTruth:
     """Published labels both ways: the captions of pictures, and the pictures of captions."""
 
-    captions: IndexedRelation
-    images: IndexedRelation
+    captions: Relation
+    images: Relation
 
 
 def read_truths(folder: Path, split: GallerySplit) -> dict[str, GroundTruth]:
@@ -148,7 +148,7 @@ def read_truths(folder: Path, split: GallerySplit) -> dict[str, GroundTruth]:
     for name, (to_caption, to_image) in complete.items():
         captions = number(read_positives(to_caption), coco.images, coco.captions)
         images = number(read_positives(to_image), coco.captions, coco.images)
-        if len(captions.relation) and len(images.relation):
+        if len(captions) and len(images):
             truths[name] = GroundTruth(captions, images)
     return truths
 
@@ -258,7 +258,7 @@ def gold_of(
     for name, title in PUBLISHED.items():
         positives: Places = []
         if name in truths:
-            both = truths[name].captions.relation.joined(truths[name].images.relation.turned()).pairs()
+            both = truths[name].captions.joined(truths[name].images.turned()).pairs()
             positives += zip(*(column.tolist() for column in both), strict=True)
         rows = [
             ((coco.images[image], coco.captions[caption]), rating)

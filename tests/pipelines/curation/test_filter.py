@@ -14,7 +14,7 @@ import pytest
 from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.brisque import Brisque
-from ctxr.media.decoder_process import CHILD, ChildFrameReader
+from ctxr.media.decoder_process import ChildFrameReader
 from ctxr.media.images import decode_jpeg
 from ctxr.media.scan import ScanOptions
 from ctxr.pipelines.curation.config import Filter
@@ -249,7 +249,9 @@ def test_a_decoder_that_crashes_while_filtering_costs_one_video(
     real = ChildFrameReader.__init__
 
     def crashing(self: ChildFrameReader, path: Path, decoder: str, options: ScanOptions | None) -> None:
-        real(self, path, decoder, options, crash if path.name == "clip0.mp4" else CHILD)
+        real(self, path, decoder, options)
+        if path.name == "clip0.mp4":
+            self.command = crash
 
     monkeypatch.setattr(ChildFrameReader, "__init__", crashing)
     report = refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT)
