@@ -24,28 +24,23 @@ def picture_vectors_of(dataset: Dataset, encoder: str | None, device: str, progr
     if dataset.root is None or not (dataset.root / MANIFEST).is_file():
         return None
     folders = sorted(entry.name for entry in (dataset.root / SOURCES).glob("*") if (entry / "source.json").is_file())
-    rows: dict[str, int] = {}
-    blocks: list[npt.NDArray[np.float32]] = []
+    vectors: dict[str, npt.NDArray[np.float32]] = {}
     for name in folders:
         unit = read_unit(dataset.root, name)
-        numbers: list[int] = []
         for row in unit.ledger:
             image = f"{row.source}/{row.name}" if row.name is not None else f"{row.source}/img{row.index}"
-            if row.row is not None and image in dataset.images and image not in rows:
+            if row.row is not None and image in dataset.images and image not in vectors:
                 if not 0 <= row.row < len(unit.vectors):
                     raise DataError(f"{unit.folder}: the ledger names row {row.row}, which embeddings.npy has not")
-                rows[image] = len(rows)
-                numbers.append(row.row)
-        if numbers:
-            blocks.append(np.asarray(unit.vectors[numbers], np.float32))
-    if not blocks or len({block.shape[1] for block in blocks}) > 1:
+                vectors[image] = np.array(unit.vectors[row.row], np.float32)
+    if len({*map(len, vectors.values())}) != 1:
         return None
     models = open_artifact(dataset.root).manifest.models
     try:
         name, threshold = rooted(str(models["encoder"]["name"]), dataset.root), float(models["selection"]["threshold"])
     except (KeyError, TypeError, ValueError):
         return None
-    return PictureVectors(name, threshold, rows, np.concatenate(blocks))
+    return PictureVectors(name, threshold, vectors)
 
 
 def _embed(dataset: Dataset, name: str, device: str, progress: Progress) -> PictureVectors | None:
@@ -54,10 +49,9 @@ def _embed(dataset: Dataset, name: str, device: str, progress: Progress) -> Pict
         progress.warn("no picture is available: --encoder has nothing to embed")
         return None
     model = load_encoder(name, device, warn=progress.warn)
-    rows: dict[str, int] = {}
-    blocks: list[npt.NDArray[np.float32]] = []
+    vectors: dict[str, npt.NDArray[np.float32]] = {}
     with open_pictures(files, "embedding", progress) as opened:
         while part := list(islice(opened, BATCH)):
-            rows |= {image: len(rows) + position for position, (image, _) in enumerate(part)}
-            blocks.append(np.asarray(model.encode_images([pixels for _, pixels in part]), np.float32))
-    return PictureVectors(model.name, model.threshold, rows, np.concatenate(blocks)) if blocks else None
+            encoded = model.encode_images([pixels for _, pixels in part])
+            vectors |= {image: vector for (image, _), vector in zip(part, encoded, strict=True)}
+    return PictureVectors(model.name, model.threshold, vectors) if vectors else None

@@ -67,22 +67,19 @@ def near_duplicates(
     `uses`: split and set of each use of an image, by its id. `order`: the splits, earliest first.
     """
     # an image of two splits is here once for each: it is its own near-duplicate
-    entries = sorted({(name, split) for name, own in uses.items() if name in pictures.rows for split, _ in own})
-    vectors = pictures.matrix[[pictures.rows[name] for name, _ in entries]]
-    names, split_of = [name for name, _ in entries], np.array([split for _, split in entries])
-    leaks = []
+    splits = {(split, name) for name, own in uses.items() if name in pictures.by_image for split, _ in own}
+    names, leaks = grouped(sorted(splits)), []
     for earlier, later in combinations(order, 2):
-        first, second = np.flatnonzero(split_of == earlier), np.flatnonzero(split_of == later)
-        if not first.size or not second.size:
+        first, second = names[earlier], names[later]
+        if not first or not second:
             continue
-        rows, _ = euclidean_search(vectors[second], vectors[first], False).best(1, _ROWS)
-        partner = rows[:, 0]
-        differences = vectors[second].astype(np.float64) - vectors[first][partner]
-        distances = np.sqrt((differences**2).sum(1))
+        pool, queries = (np.stack([pictures.by_image[name] for name in part]) for part in (first, second))
+        partner = euclidean_search(queries, pool, False).best(1, _ROWS).indices[:, 0]
+        distances = np.sqrt(((queries.astype(np.float64) - pool[partner]) ** 2).sum(1))
         near: list[int] = np.flatnonzero(distances <= limit).tolist()
-        ranked = sorted(near, key=lambda row: (distances[row], names[int(second[row])]))[:EXAMPLES]
+        ranked = sorted(near, key=lambda row: (distances[row], second[row]))[:EXAMPLES]
         examples = tuple(
-            f"{names[int(first[partner[row]])]} ({earlier}) and {names[int(second[row])]} ({later}), {distances[row]:.4f} apart"
+            f"{first[partner[row]]} ({earlier}) and {second[row]} ({later}), {distances[row]:.4f} apart"
             for row in ranked
         )
         leaks.append(Leak(what, (earlier, later), len(near), len(second), examples, float(distances.min())))
@@ -117,12 +114,11 @@ def leakage_table(
         for name, uses in of_image.items()
         for split, image_set in uses
     )
-    texts = (
-        (" ".join(dataset.text_of(query).lower().split()), query)
+    descriptions = (
+        (" ".join(dataset.text_of(query).lower().split()), splits[query.image_set], query.id)
         for query in dataset.queries.values()
         if query.labels is None
     )
-    descriptions = ((text, splits[query.image_set], query.id) for text, query in texts)
     leaks = shared_things("source video or album", sources, present)
     leaks += shared_things("same file (sha256)", files, present)
     leaks += shared_things("same description", descriptions, present)
@@ -149,5 +145,4 @@ def _prints(dataset: Dataset, of_image: dict[str, list[tuple[str, str]]], progre
     files = {name: file for name in sorted(of_image) if (file := dataset.picture(dataset.images[name])) is not None}
     with open_pictures(files, "looking at pictures", progress) as opened:
         prints = {name: look_print(pixels) for name, pixels in opened}
-    rows = {name: row for row, name in enumerate(prints)}
-    return PictureVectors("look", 1.0, rows, np.stack([*prints.values()])) if prints else None
+    return PictureVectors("look", 1.0, prints) if prints else None

@@ -1,5 +1,4 @@
-"""Embeddings of a dataset's pictures, the distances within its sets,
-and the pictures themselves one after the other."""
+"""Embeddings of a dataset's pictures, distances within its sets, and the pictures in order."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,25 +17,22 @@ from ctxr.store.arrays import pairwise_distances
 
 @dataclass(frozen=True)
 class PictureVectors:
-    """Unit vectors of pictures: float32 [N, D], by `rows` of image ids,
-    with the name of their encoder and its threshold."""
+    """Unit vectors of pictures, float32 [D] by image id, with their encoder and its threshold."""
 
     encoder: str
     threshold: float
-    rows: dict[str, int]
-    matrix: npt.NDArray[np.float32]
+    by_image: Mapping[str, npt.NDArray[np.float32]]
 
 
 def distances_of(dataset: Dataset, vectors: PictureVectors | None) -> dict[str, tuple[float, float]]:
-    """(mean, closest) pairwise distance of each set: from `vectors` where given,
-    else as the sets say; by set id."""
+    """(mean, closest) pairwise distance by set id: of `vectors` where given, else as sets say."""
     if vectors is None:
         rows = ((row.id, row.mean_distance, row.closest) for row in dataset.sets)
         return {name: (mean, closest) for name, mean, closest in rows if mean is not None and closest is not None}
     distances: dict[str, tuple[float, float]] = {}
     for image_set in dataset.sets:
-        if len(image_set.images) > 1 and all(name in vectors.rows for name in image_set.images):
-            chosen = vectors.matrix[[vectors.rows[name] for name in image_set.images]]
+        if len(image_set.images) > 1 and vectors.by_image.keys() >= {*image_set.images}:
+            chosen = np.stack([vectors.by_image[name] for name in image_set.images])
             upper = pairwise_distances(chosen)[np.triu_indices(len(chosen), 1)]
             distances[image_set.id] = (float(upper.mean()), float(upper.min()))
     return distances
@@ -44,8 +40,7 @@ def distances_of(dataset: Dataset, vectors: PictureVectors | None) -> dict[str, 
 
 @contextmanager
 def open_pictures(files: Mapping[str, Path], label: str, progress: Progress) -> Iterator[Iterator[tuple[str, Pixels]]]:
-    """Pictures one after the other, by image id in order, with progress;
-    those that cannot be read are left out and said."""
+    """Pictures by image id, in order, with progress; a warning says which cannot be read."""
     broken: list[str] = []
 
     def walk(advance: Callable[[], None]) -> Iterator[tuple[str, Pixels]]:

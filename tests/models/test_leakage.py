@@ -10,7 +10,7 @@ ORDER = ("train", "valid", "test")
 
 
 def alike(vectors: np.ndarray, names: list[str], splits: list[str], limit: float) -> list[Leak]:
-    pictures = PictureVectors("", 1.0, {name: row for row, name in enumerate(names)}, vectors)
+    pictures = PictureVectors("", 1.0, dict(zip(names, vectors, strict=True)))
     uses = {name: [(split, "")] for name, split in zip(names, splits, strict=True)}
     return near_duplicates("look", pictures, uses, limit, ORDER)
 

@@ -297,14 +297,14 @@ def test_embeddings_belong_to_their_images(built: Path) -> None:
     dataset = read_dataset(built)
     vectors = picture_vectors_of(dataset, None, "cpu", Silent())
     assert vectors is not None
-    assert vectors.rows.keys() == dataset.images.keys()
+    assert vectors.by_image.keys() == dataset.images.keys()
     again = distances_of(dataset, vectors)
     for image_set in dataset.sets:
         assert again[image_set.id] == pytest.approx((image_set.mean_distance, image_set.closest), abs=2e-3)
     names = sorted(dataset.images)[::7]
     pictures = [read_image(file) for name in names if (file := dataset.picture(dataset.images[name])) is not None]
     fresh = load_drawn("ctxr-tiny", "cpu").encode_images(pictures)
-    alike = (fresh * vectors.matrix[[vectors.rows[name] for name in names]]).sum(1)
+    alike = (fresh * [vectors.by_image[name] for name in names]).sum(1)
     # the ledger's are of decoded frames, these of the saved JPEG
     assert alike.min() > 0.99
 
