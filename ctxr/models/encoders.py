@@ -102,8 +102,7 @@ class Encoder:
         self._rows = 64 if self.device != "cpu" else 4 if few else 16
 
     def use_fastest(self) -> None:
-        """Change to OpenVINO where it works and was measured to be faster on this machine;
-        small towers stay with torch."""
+        """Change to OpenVINO where it was faster on this machine; small towers stay with torch."""
         first = self.precision
         engines = [name for name in self.precisions() if name == "openvino" or (name in OPENVINO and has_bf16_units())]
         if self._parameters < BF16_PARAMETERS or not engines:
@@ -348,8 +347,7 @@ def check_encoder_name(name: str) -> None:
 
 
 def fingerprint(model: nn.Module, config: Mapping[str, object], preprocess: Preprocess) -> str:
-    """sha256 over all weights (of a model in fp32), the architecture and the preprocessing,
-    whatever file they came from."""
+    """sha256 over the weights (fp32), architecture and preprocessing, whatever their file."""
     settings = {"model": dict(config), "preprocess": asdict(preprocess)}
     return fingerprint_of(model.state_dict(), json.dumps(settings, sort_keys=True).encode())
 
@@ -412,8 +410,7 @@ def _folder(name: str, folder: Path) -> EncoderSource:
 
 
 def _stay_inside(path: Path, config: Mapping[str, object]) -> None:
-    """Raises DataError for names in a folder's config that lead to another folder,
-    and for unknown settings of a tokenizer."""
+    """Raises DataError for names that leave the folder, and unknown settings of a tokenizer."""
     for part in ("vision_cfg", "text_cfg"):
         settings = config[part]
         if not isinstance(settings, dict):

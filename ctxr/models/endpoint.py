@@ -53,8 +53,7 @@ class EndpointAddress:
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """The options that a host is known to take.
-    `logprobs`: of how many tokens it reports probabilities, 0 = none."""
+    """Options that a host takes. `logprobs`: of how many tokens it gives probabilities, or 0."""
 
     structured: bool = True
     limit: str = "max_tokens"
@@ -107,8 +106,7 @@ def resolve_address(endpoint: str, insecure: bool, option: str = "--endpoint ") 
 
 
 def key_of(variable: str, address: EndpointAddress) -> str:
-    """The key in an environment variable; "" for a local endpoint.
-    Raises CtxrError for a missing or invalid key."""
+    """The key in a variable; "" for a local endpoint. Raises CtxrError for no or an invalid key."""
     key = os.environ.get(variable, "").strip()
     if not key and not address.local:
         raise CtxrError(f"there is no key for the endpoint: {variable} is not set", hint=f"export {variable}=…")

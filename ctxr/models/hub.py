@@ -1,5 +1,4 @@
-"""Names of encoders, and the files behind them: weights that open_clip knows by `arch:pretrained`,
-and folders of the hub."""
+"""Names of encoders, and their files: weights that open_clip knows, and folders of the hub."""
 
 import re
 import threading
@@ -61,8 +60,7 @@ def placeless(name: str) -> str:
 
 
 def from_root(name: str) -> str:
-    """The name of a model or file with an absolute path,
-    where it ends in the path of a folder or file on this machine."""
+    """The name of a model or file, with an absolute path where it ends in a path that exists."""
     kind, colon, value = name.rpartition(":")
     is_folder = kind.removeprefix("aligned:") in IN_PLACES and Path(value).is_dir()
     return f"{kind}{colon}{Path(value).resolve()}" if is_folder or Path(value).is_file() else name
@@ -82,8 +80,7 @@ class PretrainedName(NamedTuple):
 
 
 def split_name(name: str) -> PretrainedName:
-    """The parts of a name, in open_clip's spelling.
-    Raises UsageError with the nearest names where open_clip does not know it."""
+    """The parts of a name, in open_clip's spelling. Raises UsageError for an unknown one."""
     import open_clip
 
     arch, _, tag = name.partition(":")
@@ -115,8 +112,7 @@ def cached_weights(arch: str, tag: str) -> Path | None:
 
 
 def fetched_weights(arch: str, tag: str) -> Path:
-    """The weights' file, downloaded if it is not on this machine yet.
-    Raises CtxrError where it cannot be downloaded."""
+    """The weights' file, downloaded if needed. Raises CtxrError where it cannot be downloaded."""
     import open_clip
     from open_clip.pretrained import download_pretrained
 

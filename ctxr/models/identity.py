@@ -29,8 +29,7 @@ def model_identity(name: str, workdir: Path) -> str:
 
 
 def resolved_name(name: str, workdir: Path) -> str:
-    """The name of a model as its library writes it; a place from the root;
-    for `auto`, the encoder that was found."""
+    """The name as its library writes it; a place from the root; for `auto`, the encoder found."""
     return from_root(name) if name.startswith("aligned:") or _files(name) else _located(name, workdir)[0]
 
 
@@ -44,8 +43,7 @@ def _files(name: str) -> list[Path]:
 
 
 def _packages(name: str) -> Iterator[str]:
-    """The packages that decide what a model does that is known by name alone: its architecture,
-    its tokens, untrained weights."""
+    """Packages that decide what a model without files of its own does: architecture, tokens."""
     kind, _, value = name.partition(":")
     yield "torch"
     if kind == "faster-rcnn":

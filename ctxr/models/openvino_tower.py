@@ -1,5 +1,4 @@
-"""OpenVINO as the engine of an image tower on a CPU,
-and the choice between engines by their time on this machine."""
+"""OpenVINO as the engine of an image tower on a CPU, and the choice of an engine by its time."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 GAIN = 1.15
-"""How many times as fast as torch another engine must be to be chosen;
-less is within the noise of the measurement."""
+"""How many times as fast as torch an engine must be; less is noise of the measurement."""
 
 
 def openvino() -> ModuleType:
@@ -35,8 +33,7 @@ def openvino() -> ModuleType:
 
 @contextmanager
 def _one_sentence() -> Iterator[None]:
-    """Raises CtxrError for whatever a broken library,
-    or a tower that OpenVINO cannot convert or compute, raises."""
+    """Raises CtxrError for what a broken library, or a tower that it cannot convert, raises."""
     try:
         yield
     except Exception as error:

@@ -17,8 +17,7 @@ T = TypeVar("T")
 
 
 def devices() -> list[str]:
-    """Names of the devices that torch can use here, the processor first,
-    with the number of threads or the name of each."""
+    """Devices that torch can use here, the processor first, each with its threads or its name."""
     import torch
     import torchvision.ops  # fails where the two were not built for one another
 
@@ -79,13 +78,11 @@ OPENVINO = {"openvino": "f32", "openvino-bf16": "bf16"}
 
 PRECISIONS = ("auto", "fp32", "bf16", *OPENVINO)
 BF16_PARAMETERS = 80_000_000
-"""Image towers from ViT-B upwards (86 to 88 million) gain from bf16 on a CPU;
-for smaller ones the casts take as long."""
+"""From ViT-B upwards (86 to 88 million) bf16 gains on a CPU; below, casts take as long."""
 
 
 def choose_device(device: str = "auto") -> str:
-    """ "cpu", "cuda" or "mps"; `auto` takes the first available accelerator.
-    Raises UsageError for a device that is not there."""
+    """ "cpu", "cuda" or "mps"; `auto` prefers accelerators. Raises UsageError for an absent one."""
     import torch
 
     DEVICE.require(lambda: "--device {}", device)
@@ -147,8 +144,7 @@ def cpu_matmul_precision() -> Literal["highest", "medium"]:
 
 @contextmanager
 def float32_matmul(setting: str) -> Iterator[None]:
-    """Within the block only: torch's fp32 matrix precision is `setting`,
-    and convolutions on a GPU do not round to TF32."""
+    """Set torch's fp32 matrix precision inside the block; convolutions on a GPU avoid TF32."""
     import torch
 
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32

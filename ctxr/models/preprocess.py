@@ -75,8 +75,7 @@ class Preprocess:
         return self.normalised(self.fitted(images))
 
     def fitted(self, images: Sequence[np.ndarray]) -> Tensor:
-        """uint8 tensor [N, 3, height, width]: resized, then cut or padded around the centre.
-        Raises ValueError as a call does."""
+        """uint8 [N, 3, height, width]: resized, then cut or padded. Raises as a call does."""
         import torch
         from torch.nn import functional
 

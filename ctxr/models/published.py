@@ -110,8 +110,7 @@ def refuse_code(folder: Path) -> None:
 
 
 def checkpoint_file(folder: Path, what: str, choices: Sequence[Sequence[str]]) -> Path:
-    """The only file of a folder that the first patterns to match anything name.
-    Raises DataError where there is not exactly one."""
+    """The file that the first patterns to match name. Raises DataError for none or several."""
     matches = ({path for pattern in patterns for path in folder.glob(pattern)} for patterns in choices)
     files = sorted(next(filter(None, matches), ()))
     if len(files) != 1:
@@ -197,8 +196,7 @@ def quiet() -> Iterator[None]:
 def renamed(
     state: Mapping[str, Tensor], names: Mapping[str, str], needless: Callable[[str], bool], path: Path
 ) -> dict[str, Tensor]:
-    """Weights by our names, which `names` gives by theirs.
-    Raises DataError for missing weights, and for others that are not `needless`."""
+    """Weights by our names. Raises DataError for missing ones, and others not `needless`."""
     missing = [key for key in names if key not in state]
     foreign = [key for key in state if key not in names and not needless(key)]
     if missing or foreign:
@@ -214,8 +212,7 @@ def vocabulary_hash(tokenizer: Any) -> str:
 
 
 def check_shapes(weights: Mapping[str, Tensor], parameters: Mapping[str, Tensor], path: Path) -> None:
-    """Raises DataError naming the first weight of another shape than the parameter of its name,
-    where there is one."""
+    """Raises DataError naming the first weight of another shape than its parameter."""
     for name, parameter in parameters.items():
         if name in weights and parameter.shape != weights[name].shape:
             shape, wanted = tuple(weights[name].shape), tuple(parameter.shape)

@@ -186,8 +186,7 @@ class DetectorRegions:
 
     @torch.inference_mode()
     def regions(self, images: Sequence[Pixels]) -> list[Array]:
-        """The whole picture and its boxes, the surest first: float32 [1 + up to `most`, F + BOX] of
-        each picture."""
+        """The whole picture and its surest boxes: float32 [1 + up to `most`, F + BOX] each."""
         from torchvision.ops import clip_boxes_to_image, nms, remove_small_boxes
 
         model, heads, regions_of = self._model, self._model.roi_heads, list[Array]()

@@ -26,8 +26,7 @@ class ImageTextModel(nn.Module):
 Fusion = Literal["multiply", "concat"]
 
 SCALE = 1000.0
-"""Unit vectors of 512 numbers have products of about 1/512;
-this makes them of order 1 (in the released code alone)."""
+"""Brings products of unit vectors of 512 numbers, about 1/512, to order 1 (released code)."""
 
 PLACES = 10  # positions that are learned: as many as a set of ImageCoDe has images
 
@@ -76,8 +75,7 @@ class ContextHead(nn.Module):
         return (items * self.score.weight[0]).sum(-1) + self.score.bias
 
     def placed(self, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
-        """What goes into the first block, [B, K, D]: pairs, with positions where they are learned.
-        Raises as `forward`."""
+        """Input of the first block, [B, K, D]: pairs, with learned positions. Raises as a call."""
         if self.positions is None:
             return pairs
         ordered = torch.ones_like(ordered) if self.all_positions else ordered
@@ -178,8 +176,7 @@ class ClipScorer(nn.Module):
         return _masked(scores, batch.mask)
 
     def pairs(self, batch: Batch) -> Tensor:
-        """Features of each pair as the head takes them: `scale` times the product of both vectors,
-        [B, K, D], or both, [B, K, 2 D]."""
+        """Features of pairs: `scale` times the product, [B, K, D], or both vectors, [B, K, 2 D]."""
         images = self.image_vectors(batch.images)[batch.candidates]
         texts = self.text_vectors(batch.texts)[:, None, :].expand_as(images)
         return self.scale * images * texts if self.fusion == "multiply" else torch.cat([images, texts], dim=-1)

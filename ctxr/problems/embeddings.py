@@ -96,14 +96,12 @@ class PictureFiles:
         return replace(self, files={image: self.files[image] for image in wanted}, contents=contents)
 
     def read(self, part: slice) -> list[Pixels]:
-        """Some of them, decoded side by side.
-        Raises DataError for one that cannot be read or is of another content."""
+        """Some of them, decoded side by side. Raises DataError for an unreadable or changed one."""
         names = list(self.files)[part]
         return decoded(_read_pictures, [self.files[name] for name in names], [self.contents[name] for name in names])
 
     def check(self, progress: Progress) -> None:
-        """Raises DataError where one cannot be read, or lacks the regions that the model needs;
-        each is decoded once."""
+        """Decode each once. Raises DataError for an unreadable one, or one without regions."""
         contents = list(self.contents.values())
         if self.regions is not None:
             self.regions.check(contents)
@@ -205,8 +203,7 @@ def examples_of(
     texts: Array,
     payload: Mapping[str, npt.ArrayLike] | None = None,
 ) -> ExampleTable:
-    """Queries as arrays; `images` has a row for each of `pictures` (ids),
-    `texts` and each of `payload` one for each query."""
+    """Queries as arrays; `images` has a row per picture (id), `texts` and `payload` per query."""
     row = {image: position for position, image in enumerate(pictures)}
     most = max((len(one.images) for one in queries), default=1)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(one.image_set for one in queries))}
@@ -236,8 +233,7 @@ def examples_of(
 def as_vectors(
     queries: Sequence[EvalQuery], pictures: PictureFiles, encoder: Encoder, progress: Progress
 ) -> ExampleTable:
-    """Queries with unit vectors of their images and texts;
-    each is computed once for the same weights and precision."""
+    """Queries with unit vectors, each computed once for the same weights and precision."""
     pictures = pictures.of(queries)
     images = vector_table(embedded_images(pictures, encoder, progress))
     texts = embedded_texts([query.text for query in queries], pictures.workdir, encoder, progress)
@@ -271,8 +267,7 @@ def as_inputs(queries: Sequence[EvalQuery], pictures: PictureFiles, source: Sour
 
 
 def image_inputs(pictures: PictureFiles, source: Source, runtime: Runtime) -> Images:
-    """The inputs of an encoder for all pictures, by index: pixels, decoded and cropped once,
-    or regions, which do not fit into memory."""
+    """Inputs of an encoder, by index of picture: pixels, cut once, or regions, read when asked."""
     preprocess = (
         source.preprocess
         if isinstance(source, CrossSource)

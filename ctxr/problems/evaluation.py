@@ -49,8 +49,7 @@ class EvalRequest:
 
     @cached_property
     def path(self) -> Path:
-        """Of the dataset that is named, or that the runs have in common, or the latest.
-        Raises UsageError for a run that is nothing."""
+        """The dataset named, of the runs, or the latest. Raises UsageError for an unknown run."""
         options = self.options
         for source in options.runs:
             check_run_name(source, options.workdir)
@@ -74,8 +73,7 @@ class EvalRequest:
         return open_dataset(self.path, self.options.workdir, self.progress)
 
     def parents(self) -> Iterator[Parent]:
-        """What an evaluation is made from, by content: the dataset, the runs,
-        and what the options name or people said beside them."""
+        """The dataset, the runs, and what options name or people said beside them, by content."""
         options = self.options
         yield self.origin
         if options.encoder or any(source.looks for source in self.sources):
@@ -181,8 +179,7 @@ class Evaluation(Generic[SplitT, ScoredRun]):
         return {name: {run: by_measure[name] for run, by_measure in runs.items()} for name in shared}
 
     def complete(self, split: SplitT, figures: list[Figure], summariser: Summariser) -> None:
-        """Add the tables of a split, and what is not a ratio of sums, to the findings;
-        `figures` are those of its columns."""
+        """Add the tables of a split, and what is no ratio of sums; `figures`: of its columns."""
         rows = tuple((figure.run, figure.part, figure.measure, percent(figure.interval)) for figure in figures)
         self.findings.tables[split.name] = Table(split.name, ("run", "on", "measure", "%"), rows)
 

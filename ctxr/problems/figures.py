@@ -201,8 +201,7 @@ CHANGED = "†: made on another dataset, or on this one before its judgments wer
 
 
 def mark_changed(table: Table, runs: Collection[str]) -> Table:
-    """The table with a dagger at these runs, named in the columns `run` and `against` or else at
-    the top, and a note of what it means."""
+    """The table with a dagger at these runs, in cells or columns, and a note of what it means."""
     named = [head in ("run", "against") for head in table.columns]
     if any(named):
         rows = (zip(row, named, strict=True) for row in table.rows)
@@ -227,8 +226,7 @@ def corrected_note(rows: Sequence[RunDifference]) -> str:
 
 
 def difference_table(split: str, rows: Sequence[RunDifference], units: str) -> Table | None:
-    """Each run less every one before it, measure by measure; `units` are what is flipped.
-    None without a difference."""
+    """Each run less every one before it, by measure; `units` are flipped. None without any."""
     own = [row for row in rows if row.split == split]
     if not own:
         return None

@@ -1,5 +1,4 @@
-"""Galleries as models see them: pictures that are searched together and their captions,
-with rankings, and recall both ways."""
+"""Galleries: pictures and captions that are searched together, rankings, recall both ways."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -203,8 +202,7 @@ class RecallRow(Record, frozen=True):
 
 
 def rankings_of(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> list[QueryRanking]:
-    """The best candidates in the gallery of every caption, and of every picture of a gallery,
-    without unsure pairs."""
+    """The best candidates of every caption and picture of a gallery, without unsure pairs."""
     rows = []
     for gallery in split.parts:
         part = split.condensed(table).part(gallery.images, gallery.captions)
@@ -261,8 +259,7 @@ def caption_results(
 
 
 def trec_files(splits: Sequence[GallerySplit], rankings: Sequence[QueryRanking]) -> dict[str, str]:
-    """Files for trec_eval, by name: `trec/ir` where captions ask for pictures,
-    `trec/tr` where pictures ask for captions."""
+    """Files for trec_eval by name: `trec/ir` (captions ask), `trec/tr` (pictures ask)."""
     lines: dict[str, list[str]] = {}
     for split in splits:
         for caption, image in split.written:
@@ -286,8 +283,7 @@ Recalls = dict[str, RatioColumn]
 def recall_columns(
     split: GallerySplit, scores: Vectors | Matrix, recalls: Sequence[int], trec: bool = False
 ) -> Recalls:
-    """`TR@k` and `IR@k`, of COCO's test split also `1K TR@k`, but for those that are `pointless`,
-    with `trec` what trec_eval has."""
+    """`TR@k` and `IR@k` that are not `pointless`, COCO's `1K` ones, with `trec` trec_eval's."""
     condensed, parts = split.condensed(scores), dict[str, list[RatioColumn]]()
     for gallery in split.parts:
         images, owners = gallery.images, split.first_owners[gallery.captions]
@@ -319,8 +315,7 @@ def recall_columns(
 
 
 def pointless(split: GallerySplit, recalls: Sequence[int], folds: int = 1) -> list[str]:
-    """The `TR@k` and `IR@k` that could be nothing but 1,
-    because no part of a gallery has more than k to find; k = 1 always stays."""
+    """The `TR@k` and `IR@k`, k > 1, that can only be 1: no gallery has more than k to find."""
     sizes = {"TR": split.largest["caption"], "IR": split.largest["picture"]}
     return [f"{direction}@{k}" for direction, size in sizes.items() for k in recalls if k > 1 and k * folds >= size]
 

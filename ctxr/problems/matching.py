@@ -1,5 +1,4 @@
-"""Evaluations of runs that score the candidates of queries: which queries are asked for,
-and what of them was scored."""
+"""Evaluations of runs that score candidates: which queries are asked, and which were scored."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass

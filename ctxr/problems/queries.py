@@ -1,5 +1,4 @@
-"""Queries for images of a set, as models see them: texts, candidate images in order, targets,
-and what belongs to the query."""
+"""Queries for images of a set: texts, candidate images in order, targets, and payloads."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -102,8 +101,7 @@ def pictures_of(dataset: Dataset, queries: Sequence[EvalQuery]) -> dict[str, Pat
 
 
 def check_positions(queries: Iterable[EvalQuery], most: int, every: bool) -> None:
-    """Raises DataError for an ordered set of more images than positions are learned;
-    with `every`, for any such set."""
+    """Raises DataError for an ordered set, or with `every` any set, of more than `most` images."""
     for query in queries:
         if (query.ordered or every) and len(query.images) > most:
             raise DataError(
@@ -113,6 +111,5 @@ def check_positions(queries: Iterable[EvalQuery], most: int, every: bool) -> Non
 
 
 def by_split(queries: Iterable[EvalQuery]) -> dict[str, list[EvalQuery]]:
-    """Queries of each split of the benchmark that has any, "" for none: each is embedded by itself,
-    and so only once."""
+    """Queries by split, "" for none; each split is embedded by itself, and so only once."""
     return grouped((query.split or "", query) for query in queries)

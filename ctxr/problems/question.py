@@ -1,5 +1,4 @@
-"""The half of a problem that needs no torch: what models are asked, how answers are evaluated,
-and how both are shown."""
+"""A problem without torch: what models are asked, how that is evaluated, and how it is shown."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,8 +46,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class ProblemResults:
-    """The evaluations of one problem that a page shows;
-    `picture` gives the number of an image's picture on the page, by image id."""
+    """Evaluations of a problem on a page; `picture`: number of an image's picture, by image id."""
 
     artifacts: Sequence[Artifact]
     rows: Sequence[QueryResult]
@@ -91,8 +89,7 @@ class Question(Protocol):
     subject: ClassVar[Subject] = Subject()
 
     def adapted(self, recipe: Any, options: TrainOptions) -> Any:
-        """The recipe as the options of `ctxr train` change it.
-        Raises UsageError for options that make no sense with it."""
+        """The recipe as options change it. Raises UsageError for options that it cannot take."""
         for name in ("text_only", "image_only"):
             if getattr(options, name):
                 raise UsageError(f"{option_name(name)} is about classifiers", hint="--recipe entailment")

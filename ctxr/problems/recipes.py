@@ -1,5 +1,4 @@
-"""Recipes as TOML: the fields of the problem's recipe, which `variant` names,
-and a table of changes for each parity profile."""
+"""Recipes as TOML: fields of the recipe that `variant` names, and a table per parity profile."""
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +13,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "configs"
 RecipeT = TypeVar("RecipeT", bound=Recipe)
 
 PROFILES = ("fixed", "paper", "code")
-"""fixed: the published numbers without known errors. paper: the text at its word.
-code: what the released scripts do."""
+"""fixed: published numbers without known errors. paper: its text. code: the released scripts."""
 
 
 def list_recipes() -> list[str]:

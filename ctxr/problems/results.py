@@ -183,8 +183,7 @@ class Findings:
     files: dict[str, str] = field(default_factory=dict)
 
     def write(self, out: Path) -> Content:
-        """Write what was found, tables as Markdown and LaTeX too;
-        what an earlier evaluation left of these files goes."""
+        """Write what was found, with tables in Markdown and LaTeX, in place of earlier files."""
         for folder in ("leaderboard", "trec"):
             with disk_errors(out / folder):
                 if (out / folder).is_dir():
@@ -230,8 +229,7 @@ class _WrittenFindings(msgspec.Struct, frozen=True):
 
 
 def read_findings(folder: Path) -> Findings:
-    """Figures, differences and tables of an evaluation, human accuracy as the table `people`.
-    Raises DataError for a damaged file."""
+    """Figures, differences, tables, `people` among them. Raises DataError for a damaged file."""
     file = folder / FIGURES
     try:
         written = msgspec.json.decode(file.read_bytes(), type=_WrittenFindings)

@@ -1,5 +1,4 @@
-"""Where scores come from: a trained run, a file of scores, or a published model;
-and how a problem trains and opens its models."""
+"""Where scores come from: runs, files, published models; and how a problem's models are made."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -75,8 +74,7 @@ class Learner(Protocol):
         """The `TrainJob` of a recipe. Raises UsageError for some that make no sense."""
 
     def open_run(self, source: Path | str, options: ScoringOptions, progress: Progress) -> OpenRun:
-        """A run by its folder, or a published encoder by its name.
-        Raises UnfinishedError for a run that is not finished."""
+        """A run by folder, or an encoder by name. Raises UnfinishedError for an unfinished run."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +117,7 @@ class Run(EvaluatedRun):
 
 @dataclass(frozen=True)
 class Scoring:
-    """How queries, by id, are scored that have no scores yet;
-    `learner` opens models once something is to be scored."""
+    """How queries, by id, are scored; `learner` opens models once something is to be scored."""
 
     dataset: Dataset
     origin: Parent
@@ -274,8 +271,7 @@ def run_folders(sources: Sequence[str], workdir: Path) -> list[Path]:
 
 
 def finished_runs(workdir: Path, home: str = RUNS) -> list[str]:
-    """Names of the finished runs of a project, or of other trained models (`TRAINED`) by the folder
-    that holds them."""
+    """Names of a project's finished runs, or of other trained models (`TRAINED`), by folder."""
     folders = sorted(file.parent for file in (workdir / home).glob(f"*/{MANIFEST}"))
     return [one.name for one in folders if home == RUNS or open_artifact(one).manifest.kind == TRAINED[home]]
 
@@ -287,8 +283,7 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def scorers_in(run: Path) -> dict[str, Path]:
-    """The checkpoints of a run by the names of their scorers: the run's own,
-    or `NAME/seedN` where there are several."""
+    """Checkpoints of a run by scorer: the run's name, or `NAME/seedN` where there are several."""
     name, seeds = run.resolve().name, checkpoints(run)
     return {name if len(seeds) == 1 else f"{name}/{seed.name}": seed for seed in seeds}
 

@@ -1,5 +1,4 @@
-"""Encoders and heads over them: opened to score pictures with texts, and trained,
-whatever the candidates of a query are."""
+"""Encoders and heads over them: opened to score pictures with texts, and trained."""
 
 import shlex
 from abc import abstractmethod
@@ -124,8 +123,7 @@ class ScoringPlan:
 def prepared(
     source: Source, pictures: PictureFiles, frozen: bool, runtime: Runtime
 ) -> Callable[[Sequence[EvalQuery]], ExampleTable]:
-    """What makes arrays of queries: of what a `frozen` encoder says, which comes out of the cache;
-    else of what it looks at."""
+    """What makes arrays of queries: of a `frozen` encoder's cached vectors, else of its inputs."""
     if not frozen:
         return lambda queries: as_inputs(queries, pictures, source, runtime)
     if isinstance(source, CrossSource):
@@ -218,8 +216,7 @@ class TrainingData:
 
 @dataclass(frozen=True)
 class Learning:
-    """What a seed learns: an objective over so many examples an epoch;
-    `judged` is whether anything chooses the epoch."""
+    """An objective over so many examples an epoch; `judged`: whether anything chooses the epoch."""
 
     objective: Callable[[TrainingRun], Objective[Any, Any]]
     examples: int
@@ -359,8 +356,7 @@ class ScorerJob(TrainJob):
 
 
 def start_command(options: TrainOptions, recipe: ScorerRecipe) -> str:
-    """The command that trains a run which the recipe can start from: of its name, its encoder,
-    and the same dataset."""
+    """The command that trains the run to start from, by its name, its encoder and the dataset."""
     own, recipes = read_recipe(options.recipe, options.parity, (), lambda _: type(recipe)), list_recipes()
     # a run may be called otherwise than its recipe
     name = next((start for start in (recipe.start, own.start) if start in recipes), "")

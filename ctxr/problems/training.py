@@ -83,8 +83,7 @@ class TrainJob(ABC):
         return sha256_of([recipe, self.weights, seed, sorted(one.sha256 for one in self.parents)])
 
     def train_seed(self, seed: int, tensorboard: bool = False) -> "SeedTrainer":
-        """Train a seed, or go on where it was stopped.
-        Raises UsageError where TensorBoard is not installed, and what `fit` raises."""
+        """Train or resume a seed. Raises UsageError without TensorBoard, and what `fit` raises."""
         if tensorboard:
             find_writer()  # hours before it is wanted
         trainer = SeedTrainer(self, seed, tensorboard)
@@ -157,8 +156,7 @@ class SeedTrainer:
         return state
 
     def _report(self, row: Epoch) -> None:
-        """Write an epoch into event files at once, and note it.
-        A resumed training adds a file, the first epoch deletes earlier ones."""
+        """Note an epoch, and write it into event files at once; the first deletes earlier files."""
         valid = row.figures or ({} if row.accuracy is None else {"accuracy": row.accuracy})
         if self.tensorboard:
             if self.writer is None:

@@ -1,5 +1,4 @@
-"""Whether a text holds for an image: what judges say, what people say of the same pairs,
-and what of it queries learn from."""
+"""Whether a text holds for an image, by judges and people, and what queries learn from it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -79,8 +78,7 @@ def people_of(revised: Sequence[Path], workdir: Path) -> HumanLabels:
 
 
 def verdict_artifacts(revised: Sequence[Path], workdir: Path) -> Iterator[Artifact]:
-    """The artifacts that `people_of` reads: answers, and audits of rounds,
-    beside revised labels and in the project."""
+    """What `people_of` reads, beside revised labels and in the project: answers, and audits."""
     folders = [folder for folder in revised if (folder / rounds.ROUNDS).is_file()]
     for home in dict.fromkeys([*(folder.resolve().parent for folder in folders), workdir.resolve()]):
         if (home / JUDGMENTS / MANIFEST).is_file():
@@ -98,8 +96,7 @@ def rounds_in_force(roots: Sequence[Path]) -> list[Path]:
 
 
 def decided(calls: Mapping[Pair, bool], judgments: Iterable[Judgment], people: HumanLabels) -> dict[Pair, bool]:
-    """What people make of pairs that a classifier judged: as an audit found, else by majority.
-    Ties decide nothing."""
+    """What people make of judged pairs: as an audit found, else the majority, ties left out."""
     units = {f"{UNIT}{image}/{caption}": (caption, image) for caption, image in calls}
     votes: dict[Pair, dict[str, bool]] = {}
     for row in (*judgments, *people.answers):

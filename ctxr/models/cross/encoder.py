@@ -24,8 +24,7 @@ TOKENS = 120  # the most word pieces of a text
 
 @dataclass(frozen=True)
 class Stream:
-    """Sizes of one side: width of an item, heads of its attention to itself,
-    width inside its feed-forward layers."""
+    """Width of one side's items, heads of its attention, width inside its feed-forward layers."""
 
     width: int
     heads: int
@@ -92,8 +91,7 @@ class WordEmbeddings(nn.Module):
 
 
 class RegionEmbeddings(nn.Module):
-    """Sum of a region's features and its box, normalised;
-    as UNITER does each is normalised first and the kind is added."""
+    """Sum of a region's features and box, normalised; UNITER normalises each and adds the kind."""
 
     def __init__(self, config: CrossConfig, box: int) -> None:
         super().__init__()
@@ -113,8 +111,7 @@ class RegionEmbeddings(nn.Module):
 
 
 def present(items: Tensor) -> Tensor:
-    """bool [N, R], where items [N, R] or [N, R, ...] are not all 0;
-    always the first, as attention needs an object."""
+    """bool [N, R], where items [N, R, ...] are not all 0, and the first: attention needs one."""
     mask = items.flatten(2).any(-1) if items.ndim > 2 else items != 0
     return mask | (torch.arange(mask.shape[1], device=mask.device) == 0)
 
@@ -231,8 +228,7 @@ class RegionEncoder(nn.Module):
         return pairs.new_zeros(*mask.shape, self.width).index_put((query, candidate), pairs)
 
     def match(self, pairs: Tensor) -> Tensor:
-        """Log-odds [..] that image and text belong together, from pairs [.., D];
-        the published score is their sigmoid."""
+        """Log-odds [..] of a match, from pairs [.., D]; the published score is their sigmoid."""
         # candidates of one set lie close together: autocast would make ties of them
         weight, bias = self.aligned.weight, self.aligned.bias
         return (pairs * (weight[0] - weight[1])).sum(-1) + (bias[0] - bias[1])

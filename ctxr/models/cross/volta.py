@@ -85,8 +85,7 @@ class VoltaConfig(Struct):
 
 
 def read_volta_config(path: Path) -> CrossConfig:
-    """The encoder that a config of volta describes, e.g. `vilbert_base.json`.
-    Raises DataError for other architectures."""
+    """The encoder that a config of volta describes. Raises DataError for other architectures."""
     try:
         return _cross_config(convert(read_object(path), VoltaConfig))
     except (ValidationError, ValueError) as error:

@@ -78,8 +78,7 @@ def token_probability(completion: Completion) -> float | None:
 
 
 def reply_of(request: PricedRequest, completion: Completion) -> JudgeReply:
-    """The reply of a completion: yes or no as the first or the last word of its answer, not both,
-    and their probabilities if given."""
+    """Yes or no as the first or last word of an answer, not both, with its probability if given."""
     outcome: Outcome = "unreadable" if completion.outcome == "unreadable" else "refused"
     probability = None
     if completion.outcome == "answered":

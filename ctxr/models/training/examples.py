@@ -135,8 +135,7 @@ class ExampleTable:
         )
 
     def marks(self, pairs: PositivePairs | None, rows: Tensor) -> Tensor | None:
-        """Which candidates of queries [B], targets excepted,
-        are among `entailed` or `unsure` pairs, bool [B, K]; None without any."""
+        """bool [B, K], candidates other than targets that are among `pairs`; None without any."""
         if pairs is None:
             return None
         return pairs.among(rows, self.candidates[rows]) & self.mask[rows] & ~self.targets[rows]

@@ -174,8 +174,7 @@ class Update:
 
 
 class Objective(ABC, Generic[GivenT, EncodedT]):
-    """A problem, bound to a recipe, to rows for training and validation, and to a run;
-    a batch of them is one step by default."""
+    """A problem with its recipe, rows and run; by default a batch of rows is one step."""
 
     SPLITS: ClassVar[bool] = True
     """Whether the loss of a step is a sum over its rows; then each pass is differentiated by itself."""

@@ -71,8 +71,7 @@ class Recipe(Options):
     """Autocast in bf16 (the weights stay fp32) or not; auto: where a GPU multiplies in it."""
 
     def inputs(self) -> Iterator[tuple[str, str]]:
-        """The fields that name what is learned from beside the dataset,
-        each with the kind of thing that it names."""
+        """Fields that name what is learned from beside the dataset, with the kind of each."""
         yield from ()
 
     @property

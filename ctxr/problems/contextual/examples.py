@@ -107,8 +107,7 @@ def questions_of(
 
 
 def _writers(dataset: Dataset) -> dict[str, str]:
-    """Whether the writer of a query was seen in train: from the release's file of writers,
-    or from our certificate."""
+    """Whether the writer of a query was seen in train: from the release, or our certificate."""
     authors = {one.id: dataset.texts[one.texts[0]].author for one in dataset.queries.values() if one.texts}
     writers = {name: WRITERS.get(author, "") for name, author in authors.items()}
     certificate = None if dataset.root is None else dataset.root / "certificate.json"

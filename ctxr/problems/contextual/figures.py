@@ -36,8 +36,7 @@ MOST_SOURCES = 12
 
 @dataclass(frozen=True)
 class QuestionGroup:
-    """Questions that are evaluated together, by view and name;
-    `within` are flags [B], with at least one question."""
+    """Questions evaluated together, by view and name; `within`: flags [B], at least one True."""
 
     view: str
     name: str
@@ -57,8 +56,7 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Error:
-    """Wrong picks of a run in ordered sets by their distance from the target: their share,
-    and that of random wrong guesses."""
+    """Share of wrong picks in ordered sets at a distance from the target, and of blind guesses."""
 
     split: str
     run: str
@@ -131,8 +129,7 @@ def _fifths(view: str, unit: str, values: Sequence[float | None], digits: int) -
 
 
 def correlations(split: EvalSplit, clusters: Clusters) -> list[Correlation]:
-    """r of being right with the number of tokens, and with the mean distance of the set
-    (the paper: -0.11 and 0.22)."""
+    """r of being right with tokens, and with the set's mean distance (paper: -0.11 and 0.22)."""
     columns = {
         "tokens": np.array([question.tokens for question in split.questions], np.float64),
         "set distance": np.array([question.distance for question in split.questions], np.float64),

@@ -1,5 +1,4 @@
-"""How models learn to find the target of each query in its image set,
-and how they are opened to score sets."""
+"""How models learn to find targets in image sets, and how they are opened to score sets."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -55,8 +54,7 @@ class ContextualObjective(Objective[None, tuple[Batch, Tensor]]):
         self.queries, self.repeats = self._repeated(train, 0)
 
     def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
-        """Sets in random order, the queries of a set together;
-        with the candidates and weak positives of the epoch."""
+        """Sets in random order, whole; with the candidates and weak positives of the epoch."""
         recipe, queries = self.recipe, self.train
         contextless = recipe.variant == "none"
         order = by_sets(torch.arange(len(self.train)) if contextless else self.train.sets, generator)
@@ -72,8 +70,7 @@ class ContextualObjective(Objective[None, tuple[Batch, Tensor]]):
         return batches
 
     def _repeated(self, queries: ExampleTable, epoch: int) -> tuple[ExampleTable, Tensor]:
-        """Queries followed by those that are repeated for a weak positive,
-        and the row of each one's repetition or -1."""
+        """Queries with repetitions for a weak positive, and the row of each repetition or -1."""
         if not self.recipe.repeats_queries:
             return queries, torch.full((len(queries),), -1)
         chance = torch.Generator().manual_seed(self.run.seed * 1_000_003 + epoch + 700_001)
@@ -129,8 +126,7 @@ class ContextualObjective(Objective[None, tuple[Batch, Tensor]]):
 
 
 class OpenSets(scorers.OpenScorer):
-    """A run or an encoder that scores the images of sets: a cosine, -1..1,
-    or the log-odds of a match by an encoder of pairs."""
+    """A run or an encoder that scores the images of sets: by cosine, or by log-odds of a match."""
 
     def score(self, examples: tuple[Dataset, Collection[str] | None]) -> dict[str, dict[str, dict[str, float]]]:
         """Values by scorer, query and candidate, higher is better, of queries of a dataset, None for all but those with labels.
@@ -169,8 +165,7 @@ class OpenSets(scorers.OpenScorer):
         return picture_vectors_of(dataset, self.encoder, self.options.device, self.progress)
 
     def explain(self, examples: tuple[Dataset, Collection[str]]) -> dict[tuple[str, str], list[list[int]]]:
-        """Attention of the last layer, averaged over heads, of the queries that are shown;
-        kept in the project's cache."""
+        """Attention of the last layer, mean over heads, of the shown queries; kept in the cache."""
         dataset, shown = examples
         attention = {}
         # whole splits, as they were asked for when the run was trained and evaluated: their vectors are in the cache
@@ -279,8 +274,7 @@ class ContextualJob(scorers.ScorerJob):
         return replace(config, dropout_in_evaluation=self.recipe.dropout_in_evaluation)
 
     def learning(self, source: Source) -> scorers.Learning:
-        """The target among the candidates of its query, for an encoder that learns,
-        or of what a frozen one says."""
+        """The target among a query's candidates, over an encoder that learns or a frozen one."""
         prepare = scorers.prepared(source, self.pictures, not self.recipe.tunes, self.runtime)
         judged = [query for query in self.data.queries.get(self.judged_on, []) if query.target is not None]
         if self.recipe.judged_on_test:
@@ -310,8 +304,7 @@ class ContextualJob(scorers.ScorerJob):
 
 
 def _accuracy(scores: Mapping[str, Mapping[str, float]], queries: Sequence[EvalQuery]) -> float | None:
-    """Share 0..1 of queries of whose highest scores, equal ones alike, is a target's;
-    None where no target is known."""
+    """Share 0..1 of queries whose best score is a target's, ties shared; None without targets."""
     hits = []
     for query in queries:
         if query.targets:

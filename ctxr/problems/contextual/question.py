@@ -122,8 +122,7 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
         return [one.image_set.id if unit == "set" else one.image_set.group for one in split.questions]
 
     def columns(self, split: EvalSplit, run: Run, summary: Summariser) -> Columns:
-        """Every measure overall, with --trec those of trec_eval too, and accuracy by view;
-        parts without a question are left out."""
+        """Every measure overall, and accuracy by view; parts without a question are left out."""
         measures = {"accuracy": accuracy, "mrr": reciprocal_rank, "chance": chance}
         measures |= {f"recall@{k}": partial(recall, k=k) for k in self.recalls}
         values = {name: split.mean(run.name, measure) for name, measure in measures.items()}

@@ -18,8 +18,7 @@ from ctxr.models.training.recipe import (
 )
 
 VARIANTS = ("zero-shot", "none", "batch", *HEADS)
-"""The rows of Table 5: as published, fine-tuned without context, + ContextBatch, + ContextModule,
-+ TemporalEmbeddings."""
+"""Table 5: as published, tuned without context, + ContextBatch, + Module, + TemporalEmbeddings."""
 
 _QUIRKS = (
     "summed_gradients", "undivided_decay", "dropout_in_evaluation", "leaked_gradients", "fp16_masters",
@@ -29,8 +28,7 @@ _QUIRKS = (
 
 @dataclass(frozen=True)
 class ContextualRecipe(ScorerRecipe):
-    """How a scorer learns to find the target of a query among the images of its set;
-    without context, among random images."""
+    """How a scorer learns to find a target in its set, or, without context, among random images."""
 
     READ_BY: ClassVar[Mapping[str, Sequence[str]]] = {
         **dict.fromkeys((*TRAINING, "start", "new_score", "weak", "alpha", *_QUIRKS), VARIANTS[1:]),

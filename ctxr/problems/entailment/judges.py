@@ -37,8 +37,7 @@ _LIMITS = re.compile(r"(.*)@(\d*\.?\d+)(?:-(\d*\.?\d+))?")
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """What opening a judge takes beside its name;
-    `lazy`: a model is built once it is asked, and what it is known by is kept."""
+    """How a judge is opened; `lazy`: build the model when it is asked, and keep its identity."""
 
     workdir: Path
     device: str = "auto"

@@ -1,5 +1,4 @@
-"""How classifiers are trained and opened that answer about entailment,
-and the arrays of pairs that they learn from or judge."""
+"""How classifiers of entailment are trained and opened, and the arrays of pairs they take."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -80,8 +79,7 @@ class OpenClassifier(OpenRun):
 
     @classmethod
     def open(cls, source: Path | str, options: ScoringOptions, progress: Progress) -> Self:
-        """By the folder of a run, which stands for its first seed, or of a seed.
-        Raises what `open_classifier` raises."""
+        """By the folder of a run (its first seed) or of a seed. Raises as `open_classifier`."""
         return cls(open_classifier(source, options.device), options, progress)
 
     def score(self, examples: tuple[EntailmentPairs, Sequence[EntailmentPair]]) -> dict[str, np.ndarray]:

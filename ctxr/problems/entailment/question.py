@@ -31,8 +31,7 @@ FIGURES = ("accuracy", "precision", "recall", "F0.5")
 
 
 class JudgedPair(Record, frozen=True):
-    """What one classifier said of one pair: the probability that it is entailed 0..1,
-    and whether it counts as entailed."""
+    """A classifier's probability that a pair is entailed, 0..1, and whether it counts as that."""
 
     KEY: ClassVar[tuple[str, ...]] = ("run", "pair")
 
@@ -203,8 +202,7 @@ class Entailment(Question):
         return find_pairs(path, workdir, progress)
 
     def takes(self, request: EvalRequest) -> bool:
-        """Whether the runs are classifiers.
-        Raises UsageError where only some are, or where one is nothing at all."""
+        """Whether all runs are classifiers. Raises UsageError where some are, or one is nothing."""
         workdir, named = request.options.workdir, request.options.runs
         folders = {name: run_folders([name], workdir) for name in named}
         finished = {name: own[0] for name, own in folders.items() if own and (own[0] / MANIFEST).is_file()}

@@ -108,8 +108,7 @@ def contrast(pairs: GalleryPairs, captions: Tensor, images: Tensor) -> Contrast:
 
 
 def cross_entropy_of(scores: Tensor, positive: Tensor, weak: Tensor, target: Tensor, soft: float | None) -> Tensor:
-    """Mean over rows [B, K]: the candidate at `target` is right, other positives are left out,
-    weak ones too without `soft`."""
+    """Mean over rows [B, K]; other positives are left out, without `soft` weak ones too."""
     correct = functional.one_hot(target, scores.shape[1]).bool()
     left_out = (positive if soft is not None else positive | weak) & ~correct
     logs = scores.masked_fill(left_out, float("-inf")).log_softmax(1)
@@ -220,8 +219,7 @@ class ContrastiveObjective(GalleryObjective[Contrast, Tensor]):
         return info_nce(images, texts, cast(ClipScorer, model).encoder.logit_scale.exp(), step.facts, self.soft)
 
     def scored(self, model: nn.Module, pairs: GalleryPairs, micro_batch: int) -> Vectors:
-        """Unit vectors of every picture [N, D], as queries, and of every caption [C, D],
-        as candidates, without a graph."""
+        """Unit vectors of pictures [N, D], as queries, and captions [C, D], without a graph."""
         towers, device = [], self.run.device
         for tower, rows in enumerate((torch.arange(len(pairs.galleries)), pairs.first)):
 

@@ -1,5 +1,4 @@
-"""Figures of runs over galleries by further labels: published ground truths, rated similarity,
-Entail@K; and their tables."""
+"""Figures of galleries by published truths and rated similarity, Entail@K, and their tables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -169,8 +168,7 @@ def read_ratings(folder: Path, progress: Progress) -> list[RatedPairs]:
 
 
 def ratings_of(split: GallerySplit, read: Sequence[RatedPairs]) -> list[Ratings]:
-    """The rated pairs that are about pictures and captions of a split, by kind;
-    kinds with next to none are left out."""
+    """The rated pairs of pictures and captions of a split, by kind; rare kinds are left out."""
     coco, ratings = coco_indices(split), []
     for kind, (one, other) in _ENDS.items():
         firsts, seconds = getattr(coco, one), getattr(coco, other)

@@ -58,14 +58,12 @@ from ctxr.store.kinds import MODEL
 from ctxr.store.tables import read_table, write_table
 
 KEPT = 50_000
-"""Scores in a file of the cache, as many as a stopped run may lose: some minutes of a large encoder
-of pairs on a CPU."""
+"""Scores in a file of the cache, the most a stopped run loses: minutes of a large encoder."""
 
 
 @dataclass(frozen=True, eq=False)
 class SplitPictures:
-    """Pictures of a split in the order of their ids, with the gallery of each,
-    and the row in them of each of the split's images."""
+    """Pictures of a split by id, the gallery of each, and the row of each of the split's images."""
 
     files: PictureFiles
     rows: Rows
@@ -81,8 +79,7 @@ class SplitPictures:
 
 
 def shortlist_of(pictures: PictureFiles, texts: Sequence[str], options: ScoringOptions, runtime: Runtime) -> Shortlist:
-    """The pairs of pictures and texts that a cross-encoder rescores, by index.
-    Raises what `load_encoder` raises."""
+    """Pairs that a cross-encoder rescores, by index. Raises what `load_encoder` raises."""
     if not options.rerank:
         return Shortlist()
     encoder = load_encoder(options.rerank_by, runtime.device, warn=runtime.progress.warn)
@@ -148,8 +145,7 @@ class OpenGallery(OpenScorer):
         texts: Sequence[str],
         advance: Advance,
     ) -> Callable[[Rows, Rows, Wanted], Table]:
-        """Scores of pairs by a checkpoint, or by the published encoder, each computed once;
-        see `PairMatcher.scores`."""
+        """Scores of pairs by a model, each computed once; see `PairMatcher.scores`."""
         plan = plan_scoring(checkpoint, source, pictures, self.runtime)
         weights = [] if checkpoint is None else [sha256_file(one) for one in sorted(checkpoint.glob("*.safetensors"))]
         regions = None if pictures.regions is None else pictures.regions.sha256
@@ -232,8 +228,7 @@ class GalleryJob(ScorerJob):
         return replace(super().scoring, rerank=self.recipe.rerank, rerank_by=self.recipe.rerank_by)
 
     def learning(self, source: Source) -> Learning:
-        """Pairs of a caption and a picture that it was written for,
-        by contrast for an encoder of vectors, by matching for one of pairs."""
+        """Captions and their pictures, by contrast, or by matching for an encoder of pairs."""
 
         def pairs(split: GallerySplit) -> GalleryPairs:
             own = SplitPictures.of(split, self.pictures)

@@ -24,8 +24,7 @@ from ctxr.problems.gallery.contrastive import Contrast, GalleryObjective, Galler
 from ctxr.problems.gallery.recipe import GalleryRecipe
 
 PICTURES, PAIRS = 8, 128
-"""Pictures, and pairs with them, in one pass over a gallery: a picture is encoded once for sixteen
-captions or more."""
+"""Pictures, and pairs, in one pass over a gallery: a picture serves sixteen captions or more."""
 
 BELOW = 2.0
 """Margin between the scored pairs and the rest: larger than any cosine."""
@@ -37,8 +36,7 @@ Advance = Callable[[float], None]
 
 
 class Comparisons(NamedTuple):
-    """Captions and pictures to compare, [b, 1 + d]: in each row a pair, then drawn others,
-    and where there are so many."""
+    """Captions and pictures [b, 1 + d]: in each row a pair, then drawn others, where `present`."""
 
     captions: Tensor
     images: Tensor
@@ -217,8 +215,7 @@ class MatchedScores(NamedTuple):
 
 
 class MatchingObjective(GalleryObjective[ComparedBatch, MatchedScores]):
-    """Pairs that a cross-encoder scores, each among drawn others;
-    `shortlist`: which pairs of the validation split are scored."""
+    """Pairs, each scored among drawn others; `shortlist`: pairs of validation that are scored."""
 
     def __init__(
         self,
@@ -257,8 +254,7 @@ class MatchingObjective(GalleryObjective[ComparedBatch, MatchedScores]):
         return matching_loss(scores, listed, step.facts.relations, self.recipe.loss, self.soft) / step.queries
 
     def scored(self, model: nn.Module, pairs: GalleryPairs, micro_batch: int) -> Matrix:
-        """Scores of the shortlisted pairs, the others below them;
-        the shortlist has the rows of pictures and captions."""
+        """Scores of the shortlisted pairs, the others below; the shortlist's rows are the same."""
         run = self.run
         galleries, owners = pairs.galleries.numpy(), pairs.galleries[pairs.candidates[pairs.first, 0]].numpy()
         matcher = PairMatcher(model, pairs.images, pairs.texts[pairs.first], run.device, run.bf16)

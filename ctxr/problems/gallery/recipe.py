@@ -15,8 +15,7 @@ IN_BATCH = "in-batch"
 
 @dataclass(frozen=True)
 class GalleryRecipe(ScorerRecipe):
-    """How a scorer learns captions and pictures against each other;
-    `distractors` and `rerank` concern encoders of pairs."""
+    """How captions and pictures are learned; `distractors` and `rerank`: for encoders of pairs."""
 
     variant: Annotated[str, Choices((IN_BATCH,))] = IN_BATCH
     """In-batch contrast."""
@@ -34,8 +33,7 @@ class GalleryRecipe(ScorerRecipe):
             yield "rerank_by", MODEL
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """A binary loss and a shortlist for encoders of pairs alone,
-        and an encoder of vectors that makes the shortlist."""
+        """A binary loss for encoders of pairs alone, an encoder of vectors for the shortlist."""
         yield from super().rules()
         if not makes_pairs(self.encoder):
             yield from self.unread(("loss", "distractors", "rerank", "rerank_by", "new_score"), "encoders of pairs")

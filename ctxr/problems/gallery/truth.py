@@ -55,8 +55,7 @@ def sampled_of(
 TRUTH = "truth.jsonl"
 
 PUBLISHED = {"cxc": "CxC", "eccv": "ECCV"}
-"""Ground truths of COCO's test captions, by how their files `NAME_image_to_caption.json` and
-`NAME_caption_to_image.json` begin."""
+"""Ground truths of COCO's test captions, by the first part of their files' names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,8 +228,7 @@ def _checked(
 
 
 def _leaked(roots: Sequence[Path], split: GallerySplit) -> Flags | None:
-    """The pictures that ledgers of active rounds mark as leaked;
-    None where no ledger contains any of the pictures."""
+    """Pictures that ledgers of active rounds mark as leaked; None where no ledger has any."""
     leaks: dict[str, bool] = {}
     ledgers = [folder / LEDGER for folder in rounds_in_force(roots) if (folder / LEDGER).is_file()]
     for row in chain.from_iterable(read_table(ledger, CandidateRow) for ledger in ledgers):
@@ -252,8 +250,7 @@ def gold_of(
     *,
     people: HumanLabels,
 ) -> list[Labels]:
-    """Labels by ECCV and CxC (`rated` are its similarities), and by people (also in `more`),
-    each limited to the pictures with labels."""
+    """Labels by ECCV, CxC (`rated`: similarities) and people, of the pictures with labels."""
     labels, coco = [], coco_indices(split)
     for name, title in PUBLISHED.items():
         positives: Places = []

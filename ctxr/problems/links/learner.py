@@ -1,5 +1,4 @@
-"""How models learn which sentence of a document belongs to which image,
-and how they are opened to score documents."""
+"""How models learn links in documents, and how they are opened to score documents."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -60,8 +59,7 @@ WEIGHTS, AT_ONCE = "weights.safetensors", 256
 
 
 class FeatureMatrix:
-    """Features of images [N, D] in FILE.npy, and the row of each in FILE.json beside it.
-    Raises DataError for anything else."""
+    """Features [N, D] in FILE.npy, rows of images in FILE.json. Raises DataError for others."""
 
     def __init__(self, file: Path) -> None:
         self.files = file, file.with_suffix(".json")
@@ -88,8 +86,7 @@ class FeatureMatrix:
 
 
 class Sources:
-    """What the inputs of documents come from, opened once;
-    `weights` are fingerprints of its models, `width` that of images."""
+    """Inputs of documents; `weights`: fingerprints of its models, `width`: that of images."""
 
     def __init__(self, recipe: LinksRecipe, options: ScoringOptions, progress: Progress) -> None:
         self.recipe, self.options, self.progress = recipe, options, progress
@@ -111,8 +108,7 @@ class Sources:
         self.width = int(self.matrix.values.shape[1]) if self.matrix else of_net if self.net else self.encoder.dim
 
     def pictures(self, documents: Sequence[Document], dataset: Dataset) -> PictureFiles:
-        """The pictures of documents, none where features come from a matrix.
-        Raises what `query_pictures` raises."""
+        """The pictures of documents, none with a matrix. Raises what `query_pictures` raises."""
         queries = [EvalQuery(one.id, one.id, (), one.images, (), False, one.split) for one in documents]
         return query_pictures(dataset, queries if self.matrix is None else [], self.options.workdir)
 
@@ -151,8 +147,7 @@ class Sources:
         )
 
     def towers(self, words: Tensor | None, seed: int = 0) -> DocumentTowers:
-        """Untrained towers; `seed` decides their first weights.
-        Raises UsageError where vectors of both towers cannot be compared."""
+        """Untrained towers, drawn by `seed`. Raises UsageError for towers of different widths."""
         recipe = self.recipe
         width = self.texts.dim if words is None else recipe.width if recipe.learns else words.shape[1]
         if not recipe.layers and width != self.width:
@@ -167,8 +162,7 @@ class Sources:
 
 
 def first_vectors(words: Sequence[str], recipe: LinksRecipe, seed: int) -> Tensor:
-    """Word vectors [V, D] before training: of a file, and for other words U(-.2, .2),
-    or 0 where nothing is learned."""
+    """First word vectors [V, D]: of a file, others U(-.2, .2), or 0 where nothing is learned."""
     known = read_word_vectors(Path(recipe.words), words) if recipe.words else {}
     width = next(map(len, known.values()), recipe.word_width)
     table = 0.4 * torch.rand(len(words), width, generator=torch.Generator().manual_seed(seed)) - 0.2
@@ -322,8 +316,7 @@ class OpenLinks(OpenScorer):
     """A run that scores sentences and images of documents, or the cosines of an encoder as it was published."""
 
     def score(self, examples: tuple[Dataset, Collection[str] | None]) -> dict[str, dict[str, dict[str, float]]]:
-        """Cosines of some queries or of all.
-        Raises DataError for pictures, features or weights that are missing or do not fit."""
+        """Cosines of some queries or all. Raises DataError for absent or unfit inputs, weights."""
         dataset, queries = examples
         documents = [
             one for one in whole_documents(dataset) if queries is None or not {*one.sentences}.isdisjoint(queries)

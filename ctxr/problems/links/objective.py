@@ -213,8 +213,7 @@ class LinksObjective(Objective[tuple[Tensor, Tensor, Tensor], Tensor]):
         return document_loss(similar, sharing.to(similar.device), recipe.loss, recipe.margin, recipe.negatives)
 
     def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
-        """Minus the mean loss of the validation documents in fixed steps;
-        AUC of their links, where known, chooses nothing."""
+        """Minus the mean loss of validation in fixed steps; AUC of known links chooses nothing."""
         if (table := self.valid) is None:
             return None
         model.eval()
@@ -239,7 +238,6 @@ def _steps(documents: Tensor, batch: int) -> list[Tensor]:
 
 
 def mean_auc(scored: Iterable[tuple[Document, np.ndarray]]) -> float | None:
-    """Mean over documents of the AUC of their scores [n, m];
-    None where no document has known links of both values."""
+    """Mean over documents of AUC, by scores [n, m]; None without known links of both values."""
     areas = [area for document, scores in scored if (area := auc(scores, document.links)) is not None]
     return mean(areas) if areas else None

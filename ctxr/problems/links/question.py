@@ -229,8 +229,7 @@ def _r2(values: Doubles, columns: Doubles) -> Sequence[str]:
 
 
 class Edge(NamedTuple):
-    """A link as a run predicts it: positions of sentence and image, the score, and the label,
-    None where it was not judged."""
+    """A predicted link: places of sentence and image, score, label or None where not judged."""
 
     sentence: int
     image: int
@@ -240,8 +239,7 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class Graph:
-    """What a run says of a document: AUC and p@1 of its judged pairs, the lowest score of any pair,
-    and the strongest links."""
+    """A run's AUC and p@1 of a document's judged pairs, its lowest score and strongest links."""
 
     auc: float | None
     p1: float | None
@@ -268,8 +266,7 @@ class DocumentGraphs:
 def _graphs(
     rows: Sequence[QueryResult], results: ProblemResults, judged: Set[tuple[str, str]] | None
 ) -> DocumentGraphs:
-    """A document with the graph of each run, its pictures without numbers;
-    where nothing is said of judged pairs, all are."""
+    """A document with the graph of each run; without `judged`, all its pairs count as judged."""
     texts = {row.query: row.text for row in rows}
     images = list(dict.fromkeys(name for row in rows for name in row.candidates))
     sentence, column = ({name: at for at, name in enumerate(names)} for names in (texts, images))

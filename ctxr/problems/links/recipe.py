@@ -22,8 +22,7 @@ baselines: one drawn pair, labels of objects, a published encoder."""
 
 @dataclass(frozen=True)
 class LinksRecipe(Recipe):
-    """How sentences and images of one document learn to be nearer to each other than to others;
-    `batch` counts documents."""
+    """How a document's sentences and images learn to be near each other; `batch`: documents."""
 
     DOCS: ClassVar[str] = "docs/models.md and docs/links.md"
     READ_BY: ClassVar[Mapping[str, Sequence[str]]] = {
@@ -136,8 +135,7 @@ class LinksRecipe(Recipe):
 
 
 class CurveRow(Record, frozen=True):
-    """An epoch: mean loss of its documents, loss of the validation documents,
-    and AUC of their links; None where it is not known."""
+    """An epoch: its mean loss, loss of validation, and AUC of its links, None where unknown."""
 
     KEY = ("epoch",)
 

@@ -124,8 +124,7 @@ _ANGLE, _CROP = math.radians(20), 0.875
 
 
 class WordTower(nn.Module):
-    """Word vectors [V, D] under dropout of whole dimensions, then the last state of a GRU,
-    or their sum where `width` is 0."""
+    """Word vectors [V, D] under dropout of dimensions, then a GRU's last state (width 0: a sum)."""
 
     def __init__(self, words: Tensor, width: int, dropout: float) -> None:
         super().__init__()
