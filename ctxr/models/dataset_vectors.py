@@ -19,12 +19,21 @@ BATCH = 64
 
 def picture_vectors_of(dataset: Dataset, encoder: str | None, device: str, progress: Progress) -> PictureVectors | None:
     """Embeddings by `encoder` if one is named, else those that the artifact holds; None where there are neither."""
+    vectors: dict[str, npt.NDArray[np.float32]] = {}
     if encoder is not None:
-        return _embed(dataset, encoder, device, progress)
+        files = {name: file for name, image in dataset.images.items() if (file := dataset.picture(image))}
+        if not files:
+            progress.warn("no picture is available: --encoder has nothing to embed")
+            return None
+        model = load_encoder(encoder, device, warn=progress.warn)
+        with open_pictures(files, "embedding", progress) as opened:
+            while part := list(islice(opened, BATCH)):
+                encoded = model.encode_images([pixels for _, pixels in part])
+                vectors |= {image: vector for (image, _), vector in zip(part, encoded, strict=True)}
+        return PictureVectors(model.name, model.threshold, vectors) if vectors else None
     if dataset.root is None or not (dataset.root / MANIFEST).is_file():
         return None
     folders = sorted(entry.name for entry in (dataset.root / SOURCES).glob("*") if (entry / "source.json").is_file())
-    vectors: dict[str, npt.NDArray[np.float32]] = {}
     for name in folders:
         unit = read_unit(dataset.root, name)
         for row in unit.ledger:
@@ -41,17 +50,3 @@ def picture_vectors_of(dataset: Dataset, encoder: str | None, device: str, progr
     except (KeyError, TypeError, ValueError):
         return None
     return PictureVectors(name, threshold, vectors)
-
-
-def _embed(dataset: Dataset, name: str, device: str, progress: Progress) -> PictureVectors | None:
-    files = {image.id: file for image in dataset.images.values() if (file := dataset.picture(image)) is not None}
-    if not files:
-        progress.warn("no picture is available: --encoder has nothing to embed")
-        return None
-    model = load_encoder(name, device, warn=progress.warn)
-    vectors: dict[str, npt.NDArray[np.float32]] = {}
-    with open_pictures(files, "embedding", progress) as opened:
-        while part := list(islice(opened, BATCH)):
-            encoded = model.encode_images([pixels for _, pixels in part])
-            vectors |= {image: vector for (image, _), vector in zip(part, encoded, strict=True)}
-    return PictureVectors(model.name, model.threshold, vectors) if vectors else None

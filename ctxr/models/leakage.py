@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.splits import SPLITS
@@ -57,23 +58,23 @@ def shared_things(what: str, things: Iterable[tuple[str, str, str]], order: Sequ
 
 def near_duplicates(
     what: str,
-    pictures: PictureVectors,
+    vectors: Mapping[str, npt.NDArray[np.float32]],
     uses: Mapping[str, Sequence[tuple[str, str]]],
     limit: float,
     order: Sequence[str],
 ) -> list[Leak]:
     """Leaks for every pair of splits: images with one of the earlier split at most `limit` away.
 
-    `uses`: split and set of each use of an image, by its id. `order`: the splits, earliest first.
+    `vectors`, `uses`: by id of the image; split and set of each use. `order`: the splits, earliest first.
     """
     # an image of two splits is here once for each: it is its own near-duplicate
-    splits = {(split, name) for name, own in uses.items() if name in pictures.by_image for split, _ in own}
-    names, leaks = grouped(sorted(splits)), []
+    names = grouped(sorted({(split, name) for name in uses.keys() & vectors for split, _ in uses[name]}))
+    leaks = []
     for earlier, later in combinations(order, 2):
         first, second = names[earlier], names[later]
         if not first or not second:
             continue
-        pool, queries = (np.stack([pictures.by_image[name] for name in part]) for part in (first, second))
+        pool, queries = (np.stack([vectors[name] for name in part]) for part in (first, second))
         partner = euclidean_search(queries, pool, False).best(1, _ROWS).indices[:, 0]
         distances = np.sqrt(((queries.astype(np.float64) - pool[partner]) ** 2).sum(1))
         near: list[int] = np.flatnonzero(distances <= limit).tolist()
@@ -126,23 +127,19 @@ def leakage_table(
     if vectors is not None:
         limit = embedding * vectors.threshold
         what = f"embedding within {limit:.3g} ({vectors.encoder})"
-        leaks += near_duplicates(what, vectors, of_image, limit, present)
+        leaks += near_duplicates(what, vectors.by_image, of_image, limit, present)
     else:
         notes.append("no embeddings to compare by")
-    prints = None if look is None else _prints(dataset, of_image, progress)
-    if look is not None and prints is not None:
-        leaks += near_duplicates(f"look within {look:g}", prints, of_image, look, present)
+    if look is None:
+        notes.append("pictures were not opened")
     else:
-        notes.append("pictures were not opened" if look is None else "no pictures to compare by look")
+        named = {name: file for name in of_image if (file := dataset.picture(dataset.images[name]))}
+        with open_pictures(named, "looking at pictures", progress) as opened:
+            prints = {name: look_print(pixels) for name, pixels in opened}
+        leaks += near_duplicates(f"look within {look:g}", prints, of_image, look, present)
+        notes += [] if prints else ["no pictures to compare by look"]
     rows = tuple((leak.what, " – ".join(leak.splits), leak.shared, leak.of, leak.nearest) for leak in leaks)
     note = "of: different things of that sort in the second split" + "".join(f"; {note}" for note in notes)
     examples = tuple(f"{leak.what}: {example}" for leak in leaks for example in leak.examples)
     heads = ("what", "splits", "in both", "of", "nearest")
     return Table("Leakage between splits", heads, rows, note, examples, digits=4)
-
-
-def _prints(dataset: Dataset, of_image: dict[str, list[tuple[str, str]]], progress: Progress) -> PictureVectors | None:
-    files = {name: file for name in sorted(of_image) if (file := dataset.picture(dataset.images[name])) is not None}
-    with open_pictures(files, "looking at pictures", progress) as opened:
-        prints = {name: look_print(pixels) for name, pixels in opened}
-    return PictureVectors("look", 1.0, prints) if prints else None

@@ -61,6 +61,7 @@ def in_microbatches(rows: Tensor, at_once: int, device: str, work: Callable[[Ten
         part = rows[:at_once]
         try:
             done.append(work(part))
+            rows = rows[len(part) :]
         except (RuntimeError, MemoryError) as error:
             if not is_memory(error):
                 raise
@@ -68,8 +69,6 @@ def in_microbatches(rows: Tensor, at_once: int, device: str, work: Callable[[Ten
                 hint = "use a smaller encoder, or --device cpu"
                 raise CtxrError(f"no memory left on {device} for one query", hint=hint) from error
             at_once = len(part) // 2
-            continue
-        rows = rows[len(part) :]
     return done
 
 

@@ -26,6 +26,7 @@ from ctxr.models.training.examples import ExampleTable, Images, PixelTable, Posi
 from ctxr.models.training.scoring import features_of, in_bf16
 from ctxr.problems.queries import EvalQuery, pictures_of
 from ctxr.problems.runs import REGIONS
+from ctxr.store.arrays import stack_vectors
 from ctxr.store.artifacts import MANIFEST
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_of
@@ -171,7 +172,7 @@ def embedded_images(pictures: PictureFiles, encoder: Encoder, progress: Progress
         arrays = cached(
             pictures.workdir, origin, contents, lambda part: encoder.encode_images(pictures.read(part)), task.advance
         )
-    return np.concatenate([np.zeros((0, encoder.dim), np.float32), *arrays])
+    return stack_vectors(arrays, encoder.dim)
 
 
 def embedded_texts(texts: Sequence[str], workdir: Path, encoder: Encoder, progress: Progress) -> Array:
@@ -180,7 +181,7 @@ def embedded_texts(texts: Sequence[str], workdir: Path, encoder: Encoder, progre
     origin = {"weights": encoder.fingerprint, "precision": encoder.precision, "what": "text"}
     with progress.task("embedding texts", len(contents)) as task:
         arrays = cached(workdir, origin, contents, lambda part: encoder.encode_texts(texts[part]), task.advance)
-    return np.concatenate([np.zeros((0, encoder.dim), np.float32), *arrays])
+    return stack_vectors(arrays, encoder.dim)
 
 
 def pixels_of(pictures: PictureFiles, preprocess: Preprocess, device: str, progress: Progress) -> Images:

@@ -10,17 +10,8 @@ from functools import cached_property
 import numpy as np
 
 from ctxr.engine.report import P_SHOWN, Table
-from ctxr.metrics.compare import (
-    LEAST_CLUSTERS,
-    Clusters,
-    Interval,
-    RatioColumn,
-    mcnemar_of_shares,
-    ratio_difference,
-    ratio_intervals,
-    sign_flip,
-    widen_certain,
-)
+from ctxr.metrics import compare
+from ctxr.metrics.compare import Clusters, Interval, RatioColumn, ratio_intervals, sign_flip
 from ctxr.metrics.proportions import LEVEL, holm
 
 Measure = tuple[str, str, str]
@@ -132,7 +123,7 @@ class Summariser:
         for table in filter(None, tables):
             intervals += ratio_intervals([column for *_, column in table], self.clusters, apart=self.together)
         if self.together:
-            intervals = list(map(widen_certain, intervals))
+            intervals = list(map(compare.widen_certain, intervals))
         return [
             Figure(self.split, run, *measure, int(column.within.sum()), interval)
             for (run, measure, column), interval in zip(rows, intervals, strict=True)
@@ -143,27 +134,27 @@ class Summariser:
     ) -> list[RunDifference]:
         """Every run against every one before it by a measure of each part, uncorrected (`correct_together`); `single`: runs whose
         queries are right or wrong outright, for McNemar."""
-        rows: list[RunDifference] = []
+        rows, clusters = list[RunDifference](), self.clusters
         for part, runs in parts.items():
             for number, (first, base) in enumerate([*runs.items()][:-1], start=1):
                 others, within = [*runs.items()][number:], base.within
                 if all(np.array_equal(one.weights, base.weights) for _, one in others):
                     gains = [RatioColumn(base.rows, one.values - base.values, base.weights) for _, one in others]
-                    codes = self.clusters.codes[base.rows[within]]
+                    codes = clusters.codes[base.rows[within]]
                     flips = [
                         sign_flip(gain.values[within], codes, np.random.default_rng(self.seed), self.permutations)
                         for gain in gains
                     ]
-                    intervals = ratio_intervals(gains, self.clusters, apart=self.together)
+                    intervals = ratio_intervals(gains, clusters, apart=self.together)
                     tested = list(zip(intervals, flips, strict=True))
                 else:
                     tested = [
-                        ratio_difference(one, base, self.clusters, self.seed, self.permutations) for _, one in others
+                        compare.ratio_difference(one, base, clusters, self.seed, self.permutations) for _, one in others
                     ]
                 for (run, one), (interval, flip) in zip(others, tested, strict=True):
                     exact: tuple[float | None, int | None] = None, None
                     if run in single and first in single:
-                        exact = mcnemar_of_shares(one.values[within], base.values[within])
+                        exact = compare.mcnemar_of_shares(one.values[within], base.values[within])
                     size, (p, tied) = int(within.sum()), exact
                     rows.append(RunDifference(self.split, part, run, first, size, interval, flip, flip, p, p, tied))
         return rows
@@ -191,9 +182,12 @@ def seed_table(split: str, rows: Sequence[Seeds], measure: str, note: str) -> Ta
 def none_had(intervals: Sequence[Interval]) -> str:
     """What to add where a figure has no interval, by the reasons that occur."""
     lacking = [interval for interval in intervals if interval.value is not None and interval.low is None]
-    few = any(one.clusters < LEAST_CLUSTERS for one in lacking)
-    alike = any(one.clusters >= LEAST_CLUSTERS for one in lacking)
-    why = [*([f"fewer than {LEAST_CLUSTERS} clusters"] if few else []), *(["all draws are alike"] if alike else [])]
+    few = any(one.clusters < compare.LEAST_CLUSTERS for one in lacking)
+    alike = any(one.clusters >= compare.LEAST_CLUSTERS for one in lacking)
+    why = [
+        *([f"fewer than {compare.LEAST_CLUSTERS} clusters"] if few else []),
+        *(["all draws are alike"] if alike else []),
+    ]
     return f"; (–): no interval, {' or '.join(why)}" if why else ""
 
 

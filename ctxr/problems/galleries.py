@@ -11,18 +11,10 @@ import numpy as np
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, plural
+from ctxr.metrics import retrieval
 from ctxr.metrics.compare import RatioColumn
 from ctxr.metrics.ranking import BLOCK, accuracy, count_ranks, reciprocal_rank, row_blocks
-from ctxr.metrics.retrieval import (
-    Matrix,
-    QueryScores,
-    Vectors,
-    caption_retrieval,
-    from_pairs,
-    gallery_means,
-    top,
-    trec_of_pairs,
-)
+from ctxr.metrics.retrieval import Matrix, QueryScores, Vectors, from_pairs, trec_of_pairs
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.problems.figures import Figure, none_had, percent
 from ctxr.problems.queries import EvalQuery, by_split, queries_of
@@ -212,7 +204,7 @@ def rankings_of(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> li
             ("caption", part, images, captions),
             ("image", part.turned(), captions, images),
         ):
-            for indices, best, scores in top(scored, RANKED):
+            for indices, best, scores in retrieval.top(scored, RANKED):
                 for query, row, values in zip(indices.tolist(), best.tolist(), scores.tolist(), strict=True):
                     kept = tuple(value for value in values if value > float("-inf"))
                     names = tuple(candidates[one] for one in row[: len(kept)])
@@ -224,7 +216,7 @@ def recalls_of(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> lis
     """TR and IR of a split; every gallery is searched by itself, and counts as often as it has captions."""
     galleries, owners = np.array(split.image_galleries), split.first_owners
     totals: dict[str, float] = {}
-    for captions, means in gallery_means(split.condensed(table), galleries, owners):
+    for captions, means in retrieval.gallery_means(split.condensed(table), galleries, owners):
         means[MEAN_RECALL] = sum(means.values()) / len(means)
         for measure, value in means.items():
             totals[measure] = totals.get(measure, 0.0) + value * captions / len(owners)
@@ -298,7 +290,7 @@ def recall_columns(
                     parts.setdefault(f"TREC {direction} {measure}", []).append(even_column(of, values))
         of_coco = is_coco_test(split.split, [split.images[image] for image in images])
         for folds, name in ((1, ""), (5, "1K ")) if of_coco else ((1, ""),):
-            both = caption_retrieval(part, own, folds, recalls)
+            both = retrieval.caption_retrieval(part, own, folds, recalls)
             means = both.means() if len(split.galleries) == 1 else {}
             # pictures come fold by fold, and folds in the order of pictures
             for direction, of, values in (("TR", images[np.unique(own)], both.tr), ("IR", owners, both.ir)):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.errors import DataError
+from ctxr.errors import DataError, plural
 from ctxr.store.records import ImageSet, Query, Record, SplitName, Text
 from ctxr.store.tables import PAYLOADS, grouped
 
@@ -92,7 +92,7 @@ def pictures_of(dataset: Dataset, queries: Sequence[EvalQuery]) -> dict[str, Pat
     if lost:
         sets = sorted({query.image_set for query in queries if lost & {*query.images}})
         why = next((note for note in dataset.notes if sets[0] in note), f"the first is {min(lost)}")
-        count = f"{len(sets)} set" if len(sets) == 1 else f"{len(sets)} sets"
+        count = plural(len(sets), "set")
         raise DataError(
             f"{len(lost)} of {len(wanted)} pictures that {dataset.name} asks about do not exist, in {count}: {why}",
             hint="put the pictures where the dataset names them, or name an artifact that holds its own",

@@ -36,16 +36,8 @@ from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
 from ctxr.models.training.recipe import ScorerRecipe
 from ctxr.models.training.scoring import in_bf16
-from ctxr.problems.embeddings import (
-    PictureFiles,
-    Runtime,
-    Source,
-    as_features,
-    as_inputs,
-    as_vectors,
-    query_pictures,
-    regions_for,
-)
+from ctxr.problems import embeddings
+from ctxr.problems.embeddings import PictureFiles, Runtime, Source, query_pictures, regions_for
 from ctxr.problems.options import TrainOptions
 from ctxr.problems.queries import EvalQuery
 from ctxr.problems.recipes import list_recipes, read_recipe
@@ -125,13 +117,13 @@ def prepared(
 ) -> Callable[[Sequence[EvalQuery]], ExampleTable]:
     """What makes arrays of queries: of a `frozen` encoder's cached vectors, else of its inputs."""
     if not frozen:
-        return lambda queries: as_inputs(queries, pictures, source, runtime)
+        return lambda queries: embeddings.as_inputs(queries, pictures, source, runtime)
     if isinstance(source, CrossSource):
-        return lambda queries: as_features(queries, pictures, source, runtime)
+        return lambda queries: embeddings.as_features(queries, pictures, source, runtime)
     device, progress = runtime.device, runtime.progress
     precision = "bf16" if source.rounds and in_bf16(runtime.precision, device) else "fp32"
     encoder = Encoder(source, device, precision, progress.warn)
-    return lambda queries: as_vectors(queries, pictures, encoder, progress)
+    return lambda queries: embeddings.as_vectors(queries, pictures, encoder, progress)
 
 
 def plan_scoring(checkpoint: Path | None, source: Source, pictures: PictureFiles, runtime: Runtime) -> ScoringPlan:

@@ -42,7 +42,7 @@ def load_vectors(path: Path) -> Vectors:
 def stack_vectors(rows: Iterable[Vectors], width: int) -> Vectors:
     """Rows [D] or blocks [n, D] stacked to [N, D]; [0, width] when there are none."""
     blocks = [np.atleast_2d(row) for row in rows]
-    return np.concatenate(blocks).astype(np.float32) if blocks else np.zeros((0, width), np.float32)
+    return np.concatenate(blocks, dtype=np.float32) if blocks else np.zeros((0, width), np.float32)
 
 
 def pairwise_distances(vectors: Vectors) -> npt.NDArray[np.float64]:

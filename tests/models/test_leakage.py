@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from ctxr.models.leakage import Leak, near_duplicates, shared_things
-from ctxr.models.picture_vectors import PictureVectors
 
 ORDER = ("train", "valid", "test")
 
 
 def alike(vectors: np.ndarray, names: list[str], splits: list[str], limit: float) -> list[Leak]:
-    pictures = PictureVectors("", 1.0, dict(zip(names, vectors, strict=True)))
+    pictures = dict(zip(names, vectors, strict=True))
     uses = {name: [(split, "")] for name, split in zip(names, splits, strict=True)}
     return near_duplicates("look", pictures, uses, limit, ORDER)
 

@@ -124,15 +124,10 @@ class ExampleTable:
     def batch(self, rows: Tensor) -> Batch:
         """Some of the queries; an image of several queries is in the batch once."""
         unique, positions = torch.unique(self.candidates[rows], return_inverse=True)
-        return Batch(
-            self.images(unique),
-            self.texts[rows],
-            positions,
-            self.mask[rows],
-            self.ordered[rows],
-            self.targets[rows],
-            {name: tensor[rows] for name, tensor in self.payload.items()},
-        )
+        names = ("texts", "mask", "ordered", "targets")
+        columns = {name: getattr(self, name)[rows] for name in names}
+        payload = {name: tensor[rows] for name, tensor in self.payload.items()}
+        return Batch(self.images(unique), candidates=positions, payload=payload, **columns)
 
     def marks(self, pairs: PositivePairs | None, rows: Tensor) -> Tensor | None:
         """bool [B, K], candidates other than targets that are among `pairs`; None without any."""

@@ -30,6 +30,7 @@ from ctxr.problems.entailment.pairs import EntailmentPairs, open_pairs
 from ctxr.problems.options import TrainOptions
 from ctxr.problems.runs import OpenRun, ScoringOptions
 from ctxr.problems.training import SeedTrainer, TrainJob
+from ctxr.store.arrays import stack_vectors
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.hashing import sha256_bytes, sha256_of
 from ctxr.store.kinds import CLASSIFIER, CLASSIFIERS
@@ -157,7 +158,7 @@ def claim_table(
         origin = {"text": source.fingerprint, "device": device}
         contents = [sha256_of(list(pair)) for pair in texts]
         arrays = cached(workdir, origin, contents, ask, task.advance, chunk=TEXTS)
-    vectors = np.concatenate([np.zeros((0, source.width), np.float32), *arrays])
+    vectors = stack_vectors(arrays, source.width)
     return make_claims(images, claims, looking_up(texts, vectors, branches))
 
 

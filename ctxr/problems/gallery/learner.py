@@ -18,6 +18,7 @@ from ctxr.models.families import find_encoder
 from ctxr.models.hub import makes_pairs
 from ctxr.models.training.checkpoint import model_fingerprint, read_checkpoint
 from ctxr.models.training.loop import TrainingRun
+from ctxr.problems import galleries
 from ctxr.problems.embeddings import (
     PictureFiles,
     Runtime,
@@ -27,27 +28,10 @@ from ctxr.problems.embeddings import (
     embedded_texts,
     image_inputs,
 )
-from ctxr.problems.galleries import (
-    MEAN_RECALL,
-    RANKINGS,
-    RECALLS,
-    GallerySplit,
-    RecallRow,
-    gallery_splits,
-    rankings_of,
-    recalls_of,
-)
+from ctxr.problems.galleries import MEAN_RECALL, RANKINGS, RECALLS, GallerySplit, RecallRow
+from ctxr.problems.gallery import matching
 from ctxr.problems.gallery.contrastive import ContrastiveObjective, GalleryPairs, make_pairs
-from ctxr.problems.gallery.matching import (
-    Advance,
-    MatchingObjective,
-    PairMatcher,
-    Rows,
-    Shortlist,
-    Table,
-    Wanted,
-    gallery_scores,
-)
+from ctxr.problems.gallery.matching import Advance, PairMatcher, Rows, Shortlist, Table, Wanted
 from ctxr.problems.gallery.recipe import GalleryRecipe
 from ctxr.problems.runs import ScoringOptions, scorers_in
 from ctxr.problems.scorers import Learning, OpenScorer, ScorerJob, TrainingData, plan_scoring, source_of
@@ -129,7 +113,7 @@ class OpenGallery(OpenScorer):
                 shortlist = shortlist_of(own.files, split.texts, self.options, runtime)
                 with progress.task(f"scoring pairs of {split.name}", len(own.rows)) as task:
                     score = self._pair_scores(checkpoint, source, own.files, split.texts, task.advance)
-                    scores = gallery_scores(own.galleries, np.array(split.caption_galleries), shortlist, score)
+                    scores = matching.gallery_scores(own.galleries, np.array(split.caption_galleries), shortlist, score)
                 tables[scorer] = Matrix(scores.values[own.rows])
             else:
                 encoder = Encoder(source, runtime.device, runtime.precision, progress.warn)
@@ -191,7 +175,7 @@ class GalleryJob(ScorerJob):
 
     def read(self, dataset: Dataset, verdicts: PairVerdicts) -> GalleryData:
         """See `ScorerJob`; galleries, with weak positives and unsure pairs on train where the recipe uses them."""
-        splits = gallery_splits(dataset, verdicts)
+        splits = galleries.gallery_splits(dataset, verdicts)
         if "train" not in splits:
             raise DataError(
                 f"{dataset.name} has no gallery with captions in the train split, so there is nothing to learn from",
@@ -240,16 +224,16 @@ class GalleryJob(ScorerJob):
             tokens = source.tokenize(list(split.texts)).numpy()
             return make_pairs(images, tokens, own.galleries, written, weak, unsure=unsure)
 
-        split = self.data.splits.get("valid")
+        recipe, split = self.recipe, self.data.splits.get("valid")
         train, valid = pairs(self.data.splits["train"]), None if split is None else pairs(split)
-        objective: Callable[[TrainingRun], ContrastiveObjective | MatchingObjective]
-        objective = partial(ContrastiveObjective, self.recipe, train, valid)
+        objective: Callable[[TrainingRun], ContrastiveObjective | matching.MatchingObjective]
+        objective = partial(ContrastiveObjective, recipe, train, valid)
         if isinstance(source, CrossSource):
             shortlist = None
             if split is not None:
                 pictures = self.pictures.of([split.as_query()])
                 shortlist = shortlist_of(pictures, split.texts, self.scoring, self.runtime)
-            objective = partial(MatchingObjective, self.recipe, train, valid, shortlist=shortlist)
+            objective = partial(matching.MatchingObjective, recipe, train, valid, shortlist=shortlist)
         return Learning(objective, len(train), valid is not None)
 
     def write_scores(self) -> list[str]:
@@ -257,7 +241,7 @@ class GalleryJob(ScorerJob):
         opened = OpenGallery(scorers_in(self.out), self.recipe.encoder, self.scoring, self.progress)
         splits = [self.data.splits[name] for name in ("valid", "test") if name in self.data.splits]
         tables = [(split, *item) for split in splits for item in opened.tables(split, self.pictures).items()]
-        for name, rows_of in ((RANKINGS, rankings_of), (RECALLS, recalls_of)):
+        for name, rows_of in ((RANKINGS, galleries.rankings_of), (RECALLS, galleries.recalls_of)):
             write_table(
                 self.out / name, [row for split, scorer, table in tables for row in rows_of(split, table, scorer)]
             )

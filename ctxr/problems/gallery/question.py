@@ -18,21 +18,10 @@ from ctxr.errors import DataError
 from ctxr.metrics.compare import Interval, SampledRho, mean_columns
 from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.retrieval import KS
-from ctxr.problems import notes
+from ctxr.problems import galleries, notes
 from ctxr.problems.evaluation import NO_SPLIT, EvalRequest, Evaluation
 from ctxr.problems.figures import Columns, Figure, Seeds, Summariser, difference_table, seed_table, seeds_of
-from ctxr.problems.galleries import (
-    RANKINGS,
-    SEED_NOTE,
-    GallerySplit,
-    QueryRanking,
-    caption_results,
-    gallery_splits,
-    pointless_note,
-    rankings_of,
-    recall_tables,
-    trec_files,
-)
+from ctxr.problems.galleries import RANKINGS, SEED_NOTE, GallerySplit, QueryRanking, gallery_splits
 from ctxr.problems.gallery import figures as measuring
 from ctxr.problems.gallery.figures import EntailFigure, Ratings
 from ctxr.problems.gallery.recipe import IN_BATCH, GalleryRecipe
@@ -144,8 +133,8 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
                 )
                 columns |= measuring.entail_columns(counted, label)
         for scorer, one in scored.items():
-            self.rankings += rankings_of(split, one, scorer)
-            self.findings.results += caption_results(split, one, scorer, self.kinds)
+            self.rankings += galleries.rankings_of(split, one, scorer)
+            self.findings.results += galleries.caption_results(split, one, scorer, self.kinds)
         return [(("overall", "all", name), column) for name, column in columns.items()]
 
     def complete(self, split: GallerySplit, figures: list[Figure], summary: Summariser) -> None:
@@ -166,7 +155,7 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
         self.entailments += own
         by = "group" if self.options.cluster == "group" else "picture"
         tables: dict[str, Table | None] = {
-            **recall_tables(split, figures, by, PUBLISHED),
+            **galleries.recall_tables(split, figures, by, PUBLISHED),
             "similarity": measuring.similarity_table(split, answers.rhos),
             "entailed": measuring.entailment_table(name, own),
             "seeds": seed_table(name, answers.seeds, "mean recall %", SEED_NOTE),
@@ -201,7 +190,7 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
             findings.notes.append("--rerank has no effect: every run compares the vectors of all pairs")
         findings.rows = {"entailed": self.entailments, "tables": list(findings.tables.values())}
         findings.rows |= {"correlations": [], "errors": [], "seeds": []}
-        findings.files = trec_files(self.splits, self.rankings)
+        findings.files = galleries.trec_files(self.splits, self.rankings)
 
     def write(self, out: Path) -> Content:
         """With the rankings as a table."""
@@ -215,7 +204,7 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
         if split.name in self.answers:
             return self.answers[split.name]
         options, dataset, people = self.options, self.request.dataset, self.people
-        self.findings.notes += pointless_note(split, self.ks)
+        self.findings.notes += galleries.pointless_note(split, self.ks)
         more: list[Judgment] = [] if options.judgments is None else read_verdicts(options.judgments)
         labels = labels_of(dataset, split, more, self.rounds, people)
         truths = {} if options.positives is None else read_truths(options.positives, split)

@@ -29,19 +29,10 @@ from ctxr.models.training.examples import Images, vector_table
 from ctxr.models.training.scoring import in_bf16
 from ctxr.models.training.state import save_tensors
 from ctxr.problems.embeddings import Array, PictureFiles, embedded_images, embedded_texts, pixels_of, query_pictures
+from ctxr.problems.links import towers
 from ctxr.problems.links.objective import DocumentTable, LinksObjective, mean_auc
 from ctxr.problems.links.recipe import CURVE, CurveRow, LinksRecipe
-from ctxr.problems.links.towers import (
-    IMAGES,
-    LABELS,
-    NAME,
-    DenseNet169,
-    DocumentTowers,
-    read_word_vectors,
-    token_rows,
-    tokens_of,
-    vocabulary_of,
-)
+from ctxr.problems.links.towers import LABELS, DenseNet169, DocumentTowers
 from ctxr.problems.options import TrainOptions
 from ctxr.problems.queries import EvalQuery
 from ctxr.problems.runs import SCORES, ScoringOptions, scorers_in
@@ -91,10 +82,10 @@ class Sources:
     def __init__(self, recipe: LinksRecipe, options: ScoringOptions, progress: Progress) -> None:
         self.recipe, self.options, self.progress = recipe, options, progress
         self.device, (kind, _, weights) = choose_device(options.device), recipe.features.partition(":")
-        self.net: Any = DenseNet169(weights, self.device) if kind == NAME else None
+        self.net: Any = DenseNet169(weights, self.device) if kind == towers.NAME else None
         self.matrix = FeatureMatrix(Path(recipe.features)) if recipe.features and self.net is None else None
         self.encoder: Any = None
-        self.weights = {} if self.net is None else {NAME: self.net.fingerprint}
+        self.weights = {} if self.net is None else {towers.NAME: self.net.fingerprint}
         if not recipe.features or recipe.text == "encoder":
             self.source = find_source(recipe.encoder, progress.warn)
             precision = "bf16" if self.source.rounds and in_bf16(options.precision, self.device) else "fp32"
@@ -117,7 +108,7 @@ class Sources:
         recipe, pictures = self.recipe, self.pictures(documents, dataset)
         texts = [text for one in documents for text in one.texts]
         if recipe.text == "gru":
-            sentences: Array = token_rows(texts, words, recipe.max_tokens)
+            sentences: Array = towers.token_rows(texts, words, recipe.max_tokens)
         elif recipe.frozen:
             sentences = embedded_texts(texts, self.options.workdir, self.texts, self.progress)
         else:
@@ -163,7 +154,7 @@ class Sources:
 
 def first_vectors(words: Sequence[str], recipe: LinksRecipe, seed: int) -> Tensor:
     """First word vectors [V, D]: of a file, others U(-.2, .2), or 0 where nothing is learned."""
-    known = read_word_vectors(Path(recipe.words), words) if recipe.words else {}
+    known = towers.read_word_vectors(Path(recipe.words), words) if recipe.words else {}
     width = next(map(len, known.values()), recipe.word_width)
     table = 0.4 * torch.rand(len(words), width, generator=torch.Generator().manual_seed(seed)) - 0.2
     table *= recipe.learns
@@ -235,7 +226,7 @@ class LinksJob(TrainJob):
         self.parents += [Parent(file.name, kind, sha256_file(file)) for kind, file in files]
         texts = [text for one in self.documents["train"] or own for text in one.texts]
         labels, least = ((), recipe.least_count) if recipe.learns else (LABELS, 1)
-        self.words = vocabulary_of([*texts, *labels], least) if recipe.text == "gru" else ()
+        self.words = towers.vocabulary_of([*texts, *labels], least) if recipe.text == "gru" else ()
         if len(self.words) == 2:
             raise DataError(f"{dataset.name} has no word {least} times on train", hint="--set least_count=1")
         self.weights = self.sources.weights
@@ -268,10 +259,10 @@ class LinksJob(TrainJob):
         elif vectors is not None:
             # of every class of ImageNet the mean vector of those words of its name that have one, else 0
             row = {word: number for number, word in enumerate(self.words)}
-            parts = (vectors[[row[token] for token in tokens_of(label)]] for label in LABELS)
+            parts = (vectors[[row[token] for token in towers.tokens_of(label)]] for label in LABELS)
             means = torch.stack([part.sum(0) / part.any(1).sum().clamp(min=1) for part in parts])
             labels = {"weight": means.T, "bias": torch.zeros(vectors.shape[1])}
-            [*model.projections[IMAGES].children()][-1].load_state_dict(labels)
+            [*model.projections[towers.IMAGES].children()][-1].load_state_dict(labels)
         word_width = 0 if vectors is None else vectors.shape[1]
         notes = LinksCheckpoint(epoch, self.seed_key(seed), recipe, sources.weights, word_width, list(self.words))
 
