@@ -1,7 +1,8 @@
-"""Work in units: one loop over threads or processes, engines by name, and ranks, whose units another run merges."""
+"""Work in units: one loop over threads or processes, engines by name, and ranks, whose units another run merges; child processes."""
 
 import math
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
@@ -10,11 +11,10 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from multiprocessing import active_children, get_context
 from pkgutil import resolve_name
-from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
+from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, SIGKILL, pthread_sigmask
 from typing import Annotated, Any, Generic, TypeVar
 
 from ctxr.engine.options import NotDecisive, Range
-from ctxr.engine.processes import die_with_parent
 from ctxr.engine.progress import Progress, ProgressTask, Silent
 from ctxr.errors import CtxrError
 
@@ -173,6 +173,19 @@ def parallel(
                 problem = "a worker process was killed, as happens where memory runs out"
                 raise CtxrError(problem, hint="free memory, and run the same command again") from error
             raise
+
+
+def die_with_parent() -> Callable[[], None]:
+    """A function that, called in a child (`preexec_fn` of `Popen`), makes the kernel kill it when its parent ends, on Linux alone.
+
+    Elsewhere the child must notice that its standard input ended.
+    """
+    if sys.platform != "linux":
+        return lambda: None
+    import ctypes
+
+    prctl, pr_set_pdeathsig = ctypes.CDLL(None).prctl, 1
+    return lambda: prctl(pr_set_pdeathsig, SIGKILL)
 
 
 _WORK: list[Callable[..., object]] = []  # what a child process works on

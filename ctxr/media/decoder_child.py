@@ -20,7 +20,7 @@ from typing import Any
 import cv2
 import msgspec
 
-from ctxr.engine.processes import die_with_parent
+from ctxr.engine.units import die_with_parent
 from ctxr.media.decoder_process import OUT_OF_MEMORY, CandidateFrame, ScanEnd, read_as, send
 from ctxr.media.opencv_video import FrameReader, open_video
 from ctxr.media.scan import ScanOptions

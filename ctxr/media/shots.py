@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import cv2
 
-from ctxr.engine.processes import die_with_parent
+from ctxr.engine.units import die_with_parent
 from ctxr.media.opencv_video import open_video
 from ctxr.media.scan import THRESHOLDS, ScanOptions
 from ctxr.media.video import Frame, Pixels, VideoError, VideoHeader

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -72,7 +72,17 @@ def read_coco(path: Path, files: Sequence[Path], passed: Callable[[], None]) -> 
         by_id = _add_photos(galleries, source, file, licences)
         missing = sum(not galleries.images[image].path for image in by_id.values())
         galleries.members[gallery] = sorted(by_id.values())
-        blank = _add_captions(galleries, source, file.annotations, gallery, by_id)
+        blank: list[str] = []
+        for position, row in enumerate(file.annotations):
+            key, where = f"{gallery}/{row.id}", f"{source}: caption {row.id}"
+            if key in galleries.texts:
+                raise DataError(f"{where} appears twice", hint="delete one of them")
+            if row.image_id not in by_id:
+                raise DataError(f"{where} is of image {row.image_id}, which the file does not name", hint="delete it")
+            if not galleries.add_caption(key, row.caption, by_id[row.image_id], position):
+                blank.append(str(row.id))
+        if len(blank) == len(file.annotations):
+            raise DataError(f"{source}: there is no caption that says anything in it", hint="restore the file")
         if blank:
             notes.append(f"{len(blank)} captions of {gallery} are blank and were left out: the first is {blank[0]}")
         if missing:
@@ -99,24 +109,6 @@ def _add_photos(galleries: Galleries, source: Path, file: PhotosFile, licences: 
         by_id[photo.id] = image
         licences[image] = named.get(photo.license or 0, "no licence named")
     return by_id
-
-
-def _add_captions(
-    galleries: Galleries, source: Path, captions: Sequence[CocoCaption], gallery: str, by_id: Mapping[int, str]
-) -> list[str]:
-    """Add each caption; the ids of blank ones. Raises DataError where all are."""
-    blank: list[str] = []
-    for position, row in enumerate(captions):
-        key, where = f"{gallery}/{row.id}", f"{source}: caption {row.id}"
-        if key in galleries.texts:
-            raise DataError(f"{where} appears twice", hint="delete one of them")
-        if row.image_id not in by_id:
-            raise DataError(f"{where} is of image {row.image_id}, which the file does not name", hint="delete it")
-        if not galleries.add_caption(key, row.caption, by_id[row.image_id], position):
-            blank.append(str(row.id))
-    if len(blank) == len(captions):
-        raise DataError(f"{source}: there is no caption that says anything in it", hint="restore the file")
-    return blank
 
 
 def licences_of_files(path: Path, missing: str) -> dict[str, CocoLicence]:

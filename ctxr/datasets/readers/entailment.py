@@ -275,8 +275,8 @@ class Rows:
 
     def _quoted_cells(self, line: TextLine, literal: list[str]) -> list[str]:
         """Cells of a record that may span several lines; its first line alone, taken literally, if its quotes are astray."""
-        lines = [line]
-        while True:
+        lines, cells = [line], list[str]()
+        while not cells:
             try:
                 parts = [f"{part.text}\n" for part in lines]
                 cells = next(csv.reader(parts, delimiter=self._delimiter, strict=True))
@@ -289,11 +289,9 @@ class Rows:
                 if more is None:
                     break
                 lines.append(more)
-                continue
-            if self._fitting(cells) is not None:
-                cells[-1] = cells[-1].removesuffix("\n")
-                return cells
-            break
+        if self._fitting(cells) is not None:
+            cells[-1] = cells[-1].removesuffix("\n")
+            return cells
         self._ahead.extendleft(reversed(lines[1:]))
         if self._fitting(literal) is not None:
             self.note(line.number, "quotes", "a quote is not closed, and is taken as a letter", kept=True)

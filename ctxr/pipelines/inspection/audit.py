@@ -1,7 +1,6 @@
 """`ctxr audit`: shortcuts that find the target without reading the description; each must stay at chance."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import compress
@@ -27,6 +26,7 @@ from ctxr.metrics.votes import Doubles
 from ctxr.models.picture_vectors import open_pictures
 from ctxr.pipelines.inspection.config import Audit, AuditReport
 from ctxr.store.records import ImageSet
+from ctxr.store.tables import grouped
 
 Rule = tuple[str, Doubles]
 
@@ -47,10 +47,8 @@ def rules(dataset: Dataset, trials: list[Trial], skip_pictures: bool, progress: 
             f"first, last, anchor and commonest position in {plural(len(galleries), 'set')}: a gallery of more than "
             f"{MOST_POSITIONS} images has no order"
         )
-    targets: dict[str, set[int]] = defaultdict(set)
-    for query in trials:
-        targets[query.image_set].add(query.target)
-    if full := {query.image_set for query in trials if len(targets[query.image_set]) == query.size}:
+    targets = grouped((query.image_set, query.target) for query in trials)
+    if full := {query.image_set for query in trials if len({*targets[query.image_set]}) == query.size}:
         yield (
             f"rules that choose one image, in {plural(len(full), 'set')}: every image is a target there, so each of them is right "
             "on exactly one, whatever it looks at"

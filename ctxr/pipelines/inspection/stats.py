@@ -1,7 +1,7 @@
 """`ctxr stats`: the tables that describe a benchmark, ours or published (ImageCoDe, section 4)."""
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -28,7 +28,7 @@ from ctxr.problems.registry import problems
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import SET_KINDS
 from ctxr.store.records import ImageSet
-from ctxr.store.tables import PAYLOADS, UNREADABLE, pretty_json
+from ctxr.store.tables import PAYLOADS, UNREADABLE, grouped, pretty_json
 
 PARTS = ("all", "video", "photos")
 """What the paper calls static is called photos in tables of records."""
@@ -171,11 +171,8 @@ class Statistics:
         complete = {split: sizes[split] == _SETS[split] for split in _SETS}
         for writer, published in _WRITERS.items():
             yield f"valid by {writer}", self.authors[writer] or None, published, 0, complete["valid"]
-        videos: dict[str | None, set[str]] = defaultdict(set)
-        for image_set in dataset.sets:
-            if image_set.kind == "video":
-                videos[dataset.split_of(image_set)].add(image_set.source)
-        both = len(videos["valid"] & videos["test"]) if videos["valid"] and videos["test"] else None
+        videos = grouped((dataset.split_of(one), one.source) for one in dataset.sets if one.kind == "video")
+        both = len({*videos["valid"]} & {*videos["test"]}) if videos["valid"] and videos["test"] else None
         yield ("videos in valid and test", both, _SHARED_VIDEOS, 0, complete["valid"] and complete["test"])
 
     def splits(self) -> Table | str:
@@ -199,11 +196,9 @@ class Statistics:
 
     def sources(self) -> Table | str:
         """Sets and descriptions of each corpus, video or album; the smaller ones summed up."""
-        counts: dict[tuple[str, ...], tuple[int, ...]] = {}
-        for image_set in self.dataset.sets:
-            key = (collection_of(image_set), image_set.kind)
-            sets, texts = counts.get(key, (0, 0))
-            counts[key] = sets + 1, texts + self.texts_of[image_set.id]
+        texts = grouped(((collection_of(one), one.kind), self.texts_of[one.id]) for one in self.dataset.sets)
+        counts: dict[tuple[str, ...], tuple[int, ...]]
+        counts = {key: (len(numbers), sum(numbers)) for key, numbers in texts.items()}
         heads = ("source", "kind", "sets", "descriptions")
         return Table("Sets and descriptions by source", heads, _largest(counts)) if counts else ""
 

@@ -17,7 +17,7 @@ from ctxr.engine.project import CHAIN, chosen
 from ctxr.engine.report import Table
 from ctxr.engine.stage import SourceInputs, Stage, execute
 from ctxr.errors import DataError, UsageError
-from ctxr.models.chat import Budget, ChatClient, Pause
+from ctxr.models.chat import Budget, ChatClient
 from ctxr.models.endpoint import EndpointAddress, key_of, resolve_address
 from ctxr.pipelines.modelling.chat import (
     VERSION,
@@ -39,7 +39,7 @@ from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import RUN
 from ctxr.store.records import Score
 from ctxr.store.scores import write_scores
-from ctxr.store.tables import read_appended, read_table, write_table
+from ctxr.store.tables import grouped, read_appended, read_table, write_table
 
 JOURNAL = "journal.jsonl"
 """Every reply that was ever paid for, in the order of arrival; no part of the artifact, and never removed."""
@@ -129,10 +129,8 @@ class Answers:
     def by_shift(self) -> Table:
         """Accuracy of each shift by itself: what no choice says counts as a guess."""
         rows = []
-        for shift in sorted({reply.shift for replies in self.by_query.values() for reply in replies}):
-            replies = [
-                (query, reply) for query in self.queries for reply in self.by_query[query.query] if reply.shift == shift
-            ]
+        asked = [(query, reply) for query in self.queries for reply in self.by_query[query.query]]
+        for shift, replies in sorted(grouped((pair[1].shift, pair) for pair in asked).items()):
             hits = [
                 len(query.targets) / len(query.images)
                 if reply.candidate is None
@@ -232,7 +230,6 @@ class ListenStage(Stage[SourceInputs[Path]]):
     KIND = RUN
     IN_PLACE = True
     options: Listen
-    pause: Pause | None = None
 
     def inputs(self, progress: Progress) -> SourceInputs[Path]:
         """The dataset; the endpoint, the version of the prompt, and the options."""
@@ -249,7 +246,7 @@ class ListenStage(Stage[SourceInputs[Path]]):
         key_of(job.config.key_from, job.address)
         answers, budget = Answers(job, replies := _replies(out)), job.budget(replies)
         trusted = any(reply.outcome == "chosen" for reply in replies)
-        client = ChatClient(job.address, job.config, out / JOURNAL, budget, trusted, pause=self.pause)
+        client = ChatClient(job.address, job.config, out / JOURNAL, budget, trusted)
 
         def ask(request: Request) -> Reply:
             prompt = messages(request.asked, request.shift, job.files, job.config.side)
@@ -303,18 +300,17 @@ def _replies(out: Path) -> list[Reply]:
     return list({reply.asked: reply for reply in [*kept, *read_appended(out / JOURNAL, Reply)]}.values())
 
 
-def run(config: Listen, progress: Progress = SILENT, pause: Pause | None = None) -> ListenReport:
+def run(config: Listen, progress: Progress = SILENT) -> ListenReport:
     """Ask what was not answered yet, and write scores once everything is; a run that stopped at its cost is reported as such.
 
-    `pause` waits, for tests that do not. Raises CtxrError without a key, and for a host that refuses or does not answer: every answer
-    until then is kept.
+    Raises CtxrError without a key, and for a host that refuses or does not answer: every answer until then is kept.
     """
     out = config.check().folder()
     if config.dry_run:
         _refuse_others(out)
         content_of(chosen(config.dataset, config.workdir, CHAIN, SILENT))  # which refuses edited tables
         return Answers(job_of(config, progress), _replies(out)).report(dry_run=True)
-    result = execute(ListenStage(config, pause), progress)
+    result = execute(ListenStage(config), progress)
     if result.artifact is None:
         return Answers(job_of(config, progress), _replies(out)).report()
     remember_dataset(out, config.dataset)

@@ -86,11 +86,8 @@ class ChainStage:
     def reasons(self) -> dict[str, int]:
         """How many frames and photos are in no set, by reason; manifests may have been edited."""
         counts = self.counts.get("reasons")
-        return (
-            {name: count for name, count in counts.items() if isinstance(count, int)}
-            if isinstance(counts, dict)
-            else {}
-        )
+        rows = counts.items() if isinstance(counts, dict) else ()
+        return {name: count for name, count in rows if isinstance(count, int)}
 
     def number(self, *path: str) -> float | None:
         """A number below `config`, `models` or `counts`; None where there is none: manifests may have been edited."""

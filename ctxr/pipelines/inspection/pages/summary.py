@@ -1,6 +1,6 @@
 """Sections on what came out at each step, and on where everything comes from."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
@@ -15,6 +15,7 @@ from ctxr.problems.results import RESULTS
 from ctxr.store.artifacts import Manifest
 from ctxr.store.kinds import IMAGE_SETS, RUNS
 from ctxr.store.records import SOURCE_KINDS, LedgerReason
+from ctxr.store.tables import grouped
 from ctxr.store.units import SourceUnit
 
 Steps = Sequence[tuple[str, Sequence[LedgerReason]]]
@@ -110,12 +111,10 @@ def make_steps(edition: PageBuilder) -> Mapping[str, object] | None:
 
 def _barren(units: Sequence[SourceUnit]) -> list[tuple[str, str, str]]:
     """Why videos gave no set: for each reason by which most of their frames fell out, which videos, and what may help."""
-    reasons: dict[LedgerReason, list[str]] = defaultdict(list)
-    for unit in units:
-        if not unit.sets and (
-            counts := Counter(row.reason for row in unit.ledger if row.reason and row.reason in CURES)
-        ):
-            reasons[counts.most_common(1)[0][0]].append(unit.source.name)
+    barren = [unit for unit in units if not unit.sets]
+    fates = [Counter(row.reason for row in unit.ledger if row.reason and row.reason in CURES) for unit in barren]
+    own = zip(fates, (unit.source.name for unit in barren), strict=True)
+    reasons = grouped((counts.most_common(1)[0][0], name) for counts, name in own if counts)
     return [(REASONS[reason][0], some(names), CURES[reason]) for reason, names in reasons.items()]
 
 

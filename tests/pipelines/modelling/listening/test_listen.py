@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
-from ctxr.models.chat import data_url
+from ctxr.models.chat import ChatClient, data_url
 from ctxr.pipelines.modelling import listen as verb
 from ctxr.pipelines.modelling.chat import Reply, shifts_of
 from ctxr.pipelines.modelling.config import Eval, Listen, ListenReport
@@ -55,7 +56,9 @@ def work(drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def ask(server: FakeServer, work: Path, **options: Any) -> ListenReport:
     config = Listen(endpoint=server.url, model="fake", workdir=work, **{"timeout": 60.0} | options)
-    return verb.run(config, pause=lambda _seconds: None)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(verb, "ChatClient", partial(ChatClient, pause=lambda _seconds: None))
+        return verb.run(config)
 
 
 def knowing(work: Path) -> Callable[[Body, int], Answer]:
