@@ -24,7 +24,7 @@ from PIL import Image
 from bench.overlays import Box, Picture, fit, overlay, photos, real_folder, real_photos
 from bench.table import Row, median_seconds
 from ctxr.media.brisque import Brisque
-from ctxr.media.text_area import TextReader, words_in, working_size
+from ctxr.media.text_area import TextGate, TextReader, words_in, working_size
 from ctxr.media.text_area import _language_folder as language_folder
 
 SIZES = ((360, 640), (720, 1280))
@@ -234,7 +234,7 @@ def gate_rows(count: int) -> list[Row]:
     """Of `count` pictures with drawn words that trained nothing: what is lost of the words that Tesseract finds in the whole
     picture, by the share of the area that they cover; what the gate spares of those without words."""
     rng = np.random.default_rng(1)
-    reader = TextReader()
+    reader, gate = TextReader(), TextGate()
     everything = real_photos(12)
     chosen = rng.permutation(len(everything))[: max(20, count)]
     textless = [everything[at] for at in chosen if not whole_words(everything[at])]
@@ -247,10 +247,10 @@ def gate_rows(count: int) -> list[Row]:
         for left, top, wide, high in whole_words(written, place):
             covered[top : top + high, left : left + wide] = True
         known.append(float(covered.mean()))
-        passes.append(bool(reader.regions(working_size(written))))
+        passes.append(bool(gate.regions(working_size(written))))
         shares.append(reader.measure(written).area_share)
-    spared = float(np.mean([not reader.regions(working_size(picture)) for picture in textless]))
-    seconds = median_seconds(lambda: [reader.regions(working_size(picture)) for picture in textless], 1) / len(textless)
+    spared = float(np.mean([not gate.regions(working_size(picture)) for picture in textless]))
+    seconds = median_seconds(lambda: [gate.regions(working_size(picture)) for picture in textless], 1) / len(textless)
     rows = []
     for limit in (0.0, 0.005, 0.01, 0.02, 0.05):
         above = [at for at, share in enumerate(known) if share > limit]

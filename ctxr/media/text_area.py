@@ -158,12 +158,11 @@ class TextReader:
     Args:
         engine: `tesserocr` (in process, an optional extra), `pytesseract` (a process per picture), or `auto`: tesserocr where it
             is installed and finds its language files.
-        gate: whether `TextGate` decides what to read; without it Tesseract reads the whole of every picture.
 
     Raises UsageError for an unknown engine, CtxrError where the engine, Tesseract or its English language file is missing.
     """
 
-    def __init__(self, engine: str = "auto", gate: bool = True) -> None:
+    def __init__(self, engine: str = "auto") -> None:
         if engine not in ENGINES:
             raise UsageError(f"unknown OCR engine {engine!r}", hint=f"choose one of {', '.join(ENGINES)}")
         self.engine: _Tesserocr | _Pytesseract
@@ -174,7 +173,7 @@ class TextReader:
                 raise
             self.engine = _Pytesseract()
         self.name = self.engine.name
-        self._gate = TextGate() if gate else None
+        self._gate = TextGate()
 
     def measure(self, rgb: Picture) -> TextFacts:
         """Text in a picture, uint8 [H, W, 3] or grey [H, W], at `working_size`.
@@ -183,7 +182,7 @@ class TextReader:
         """
         check_picture(rgb)
         grey = working_size(rgb)
-        regions = self.regions(grey)
+        regions = self._gate.regions(grey) if min(grey.shape) >= LEAST_SIDE else []
         covered = np.zeros(grey.shape, np.bool_)
         confidences: list[float] = []
         parts = [grey[top : top + height, left : left + width] for left, top, width, height in regions]
@@ -200,15 +199,8 @@ class TextReader:
             return NO_TEXT
         return TextFacts(float(covered.mean()), len(confidences), float(np.mean(confidences)))
 
-    def regions(self, grey: Picture) -> list[Box]:
-        """What Tesseract reads of a picture of `working_size`: the whole and, where that has no word, the others."""
-        if min(grey.shape) < LEAST_SIDE:
-            return []
-        return [(0, 0, *grey.shape[::-1])] if self._gate is None else self._gate.regions(grey)
-
     def describe(self) -> dict[str, object]:
         """Engine, Tesseract's version and all settings that can change a fact, for manifests."""
-        gate = {"weights_sha256": sha256_file(WEIGHTS), "threshold": HOT, "least_share": LEAST_SHARE}
         return {
             "engine": self.name,
             "tesseract": self.engine.version,
@@ -217,7 +209,7 @@ class TextReader:
             "side": SIDE,
             "min_confidence": LEAST_CONFIDENCE,
             "min_characters": CHARACTERS,
-            "gate": self._gate and gate,
+            "gate": {"weights_sha256": sha256_file(WEIGHTS), "threshold": HOT, "least_share": LEAST_SHARE},
         }
 
 

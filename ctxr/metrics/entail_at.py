@@ -75,14 +75,13 @@ def count(
     labels: PairLabels,
     images: Codes | None = None,
     ks: Sequence[int] = KS,
-    block: int = BLOCK,
 ) -> ExpectedCounts:
     """Look at the first K captions, the candidates, of pictures, the queries (default: all), ties in expectation; each K is at most the
     number of captions. Raises DataError for a score that is not a number."""
     everyone, width = scored.shape
     chosen = np.arange(everyone) if images is None else images
     parts = [np.zeros((3, 0, len(ks)))]
-    for rows_of in row_blocks(len(chosen), width, block):
+    for rows_of in row_blocks(len(chosen), width, BLOCK):
         rows = chosen[rows_of]
         scores = scored.rows(rows)
         if np.isnan(scores).any():

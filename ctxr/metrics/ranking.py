@@ -40,7 +40,7 @@ class RankCounts:
         return len(self.above)
 
 
-def count_ranks(scores: npt.ArrayLike, right: Codes | Flags, block: int = BLOCK) -> RankCounts:
+def count_ranks(scores: npt.ArrayLike, right: Codes | Flags) -> RankCounts:
     """Compare every candidate with the best right one.
 
     Args:
@@ -55,7 +55,7 @@ def count_ranks(scores: npt.ArrayLike, right: Codes | Flags, block: int = BLOCK)
     """
     table = np.asarray(scores)
     parts = [np.zeros((5, 0), np.int64)]
-    for rows in row_blocks(len(table), table.shape[1], block):
+    for rows in row_blocks(len(table), table.shape[1], BLOCK):
         part, right_of = table[rows], right[rows]
         finite_or_absent = part < np.inf
         if not finite_or_absent.all():

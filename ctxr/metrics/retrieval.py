@@ -216,11 +216,11 @@ class RetrievalScores:
     map_at_r: Doubles
 
 
-def retrieved(scored: QueryScores, right: Relation, ks: Sequence[int] = KS, block: int = BLOCK) -> RetrievalScores:
+def retrieved(scored: QueryScores, right: Relation, ks: Sequence[int] = KS) -> RetrievalScores:
     """Ask the queries of `right` and look where its candidates stand; R counts the absent ones too. Raises DataError for a score that
     is not a number."""
     recalls, precisions, averages = [np.zeros((0, len(ks)))], [np.zeros(0)], [np.zeros(0)]
-    for rows, scores, marked in _blocks(scored, right, block):
+    for rows, scores, marked in _blocks(scored, right):
         ranks = count_ranks(scores, marked)
         recalls.append(np.stack([recall(ranks, k) for k in ks], axis=1))
         sizes = right.sizes[rows] + right.absent[rows]
@@ -250,9 +250,7 @@ class CaptionRetrieval:
         return named
 
 
-def caption_retrieval(
-    scored: QueryScores, owners: Codes, folds: int = 1, ks: Sequence[int] = KS, block: int = BLOCK
-) -> CaptionRetrieval:
+def caption_retrieval(scored: QueryScores, owners: Codes, folds: int = 1, ks: Sequence[int] = KS) -> CaptionRetrieval:
     """Pictures ask for captions (TR) and captions for pictures (IR), each picture with as many captions as it has.
 
     Args:
@@ -267,8 +265,8 @@ def caption_retrieval(
         pictures_in, captions_in = np.flatnonzero(fold_of == fold), np.flatnonzero(fold_of[owners] == fold)
         part = scored.part(pictures_in, captions_in) if folds > 1 else scored
         written = from_pairs(np.searchsorted(pictures_in, owners[captions_in]), np.arange(len(captions_in)))
-        tr.append((pictures_in[written.queries], _recalls(part, written, ks, block)))
-        ir.append((captions_in, _recalls(part.turned(), written.turned(), ks, block)))
+        tr.append((pictures_in[written.queries], _recalls(part, written, ks)))
+        ir.append((captions_in, _recalls(part.turned(), written.turned(), ks)))
     pictures, tr_of = (np.concatenate(column) for column in zip(*tr, strict=True))
     texts, ir_of = (np.concatenate(column) for column in zip(*ir, strict=True))
     order = np.argsort(texts)
@@ -338,21 +336,19 @@ def trec_figures(scores: Scores, marked: Flags, ks: Sequence[int], depth: int = 
     return named | {f"nDCG@{k}": gains[k - 1] / ideal[np.minimum(sizes, k) - 1] for k in ks}
 
 
-def trec_of_pairs(
-    scored: QueryScores, right: Relation, ks: Sequence[int], depth: int, block: int = BLOCK
-) -> dict[str, Doubles]:
+def trec_of_pairs(scored: QueryScores, right: Relation, ks: Sequence[int], depth: int) -> dict[str, Doubles]:
     """`trec_figures` of the queries of `right`, [T] each."""
-    parts = [trec_figures(scores, marked, ks, depth) for _, scores, marked in _blocks(scored, right, block)]
+    parts = [trec_figures(scores, marked, ks, depth) for _, scores, marked in _blocks(scored, right)]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
 
 
-def top(scored: QueryScores, k: int, block: int = BLOCK) -> Iterator[tuple[Codes, Codes, Scores]]:
+def top(scored: QueryScores, k: int) -> Iterator[tuple[Codes, Codes, Scores]]:
     """The k best candidates of every query, block by block: queries [b], candidates [b, k] best first, their scores [b, k].
 
     Equal scores stand in the order of their numbers. k is cut to the number of candidates.
     """
     count, width = scored.shape
-    for rows in row_blocks(count if min(k, width) > 0 else 0, width, block):
+    for rows in row_blocks(count if min(k, width) > 0 else 0, width, BLOCK):
         queries = np.arange(rows.start, rows.stop)
         scores = scored.rows(queries)
         _refuse_nan(scores, queries)
@@ -365,18 +361,18 @@ def _kth(scores: Scores, k: Codes) -> Scores:
     return highest(scores, int(k.max(initial=1)))[np.arange(len(scores)), -k]
 
 
-def _recalls(scored: QueryScores, right: Relation, ks: Sequence[int], block: int) -> Doubles:
+def _recalls(scored: QueryScores, right: Relation, ks: Sequence[int]) -> Doubles:
     parts = [np.zeros((0, len(ks)))]
-    for _, scores, marked in _blocks(scored, right, block):
+    for _, scores, marked in _blocks(scored, right):
         ranks = count_ranks(scores, marked)
         parts.append(np.stack([recall(ranks, k) for k in ks], axis=1))
     return np.concatenate(parts)
 
 
-def _blocks(scored: QueryScores, right: Relation, block: int) -> Iterator[tuple[slice, Scores, Flags]]:
+def _blocks(scored: QueryScores, right: Relation) -> Iterator[tuple[slice, Scores, Flags]]:
     """Queries of a relation, block by block: their places in it, their scores [b, G], and which candidates are right [b, G]."""
     width = scored.shape[1]
-    for rows in row_blocks(len(right), width, block):
+    for rows in row_blocks(len(right), width, BLOCK):
         scores = scored.rows(right.queries[rows])
         _refuse_nan(scores, right.queries[rows])
         yield rows, scores, right.among(right.queries[rows], width)

@@ -52,7 +52,14 @@ def row(box: tuple[int, int, int, int], confidence: float, text: str, level: int
 def told(monkeypatch: pytest.MonkeyPatch, *tables: str, gate: bool = False) -> tuple[TextReader, Told]:
     engine = Told(*(HEAD + table for table in tables))
     monkeypatch.setattr(text_area, "_Tesserocr", lambda: engine)
-    return TextReader(gate=gate), engine
+    if not gate:
+        read_all(monkeypatch)
+    return TextReader(), engine
+
+
+def read_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open the gate: the whole of every picture is read."""
+    monkeypatch.setattr(TextGate, "regions", lambda _, grey: [(0, 0, *grey.shape[::-1])])
 
 
 def blank() -> Picture:
@@ -149,8 +156,7 @@ def test_the_gate_lets_pass_what_reaches_both_limits(monkeypatch: pytest.MonkeyP
 
 
 def test_the_gate_stands_in_the_description(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(monkeypatch, "")[0].describe()["gate"] is None
-    gate: Any = told(monkeypatch, "", gate=True)[0].describe()["gate"]
+    gate: Any = told(monkeypatch, "")[0].describe()["gate"]
     assert set(gate) == {"weights_sha256", "threshold", "least_share"}
 
 
@@ -172,7 +178,8 @@ def test_a_tesseract_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.Mo
             begun.append(self.pid)
 
     use_program(monkeypatch, tmp_path, "exec sleep 600")
-    reader = TextReader("pytesseract", gate=False)
+    read_all(monkeypatch)
+    reader = TextReader("pytesseract")
     monkeypatch.setattr(text_area, "TIMEOUT", 0.1)
     monkeypatch.setattr(subprocess, "Popen", Begun)
     with pytest.raises(DataError, match="picture of 640x320"):
@@ -185,7 +192,8 @@ def test_only_tesseract_is_told_to_use_one_thread(tmp_path: Path, monkeypatch: p
     monkeypatch.delenv("OMP_THREAD_LIMIT", raising=False)
     body = f"echo $OMP_THREAD_LIMIT > {tmp_path}/threads\nprintf '%s' '{HEAD}' > $2.tsv"
     use_program(monkeypatch, tmp_path, body)
-    assert TextReader("pytesseract", gate=False).measure(blank()) == NO_TEXT
+    read_all(monkeypatch)
+    assert TextReader("pytesseract").measure(blank()) == NO_TEXT
     assert (tmp_path / "threads").read_text() == "1\n"
     assert "OMP_THREAD_LIMIT" not in os.environ
 
@@ -194,8 +202,9 @@ def test_a_tesseract_that_fails_or_has_no_english_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_program(monkeypatch, tmp_path, "echo broken >&2\nexit 3")
+    read_all(monkeypatch)
     with pytest.raises(DataError, match="broken"):
-        TextReader("pytesseract", gate=False).measure(blank())
+        TextReader("pytesseract").measure(blank())
     use_program(monkeypatch, tmp_path, "exit 1", language="deu")
     with pytest.raises(CtxrError, match="no language file 'eng'") as raised:
         TextReader("pytesseract")

@@ -8,6 +8,7 @@ import pytest
 from bench.poststratified import KINDS, studies, world
 from bench.retrieval import study
 from ctxr.errors import DataError
+from ctxr.metrics import entail_at as entail_at_k
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.entail_at import ExpectedCounts, PairLabels, count, entail_at
 from ctxr.metrics.proportions import share_limits
@@ -28,13 +29,14 @@ def sure(sensitivity: float, specificity: float) -> Rates:
     return Rates(sensitivity, specificity, np.full(400, sensitivity), np.full(400, specificity))
 
 
-def test_entail_at_k_counts_what_holds_among_the_first_k() -> None:
+def test_entail_at_k_counts_what_holds_among_the_first_k(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entail_at_k, "BLOCK", 100)
     rng = np.random.default_rng(0)
     scores = rng.standard_normal((20, 40))
     written = from_pairs(np.arange(40) % 20, np.arange(40))
     extra = from_pairs(rng.integers(0, 20, 90), rng.integers(0, 40, 90))
     judged = from_pairs(rng.integers(0, 20, 300), rng.integers(0, 40, 300))
-    counted = count(Matrix(scores), PairLabels(written, extra, "gold", judged), ks=(1, 10, 30), block=100)
+    counted = count(Matrix(scores), PairLabels(written, extra, "gold", judged), ks=(1, 10, 30))
     own, more, seen = (one.among(np.arange(20), 40) for one in (written, extra, judged))
     for place, k in enumerate((1, 10, 30)):
         first = np.argsort(-scores, axis=1)[:, :k]

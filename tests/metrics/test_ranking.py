@@ -1,6 +1,7 @@
 """RankCounts of the right candidates against the definition: every way to break a tie, tried out."""
 
 from itertools import pairwise, permutations
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxr.errors import DataError
+from ctxr.metrics import ranking
 from ctxr.metrics.ranking import RankCounts, accuracy, best, chance, count_ranks, recall, reciprocal_rank
 
 Row = list[tuple[float, bool, bool]]
@@ -42,7 +44,8 @@ def table(rows: list[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @given(st.lists(candidates(), min_size=1, max_size=4), st.integers(0, 7), st.integers(1, 9))
 def test_every_figure_is_the_mean_over_all_ways_to_break_ties(rows: list[Row], k: int, block: int) -> None:
     scores, right, _ = table(rows)
-    found = count_ranks(scores, right, block)
+    with patch.object(ranking, "BLOCK", block):
+        found = count_ranks(scores, right)
     for number, row in enumerate(rows):
         orders = ranked(row)
         firsts = [order.index(True) + 1 for order in orders]
@@ -75,10 +78,11 @@ def test_candidates_at_minus_infinity_are_not_there() -> None:
     assert (found.candidates.tolist(), accuracy(found).tolist()) == ([2], [0.5])
 
 
-def test_a_scorer_that_says_nothing_stands_at_chance_in_a_gallery_of_thousands() -> None:
+def test_a_scorer_that_says_nothing_stands_at_chance_in_a_gallery_of_thousands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranking, "BLOCK", 9000)
     scores = np.zeros((3, 5000), np.float32)
     scores[2, 17] = 1
-    found = count_ranks(scores, np.array([4, 4999, 17]), block=9000)
+    found = count_ranks(scores, np.array([4, 4999, 17]))
     assert accuracy(found).tolist() == [1 / 5000, 1 / 5000, 1.0]
     assert recall(found, 10) == pytest.approx([0.002, 0.002, 1.0])
     harmonic = (1 / np.arange(1, 5001)).sum() / 5000
@@ -86,11 +90,12 @@ def test_a_scorer_that_says_nothing_stands_at_chance_in_a_gallery_of_thousands()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_score_that_is_no_number_is_refused_with_its_place(value: float) -> None:
+def test_a_score_that_is_no_number_is_refused_with_its_place(value: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranking, "BLOCK", 4)
     scores = np.zeros((3, 4))
     scores[2, 1] = value
     with pytest.raises(DataError, match=rf"query 2: .* candidate 1 is {value}"):
-        count_ranks(scores, np.zeros(3, np.int64), block=4)
+        count_ranks(scores, np.zeros(3, np.int64))
 
 
 @pytest.mark.parametrize("right", [np.array([0, 1]), np.array([[True, False], [False, True]])])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ctxr.errors import DataError
+from ctxr.metrics import retrieval
 from ctxr.metrics.retrieval import (
     Matrix,
     Relation,
@@ -41,12 +42,15 @@ def over_all_ties(scores: list[float], right: set[int], ks: tuple[int, ...]) -> 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("block", [1, 13, 1000])
-def test_figures_are_the_mean_over_all_ways_to_break_ties(seed: int, block: int) -> None:
+def test_figures_are_the_mean_over_all_ways_to_break_ties(
+    seed: int, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retrieval, "BLOCK", block)
     rng = np.random.default_rng(seed)
     scores = rng.integers(0, 3, (5, 6)).astype(np.float64)
     right = relate({query: rng.choice(6, rng.integers(1, 6), replace=False).tolist() for query in (0, 1, 2, 4)})
     ks = (1, 2, 4)
-    found = retrieved(Matrix(scores), right, ks, block=block)
+    found = retrieved(Matrix(scores), right, ks)
     assert found.queries.tolist() == [0, 1, 2, 4]
     for place, query in enumerate(found.queries.tolist()):
         wanted = over_all_ties(scores[query].tolist(), set(right.of(place).tolist()), ks)
@@ -60,12 +64,13 @@ def test_only_queries_of_the_ground_truth_are_asked() -> None:
     assert len(retrieved(Matrix(scores), relate({})).recalls) == 0
 
 
-def test_vectors_and_their_matrix_give_the_same() -> None:
+def test_vectors_and_their_matrix_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     queries, gallery = (rng.standard_normal((n, 4)).astype(np.float32) for n in (30, 50))
     right = from_pairs(rng.integers(0, 30, 90), rng.integers(0, 50, 90))
-    one = retrieved(Vectors(queries, gallery), right, block=7 * 50)
     other = retrieved(Matrix(queries @ gallery.T), right)
+    monkeypatch.setattr(retrieval, "BLOCK", 7 * 50)
+    one = retrieved(Vectors(queries, gallery), right)
     assert one.map_at_r == pytest.approx(other.map_at_r)
     turned = retrieved(Vectors(queries, gallery).turned(), right.turned())
     assert turned.map_at_r == pytest.approx(retrieved(Matrix((queries @ gallery.T).T), right.turned()).map_at_r)
@@ -105,11 +110,12 @@ def test_per_caption_recalls_stand_in_the_order_of_the_captions() -> None:
     assert found.caption_folds.tolist() == [1, 0, 1, 0]
 
 
-def test_the_best_k_are_those_of_a_stable_sort() -> None:
+def test_the_best_k_are_those_of_a_stable_sort(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrieval, "BLOCK", 25)
     rng = np.random.default_rng(2)
     scores = rng.integers(0, 4, (9, 11)).astype(np.float32)
     for k in (1, 4, 30):
-        parts = list(top(Matrix(scores), k, block=25))
+        parts = list(top(Matrix(scores), k))
         best = np.concatenate([part[1] for part in parts])
         assert np.array_equal(best, np.argsort(-scores, axis=1, kind="stable")[:, :k])
         assert np.array_equal(np.concatenate([part[2] for part in parts]), np.take_along_axis(scores, best, axis=1))
@@ -158,13 +164,16 @@ def test_right_candidates_that_nobody_scored_count_as_never_found() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_condensed_rankings_are_those_of_tables_without_the_dropped_candidates(seed: int) -> None:
+def test_condensed_rankings_are_those_of_tables_without_the_dropped_candidates(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retrieval, "BLOCK", 13)
     rng, ks = np.random.default_rng(seed), (1, 2, 3)
     scores = rng.integers(0, 4, (5, 9)).astype(np.float64)
     right = relate({query: rng.choice(4, 2, replace=False).tolist() for query in (0, 1, 3, 4)})
     dropped = relate({query: (4 + rng.choice(5, rng.integers(0, 4), replace=False)).tolist() for query in range(5)})
     condensed = Matrix(scores, dropped=dropped)
-    measured, trec = retrieved(condensed, right, ks, block=13), trec_of_pairs(condensed, right, ks, 4, block=13)
+    measured, trec = retrieved(condensed, right, ks), trec_of_pairs(condensed, right, ks, 4)
     best = {int(query): row for queries, rows, _ in top(condensed, 3) for query, row in zip(queries, rows, strict=True)}
     for place, query in enumerate(right.queries.tolist()):
         kept = np.flatnonzero(~dropped.among(np.array([query]), 9)[0])
