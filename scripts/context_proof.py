@@ -14,6 +14,7 @@ from ctxr.errors import CtxrError
 from ctxr.pipelines.modelling.config import Eval, Train
 from ctxr.pipelines.modelling.eval import run as evaluate
 from ctxr.pipelines.modelling.train import run as train
+from ctxr.store.artifacts import open_artifact
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 
 TUNED = ("lr=5e-4", "batch=72", "epochs=2", "schedule=cosine", "warmup=0.1", "precision=bf16")
@@ -50,7 +51,8 @@ def main(arguments: list[str]) -> int:
 
     try:
         drawn = WorldBenchmark(options.folder / "dataset", options.train, options.valid, options.test, targets=10)
-        counts = write_benchmark(drawn, Silent()).manifest.counts
+        write_benchmark(drawn, Silent())
+        counts = open_artifact(drawn.out).manifest.counts
         told(f"drawn: {counts}")
         for name, changes in VARIANTS.items():
             changed = ("encoder=ctxr-tiny", *changes)

@@ -145,19 +145,15 @@ def judge_rule(
     rows = np.flatnonzero(~np.isnan(credits))
     if not rows.size:
         return None
-    by_set: dict[str, dict[int, list[float]]] = {}
-    sizes: dict[str, int] = {}
-    for row in rows.tolist():
-        query = trials[row]
-        sizes[query.image_set] = query.size
-        by_set.setdefault(query.image_set, {}).setdefault(query.target, []).append(float(credits[row]))
-    targets = sum(len(by_target) for by_target in by_set.values())
+    by_target = grouped(((trials[row].image_set, trials[row].target), float(credits[row])) for row in rows.tolist())
+    by_set = grouped((name, sum(outcomes) / len(outcomes)) for (name, _), outcomes in by_target.items())
+    sizes = {query.image_set: query.size for query in trials}
     hits = expected = 0.0
-    for name, by_target in by_set.items():
-        share = 1 if one_choice else len(by_target)
-        hits += sum(sum(outcomes) / len(outcomes) for outcomes in by_target.values()) / share
-        expected += len(by_target) / share / sizes[name]
-    set_count = len(by_set)
+    for name, means in by_set.items():
+        share = 1 if one_choice else len(means)
+        hits += sum(means) / share
+        expected += len(means) / share / sizes[name]
+    set_count, targets = len(by_set), len(by_target)
     # from outcomes of sets to shares of targets
     scale = set_count / targets if one_choice else 1.0
     low, high = bounded_interval(hits, set_count)

@@ -24,7 +24,7 @@ from ctxr.engine.units import parallel
 from ctxr.media.images import decode_jpeg, encode_jpeg
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.store.arrays import pairwise_distances
-from ctxr.store.artifacts import Artifact, Content
+from ctxr.store.artifacts import Content
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.kinds import DATASET
@@ -130,11 +130,9 @@ class BenchmarkSet:
     descriptions: tuple[tuple[int, str, tuple[str, ...]], ...]
 
 
-def write_benchmark(config: WorldBenchmark, progress: Progress = SILENT) -> Artifact:
+def write_benchmark(config: WorldBenchmark, progress: Progress = SILENT) -> None:
     """Draw the benchmark, unless it exists. Raises UsageError for options that are out of range."""
-    artifact = execute(_Benchmark(config), progress).artifact
-    assert artifact is not None  # noqa: S101 - it is drawn as a whole
-    return artifact
+    execute(_Benchmark(config), progress)
 
 
 class _Benchmark(SyntheticDataset):

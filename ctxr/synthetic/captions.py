@@ -142,6 +142,15 @@ class Hypothesis(NamedTuple):
     relation: str
     label: Label
 
+    def after(
+        self, premise: str | None, picture: "GalleryPicture", split: SplitName, source: str, number: int
+    ) -> EntailmentPair:
+        """The pair of a source with this number about a picture, which a pair of texts alone does not name."""
+        key, image = f"{source}/{picture.id}/{number}", picture.id if source == SOURCE else None
+        return EntailmentPair(
+            key, premise, self.text, image, self.label, self.relation, source, split, picture.family, self.caption
+        )
+
 
 _TRIES = 12
 _ALTERED_SHARE = 0.5  # of what does not hold; the rest was written for other pictures
@@ -165,24 +174,10 @@ def pairs_about(
         holding = [*once, *foreign][: hypotheses // 2]
         chosen = [Hypothesis(caption.statement.text, caption.id, "entailment", 1) for caption in holding]
         chosen += _failing(rng, gallery, position, hypotheses - hypotheses // 2, [row.details for row in holding])
-        for number, (text, caption, relation, label) in enumerate(chosen):
-            others = (one.statement.text for one in own if one.id != caption)
-            premise = " ".join(premise for premise in others if text not in premise) or None
-            key = f"{SOURCE}/{image.id}/{number}"
-            pairs.append(
-                EntailmentPair(
-                    key,
-                    premise,
-                    text,
-                    image.id,
-                    label,
-                    relation,
-                    SOURCE,
-                    split,
-                    image.family,
-                    caption,
-                )
-            )
+        for number, one in enumerate(chosen):
+            others = (caption.statement.text for caption in own if caption.id != one.caption)
+            premise = " ".join(premise for premise in others if one.text not in premise) or None
+            pairs.append(one.after(premise, image, split, SOURCE, number))
     return pairs
 
 
@@ -261,12 +256,9 @@ def text_pairs(rng: np.random.Generator, gallery: "GalleryTruth", split: SplitNa
             weaker = weakened(rng, premise)
             other = altered(rng, weaker, image.view)
             if other is not None:
-                follows = Hypothesis(weaker.text, None, "entailment", 1)
-                for at, (text, _, relation, label) in enumerate((follows, Hypothesis(other.text, None, "altered", 0))):
-                    key, family = f"{TEXT_SOURCE}/{image.id}/{2 * number + at}", image.family
-                    pairs.append(
-                        EntailmentPair(key, premise.text, text, None, label, relation, TEXT_SOURCE, split, family)
-                    )
+                both = Hypothesis(weaker.text, None, "entailment", 1), Hypothesis(other.text, None, "altered", 0)
+                for at, one in enumerate(both, 2 * number):
+                    pairs.append(one.after(premise.text, image, split, TEXT_SOURCE, at))
     return pairs
 
 

@@ -223,7 +223,12 @@ def write_world(folder: Path, config: WorldConfig, progress: Progress = SILENT) 
                         tables["frames"].append(FrameTruth(video, frame, time, shot, scene.blur, text))
                     task.advance()
                 for index in range(config.albums):
-                    tables["photos"] += _album(folder, config, index)
+                    album, rng = f"album-{index:02d}", np.random.default_rng([config.seed, 1, index])
+                    (folder / "photos" / album).mkdir()
+                    for number, photo in enumerate(sample_album(rng, config.photos_per_album)):
+                        name = f"{number:04d}.jpg"
+                        (folder / "photos" / album / name).write_bytes(jpeg(photo))
+                        tables["photos"].append(PhotoTruth(album, name, photo.group, photo.copy, photo.scene))
                     task.advance()
         write_tables(truth, tables)
         write_bytes(done, head)
@@ -241,12 +246,3 @@ def jpeg(snapshot: Snapshot) -> bytes:
     buffer = io.BytesIO()
     picture.save(buffer, "JPEG", quality=snapshot.quality, exif=exif)
     return buffer.getvalue()
-
-
-def _album(folder: Path, config: WorldConfig, index: int) -> Iterator[PhotoTruth]:
-    album, rng = f"album-{index:02d}", np.random.default_rng([config.seed, 1, index])
-    (folder / "photos" / album).mkdir()
-    for number, photo in enumerate(sample_album(rng, config.photos_per_album)):
-        name = f"{number:04d}.jpg"
-        (folder / "photos" / album / name).write_bytes(jpeg(photo))
-        yield PhotoTruth(album, name, photo.group, photo.copy, photo.scene)
