@@ -38,14 +38,8 @@ _ARTIFACTS = ("dataset", "artifact")
 _MISTYPED: Any = typer.BadParameter.__base__
 """What typer raises for arguments that it cannot parse; no public module exports it."""
 
-_LISTED = "ctxr.listed"
-"""In the context of a call: the list of commands is shown, for which none is imported."""
-
-_PRINTED = "ctxr.printed"
-"""In the context of a call: its one JSON document is on stdout."""
-
-_TYPED = "ctxr.typed"
-"""In the context of a call: its words."""
+_LISTED, _PRINTED, _TYPED = "ctxr.listed", "ctxr.printed", "ctxr.typed"
+"""In the context of a call: the list of commands is shown, for which none is imported; its one JSON document is on stdout; its words."""
 
 
 class Commands(TyperGroup):

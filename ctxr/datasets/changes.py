@@ -121,16 +121,13 @@ class PictureRow(msgspec.Struct, frozen=True):
         return self.source or self.group
 
 
-_PICTURES = msgspec.json.Decoder(PictureRow)
-
-
 def picture_rows(folder: Path) -> list[PictureRow]:
     """Every picture of an artifact of image sets, each path once. Raises DataError for a damaged table."""
-    rows: dict[str, PictureRow] = {}
+    rows, decoder = dict[str, PictureRow](), msgspec.json.Decoder(PictureRow)
     for name in ("facts", "images"):
         table = folder / f"{name}.jsonl"
         try:
-            rows |= {row.path: row for row in _PICTURES.decode_lines(table.read_bytes())}
+            rows |= {row.path: row for row in decoder.decode_lines(table.read_bytes())}
         except UNREADABLE as error:
             raise DataError(f"{table} is damaged: {error}") from error
     return [*rows.values()]

@@ -24,7 +24,7 @@ from ctxr.store.hashing import sha256_bytes, sha256_if_readable
 Pixels = npt.NDArray[np.uint8]
 T = TypeVar("T")
 
-_ORIENTATION = 0x0112  # tag of EXIF
+ORIENTATION = 0x0112  # tag of EXIF
 _QUARTER_TURNS = frozenset({5, 6, 7, 8})  # its values that swap width and height
 
 JPEG_QUALITY = 95  # 0..100, of saved frames; BRISQUE does not react to its artefacts
@@ -156,7 +156,7 @@ def image_size(path: Path) -> tuple[int, int]:
         with Pillow.open(path) as opened:
             width, height = opened.size
             # Pillow turns TIFFs by itself
-            turned = opened.format != "TIFF" and opened.getexif().get(_ORIENTATION, 1) in _QUARTER_TURNS
+            turned = opened.format != "TIFF" and opened.getexif().get(ORIENTATION, 1) in _QUARTER_TURNS
     except (OSError, ValueError, SyntaxError) as error:
         raise DataError(f"{path} is not a readable picture ({error})") from error
     return (height, width) if turned else (width, height)

@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -65,7 +64,7 @@ def read_coco(path: Path, files: Sequence[Path], passed: Callable[[], None]) -> 
     licences: dict[str, str] = {}
     notes: list[str] = []
     for source in files:
-        file: CaptionsFile = as_record(read_json(source).value, CaptionsFile, partial(str, source))
+        file: CaptionsFile = as_record(read_json(source).value, CaptionsFile, source)
         gallery = source.stem.removeprefix("captions_")
         if "train" in gallery or "val" in gallery:
             splits[gallery] = "train" if "train" in gallery else "valid"
@@ -116,7 +115,7 @@ def licences_of_files(path: Path, missing: str) -> dict[str, CocoLicence]:
 
     A photo without a known licence is left out. Raises DataError naming what does not fit, and UsageError with the hint `missing`.
     """
-    file: PhotosFile = as_record(read_json(path, missing).value, PhotosFile, partial(str, path))
+    file: PhotosFile = as_record(read_json(path, missing).value, PhotosFile, path)
     named = {licence.id: licence for licence in file.licenses}
     photos = [photo for photo in file.images if photo.license in named]
     return {PurePosixPath(photo.file_name).name: named[photo.license or 0] for photo in photos}

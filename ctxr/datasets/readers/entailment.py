@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -372,11 +371,11 @@ def read_captions(paths: Iterable[Path]) -> Captions:
     for path in paths:
         value = read_json(path).value
         if isinstance(value, dict) and "annotations" in value:
-            coco: _CocoCaptions = as_record(value, _CocoCaptions, partial(str, path))
+            coco: _CocoCaptions = as_record(value, _CocoCaptions, path)
             for row in coco.annotations:
                 captions.add(f"{path}: caption {row.id}", f"coco/{row.id}", f"coco/{row.image_id}", row.caption)
             continue
-        split: SplitFile = as_record(value, SplitFile, partial(str, path))
+        split: SplitFile = as_record(value, SplitFile, path)
         for picture in split.images:
             name = picture.filename
             image = flickr_image(name) if split.dataset == "flickr30k" else coco_image(picture.cocoid or name)

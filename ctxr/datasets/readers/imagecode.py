@@ -159,13 +159,13 @@ def _add(described: dict[str, _DescribedSet], path: Path) -> str:
     """Add the sets of a file; a sentence where it hides targets that its name promises, "" else."""
     match = DESCRIPTIONS.fullmatch(path.name)
     file, split = read_json(path), (SPLIT_WORDS[match[1]] if match else None)
-    sets: dict[str, object] = as_record(file.value, dict[str, object], partial(str, path))
+    sets: dict[str, object] = as_record(file.value, dict[str, object], path)
     for name, value in sets.items():
         refuse_unsafe(partial(file.locate, name), name)
         if name in described:
             other = described[name].file.path.name
             raise DataError(f"{file.locate(name)}: set {name!r} is in {other} as well", hint="keep one of the two")
-        at = partial("{}: set {!r}".format, file.locate(name), name)
+        at = f"{file.locate(name)}: set {name!r}"
         texts: Mapping[str, str] | list[str] = as_record(value, dict[Index, str] | list[str], at)
         pairs: list[tuple[int | None, str]] = [(None, text) for text in texts]
         if isinstance(texts, dict):
@@ -214,9 +214,9 @@ def _authors(
     authors: dict[tuple[str, int | None], str] = {}
     for path in writers:
         file = read_json(path)
-        sets: dict[str, object] = as_record(file.value, dict[str, object], partial(str, path))
+        sets: dict[str, object] = as_record(file.value, dict[str, object], path)
         for name, value in sets.items():
-            at = partial("{}: set {!r}".format, file.locate(name), name)
+            at = f"{file.locate(name)}: set {name!r}"
             rows: dict[str, str] = as_record(value, dict[Index, str], at)
             authors |= {(name, int(key)): writer for key, writer in rows.items()}
     keys = {(name, index) for name, entry in described.items() for index, _ in entry.descriptions}

@@ -17,7 +17,7 @@ from ctxr.datasets.pairs import coco_image, published_names
 from ctxr.datasets.readers.galleries import Galleries
 from ctxr.datasets.readers.text_files import as_record, read_json, refuse_unsafe_path, value_starts
 from ctxr.errors import DataError, UsageError
-from ctxr.store.records import SplitName
+from ctxr.store.records import SPLIT_WORDS, SplitName
 
 SPLITS: dict[str, SplitName] = {"train": "train", "restval": "train", "val": "valid", "test": "test"}
 """What a picture's `split` makes of it: `restval`, COCO's validation pictures that are not evaluated on, is trained on."""
@@ -70,7 +70,7 @@ def read_split(path: Path, files: Sequence[Path], passed: Callable[[], None]) ->
         names = ", ".join(file.name for file in files)
         raise UsageError(f"{path} holds several splits, {names}", hint=f"name one: {files[0]}")
     file = read_json(files[0])
-    split: SplitFile = as_record(file.value, SplitFile, lambda: str(file.path))
+    split: SplitFile = as_record(file.value, SplitFile, file.path)
     reading = _Reading(Galleries(file.path.parent, passed))
     for reading.row, row in enumerate(split.images):
         reading.take(f"{file.path}: images[{reading.row}] ({row.filename})", row)
@@ -82,14 +82,14 @@ def read_split(path: Path, files: Sequence[Path], passed: Callable[[], None]) ->
     notes = [f"{len(which)} {what}: the first is {which[0]}" for which, what in lost if which]
     if captions := ", ".join(sorted(other.name for other in path.glob("captions_*.json"))):
         notes.append(f"{file.path.name} says what is in each gallery; {captions} beside it was not read")
-    return reading.galleries.dataset(name, reading.splits, notes)
+    splits = {split: SPLIT_WORDS[split] for split in reading.galleries.members}
+    return reading.galleries.dataset(name, splits, notes)
 
 
 @dataclass
 class _Reading:
     galleries: Galleries
     row: int = -1
-    splits: dict[str, SplitName] = field(default_factory=dict)
     seen: dict[tuple[str, object], int] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     blank: list[str] = field(default_factory=list)
@@ -107,7 +107,6 @@ class _Reading:
         for key in ("imgid", "cocoid"):
             if (number := getattr(row, key)) is not None:
                 self._once(at, key, number)
-        self.splits[split] = split
         if not self.galleries.add_photo(split, f"{split}/{name}", self._find(row.filepath, name)):
             self.missing.append(name)
         for position, sentence in enumerate(row.sentences):

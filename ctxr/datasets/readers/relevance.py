@@ -20,7 +20,7 @@ def read_positives(path: Path) -> Positives:
     Raises DataError naming file:line for a query that appears twice or has no candidate, and for an id that is not a number.
     """
     file = read_json(path)
-    queries: dict[str, object] = as_record(file.value, dict[str, object], lambda: str(path))
+    queries: dict[str, object] = as_record(file.value, dict[str, object], path)
     positives: Positives = {}
     for query, value in queries.items():
         listed = [value] if isinstance(value, int) else value

@@ -19,7 +19,7 @@ from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError, some
-from ctxr.media.images import encode_jpeg, read_image
+from ctxr.media.images import ORIENTATION, encode_jpeg, read_image
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file
 from ctxr.store.paths import PLAIN_NAME
@@ -97,9 +97,6 @@ def read_licences(path: Path | None, dataset: Dataset) -> dict[str, Licence]:
     return licences
 
 
-_ORIENTATION = 0x0112
-
-
 @dataclass(frozen=True)
 class ExportPictures:
     """Gives the pictures of `dataset` as files or bytes.
@@ -139,7 +136,7 @@ class ExportPictures:
         file = self.checked(image)
         try:
             with Pillow.open(file) as opened:
-                is_upright = opened.format == "JPEG" and opened.getexif().get(_ORIENTATION, 1) == 1
+                is_upright = opened.format == "JPEG" and opened.getexif().get(ORIENTATION, 1) == 1
         except (OSError, ValueError, SyntaxError) as error:
             raise DataError(f"{file} is not a readable picture ({error})") from error
         if is_upright:

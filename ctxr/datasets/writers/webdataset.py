@@ -12,8 +12,6 @@ from ctxr.datasets.writers.job import Add, ExportJob, ExportResult, suffix_of, w
 from ctxr.store.paths import safe_name
 from ctxr.store.records import ImageSet
 
-_BLOCK = 512
-
 
 def write(job: ExportJob) -> ExportResult:
     """Write `<split>-NNNNNN.tar`: of each set KEY.json and KEY.0.jpg … in order."""
@@ -31,7 +29,8 @@ def write(job: ExportJob) -> ExportResult:
                     rows.append(job.image_row(image) | {"file": name})
                 more = {"split": split, "images": rows, "queries": job.query_rows(image_set)}
                 sample = {f"{key}.json": msgspec.json.encode(job.set_row(image_set) | more), **files}
-                yield sample, sum(_BLOCK + -(-len(content) // _BLOCK) * _BLOCK for content in sample.values())
+                blocks = sum(1 + -(-len(content) // tarfile.BLOCKSIZE) for content in sample.values())
+                yield sample, blocks * tarfile.BLOCKSIZE
                 task.advance()
 
         for split, sets in job.by_split().items():

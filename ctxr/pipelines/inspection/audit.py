@@ -30,9 +30,6 @@ from ctxr.store.tables import grouped
 
 Rule = tuple[str, Doubles]
 
-SEVERAL_CHOICES = ("position by length",)
-"""Rules that may choose different images of one set for different descriptions."""
-
 
 def rules(dataset: Dataset, trials: list[Trial], skip_pictures: bool, progress: Progress) -> Iterator[Rule | str]:
     """Each rule with its credits [Q], NaN where it does not apply, or the sentence that says why it cannot be tried.
@@ -79,9 +76,25 @@ def _picture_rules(
     dataset: Dataset, trials: list[Trial], wanted: list[ImageSet], skip_pictures: bool, progress: Progress
 ) -> Iterator[Rule | str]:
     """Rules that choose the image with the least or largest value of a measure."""
+
+    def extremes(
+        least: str, most: str, what: str, values: Mapping[str, float | None], why: str
+    ) -> Iterator[Rule | str]:
+        # in sets that have them all
+        numbers = {one.id: np.array([values.get(name) for name in one.images], np.float64) for one in wanted}
+        by_set = {name: row for name, row in numbers.items() if not np.isnan(row).any()}
+        if not by_set:
+            yield f"{least} and {most} {what}: {why}"
+            return
+        for end, largest in ((least, False), (most, True)):
+            yield f"{end} {what}", extreme_credits(trials, by_set, largest)
+        if without := len(wanted) - len(by_set):
+            left = plural(without, "set is", "sets are")
+            yield f"{least} and {most} {what}: {left} left out (not every image has a value)"
+
     brisque = {name: facts.brisque for name, facts in dataset.facts.items()}
     why = "BRISQUE was not measured (run ctxr filter)"
-    yield from _extremes(("least", "most"), "distorted (BRISQUE)", trials, wanted, brisque, why=why)
+    yield from extremes("least", "most", "distorted (BRISQUE)", brisque, why)
     if skip_pictures:
         yield "sharpness and file size: pictures were not opened"
         return
@@ -92,35 +105,13 @@ def _picture_rules(
             if file is not None:
                 sizes[name] = file.stat().st_size
     why = "no set has all its images"
-    yield from _extremes(("smallest", "largest"), "file", trials, wanted, sizes, why=why)
+    yield from extremes("smallest", "largest", "file", sizes, why)
     whole = {name for image_set in wanted if sizes.keys() >= set(image_set.images) for name in image_set.images}
     with open_pictures(
         {name: file for name, file in files.items() if file and name in whole}, "sharpness", progress
     ) as opened:
         sharpnesses = {name: sharpness(pixels) for name, pixels in opened}
-    yield from _extremes(("blurriest", "sharpest"), "image (Laplacian)", trials, wanted, sharpnesses, why=why)
-
-
-def _extremes(
-    ends: tuple[str, str],
-    what: str,
-    trials: list[Trial],
-    wanted: list[ImageSet],
-    values: Mapping[str, float | None],
-    *,
-    why: str,
-) -> Iterator[Rule | str]:
-    """Rules that choose the least or the largest value of a measure, in sets that have them all."""
-    numbers = {one.id: np.array([values.get(name) for name in one.images], np.float64) for one in wanted}
-    by_set = {name: row for name, row in numbers.items() if not np.isnan(row).any()}
-    if not by_set:
-        yield f"{ends[0]} and {ends[1]} {what}: {why}"
-        return
-    for end, largest in zip(ends, (False, True), strict=True):
-        yield f"{end} {what}", extreme_credits(trials, by_set, largest)
-    if without := len(wanted) - len(by_set):
-        left = plural(without, "set is", "sets are")
-        yield f"{ends[0]} and {ends[1]} {what}: {left} left out (not every image has a value)"
+    yield from extremes("blurriest", "sharpest", "image (Laplacian)", sharpnesses, why)
 
 
 def run(config: Audit, progress: Progress = SILENT) -> AuditReport:
@@ -151,7 +142,9 @@ def run(config: Audit, progress: Progress = SILENT) -> AuditReport:
         # a rule for videos alone would say the same twice, and be corrected for it twice
         for part in parts if len(tried) == len(kinds) else sorted(tried):
             rows = [row for row, query in enumerate(trials) if part in ("all", query.kind)]
-            verdict = judge_rule(name, part, [trials[row] for row in rows], credits[rows], name not in SEVERAL_CHOICES)
+            # this rule alone may choose different images of one set for different descriptions
+            single = name != "position by length"
+            verdict = judge_rule(name, part, [trials[row] for row in rows], credits[rows], single)
             if verdict is not None:
                 verdicts.append(verdict)
     learnt = "learnt on train" if learns_on_train(trials) else "learnt on the sets before, in an order fixed by hash"

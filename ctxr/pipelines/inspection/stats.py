@@ -58,12 +58,9 @@ _MENTIONS = {"body_parts": {"video": 72.1, "photos": 30.2}, "colours": {"video":
 MOST_ROWS = 15
 """Sources that are named; the rest is summed up."""
 
-LEXICONS = ("body_parts", "colours")
-"""Word lists that ship with ctxr: one entry a line, its forms separated by spaces, `#` before a comment."""
-
 
 def load_lexicon(name: str) -> list[list[str]]:
-    """The things that one of `LEXICONS` names, each with all its forms, lower-case."""
+    """The things that a word list of ctxr names: one a line with all its forms, lower-case, separated by spaces; `#` before a comment."""
     lines = (Path(__file__).parent / "lexicons" / f"{name}.txt").read_text(encoding="utf-8").splitlines()
     return [line.split() for line in lines if line.strip() and not line.startswith("#")]
 
@@ -91,10 +88,8 @@ class Statistics:
         self.queries = [query for query in dataset.queries.values() if query.labels is None and query.texts]
         self.texts_of = Counter(query.image_set for query in self.queries)
         self.authors = Counter(dataset.texts[query.texts[0]].author for query in self.queries)
-        self.parts: dict[str, list[ParsedText]] = {part: [] for part in PARTS}
-        for name, text in parsed.items():
-            self.parts["all"].append(text)
-            self.parts.setdefault(kinds[dataset.queries[name].image_set], []).append(text)
+        by_kind = grouped((kinds[dataset.queries[name].image_set], text) for name, text in parsed.items())
+        self.parts = {part: by_kind[part] for part in PARTS} | by_kind | {"all": [*parsed.values()]}
         # by kind: sets, and the means of their mean and closest distance
         self.distances: dict[str, tuple[int, float, float]] = {}
         for kind in SET_KINDS:
@@ -240,7 +235,7 @@ class Statistics:
         """In how many percent of the descriptions body parts and colours are named."""
         if not self.parsed:
             return ""
-        lexicons = {name.replace("_", " "): load_lexicon(name) for name in LEXICONS}
+        lexicons = {name.replace("_", " "): load_lexicon(name) for name in _MENTIONS}
         parts = {part: texts for part, texts in self.parts.items() if texts}
         rows = tuple(
             (name, *(mention_percent(texts, lexicon) for texts in parts.values())) for name, lexicon in lexicons.items()

@@ -159,9 +159,6 @@ class ListenReport(VerbReport):
         )
 
 
-EXTRACTORS = ("grid", "faster-rcnn", "file")
-
-
 @dataclass(frozen=True)
 class RegionsConfig(Options):
     """Options of `ctxr regions`."""
@@ -188,7 +185,7 @@ class RegionsConfig(Options):
     def rules(self) -> Iterator[tuple[str, str]]:
         """A known extractor, and a name that a folder can have."""
         extractor, _, source = self.by.partition(":")
-        if extractor not in EXTRACTORS or (extractor != "faster-rcnn" and not source):
+        if extractor not in ("grid", "faster-rcnn", "file") or (extractor != "faster-rcnn" and not source):
             yield (
                 f"--by {self.by!r} is not one of grid:ENCODER, faster-rcnn, faster-rcnn:WEIGHTS, file:FOLDER",
                 "--by grid:ViT-B-32:openai",

@@ -24,7 +24,7 @@ from ctxr.models.picture_vectors import distances_of
 from ctxr.pipelines.curation.build_sets import run as build
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.inspection.config import Stats
-from ctxr.pipelines.inspection.stats import LEXICONS, load_lexicon, mention_percent, run
+from ctxr.pipelines.inspection.stats import load_lexicon, mention_percent, run
 from ctxr.store.kinds import SET_KINDS, SetKind
 from tests.drawn import load_drawn
 from tests.pipelines.conftest import THRESHOLD
@@ -264,12 +264,12 @@ def test_a_file_that_is_no_statistics_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_the_lexicons_hold_what_they_are_named_after_in_lower_case() -> None:
-    body, colours = ([word for forms in load_lexicon(name) for word in forms] for name in LEXICONS)
+    body, colours = ([word for forms in load_lexicon(name) for word in forms] for name in ("body_parts", "colours"))
     assert all(re.fullmatch(r"[a-z]+", word) for word in body + colours)
     assert {"hand", "hands", "teeth", "eye"} <= set(body)
     assert {"red", "grey", "gray", "blonde"} <= set(colours)
     assert not set(body) & set(colours)
-    assert [len(load_lexicon(name)) for name in LEXICONS] == [90, 51]
+    assert [len(load_lexicon(name)) for name in ("body_parts", "colours")] == [90, 51]
 
 
 def test_a_mention_is_a_whole_token() -> None:
