@@ -228,22 +228,20 @@ def _border(lines: npt.NDArray[np.uint8]) -> int:
     return min(count + 1, most) if count else 0
 
 
-def decoded(read: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
+def decoded(read: Callable[..., T], *arguments: Sequence[Any]) -> Iterator[T]:
     """The result of `read` for each row of `arguments`, which are its columns, in order. Raises what `read` raises."""
     rows, cores = zip(*arguments, strict=True), os.cpu_count() or 1
-    return [pixels for _, pixels in parallel(lambda row: read(*row), rows, cores, ordered=True)]
+    return (result for _, result in parallel(lambda row: read(*row), rows, cores, ordered=True, queued=cores))
 
 
 def troubles(read: Callable[..., Pixels], *arguments: Sequence[Any]) -> Iterator[DataError | None]:
     """The error of `read`, or None, for each row of `arguments`, in order; pictures are decoded and forgotten."""
 
-    def trouble(row: tuple[Any, ...]) -> DataError | None:
+    def trouble(*row: Any) -> DataError | None:
         try:
             read(*row)
         except DataError as error:
             return error
         return None
 
-    cores = os.cpu_count() or 1
-    rows = parallel(trouble, zip(*arguments, strict=True), cores, ordered=True, queued=cores)
-    yield from (error for _, error in rows)
+    return decoded(trouble, *arguments)

@@ -1,7 +1,7 @@
 """Shares of right answers: exact intervals, exact tests against chance, and many tests at once."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from scipy.special import bdtrc, betainccinv, betaincinv, chdtrc, gammaincinv, stdtrit
@@ -131,12 +131,11 @@ def zero_of_fall(of: Callable[[Doubles], Doubles], low: Doubles, high: Doubles) 
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjusted p-values, in the order given: refusing those below a level errs anywhere at most that often (Holm 1979)."""
-    adjusted = [0.0] * len(p_values)
-    before = 0.0
-    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
-        before = max(before, min(1.0, (len(p_values) - rank) * p_values[index]))
-        adjusted[index] = before
-    return adjusted
+    values = np.asarray(p_values, np.float64)
+    order = np.argsort(values, kind="stable")
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.maximum.accumulate(np.minimum(1.0, np.arange(len(values), 0, -1) * values[order]))
+    return cast("list[float]", adjusted.tolist())
 
 
 def even_spread(counts: Sequence[int]) -> float:

@@ -114,22 +114,16 @@ def from_pairs(queries: Codes, candidates: Codes) -> Relation:
 def relate(lists: Mapping[int, Iterable[int]]) -> Relation:
     """A relation from right candidates by query."""
     pairs = [(query, candidate) for query, listed in lists.items() for candidate in listed]
-    table = np.array(pairs, np.int64).reshape(-1, 2)
-    return from_pairs(table[:, 0], table[:, 1])
+    return from_pairs(*np.array(pairs, np.int64).reshape(-1, 2).T)
 
 
 def number(named: Mapping[str, Sequence[str]], queries: Mapping[str, int], candidates: Mapping[str, int]) -> Relation:
     """A relation from names; `queries` and `candidates` are the row and the column of each name in the scores. A query without scores,
     or whose candidates are all absent, is not in it. Two captions of ECCV's ground truth, for example, are not among COCO's 25,000."""
-    lists: dict[int, list[int]] = {}
-    absent: dict[int, int] = {}
-    for query, listed in named.items():
-        scored = [candidates[one] for one in listed if one in candidates] if query in queries else []
-        if scored:
-            lists[queries[query]] = scored
-            absent[queries[query]] = len(listed) - len(scored)
-    relation = relate(lists)
-    return replace(relation, absent=np.array([absent[query] for query in relation.queries.tolist()], np.int64))
+    listed = {queries[query]: names for query, names in named.items() if query in queries}
+    relation = relate({row: [candidates[one] for one in names if one in candidates] for row, names in listed.items()})
+    absent = [sum(one not in candidates for one in listed[row]) for row in relation.queries.tolist()]
+    return replace(relation, absent=np.array(absent, np.int64))
 
 
 KS = (1, 5, 10)

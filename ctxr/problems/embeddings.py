@@ -18,7 +18,7 @@ from ctxr.datasets.changes import contents_of, refuse_other
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.media.images import Pixels, decoded, read_image, troubles
+from ctxr.media.images import Pixels, decoded, read_image
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import Encoder, EncoderSource
 from ctxr.models.preprocess import Preprocess
@@ -99,7 +99,8 @@ class PictureFiles:
     def read(self, part: slice) -> list[Pixels]:
         """Some of them, decoded side by side. Raises DataError for an unreadable or changed one."""
         names = list(self.files)[part]
-        return decoded(_read_pictures, [self.files[name] for name in names], [self.contents[name] for name in names])
+        rows = [self.files[name] for name in names], [self.contents[name] for name in names]
+        return list(decoded(_read_pictures, *rows))
 
     def check(self, progress: Progress) -> None:
         """Decode each once. Raises DataError for an unreadable one, or one without regions."""
@@ -110,10 +111,7 @@ class PictureFiles:
         files = list(self.files.values())
 
         def readable(part: slice) -> Array:
-            problems = list(troubles(_read_pictures, files[part], contents[part]))
-            for trouble in filter(None, problems):
-                raise trouble
-            return np.ones(len(problems), np.bool_)
+            return np.array([True for _ in decoded(_read_pictures, files[part], contents[part])], np.bool_)
 
         with progress.task("checking pictures", len(contents)) as task:
             cached(self.workdir, {"what": "readable"}, contents, readable, task.advance)

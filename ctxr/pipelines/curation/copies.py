@@ -103,7 +103,7 @@ def find_copies(
     firsts = np.array([first.setdefault(content, at) for at, content in enumerate(contents)], np.int64)
     different, leader = np.unique(firsts), firsts.tolist()
     sketch = lru_cache(_KEPT)(lambda at: Sketch.of(read(at)))
-    features = decoded(lambda at: sketch(at).features, leader)
+    features = list(decoded(lambda at: sketch(at).features, leader))
 
     def shows_same(candidate: Sequence[int]) -> bool:
         one, other, turn, by_hash = candidate

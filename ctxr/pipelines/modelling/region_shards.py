@@ -155,7 +155,7 @@ class PictureRegions:
         """float32 [1 + R, F + BOX] of each picture, None for one that cannot be read."""
         arrays: list[Array | None] = []
         for start in range(0, len(contents), AT_ONCE):
-            read = decoded(self._read, contents[start : start + AT_ONCE])
+            read = list(decoded(self._read, contents[start : start + AT_ONCE]))
             computed = iter(self._extractor.regions([pixels for pixels in read if pixels is not None]))
             arrays += [None if pixels is None else next(computed) for pixels in read]
         return arrays

@@ -146,10 +146,8 @@ def _draw_actor(picture: np.ndarray, actor: Actor) -> None:
     # the shadow falls down and to the right: grow the window so that it fits
     mask = np.pad(mask, ((soft, 2 * soft), (soft, 2 * soft)))
     left, top = left - soft, top - soft
-    x0, y0 = max(left, 0), max(top, 0)
-    x1, y1 = min(left + mask.shape[1], width), min(top + mask.shape[0], height)
-    if x0 >= x1 or y0 >= y1:
-        return
+    x0, x1 = (min(max(x, 0), width) for x in (left, left + mask.shape[1]))
+    y0, y1 = (min(max(y, 0), height) for y in (top, top + mask.shape[0]))
     shadow = cv2.blur(mask, (2 * soft + 1, 2 * soft + 1))
     surface = _surface(actor, scale, (actor.x * width - left, actor.y * height - top), mask.shape)
     rim = max(1, round(scale * _RIM))
