@@ -156,7 +156,7 @@ def load_blip(name: str) -> CrossSource:
     folder = blip_folder(name.removeprefix("blip:"))
     preprocess, tokenizer = read_preprocess(folder), read_tokenizer(folder)
     hint = "name a model for image-text retrieval (itm): those for captions have no such head"
-    build = careful(f"encoder {name!r}", lambda: load(BlipForImageTextRetrieval, folder, hint))
+    build = careful(f"encoder {name!r}")(lambda: load(BlipForImageTextRetrieval, folder, hint))
     return _source(
         name, build, preprocess,
         lambda texts: tokenizer(list(texts), truncation=True)["input_ids"] if texts else [], vocabulary_hash(tokenizer),

@@ -1,5 +1,6 @@
 """Embeddings of a dataset's pictures: those of its artifact, or made on demand with a named encoder."""
 
+from contextlib import closing
 from itertools import islice
 
 import numpy as np
@@ -26,7 +27,7 @@ def picture_vectors_of(dataset: Dataset, encoder: str | None, device: str, progr
             progress.warn("no picture is available: --encoder has nothing to embed")
             return None
         model = load_encoder(encoder, device, warn=progress.warn)
-        with open_pictures(files, "embedding", progress) as opened:
+        with closing(open_pictures(files, "embedding", progress)) as opened:
             while part := list(islice(opened, BATCH)):
                 encoded = model.encode_images([pixels for _, pixels in part])
                 vectors |= {image: vector for (image, _), vector in zip(part, encoded, strict=True)}

@@ -462,5 +462,5 @@ def _source(
     files: tuple[tuple[str, int, int], ...] = (), threshold: float = CLIP_THRESHOLD,
 ) -> EncoderSource:  # fmt: skip
     """The source of what `build` makes; its tokenizer is opened for the first text."""
-    make = careful(f"encoder {name!r}", lambda: build().eval().requires_grad_(False))
+    make = careful(f"encoder {name!r}")(lambda: build().eval().requires_grad_(False))
     return EncoderSource(name, make, config, lambda texts: _open_tokenizer(tokenizer, files)(texts), threshold)

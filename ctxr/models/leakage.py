@@ -1,6 +1,7 @@
 """What the splits of a dataset share: sources, files, descriptions, and pictures that look or embed alike."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -134,7 +135,7 @@ def leakage_table(
         notes.append("pictures were not opened")
     else:
         named = {name: file for name in of_image if (file := dataset.picture(dataset.images[name]))}
-        with open_pictures(named, "looking at pictures", progress) as opened:
+        with closing(open_pictures(named, "looking at pictures", progress)) as opened:
             prints = {name: look_print(pixels) for name, pixels in opened}
         leaks += near_duplicates(f"look within {look:g}", prints, of_image, look, present)
         notes += [] if prints else ["no pictures to compare by look"]

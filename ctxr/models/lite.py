@@ -96,13 +96,13 @@ def lite_parts() -> dict[str, Any]:
     folder = lite_folder()
     what, space = f"encoder {LITE}", folder.with_name(f"{LITE}-{_NAMES[:16]}.safetensors")
     if not space.is_file():
-        write_bytes(space, careful(what, lambda: save(_space(folder)))())
+        write_bytes(space, save(careful(what)(_space)(folder)))
 
     def build() -> Any:
         return _build(folder, read_tensors(space)).eval().requires_grad_(False)
 
     tokenize = partial(_tokenize, folder)
-    parts = {"build": careful(what, build), "config": _CONFIG, "tokenize": tokenize, "threshold": THRESHOLD}
+    parts = {"build": careful(what)(build), "config": _CONFIG, "tokenize": tokenize, "threshold": THRESHOLD}
     return {"name": LITE, **parts, "rounds": False}
 
 
@@ -135,7 +135,7 @@ def _space(folder: Path) -> dict[str, Tensor]:
 @cache
 def _tokenizer(folder: Path) -> Any:
     settings = {"local_files_only": True, "trust_remote_code": False}
-    return careful(f"encoder {LITE}", partial(AutoTokenizer.from_pretrained, folder / MINILM, **settings))()
+    return careful(f"encoder {LITE}")(AutoTokenizer.from_pretrained)(folder / MINILM, **settings)
 
 
 def _tokenize(folder: Path, texts: list[str]) -> Tensor:

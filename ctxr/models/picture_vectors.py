@@ -1,7 +1,6 @@
 """Embeddings of a dataset's pictures, distances within its sets, and the pictures in order."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,12 +37,10 @@ def distances_of(dataset: Dataset, vectors: PictureVectors | None) -> dict[str, 
     return distances
 
 
-@contextmanager
-def open_pictures(files: Mapping[str, Path], label: str, progress: Progress) -> Iterator[Iterator[tuple[str, Pixels]]]:
-    """Pictures by image id, in order, with progress; a warning says which cannot be read."""
+def open_pictures(files: Mapping[str, Path], label: str, progress: Progress) -> Generator[tuple[str, Pixels]]:
+    """Pictures by image id, in order, with progress; at the end a warning of unreadable ones."""
     broken: list[str] = []
-
-    def walk(advance: Callable[[], None]) -> Iterator[tuple[str, Pixels]]:
+    with progress.task(label, len(files)) as task:
         for name in sorted(files):
             try:
                 pixels = read_image(files[name])
@@ -51,9 +48,6 @@ def open_pictures(files: Mapping[str, Path], label: str, progress: Progress) -> 
                 broken.append(error.message)
             else:
                 yield name, pixels
-            advance()
-
-    with progress.task(label, len(files)) as task:
-        yield walk(task.advance)
+            task.advance()
     if broken:
         progress.warn(f"{broken[0]}{and_more(len(broken))}: left out")

@@ -8,15 +8,13 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ctxr.errors import CtxrError, DataError, and_more, first_line
 from ctxr.models.hub import hub_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-Made = TypeVar("Made")
 
 HINT = "save the model's state_dict alone, as model.safetensors"
 
@@ -121,29 +119,26 @@ def checkpoint_file(folder: Path, what: str, choices: Sequence[Sequence[str]]) -
     return files[0]
 
 
-def careful(what: str, make: Callable[[], Made]) -> Callable[[], Made]:
-    """`make` without output of libraries and without a trace in torch's generator.
+@contextmanager
+def careful(what: str) -> Iterator[None]:
+    """Around a block or function: no output of libraries, and no trace in torch's generator.
 
-    Raises what `make` raises of ours; DataError that `what` cannot be loaded for all else.
+    Raises what is raised of ours; DataError that `what` cannot be loaded for all else.
     """
-
     import torch
 
-    def quiet_make() -> Made:
-        try:
-            # a model draws its first weights from torch's global generator, even where others replace them
-            with quiet(), torch.random.fork_rng(devices=[]):
-                return make()
-        except CtxrError:
-            raise
-        except Exception as error:  # transformers, tokenizers, safetensors and torch each have errors of their own
-            plain = isinstance(
-                error, RuntimeError | ValueError | LookupError | TypeError | OSError | AssertionError | ImportError
-            )
-            why = first_line(error) if plain else f"its weights cannot be read ({type(error).__name__})"
-            raise DataError(f"{what} cannot be loaded: {why}") from error
-
-    return quiet_make
+    try:
+        # a model draws its first weights from torch's global generator, even where others replace them
+        with quiet(), torch.random.fork_rng(devices=[]):
+            yield
+    except CtxrError:
+        raise
+    except Exception as error:  # transformers, tokenizers, safetensors and torch each have errors of their own
+        plain = isinstance(
+            error, RuntimeError | ValueError | LookupError | TypeError | OSError | AssertionError | ImportError
+        )
+        why = first_line(error) if plain else f"its weights cannot be read ({type(error).__name__})"
+        raise DataError(f"{what} cannot be loaded: {why}") from error
 
 
 def load(kind: Any, folder: Path, hint: str = "", spare: Collection[str] = ("position_ids",)) -> Any:

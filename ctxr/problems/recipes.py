@@ -42,20 +42,17 @@ def read_recipe(
         raise UsageError(f"{file}: unknown table [{strange}]", hint=f"profiles are {', '.join(PROFILES)}")
     parts = {str(file): {key: value for key, value in loaded.items() if key not in tables}}
     parts |= {f"{file} [{profile}]": table for profile, table in tables.items()}
-    parts["--set"] = dict(map(_changed, changes))
+    parts["--set"] = {}
+    for change in changes:  # strings need no quotes
+        key, sign, text = (part.strip() for part in change.partition("="))
+        if not sign:
+            raise UsageError(f"--set {change} has no value", hint="--set lr=1e-4")
+        try:
+            parts["--set"][key] = tomllib.loads(f"value = {text}")["value"]
+        except (tomllib.TOMLDecodeError, RecursionError):
+            parts["--set"][key] = text
     kind = class_of(parts[str(file)] | parts["--set"])
     checked = {
         source: convert(kind, values, source, f"; {kind.DOCS} describes them") for source, values in parts.items()
     }
     return kind(**(checked[str(file)] | checked.get(f"{file} [{parity}]", {}) | checked["--set"])).check()
-
-
-def _changed(change: str) -> tuple[str, object]:
-    """Key and value of a change like "lr=1e-4"; strings need no quotes."""
-    key, sign, text = change.partition("=")
-    if not sign:
-        raise UsageError(f"--set {change} has no value", hint="--set lr=1e-4")
-    try:
-        return key.strip(), tomllib.loads(f"value = {text.strip()}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return key.strip(), text.strip()

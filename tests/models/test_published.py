@@ -1,7 +1,6 @@
 """Reading what others published: silent, one kind of error, and nothing left behind."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ def test_what_is_made_with_care_leaves_the_generator_and_the_talk_of_transformer
         torch.randn(3)
         return int(logging.get_verbosity())
 
-    assert careful("encoder 'x'", make)() == logging.CRITICAL
+    assert careful("encoder 'x'")(make)() == logging.CRITICAL
     assert logging.get_verbosity() == level
     assert torch.equal(torch.random.get_rng_state(), state)
 
@@ -37,9 +36,9 @@ def test_an_error_of_a_library_is_one_sentence_and_an_error_of_ours_stays_as_it_
 
     for raised, told in ((KeyError("gone"), "'gone'"), (ValueError("cut\nshort"), "cut"), (OSError(), "OSError")):
         with pytest.raises(DataError, match=rf"^text branch 'x' cannot be loaded: {told}$"):
-            careful("text branch 'x'", partial(fail, raised))()
+            careful("text branch 'x'")(fail)(raised)
     with pytest.raises(UsageError, match="no folder x"):
-        careful("encoder 'x'", partial(fail, UsageError("there is no folder x", hint="name another")))()
+        careful("encoder 'x'")(fail)(UsageError("there is no folder x", hint="name another"))
 
 
 class Harmful:

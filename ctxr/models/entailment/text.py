@@ -245,17 +245,16 @@ def bert_source(name: str) -> TextSource:
     folder = bert_folder(name)
     separate, pooling = name.startswith(f"{LATE}:"), read_pooling(folder)
 
-    def make() -> BertBranch:
+    @careful(what := f"text branch {name!r}")
+    def build() -> BertBranch:
         model = load(AutoModel, folder, spare=("position_ids", "pooler"))
         if not hasattr(model.config, "hidden_size"):
             raise DataError(f"{folder} holds a {model.config.model_type}, which is not an encoder of texts")
         model.pooler = None  # never used, so its weights must not count in the fingerprint
         return (LateBranch if separate else BertBranch)(model, pooling)
 
-    what = f"text branch {name!r}"
-    build = careful(what, make)
     settings = {"local_files_only": True, "trust_remote_code": False}
-    tokenizer: Any = careful(what, lambda: AutoTokenizer.from_pretrained(folder, **settings))()
+    tokenizer: Any = careful(what)(AutoTokenizer.from_pretrained)(folder, **settings)
     if tokenizer.pad_token_id != 0:
         raise DataError(f"{folder}: padding is token {tokenizer.pad_token_id}, not 0", hint="take a BERT-like encoder")
     model, most = build(), min(LONGEST, int(tokenizer.model_max_length))

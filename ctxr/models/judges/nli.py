@@ -51,8 +51,7 @@ class NliJudge(Judge):
                 hint=f"in id2label of {config} write entailment for the class that means it",
             )
         self.entailment, self.device = rows[0], "cpu"
-
-        def read() -> None:
+        with careful(self.name):
             from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
             hint = "take a model that was trained for inference"
@@ -62,15 +61,13 @@ class NliJudge(Judge):
             self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
             if len(self.tokenizer) > (known := self.model.get_input_embeddings().num_embeddings):
                 raise DataError(f"{folder} has a tokenizer of {len(self.tokenizer)} tokens and a model of {known}")
-
-        careful(self.name, read)()
         places = getattr(self.model.config, "max_position_embeddings", None) or LONGEST
         self.most = min(places - RESERVED, int(self.tokenizer.model_max_length))
         if self.most < LEAST:
             raise DataError(f"{folder} reads no more than {self.most} tokens", hint="take another model")
         self.special = re.compile("|".join(map(re.escape, self.tokenizer.all_special_tokens)) or "(?!)")
         longest = [Claim("a " * self.most, None, "a")]
-        if not np.isfinite(careful(self.name, lambda: self.probabilities(longest * 2))()).all():
+        if not np.isfinite(careful(self.name)(self.probabilities)(longest * 2)).all():
             raise DataError(f"{folder} holds weights that give no probabilities", hint="fetch the model again")
         texts = {file.name: sha256_file(file) for name in _TEXTS for file in folder.glob(name) if file.is_file()}
         self.fingerprint = fingerprint_of(self.model.state_dict(), json.dumps(texts, sort_keys=True).encode())

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import compress
 
 import numpy as np
@@ -107,9 +107,8 @@ def _picture_rules(
     why = "no set has all its images"
     yield from extremes("smallest", "largest", "file", sizes, why)
     whole = {name for image_set in wanted if sizes.keys() >= set(image_set.images) for name in image_set.images}
-    with open_pictures(
-        {name: file for name, file in files.items() if file and name in whole}, "sharpness", progress
-    ) as opened:
+    complete = {name: file for name, file in files.items() if file and name in whole}
+    with closing(open_pictures(complete, "sharpness", progress)) as opened:
         sharpnesses = {name: sharpness(pixels) for name, pixels in opened}
     yield from extremes("blurriest", "sharpest", "image (Laplacian)", sharpnesses, why)
 
