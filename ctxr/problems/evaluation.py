@@ -1,6 +1,6 @@
 """What `ctxr eval` asks of a problem: columns of each run on each split, and what is shown beside them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -106,14 +106,12 @@ class EvalRequest:
         )
 
 
-class SplitExamples(Protocol):
+class SplitExamples(Sized, Protocol):
     """Examples of a split of the benchmark, as many as it has queries."""
 
     @property
     def name(self) -> str:
         """Name of the split."""
-
-    def __len__(self) -> int: ...
 
 
 RowT = TypeVar("RowT")

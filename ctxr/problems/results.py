@@ -19,7 +19,7 @@ from ctxr.store.artifacts import Content
 from ctxr.store.atomic import disk_errors, write_bytes
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Record
-from ctxr.store.tables import UNREADABLE, write_table
+from ctxr.store.tables import UNREADABLE, pretty_json, write_table
 
 MOST_NAMED = 80
 """Characters of a folder's name that may be made of the names of runs."""
@@ -198,19 +198,14 @@ class Findings:
             content[name] = rows
         content |= {"people": asdict(self.tables["people"]) if "people" in self.tables else None, "notes": self.notes}
         files = {
-            FIGURES: as_json(content),
-            TABLES: as_json(self.tables),
+            FIGURES: pretty_json(content).decode(),
+            TABLES: pretty_json(self.tables).decode(),
             "results.md": "\n".join(markdown(table) for table in self.tables.values()),
             "results.tex": "\n".join(latex(table) for table in self.tables.values()),
         } | self.files
         for name, text in files.items():
             write_bytes(out / name, text.encode(), durable=False)
         return Content([PER_QUERY, *files], {"rows": count}, {})
-
-
-def as_json(content: object) -> str:
-    """Indented, as `read_tables` and `read_findings` read it."""
-    return msgspec.json.format(msgspec.json.encode(content), indent=1).decode() + "\n"
 
 
 def read_tables(results: Path) -> dict[str, Table]:

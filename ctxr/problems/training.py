@@ -84,8 +84,6 @@ class TrainJob(ABC):
 
     def train_seed(self, seed: int, tensorboard: bool = False) -> "SeedTrainer":
         """Train or resume a seed. Raises UsageError without TensorBoard, and what `fit` raises."""
-        if tensorboard:
-            find_writer()  # hours before it is wanted
         trainer = SeedTrainer(self, seed, tensorboard)
         trainer.save = self.fit(seed, trainer)
         return trainer
@@ -133,7 +131,7 @@ class SeedTrainer:
         self.job, self.seed = job, seed
         self.folder = job.out / MAKING / f"seed{seed}"
         self.weights, self.epochs = self.folder / BEST, list[Epoch]()
-        self.tensorboard = tensorboard
+        self.writers = find_writer() if tensorboard else None  # hours before it is wanted
         self.writer: SummaryWriter | None = None
         self.opened = ExitStack()
 
@@ -158,12 +156,12 @@ class SeedTrainer:
     def _report(self, row: Epoch) -> None:
         """Note an epoch, and write it into event files at once; the first deletes earlier files."""
         valid = row.figures or ({} if row.accuracy is None else {"accuracy": row.accuracy})
-        if self.tensorboard:
+        if self.writers is not None:
             if self.writer is None:
                 folder = self.job.out / TENSORBOARD / f"seed{self.seed}"
                 if row.epoch == 1:
                     shutil.rmtree(folder, ignore_errors=True)
-                self.writer = find_writer()(str(folder), purge_step=row.epoch)
+                self.writer = self.writers(str(folder), purge_step=row.epoch)
                 self.opened.callback(self.writer.close)
             scalars = {"train/loss": row.loss, **{f"valid/{name}": value for name, value in valid.items()}}
             for name, value in (scalars | {"train/seconds": row.seconds}).items():

@@ -43,15 +43,6 @@ class PositivePairs:
         ascending = torch.where(marks, images, last).sort(1).values
         return cls(marks.sum(1), ascending[ascending != last])
 
-    def mask(self, captions: Tensor, images: Tensor) -> Tensor:
-        """bool [b, n]: whether captions [b] hold for pictures [n], ascending."""
-        rows, pictures = self._pairs(captions)
-        positions = torch.searchsorted(images, pictures).clamp(max=len(images) - 1)
-        present = images[positions] == pictures
-        marked = torch.zeros(len(captions), len(images), dtype=torch.bool)
-        marked[rows[present], positions[present]] = True
-        return marked
-
     def among(self, captions: Tensor, images: Tensor) -> Tensor:
         """bool [b, K]: whether captions [b] hold for pictures [b, K] of their own."""
         rows, pictures = self._pairs(captions)

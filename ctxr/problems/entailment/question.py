@@ -19,13 +19,13 @@ from ctxr.problems.evaluation import EvalRequest, Evaluation, SplitRows
 from ctxr.problems.figures import Figure, Summariser
 from ctxr.problems.options import TrainOptions
 from ctxr.problems.question import ProblemResults, Question, View, find_learner
-from ctxr.problems.results import TABLES, as_json, read_tables
+from ctxr.problems.results import TABLES, read_tables
 from ctxr.problems.runs import EvaluatedRun, check_run_name, run_folders
 from ctxr.store.artifacts import MANIFEST, Content, open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import CLASSIFIER, CLASSIFIER_RESULTS
 from ctxr.store.records import Record, SplitName
-from ctxr.store.tables import write_table
+from ctxr.store.tables import pretty_json, write_table
 
 FIGURES = ("accuracy", "precision", "recall", "F0.5")
 
@@ -148,7 +148,7 @@ class PairEvaluation(Evaluation[SplitRows[EntailmentPair], ClassifierRun]):
                 for pair, p in zip(self.split.rows, run.probabilities.tolist(), strict=True)
             ],
         )  # fmt: skip
-        write_bytes(out / TABLES, as_json(self.findings.tables).encode())
+        write_bytes(out / TABLES, pretty_json(self.findings.tables))
         counts = {"pairs": len(self.split.rows), "runs": len(self.runs), "split": self.split.name}
         return Content([PROBABILITIES, TABLES], counts, {})
 

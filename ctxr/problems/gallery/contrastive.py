@@ -101,9 +101,10 @@ def contrast(pairs: GalleryPairs, captions: Tensor, images: Tensor) -> Contrast:
     """What is known of the captions [B], each with the picture [B] that it stands for here."""
     texts, caption_index = torch.unique(captions, return_inverse=True)
     pictures, image_index = torch.unique(images, return_inverse=True)
-    positive = pairs.written.mask(texts, pictures) | pairs.doubtful.mask(texts, pictures)
+    every = pictures.expand(len(texts), -1)
+    positive = pairs.written.among(texts, every) | pairs.doubtful.among(texts, every)
     positive[caption_index, image_index] = True
-    weak = pairs.weak.mask(texts, pictures) & ~positive
+    weak = pairs.weak.among(texts, every) & ~positive
     return Contrast(texts, pictures, caption_index, image_index, positive, weak)
 
 

@@ -130,11 +130,10 @@ def test_what_holds_is_found_in_any_batch() -> None:
     table = chance.random((7, 10)) < 0.3
     known = PositivePairs.of([(int(c), int(i)) for c, i in np.argwhere(table)], 7)
     captions, images = torch.tensor([5, 0, 5, 3]), torch.tensor([1, 4, 8, 9])
-    assert known.mask(captions, images).numpy().tolist() == table[[5, 0, 5, 3]][:, [1, 4, 8, 9]].tolist()
-    assert (
-        known.turned(10).mask(images, torch.tensor([0, 3, 5])).numpy().tolist()
-        == table.T[[1, 4, 8, 9]][:, [0, 3, 5]].tolist()
-    )
+    found = known.among(captions, images.expand(4, -1))
+    assert found.numpy().tolist() == table[[5, 0, 5, 3]][:, [1, 4, 8, 9]].tolist()
+    turned = known.turned(10).among(images, torch.tensor([0, 3, 5]).expand(4, -1))
+    assert turned.numpy().tolist() == table.T[[1, 4, 8, 9]][:, [0, 3, 5]].tolist()
     torch.manual_seed(0)
     rows, drawn = known.draw(torch.arange(7))
     assert rows.tolist() == np.flatnonzero(table.any(1)).tolist()
