@@ -1,15 +1,13 @@
 """What an artifact of image sets contains: counts, failures, and the number of sets at other thresholds."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from ctxr.engine.report import SetsReport
-from ctxr.store.arrays import Vectors
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import rooted
@@ -50,22 +48,17 @@ def yield_curve(path: Path, units: Iterable[SourceUnit] | None = None) -> dict[s
     for unit in units:
         rows = [(row.row, row.shot) for row in unit.ledger if row.row is not None and row.shot is not None]
         vectors = np.asarray(unit.vectors[[row for row, _ in rows]]) if rows else unit.vectors
-        counts += _count_sets(vectors, [shot for _, shot in rows], thresholds, set_size)
+        # as `GreedyPicker` chooses, at all thresholds in one walk; places that are not taken are infinitely far
+        chosen = np.full((len(thresholds), set_size, vectors.shape[1]), np.inf)
+        taken, shots = np.zeros(len(thresholds), int), [shot for _, shot in rows]
+        for vector, shot, before in zip(vectors, shots, [None, *shots], strict=False):
+            if shot != before:
+                chosen[:], taken[:] = np.inf, 0
+            difference = chosen - vector
+            distances = np.sqrt(np.einsum("tnd,tnd->tn", difference, difference))
+            joins = np.flatnonzero(distances.min(axis=1) > thresholds)
+            chosen[joins, taken[joins]] = vector
+            taken[joins] += 1
+            counts += (full := taken == set_size)
+            chosen[full], taken[full] = np.inf, 0
     return dict(zip((f"{threshold:.4g}" for threshold in thresholds), counts.tolist(), strict=True))
-
-
-def _count_sets(vectors: Vectors, shots: Sequence[int], thresholds: Sequence[float], size: int) -> npt.NDArray[np.int_]:
-    """How many sets `GreedyPicker` finds at each of several thresholds, in one walk; places that are not taken are infinitely far."""
-    chosen = np.full((len(thresholds), size, vectors.shape[1]), np.inf)
-    taken, sets = np.zeros((2, len(thresholds)), int)
-    for vector, shot, before in zip(vectors, shots, [None, *shots], strict=False):
-        if shot != before:
-            chosen[:], taken[:] = np.inf, 0
-        difference = chosen - vector
-        distances = np.sqrt(np.einsum("tnd,tnd->tn", difference, difference))
-        joins = np.flatnonzero(distances.min(axis=1) > thresholds)
-        chosen[joins, taken[joins]] = vector
-        taken[joins] += 1
-        sets += (full := taken == size)
-        chosen[full], taken[full] = np.inf, 0
-    return sets

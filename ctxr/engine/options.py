@@ -305,25 +305,19 @@ def convert(cls: type[Options], given: Mapping[str, object], source: str, elsewh
                 listed = f"the nearest keys are {', '.join(get_close_matches(name, valid, n=3, cutoff=0.0))}"
             hint = did_you_mean(cls.SYNONYMS.get(name, name), valid, f"{listed}{elsewhere}")
             raise UsageError(f"{source}: unknown key {key!r}", hint=hint)
-        keys[name] = key
-        values[name] = _converted(source, key, value, options[name])
+        keys[name], values[name], option = key, value, options[name]
+        kinds = [arg for arg in typing.get_args(option.kind) or (option.kind,) if arg is not type(None)]
+        if typing.get_origin(option.kind) is tuple:
+            values[name] = tuple(map(str, value if isinstance(value, list) else (value,)))
+        elif Path in kinds and isinstance(value, str):
+            values[name] = path_of(f"{source}: {key}", value)
+        elif float in kinds and isinstance(value, int) and not isinstance(value, bool):
+            values[name] = float(value)
+        elif not any(isinstance(value, one) and isinstance(value, bool) == (one is bool) for one in kinds):
+            wanted = " or ".join(_KINDS.get(one, one.__name__) for one in kinds)
+            example = "see the command's --help" if option.default in (None, "", ()) else f"{key} = {option.default!r}"
+            raise UsageError(f"{source}: {key} = {value!r} is not {wanted}", hint=option.hint() or example)
     return values
-
-
-def _converted(source: str, key: str, value: object, option: OptionField) -> object:
-    kind = option.kind
-    kinds = [arg for arg in typing.get_args(kind) or (kind,) if arg is not type(None)]
-    if typing.get_origin(kind) is tuple:
-        return tuple(str(part) for part in value) if isinstance(value, list) else (str(value),)
-    if Path in kinds and isinstance(value, str):
-        return path_of(f"{source}: {key}", value)
-    if float in kinds and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not any(isinstance(value, one) and isinstance(value, bool) == (one is bool) for one in kinds):
-        wanted = " or ".join(_KINDS.get(one, one.__name__) for one in kinds)
-        example = "see the command's --help" if option.default in (None, "", ()) else f"{key} = {option.default!r}"
-        raise UsageError(f"{source}: {key} = {value!r} is not {wanted}", hint=option.hint() or example)
-    return value
 
 
 def read_toml(file: Path, option: str) -> dict[str, Any]:

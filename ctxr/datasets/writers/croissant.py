@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names, suffix_of
-from ctxr.store.atomic import write_bytes
+from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.tables import encode_row, pretty_json
 
@@ -57,7 +57,7 @@ def write(job: ExportJob) -> ExportResult:
     with job.progress.task("export pictures", len(job.dataset.images)) as task:
         for number, image in enumerate(sorted(job.dataset.images.values(), key=lambda image: image.id)):
             path = f"images/{number:07d}{suffix_of(image)}"
-            job.pictures.link(image, job.out / path)
+            link_or_copy(job.pictures.checked(image), job.out / path)
             row = job.image_row(image)
             images.append(row | {"path": path, "frame": row["index"], "seconds": row["time"]})
             task.advance()

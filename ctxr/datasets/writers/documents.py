@@ -12,7 +12,7 @@ from ctxr.datasets.writers.job import UNSPLIT, ExportJob, ExportResult, suffix_o
 from ctxr.errors import DataError, plural
 from ctxr.metrics.links import assign
 from ctxr.metrics.votes import Doubles
-from ctxr.store.atomic import write_bytes
+from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.paths import stays_inside
 from ctxr.store.records import Judgment
 from ctxr.store.tables import write_table
@@ -108,7 +108,7 @@ def _with_pictures(job: ExportJob, result: ExportResult) -> ExportResult:
                 raise DataError(f"the image {image.id!r} is not a name inside a folder", hint="rename it")
             if image.path:
                 suffix = "" if image.id.lower().endswith(suffix_of(image)) else suffix_of(image)
-                job.pictures.link(image, job.out / "images" / f"{image.id}{suffix}")
+                link_or_copy(job.pictures.checked(image), job.out / "images" / f"{image.id}{suffix}")
             task.advance()
     return result
 

@@ -6,7 +6,7 @@ It is the plain JSON layout (`LegacyFiftyOneDataset`), which every version reads
 from dataclasses import asdict
 
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names, suffix_of
-from ctxr.store.atomic import write_bytes
+from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.tables import pretty_json
 
 
@@ -19,7 +19,7 @@ def write(job: ExportJob) -> ExportResult:
             queries = [query for query in job.queries.get(image_set.id, []) if query.labels is None]
             for position, image in enumerate(job.members(image_set)):
                 path = f"data/{image_set.id}/{position:02d}{suffix_of(image)}"
-                job.pictures.link(image, job.out / path)
+                link_or_copy(job.pictures.checked(image), job.out / path)
                 described = [
                     job.dataset.text_of(query) for query in queries if position in job.targets.get(query.id, [])
                 ]

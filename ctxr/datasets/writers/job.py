@@ -127,10 +127,6 @@ class ExportPictures:
             self._compared.add(image.id)
         return file
 
-    def link(self, image: Image, copy: Path) -> None:
-        """Make `copy` the same file: a hard link where the file system can."""
-        link_or_copy(self.checked(image), copy)
-
     def save_jpeg(self, image: Image, copy: Path) -> bool:
         """Make `copy` an upright JPEG of the image; returns whether it had to be re-encoded."""
         file = self.checked(image)

@@ -25,6 +25,7 @@ from ctxr.errors import DataError, plural
 from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.pipelines.curation.config import BuildDocuments, DocumentsReport
 from ctxr.store.artifacts import Content, open_artifact
+from ctxr.store.atomic import link_or_copy
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.kinds import DATASET
 from ctxr.store.records import Image, SplitName
@@ -182,7 +183,7 @@ class DocumentsStage(Stage[SourceInputs[Path]]):
         home = "" if all(image.path.startswith(f"{IMAGES}/") for image in pictures) else f"{IMAGES}/"
         with progress.task("pictures", len(pictures)) as task:
             for image in pictures:
-                source.link(image, out / f"{home}{image.path}")
+                link_or_copy(source.checked(image), out / f"{home}{image.path}")
                 task.advance()
         images = [replace(image, path=image.path and f"{home}{image.path}") for image in built.images.values()]
         rows = write_tables(out, built.tables() | {"images": images})

@@ -66,12 +66,17 @@ def make_summary(edition: PageBuilder) -> Mapping[str, object]:
         one.name for one in chain.dataset.sources
     }:
         photos = "of photos"  # of which the dataset holds copies alone
+    # why videos gave no set: for each reason by which most of their frames fell out, which videos, and what may help
+    without = [unit for unit in by_kind["video"] if not unit.sets]
+    fates = [Counter(row.reason for row in unit.ledger if row.reason and row.reason in CURES) for unit in without]
+    own = zip(fates, (unit.source.name for unit in without), strict=True)
+    barren = grouped((counts.most_common(1)[0][0], name) for counts, name in own if counts)
     return {
         "sets": {kind: sum(len(unit.sets) for unit in units) for kind, units in by_kind.items()},
         "total": sum(len(unit.sets) for unit in chain.units),
         "subject": edition.subject,
         "videos": _videos(by_kind["video"], edition),
-        "barren": _barren(by_kind["video"]),
+        "barren": [(REASONS[reason][0], some(names), CURES[reason]) for reason, names in barren.items()],
         "photos": photos,
         "described": described,
         "splits": held,
@@ -107,15 +112,6 @@ def make_steps(edition: PageBuilder) -> Mapping[str, object] | None:
     ]
     shown = {"stages": chain.stages, "funnels": funnels, "rows": rows, "reasons": reasons}
     return shown if funnels or rows else None
-
-
-def _barren(units: Sequence[SourceUnit]) -> list[tuple[str, str, str]]:
-    """Why videos gave no set: for each reason by which most of their frames fell out, which videos, and what may help."""
-    barren = [unit for unit in units if not unit.sets]
-    fates = [Counter(row.reason for row in unit.ledger if row.reason and row.reason in CURES) for unit in barren]
-    own = zip(fates, (unit.source.name for unit in barren), strict=True)
-    reasons = grouped((counts.most_common(1)[0][0], name) for counts, name in own if counts)
-    return [(REASONS[reason][0], some(names), CURES[reason]) for reason, names in reasons.items()]
 
 
 def _videos(units: Sequence[SourceUnit], edition: PageBuilder) -> str:
