@@ -19,7 +19,7 @@ from PIL import Image
 
 from bench.table import Row
 from ctxr.media.images import Pixels, perceptual_hash, read_image
-from ctxr.media.likeness import turned
+from ctxr.media.video import turned
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.models.neighbours import nearest
 from ctxr.pipelines.curation.copies import CopyRule, Positions, find_copies

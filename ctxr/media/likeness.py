@@ -11,7 +11,6 @@ from ctxr.media.images import Pixels, within_border
 Floats = npt.NDArray[np.floating]
 
 SIDE = 256  # pixels of the longer side at which pictures are compared
-TURNS = 8  # the symmetries of a rectangle: 4 transposes, then 2 reverses rows, then 1 columns
 
 _FEATURES = 200
 _MATCHES = 8  # features that lie alike: hardly any two different pictures have more
@@ -47,12 +46,6 @@ class Features:
         mine, theirs = self.points[best[clear, 0]], other.points[clear]
         place, agree = cv2.estimateAffinePartial2D(theirs, mine, ransacReprojThreshold=2.0)
         return None if place is None or agree.sum() < _MATCHES else np.asarray(place)
-
-
-def turned(rgb: Pixels, turn: int) -> Pixels:
-    """The picture after one of `TURNS`; 0 leaves it as it is."""
-    rgb = rgb.transpose(1, 0, 2) if turn & 4 else rgb
-    return np.ascontiguousarray(rgb[:: -1 if turn & 2 else 1, :: -1 if turn & 1 else 1])
 
 
 @dataclass(frozen=True)

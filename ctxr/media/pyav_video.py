@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import av
 import cv2
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from av.video.reformatter import VideoReformatter
 
-from ctxr.media.video import THUMBNAIL_SHAPE, Damage, Frame, Pixels, Video, VideoError, VideoHeader
+from ctxr.media.video import THUMBNAIL_SHAPE, Damage, Frame, Pixels, Video, VideoError, VideoHeader, turned
 
 _OPTIONS = {"protocol_whitelist": "file"}  # a playlist must not open other files or addresses
 _MAX_FAILURES_IN_A_ROW = 256  # packets, after which the rest is taken for garbage
@@ -39,16 +39,8 @@ _NEUTRAL_CHROMA = 128
 _UNSPECIFIED_COLORSPACE = 2
 
 
-class Upright(NamedTuple):
-    """How a stored picture becomes upright: transpose, then reverse rows, then reverse columns."""
-
-    transpose: bool = False
-    reverse_rows: bool = False
-    reverse_columns: bool = False
-
-
-def upright_of(frame: Any) -> Upright:
-    """The way up of a PyAV frame, from its display matrix, turns rounded to 90 degrees.
+def upright_turn(frame: Any) -> int:
+    """What makes a PyAV frame upright, for `turned`, from its display matrix, turns rounded to 90 degrees.
 
     The matrix [a b u; c d v; x y w] maps a stored point (p, q) to (a p + c q, b p + d q): with b the larger of a and b,
     columns become rows. Ask once for a video: side data tie a frame into a cycle of references, and its planes then wait for
@@ -57,8 +49,8 @@ def upright_of(frame: Any) -> Upright:
     for data in frame.side_data:
         if data.type.name == "DISPLAYMATRIX" and len(bytes(data)) == 36:
             a, b, _, c, d = struct.unpack("=5i", bytes(data)[:20])
-            return Upright(True, b < 0, c < 0) if abs(b) > abs(a) else Upright(False, d < 0, a < 0)
-    return Upright()
+            return int(4 + 2 * (b < 0) + (c < 0) if abs(b) > abs(a) else 2 * (d < 0) + (a < 0))
+    return 0
 
 
 def small_size(width: int, height: int, longest: int) -> tuple[int, int]:
@@ -186,13 +178,13 @@ class PyavVideo(Video):
             if first is None:
                 raise VideoError("no_frames", NO_FRAMES, file=path)
             self._first: Any = first
-            self._upright = upright_of(first)
+            self._turn = upright_turn(first)
             self._nbytes = first.width * first.height * first.format.bits_per_pixel // 8
             size = square_size(first.width, first.height, self._aspect)
             rate, own = self._stream.average_rate or self._stream.guessed_rate, self._stream.duration
             duration = own * self._time_base if own else Fraction(self._container.duration or 0, 1_000_000)
             self.header = VideoHeader(
-                *(size[::-1] if self._upright.transpose else size),
+                *(size[::-1] if self._turn & 4 else size),
                 rate=Fraction(rate) if rate else None,
                 duration=duration if duration > 0 else None,
                 # AVI also counts frames without a packet, which repeat the one before
@@ -277,10 +269,7 @@ class PyavVideo(Video):
             # the scaler refuses reserved colour tags, which players ignore
             frame.colorspace = _UNSPECIFIED_COLORSPACE
             converted = self._reformatter.reformat(frame, *size, format="rgb24", threads=1)
-        pixels, (transpose, reverse_rows, reverse_columns) = _packed(converted, 3), self._upright
-        pixels = pixels.swapaxes(0, 1) if transpose else pixels
-        pixels = pixels[::-1] if reverse_rows else pixels
-        return np.ascontiguousarray(pixels[:, ::-1] if reverse_columns else pixels)
+        return turned(_packed(converted, 3), self._turn)
 
     def close(self) -> None:
         """See `Closeable.close`."""

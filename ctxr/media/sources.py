@@ -197,11 +197,7 @@ def _expand(text: str) -> list[Path]:
 
 def _is_text(name: str) -> bool:
     """Whether a table can hold a name: file systems allow bytes that are not text."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return name.encode(errors="ignore").decode() == name
 
 
 def _is_ours(folder: Path) -> bool:

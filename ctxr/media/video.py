@@ -21,6 +21,15 @@ THUMBNAIL_SHAPE = (36, 64)  # rows and columns
 KEEP_DAMAGED = "the same command with --keep-damaged takes what can be decoded"
 
 
+TURNS = 8  # the symmetries of a rectangle: 4 transposes, then 2 reverses rows, then 1 columns
+
+
+def turned(rgb: Pixels, turn: int) -> Pixels:
+    """The picture after one of `TURNS`; 0 leaves it as it is."""
+    rgb = rgb.transpose(1, 0, 2) if turn & 4 else rgb
+    return np.ascontiguousarray(rgb[:: -1 if turn & 2 else 1, :: -1 if turn & 1 else 1])
+
+
 class VideoError(DataError):
     """A file that gives no frames, or not all.
 

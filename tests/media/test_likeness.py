@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from ctxr.media.images import Pixels
-from ctxr.media.likeness import SIDE, TURNS, Sketch, pixel_difference, same_picture, turned
+from ctxr.media.likeness import SIDE, Sketch, pixel_difference, same_picture
+from ctxr.media.video import TURNS, turned
 from ctxr.pipelines.curation.copies import CopyRule
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.scenes import Scene, sample_scene

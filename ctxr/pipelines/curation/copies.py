@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.media.images import Pixels, decoded
-from ctxr.media.likeness import TURNS, Sketch, same_picture, turned
+from ctxr.media.likeness import Sketch, same_picture
+from ctxr.media.video import TURNS, turned
 from ctxr.store.arrays import Vectors
 from ctxr.store.records import SharedFootage
 from ctxr.store.units import SourceUnit

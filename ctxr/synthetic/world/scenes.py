@@ -172,19 +172,21 @@ def positioned(rng: np.random.Generator, actor: Actor, others: Sequence[Actor], 
     return best
 
 
-def overlapping(rng: np.random.Generator, actor: Actor, other: Actor, reach: Point) -> Actor:
-    """Return the actor moved to overlap the other by a third to two thirds of the smaller radius."""
-    angle = float(rng.uniform(0, 2 * math.pi))
-    distance = actor.radius + other.radius - float(rng.uniform(0.7, 1.3)) * min(actor.radius, other.radius)
-    x = other.x + distance * math.cos(angle) * reach.x
-    y = other.y + distance * math.sin(angle) * reach.y
-    return actor.moved(round(x, 4), round(y, 4))
-
-
-def across_edge(rng: np.random.Generator, actor: Actor, reach: Point) -> Actor:
-    """Return the actor moved half over one edge of the frame."""
-    along, inwards = float(rng.uniform(0.2, 0.8)), float(rng.uniform(-0.35, 0.35)) * actor.radius
-    x, y = at_edge(int(rng.integers(4)), along, inwards, reach)
+def placed(
+    rng: np.random.Generator, actor: Actor, others: Sequence[Actor], reach: Point, *, overlap: float, edge: float
+) -> Actor:
+    """Return the actor where it overlaps another by a third to two thirds of the smaller radius, else half over an edge of the frame, both
+    by chance, else at a free place."""
+    if others and rng.random() < overlap:
+        other, angle = choose(rng, others), float(rng.uniform(0, 2 * math.pi))
+        distance = actor.radius + other.radius - float(rng.uniform(0.7, 1.3)) * min(actor.radius, other.radius)
+        x = other.x + distance * math.cos(angle) * reach.x
+        y = other.y + distance * math.sin(angle) * reach.y
+    elif rng.random() < edge:
+        along, inwards = float(rng.uniform(0.2, 0.8)), float(rng.uniform(-0.35, 0.35)) * actor.radius
+        x, y = at_edge(int(rng.integers(4)), along, inwards, reach)
+    else:
+        return positioned(rng, actor, others, reach)
     return actor.moved(round(x, 4), round(y, 4))
 
 
@@ -204,11 +206,6 @@ def sample_scene(rng: np.random.Generator, aspect: float = 1.0) -> Scene:
     for index in range(1 + int(np.searchsorted((0.14, 0.4, 0.68, 0.88), rng.random()))):
         like = choose(rng, actors) if actors and rng.random() < 0.4 else None
         actor = sample_actor(rng, f"a{index}", like)
-        if actors and rng.random() < 0.25:
-            actor = overlapping(rng, actor, choose(rng, actors), reach)
-        elif rng.random() < 0.1:
-            actor = across_edge(rng, actor, reach)
-        else:
-            actor = positioned(rng, actor, actors, reach)
+        actor = placed(rng, actor, actors, reach, overlap=0.25, edge=0.1)
         actors.insert(int(rng.integers(len(actors) + 1)), actor)
     return Scene(tuple(actors), backdrop, aspect, round(float(rng.uniform(0.88, 1.08)), 3))

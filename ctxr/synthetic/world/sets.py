@@ -14,10 +14,9 @@ from ctxr.synthetic.world.scenes import (
     TEXTURES,
     Actor,
     Scene,
-    across_edge,
     choose,
     gap,
-    overlapping,
+    placed,
     positioned,
     reach_of,
     sample_actor,
@@ -71,12 +70,8 @@ def neighbour(rng: np.random.Generator, scene: Scene) -> Scene:
         actors = [*others, actors[index]] if index + 1 < len(actors) else [actors[index], *others]
     elif edit == "change":
         actors[index] = _recoloured(rng, actors[index])
-    elif others and rng.random() < 0.4:
-        actors[index] = overlapping(rng, actors[index], choose(rng, others), reach)
-    elif rng.random() < 0.2:
-        actors[index] = across_edge(rng, actors[index], reach)
     else:
-        actors[index] = positioned(rng, actors[index], others, reach)
+        actors[index] = placed(rng, actors[index], others, reach, overlap=0.4, edge=0.2)
     return msgspec.structs.replace(scene, actors=tuple(actors))
 
 

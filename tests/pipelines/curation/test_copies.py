@@ -14,8 +14,9 @@ from PIL import Image as Pillow
 from ctxr.engine.progress import Silent
 from ctxr.engine.units import Engine
 from ctxr.media.images import Pixels, perceptual_hash
-from ctxr.media.likeness import TURNS, Sketch, turned
+from ctxr.media.likeness import Sketch
 from ctxr.media.sources import InputSource
+from ctxr.media.video import TURNS, turned
 from ctxr.pipelines.curation import copies
 from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, deduplicate, find_copies, shared_footage
 from ctxr.pipelines.curation.photos import (
