@@ -54,17 +54,27 @@ JUDGES: dict[str, Callable[[Flags, np.random.Generator], Doubles]] = {
 
 @dataclass(frozen=True)
 class Drawn:
-    """The candidates of a round, and which of them hold, by pair."""
+    """The candidates of a round, which of them hold, and what each person would say of them, by pair."""
 
     links: tuple[CandidateRow, ...]
     holds: dict[tuple[str | int, ...], bool]
+    said: dict[tuple[str | int, ...], list[bool]]
 
 
 def drawn(best: float, judge: Callable[[Flags, np.random.Generator], Doubles], rng: np.random.Generator) -> Drawn:
-    """A round of `PICTURES` pictures."""
+    """A round of `PICTURES` pictures; each person errs in 5 to 10 % of the pairs."""
     share = np.clip(best * np.exp(-np.arange(RANKS) / 12) * rng.uniform(0.6, 1.4, (PICTURES, 1)), 0, 1)
     holds = (rng.random(share.shape) < share).ravel()
-    probability = judge(holds, rng)
+    return round_of(holds, judge(holds, rng), said(holds, rng.uniform(0.05, 0.1, PEOPLE), rng))
+
+
+def said(holds: Flags, errors: Doubles, rng: np.random.Generator) -> Flags:
+    """What people who err so often, [P], say of each pair, [N, P]."""
+    return np.asarray(holds[:, None] ^ (rng.random((len(holds), len(errors))) < errors))
+
+
+def round_of(holds: Flags, probability: Doubles, votes: Flags) -> Drawn:
+    """The round of a judge with these probabilities [N], in the order of pictures and ranks."""
     links = tuple(
         CandidateRow(
             f"i{row // RANKS}", f"c{row}", "drawn", "image", row % RANKS + 1, 0.0, round(p, 6),
@@ -72,18 +82,16 @@ def drawn(best: float, judge: Callable[[Flags, np.random.Generator], Doubles], r
         )
         for row, p in enumerate(probability.tolist())
     )  # fmt: skip
-    return Drawn(links, {link.key(): hold for link, hold in zip(links, holds.tolist(), strict=True)})
+    keys = [link.key() for link in links]
+    return Drawn(links, dict(zip(keys, holds.tolist(), strict=True)), dict(zip(keys, votes.tolist(), strict=True)))
 
 
-def answered(
-    sample: Sequence[AuditSample], holds: dict[tuple[str | int, ...], bool], rng: np.random.Generator
-) -> AggregatedAnswers:
-    """What people say, each of whom errs in 5 to 10 % of the pairs."""
-    errors = rng.uniform(0.05, 0.1, PEOPLE)
+def answered(sample: Sequence[AuditSample], world: Drawn) -> AggregatedAnswers:
+    """What people say of a sample."""
     rows = tuple(
-        Judgment(f"entail/{one.image}/{one.caption}", ENTAILMENT, f"w{person}", float(holds[one.key()] != wrong))
+        Judgment(f"entail/{one.image}/{one.caption}", ENTAILMENT, f"w{person}", float(entailed))
         for one in sample
-        for person, wrong in enumerate((rng.random(PEOPLE) < errors).tolist())
+        for person, entailed in enumerate(world.said[one.key()])
     )
     return AggregatedAnswers(Path(), judgments=rows)
 
@@ -94,10 +102,11 @@ def audited(config: ReviseLabels, world: Drawn, size: int, rng: np.random.Genera
         1, True, "drawn", "drawn", "judge", "judge", THRESHOLD, "given", PICTURES, len(world.links), 0, 0, 0, ""
     )
     sample = draw(world.links, size, rng)
-    answers = audited_sample(sample, answered(sample, world.holds, rng), ()).answers
+    answers = audited_sample(sample, answered(sample, world), ()).answers
     pairs = JudgedPairs(current, sample, world.links, answers)
     favours = preference(pairs.probability, pairs.ranks, pairs.entailed, pairs.weights * pairs.decided, config.seed)
-    return license_judge(config, current, "", pairs, ["test"]), favours or Preference(0, 0, 1)
+    licence = license_judge(config, current, "", pairs, ["test"], terms={})
+    return licence, favours or Preference(0, 0, 1)
 
 
 def precision(world: Drawn, threshold: float) -> float:

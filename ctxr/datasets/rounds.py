@@ -59,8 +59,9 @@ class Round(Record, frozen=True):
         judges: fingerprints of the judges of a cascade, in order; () for one judge.
         unsure: pairs from `unsure_below` to the threshold, which count as neither entailed nor rejected.
         splits: of the sets that it looked at, "" for none.
-        pending: pairs of valid and test that a judge without a licence called entailed; they are in no judgment.
-        licence: the audit that licensed it, in words; "" for none. unlicensed: whether the user let it count without.
+        pending: pairs of valid and test that a judge called entailed whose licence does not cover them; they do not count.
+        licence: the audit that licensed it, in words; "" for none. refused: why a later audit refused the judge, so that the round
+            counts on train alone; "" where none did. unlicensed: whether the user let it count without.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("number",)
@@ -91,6 +92,7 @@ class Round(Record, frozen=True):
     unsure: int = 0
     pending: int = 0
     licence: str = ""
+    refused: str = ""
     unlicensed: bool = False
     toy: bool = False
     splits: tuple[str, ...] = ()
@@ -311,19 +313,19 @@ def parents_of(base: RevisionBase, rounds: Sequence[Round]) -> list[Parent]:
 
 
 class Rounds(Stage[RoundInputs]):
-    """Set which rounds of revised labels count: those whose numbers are in `active`."""
+    """Set which rounds of revised labels count, and what of them: `changed` are rounds as they are to be, by number."""
 
     KIND = DATASET
     IN_PLACE = True
 
-    def __init__(self, options: Options, base: RevisionBase, active: Mapping[int, bool]) -> None:
+    def __init__(self, options: Options, base: RevisionBase, changed: Mapping[int, Round]) -> None:
         super().__init__(options)
-        self.base, self.active = base, active
+        self.base, self.changed = base, changed
 
     def inputs(self, progress: Progress) -> RoundInputs:
         """The dataset, the judges, and the rounds."""
         rounds = read_rounds(self.out())
-        wanted = tuple(structs.replace(row, active=self.active.get(row.number, row.active)) for row in rounds)
+        wanted = tuple(self.changed.get(row.number, row) for row in rounds)
         return RoundInputs(parents_of(self.base, wanted), {"base": self.base.content}, wanted)
 
     def pending(self, artifact: Artifact, inputs: RoundInputs) -> bool:
@@ -348,7 +350,7 @@ def put_in_force(out: Path, base: RevisionBase, rounds: Sequence[Round]) -> Cont
     rows = read_table(out / GIVEN, Judgment)
     for row in rounds:
         if row.active:
-            rows += read_table(out / folder_of(row.number) / JUDGMENTS, Judgment)
+            rows += counted_judgments(out, row, base.dataset)
     counts: dict[str, Any] = {"rounds": len(rounds), "active": sum(row.active for row in rounds)}
     counts["judgments"] = write_table(out / JUDGMENTS, rows)
     counts["added"] = sum(row.added for row in rounds if row.active)
@@ -358,6 +360,13 @@ def put_in_force(out: Path, base: RevisionBase, rounds: Sequence[Round]) -> Cont
         folder = folder_of(row.number)
         files += [f"{folder}/{file.name}" for file in (out / folder).iterdir() if file.is_file()]
     return Content(sorted(files), counts, picked_with(base.path), parents_of(base, rounds))
+
+
+def counted_judgments(out: Path, row: Round, dataset: Dataset) -> list[Judgment]:
+    """What a round says that counts; of one whose judge was refused later, on train alone."""
+    rows = read_table(out / folder_of(row.number) / JUDGMENTS, Judgment)
+    train = {one.id for one in dataset.sets if dataset.split_of(one) == "train"} if row.refused else set()
+    return [one for one in rows if not row.refused or dataset.queries[one.query].image_set in train]
 
 
 def write_round(out: Path, row: Round, tables: Mapping[str, Iterable[Record]], files: Mapping[str, bytes]) -> Round:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import structs
 
 from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import AggregatedAnswers, read_judgments, read_tasks
@@ -27,8 +28,10 @@ from ctxr.datasets.rounds import (
     AuditVerdict,
     CandidateRow,
     Round,
+    Rounds,
     SetConflict,
     base_of,
+    counted_judgments,
     folder_of,
     open_base,
     read_figures,
@@ -47,7 +50,7 @@ from ctxr.metrics.consensus import TIE, majority
 from ctxr.metrics.stratified import PairVotes, Reliability, Stratum, kappa, reliability
 from ctxr.metrics.votes import Votes, gather
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
-from ctxr.pipelines.revision.licence import Answers, JudgedPairs, JudgeLicence, license_judge
+from ctxr.pipelines.revision.licence import TERMS, Answers, JudgedPairs, JudgeLicence, licences, license_judge
 from ctxr.pipelines.revision.results import audited_counts, conflict_table, entail_figures, entail_table, export_hint
 from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact
 from ctxr.store.atomic import write_bytes
@@ -187,17 +190,20 @@ class AuditStage(Stage[AuditInputs]):
         split_of = {row.key(): of_set[dataset.queries[row.caption].image_set] for row in sample}
         evaluated = [row for row in sample if split_of[row.key()] != "train"]
         splits = sorted({split_of[row.key()] for row in evaluated if row.key() in audited.answers})
-        licensing, every = (JudgedPairs(current, rows, links, audited.answers) for rows in (evaluated, sample))
+        outside = [link for link in links if of_set[dataset.queries[link.caption].image_set] != "train"]
+        licensing = JudgedPairs(current, evaluated, outside, audited.answers)
+        every = JudgedPairs(current, sample, links, audited.answers)
         decided = Counter(row.stratum for row in audited.looked)
         entailed = Counter(row.stratum for row in audited.looked if row.entailed)
         # Entail@K is corrected stratum by stratum, unless a stratum has no verdicts
         made = read_figures(folder)
+        terms = {name: made["settings"][name] for name in TERMS}
         entail_at, ks = made["entail_at"], [int(row["k"]) for row in made["entail_at"]]
         if counted := audited_counts(made["counted"], ks, links, audited.looked):
             entail_at = entail_figures(counted, np.array(made["counted"]["leaked"], bool), config.seed)
         figures = AuditFigures(
             **{field.name: getattr(audited, field.name) for field in fields(AuditMeasures)},
-            licence=license_judge(config, current, content, licensing, splits),
+            licence=license_judge(config, current, content, licensing, splits, terms=terms),
             favours=preference(
                 every.probability, every.ranks, every.entailed, every.weights * every.decided, config.seed
             ),
@@ -231,7 +237,27 @@ def audit(config: ReviseLabels, progress: Progress) -> ReviseReport:
         merge_journal(config.workdir, progress, config.database)
     stage = AuditStage(config, current)
     up_to_date = execute(stage, progress).up_to_date
+    if apply_refusals(config, stage.base(), current.classifier_fingerprint, progress):
+        execute(stage, progress)  # its parent has changed, its figures have not
+        current = read_rounds(out)[current.number - 1]
     return replace(_report(config, current, stage.out()), up_to_date=up_to_date)
+
+
+def apply_refusals(config: ReviseLabels, path: Path | None, judge: str, progress: Progress) -> bool:
+    """Make rounds pending that count by the licence of a judge, of this fingerprint, where the latest audit refuses it, and count them
+    again where it does not; whether any changed."""
+    out, changed = config.folder(), dict[int, Round]()
+    licensed = [row for row in read_rounds(out) if row.licence and row.classifier_fingerprint == judge]
+    if not licensed or path is None:
+        return False
+    base = open_base(path, config.workdir, progress)
+    tested = (one.reason * (not one.passed) for _, one in licences(config.workdir, judge, base.content) if one.tested)
+    reason = next(tested, "")
+    for row in licensed:
+        refused = structs.replace(row, refused=reason)
+        added = sum(one.value > 0 for one in counted_judgments(out, refused, base.dataset))
+        changed[row.number] = structs.replace(refused, added=added, pending=row.added + row.pending - added)
+    return not execute(Rounds(config, base, changed), progress).up_to_date
 
 
 def _no_answers(config: ReviseLabels, current: Round, sample: Sequence[AuditSample]) -> UnfinishedError:

@@ -13,13 +13,12 @@ import numpy as np
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import seen_pictures
 from ctxr.datasets.rounds import (
-    JUDGMENTS,
     RevisionBase,
     Round,
     RoundInputs,
     ThresholdFrom,
     base_of,
-    folder_of,
+    counted_judgments,
     open_base,
     refuse_changed_rounds,
     refuse_other_base,
@@ -40,7 +39,7 @@ from ctxr.problems.runs import PLAIN_ENCODERS, finished_runs, run_folder
 from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.memory import Watch, remembered
 from ctxr.store.records import Judgment
-from ctxr.store.tables import grouped, read_table
+from ctxr.store.tables import grouped
 
 
 def open_project(config: ReviseLabels, progress: Progress) -> RevisionBase:
@@ -121,8 +120,7 @@ def revision_input(config: ReviseLabels, base: RevisionBase, before: Sequence[Ro
     """The input of the next round. Raises DataError for a dataset without captions."""
     rows = [row for row in base.dataset.judgments if row.worker == "gold" and row.value > 0]
     for earlier in before:
-        judgments = read_table(config.folder() / folder_of(earlier.number) / JUDGMENTS, Judgment)
-        rows += [row for row in judgments if row.value > 0]
+        rows += [row for row in counted_judgments(config.folder(), earlier, base.dataset) if row.value > 0]
     positives = _images_of(rows)
     galleries = galleries_of(base.dataset, positives, config.split, config.limit)
     if not galleries:
@@ -141,7 +139,7 @@ def without_rejected(inputs: RevisionInput, out: Path, fingerprint: str, limits:
     for one in inputs.before:
         low = one.threshold if one.unsure_below is None else one.unsure_below
         if one.classifier_fingerprint == fingerprint and low <= limits[0]:
-            rows = read_table(out / folder_of(one.number) / JUDGMENTS, Judgment)
+            rows = counted_judgments(out, one, inputs.base.dataset)
             rejected += [row for row in rows if row.value == 0]
             unsure += [row for row in rows if row.value == UNSURE and (low, one.threshold) == limits]
     excluded = _images_of(rejected), _images_of(unsure)
@@ -168,12 +166,14 @@ def missing_pictures(dataset: Dataset, images: Sequence[str]) -> str:
     return f"{len(missing)} of {len(files)} pictures of {dataset.name} {are} missing, the first is {missing[0]}"
 
 
-def check_by(by: str, workdir: Path) -> None:
-    """Raises UsageError for a name that is neither a run of the project nor an encoder of vectors."""
+def retriever_of(config: ReviseLabels, rounds: Sequence[Round]) -> str:
+    """The retriever that is asked for, by default that of the latest round. Raises UsageError for a name that is neither a run of the
+    project nor an encoder of vectors."""
+    by, workdir = rounds[-1].by if rounds and config.by == "auto" else config.by, config.workdir
     if run_folder(by, workdir) is None and makes_pairs(by):
         raise scores_pairs(by)
     if run_folder(by, workdir) is not None or ":" in by or by in PLAIN_ENCODERS:
-        return
+        return by
     names = finished_runs(workdir)
     runs = f"the runs are {', '.join(names)}" if names else "no run is finished yet"
     encoders = f"encoders are {', '.join(PLAIN_ENCODERS)}, or named as in ViT-B-32:openai"
@@ -331,11 +331,14 @@ def choose_threshold(
 
 @dataclass(frozen=True)
 class Scope:
-    """The options of a round, without --unlicensed where that changes nothing, the splits on which it counts, and its licence in words."""
+    """The options of a round, without --unlicensed where that changes nothing, the splits on which it counts, and its licence, where
+    it has one, in words too: on those of these splits in `audited`, only candidates that it covers count."""
 
     options: ReviseLabels
     splits: frozenset[str]
-    licence: str = ""
+    words: str = ""
+    licence: JudgeLicence | None = None
+    audited: frozenset[str] = frozenset()
 
 
 def scope_of(
@@ -345,23 +348,23 @@ def scope_of(
     cascade: Cascade,
     *,
     licence: JudgeLicence | None,
+    by: str,
     threshold: float,
 ) -> Scope:
-    """Where the round of these judges counts, of `every` split that it looks at: on train, on the splits of a licence from its threshold
-    on and with its limit of unsure pairs, and everywhere in a drawn world; that of the toy only there, but for --unlicensed."""
+    """Where the round of these judges counts, of `every` split that it looks at: on train, on the splits of a licence that was earned on
+    such rounds, and everywhere in a drawn world; that of the toy only there, but for --unlicensed."""
     plain = replace(config, unlicensed=False)
     if TRUTH in (base.tables or {}):
         return Scope(plain, every)
-    splits, words = frozenset[str]() if cascade.toy else every & {"train"}, ""
-    if not cascade.toy and licence and (licence.threshold or 0) <= threshold and licence.unsure_below == config.unsure:
-        covered = every & {*licence.splits}
-        splits |= covered
-        terms = f"ω {licence.omega or 0:.2f}, ε {licence.epsilon:g}, precision {licence.wanted:.0%}"
-        least = f"from a probability of {licence.threshold or 0:.3g} on"
-        words = f"{licence.reason} ({terms}), {least}" if covered else ""
-    if splits == every or not config.unlicensed:
-        return Scope(plain, splits, words)
-    return Scope(config, every, words)
+    if config.unlicensed and (cascade.toy or not every <= {"train"}):
+        return Scope(config, every)
+    splits = frozenset[str]() if cascade.toy else every & {"train"}
+    covered = every & {*licence.splits} if licence and not cascade.toy else frozenset[str]()
+    if licence is None or not covered or licence.differs(config, by, threshold):
+        return Scope(plain, splits)
+    terms = f"ω {licence.omega or 0:.2f}, ε {licence.epsilon:g}, precision {licence.wanted:.0%}"
+    words = f"{licence.reason} ({terms}), from a probability of {licence.threshold or 0:.3g} on"
+    return Scope(plain, splits | covered, words, licence, covered)
 
 
 @dataclass(frozen=True)
@@ -400,16 +403,14 @@ class RevisionInputs(RoundInputs):
         """The threshold of the last judge; for --precision, it is asked about the pairs of dev."""
         licensed = self.licence.threshold if self.licence else None
         chosen = choose_threshold(self.options, self.base, self.cascade, licensed, self.progress)
-        if licensed is not None and licensed > chosen.value:
-            self.progress.note(
-                f"the licence of {self.cascade.name} holds from {licensed:.3g} on, not at a lower threshold"
-            )
+        if self.licence and (earned := self.licence.differs(self.options, self.by, chosen.value)):
+            self.progress.note(f"the licence of {self.cascade.name} holds only with {earned}")
         return chosen
 
     def scope(self, every: Iterable[str], threshold: float) -> Scope:
         """Where the round counts, of the splits that it looks at, with this threshold."""
         facts = self.options, self.base, frozenset(every), self.cascade
-        return scope_of(*facts, licence=self.licence, threshold=threshold)
+        return scope_of(*facts, licence=self.licence, by=self.by, threshold=threshold)
 
     def decides(self, scope: Scope, before: Sequence[Round]) -> str:
         """Hash of everything that decides the round, including the active rounds before it."""
@@ -418,7 +419,8 @@ class RevisionInputs(RoundInputs):
             makers += [self.threshold.value, self.threshold.unsure]
         elif dev := dev_pairs(self.options, self.base):  # which choose the threshold once the round is made
             makers += [sha256_if_readable(dev), self.options.precision, self.options.unsure]
-        makers += sorted(scope.splits) if scope.licence else []
+        if scope.licence:
+            makers += [*sorted(scope.splits), scope.licence.ledger, *scope.licence.strata]
         active = [row.decides for row in before if row.active]
         return sha256_of([scope.options.key(), self.base.content, makers, active])
 

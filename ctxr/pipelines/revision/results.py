@@ -24,7 +24,7 @@ from ctxr.engine.report import Table, share_with_interval
 from ctxr.errors import plural
 from ctxr.metrics.entail_at import ExpectedCounts, entail_at
 from ctxr.metrics.stratified import SampledPairs, audited_pairs
-from ctxr.metrics.votes import Flags
+from ctxr.metrics.votes import Doubles, Flags
 from ctxr.models.judges.cascade import Cascade
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.store.tables import read_table
@@ -45,8 +45,8 @@ def audited_counts(
     for link in sorted(links, key=lambda link: link.rank):
         if link.direction == "caption" or link.image not in positions:
             continue
-        unsure[link.image] += link.decision == "unsure"
-        if link.decision != "unsure":
+        unsure[link.image] += link.reason == "between_thresholds"
+        if link.reason != "between_thresholds":
             candidates.append(link)
             ranks_of.append(link.rank - unsure[link.image])
     entailed = {row.key(): int(row.entailed) for row in audited}
@@ -70,7 +70,11 @@ def audited_counts(
     if not np.array_equal(counts, room):  # a picture of several galleries stands in the ledger once
         return None
     pairs = tuple(audited_pairs(sampled, column, len(written)) for column in first)
-    return ExpectedCounts(written, extra, np.tile(np.array(ks, np.float64), (len(written), 1)), tuple(ks), pairs)
+    unanswered = first * np.array([link.reason == "no_answer" for link in candidates])
+    judged: Doubles = np.stack(
+        [k - np.bincount(sampled.images, one, len(written)) for k, one in zip(ks, unanswered, strict=True)]
+    )
+    return ExpectedCounts(written, extra, judged.T, tuple(ks), pairs)
 
 
 def entail_figures(counts: ExpectedCounts, leaked: Flags, seed: int) -> list[dict[str, Any]]:
@@ -86,9 +90,10 @@ def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
     columns = {"value": "by the judge %"}
     columns |= {"without_leaked": "without leaked %"} if leaked else {}
     columns |= {"corrected": "corrected %"} if audited else {}
-    heads = ("figure", *columns.values(), *(["leaked"] if leaked else []))
+    shares = ["judged"] * any(row["judged"] < 1 for row in rows) + ["leaked"] * leaked
+    heads = ("figure", *columns.values(), *shares)
     shown = tuple(
-        (f"E@{row['k']}", *(share_with_interval(row[name]) for name in columns), *([row["leaked"]] if leaked else []))
+        (f"E@{row['k']}", *(share_with_interval(row[name]) for name in columns), *(row[name] for name in shares))
         for row in rows
     )
     trained = (
@@ -96,6 +101,7 @@ def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
         if leaked
         else "the judge was not trained on any of these pictures, as far as is known"
     )
+    trained += "; captions without an answer are not judged, and count as not entailed" if "judged" in shares else ""
     state = f"{'' if audited else 'not yet '}corrected for the judge's errors by the answers of people (--audit)"
     note = (
         f"of the first K captions of a picture by {by}, the share that was written for it or that the judge calls entailed, "
@@ -169,14 +175,13 @@ def _scope_facts(config: ReviseLabels, current: Round) -> dict[str, str]:
     """The licence by which a round counts on valid and test, or how to make it count there."""
     if current.unlicensed:
         return {"unlicensed": f"no licence for {current.classifier}: the round counts because of --unlicensed"}
-    if current.licence:
-        return {"licence": current.licence}
-    if not current.pending:
-        return {}
-    return {
-        "not in force": f"{plural(current.pending, 'entailed pair', form=',')}: {UNLICENSED[current.toy]}",
-        "to count them anyway": config.entail_command(unlicensed=True),
-    }
+    facts = {"licence": current.licence} if current.licence and not current.refused else {}
+    if current.pending:
+        why = "outside what people audited" if current.licence else UNLICENSED[current.toy]
+        why = f"a later audit refused the judge: {current.refused}" if current.refused else why
+        facts["not in force"] = f"{plural(current.pending, 'entailed pair', form=',')}: {why}"
+        facts["to count them anyway"] = config.entail_command(unlicensed=True)
+    return facts
 
 
 def export_hint(config: ReviseLabels, number: int) -> str:

@@ -26,9 +26,9 @@ from ctxr.pipelines.revision.auditing import audit
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.inputs import (
     RevisionInputs,
-    check_by,
     open_judges,
     open_project,
+    retriever_of,
 )
 from ctxr.pipelines.revision.licence import read_licence
 from ctxr.pipelines.revision.results import reported
@@ -66,7 +66,7 @@ def _switch(config: ReviseLabels, progress: Progress) -> ReviseReport:
         raise UnfinishedError(f"{out} holds no round", hint=config.followup("--entail"))
     base = open_project(config, progress)
     switched = to_switch(read_rounds(out), config.round, config.redo, config.followup)
-    execute(Rounds(config, base, {switched.number: config.redo}))
+    execute(Rounds(config, base, {switched.number: structs.replace(switched, active=config.redo)}))
     facts = {
         "revised": out,
         "round": switched.number,
@@ -94,8 +94,7 @@ class Revision(Stage[RevisionInputs]):
         base = open_project(config, progress)
         rounds = read_rounds(out)
         cascade, config = open_judges(config, progress, self.judge)
-        by = rounds[-1].by if rounds and config.by == "auto" else config.by
-        check_by(by, config.workdir)
+        by = retriever_of(config, rounds)
         if (trained := run_folder(by, config.workdir)) is not None:
             retriever = open_artifact(trained, RUN, "ctxr train").sha256
         else:

@@ -59,11 +59,11 @@ from ctxr.pipelines.revision.inputs import (
     NewRound,
     RevisionInput,
     Scope,
-    check_by,
     choose_threshold,
     missing_pictures,
     open_judges,
     open_project,
+    retriever_of,
     revision_input,
     scope_of,
     without_rejected,
@@ -79,7 +79,7 @@ def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) 
     """The plan of `--entail`; nothing is written, and no judge is asked. Raises what `pipelines.revise_labels.run` says."""
     base, rounds = open_project(config, progress), read_rounds(config.folder())
     inputs = revision_input(config, base, [row for row in rounds if row.active])
-    check_by(config.by, config.workdir)
+    by = retriever_of(config, rounds)
     command = config.entail_command()
     cascade, config = open_judges(config, progress, opened)
     licence = read_licence(config.workdir, cascade.fingerprint, base.content)
@@ -87,7 +87,7 @@ def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) 
     if config.precision is None:
         edge = choose_threshold(config, base, cascade, licence.threshold if licence else None, progress)
     every = frozenset(gallery.split for gallery in inputs.galleries)
-    scope = scope_of(config, base, every, cascade, licence=licence, threshold=edge.value if edge else 1.0)
+    scope = scope_of(config, base, every, cascade, licence=licence, by=by, threshold=edge.value if edge else 1.0)
     number, latest = next(licences(config.workdir, cascade.fingerprint, base.content), ("", None))
     refused = ""
     if latest and not latest.passed and licence is None:
@@ -122,7 +122,12 @@ def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) 
 
 
 def _described(row: Round) -> str:
-    words = {f"{row.pending:,} without a licence": row.pending, "unlicensed": row.unlicensed, "undone": not row.active}
+    words = {
+        f"{row.pending:,} pending": row.pending,
+        f"judge refused later: {row.refused}": row.refused,
+        "unlicensed": row.unlicensed,
+        "undone": not row.active,
+    }
     marks = [word for word, holds in words.items() if holds]
     return f"{row.number} ({', '.join([f'{row.added:,} added by {row.classifier}', *marks])})"
 
@@ -181,7 +186,7 @@ def _outcome_facts(
     most = {"captions to a picture": config.per_image, "pictures to a caption": config.per_caption}
     caps = " and ".join(f"at most {count:,} {what}" for what, count in most.items() if count)
     caps = f"{caps} (--per-image, --per-caption)" if caps else "without a limit"
-    licence = scope.licence or refused
+    licence = scope.words or refused
     return {
         "threshold": limits,
         "would add": f"pairs that the {'cascade' if cascade.limits else 'judge'} calls entailed, {caps}",
@@ -300,14 +305,17 @@ class JudgedRound:
                 )
 
     def counting(self, links: Sequence[CandidateRow]) -> list[CandidateRow]:
-        """The decisions that count: on valid and test, pairs without an answer do not."""
-        queries = self.new.inputs.base.dataset.queries
+        """The decisions that count: on splits of a licence, on candidates that it covers. A pair without an answer is not judged."""
+        queries, scope = self.new.inputs.base.dataset.queries, self.new.scope
         splits = {pool.gallery.id: pool.gallery.split for pool in self.pools}
+        covered = scope.licence.covered(scope.options.workdir, self.encoder.fingerprint) if scope.licence else {}
         return [
             link
             for link in links
-            if (split := splits[queries[link.caption].image_set]) in self.new.scope.splits
-            and (split == "train" or link.reason != "no_answer")
+            if (split := splits[queries[link.caption].image_set]) in scope.splits
+            and (split not in scope.audited or link.key() in covered)
+            and (split not in scope.audited or link.decision != "added" or covered[link.key()])
+            and link.reason != "no_answer"
         ]
 
     def conflicts(self, links: Sequence[CandidateRow]) -> list[SetConflict]:
@@ -345,7 +353,9 @@ class JudgedRound:
             counts = {"entailed": int((decided == 1).sum()), "not": int((decided == 0).sum())}
             figures["judges"].append(facts | {"asked": asked, "unsure": asked - sum(counts.values())} | counts)
         figures["judge_family"] = ", ".join(dict.fromkeys(judge.family for judge in cascade.judges if judge.family))
-        first = first_captions(self.pools, [verdicts.values for verdicts in self.verdicts], config.top_k)
+        # a pair without an answer is not judged, rather than unsure
+        read = [np.where(np.isnan(one.probabilities), UNJUDGED, one.values) for one in self.verdicts]
+        first = first_captions(self.pools, read, config.top_k)
         if first is None:
             return figures | {"counted": None}
         images = [image for pool in self.pools for image in pool.gallery.images]
@@ -386,7 +396,7 @@ class JudgedRound:
             unsure_below=threshold.pop("unsure"),
             unsure=decisions["unsure"],
             pending=decisions["added"] - added,
-            licence=new.scope.licence,
+            licence=new.scope.words,
             unlicensed=config.unlicensed,
             toy=cascade.toy,
             splits=tuple(sorted({pool.gallery.split for pool in self.pools})),
@@ -432,6 +442,10 @@ class FirstCaptions:
     rejected: Doubles
 
 
+UNJUDGED = 2
+"""Of a pair without an answer, beside the values of a verdict."""
+
+
 def first_captions(pools: Sequence[Candidates], verdicts: Sequence[Codes], top_k: int) -> FirstCaptions | None:
     """The counts of all pictures; None where a gallery has fewer captions, or fewer were mined and decided, than the smallest K."""
     ks: tuple[int, ...] = KS
@@ -451,7 +465,7 @@ def first_captions(pools: Sequence[Candidates], verdicts: Sequence[Codes], top_k
         scores = np.concatenate([pool.known_scores, pool.scores])
         before = [3 * (pair in gallery.earlier) for pair in gallery.given]
         before += [4] * len(gallery.rejected) + [int(UNSURE)] * len(gallery.unsure)
-        kinds = np.concatenate([np.array(before, np.int64), np.choose(values + 1, (int(UNSURE), 2, 1))])
+        kinds = np.concatenate([np.array(before, np.int64), np.choose(values + 1, (int(UNSURE), 2, 1, 5))])
         # a pair that was found only for its caption (2) ranks after all that were found for the picture
         mined = np.where(pool.directions == 2, np.iinfo(np.int64).max, pool.ranks)
         ranks = np.concatenate([np.zeros(len(excluded), np.int64), mined])
@@ -459,14 +473,13 @@ def first_captions(pools: Sequence[Candidates], verdicts: Sequence[Codes], top_k
         order = order[kinds[order] != UNSURE]
         images, kinds = images[order], kinds[order]
         rank = np.arange(len(images)) - np.searchsorted(images, images)
-        # written for the picture, entailed, and added and rejected by earlier rounds
+        # written for the picture, entailed, added and rejected by earlier rounds, and not judged
         counts = [
             np.stack(
                 [np.bincount(images[(kinds == kind) & (rank < k)], minlength=len(gallery.images)) for k in ks], axis=1
             )
-            for kind in (0, 1, 3, 4)
+            for kind in (0, 1, 3, 4, 5)
         ]
         parts.append(np.stack(counts).astype(np.float64))
-    written, extra, added, rejected = np.concatenate(parts, axis=1)
-    judged = np.tile(np.array(ks, np.float64), (len(written), 1))
-    return FirstCaptions(ExpectedCounts(written, extra + added, judged, ks), added, rejected)
+    written, extra, added, rejected, unjudged = np.concatenate(parts, axis=1)
+    return FirstCaptions(ExpectedCounts(written, extra + added, np.array(ks) - unjudged, ks), added, rejected)

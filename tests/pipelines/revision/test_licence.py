@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from ctxr.datasets.rounds import AuditSample, CandidateRow, Decision, Round, open_base
+from bench.licences import Case, outcome
+from ctxr.datasets.rounds import AuditSample, CandidateRow, Decision, Round, open_base, stratum_of
 from ctxr.datasets.truth import UNSURE
 from ctxr.engine.progress import SILENT
 from ctxr.errors import DataError
 from ctxr.metrics.alternative import Preference
 from ctxr.pipelines.revision.auditing import favours_text, licence_facts
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
-from ctxr.pipelines.revision.licence import LEAST_CALLED, JudgedPairs, license_judge, read_licence
+from ctxr.pipelines.revision.licence import LEAST_CALLED, PRECISION, JudgedPairs, license_judge, read_licence
 from ctxr.pipelines.revision.revise_labels import run
 from scripts.licence_proof import JUDGES, audited, drawn
 from tests.pipelines.revision.stand_in import StandIn
@@ -71,9 +72,9 @@ def test_an_audit_that_was_changed_licenses_nobody(workdir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("people", "split", "said"), [(("w1",), "test", "two people"), (("w1", "w2", "w3"), "train", "valid")]
+    ("people", "split", "said"), [(("w1", "w2"), "test", "3 people"), (("w1", "w2", "w3"), "train", "valid")]
 )
-def test_one_person_or_pairs_of_train_alone_license_nobody(
+def test_two_people_or_pairs_of_train_alone_license_nobody(
     people: tuple[str, ...], split: str, said: str, workdir: Path
 ) -> None:
     judge = StandIn(workdir / "dataset", sensitivity=0.95, specificity=0.98)
@@ -86,7 +87,7 @@ def test_one_person_or_pairs_of_train_alone_license_nobody(
 
 def test_the_next_command_is_the_one_that_puts_pending_pairs_in_force(workdir: Path) -> None:
     config, pending = ReviseLabels(workdir=workdir), structs.replace(ROUND, pending=7)
-    licence = license_judge(config, ROUND, "c", pairs_of({}), ["test"])
+    licence = license_judge(config, ROUND, "c", pairs_of({}), ["test"], terms={})
     assert "next" not in licence_facts(config, ROUND, licence)
     assert "--unlicensed" in licence_facts(config, pending, licence)["next"]
     assert "--unlicensed" not in licence_facts(config, pending, replace(licence, passed=True))["next"]
@@ -101,7 +102,7 @@ def pairs_of(
     for name, (p, said, judge) in rows.items():
         decision: Decision = "added" if p is not None and p >= 0.5 else "rejected"
         links.append(CandidateRow(name, "c", "r", "image", 1, 0.0, p, decision, judge))
-        sample.append(AuditSample(name, "c", "s", decision, 2 * len(rows), len(rows), p, 1))
+        sample.append(AuditSample(name, "c", stratum_of(links[-1]), decision, 1, 1, p, 1))
         answers[name, "c"] = {f"w{person}": answer == "y" for person, answer in enumerate(said)}
     return JudgedPairs(structs.replace(ROUND, judges=judges, unsure_below=unsure_below), sample, links, answers)
 
@@ -128,12 +129,14 @@ def test_verdicts_of_a_cascade_follow_its_last_judge_alone() -> None:
 
 def slow_threshold(pairs: JudgedPairs, half: int, wanted: float) -> float:
     """Every threshold tried on one half, pair by pair."""
-    rows = [row for row in range(len(pairs.half)) if pairs.half[row] == half and pairs.decided[row]]
+    rows = [row for row in range(len(pairs.half)) if pairs.half[row] == half]
+    share = [float(np.mean([*own.values()])) for own in pairs.answers]
     best, chosen = -np.inf, np.inf
     for threshold in sorted(pairs.probability[row] for row in rows):
         called = [row for row in rows if pairs.probability[row] >= threshold]
-        right = sum(pairs.weights[row] for row in called if pairs.entailed[row])
-        wrong = sum(pairs.weights[row] for row in called if not pairs.entailed[row])
+        # a tie is half right
+        right = sum(pairs.weights[row] * (0.5 + 0.5 * np.sign(share[row] - 0.5)) for row in called)
+        wrong = sum(pairs.weights[row] for row in called) - right
         if len(called) >= LEAST_CALLED and right / (right + wrong) >= wanted and right - wrong > best:
             best, chosen = right - wrong, threshold
     return float(chosen)
@@ -165,13 +168,13 @@ def test_the_higher_threshold_of_both_halves_is_the_licensed_one() -> None:
         for number, p in enumerate(rng.random(100).tolist())
     }
     pairs = pairs_of(rows, unsure_below=0.4)
-    licence = license_judge(ReviseLabels(), ROUND, "c", pairs, ["test"])
+    licence = license_judge(ReviseLabels(), ROUND, "c", pairs, ["test"], terms={})
     assert licence.passed
     assert licence.threshold == pairs.thresholds(0.8).max()
     assert licence.unsure == int((pairs.at(pairs.thresholds(0.8)[pairs.half]) == UNSURE).sum()) > 0
     assert licence.items == 100 - licence.unsure
     # the toy never passes
-    assert not license_judge(ReviseLabels(), structs.replace(ROUND, toy=True), "c", pairs, ["test"]).passed
+    assert not license_judge(ReviseLabels(), structs.replace(ROUND, toy=True), "c", pairs, ["test"], terms={}).passed
 
 
 def test_a_coin_is_refused_and_a_judge_that_errs_as_seldom_as_people_passes() -> None:
@@ -179,9 +182,43 @@ def test_a_coin_is_refused_and_a_judge_that_errs_as_seldom_as_people_passes() ->
     for name in passed:
         for seed in range(5):
             rng = np.random.default_rng(seed)
-            passed[name] += audited(ReviseLabels(), drawn(0.5, JUDGES[name], rng), 200, rng)[0].passed
+            passed[name] += audited(ReviseLabels(), drawn(0.5, JUDGES[name], rng), 400, rng)[0].passed
     assert (passed["a coin"], passed["always no"]) == (0, 0)
     assert passed["nine of ten right and found"] >= 4
+
+
+@pytest.mark.parametrize(("prevalence", "error", "most"), [(0.1, 0.3, 0), (0.2, 0.1, 0), (0.5, 0.3, 0), (0.5, 0.05, 3)])
+def test_a_judge_that_copies_a_person_is_licensed_only_where_that_person_is_right(
+    prevalence: float, error: float, most: int
+) -> None:
+    found = outcome(Case(prevalence, error, copies=True), 3)
+    assert (found.right >= PRECISION) == bool(most)
+    assert len(found.licensed) == most
+    assert all(one >= PRECISION for one in found.licensed)
+
+
+def test_a_tie_is_half_right() -> None:
+    rows: dict[str, tuple[float | None, str, str]] = {
+        f"i{number}": (0.9 - number / 1000, "yynn" if number % 3 else "yyyy", "f") for number in range(160)
+    }
+    assert np.isinf(pairs_of(rows).thresholds(0.9)).all()
+    assert np.isfinite(pairs_of(rows).thresholds(0.6)).all()
+
+
+def test_strata_that_nobody_saw_are_not_covered() -> None:
+    links = [
+        CandidateRow(f"i{row}", "c", "r", "image", rank, 0.0, p, "added", "f")
+        for row, (p, rank) in enumerate([(0.95, 1), (0.95, 2), (0.6, 1), (0.7, 2), (0.95, 11), (0.05, 1), (0.05, 12)])
+    ]
+    sample = [
+        AuditSample(link.image, "c", stratum_of(link), "added", 1, 1, link.probability, link.rank) for link in links
+    ]
+    answers = {links[row].key(): dict.fromkeys(("a", "b", "c"), True) for row in (0, 2, 5)}
+    pairs = JudgedPairs(ROUND, sample, links, answers)
+    high, middle = (stratum_of(links[row]) for row in (0, 2))
+    assert set(pairs.seen(0.5)) == {high, middle}
+    # of those that it calls entailed from .65 on people saw none in the middle
+    assert set(pairs.seen(0.65)) == {high}
 
 
 def test_a_judge_of_the_retrievers_family_is_marked() -> None:

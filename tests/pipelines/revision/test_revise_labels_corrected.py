@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import AuditSample, AuditVerdict
 from ctxr.datasets.truth import read_verdicts
+from ctxr.media.images import read_image
 from ctxr.metrics.compare import Clusters, ratio_intervals
 from ctxr.metrics.retrieval import Vectors
 from ctxr.pipelines.revision.config import ReviseLabels
@@ -19,7 +21,8 @@ from ctxr.problems.gallery.truth import Labels, labels_of
 from ctxr.problems.verdicts import people_of
 from ctxr.store.artifacts import Content, finish
 from ctxr.store.tables import read_table, write_table
-from tests.pipelines.revision.stand_in import StandIn
+from tests.pipelines.revision.stand_in import Hashed, StandIn, ledger_of
+from tests.pipelines.revision.test_auditing import answer_all
 
 
 def revise(workdir: Path, split: str, sample: int) -> tuple[StandIn, int]:
@@ -141,3 +144,36 @@ def test_what_was_looked_at_of_a_round_that_was_taken_back_weighs_nothing(workdi
     table = entailment_table(side.name, rows)
     assert table is not None
     assert "by stratum" in table.note
+
+
+def test_a_round_with_unanswered_pairs_has_one_entail_at_k(workdir: Path) -> None:
+    run(ReviseLabels(workdir=workdir, entail=True, by="hashed"), classifier=StandIn(workdir / "dataset"))
+    answers = [{"image": row.image, "caption": row.caption, "p": row.probability} for row in ledger_of(workdir)]
+    file = workdir / "answers.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in answers[::2]))
+    run(ReviseLabels(workdir=workdir, undo=True))
+    run(ReviseLabels(workdir=workdir, entail=True, by="hashed", split="test", judge=(f"file:{file}",), sample=10_000))
+    side, _, _ = side_of(workdir)
+    dataset, encoder = read_dataset(workdir / "dataset"), Hashed()
+    files = [dataset.picture(dataset.images[image]) for image in side.images]
+    pixels = [read_image(one) for one in files if one is not None]
+    vectors = Vectors(encoder.encode_images(pixels), encoder.encode_texts(side.texts))
+
+    def evaluated() -> list[EntailFigure]:
+        clusters = Clusters(np.arange(len(side.images)), np.random.default_rng(0), 50)
+        return told(side, side_of(workdir)[1], vectors, clusters)
+
+    def printed(folder: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = json.loads((workdir / folder / "figures.json").read_bytes())["entail_at"]
+        return rows
+
+    for ours, row in zip(evaluated(), printed("revised/rounds/002"), strict=True):
+        assert ours.found.value.value == pytest.approx(row["value"]["value"])
+        assert ours.found.judged == pytest.approx(row["judged"])
+        assert row["judged"] < 1
+    answer_all(workdir)
+    run(ReviseLabels(workdir=workdir, audit=True))
+    for ours, row in zip(evaluated(), printed("revision-audit/002"), strict=True):
+        assert ours.found.value.value == pytest.approx(row["value"]["value"])
+        assert ours.found.corrected.value == pytest.approx(row["corrected"]["value"])
+        assert ours.found.judged == pytest.approx(row["judged"])

@@ -215,7 +215,7 @@ def test_a_dry_run_prices_every_judge_for_all_pairs_and_asks_none(workdir: Path,
 
 
 def test_what_people_license_counts_with_the_next_command(published: Path) -> None:
-    judge = StandIn(published / "dataset", 0.95, 0.97)
+    judge = StandIn(published / "dataset", 0.95, 0.998)
     config = options(published, split="test", sample=300)
     assert run(config, classifier=judge).facts["not in force"]
     answer_all(published, wrong=0.02)
@@ -235,17 +235,86 @@ def test_what_people_license_counts_with_the_next_command(published: Path) -> No
     progress = Listening()
     lower = replace(config, threshold=licence["threshold"] - 0.05, out=published / "lower")
     assert "not in force" in run(lower, progress, classifier=judge).facts
-    assert f"from {licence['threshold']:.3g} on" in progress.notes[0]
+    assert f"{licence['threshold']:.3g} or more" in progress.notes[0]
     # nobody has looked at valid, or at pairs that are left unsure
     run(replace(config, split="valid", out=published / "valid"), classifier=judge)
     assert read_table(published / "valid" / "rounds.jsonl", Round)[0].licence == ""
     unsure = run(replace(config, unsure=0.01, out=published / "unsure"), classifier=judge)
     assert "not in force" in unsure.facts
     # nobody has licensed another judge, or the toy
-    other = StandIn(published / "dataset", 0.9, 0.97)
+    other = StandIn(published / "dataset", 0.9, 0.998)
     assert "not in force" in run(replace(config, out=published / "other"), classifier=other).facts
     judge.toy = True
     assert "not in force" in run(replace(config, out=published / "toy"), classifier=judge).facts
+
+
+@pytest.fixture
+def licensed(published: Path) -> tuple[StandIn, ReviseLabels]:
+    """A judge, and the options of the round on test with which it earned a licence."""
+    judge = StandIn(published / "dataset", 0.95, 0.998)
+    config = options(published, split="test", sample=10_000, top_k=40)
+    run(config, classifier=judge)
+    answer_all(published, wrong=0.02)
+    run(ReviseLabels(workdir=published, audit=True))
+    return judge, config
+
+
+@pytest.mark.parametrize(
+    "changed", [{"top_k": 50}, {"both": True}, {"per_image": 2}, {"per_caption": 3}, {"limit": 20}, {"by": "ctxr-tiny"}]
+)
+def test_a_licence_holds_only_for_candidates_like_those_it_was_earned_on(
+    changed: dict[str, Any], licensed: tuple[StandIn, ReviseLabels]
+) -> None:
+    judge, config = licensed
+    progress = Listening()
+    report = run(replace(config, **changed), progress, classifier=judge)
+    made = rounds_of(config.workdir)[1]
+    assert (made.licence, made.added) == ("", 0)
+    assert made.pending > 0
+    assert "not in force" in report.facts
+    name = next(iter(changed))
+    was = "hashed" if name == "by" else getattr(config, name)
+    assert any(f"--{name.replace('_', '-')} {was}" in note for note in progress.notes)
+
+
+def test_candidates_behind_those_that_people_audited_are_pending(licensed: tuple[StandIn, ReviseLabels]) -> None:
+    judge, config = licensed
+    run(config, classifier=judge)
+    before = {row.key() for row in ledger_of(config.workdir, 2)}
+    assert rounds_of(config.workdir)[1].pending == 0
+    # what it decided is known now, so those that the retriever ranks behind it are the candidates
+    report = run(replace(config, sample=9), classifier=judge)
+    added = {row.key() for row in ledger_of(config.workdir, 3) if row.decision == "added"}
+    assert added
+    assert added.isdisjoint(before)
+    made = rounds_of(config.workdir)[2]
+    assert (made.added, made.pending) == (0, len(added))
+    assert "audited" in report.facts["not in force"]
+
+
+def test_a_round_becomes_pending_when_a_later_audit_refuses_its_judge(
+    licensed: tuple[StandIn, ReviseLabels], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge, config = licensed
+    work = config.workdir
+    run(config, classifier=judge)
+    good, before = rounds_of(work)[1], in_force(work)
+    assert before["test", 1.0] == good.added > 0
+    shutil.rmtree(work / "tasks")
+    answer_all(work, wrong=0.4)
+    audit = ReviseLabels(workdir=work, audit=True)
+    assert "refused" in run(audit).facts["licence"]
+    refused = rounds_of(work)[1]
+    assert (refused.active, refused.added, refused.pending) == (True, 0, good.added)
+    assert refused.refused == read_figures(work / "revision-audit" / "002")["licence"]["reason"]
+    assert not in_force(work)
+    assert refused.refused in run(ReviseLabels(workdir=work, by="hashed"), classifier=judge).facts["rounds"]
+    assert run(audit).up_to_date
+    # other answers put it in force again, byte by byte
+    shutil.rmtree(work / "tasks")
+    answer_all(work, wrong=0.02)
+    run(audit)
+    assert (rounds_of(work)[1], in_force(work)) == (good, before)
 
 
 def test_a_census_corrects_entail_at_k_of_a_ranking_without_unsure_captions(workdir: Path) -> None:
