@@ -139,8 +139,8 @@ def test_the_groups_of_the_pipelines_are_its_folders() -> None:
     groups = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE))
     verbs = {verb for cell in groups.values() for verb in cell.split(", ")}
     assert set(groups) == rooms_in("ctxr/pipelines")
-    assert verbs == {verb for verb, command in COMMANDS.items() if command.run.startswith("ctxr.pipelines.")}
-    assert all(f".{group}." in COMMANDS[verb].run for group, cell in groups.items() for verb in cell.split(", "))
+    assert verbs == {verb for verb, command in COMMANDS.items() if command.module.startswith("ctxr.pipelines.")}
+    assert all(f".{group}." in COMMANDS[verb].module for group, cell in groups.items() for verb in cell.split(", "))
 
 
 def test_each_file_named_in_a_row_of_the_rooms_is_in_that_room() -> None:

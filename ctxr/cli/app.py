@@ -109,7 +109,7 @@ def _run(command: Command, config: Options, as_json: bool, meta: dict[str, objec
     with recorded(config, cast("list[str]", meta[_TYPED])):
         with nullcontext() if command.started else progress.alive(config.COMMAND):
             with progress.task(f"loading {config.COMMAND}", None):  # what a command imports may take seconds
-                run = named(command.run)
+                run = named(f"{command.module}:run")
             report = run(config, progress, *started)
         shown(report, command.view)
         if report.finding:

@@ -28,11 +28,6 @@ class Command:
         """`module:name` of the options."""
         return self.options if ":" in self.options else f"{self.module.rpartition('.')[0]}.config:{self.options}"
 
-    @property
-    def run(self) -> str:
-        """`module:name` of the work."""
-        return f"{self.module}:run"
-
 
 def named(dotted: str) -> Any:
     """Import `module:name`; without a module, from the views."""
@@ -45,10 +40,7 @@ VERBS = {
     "merge": Command("ctxr.pipelines.curation.merge", "Merge", "image_sets", resumes=True),
     "plan": Command("ctxr.pipelines.crowd.plan", "Plan", "plan"),
     "export-tasks": Command(
-        "ctxr.pipelines.crowd.export_tasks",
-        "ctxr.annotation.config:ExportTasks",
-        "tasks",
-        resumes=True,
+        "ctxr.pipelines.crowd.export_tasks", "ctxr.annotation.config:ExportTasks", "tasks", resumes=True
     ),
     "import-answers": Command("ctxr.annotation.answers", "ImportAnswers", "judgments"),
     "aggregate": Command("ctxr.pipelines.crowd.aggregate", "Aggregate", "dataset"),

@@ -45,7 +45,7 @@ def run_command(verb: str, progress: Progress, /, **options: Any) -> Any:
     command = VERBS[verb]
     config = named(command.config)(**options)
     with recorded(config):
-        return named(command.run)(config, progress)
+        return named(f"{command.module}:run")(config, progress)
 
 
 BY = "ctxr-tiny"

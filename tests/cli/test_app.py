@@ -54,7 +54,7 @@ def test_every_command_has_help_that_names_json(name: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_what_a_command_names_is_there(command: Command) -> None:
-    for dotted in (command.run, command.view, command.started):
+    for dotted in (f"{command.module}:run", command.view, command.started):
         assert not dotted or callable(named(dotted))
     config = named(command.config)
     assert config.ARGUMENT in ("", *config.describe())
@@ -454,7 +454,7 @@ def test_json_is_one_document_whatever_comes_after_it(
             tell(Fake("running"))
         return Fake()
 
-    fakes = {command.run: run, command.view: lambda _: ["text"], command.started: lambda _: ["text"]}
+    fakes = {f"{command.module}:run": run, command.view: lambda _: ["text"], command.started: lambda _: ["text"]}
     monkeypatch.setattr("ctxr.cli.app.named", lambda dotted: fakes.get(dotted) or named(dotted))
     monkeypatch.setattr(named(command.config), "check", lambda config: config)
     result = runner.invoke(app, [name, "--json"])

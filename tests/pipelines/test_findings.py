@@ -77,4 +77,4 @@ def test_a_report_says_what_its_run_found(
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_every_command_returns_a_report(command: Command) -> None:
-    assert issubclass(get_type_hints(named(command.run))["return"], VerbReport)
+    assert issubclass(get_type_hints(named(f"{command.module}:run"))["return"], VerbReport)

@@ -1,7 +1,6 @@
 """The pictures of a published release: one folder for each set, ordered by the number in the name, never as strings."""
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -83,8 +82,8 @@ def find_pictures(root: Path, names: Iterable[str]) -> ReleasePictures:
     if top is None:
         return pictures
     folders = {name: _ordered(top, top / name) for name in listed if (top / name).is_dir()}
-    sizes = Counter(len(files) for files in folders.values() if files)
-    if sizes and SET_SIZE not in sizes and len(sizes) == 1:
+    sizes = {len(files) for files in folders.values() if files}
+    if len(sizes) == 1:
         (pictures.size,) = sizes
     pictures.files = {name: files for name, files in folders.items() if len(files) == pictures.size}
     if pictures.files and pictures.size != SET_SIZE:

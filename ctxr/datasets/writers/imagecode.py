@@ -5,14 +5,12 @@ pictures in `image-sets/<set>/imgN.jpg`, whose integer N, and not the text of th
 `open-images` in their name: that is how its code tells them from video.
 """
 
-from collections.abc import Sequence
-
 from ctxr.datasets.readers.imagecode import STATIC
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names
 from ctxr.errors import DataError, some
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
-from ctxr.store.records import Image, Query
+from ctxr.store.records import Query
 from ctxr.store.tables import pretty_json
 
 _FILES = {"train": "train_data.json", "valid": "valid_data.json", "test": "test_data_unlabeled.json"}
@@ -22,9 +20,7 @@ def write(job: ExportJob) -> ExportResult:
     """Write the release's layout. Raises DataError for a set that is in no split, besides what `Pictures` raises."""
     check_names(job.dataset)
     tables: dict[str, dict[str, dict[str, str] | list[str]]] = {name: {} for name in _FILES}
-    skipped: list[str] = []
-    taken: set[str] = set()
-    encoded, named = 0, 0
+    skipped, taken, encoded, named = list[str](), set[str](), 0, 0
     with job.progress.task("export sets", len(job.dataset.sets)) as task:
         for image_set in job.dataset.sets:
             split = job.split(image_set)
@@ -40,7 +36,10 @@ def write(job: ExportJob) -> ExportResult:
             taken.add(name.lower())
             named += name != image_set.id
             members = job.members(image_set)
-            for number, image in zip(_numbers(members), members, strict=True):
+            # what says the place of each image in order: frame numbers where they are known and rise, else positions
+            frames = [image.index for image in members if image.index is not None]
+            rising = len(frames) == len(members) and frames == sorted(set(frames))
+            for number, image in zip(frames if rising else range(len(members)), members, strict=True):
                 encoded += job.pictures.save_jpeg(image, job.out / "image-sets" / name / f"img{number}.jpg")
             queries = job.queries.get(image_set.id, [])
             if split == "test":
@@ -64,12 +63,6 @@ def write(job: ExportJob) -> ExportResult:
             f"{named} static sets carry `{STATIC}-` before their name, by which the released code recognises them."
         )
     return result
-
-
-def _numbers(members: list[Image]) -> Sequence[int]:
-    """What says the place of each image in order: frame numbers where they are known and rise, else positions."""
-    numbers = [image.index for image in members if image.index is not None]
-    return numbers if len(numbers) == len(members) and numbers == sorted(set(numbers)) else range(len(members))
 
 
 def _labelled(job: ExportJob, queries: list[Query], skipped: list[str]) -> dict[str, str]:

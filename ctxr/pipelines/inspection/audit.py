@@ -147,11 +147,5 @@ def run(config: Audit, progress: Progress = SILENT) -> AuditReport:
             if verdict is not None:
                 verdicts.append(verdict)
     learnt = "learnt on train" if learns_on_train(trials) else "learnt on the sets before, in an order fixed by hash"
-    return AuditReport(
-        dataset.name,
-        len(trials),
-        tuple(corrected(verdicts)),
-        tuple(missing),
-        dataset.notes,
-        learnt,
-    )
+    found = tuple(corrected(verdicts))
+    return AuditReport(dataset.name, len(trials), found, tuple(missing), dataset.notes, learnt)

@@ -195,19 +195,9 @@ class _ExportStage(Stage[Inputs]):
             what = f"{options.to} cannot hold the {subject.unit}s{subject.of} in {self.source}"
             raise DataError(what, hint=f"--to {', '.join(subject.formats)}")
         dataset = replace(dataset, notes=(*dataset.notes, *label_notes(self.source)))
-        licences = read_licences(options.licences, dataset)
+        licences, size = read_licences(options.licences, dataset), options.shard_mb * 10**6
         dataset = without_test_answers(dataset) if options.hide_test else dataset
-        size = options.shard_mb * 10**6
-        job = ExportJob(
-            dataset,
-            self.source,
-            out,
-            licences,
-            size,
-            progress,
-            options.videos,
-            options.workers,
-        )
+        job = ExportJob(dataset, self.source, out, licences, size, progress, options.videos, options.workers)
         if options.by:
             job = _with_scores(job, options.by, options.workdir)
         _keep_card(self.out(), progress)
