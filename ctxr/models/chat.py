@@ -2,6 +2,7 @@
 
 import base64
 import math
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -62,6 +63,16 @@ def read_completion(raw: Mapping[str, Any]) -> Completion:
     filtered = choice.get("finish_reason") == "content_filter"
     text = content if isinstance(content, str) else ""
     return replace(completion, text=text, outcome="refused" if filtered else "answered")
+
+
+REFUSAL = re.compile(
+    r"(?:\b(?:sorry|apologi[sz]e|as an ai|désolée?|lo siento|lamento|tut mir leid)\b"
+    r"|\bI(?:\s+am|['’]m)\s+(?:unable|not\s+able)\b|\bI\s+(?:cannot|can\s+not|can['’]t|won['’]t|decline)\b"
+    r"|\bich\s+kann\s+(?:\w+\s+){0,5}(?:nicht|keine)|\bkann\s+ich\s+(?:\w+\s+){0,5}(?:nicht|keine)"
+    r"|\bje\s+ne\s+peux\b|\bno\s+puedo\b|抱歉|对不起|我无法|我不能)[^.!?;:,\n。！？；，]*",
+    re.IGNORECASE,
+)
+"""A clause in which a model says that it cannot answer, or will not: English, German, French, Spanish, Chinese."""
 
 
 def final_text(text: str) -> str:

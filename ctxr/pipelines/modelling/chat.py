@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.models.chat import (
+    REFUSAL,
     Completion,
     PricedRequest,
     chat_messages,
@@ -31,13 +32,25 @@ KEY = "picture"
 """Of the JSON object that is asked for."""
 
 _N = r"(?:(?<![\w.])-)?\d+(?:[.,]\d+)?"
-_NAMED = r"(?:pictures?|images?|img|photos?|frames?|candidates?|options?|numbers?|no\.|#)[^\w.!?;]{0,9}?"
-_SEVERAL = rf"{_N}(?:(?:\s*[,/&–-]|\s+and|\s+or|\s+to)\s*(?:{_NAMED})?{_N})*"
+_PICTURE = (
+    r"(?:pictures?|images?|img|photos?|frames?|candidates?|options?|bild(?:er)?|fotos?"
+    r"|imagen|imágenes|图片?|照片)"
+)
+_NUMBERED = r"(?:\b(?:numbers?|no\.|nummer|nr\.|numéro|número)|n[°º]|#)"
+_AWAY = r"[^\w.!?;]{0,9}?"
+_NAMED = rf"(?:{_PICTURE}{_AWAY}(?:{_NUMBERED}{_AWAY})?|第\s*)"
+_ARTICLE = r"(?:(?:the|das|die|la|le|el)\s+|l['’])"
+_JOIN = r"(?:\s*[,/&–、和或-]|\s+(?:and|or|to|und|oder|et|ou|y|o)\b)"
+_SEVERAL = rf"{_N}(?:{_JOIN}\s*{_ARTICLE}?(?:{_NAMED})?{_N})*"
 _NOT_CHOSEN = re.compile(
-    r"\b(?:of|among|from|between)\s+(?:(?:all|the|these|those)\s+)*\d+\b"
-    r"|\b\d+\s+(?:\w+\s+)?(?:pictures|images|photos|frames|candidates|options)\b"
-    rf"|\b(?:not|nor|neither|except|unlike|than|over|instead\s+of)\s+(?:{_NAMED}){{0,2}}{_N}"
-    rf"|{_NAMED}{_N}\s+(?:(?:is|was|are|do|does|did|can|could|would|will|has)\s+not|\w*n['’]t|cannot)\b",
+    r"\b(?:of|among|from|between|von|unter|parmi|sur|de|entre)\s+"
+    r"(?:(?:all|the|these|those|den|allen|les|las|los)\s+)*\d+\b"
+    r"|\b\d+\s+(?:\w+\s+)?(?:pictures|images|photos|frames|candidates|options|bilder|imágenes)\b"
+    r"|(?<!第)(?<!第\s)(?<!\d)\d+\s*[张幅]"
+    r"|(?:\b(?:not|nor|neither|except|unlike|than|over|instead\s+of|nicht|als|pas|que|no\s+es)\s+|不是)"
+    rf"{_ARTICLE}?(?:(?:{_NAMED}|{_NUMBERED}){_AWAY}){{0,2}}{_N}"
+    rf"|{_NAMED}{_N}\s+(?:(?:is|was|are|do|does|did|can|could|would|will|has)\s+not|\w*n['’]t|cannot)\b"
+    rf"|{_NAMED}{_N}(?:\s+(?:\w+\s+nicht|ne|no)\b|\s+n['’]|\s*[张幅]?不)",
     re.IGNORECASE,
 )
 """How many pictures there are, and those that an answer rules out."""
@@ -45,15 +58,22 @@ _NOT_CHOSEN = re.compile(
 _CHOSEN = [
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
-        rf"\b(?:answer|choice|choose|pick|select|boxed)\b(?:[^\w.!?;]|\b(?:is|be|would|the|for)\b|{_NAMED}){{0,12}}?{_SEVERAL}",
-        rf"\A[^\w-]*{_N}(?=\W*\Z|\s*\n|\s*[,;–—]\s(?!\d)|[.:)](?!.*\s\d+[.:)]\s))|\n[^\w-]*(?:{_NAMED})?{_N}(?=\W*\Z)",
-        rf"{_NAMED}{_SEVERAL}",
-        _N,
+        r"(?:\b(?:answer|choice|choose|pick|select|boxed|antwort|wähle|réponse|choisis|respuesta"
+        r"|elijo|(?:best|match|fit|correct|final|it)(?=\s*:|['’]s\b|\s+(?:\w+\s+){0,2}is\b))\b"
+        r"|答案|选择?)(?:[^\w.!?;]|\b(?:is|s|be|but|would|the|for|ist|lautet|est|es|das|la|le|l)\b"
+        rf"|[是为]|{_NUMBERED}|{_NAMED}){{0,12}}?{_SEVERAL}",
+        rf"\A[^\w-]*{_N}(?=\W*\Z|\s*\n|\s*[,;–—(，](?!\s*\d)|[.:)](?!.*\s\d+[.:)]\s)"
+        r"|\s+(?:because|since|as|is|fits|weil|passt|car|parce|porque)\b)"
+        rf"|\n[^\w-]*(?:{_NAMED}|{_NUMBERED}{_AWAY})?{_N}(?=[张幅号]?\W*\Z)",
+        rf"{_NAMED}{_SEVERAL}|(?:\A|[.,;:!?\n])[^\w#]*{_NUMBERED}{_AWAY}{_SEVERAL}",
+        rf"\A\W*{_SEVERAL}\W*\Z|(?:\A|\s){_N}[.:)]\s",
     )
 ]
-"""Forms of an answer, the plainest first: after a word such as `answer`, a number by itself, `picture 3`, any number."""
+"""Forms of an answer, the plainest first: after a word such as `answer`, a number by itself, `picture 3`, a list of numbers. Any
+other number counts or names something else."""
 
 _NUMBER = re.compile(_N)
+_DECIMALS = re.compile(r"[.,]0+\Z")
 _FENCE = re.compile(r"^```(?:json)?\s*|\s*```$")
 
 
@@ -100,7 +120,8 @@ def schema(size: int) -> dict[str, Any]:
 
 
 def read_text(text: str, size: int) -> ReplyText:
-    """The number that an answer names: that of a JSON object, else the only one that the plainest form in the text names.
+    """The number that an answer names: that of a JSON object, else the only one that the plainest form in the text names. `refused`:
+    the model says that it cannot answer, or will not.
 
     >>> [read_text(text, 10).number for text in ('{"picture": 3}', "Out of the 10 pictures, picture 3", "Picture 3 or 4")]
     [3, 3, None]
@@ -110,19 +131,17 @@ def read_text(text: str, size: int) -> ReplyText:
         stated = json.loads(_FENCE.sub("", final))
     if isinstance(stated, dict):
         stated = stated.get(KEY, next(iter(stated.values()), None) if len(stated) == 1 else None)
-    if isinstance(stated, str) and stated.strip().isdecimal():
-        stated = int(stated.strip()[:9])
-    if not isinstance(stated, int) or isinstance(stated, bool):
-        left = _NOT_CHOSEN.sub(" ", final)
-        numbers = next(
-            (named for pattern in _CHOSEN if (named := set(_NUMBER.findall(" ".join(pattern.findall(left)))))), set()
-        )
-        if len(numbers) > 1:
-            return ReplyText("ambiguous")
-        number = "".join(numbers)
-        if not number.lstrip("-").isdigit():
-            return ReplyText("unreadable")
-        stated = int(number[:9])
+    # the object of a schema holds the number, in quotation marks or not
+    words = str(stated) if type(stated) in (int, float, str) else final
+    left = _NOT_CHOSEN.sub(" ", REFUSAL.sub(" ", words))
+    found = (_NUMBER.findall(" ".join(form.findall(left))) for form in _CHOSEN)
+    numbers = {_DECIMALS.sub("", number) for number in next(filter(None, found), [])}
+    if len(numbers) > 1:
+        return ReplyText("ambiguous")
+    number = "".join(numbers)
+    if not number.lstrip("-").isdigit():
+        return ReplyText("refused" if REFUSAL.search(words) else "unreadable")
+    stated = int(number[:9])
     return ReplyText("chosen", stated) if 1 <= stated <= size else ReplyText("out_of_range")
 
 
