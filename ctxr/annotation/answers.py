@@ -22,8 +22,9 @@ from ctxr.annotation.artifacts import (
 from ctxr.annotation.config import ImportAnswers, ImportAnswersReport
 from ctxr.annotation.journal.identities import Identities, read_visits
 from ctxr.annotation.launch import addresses, private_folder, read_study
-from ctxr.annotation.platforms import label_studio, prolific
+from ctxr.annotation.platforms import prolific
 from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Refusal
+from ctxr.annotation.platforms.label_studio import ExportedUnits, read_export
 from ctxr.annotation.project_journal import project_journal
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import read_key
@@ -36,7 +37,7 @@ from ctxr.annotation.wording import Problem
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import command_in
 from ctxr.engine.stage import Inputs, Stage, execute
-from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.errors import DataError, UnfinishedError
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_if_readable, sha256_of
@@ -60,12 +61,6 @@ def answered_tasks(config: ImportAnswers, tasks: Sequence[Artifact]) -> list[Art
         raise UnfinishedError(
             f"nothing was exported to {platform}{folder}", hint=f"ctxr export-tasks {task} --backend {platform}"
         )
-    options = [[one.manifest.config.get(name) for name in ("protocol", "image_base")] for one in chosen]
-    if any(one != options[0] for one in options) and platform not in ("local", "prolific"):
-        names = [one.path.resolve().name for one in chosen]
-        raise UsageError(
-            f"tasks of {platform} were exported with different options: {', '.join(names)}", hint=f"--tasks {names[0]}"
-        )
     return chosen
 
 
@@ -74,11 +69,11 @@ def arrivals_of(config: ImportAnswers, file: Path | None, tasks: Sequence[Tasks]
     private = private_folder(config.workdir)
     key = read_key(private)
     if file is not None and config.platform_of == "label-studio":
-        units = {unit.id: unit for one in tasks for unit in one.units}
-        pictures: dict[str, str] = {}
+        exports = []
         for one in tasks:
-            pictures |= addresses(one.config.get("image_base", ""), one.images)
-        return label_studio.read_export(file, units, pictures, tasks[0].protocol, key)
+            pictures = addresses(one.config["image_base"], one.images, key)
+            exports.append(ExportedUnits({unit.id: unit for unit in one.units}, pictures, one.protocol))
+        return read_export(file, exports, key)
     with project_journal(config.workdir, config.database) as journal:
         stored = journal.answers() if journal else []
     if file is not None:

@@ -75,7 +75,7 @@ class ExportTasks(Protocol):
     gold: Path | None = None
     """Dataset with known targets, the source of hidden check questions and of the qualification round."""
     image_base: str = ""
-    """Web address below which the images are served under their paths in images.jsonl (label-studio)."""
+    """Web address of the folder `pictures` of the tasks (label-studio)."""
     title: str = ""
     """Title shown to workers; default: the task's own title."""
     reward: Annotated[int | None, COUNT] = None
@@ -114,7 +114,7 @@ class ExportTasks(Protocol):
         if self.backend == "label-studio" and not self.image_base:
             yield (
                 "label-studio loads the pictures from the web and needs their address",
-                "--image-base https://…, below which the pictures of the project can be reached",
+                "--image-base https://…, where the folder `pictures` of the tasks can be reached",
             )
         if self.raters and self.task == "verify":
             yield (
@@ -225,7 +225,7 @@ class ImportAnswers(Options):
     """Folder to write; default: `judgments` in the workdir."""
     workdir: Workdir = Path("work")
     tasks: str = ""
-    """Folder of `tasks` that the file answers, if several were exported for that platform with different options."""
+    """Folder of `tasks` that the file answers; default: all that were exported for that platform."""
     database: str = ""
     """Database of `ctxr serve`, if it is not the file in the workdir (local, prolific)."""
 

@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import quote
 
 import msgspec
 
@@ -16,7 +15,7 @@ from ctxr.annotation.cost import Offer, answered_work, median_seconds
 from ctxr.annotation.platforms import label_studio, prolific
 from ctxr.annotation.pseudonyms import PRIVATE, read_key
 from ctxr.annotation.tasks import task_of
-from ctxr.store.atomic import write_bytes
+from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.records import Image
 from ctxr.store.tables import encode_row, pretty_json
 
@@ -26,19 +25,32 @@ def private_folder(workdir: Path) -> Path:
     return workdir / CROWD / PRIVATE
 
 
-def addresses(image_base: str, images: Mapping[str, Image]) -> dict[str, str]:
-    """Address of each picture by image id: the base and the path of images.jsonl."""
-    return {name: f"{image_base.rstrip('/')}/{quote(image.path)}" for name, image in images.items()}
+PICTURES = "pictures"
+"""Folder of tasks for a platform that loads pictures from the web; their names tell nothing."""
 
 
-def backend_files(config: ExportTasks, batch: TaskBatch) -> dict[str, bytes]:
-    """Content by path in the artifact, in a folder that is called like the backend; nothing for our own server."""
-    where = addresses(config.image_base, batch.images)
-    files: dict[str, bytes] = {}
+def addresses(image_base: str, images: Mapping[str, Image], key: bytes) -> dict[str, str]:
+    """Address of each picture by image id: the base and its name in the folder `PICTURES`, which says
+    neither its set nor whether it checks the worker."""
+    found = {}
+    for name, image in images.items():
+        digest = hmac.new(key, f"picture\0{name}".encode(), hashlib.sha256).hexdigest()[:24]
+        found[name] = f"{image_base.rstrip('/')}/{digest}{Path(image.path).suffix}"
+    return found
+
+
+def backend_files(config: ExportTasks, batch: TaskBatch, out: Path) -> dict[str, bytes]:
+    """Content by path in the artifact, in a folder that is called like the backend; nothing for our own
+    server. Pictures that the platform loads are linked into `out`."""
+    private, files = private_folder(config.workdir), dict[str, bytes]()
     if config.backend == "label-studio":
+        where = addresses(config.image_base, batch.images, read_key(private))
         files = label_studio.project_files(batch.units, where, config)
+        for name in sorted({name for unit in batch.units for name in unit.images}):
+            original = batch.root / batch.images[name].path
+            link_or_copy(original, out / PICTURES / Path(where[name]).name)
     elif config.backend == "prolific":
-        parts = prolific.bundles(batch.units, config, read_key(private_folder(config.workdir)))
+        parts = prolific.bundles(batch.units, config, read_key(private))
         measured, _ = median_seconds(config.task, answered_work(config.workdir))
         timed, first = replace(config, seconds=config.seconds or measured or 0.0), batch.units[0]
         body = prolific.study_body(parts, timed.check(), task_of(first).render(first, first.images))

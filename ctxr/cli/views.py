@@ -133,7 +133,7 @@ def tasks(report: ExportTasksReport) -> Iterator[Block]:
         "checks": f"{report.checks} units that test the worker" if report.checks else None,
         "files": ", ".join(report.files) or None,
         "offered": offered,
-        "launched": " ".join(report.notes) or None,
+        "launched" if report.launched else "raters": " ".join(report.notes) or None,
         "next": after,
     }
     yield Summary(f"{report.tasks}: {FINISHED[report.up_to_date]}", rows)

@@ -67,12 +67,13 @@ def read_completion(raw: Mapping[str, Any]) -> Completion:
 
 REFUSAL = re.compile(
     r"(?:\b(?:sorry|apologi[sz]e|as an ai|désolée?|lo siento|lamento|tut mir leid)\b"
-    r"|\bI(?:\s+am|['’]m)\s+(?:unable|not\s+able)\b|\bI\s+(?:cannot|can\s+not|can['’]t|won['’]t|decline)\b"
+    r"|\bI(?:\s+am|['’]m)\s+(?:unable|not\s+able)\b"
+    r"|\bI\s+(?:cannot|can\s+not|can['’]t|won['’]t|decline)\b"
     r"|\bich\s+kann\s+(?:\w+\s+){0,5}(?:nicht|keine)|\bkann\s+ich\s+(?:\w+\s+){0,5}(?:nicht|keine)"
     r"|\bje\s+ne\s+peux\b|\bno\s+puedo\b|抱歉|对不起|我无法|我不能)[^.!?;:,\n。！？；，]*",
     re.IGNORECASE,
 )
-"""A clause in which a model says that it cannot answer, or will not: English, German, French, Spanish, Chinese."""
+"""A clause in which a model says that it cannot or will not answer, in five languages."""
 
 
 def final_text(text: str) -> str:

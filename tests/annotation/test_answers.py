@@ -346,12 +346,11 @@ def test_a_platform_to_which_nothing_went_is_named(workdir: Path) -> None:
     assert not (workdir / "judgments").exists()
 
 
-def test_exports_with_other_options_must_be_told_apart(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_says_itself_which_of_several_exports_it_answers(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, rows = labelled(workdir, monkeypatch)
     export_tasks(replace(study.options(workdir, "tag", "label-studio"), seed=8))
-    with pytest.raises(UsageError, match=": retrieve-label-studio, tag-label-studio"):
-        run(config)
-    assert run(replace(config, tasks="retrieve-label-studio")).new == len(rows)
+    assert run(config).new == len(rows)
+    assert run(replace(config, tasks="retrieve-label-studio")).again == len(rows)
 
 
 def test_a_talk_of_two_replaces_one_with_a_blocked_worker() -> None:

@@ -1,11 +1,11 @@
-"""Label Studio: a project for each rater's slot, because its free edition gives a task to one annotator only.
+"""Label Studio: a project for each rater, because its free edition gives a task to one annotator only.
 
 A project is a labelling configuration and a list of tasks. What is on a task's page travels in its data, so an export shows
 whether it was changed.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ import msgspec
 
 from ctxr.annotation.forms import Choice, Field, Form, Pick, Write
 from ctxr.annotation.journal.database import micros, stamp
+from ctxr.annotation.journal.worker_state import pool_of
 from ctxr.annotation.platforms.arrivals import Arrivals, read_list
 from ctxr.annotation.protocol import Protocol, raters_of, shown_order
 from ctxr.annotation.records import Answer, Unit
@@ -24,6 +25,8 @@ from ctxr.errors import DataError
 from ctxr.store.tables import UNREADABLE, pretty_json
 
 PLATFORM = "label-studio"
+
+DAY = 24 * 60 * 60  # seconds: no single answer takes longer
 
 _HINT = "export the project from Label Studio again, in the format JSON"
 
@@ -41,8 +44,8 @@ class RaterSheet:
     marked: int | None
 
     def data(self, addresses: Mapping[str, str]) -> dict[str, Any]:
-        """What a task carries: unit, slot, order, texts, addresses of the pictures; never the right answer."""
-        content: dict[str, Any] = {"ctxr_unit": self.unit.id, "ctxr_slot": self.slot, "ctxr_order": list(self.order)}
+        """What a task carries: unit, slot, texts, addresses of the pictures; no image id or right answer."""
+        content: dict[str, Any] = {"ctxr_unit": self.unit.id, "ctxr_slot": self.slot}
         for number, passage in enumerate(self.form.passages, 1):
             who = {None: "", 0: "A: ", 1: "B: "}
             lines = ("[the photo is shared]" if one.share else who[one.speaker] + one.text for one in passage.lines)
@@ -62,21 +65,53 @@ def sheet_of(unit: Unit, slot: int, seed: int) -> RaterSheet:
     )
 
 
-def project_files(units: Iterable[Unit], addresses: Mapping[str, str], protocol: Protocol) -> dict[str, bytes]:
-    """`rater-1/config.xml` and `rater-1/tasks.json`, and so on for each slot (and each shape of form, where there are more)."""
-    projects: dict[tuple[int, tuple[object, ...]], list[RaterSheet]] = defaultdict(list)
-    for unit in units:
+@dataclass(eq=False)
+class Rater:
+    """Who gets a project: their pool, and what they see, by unit and slot; `met` are sets and units that
+    they know then, `load` counts their units by purpose."""
+
+    pool: str
+    seats: list[tuple[Unit, int]]
+    met: set[str]
+    load: Counter[str]
+
+
+def raters_for(units: Iterable[Unit], protocol: Protocol) -> list[Rater]:
+    """The fewest raters who may answer the units: each sees a unit once, describes or judges one target
+    of a set, and works on one side of the benchmark unless the protocol lets everybody do both. Work is
+    dealt evenly, and so are the checks."""
+    raters: list[Rater] = []
+    for unit in sorted(units, key=lambda unit: unit.purpose != "work"):
+        pool = "any" if protocol.disjoint == "none" else pool_of(unit)
+        fresh = unit.purpose != "attention" and (task_of(unit).FRESH or unit.task == "describe")
+        key = unit.image_set if fresh else unit.id
         for slot in range(raters_of(unit, protocol)):
+            free = [one for one in raters if key not in one.met and pool in ("any", one.pool)]
+            if not free:
+                raters += (free := [Rater(pool, [], set(), Counter())])
+            rater = min(free, key=lambda one: one.load[unit.purpose])
+            rater.load[unit.purpose] += 1
+            rater.met.add(key)
+            rater.seats.append((unit, slot))
+    return raters
+
+
+def project_files(units: Iterable[Unit], addresses: Mapping[str, str], protocol: Protocol) -> dict[str, bytes]:
+    """`rater-1/config.xml` and `rater-1/tasks.json`, and so on for each rater (and shape of form)."""
+    projects: dict[tuple[int, tuple[object, ...]], list[RaterSheet]] = defaultdict(list)
+    for number, rater in enumerate(raters_for(units, protocol), 1):
+        # by id, so a check stands anywhere
+        for unit, slot in sorted(rater.seats, key=lambda seat: seat[0].id):
             sheet = sheet_of(unit, slot, protocol.seed)
             form = sheet.form
             # what sheets must share to be filled into one configuration: everything but pictures, texts and the mark
             titles = tuple(passage.title for passage in form.passages)
             looks = (form.title, form.instruction, len(form.pictures), sheet.marked is not None, form.fields)
-            projects[slot, (*looks, titles)].append(sheet)
+            projects[number, (*looks, titles)].append(sheet)
     shapes = list(dict.fromkeys(shape for _, shape in projects))
     files: dict[str, bytes] = {}
-    for (slot, shape), sheets in projects.items():
-        folder = f"rater-{slot + 1}" + (f"-{shapes.index(shape) + 1}" if len(shapes) > 1 else "")
+    for (number, shape), sheets in projects.items():
+        folder = f"rater-{number}" + (f"-{shapes.index(shape) + 1}" if len(shapes) > 1 else "")
         files[f"{folder}/config.xml"] = _labelling_config(sheets[0]).encode()
         files[f"{folder}/tasks.json"] = pretty_json([{"data": sheet.data(addresses)} for sheet in sheets])
     return files
@@ -142,10 +177,34 @@ class LabelledTask(msgspec.Struct, frozen=True):
     annotations: list[Annotation]
 
 
-def read_export(
-    path: Path, units: Mapping[str, Unit], addresses: Mapping[str, str], protocol: Protocol, key: bytes
-) -> Arrivals:
-    """An export in JSON, without what was cancelled. Raises DataError naming file:task for one that is cut short or was edited."""
+@dataclass(frozen=True)
+class ExportedUnits:
+    """What one `ctxr export-tasks` wrote for Label Studio: units and addresses of pictures by id."""
+
+    units: Mapping[str, Unit]
+    addresses: Mapping[str, str]
+    protocol: Protocol
+
+    def sheet(self, where: str, data: Mapping[str, object]) -> RaterSheet:
+        """The sheet that the `data` of a task were. Raises DataError for data that were changed."""
+        unit, slot = self.units[str(data["ctxr_unit"])], data.get("ctxr_slot")
+        if type(slot) is not int or not 0 <= slot < raters_of(unit, self.protocol):
+            raise DataError(f"{where}: ctxr_slot is {slot!r}, and unit {unit.id!r} has no such slot")
+        sheet = sheet_of(unit, slot, self.protocol.seed)
+        for name, value in sheet.data(self.addresses).items():
+            if data.get(name) != value:
+                raise DataError(
+                    f"{where}: {name} is {str(data.get(name))[:80]!r}, which is not what was exported",
+                    hint="export again from Label Studio; --tasks names the folder, if several have the unit",
+                )
+        return sheet
+
+
+def read_export(path: Path, exports: Sequence[ExportedUnits], key: bytes) -> Arrivals:
+    """An export in JSON of projects of any of the `exports`, without what was cancelled.
+
+    Raises DataError naming file:task for one that is cut short or was edited.
+    """
     arrivals = Arrivals(path, PLATFORM, key)
     for number, task in enumerate(read_list(path, LabelledTask, _HINT), 1):
         where = f"{path}:{number}"
@@ -154,22 +213,13 @@ def read_export(
                 f"{where}: there is no ctxr_unit in its data, so it is not a task of ctxr",
                 hint="export the project that tasks.json of ours was imported into, in the format JSON",
             )
-        unit = units.get(str(task.data["ctxr_unit"]))
-        if unit is None:
+        source = next((one for one in exports if str(task.data["ctxr_unit"]) in one.units), None)
+        if source is None:
             raise DataError(
                 f"{where}: the unit {task.data['ctxr_unit']!r} is in no export of this project",
                 hint="import it into the project that it was exported from",
             )
-        slot = task.data.get("ctxr_slot")
-        if type(slot) is not int or not 0 <= slot < raters_of(unit, protocol):
-            raise DataError(f"{where}: ctxr_slot is {slot!r}, and unit {unit.id!r} has no such slot")
-        sheet = sheet_of(unit, slot, protocol.seed)
-        for name, value in sheet.data(addresses).items():
-            if task.data.get(name) != value:
-                raise DataError(
-                    f"{where}: {name} is {str(task.data.get(name))[:80]!r}, which is not what was exported",
-                    hint="export again from Label Studio, into the project that the tasks came from",
-                )
+        sheet = source.sheet(where, task.data)
         for annotation in task.annotations:
             if not annotation.was_cancelled:
                 _take(arrivals, f"{number}:{annotation.id}", sheet, annotation)
@@ -188,6 +238,11 @@ def _take(arrivals: Arrivals, position: str, sheet: RaterSheet, annotation: Anno
     except UNREADABLE:
         arrivals.refuse(position, unit.id, worker, "unreadable", "The annotation cannot be read.")
         return
+    seconds = annotation.lead_time
+    if seconds is not None and not 0 <= seconds <= DAY:
+        sentence = f"The annotation took {seconds:g} seconds, which is below 0 or above a day."
+        arrivals.refuse(position, unit.id, worker, "time", sentence)
+        return
     regions = {row.from_name: row.value for row in reversed(results)}
     filled = {field.name: _values(field, regions.get(field.name, RegionValue()), sheet) for field in sheet.form.fields}
     try:
@@ -198,7 +253,7 @@ def _take(arrivals: Arrivals, position: str, sheet: RaterSheet, annotation: Anno
             f"{arrivals.path.name}:{position}: {annotation.created_at!r} is not a time",
             hint="import the file as the platform exported it",
         ) from error
-    values, seconds = sheet.form.without_blanks(filled), annotation.lead_time
+    values = sheet.form.without_blanks(filled)
     arrivals.take(position, Answer(unit.id, worker, values, sheet.order, sheet.slot, at, seconds, PLATFORM))
 
 

@@ -10,7 +10,7 @@ from ctxr.annotation.task_batch import TaskSources, ask, sources_of
 from ctxr.annotation.tasks import task_of
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import SourceInputs, Stage, execute
-from ctxr.errors import UsageError
+from ctxr.errors import UsageError, plural
 from ctxr.store.artifacts import Content, open_artifact
 from ctxr.store.kinds import SERVED, TASKS
 
@@ -48,7 +48,7 @@ class TaskStage(Stage[SourceInputs[TaskSources]]):
         if not config.force:
             require_unchanged(config.workdir, place, batch.units, inputs.key)
         require_consistent(config.workdir, place, batch, config.protocol(), config.backend)
-        written = backend_files(config, batch)
+        written = backend_files(config, batch, out)
         for name, content in written.items():
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             (out / name).write_bytes(content)
@@ -61,6 +61,11 @@ def run(config: ExportTasks, progress: Progress = SILENT) -> ExportTasksReport:
     up_to_date, out = execute(TaskStage(config), progress).up_to_date, config.folder()
     counts = open_artifact(out).manifest.counts
     notes = [launch(config)] if config.launch else []
+    files = sorted(path.relative_to(out).as_posix() for path in (out / config.backend).rglob("*") if path.is_file())
+    if config.backend == "label-studio":
+        raters = len({file.split("/")[1].split("-")[1] for file in files})
+        strangers = ", who has met none of the sets elsewhere" if config.task in ("describe", "retrieve") else ""
+        notes.append(f"this takes {plural(raters, 'person', 'people')}: give each rater-N to another one{strangers}")
     return ExportTasksReport(
         out,
         config.task,
@@ -69,8 +74,8 @@ def run(config: ExportTasks, progress: Progress = SILENT) -> ExportTasksReport:
         counts["units"] - counts["checks"],
         counts["votes"],
         counts["checks"],
-        sorted(path.relative_to(out).as_posix() for path in (out / config.backend).rglob("*") if path.is_file()),
-        len(notes),
+        files,
+        int(config.launch),
         notes,
         study_offer(config) if config.backend == "prolific" else None,
     )

@@ -69,8 +69,8 @@ _CHOSEN = [
         rf"\A\W*{_SEVERAL}\W*\Z|(?:\A|\s){_N}[.:)]\s",
     )
 ]
-"""Forms of an answer, the plainest first: after a word such as `answer`, a number by itself, `picture 3`, a list of numbers. Any
-other number counts or names something else."""
+"""Forms of an answer, the plainest first: after a word such as `answer`, a number by itself, `picture 3`,
+a list of numbers. Any other number counts or names something else."""
 
 _NUMBER = re.compile(_N)
 _DECIMALS = re.compile(r"[.,]0+\Z")
@@ -120,8 +120,8 @@ def schema(size: int) -> dict[str, Any]:
 
 
 def read_text(text: str, size: int) -> ReplyText:
-    """The number that an answer names: that of a JSON object, else the only one that the plainest form in the text names. `refused`:
-    the model says that it cannot answer, or will not.
+    """The number that an answer names: that of a JSON object, else the only one that the plainest form in
+    the text names. `refused`: the model says that it cannot or will not answer.
 
     >>> [read_text(text, 10).number for text in ('{"picture": 3}', "Out of the 10 pictures, picture 3", "Picture 3 or 4")]
     [3, 3, None]

@@ -1,7 +1,7 @@
 """A small study, done once on our own journal and then told to every platform as if it had been done there."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +14,7 @@ from ctxr.annotation.forms import Choice, Pick, Write
 from ctxr.annotation.journal.identities import Identities, Visit
 from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.journal.results import Lease
-from ctxr.annotation.protocol import digest
+from ctxr.annotation.protocol import digest, shown_order
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
@@ -181,6 +181,7 @@ def deliver(workdir: Path, task: str, backend: str, done: list[Done]) -> ImportA
 def labelled(folder: Path, done: list[Done]) -> str:
     """What is exported after each slot's project was labelled: one annotation a task."""
     left: dict[str, list[Done]] = {}
+    seed = read_tasks(folder).protocol.seed
     for one in done:
         left.setdefault(one.unit.id, []).append(one)
     exported: list[dict[str, object]] = []
@@ -190,16 +191,17 @@ def labelled(folder: Path, done: list[Done]) -> str:
             if not queue:
                 continue
             one = queue.pop(0)
+            order = shown_order(one.unit.images, one.unit.ordered, one.unit.id, task["data"]["ctxr_slot"], seed)
             exported.append({"id": len(exported), "project": number, **task, "predictions": [], "annotations": [{
                 "id": 1000 + len(exported), "completed_by": one.identity, "was_cancelled": False, "ground_truth": False,
                 "created_at": one.at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"), "updated_at": "2027-01-01T00:00:00.000000Z",
-                "lead_time": (one.at - one.began).total_seconds(), "result": _regions(one, task["data"]["ctxr_order"]),
+                "lead_time": (one.at - one.began).total_seconds(), "result": _regions(one, order),
             }]})  # fmt: skip
     assert not any(left.values())
     return json.dumps(exported)
 
 
-def _regions(one: Done, order: list[str]) -> list[dict[str, object]]:
+def _regions(one: Done, order: Sequence[str]) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     for field in task_of(one.unit).render(one.unit, one.unit.images).fields:
         given = one.values[field.name]

@@ -31,6 +31,7 @@ KITCHEN = Unit(
 MARKET = Unit("u-market", "describe", "market", "market", ("market/img1", "market/img2"), True, target="market/img1")
 UNITS = {unit.id: unit for unit in (HARBOUR, KITCHEN, MARKET)}
 ADDRESSES = {name: f"https://img.example.org/{name}.jpg" for unit in UNITS.values() for name in unit.images}
+EXPORTS = [label_studio.ExportedUnits(UNITS, ADDRESSES, PROTOCOL)]
 
 
 def told(answers: Sequence[Answer]) -> list[tuple[Any, ...]]:
@@ -38,7 +39,7 @@ def told(answers: Sequence[Answer]) -> list[tuple[Any, ...]]:
 
 
 def test_an_export_of_a_labelling_project() -> None:
-    read = label_studio.read_export(EXAMPLES / "label-studio.json", UNITS, ADDRESSES, PROTOCOL, KEY)
+    read = label_studio.read_export(EXAMPLES / "label-studio.json", EXPORTS, KEY)
     *others, (unit, values, *when) = told([row.answer for row in read.rows])
     assert others == [
         ("u-harbour", {"pick": ("harbour/img20",)}, "2026-11-20T09:01:00.000Z", 21.4),

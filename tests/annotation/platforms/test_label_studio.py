@@ -8,14 +8,16 @@ from xml.etree.ElementTree import Element
 
 import pytest
 from defusedxml import ElementTree as SafeTree
+from msgspec import structs
 
 from ctxr.annotation.platforms import label_studio
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Unit
 from ctxr.errors import DataError
-from tests.annotation.platforms.test_examples import ADDRESSES, EXAMPLES, HARBOUR, KEY, KITCHEN, MARKET, UNITS
+from tests.annotation.platforms.test_examples import ADDRESSES, EXAMPLES, EXPORTS, HARBOUR, KEY, KITCHEN, MARKET
 
 PROTOCOL = Protocol()
+ALL = [f"{name}/{place}" for name in range(8) for place in (1, 2)]
 
 TAGS = {
     "View": {"className"},
@@ -49,6 +51,59 @@ def test_a_rater_has_a_project_of_their_own_and_sees_each_task_once() -> None:
     assert [tasks[f"rater-{slot}-1/tasks.json"][0]["data"]["ctxr_slot"] for slot in (1, 2, 3)] == [0, 1, 2]
 
 
+def many(task: str, sets: int, each: int, most: int, split: Any = None, **more: Any) -> list[Unit]:
+    """Units about sets of two pictures, `each` about every set."""
+    return [
+        Unit(f"{task}-{split}-{name}-{place}", task, f"{split}-{name}", "g", (f"{name}/1", f"{name}/2"), split=split,
+             target=f"{name}/1", texts=("A.",), labels=("one",), most=most, **more)  # type: ignore[arg-type]
+        for name in range(sets)
+        for place in range(each)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("task", "each", "most", "people"), [("describe", 3, 1, 3), ("retrieve", 3, 3, 9), ("tag", 3, 2, 2)]
+)
+def test_nobody_describes_or_judges_a_set_twice_and_work_is_dealt_evenly(
+    task: str, each: int, most: int, people: int
+) -> None:
+    raters = label_studio.raters_for(many(task, 8, each, most), PROTOCOL)
+    assert len(raters) == people
+    assert {len(rater.seats) for rater in raters} == {8 * each * most // people}
+    for rater in raters:
+        known = [unit.id if task == "tag" else unit.image_set for unit, _ in rater.seats]
+        assert len(set(known)) == len(known)
+
+
+@pytest.mark.parametrize(("disjoint", "people"), [("partly", 4), ("wholly", 4), ("none", 3)])
+def test_sides_of_the_benchmark_have_raters_of_their_own(disjoint: str, people: int) -> None:
+    units = [*many("retrieve", 6, 1, 1, "train"), *many("retrieve", 2, 1, 3, "test")]
+    raters = label_studio.raters_for(units, Protocol(disjoint=disjoint))
+    assert len(raters) == people
+    if disjoint != "none":
+        assert all(len({unit.split for unit, _ in rater.seats}) == 1 for rater in raters)
+
+
+def test_every_rater_is_checked_and_checks_stand_between_the_work() -> None:
+    checks = many("retrieve", 4, 1, 10**6, "valid", purpose="gold", truth=("x",))
+    checks = [structs.replace(unit, id=f"retrieve-test-{place}-5") for place, unit in enumerate(checks)]
+    units = [*many("retrieve", 4, 1, 3, "test"), *many("retrieve", 8, 1, 1, "train"), *checks]
+    raters = label_studio.raters_for(units, PROTOCOL)
+    assert [rater.load["gold"] for rater in raters] == [3, 3, 3, 3]
+    tasks = json.loads(label_studio.project_files(units, dict.fromkeys(ALL, "x"), PROTOCOL)["rater-1/tasks.json"])
+    names = [task["data"]["ctxr_unit"] for task in tasks]
+    assert names == sorted(names)
+    assert len(names) == 7
+
+
+@pytest.mark.parametrize("seconds", [-0.5, 86_401, 1e300])
+def test_a_time_below_zero_or_above_a_day_is_refused(seconds: float, tmp_path: Path) -> None:
+    path = changed(tmp_path, lambda rows: rows[0]["annotations"][0].update(lead_time=seconds))
+    read = label_studio.read_export(path, EXPORTS, KEY)
+    assert ("time", "export.json:1:1001") in [(refusal.code, refusal.where) for refusal in read.refused]
+    assert "u-harbour" not in [row.answer.unit for row in read.rows]
+
+
 @pytest.mark.parametrize("unit", [HARBOUR, KITCHEN, MARKET])
 def test_a_configuration_uses_documented_words_and_names_what_is_there(unit: Unit) -> None:
     data = label_studio.sheet_of(unit, 0, PROTOCOL.seed).data(ADDRESSES)
@@ -70,8 +125,7 @@ def test_the_truth_is_nowhere_in_a_project() -> None:
     for name, content in files.items():
         text = content.decode()
         assert not re.search("truth|secret|w-secret|gold", text), name
-        # each picture is named twice: in the order, and by its address
-        assert text.count("s/two") == text.count("s/one")
+        assert "s/two" not in text
 
 
 def changed(tmp_path: Path, change: Any) -> Path:
@@ -91,7 +145,10 @@ def changed(tmp_path: Path, change: Any) -> Path:
         ),
         (lambda rows: rows[1]["data"].pop("ctxr_unit"), r"export\.json:2: .*ctxr_unit"),
         (lambda rows: rows[1]["data"].update(text_1="Edited."), r"export\.json:2: text_1 is 'Edited\.'"),
-        (lambda rows: rows[0]["data"]["ctxr_order"].reverse(), r"export\.json:1: ctxr_order is"),
+        (
+            lambda rows: rows[0]["data"].update(image_1=rows[0]["data"]["image_2"]),
+            r"export\.json:1: image_1 is",
+        ),
         (lambda rows: rows[0]["data"].update(ctxr_slot=3), r"export\.json:1: ctxr_slot is 3"),
         (lambda rows: rows[0]["data"].update(ctxr_slot="0"), r"export\.json:1: ctxr_slot is '0'"),
         (lambda rows: rows[0]["data"].update(ctxr_slot=False), r"export\.json:1: ctxr_slot is False"),
@@ -105,7 +162,7 @@ def changed(tmp_path: Path, change: Any) -> Path:
 )
 def test_what_was_changed_is_refused_with_its_row(change: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=message):
-        label_studio.read_export(changed(tmp_path, change), UNITS, ADDRESSES, PROTOCOL, KEY)
+        label_studio.read_export(changed(tmp_path, change), EXPORTS, KEY)
 
 
 @pytest.mark.parametrize("result", [5, [5], [{"from_name": 5}], [{"value": 5}]])
@@ -115,7 +172,7 @@ def test_a_result_that_is_none_is_refused_alone(result: Any, value: Any, tmp_pat
         rows[0]["annotations"][0]["result"][0]["value"] = value
         rows[1]["annotations"][0]["result"] = result
 
-    read = label_studio.read_export(changed(tmp_path, change), UNITS, ADDRESSES, PROTOCOL, KEY)
+    read = label_studio.read_export(changed(tmp_path, change), EXPORTS, KEY)
     assert [refusal.where for refusal in read.refused if refusal.code == "unreadable"] == [
         "export.json:1:1001",
         "export.json:2:1003",
@@ -130,7 +187,7 @@ def test_an_export_that_breaks_off_names_the_row(tmp_path: Path) -> None:
     for end, row in ((10, 1), (third + 20, 3), (len(whole) - 3, 4)):
         path.write_text(whole[:end])
         with pytest.raises(DataError, match=rf"export\.json:{row}: "):
-            label_studio.read_export(path, UNITS, ADDRESSES, PROTOCOL, KEY)
+            label_studio.read_export(path, EXPORTS, KEY)
 
 
 @pytest.mark.parametrize(
@@ -140,4 +197,4 @@ def test_a_row_that_cannot_be_read_is_named(old: str, new: str, tmp_path: Path) 
     path = tmp_path / "export.json"
     path.write_bytes((EXAMPLES / "label-studio.json").read_text().replace(old, new).encode("latin-1"))
     with pytest.raises(DataError, match=r"export\.json:(1: |13 is not UTF-8)"):
-        label_studio.read_export(path, UNITS, ADDRESSES, PROTOCOL, KEY)
+        label_studio.read_export(path, EXPORTS, KEY)
