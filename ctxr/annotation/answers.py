@@ -243,7 +243,7 @@ def merge_answers(
 
 
 REFUSED = "refused.jsonl"
-"""Answers that were not taken, and why; a row goes when its file is imported again or its answer is taken from another."""
+"""Answers that were not taken, and why; a row goes when its file is imported again, or its answer from another file."""
 
 
 def refused_answers(judgments: Path) -> dict[str, int]:
@@ -308,13 +308,15 @@ class JudgmentStage(Stage[ImportInputs]):
         )
         merge = merge_answers(before.answers if before else (), arrivals, _units_of(every), past, inputs.replaced)
         answered = _answered(merge, before, every)
-        # refusals of other files, but for those of answers that were taken from this one
+        # refusals of other files, but for those of answers that this one has too
         accepted = {(row.answer.unit, row.answer.worker) for row in arrivals.rows if row.where in merge.accepted}
+        again = {(row.unit, row.worker, row.code) for row in merge.refused if row.worker}
         refused = merge.refused + [
             row
             for row in earlier
             if not row.where.startswith(f"{arrivals.path.name}:")
             and (row.code == "answered_before" or (row.unit, row.worker) not in accepted)
+            and (row.unit, row.worker, row.code) not in again
         ]
         write_table(out / REFUSED, sorted(refused, key=Refusal.key))
         content = write_judgment_tables(out, answered, place)

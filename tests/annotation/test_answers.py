@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ctxr.annotation.answers import REFUSED, AnswerableUnit, AnswerMerge, merge_answers, run
+from ctxr.annotation.answers import REFUSED, AnswerableUnit, AnswerMerge, merge_answers, refused_answers, run
 from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.config import ImportAnswers
 from ctxr.annotation.journal.identities import Identities
@@ -186,6 +186,20 @@ def test_refused_rows_are_listed_and_a_mended_file_replaces_them(
     report = run(config)
     assert (report.new, report.again, report.refused) == (1, len(rows) - 1, 0)
     assert read_table(config.folder() / REFUSED, Refusal) == []
+
+
+def test_a_refused_answer_that_two_files_have_is_counted_once(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, rows = labelled(workdir, monkeypatch)
+    assert config.file is not None
+    rows[1]["annotations"][0]["result"][0]["value"]["choices"] = ["99"]
+    for name in ("monday.json", "tuesday.json"):
+        file = config.file.with_name(name)
+        rows[0]["meta"] = name
+        file.write_text(json.dumps(rows))
+        assert run(replace(config, file=file)).reasons == {"not_offered": 1}
+    (refusal,) = read_table(config.folder() / REFUSED, Refusal)
+    assert refusal.where.startswith("tuesday.json:2:")
+    assert refused_answers(config.folder()) == {"not_offered": 1}
 
 
 def test_a_file_cut_between_rows_leaves_units_without_an_answer(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -225,7 +225,7 @@ class Validation:
         for name in ("all", *sorted(set(split_of.values()), key=order.index)):
             chosen = [decision for unit, decision in self.decisions.items() if name in ("all", split_of[unit])]
             reasons = Counter(decision.reason for decision in chosen)
-            kept, decided = reasons[None], len(chosen) - reasons["too_few_votes"]
+            kept, decided = reasons[None], reasons[None] + reasons["not_found"] + reasons["tie"]
             low, high = exact_interval(kept, decided)
             dropped = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items(), key=str) if reason)
             votes = sum(decision.right + decision.wrong for decision in chosen)
@@ -233,7 +233,8 @@ class Validation:
             rows.append((name, len(chosen), votes, kept, share, dropped))
         heads = ("split", "descriptions", "votes", "kept", "share of decided", "dropped")
         note = (
-            "in brackets the exact interval; the published share is 0.735 of all descriptions (ImageCoDe, section 3.3)"
+            "decided: without too few votes or a blocked writer; in brackets the exact interval; the published share is 0.735 of all "
+            "descriptions (ImageCoDe, section 3.3)"
         )
         return Table("Kept descriptions", heads, tuple(rows), note)
 

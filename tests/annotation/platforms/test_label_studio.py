@@ -12,7 +12,7 @@ from msgspec import structs
 
 from ctxr.annotation.platforms import label_studio
 from ctxr.annotation.protocol import Protocol
-from ctxr.annotation.records import Unit
+from ctxr.annotation.records import TaskName, Unit
 from ctxr.errors import DataError
 from tests.annotation.platforms.test_examples import ADDRESSES, EXAMPLES, EXPORTS, HARBOUR, KEY, KITCHEN, MARKET
 
@@ -51,11 +51,11 @@ def test_a_rater_has_a_project_of_their_own_and_sees_each_task_once() -> None:
     assert [tasks[f"rater-{slot}-1/tasks.json"][0]["data"]["ctxr_slot"] for slot in (1, 2, 3)] == [0, 1, 2]
 
 
-def many(task: str, sets: int, each: int, most: int, split: Any = None, **more: Any) -> list[Unit]:
+def many(task: TaskName, sets: int, each: int, most: int, split: Any = None, **more: Any) -> list[Unit]:
     """Units about sets of two pictures, `each` about every set."""
     return [
         Unit(f"{task}-{split}-{name}-{place}", task, f"{split}-{name}", "g", (f"{name}/1", f"{name}/2"), split=split,
-             target=f"{name}/1", texts=("A.",), labels=("one",), most=most, **more)  # type: ignore[arg-type]
+             target=f"{name}/1", texts=("A.",), labels=("one",), most=most, **more)
         for name in range(sets)
         for place in range(each)
     ]  # fmt: skip
@@ -65,7 +65,7 @@ def many(task: str, sets: int, each: int, most: int, split: Any = None, **more: 
     ("task", "each", "most", "people"), [("describe", 3, 1, 3), ("retrieve", 3, 3, 9), ("tag", 3, 2, 2)]
 )
 def test_nobody_describes_or_judges_a_set_twice_and_work_is_dealt_evenly(
-    task: str, each: int, most: int, people: int
+    task: TaskName, each: int, most: int, people: int
 ) -> None:
     raters = label_studio.raters_for(many(task, 8, each, most), PROTOCOL)
     assert len(raters) == people

@@ -187,6 +187,17 @@ def test_votes_of_blocked_workers_do_not_count_and_what_they_wrote_falls(answere
     assert all(free[name].right == blocked[name].right for name in free.keys() - voted)
 
 
+def test_the_kept_share_leaves_out_what_blocked_workers_wrote(answered: AggregatedAnswers) -> None:
+    picks = picks_of(answered)
+    blocked = ("w-spammer",)
+    decisions = decide_picks(picks, "paper", blocked)
+    shown = Validation(answered, picks, decisions, blocked).kept_table().rows[0]
+    reasons = Counter(decision.reason for decision in decisions.values())
+    assert reasons["writer_blocked"]
+    assert shown[1:4] == (len(decisions), sum(one.right + one.wrong for one in decisions.values()), reasons[None])
+    assert str(shown[4]).startswith(f"{reasons[None] / (reasons[None] + reasons['not_found']):.3f} ")
+
+
 def test_majority_is_what_counting_by_hand_gives_and_a_tie_stays_a_tie(answered: AggregatedAnswers) -> None:
     votes: dict[str, Counter[str]] = defaultdict(Counter)
     for pick in picks_of(answered):
