@@ -388,7 +388,8 @@ def serving(server: RunningServer) -> Iterator[Block]:
     yield Summary(f"serving at {server.address}", {**waiting, "people needed": _numbers(server.people)})
     yield "[bold]sign-in links[/]"
     for name, link in server.links.items():  # whole, however narrow the terminal: they are copied
-        yield f"  [dim]{escape(name)}[/]  {link}"
+        worker = f" ({server.workers[name]})" if name in server.workers else ""
+        yield f"  [dim]{escape(name)}{worker}[/]  {link}"
     yield "[dim]Ctrl-C stops; what was sent is kept[/]"
 
 

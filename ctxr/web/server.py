@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import resource
 import socket
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -17,7 +18,7 @@ from ctxr.errors import UsageError
 
 STOP_SECONDS = 3  # for running requests to finish when the server stops
 REQUEST_SECONDS = 20.0  # for a request to arrive whole, or its connection is closed
-ACCEPTED_AT_ONCE = 128  # connections that asyncio accepts before it looks at the first
+PAUSE_SECONDS = 0.1  # before a full server looks again whether connections were closed
 LOCAL = ("127.0.0.1", "::1", "localhost")  # addresses that only this machine can reach
 
 MOST_CONNECTIONS = 256
@@ -76,6 +77,56 @@ class Connection(H11Protocol):
         self._deadline.cancel()
 
 
+class Server(uvicorn.Server):
+    """A server that takes connections while they need at most three in four of its descriptors; others wait.
+    asyncio would log a traceback for each connection that it has no descriptor for.
+
+    Args:
+        stopping: called before it ends. warn: hears of connections that wait.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        listening: socket.socket,
+        stopping: Callable[[], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        super().__init__(config)
+        self._listening, self._stopping, self._warn = listening, stopping, warn
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End what waits, and stop."""
+        self._stopping()
+        super().handle_exit(sig, frame)
+
+    async def main_loop(self) -> None:
+        """Take connections until it is told to stop."""
+        taking = asyncio.create_task(self.take_connections())
+        await super().main_loop()
+        taking.cancel()
+
+    async def take_connections(self) -> None:
+        """Take one connection after another."""
+        loop, state, config = asyncio.get_running_loop(), self.server_state, self.config
+        made: dict[str, Any] = {"server_state": state, "app_state": self.lifespan.state}
+        make = partial(config.http_protocol_class, config=config, **made)  # type: ignore[call-arg]
+        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        most = descriptors * 3 // 4
+        self._listening.setblocking(False)
+        while True:
+            try:
+                if len(state.connections) < most:
+                    visitor, _ = await loop.sock_accept(self._listening)
+                    await loop.connect_accepted_socket(make, visitor)
+                    continue
+                self._warn(f"{most} connections are open, so new ones wait; ulimit -n {4 * descriptors} allows more")
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):  # else a visitor who is gone already
+                    self._warn(f"new connections wait: {error.strerror}; ulimit -n {4 * descriptors} allows more")
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
 def answer_requests(
     app: ASGIApp,
     listening: socket.socket,
@@ -83,28 +134,23 @@ def answer_requests(
     warn: Callable[[str], None],
     behind_proxy: bool,
 ) -> None:
-    """Answer at `listening` until Ctrl-C, which calls `stopping` first; `warn` hears once of each address with too many connections.
+    """Answer at `listening` until Ctrl-C, which calls `stopping` first; `warn` hears once of each address with
+    too many connections, and once where all together are too many.
 
     A proxy on this machine is believed about the addresses of visitors, and may open any number of connections.
     """
+    once = cache(warn)
 
-    @cache
     def full(address: str) -> None:
-        warn(
+        once(
             f"{address} has {MOST_CONNECTIONS} connections open and gets no more; if that is a proxy on this machine in front of "
             "ctxr, give its public address: --base-url https://..."
         )
-
-    class Server(uvicorn.Server):
-        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            stopping()
-            super().handle_exit(sig, frame)
 
     connection = partial(Connection, unlimited=LOCAL if behind_proxy else (), full=full)
     config = uvicorn.Config(
         app,
         http=cast("type[asyncio.Protocol]", connection),
-        backlog=ACCEPTED_AT_ONCE,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -115,6 +161,6 @@ def answer_requests(
         timeout_graceful_shutdown=STOP_SECONDS,
     )
     try:
-        Server(config).run(sockets=[listening])
+        Server(config, listening, stopping, once).run(sockets=[])
     except KeyboardInterrupt:  # raised again by uvicorn once everything has ended
         return

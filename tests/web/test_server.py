@@ -2,16 +2,20 @@
 
 import asyncio
 import socket
+import sys
+import threading
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 import h11
+import httpx
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from ctxr.web.server import LOCAL, MOST_CONNECTIONS, Connection, answer_requests
+from ctxr.web.server import LOCAL, MOST_CONNECTIONS, Connection, answer_requests, listening_socket
 
 
 class Timer:
@@ -132,3 +136,62 @@ def test_an_address_with_too_many_connections_is_named_once_with_what_to_do_abou
     assert len(warned) == 1
     assert "127.0.0.1 has 256 connections" in warned[0]
     assert "--base-url https://" in warned[0]
+
+
+def half_open(port: int, count: int) -> list[socket.socket]:
+    """Connections from six addresses that send the beginning of a request and no more."""
+    held = []
+    for number in range(count):
+        visitor = socket.socket()
+        visitor.bind((f"127.0.0.{2 + number % 6}", 0))
+        visitor.connect(("127.0.0.1", port))
+        visitor.send(b"GET / HTTP/1.1\r\n")
+        held.append(visitor)
+    return held
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, 127.0.0.1 is the only address of this machine itself")
+def test_a_server_with_all_its_connections_taken_says_so_once_and_goes_on_when_some_end(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def hello(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    servers: list[uvicorn.Server] = []
+    monkeypatch.setattr("ctxr.web.server.resource.getrlimit", lambda _: (40, 40))
+    monkeypatch.setattr("ctxr.web.server.REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(uvicorn.Server, "startup", started(servers, uvicorn.Server.startup))
+    warned: list[str] = []
+    with listening_socket("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        thread = threading.Thread(
+            target=answer_requests, args=(hello, listening, lambda: None, warned.append, False), daemon=True
+        )
+        thread.start()
+        held = half_open(port, 90)
+        while not servers or len(servers[0].server_state.connections) < 30:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        # those before it end one second later, thirty at a time
+        with httpx.Client(timeout=20) as visitor:
+            assert visitor.get(f"http://127.0.0.1:{port}/").status_code == 204
+        assert len(servers[0].server_state.connections) <= 30
+        servers[0].should_exit = True
+        thread.join(20)
+        assert not thread.is_alive()
+        for one in held:
+            one.close()
+    assert [line.split(" ")[0] for line in warned] == ["30"]
+    assert "ulimit -n 160" in warned[0]
+    assert capfd.readouterr().err == ""
+
+
+def started(servers: list[uvicorn.Server], startup: Any) -> Any:
+    """A start that notes the server."""
+
+    async def note(server: uvicorn.Server, sockets: Any = None) -> None:
+        servers.append(server)
+        await startup(server, sockets)
+
+    return note

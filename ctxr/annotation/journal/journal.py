@@ -349,6 +349,11 @@ class Journal:
             row = tx.find(tables.worker, id=worker)
             return 0 if row is None else int(row["answers"])
 
+    def stopped(self, worker: str) -> NoWork | None:
+        """Why a worker gets no more work at all; None for one who may."""
+        with self._reading() as tx:
+            return _STOPPED.get(worker_state.require(tx, worker)["state"])
+
     def answers(self) -> list[Answer]:
         """Every answer, in the order in which they came."""
         answer = tables.answer.c

@@ -94,7 +94,9 @@ class LeasedUnit:
         self.pages.check_form(request, posted, self.session.nonce, self.here + step)
 
     def expired(self, texts: Mapping[str, Sequence[str]]) -> HttpProblem:
-        """What is said when the time is over, with what was typed."""
+        """What is said when the time is over, or the worker was stopped, with what was typed."""
+        if stopped := self.pages.site.journal.stopped(self.lease.worker):
+            return HttpProblem(403, _TITLES[stopped.reason], stopped.sentence, kept=self.texts(texts))
         return HttpProblem(
             410,
             "Your time for this one is over",
@@ -234,6 +236,8 @@ class Work(Endpoints):
         unit = leased_unit(self.pages, request, (posted.pop("link", None) or [""])[0], cost=0.5)
         self.pages.check_form(request, posted, unit.session.nonce, unit.here)
         values, lease, problems = unit.values(posted), unit.lease, list[str]()
+        if lease.state not in ("live", "answered"):
+            raise unit.expired({})
         if lease.state == "live":
             self.site.journal.save_draft(lease.token, lease.worker, values, self.site.now())
         checked = [field.name for field in unit.form.fields if isinstance(field, Write) and field.checked]

@@ -152,12 +152,14 @@ class Serve(Options):
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A running server: its address, open units by task, how many people suffice by pool and in all, and sign-in links by name."""
+    """A running server: its address, open units by task, how many people suffice by pool and in all, sign-in links by name, and the
+    worker ids of those who are invited, by the same names."""
 
     address: str
     waiting: Mapping[str, int]
     people: Mapping[str, int]
     links: Mapping[str, str]
+    workers: Mapping[str, str]
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,13 @@
 """`ctxr serve`: serve the annotation pages from this machine until interrupted."""
 
 import socket
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from threading import Event, Thread
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +17,7 @@ from ctxr.annotation.config import listed
 from ctxr.annotation.frozen_units import options_of
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import open_journal
+from ctxr.annotation.journal.results import TaskProgress
 from ctxr.annotation.journal.worker_state import people_needed
 from ctxr.annotation.launch import codes_of, private_folder
 from ctxr.annotation.platforms.prolific import PLACEHOLDERS, PLATFORM, Bundle
@@ -25,12 +29,15 @@ from ctxr.annotation.web.site import Invitation, Site, Study, crowd_signer
 from ctxr.datasets.rounds import newest_sample
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import command_in
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.pipelines.crowd.config import RunningServer, Serve, ServeReport
 from ctxr.store.artifacts import MANIFEST
 from ctxr.store.kinds import SERVED, TASKS
 from ctxr.store.tables import read_table
 from ctxr.web.server import LOCAL, answer_requests, listening_socket
+
+NEWS_SECONDS = 5.0
+"""Between two lines about answers that came in."""
 
 
 def studies_of(everything: Sequence[Tasks], private: Path, served: Sequence[str]) -> dict[str, Study]:
@@ -64,23 +71,24 @@ def run(
         address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
         site, waiting, people = open_site(config, config.base_url.rstrip("/") or address, progress)
         remember(config.workdir, config.database)
-        before = {task: state.answered for task, state in site.journal.progress().items()}
+        before = _answered(site.journal.progress())
         bell = UnitNotifier()
         try:
-            opened(RunningServer(site.base_url, waiting, people, _links(config, site)))
-            answer_requests(
-                make_app(site, bell), listening, bell.close, progress.warn, behind_proxy=bool(config.base_url)
-            )
+            opened(_running(config, site, waiting, people))
+            with news_of(site, progress):
+                answer_requests(
+                    make_app(site, bell), listening, bell.close, progress.warn, behind_proxy=bool(config.base_url)
+                )
             counted = site.journal.progress()
-            total = {task: state.answered for task, state in counted.items()}
-            new = {task: count - before.get(task, 0) for task, count in total.items()}
+            total = _answered(counted)
+            new = total - before
             workers = sum(state.answers > 0 for state in site.journal.workers())
             still = {task: state.open for task, state in counted.items()}
-            latest = new if any(new.values()) else total
+            latest = new or total
             after = command_in(config.workdir, "aggregate") if any(latest.values()) else ""
-            if after and latest.get("entail") == sum(latest.values()) and newest_sample(config.workdir) is not None:
+            if after and latest["entail"] == latest.total() and newest_sample(config.workdir) is not None:
                 after = command_in(config.workdir, "revise-labels", "--audit")
-            return ServeReport(sum(new.values()), total, workers, still, after)
+            return ServeReport(new.total(), total, workers, still, after)
         finally:
             site.journal.close()
             site.identities.close()
@@ -139,9 +147,7 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
         config.bundle,
         config.rate,
     )
-    states = journal.progress().items()
-    waiting = {task: state.open for task, state in states if state.open and (not site.tasks or task in site.tasks)}
-    if not waiting:
+    if not (waiting := _waiting(site, journal.progress())):
         progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
     people = people_needed((unit for tasks in everything for unit in tasks.units), everything[0].protocol)
     return OpenSite(site, waiting, people)
@@ -164,7 +170,49 @@ def _pictures(everything: Sequence[Tasks]) -> dict[str, Path]:
     return files
 
 
-def _links(config: Serve, site: Site) -> dict[str, str]:
+def _waiting(site: Site, states: Mapping[str, TaskProgress]) -> dict[str, int]:
+    """Open units of the tasks that are served, by task."""
+    served = site.tasks or tuple(states)
+    return {task: state.open for task, state in states.items() if state.open and task in served}
+
+
+def _answered(states: Mapping[str, TaskProgress]) -> Counter[str]:
+    return Counter({task: state.answered for task, state in states.items()})
+
+
+def _counted(numbers: Mapping[str, int]) -> str:
+    return ", ".join(f"{task} {number}" for task, number in numbers.items())
+
+
+@contextmanager
+def news_of(site: Site, progress: Progress) -> Iterator[None]:
+    """While this lasts, a line says every few seconds what came in, and another one when no unit is open any more."""
+    ended = Event()
+
+    def tell() -> None:
+        told = _answered(site.journal.progress())
+        while not ended.wait(NEWS_SECONDS):
+            with suppress(CtxrError):  # a database that does not answer is asked again
+                states = site.journal.progress()
+                new, waiting = _answered(states) - told, _waiting(site, states)
+                told = _answered(states)
+                if new:
+                    left = _counted(waiting) or "nothing"
+                    progress.note(f"new answers: {_counted(new)}; still open: {left}")
+                if new and not waiting:
+                    progress.note("all work is done: Ctrl-C ends the server, and says what comes next")
+
+    teller = Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
+
+
+def _running(config: Serve, site: Site, waiting: Mapping[str, int], people: Mapping[str, int]) -> RunningServer:
+    """What is said once workers can sign in. Raises UsageError for a file of names that cannot be read."""
     names = [f"worker {number}" for number in range(1, config.invite + 1)]
     if config.workers_file is not None:
         try:
@@ -176,8 +224,10 @@ def _links(config: Serve, site: Site) -> dict[str, str]:
                 hint="--workers-file names a text file in UTF-8, one name a line",
             ) from error
     invited = names or ([] if site.anybody or site.studies else ["you"])
-    links = {name: f"{site.base_url}/i/{site.signer.sign(Invitation(f'team/{name}'))}" for name in invited}
+    identities = {name: f"team/{name}" for name in invited}
+    links = {name: f"{site.base_url}/i/{site.signer.sign(Invitation(one))}" for name, one in identities.items()}
+    workers = {name: site.pseudonym("local", one) for name, one in identities.items()}
     if site.anybody:
         links["anybody"] = f"{site.base_url}/"
     links |= {f"Prolific {name}": f"{site.base_url}/p/{name}?{PLACEHOLDERS}" for name in site.studies}
-    return links
+    return RunningServer(site.base_url, waiting, people, links, workers)

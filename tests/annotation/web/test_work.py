@@ -110,6 +110,25 @@ def test_who_is_blocked_is_told_kindly(make_crowd: MakeCrowd) -> None:
     assert read(visitor.get("/next")).headline.startswith("Thank you")
 
 
+def test_the_open_page_of_who_is_blocked_says_so(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    visitor = crowd.invited("ada")
+    page = read(visitor.get("/next"))
+    form = page.form("/stop") if page.form().action.endswith("/stop") else page.form()
+    crowd.site.journal.change(crowd.worker("ada"), "blocked", "too fast", "lead", crowd.site.now())
+    body = form.fields | {"link": [form.action.rsplit("/", 1)[1]], "description": [GOOD]}
+    checked = visitor.post("/check", data=body)
+    assert checked.status_code == 403
+    assert [line.split(".")[0] for line in checked.json()["problems"]] == ["Thank you for your work"]
+    late = form.send(visitor, description=GOOD)
+    assert (late.status_code, read(late).headline) == (403, "Thank you for your work")
+    assert GOOD in late.text
+    shown = visitor.get(form.action)
+    assert (shown.status_code, read(shown).headline) == (403, "Thank you for your work")
+    crowd.site.journal.change(crowd.worker("ada"), "undone", "a mistake", "lead", crowd.site.now())
+    assert read(visitor.get("/next")).headline.endswith("marked image")
+
+
 def test_what_was_typed_after_the_time_was_over_is_shown_back(make_crowd: MakeCrowd) -> None:
     crowd = make_crowd(UNITS["describe"])
     ada, ben = crowd.invited("ada"), crowd.invited("ben")

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +24,7 @@ from ctxr.annotation.launch import codes_of
 from ctxr.annotation.platforms.prolific import Bundle
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import read_key
-from ctxr.annotation.web.site import Invitation, crowd_signer
+from ctxr.annotation.web.site import Invitation, Site, crowd_signer
 from ctxr.cli.app import app
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UnfinishedError, UsageError
@@ -31,6 +32,7 @@ from ctxr.pipelines.crowd.config import RunningServer, Serve
 from ctxr.pipelines.crowd.serve import open_site, run
 from ctxr.store.tables import write_table
 from scripts.task_artifact import write_tasks
+from tests.annotation.journal.study import leased
 from tests.annotation.web.crowd import SET, UNITS, paint, rows
 
 
@@ -118,6 +120,33 @@ def test_each_door_has_its_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert server.links["Prolific describe"].startswith(
         "https://crowd.example/a/p/describe?PROLIFIC_PID={{%PROLIFIC_PID%}}&"
     )
+
+
+def test_a_server_says_what_comes_in_and_when_all_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    progress, told = Silent(), list[RunningServer]()
+    monkeypatch.setattr(progress, "note", said.append)
+    monkeypatch.setattr("ctxr.pipelines.crowd.serve.NEWS_SECONDS", 0.01)
+
+    def work(site: Site, *_: object, **__: object) -> None:
+        worker = told[0].workers["you"]
+        site.journal.enrol(worker, "local", site.now())
+        for number in (1, 2):
+            lease = leased(site.journal, worker, site.now())
+            values = {"verdict": ("keep" if lease.unit.task == "verify" else "neutral",)}
+            site.journal.submit(lease.token, worker, values, site.now())
+            until = time.monotonic() + 20
+            while len(said) < number and time.monotonic() < until:
+                time.sleep(0.01)
+
+    monkeypatch.setattr("ctxr.pipelines.crowd.serve.make_app", lambda site, _: site)
+    monkeypatch.setattr("ctxr.pipelines.crowd.serve.answer_requests", work)
+    report = run(Serve(workdir=project(tmp_path, "verify", "entail"), port=0), progress, told.append)
+    assert report.answers == 2
+    assert list(told[0].workers) == ["you"]
+    assert [line.startswith("new answers: ") for line in said] == [True, True, False]
+    assert said[1].endswith(": nothing")
+    assert "Ctrl-C" in said[2]
 
 
 def test_links_of_a_team_are_the_same_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
