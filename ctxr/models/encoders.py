@@ -40,15 +40,13 @@ if TYPE_CHECKING:
 
     from ctxr.models.scorers import ImageTextModel
 
+Warn = Callable[[str], None]
+
 TEXT_ROWS = 8  # texts in one pass: queries come one at a time, and a text costs a fifth of an image
 
 
-def ignore(warning: str) -> None:
-    """Drop a warning."""
-
-
 def load_encoder(
-    name: str = "auto", device: str = "auto", precision: str = "auto", warn: Callable[[str], None] = ignore
+    name: str = "auto", device: str = "auto", precision: str = "auto", warn: Warn = lambda _: None
 ) -> Encoder:
     """The encoder of that name, ready to use.
 
@@ -73,7 +71,7 @@ class Encoder:
         threshold: Euclidean distance between unit vectors, 0..2, beyond which two images count as different.
     """
 
-    def __init__(self, source: EncoderSource, device: str, precision: str, warn: Callable[[str], None]) -> None:
+    def __init__(self, source: EncoderSource, device: str, precision: str, warn: Warn) -> None:
         model = source.build()
         self._source, self._warn = source, warn
         self._preprocess = Preprocess.from_config(model.visual.preprocess_cfg)
@@ -296,7 +294,7 @@ class EncoderSource:
         return int(self.config["embed_dim"])
 
 
-def find_source(name: str, warn: Callable[[str], None] = ignore) -> EncoderSource:
+def find_source(name: str, warn: Warn = lambda _: None) -> EncoderSource:
     """The model of a name, as `load_encoder` takes it and with its errors; may download weights."""
     kind, _, value = name.partition(":")
     if name == "auto":

@@ -1,11 +1,11 @@
 """Encoders of vectors and encoders of pairs, by name."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ctxr.models.blip import blip_folder, load_blip
 from ctxr.models.cross.sources import CrossSource, load_cross
-from ctxr.models.encoders import TINY_FOLDER, EncoderSource, find_source, ignore
+from ctxr.models.encoders import TINY_FOLDER, EncoderSource, Warn, find_source
 from ctxr.models.entailment.text import bert_folder
 from ctxr.models.hub import LITE, TINY, fetched_weights, is_blip, makes_pairs, split_name
 from ctxr.models.judges.nli import nli_folder
@@ -13,7 +13,7 @@ from ctxr.models.regions import DETECTOR, weights_here
 from ctxr.models.wheels import lite_folder
 
 
-def find_encoder(name: str, warn: Callable[[str], None]) -> EncoderSource | CrossSource:
+def find_encoder(name: str, warn: Warn) -> EncoderSource | CrossSource:
     """The encoder of a name. Raises what `find_source`, `load_blip` and `load_cross` raise."""
     if not makes_pairs(name):
         return find_source(name, warn)
@@ -38,7 +38,7 @@ def locate_model(name: str) -> tuple[str, Sequence[Path]]:
         folder = blip_folder(value) if is_blip(name) else bert_folder(name)
         return name, sorted(file for file in folder.iterdir() if file.is_file())
     if name == "auto":
-        name = find_source(name, ignore).name
+        name = find_source(name).name
     if name == LITE:
         return name, sorted(file for file in lite_folder().rglob("*") if file.is_file())
     if name == TINY:

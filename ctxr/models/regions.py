@@ -4,7 +4,7 @@ Letters: N pictures, R regions, F features, H and W cells of a grid.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ctxr.errors import CtxrError, DataError, UsageError, and_more
 from ctxr.media.images import Pixels
-from ctxr.models.encoders import find_source, fingerprint, ignore, undrawn
+from ctxr.models.encoders import Warn, find_source, fingerprint, undrawn
 from ctxr.models.hub import placeless
 from ctxr.models.precision import choose_device
 from ctxr.models.preprocess import Preprocess
@@ -33,7 +33,7 @@ class GridRegions:
     raises, and UsageError for an encoder without a feature map.
     """
 
-    def __init__(self, name: str, most: int, device: str = "auto", warn: Callable[[str], None] = ignore) -> None:
+    def __init__(self, name: str, most: int, device: str = "auto", warn: Warn = lambda _: None) -> None:
         source = find_source(name, warn)
         model = source.build()
         fitting = Preprocess.from_config(model.visual.preprocess_cfg)

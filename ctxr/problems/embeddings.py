@@ -4,6 +4,7 @@ The cache lies in `.ctxr-cache/encoded`, a file for every `CHUNK` rows, so a sto
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from io import BytesIO
@@ -66,10 +67,9 @@ def cached(
     for start in range(0, len(contents), chunk):
         part = list(contents[start : start + chunk])
         file = workdir / CACHE / "encoded" / f"{sha256_of([origin, part])}.npy"
-        try:
-            array: Array | None = np.load(file, mmap_mode="r", allow_pickle=False)
-        except Exception:  # not there, or damaged, of which NumPy says all kinds of things: it is only a memory
-            array = None
+        array: Array | None = None
+        with suppress(Exception):  # not there, or damaged, of which NumPy says all kinds of things: it is only a memory
+            array = np.load(file, mmap_mode="r", allow_pickle=False)
         if array is None or not array.ndim or len(array) != len(part):
             content = BytesIO()
             np.save(content, make(slice(start, start + len(part))), allow_pickle=False)

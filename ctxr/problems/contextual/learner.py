@@ -1,8 +1,9 @@
 """How models learn to find targets in image sets, and how they are opened to score sets."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from statistics import mean
 from typing import Any, ClassVar
@@ -135,7 +136,10 @@ class OpenSets(scorers.OpenScorer):
         """
         queries = queries_of(*examples)
         pictures = self.with_regions(query_pictures(examples[0], queries, self.options.workdir))
-        return _by_scorer(self.rows(queries, pictures))
+        values: dict[str, dict[str, dict[str, float]]] = {}
+        for row in self.rows(queries, pictures):
+            values.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value
+        return values
 
     def rows(self, queries: Sequence[EvalQuery], pictures: PictureFiles) -> list[Score]:
         """A score for every candidate of every query, by scorer, and queries by split."""
@@ -201,13 +205,6 @@ class OpenSets(scorers.OpenScorer):
 
         with self.progress.task("attention", len(rows)) as task:
             return np.concatenate(cached(pictures.workdir, origin, contents, make, task.advance))
-
-
-def _by_scorer(rows: Iterable[Score]) -> dict[str, dict[str, dict[str, float]]]:
-    values: dict[str, dict[str, dict[str, float]]] = {}
-    for row in rows:
-        values.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value
-    return values
 
 
 class ContextualJob(scorers.ScorerJob):
@@ -295,22 +292,19 @@ class ContextualJob(scorers.ScorerJob):
 
     def results(self) -> list[tuple[float | None, float | None]]:
         """Expected accuracies."""
-        values = _by_scorer(read_table(self.out / SCORES, Score))
+        values = {(row.scorer, row.query, row.candidate): row.value for row in read_table(self.out / SCORES, Score)}
         valid, test = (self.data.queries.get(split, []) for split in ("valid", "test"))
-        return [
-            (_accuracy(values.get(name, {}), valid), _accuracy(values.get(name, {}), test))
-            for name in scorers_in(self.out)
-        ]
+        return [(_accuracy(values, name, valid), _accuracy(values, name, test)) for name in scorers_in(self.out)]
 
 
-def _accuracy(scores: Mapping[str, Mapping[str, float]], queries: Sequence[EvalQuery]) -> float | None:
+def _accuracy(values: Mapping[tuple[str, str, str], float], scorer: str, queries: Sequence[EvalQuery]) -> float | None:
     """Share 0..1 of queries whose best score is a target's, ties shared; None without targets."""
     hits = []
     for query in queries:
         if query.targets:
             # by position: a set may hold an image twice
-            values = [float("-inf") if image in query.unsure else scores[query.query][image] for image in query.images]
-            hits.append(sum(values[target] == max(values) for target in query.targets) / values.count(max(values)))
+            own = [-inf if image in query.unsure else values[scorer, query.query, image] for image in query.images]
+            hits.append(sum(own[target] == max(own) for target in query.targets) / own.count(max(own)))
     return mean(hits) if hits else None
 
 
