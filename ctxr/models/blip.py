@@ -16,7 +16,7 @@ from ctxr.errors import DataError, UsageError
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import fingerprint
 from ctxr.models.hub import BLIP_TINY
-from ctxr.models.layers import cut
+from ctxr.models.layers import cut, seeded
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import CONFIG, WEIGHTS, careful, load, model_folder, read_object, vocabulary_hash
 
@@ -140,11 +140,6 @@ def load_blip(name: str) -> CrossSource:
     """
     from transformers import BlipConfig, BlipForImageTextRetrieval
 
-    def untrained() -> Any:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            return BlipForImageTextRetrieval(BlipConfig(**_TINY)).eval()
-
     def hashed(text: str) -> list[int]:
         """A number for each word, by its letters alone."""
         numbers = (int(hashlib.sha256(word.encode()).hexdigest(), 16) % 509 for word in text.lower().split()[:60])
@@ -152,6 +147,7 @@ def load_blip(name: str) -> CrossSource:
 
     if name == BLIP_TINY:
         pixels = Preprocess((32, 32), (0.5,) * 3, (0.25,) * 3, resize_mode="squash")
+        untrained = seeded(0)(lambda: BlipForImageTextRetrieval(BlipConfig(**_TINY)).eval())
         return _source(BLIP_TINY, untrained, pixels, lambda texts: [hashed(text) for text in texts], "hashed")
     folder = blip_folder(name.removeprefix("blip:"))
     preprocess, tokenizer = read_preprocess(folder), read_tokenizer(folder)

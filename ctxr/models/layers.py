@@ -1,5 +1,7 @@
 """The transformer block of BERT: normalised after each sublayer, exact GELU."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import cast
 
 import torch
@@ -90,3 +92,11 @@ def unit(vectors: Tensor) -> Tensor:
     """Vectors [..., D] at length 1, in float32 at least."""
     precise = vectors if vectors.dtype == torch.float64 else vectors.float()
     return functional.normalize(precise, dim=-1)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Around a block or function: torch draws from `seed`, and afterwards as if it had not."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield

@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from ctxr.errors import DataError, UsageError
 from ctxr.models.cross.encoder import CONFIGS, TOKENS, CrossConfig, RegionEncoder
 from ctxr.models.cross.volta import VOCABULARY, load_volta, read_volta_config
 from ctxr.models.cross.wordpieces import make_tokenizer, read_vocabulary, tiny_vocabulary
+from ctxr.models.layers import seeded
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import checkpoint_file, fingerprint_of
 
@@ -68,13 +68,7 @@ def load_cross(name: str) -> CrossSource:
         raise UsageError(f"{name}: {features!r} is not a number of features", hint=f"random:{size}:2048, for example")
     pieces = tiny_vocabulary()
     config = replace(CONFIGS[size], vocabulary=len(pieces), features=int(features or CONFIGS[size].features))
-
-    def build() -> nn.Module:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            return RegionEncoder(config).eval()
-
-    return _source(name, config, pieces, build)
+    return _source(name, config, pieces, seeded(0)(lambda: RegionEncoder(config).eval()))
 
 
 def _source(name: str, config: CrossConfig, pieces: list[str], build: Callable[[], nn.Module]) -> CrossSource:

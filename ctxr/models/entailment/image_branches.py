@@ -27,6 +27,7 @@ from ctxr.models.entailment.fusion import (
 )
 from ctxr.models.entailment.recipe import SEED, ClassifierRecipe
 from ctxr.models.hub import placeless
+from ctxr.models.layers import seeded
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.regions import Extractor, GridRegions
 from ctxr.models.scorers import ImageTextModel
@@ -127,8 +128,7 @@ def untrained(
 
 def new_branch(vision: Callable[[], nn.Module], config: FusionConfig, black: Tensor) -> FusionBranch:
     """A branch whose first weights are normal (`spread_of`) and follow from the seed, without bias."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)
+    with seeded(SEED):
         branch = FusionBranch(vision(), text_model(config), black)
         spread = spread_of(branch.width)
         for part in branch.modules():

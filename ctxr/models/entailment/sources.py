@@ -16,6 +16,7 @@ from ctxr.models.entailment.image_branches import RANDOM, aligned_source, dark_p
 from ctxr.models.entailment.recipe import SHARED, ClassifierRecipe
 from ctxr.models.entailment.text import LATE, TINY, SharedBranch, bert_source, frozen_text_source, tiny_source
 from ctxr.models.hub import MINILM, is_blip
+from ctxr.models.layers import seeded
 
 
 def find_image(name: str, recipe: ClassifierRecipe, device: str = "cpu") -> ImageSource:
@@ -103,6 +104,5 @@ def new_classifier(recipe: ClassifierRecipe, branches: Branches, seed: int = 0) 
     """The classifier before training; `seed` decides the first weights of heads and gates."""
     image: Any = branches.image.build() if branches.image else None
     text: Any = SharedBranch(image) if branches.shared else branches.text.build() if branches.text else None
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return EntailmentClassifier(text, image, recipe.head_width, recipe.scalar_gate, recipe.dropout)

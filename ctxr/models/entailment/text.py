@@ -21,7 +21,7 @@ from ctxr.models.entailment.fusion import FusionBranch, NoCrossAttention
 from ctxr.models.entailment.image_branches import LITTLE, PREMISE, paired, spread_of, words_of
 from ctxr.models.entailment.recipe import SEED, ClassifierRecipe
 from ctxr.models.hub import MINILM, placeless
-from ctxr.models.layers import cut
+from ctxr.models.layers import cut, seeded
 from ctxr.models.published import careful, fingerprint_of, load, model_folder, vocabulary_hash
 from ctxr.models.training import checkpoint
 from ctxr.models.wheels import lite_folder
@@ -181,8 +181,7 @@ def tiny_source(recipe: ClassifierRecipe, encoder: str = "") -> TextSource:
     def build() -> BertBranch:
         from transformers import BertConfig, BertModel
 
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(SEED)
+        with seeded(SEED):
             model = BertModel(BertConfig(**config), add_pooling_layer=False)
         with torch.no_grad():
             # with equal queries and keys each word first attends to its like, also in the premise, which is slow to learn from few data

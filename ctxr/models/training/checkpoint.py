@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 import msgspec
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -17,6 +16,7 @@ from ctxr.errors import DataError, UsageError
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import EncoderSource, fingerprint
 from ctxr.models.hub import makes_pairs
+from ctxr.models.layers import seeded
 from ctxr.models.precision import memory_for
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.scorers import ClipScorer, ContextHead, Fusion, ModuleT, PairScorer
@@ -71,8 +71,7 @@ def new_scorer(
 ) -> ClipScorer | PairScorer:
     """An untrained scorer for vectors or pairs of `width`, or around `encoder`; `seed`: of first weights."""
     pairs, head = makes_pairs(shape.encoder), shape.head
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         if head is None:
             linear = ExactLinear(width, 1) if pairs and shape.new_score else None
             return PairScorer(encoder, None, linear) if pairs else ClipScorer(encoder)

@@ -20,6 +20,7 @@ from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError, and_more
 from ctxr.models.encoders import Encoder, find_source
 from ctxr.models.hub import LITE, MINILM, placeless
+from ctxr.models.layers import seeded
 from ctxr.models.precision import choose_device, memory_for
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import read_object
@@ -146,9 +147,8 @@ class Sources:
                 f"layers = 0 leaves vectors of images {self.width} wide, and those of sentences are {width} wide",
                 hint=f"--set width={self.width}, or --set layers=1",
             )
-        with torch.random.fork_rng(devices=[]), memory_for("two towers", self.device, "use a smaller width"):
+        with seeded(seed), memory_for("two towers", self.device, "use a smaller width"):
             encoder = None if recipe.frozen else trainable(self.source.build)
-            torch.manual_seed(seed)
             return DocumentTowers(recipe, (width, self.width), words, encoder).to(self.device)
 
 
