@@ -1,7 +1,5 @@
 """How well scores find the links inside a document, and their best matching. Pairs without a judgment (NaN) do not count."""
 
-from typing import Literal
-
 import numpy as np
 import numpy.typing as npt
 from lapjv import lapjv
@@ -10,20 +8,16 @@ from scipy.optimize import linear_sum_assignment
 from ctxr.metrics.compare import mean_ranks
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
-Solver = Literal["auto", "lapjv", "scipy"]
-
 # lapjv first tries float32 (8 µs): 8 times SciPy's time at 5 x 5, equal at 20 x 20, half of it from 24 x 24 on; but near rank one
 # it takes 0.2 s at 64 x 64, 500 times SciPy's, and a quarter of a minute at 150 x 150
-_SMALLEST, _LARGEST = 24, 64
+SIDES_FOR_LAPJV = range(24, 65)
 
 
-def assign(
-    weights: Doubles, k: int | None = None, at_most: bool = False, solver: Solver = "auto"
-) -> tuple[Codes, Codes]:
+def assign(weights: Doubles, k: int | None = None, at_most: bool = False) -> tuple[Codes, Codes]:
     """Rows and columns of the links that maximise the sum of weights [n, m], strongest first.
 
-    k is their number, min(n, m) by default; `at_most` leaves out those that do not add to the sum. auto takes lapjv for a square
-    matrix of 24 to 64 rows, and SciPy for any other; k < min(n, m) makes a matrix oblong.
+    k is their number, min(n, m) by default; `at_most` leaves out those that do not add to the sum. lapjv solves a square matrix
+    of 24 to 64 rows, and SciPy any other; k < min(n, m) makes a matrix oblong.
 
     Raises ValueError for a weight that is not finite, and for a k beyond 1..min(n, m).
 
@@ -43,12 +37,11 @@ def assign(
         padded = np.full((n + extra, m) if n >= m else (n, m + extra), high + (max(high - low, abs(high)) or 1.0))
         padded[:n, :m] = gains
         gains = padded
-    if solver == "scipy" or (solver == "auto" and not _SMALLEST <= len(gains) == gains.shape[1] <= _LARGEST):
-        rows, columns = linear_sum_assignment(gains, maximize=True)
-    else:
-        costs = np.zeros((max(gains.shape),) * 2)  # links of the lines that fill it up lie beyond the matrix
-        costs[: len(gains), : gains.shape[1]] = -gains
+    if len(gains) == gains.shape[1] and len(gains) in SIDES_FOR_LAPJV:
+        costs = np.ascontiguousarray(-gains)
         rows, columns = np.arange(len(costs)), lapjv(costs, force_doubles=True)[0]  # float32 would miss optima
+    else:
+        rows, columns = linear_sum_assignment(gains, maximize=True)
     real = (rows < n) & (columns < m)
     strengths = weights[rows[real], columns[real]]
     order = (-strengths).argsort(kind="stable")[: np.count_nonzero(strengths > 0) if at_most else None]
