@@ -306,8 +306,9 @@ def convert(cls: type[Options], given: Mapping[str, object], source: str, elsewh
             hint = did_you_mean(cls.SYNONYMS.get(name, name), valid, f"{listed}{elsewhere}")
             raise UsageError(f"{source}: unknown key {key!r}", hint=hint)
         keys[name], values[name], option = key, value, options[name]
-        kinds = [arg for arg in typing.get_args(option.kind) or (option.kind,) if arg is not type(None)]
-        if typing.get_origin(option.kind) is tuple:
+        kind = option.kind
+        kinds = [arg for arg in typing.get_args(kind) or (kind,) if arg is not type(None)]
+        if typing.get_origin(kind) is tuple:
             values[name] = tuple(map(str, value if isinstance(value, list) else (value,)))
         elif Path in kinds and isinstance(value, str):
             values[name] = path_of(f"{source}: {key}", value)

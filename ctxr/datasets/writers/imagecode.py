@@ -36,7 +36,7 @@ def write(job: ExportJob) -> ExportResult:
             taken.add(name.lower())
             named += name != image_set.id
             members = job.members(image_set)
-            # what says the place of each image in order: frame numbers where they are known and rise, else positions
+            # the place of each image: frame numbers where they are known and rise, else positions
             frames = [image.index for image in members if image.index is not None]
             rising = len(frames) == len(members) and frames == sorted(set(frames))
             for number, image in zip(frames if rising else range(len(members)), members, strict=True):

@@ -182,22 +182,22 @@ class _ExportStage(Stage[Inputs]):
         return Inputs(parents, key)
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
-        options = self.options
-        manifest = None if self.foreign else open_artifact(self.source).manifest
-        dataset = open_sets(self.source) if manifest else open_dataset(self.source, options.workdir, progress)
+        options, source = self.options, self.source
+        manifest = None if self.foreign else open_artifact(source).manifest
+        dataset = open_sets(source) if manifest else open_dataset(source, options.workdir, progress)
         alert_of_leaks(dataset, progress)
         if not dataset.sets:
             raise DataError(
-                f"{self.source} holds no sets: there is nothing to export", hint="build with a smaller --threshold"
+                f"{source} holds no sets: there is nothing to export", hint="build with a smaller --threshold"
             )
         subject = question_about(dataset).subject
         if options.to not in subject.formats:
-            what = f"{options.to} cannot hold the {subject.unit}s{subject.of} in {self.source}"
+            what = f"{options.to} cannot hold the {subject.unit}s{subject.of} in {source}"
             raise DataError(what, hint=f"--to {', '.join(subject.formats)}")
-        dataset = replace(dataset, notes=(*dataset.notes, *label_notes(self.source)))
+        dataset = replace(dataset, notes=(*dataset.notes, *label_notes(source)))
         licences, size = read_licences(options.licences, dataset), options.shard_mb * 10**6
         dataset = without_test_answers(dataset) if options.hide_test else dataset
-        job = ExportJob(dataset, self.source, out, licences, size, progress, options.videos, options.workers)
+        job = ExportJob(dataset, source, out, licences, size, progress, options.videos, options.workers)
         if options.by:
             job = _with_scores(job, options.by, options.workdir)
         _keep_card(self.out(), progress)

@@ -66,7 +66,7 @@ def make_summary(edition: PageBuilder) -> Mapping[str, object]:
         one.name for one in chain.dataset.sources
     }:
         photos = "of photos"  # of which the dataset holds copies alone
-    # why videos gave no set: for each reason by which most of their frames fell out, which videos, and what may help
+    # why videos gave no set, by the reason for which most of their frames fell out
     without = [unit for unit in by_kind["video"] if not unit.sets]
     fates = [Counter(row.reason for row in unit.ledger if row.reason and row.reason in CURES) for unit in without]
     own = zip(fates, (unit.source.name for unit in without), strict=True)
