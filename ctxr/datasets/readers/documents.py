@@ -88,7 +88,11 @@ class DocumentFiles:
             pictures.append(self.picture(image, next(filter(self.photos.holds, files), None), name))
             if not pictures[-1].path:
                 self.left[f"images that are missing from {self.photos.searched} and its images/"].append(image)
-        self.tables.add(name, split, [text for text, _ in sentences], pictures, links)
+        texts = [text for text, _ in sentences]
+        empty = [f"{name}/s{number}" for number, text in enumerate(texts) if not text.strip()]
+        if empty:
+            self.left["sentences without text"] += empty
+        self.tables.add(name, split, texts, pictures, links)
 
     def dataset(self, name: str) -> Dataset:
         """All documents, with a note for each reason in `left`."""

@@ -153,11 +153,11 @@ class Sources:
 
 
 def first_vectors(words: Sequence[str], recipe: LinksRecipe, seed: int) -> Tensor:
-    """First word vectors [V, D]: of a file, others U(-.2, .2), or 0 where nothing is learned."""
+    """First word vectors [V, D]: of a file, others U(-.2, .2), without a file U(-.02, .02) as in the code; 0 where nothing is learned."""
     known = towers.read_word_vectors(Path(recipe.words), words) if recipe.words else {}
     width = next(map(len, known.values()), recipe.word_width)
-    table = 0.4 * torch.rand(len(words), width, generator=torch.Generator().manual_seed(seed)) - 0.2
-    table *= recipe.learns
+    table = 2 * torch.rand(len(words), width, generator=torch.Generator().manual_seed(seed)) - 1
+    table *= recipe.learns * (0.2 if recipe.words else 0.02)
     for row, word in enumerate(words):
         if word in known:
             table[row] = torch.from_numpy(known[word].copy())

@@ -323,7 +323,7 @@ class Links(Question):
                 rows.append((split or "no split", *counts, 100 * linked / judged if judged else None))
         heads = ("split", "documents", "sentences", "images", "links", "linked to nothing",
                  "median sentences", "median images", "density %")  # fmt: skip
-        note = f"density: links over pairs that are labelled; links by {worker}"
+        note = "density: links over pairs that are labelled" + (f"; links by {worker}" if rows[-1][4] else "")
         return {"documents": Table("Documents by split", heads, tuple(rows), note, digits=1)}
 
     def view(self, results: ProblemResults) -> View:

@@ -12,8 +12,8 @@ from ctxr.store.kinds import MODEL
 from ctxr.store.records import Record
 
 CURVE = "curve.jsonl"
-_WAIT, _FACTOR, _LEAST_RATE = 3, 0.2, 1e-7
-"""Of the schedule `plateau`: epochs without a lower loss, what the rate is multiplied by, and its least value."""
+_WAIT, _FACTOR, _LEAST_RATE, _LEAST_FALL = 3, 0.2, 1e-7, 1e-4
+"""Of the schedule `plateau`: epochs without a lower loss, what the rate is multiplied by, its least value, and what counts as lower."""
 
 VARIANTS = ("links-ap", "links-dc", "links-tk", "links-nostruct", "links-objects", "links-zero-shot")
 """The optimal assignment, dense correspondence, the k best;
@@ -103,8 +103,10 @@ class LinksRecipe(Recipe):
         """See `Recipe`; a measure is minus the validation loss."""
         rate, best, waited, low = self.lr, inf, 0, False
         for loss in (-measure for measure in measures if measure is not None and self.schedule == "plateau"):
-            low = low or loss < 2 * self.margin
-            best, waited = min(best, loss), 0 if loss < best or not low else waited + 1
+            # only similarities that a margin keeps apart have a loss that it bounds
+            low = low or self.loss != "hinge" or loss < 2 * self.margin
+            lower = loss < best - _LEAST_FALL
+            best, waited = loss if lower else best, 0 if lower or not low else waited + 1
             if waited == _WAIT:
                 rate, waited = max(rate * _FACTOR, min(self.lr, _LEAST_RATE)), 0
         return rate

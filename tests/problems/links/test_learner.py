@@ -137,9 +137,10 @@ def test_links_are_learned_from_documents_alone_and_the_same_twice(drawn: tuple[
 
 def test_a_training_that_was_stopped_resumes_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset, features = draw(tmp_path, {"train": 30, "valid": 6}), f"features={tmp_path / 'features.npy'}"
-    # valid grows worse at this rate, so that the plateau is reached before and after the stop
+    # no epoch lowers the loss that much, so that the plateau is reached before and after the stop
+    monkeypatch.setattr("ctxr.problems.links.recipe._LEAST_FALL", 1.0)
     monkeypatch.setattr("ctxr.problems.links.recipe._WAIT", 1)
-    changes = (*QUICK, features, "epochs=9", "lr=300", "margin=2.0", "loss=logistic")
+    changes = (*QUICK, features, "epochs=9", "lr=300", "loss=logistic")
     whole = train(dataset, tmp_path / "a", *changes).folder
     with pytest.raises(KeyboardInterrupt):
         train(dataset, tmp_path / "b", *changes, progress=RecordedNotes("seed 0, epoch 6 of 9"))
@@ -148,7 +149,7 @@ def test_a_training_that_was_stopped_resumes_to_the_same_bytes(tmp_path: Path, m
     assert any("resumes after epoch 6" in one for one in notes.said)
     assert files_of(whole) == files_of(parts)
     losses = [row.valid_loss or 0.0 for row in read_table(parts / "seed0" / "curve.jsonl", CurveRow)]
-    recipe = LinksRecipe(lr=300.0, margin=2.0)
+    recipe = LinksRecipe(lr=300.0, loss="logistic")
     rates = [recipe.rate([-loss for loss in losses[:count]]) for count in (0, 6, 9)]
     assert rates[0] > rates[1] > rates[2]
 
@@ -169,6 +170,10 @@ def test_the_rate_falls_to_a_fifth_after_three_epochs_without_a_lower_loss_once_
     assert rates == [1.0, 1.0, 0.2, 1.0, pytest.approx(0.04), 1e-7]
     assert LinksRecipe(lr=1e-8, schedule="plateau").rate([-0.1] * 9) == 1e-8
     assert LinksRecipe(lr=1.0, schedule="constant").rate([-0.1] * 9) == 1.0
+    # losses without a margin are not bounded by it, and a fall of less than 1e-4 is none
+    assert [LinksRecipe(lr=1.0, loss=loss).rate([-2.0] * 4) for loss in ("logistic", "softmax")] == [0.2, 0.2]
+    assert LinksRecipe(lr=1.0).rate([-0.3, -0.29995, -0.29991, -0.29991]) == 0.2
+    assert LinksRecipe(lr=1.0).rate([-0.3, -0.2998, -0.2996, -0.2994]) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -88,4 +88,5 @@ def test_words_outside_the_file_are_drawn_for_a_training_and_nothing_for_objects
     assert objects[[0, 1, 3]].abs().max() == 0
     wide = first_vectors(words, LinksRecipe(word_width=7), 3)
     assert wide.shape == (4, 7)
+    assert 0.01 < float(wide.abs().max()) <= 0.02
     assert not wide[1].equal(first_vectors(words, LinksRecipe(word_width=7), 4)[1])
