@@ -7,18 +7,24 @@ pictures in `image-sets/<set>/imgN.jpg`, whose integer N, and not the text of th
 
 from ctxr.datasets.readers.imagecode import STATIC
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names
-from ctxr.errors import DataError, some
+from ctxr.errors import DataError, and_more, plural, some
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Query
 from ctxr.store.tables import pretty_json
 
+SET_SIZE = 10
 _FILES = {"train": "train_data.json", "valid": "valid_data.json", "test": "test_data_unlabeled.json"}
 
 
 def write(job: ExportJob) -> ExportResult:
     """Write the release's layout. Raises DataError for a set that is in no split, besides what `Pictures` raises."""
     check_names(job.dataset)
+    if other := [one for one in job.dataset.sets if len(one.images) != SET_SIZE]:
+        raise DataError(
+            f"the set {other[0].id} has {plural(len(other[0].images), 'image')}{and_more(len(other))}: this format has sets of ten",
+            hint="build the sets with --set-size 10, or choose another format with --to",
+        )
     tables: dict[str, dict[str, dict[str, str] | list[str]]] = {name: {} for name in _FILES}
     skipped, taken, encoded, named = list[str](), set[str](), 0, 0
     with job.progress.task("export sets", len(job.dataset.sets)) as task:

@@ -36,7 +36,8 @@ class Export(Options):
     shard_mb: Annotated[int, Range(1, math.inf, "megabytes, at least 1")] = 256
     """Maximum size of one shard in megabytes of images (hf, webdataset)."""
     by: FreeText = ""
-    """Run of the project, or file of scores, whose optimal assignment is written as links (links, mmc4); default: the known links."""
+    """Run of the project, file of scores, or model, whose optimal assignment is written as links (links, mmc4);
+    default: the known links."""
     videos: Path | None = None
     """Folder that now holds the sources, recognised by content (recipe)."""
     workers: Workers = 0

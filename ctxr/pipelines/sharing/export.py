@@ -8,7 +8,10 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
+
+from msgspec import structs
 
 from ctxr.datasets.lineage import content_of, picture_parents
 from ctxr.datasets.open import open_dataset
@@ -29,16 +32,16 @@ from ctxr.engine.project import CHAIN, chosen
 from ctxr.engine.stage import LEAVING, MAKING, Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, plural, some
 from ctxr.models.hub import STAND_INS
-from ctxr.pipelines.sharing.config import DOCUMENT_FORMATS, Export, ExportReport
+from ctxr.pipelines.sharing.config import Export, ExportReport
+from ctxr.problems.question import find_learner
 from ctxr.problems.registry import question_about
-from ctxr.problems.runs import SCORES
+from ctxr.problems.runs import Scoring, ScoringOptions, find_runs, run_sources
 from ctxr.store.artifacts import MANIFEST, MARKER, Content, Manifest, Parent, open_artifact
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file
-from ctxr.store.kinds import EXPORT, RUNS
+from ctxr.store.kinds import EXPORT
 from ctxr.store.paths import without_folder
 from ctxr.store.records import Source
-from ctxr.store.scores import read_scores
 
 CARD = "README.md"
 """Name of the dataset card, the one file of an export that people edit."""
@@ -59,7 +62,7 @@ def card(job: ExportJob, manifest: Manifest | None, fingerprint: str, to: str, w
         front = ["---", f"pretty_name: {_yaml(job.dataset.name)}"]
         front += ["license: other", f"license_name: {_yaml(licence)}"] if licence else ["license: unknown"]
         front += ["size_categories:", f"- {size}", "tags:", "- image-retrieval", written.front_matter, "---", ""]
-    origin = [f"- documents as others keep them; sha256 {fingerprint}"]
+    origin = [f"- as it was published by others; sha256 {fingerprint}"]
     if manifest:
         kinds = sorted({image_set.kind for image_set in job.dataset.sets})
         origin = [
@@ -159,8 +162,8 @@ class _ExportStage(Stage[Inputs]):
     def __init__(self, options: Export, source: Path) -> None:
         super().__init__(options)
         self.source = source
-        # whether documents are exported as others keep them
-        self.foreign = options.to in DOCUMENT_FORMATS and not (source / MANIFEST).is_file()
+        # whether it is as others publish it
+        self.foreign = source.exists() and not any((source / name).exists() for name in (MANIFEST, MARKER))
 
     def inputs(self, progress: Progress) -> Inputs:
         options, out = self.options, self.out()
@@ -174,9 +177,9 @@ class _ExportStage(Stage[Inputs]):
         parents = [known, *picture_parents(self.source, known, options.workdir, progress)]
         key = options.key()
         if options.by:
-            file, run = _scores_file(options.by, options.workdir), options.workdir / RUNS / options.by
-            key["seed"] = "" if file in (Path(options.by), run / SCORES) else run.name
-            parents.append(Parent("scores", "scores", sha256_file(file)))
+            (scored,) = run_sources([_run_of(options.by)], options.workdir, known, progress)
+            key["by"] = options.by.removeprefix(_run_of(options.by))  # a seed
+            parents.append(structs.replace(scored.origin, name="scores"))
         if options.licences is not None:
             parents.append(Parent("licences", "table", sha256_file(options.licences)))
         return Inputs(parents, key)
@@ -199,7 +202,7 @@ class _ExportStage(Stage[Inputs]):
         dataset = without_test_answers(dataset) if options.hide_test else dataset
         job = ExportJob(dataset, source, out, licences, size, progress, options.videos, options.workers)
         if options.by:
-            job = _with_scores(job, options.by, options.workdir)
+            job = _with_scores(job, inputs.parents[0], options)
         _keep_card(self.out(), progress)
         written = WRITERS[options.to](job)
         if options.to != "recipe":
@@ -219,22 +222,23 @@ class _ExportStage(Stage[Inputs]):
         return Content(files, counts, {"software": written.software} if written.software else {})
 
 
-def _scores_file(by: str, workdir: Path) -> Path:
-    run = workdir / RUNS / by
-    path = next((file for file in (Path(by), run / SCORES, run.parent / SCORES) if file.is_file()), None)
-    if path is None:
-        raise UsageError(f"--by {by} is neither a run in {workdir / RUNS} nor a file of scores", hint="ctxr eval RUN")
-    return path
+def _run_of(by: str) -> str:
+    """What `by` names without the seed of `RUN/seed0`."""
+    return re.sub(r"/seed[0-9]+$", "", by)
 
 
-def _with_scores(job: ExportJob, by: str, workdir: Path) -> ExportJob:
-    """The job with the scores that `by` means, a file, a run, or the run of a seed, `RUN/seed0`."""
-    path, run = _scores_file(by, workdir), workdir / RUNS / by
-    scorers = read_scores(path)
-    name = by if by in scorers else next(iter(scorers))
-    if by not in scorers and (len(scorers) > 1 or path not in (Path(by), run / SCORES)):
-        raise UsageError(f"--by {by} is not one of the scorers of {path}: {some(scorers)}", hint=f"--by {name}")
-    return replace(job, scorer=name or "scores", scores=scorers[name].values)
+def _with_scores(job: ExportJob, origin: Parent, options: Export) -> ExportJob:
+    """The job with the scores of all queries that `--by` means: a file, a run, the run of a seed, `RUN/seed0`, or a published model."""
+    sources = run_sources([_run_of(options.by)], options.workdir, origin, job.progress)
+    queries = [query.id for query in job.dataset.queries.values() if query.labels is None]
+    learner = partial(find_learner, question_about(job.dataset))
+    scoring = ScoringOptions(options.workdir)
+    runs = find_runs(sources, Scoring(job.dataset, origin, queries, scoring, job.progress, learner))
+    scorers = {scorer.name: scorer.values for run in runs for scorer in run.scorers}
+    name = options.by if options.by in scorers else next(iter(scorers))
+    if len(scorers) > 1 and options.by != name:
+        raise UsageError(f"--by {options.by} is not one of its scorers: {some(scorers)}", hint=f"--by {name}")
+    return replace(job, scorer=name, scores=scorers[name])
 
 
 def _refuse_others(out: Path, to: str) -> None:

@@ -20,6 +20,10 @@ from ctxr.errors import DataError, UsageError
 from ctxr.metrics.links import assign
 from ctxr.pipelines.curation.config import BuildDocuments
 from ctxr.pipelines.curation.documents import run as build_documents
+from ctxr.pipelines.modelling.config import Train
+from ctxr.pipelines.modelling.train import run as train
+from ctxr.pipelines.sharing.config import Export
+from ctxr.pipelines.sharing.export import run as export_run
 from ctxr.store.records import Judgment, Score
 from ctxr.store.scores import write_scores
 from ctxr.store.tables import read_table
@@ -121,6 +125,20 @@ def test_the_assignment_of_a_run_is_written_as_links_and_as_judgments(
         np.testing.assert_array_equal(values, wanted)
 
 
+def test_a_run_is_asked_for_every_document_also_for_those_it_learned_from(built: Path, tmp_path: Path) -> None:
+    changes = ("encoder=ctxr-tiny", "text=encoder", "width=4", "epochs=1", "batch=6")
+    train(Train("links-dc", built, changes=changes, workdir=tmp_path / "work"))
+    scored = {score.query for score in read_table(tmp_path / "work" / "runs" / "links-dc" / "scores.jsonl", Score)}
+    asked = {query: one.split for one in documents_of(read_artifact(built)) for query in one.sentences}
+    assert {asked[query] for query in asked.keys() - scored} == {"train"}
+    options = {"input": built, "to": "links", "by": "links-dc", "workdir": tmp_path / "work"}
+    export_run(Export(**options, out=tmp_path / "out"))
+    assert {row.query for row in read_table(tmp_path / "out" / "judgments.jsonl", Judgment)} == asked.keys()
+    assert export_run(Export(**options, out=tmp_path / "out")).up_to_date
+    rows = [row for side in json.loads((tmp_path / "out" / "documents.json").read_text()).values() for row in side]
+    assert [row for row in rows if np.isnan(literal(row)).any()] == []
+
+
 def test_mmc4_holds_the_similarities_and_what_they_assign(
     built: Path, scored: Callable[[Any], float], tmp_path: Path
 ) -> None:
@@ -191,7 +209,7 @@ def test_other_formats_refuse_documents(built: Path, tmp_path: Path, to: str) ->
     [
         ("mmc4", "", "mmc4 holds similarities"),
         ("hf", "scores.jsonl", "--by scores.jsonl"),
-        ("links", "nobody", "--by nobody"),
+        ("links", "nobody", "'nobody'"),
         ("links", "SEVERAL/seed1", "--by .*seed1"),
         ("links", "SEVERAL", ": a, b"),
     ],

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.writers import imagecode
 from ctxr.datasets.writers.job import ExportJob
@@ -18,6 +19,7 @@ from ctxr.errors import DataError
 from ctxr.store.records import Judgment, Query, Text
 from tests.exports import export, rebuild
 from tests.pipelines.curation.test_build_sets import same_tree
+from tests.pipelines.inspection.test_order_check import write_copy
 
 
 def job_of(dataset: Dataset, out: Path) -> ExportJob:
@@ -96,3 +98,18 @@ def test_descriptions_travel_with_a_recipe(
         (tmp_path / "a" / name).unlink()
         (tmp_path / "b" / name).unlink()
     assert same_tree(tmp_path / "a", tmp_path / "b")
+
+
+def test_a_published_release_is_exported_as_it_is_and_a_set_of_other_than_ten_is_refused(tmp_path: Path) -> None:
+    release = write_copy(tmp_path / "release")
+    for to in ("imagecode", "hf", "webdataset", "croissant"):
+        assert export(release, tmp_path / to, to).left_out == []
+    read, again = read_dataset(release), read_dataset(tmp_path / "imagecode")
+    assert ({one.id for one in again.sets}, again.texts.keys()) == ({one.id for one in read.sets}, read.texts.keys())
+    assert [image for _, _, image in again.targets()] == [image for _, _, image in read.targets()]
+    short = sorted(release.rglob("img*.jpg"))[0].parent
+    files = sorted(short.iterdir())
+    files[-1].unlink()
+    (release / "valid_data.json").write_text(json.dumps({short.name: {"0": "A drawn frame."}}))
+    with pytest.raises(DataError, match=f"{short.name}"):
+        export(release, tmp_path / "short", "imagecode")
