@@ -1,7 +1,8 @@
 """Whether an artifact or a published release is whole, up to its sources."""
 
+import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -115,17 +116,14 @@ def _check_sets(artifact: Artifact, progress: Progress, prefix: str) -> Iterator
     images = {image.id: image for image in read_table(path / "images.jsonl", Image)}
     sets = read_table(path / "sets.jsonl", ImageSet)
     sources = read_table(path / "sources.jsonl", Source)
-    dangling = [image_set for image_set in sets if not images.keys() >= set(image_set.images)]
-    named = [f"{one.id} names {name}" for one in dangling for name in one.images if name not in images]
-    fine, cure = f"{len(sets)} sets name {len(images)} images", _cure(artifact, {one.source for one in dangling})
-    yield _summary(f"{prefix}sets", named, fine, cure)
+    named = [f"{one.id} names {name}" for one in sets for name in one.images if name not in images]
+    yield _summary(f"{prefix}sets", named, f"{len(sets)} sets name {len(images)} images", artifact.cure)
     if leak := leak_sentence(artifact.manifest.counts):
         yield Check(f"{prefix}splits", "problem", leak, "give sources that share footage one split and build again")
-    pictures = {row.path: row for row in picture_rows(path)}
-    hashes = {name: row.sha256 for name, row in pictures.items()}
-    broken = _troubles("pictures", path, hashes, "was changed", progress)
-    cure = _cure(artifact, {pictures[name].unit for name in broken})
-    yield _summary(f"{prefix}pictures", list(broken.values()), f"{len(pictures)} as they were saved", cure)
+    pictures = {row.path: row.sha256 for row in picture_rows(path)}
+    broken = _troubles("pictures", path, pictures, "was changed", progress)
+    fine = f"{len(pictures)} as they were saved"
+    yield _summary(f"{prefix}pictures", list(broken.values()), fine, _cure(artifact, broken))
     if not prefix:
         for source in sources:
             yield _check_source(path, source)
@@ -180,12 +178,12 @@ def _failed(name: str, error: CtxrError | OSError, cure: str = "") -> Check:
     return Check(name, "problem", f"{file} cannot be read: {error.strerror or error}", f"chmod -R u+rX {file}")
 
 
-def _cure(artifact: Artifact, units: set[str]) -> str:
-    """How to rebuild the pictures of these units: the command looks only at younger ones, so their units are removed first."""
-    # only folders that are there: a name in a table may be anyone's, and this is a command to remove
-    gone = sorted(str(folder) for folder in artifact.path.glob("sources/*") if folder.name in units)
-    command = f"{shlex.join(['rm', '-r', *gone])}   then run ctxr {artifact.manifest.verb} again as before"
-    return command if gone else artifact.cure
+def _cure(artifact: Artifact, names: Iterable[str]) -> str:
+    """How to rebuild these pictures: their command looks only into younger ones, so all are made younger first."""
+    if closed := [file for name in names if (file := artifact.path / name).exists() and not os.access(file, os.R_OK)]:
+        return shlex.join(["chmod", "-R", "u+rX", str(closed[0].parent)])
+    younger = ["find", str(artifact.path), "-type", "f", "!", "-name", MANIFEST, "-exec", "touch", "{}", "+"]
+    return f"{shlex.join(younger)}   then run ctxr {artifact.manifest.verb} again as before"
 
 
 def _summary(name: str, broken: list[str], fine: str, cure: str) -> Check:

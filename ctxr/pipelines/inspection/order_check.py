@@ -5,7 +5,6 @@ other frames; every figure measured on it is wrong. Numbers and names tell it wi
 renumbered, only the scores of a model whose accuracy is known still do.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -38,7 +37,7 @@ def numbers_of(dataset: Dataset, image_set: ImageSet) -> list[int] | None:
 
 
 def check_order(dataset: Dataset) -> Iterator[Check]:
-    """Whether frame numbers ascend, and targets stand where the ids of their queries say."""
+    """Whether frame numbers ascend in sets of video."""
     numbers = {image_set.id: own for image_set in dataset.sets if (own := numbers_of(dataset, image_set)) is not None}
     videos = {image_set.id for image_set in dataset.sets if image_set.ordered}
     falling = {name: own for name, own in numbers.items() if name in videos and own != sorted(own)}
@@ -56,18 +55,6 @@ def check_order(dataset: Dataset) -> Iterator[Check]:
         yield Check(name, "note", f"none of {len(videos)} sets of video says the numbers of its frames")
     else:
         yield Check(name, "ok", f"numbers ascend in {ascending} of {len(videos)} sets of video")
-    named, as_set, by_number = 0, 0, 0
-    for query, image_set, position in dataset.sole_targets():
-        match = re.fullmatch(re.escape(image_set.id) + r"/(\d{1,6})", query.id)
-        if match and (own := numbers.get(image_set.id)):
-            named += 1
-            as_set += int(match[1]) == position
-            by_number += int(match[1]) == sorted(own).index(own[position])
-    if as_set < named == by_number:
-        detail = "targets have the position of their id by number and another one in their set"
-        yield Check("targets", "problem", f"{named - as_set} of {named} {detail}", CURE)
-    elif named and as_set == named:
-        yield Check("targets", "ok", f"{named} targets stand at the position that their query names")
 
 
 @dataclass(frozen=True)

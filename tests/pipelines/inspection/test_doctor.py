@@ -14,7 +14,7 @@ from ctxr.cli.app import app
 from ctxr.pipelines.inspection.artifact_check import _check_source, _cure
 from ctxr.pipelines.inspection.config import Check, Doctor
 from ctxr.pipelines.inspection.doctor import _answer, check_machine, run
-from ctxr.store.artifacts import Content, finish, open_artifact
+from ctxr.store.artifacts import open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.paths import remember_paths
 from ctxr.store.records import Source
@@ -216,9 +216,11 @@ def test_a_program_that_says_nothing_is_a_finding(tmp_path: Path, script: str) -
     assert (check.state, check.cure) == ("problem", "apt-get install tesseract")
 
 
-def test_a_cure_removes_nothing_but_units_that_are_there(tmp_path: Path) -> None:
-    (tmp_path / "sources" / "clip0").mkdir(parents=True)
-    artifact = finish(tmp_path, kind="sets", verb="filter", config={}, parents=[], content=Content([], {}, {}))
-    cure = _cure(artifact, {"..", "/", "../../home", "clip0", "clip1"})
-    assert cure.startswith(f"rm -r {tmp_path / 'sources' / 'clip0'}   ")
-    assert "ctxr filter" in cure
+def test_a_picture_that_may_not_be_read_is_opened_and_not_deleted(
+    healthy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifact, closed = open_artifact(healthy / "sets"), picture(healthy)
+    name = closed.relative_to(healthy / "sets").as_posix()
+    assert _cure(artifact, [name, "images/none.jpg"]).startswith("find ")
+    monkeypatch.setattr("os.access", lambda file, _: file != closed)
+    assert _cure(artifact, [name]) == f"chmod -R u+rX {closed.parent}"
