@@ -20,6 +20,21 @@ BLOCK = 4_000_000
 """Scores compared at a time: a gallery of thousands then needs no second table of its size."""
 
 
+def untied(scores: npt.NDArray[np.floating], right: Flags, ties: str) -> npt.NDArray[np.floating]:
+    """Scores [B, K] in which those that are `right` [B, K] lie a rounding step above the others that they are level with ("first"), or
+    below them ("last"); unchanged for "expected". That step, of float64, reaches no other float32.
+
+    >>> untied(np.array([[1.0, 1.0, 2.0]]), np.array([[True, False, False]]), "first").argsort().tolist()
+    [[1, 0, 2]]
+    """
+    if ties == "expected":
+        return scores
+    exact = np.asarray(scores, np.float64)
+    return np.nextafter(
+        exact, np.inf if ties == "first" else -np.inf, out=exact.copy(), where=right & (exact > -np.inf)
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class RankCounts:
     """Counts that give the rank of the best correct candidate of each of B queries.

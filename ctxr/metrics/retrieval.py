@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.errors import DataError
-from ctxr.metrics.ranking import best_of_rows, count_ranks, highest, recall, row_blocks
+from ctxr.metrics.ranking import best_of_rows, count_ranks, highest, recall, row_blocks, untied
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
 
@@ -143,6 +143,7 @@ class Vectors:
     queries: npt.NDArray[np.float32]
     candidates: npt.NDArray[np.float32]
     dropped: Relation = field(default=NOTHING, kw_only=True)
+    ties: str = field(default="expected", kw_only=True)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -155,13 +156,12 @@ class Vectors:
 
     def part(self, queries: Codes, candidates: Codes) -> "Vectors":
         """A subset of queries and candidates, ascending."""
-        return Vectors(
-            self.queries[queries], self.candidates[candidates], dropped=self.dropped.part(queries, candidates)
-        )
+        dropped = self.dropped.part(queries, candidates)
+        return Vectors(self.queries[queries], self.candidates[candidates], dropped=dropped, ties=self.ties)
 
     def turned(self) -> "Vectors":
         """Queries and candidates exchanged."""
-        return Vectors(self.candidates, self.queries, dropped=self.dropped.turned())
+        return Vectors(self.candidates, self.queries, dropped=self.dropped.turned(), ties=self.ties)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +170,7 @@ class Matrix:
 
     values: Scores
     dropped: Relation = field(default=NOTHING, kw_only=True)
+    ties: str = field(default="expected", kw_only=True)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -182,16 +183,17 @@ class Matrix:
 
     def part(self, queries: Codes, candidates: Codes) -> "Matrix":
         """A subset of queries and candidates, ascending."""
-        return Matrix(self.values[np.ix_(queries, candidates)], dropped=self.dropped.part(queries, candidates))
+        dropped = self.dropped.part(queries, candidates)
+        return Matrix(self.values[np.ix_(queries, candidates)], dropped=dropped, ties=self.ties)
 
     def turned(self) -> "Matrix":
         """Queries and candidates exchanged."""
-        return Matrix(self.values.T, dropped=self.dropped.turned())
+        return Matrix(self.values.T, dropped=self.dropped.turned(), ties=self.ties)
 
 
 QueryScores = Vectors | Matrix
 """Scores of queries for candidates, computed when they are asked for; higher is better. The pairs of `dropped` are not candidates, -inf
-there, and rankings close up over them (Sakai 2007)."""
+there, and rankings close up over them (Sakai 2007). `ties` are broken as in `untied`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,16 +338,18 @@ def trec_of_pairs(scored: QueryScores, right: Relation, ks: Sequence[int], depth
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
 
 
-def top(scored: QueryScores, k: int) -> Iterator[tuple[Codes, Codes, Scores]]:
+def top(scored: QueryScores, k: int, right: Relation = NOTHING) -> Iterator[tuple[Codes, Codes, Scores]]:
     """The k best candidates of every query, block by block: queries [b], candidates [b, k] best first, their scores [b, k].
 
-    Equal scores stand in the order of their numbers. k is cut to the number of candidates.
+    Equal scores stand in the order of their numbers, unless the `ties` of the scores put the `right` ones first or last. k is cut to the
+    number of candidates.
     """
     count, width = scored.shape
     for rows in row_blocks(count if min(k, width) > 0 else 0, width, BLOCK):
         queries = np.arange(rows.start, rows.stop)
         scores = scored.rows(queries)
         _refuse_nan(scores, queries)
+        scores = untied(scores, right.among(queries, width), scored.ties)
         best = best_of_rows(scores, k)
         yield queries, best, np.take_along_axis(scores, best, axis=1)
 
@@ -369,7 +373,8 @@ def _blocks(scored: QueryScores, right: Relation) -> Iterator[tuple[slice, Score
     for rows in row_blocks(len(right), width, BLOCK):
         scores = scored.rows(right.queries[rows])
         _refuse_nan(scores, right.queries[rows])
-        yield rows, scores, right.among(right.queries[rows], width)
+        marked = right.among(right.queries[rows], width)
+        yield rows, untied(scores, marked, scored.ties), marked
 
 
 def _refuse_nan(scores: Scores, queries: Codes) -> None:

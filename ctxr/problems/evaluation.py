@@ -1,7 +1,7 @@
 """What `ctxr eval` asks of a problem: columns of each run on each split, and what is shown beside them."""
 
 from collections.abc import Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Generic, Protocol, TypeVar
@@ -15,6 +15,7 @@ from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import CHAIN, chosen
 from ctxr.engine.report import Table
+from ctxr.errors import UsageError
 from ctxr.metrics.compare import RatioColumn
 from ctxr.models.hub import placeless
 from ctxr.models.identity import model_identity
@@ -65,7 +66,10 @@ class EvalRequest:
     def sources(self) -> tuple[RunSource, ...]:
         """The runs that are evaluated, in their order. Raises what `run_sources` raises."""
         named = structs.replace(self.origin, name=self.path.resolve().stem)
-        return run_sources(self.options.runs, self.options.workdir, named, self.progress)
+        found, name = run_sources(self.options.runs, self.options.workdir, named, self.progress), self.options.name
+        if name and (found[0].place is None or found[0].place.is_dir()):
+            raise UsageError(f"--name is for a file of scores, not for {found[0].name}", hint="leave out --name")
+        return (replace(found[0], name=name, renamed=True),) if name else found
 
     @cached_property
     def dataset(self) -> Dataset:

@@ -13,7 +13,7 @@ from ctxr.engine.report import Table
 from ctxr.errors import DataError, plural
 from ctxr.metrics import retrieval
 from ctxr.metrics.compare import RatioColumn
-from ctxr.metrics.ranking import BLOCK, accuracy, count_ranks, reciprocal_rank, row_blocks
+from ctxr.metrics.ranking import BLOCK, accuracy, count_ranks, reciprocal_rank, row_blocks, untied
 from ctxr.metrics.retrieval import Matrix, QueryScores, Vectors, from_pairs, trec_of_pairs
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.problems.figures import Figure, none_had, percent
@@ -195,16 +195,17 @@ class RecallRow(Record, frozen=True):
 
 def rankings_of(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> list[QueryRanking]:
     """The best candidates of every caption and picture of a gallery, without unsure pairs."""
-    rows = []
+    rows, written = [], from_pairs(*np.array(split.written, np.int64).T).turned()
     for gallery in split.parts:
         part = split.condensed(table).part(gallery.images, gallery.captions)
         images = [split.images[image] for image in gallery.images.tolist()]
         captions = [split.captions[caption] for caption in gallery.captions.tolist()]
-        for asks, scored, queries, candidates in (
-            ("caption", part, images, captions),
-            ("image", part.turned(), captions, images),
+        right = written.part(gallery.images, gallery.captions)
+        for asks, scored, queries, candidates, own in (
+            ("caption", part, images, captions, right),
+            ("image", part.turned(), captions, images, right.turned()),
         ):
-            for indices, best, scores in retrieval.top(scored, RANKED):
+            for indices, best, scores in retrieval.top(scored, RANKED, own):
                 for query, row, values in zip(indices.tolist(), best.tolist(), scores.tolist(), strict=True):
                     kept = tuple(value for value in values if value > float("-inf"))
                     names = tuple(candidates[one] for one in row[: len(kept)])
@@ -234,8 +235,8 @@ def caption_results(
         relevant = written.part(captions, images)
         for block in row_blocks(len(captions), len(images), BLOCK):
             queries = np.arange(block.start, block.stop)
-            scores = scored.rows(queries)
             targets = relevant.among(queries, len(images))
+            scores = untied(scored.rows(queries), targets, scored.ties)
             placed = count_ranks(scores, targets)
             best = scores == scores.max(axis=1, keepdims=True)
             credit, ranks = accuracy(placed), reciprocal_rank(placed)

@@ -89,6 +89,9 @@ class EvalOptions(Options):
     (whole videos and albums)."""
     recall: str = "5"
     """Recall@k to print, on documents p@k, such as 1,5,10."""
+    ties: Annotated[str, Choices(("expected", "first", "last"))] = "expected"
+    """Among equal scores, right candidates come first or last, in every figure of ranks and in the files for trec_eval; expected: figures
+    are means over all orders, and trec_eval, which sorts by name, may find others."""
     trec: bool = False
     """Print what trec_eval does too: MAP (over galleries MAP@30, as far as their TREC files go), and P@k and nDCG@k at each k of
     --recall."""
@@ -120,9 +123,14 @@ class EvalOptions(Options):
     problem: str = ""
     """Problem to evaluate, such as gallery; default: the one that runs were trained for, if the dataset fits it, else the one that the
     dataset asks."""
+    name: Name = None
+    """What the scores of a single file are called; default: as the file names their scorer, or as the file."""
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """A known split, a list of k, and both options of reranking or neither."""
+        yield from invalid_name(self.name)
+        if self.name and len(self.runs) != 1:
+            yield f"--name names one file of scores, and {len(self.runs)} runs are given", "ctxr eval FILE --name NAME"
         if self.split not in ("", *SPLITS):
             yield f"--split {self.split} is unknown", f"choose one of {', '.join(SPLITS)}"
         if not all(re.fullmatch(r"\s*0*[1-9][0-9]{0,5}\s*|\s*", part, re.ASCII) for part in self.recall.split(",")):

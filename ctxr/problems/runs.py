@@ -139,12 +139,13 @@ class RunSource:
 
     Attributes:
         name: what results are named after: of the folder, the file, or the model. place: of a trained run or a file of scores; None
-            for a published model, which `name` names. origin: what it is, by content.
+            for a published model, which `name` names. origin: what it is, by content. renamed: whether `name` outranks that in the file.
     """
 
     name: str
     place: Path | None
     origin: Parent
+    renamed: bool = False
 
     @property
     def looks(self) -> bool:
@@ -195,7 +196,7 @@ def _source(source: str, workdir: Path) -> RunSource:
         name = folder.resolve().name
         return RunSource(name, folder, Parent(name, artifact.manifest.kind, artifact.sha256))
     if file.is_file():
-        name = file.resolve().parent.name if file.name == SCORES else file.stem
+        name = file.stem
         return RunSource(name, file, Parent(name, "scores", sha256_file(file)))
     name = portable(from_root(source), workdir)
     return RunSource(name, None, Parent(name, MODEL, model_identity(source, workdir)))
@@ -215,7 +216,8 @@ def find_runs(sources: Sequence[RunSource], scoring: Scoring, named: bool = True
             runs.append(_trained_run(source.place, scoring))
         else:
             for scorer, scores in read_scores(source.place).items():
-                own = ModelScores(scorer or source.name, scores.values, scores.locate)
+                name = source.name if source.renamed else scorer or source.name
+                own = ModelScores(name, scores.values, scores.locate)
                 runs.append(Run(own.name, structs.replace(source.origin, name=own.name), (own,)))
     for run in () if named else tuple(runs):
         if not all(scoring.fits(one.values) for one in run.scorers):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ctxr.errors import DataError
 from ctxr.metrics import ranking
-from ctxr.metrics.ranking import RankCounts, accuracy, best, chance, count_ranks, recall, reciprocal_rank
+from ctxr.metrics.ranking import RankCounts, accuracy, best, chance, count_ranks, recall, reciprocal_rank, untied
 
 Row = list[tuple[float, bool, bool]]
 """Candidates of one query: score, whether it is right, whether it is there."""
@@ -53,6 +53,17 @@ def test_every_figure_is_the_mean_over_all_ways_to_break_ties(rows: list[Row], k
         assert recall(found, k)[number] == pytest.approx(np.mean([first <= k for first in firsts]))
         assert reciprocal_rank(found)[number] == pytest.approx(np.mean([1 / first for first in firsts]))
         assert chance(found)[number] == pytest.approx(np.mean(orders[0]))
+
+
+@given(st.lists(candidates(), min_size=1, max_size=4), st.integers(1, 7))
+def test_ties_that_are_broken_give_the_best_and_the_worst_of_all_ways(rows: list[Row], k: int) -> None:
+    scores, right, _ = table(rows)
+    for ties, end in (("first", min), ("last", max)):
+        found = count_ranks(untied(scores, right, ties), right)
+        firsts = np.array([end(order.index(True) + 1 for order in ranked(row)) for row in rows])
+        assert recall(found, k).tolist() == (firsts <= k).tolist()
+        np.testing.assert_allclose(reciprocal_rank(found), 1 / firsts)
+    assert untied(scores, right, "expected") is scores
 
 
 @given(st.lists(candidates(), min_size=1, max_size=4))

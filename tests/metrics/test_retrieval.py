@@ -1,5 +1,6 @@
 """Blockwise retrieval figures against literal ones: every order of ties, every query by itself."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise, permutations
 
@@ -56,6 +57,24 @@ def test_figures_are_the_mean_over_all_ways_to_break_ties(
         wanted = over_all_ties(scores[query].tolist(), set(right.of(place).tolist()), ks)
         mine = [*found.recalls[place], found.r_precision[place], found.map_at_r[place]]
         assert mine == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(("ties", "end"), [("first", max), ("last", min)])
+def test_ties_are_broken_in_recalls_both_ways_and_in_the_ranking(ties: str, end: Callable[..., list[float]]) -> None:
+    scores, ks = np.random.default_rng(3).integers(0, 3, (5, 5)).astype(np.float32), (1, 2)
+    right = relate({query: [query] for query in range(5)})
+    scored = Matrix(scores, ties=ties)
+    for own, of, rows in ((scored, right, scores), (scored.turned(), right.turned(), scores.T)):
+        found = retrieved(own, of, ks).recalls.tolist()
+        ((_, ranking, _),) = top(own, 5, of)
+        assert [[query in row[:k] for k in ks] for query, row in enumerate(ranking.tolist())] == found
+        for query, row in enumerate(rows.tolist()):
+            orders = [
+                list(order)
+                for order in permutations(range(5))
+                if all(row[before] >= row[after] for before, after in pairwise(order))
+            ]
+            assert found[query] == end(literal(order, {query}, ks)[:2] for order in orders)
 
 
 def test_only_queries_of_the_ground_truth_are_asked() -> None:

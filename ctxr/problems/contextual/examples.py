@@ -12,7 +12,7 @@ from ctxr.datasets.readers.imagecode import collection_of
 from ctxr.datasets.readers.phenomena import PHENOMENA
 from ctxr.errors import DataError
 from ctxr.metrics.language import verdicts
-from ctxr.metrics.ranking import RankCounts, count_ranks
+from ctxr.metrics.ranking import RankCounts, count_ranks, untied
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.models.tokens import Tokenizer
 from ctxr.problems.runs import ModelScores
@@ -127,7 +127,7 @@ class EvalSplit:
     Attributes:
         questions: B with a known target. hidden: those without.
         scorers: of each run, by its name: one, or one for each seed.
-        left_out: questions that some scorer did not score, with `--partial`.
+        left_out: questions that some scorer did not score, with `--partial`. ties: how they are broken, as in `untied`.
     """
 
     name: str
@@ -135,6 +135,7 @@ class EvalSplit:
     hidden: Sequence[BenchmarkQuery]
     scorers: Mapping[str, Sequence[ModelScores]]
     left_out: int
+    ties: str = "expected"
 
     def __len__(self) -> int:
         return len(self.questions)
@@ -152,10 +153,11 @@ class EvalSplit:
         """Scores [B, K] by scorer, -inf where there is no candidate and at unsure ones."""
         tables: dict[str, Doubles] = {}
         for scorer in (scorer for scorers in self.scorers.values() for scorer in scorers):
-            table = tables[scorer.name] = np.full(self.targets.shape, -np.inf)
+            table = np.full(self.targets.shape, -np.inf)
             for row, one in enumerate(self.questions):
                 table[row, : len(one.candidates)] = values_of(scorer, one)
                 table[row, list(one.unsure)] = -np.inf
+            tables[scorer.name] = untied(table, self.targets, self.ties)
         return tables
 
     def rank_counts(self, scorer: str) -> RankCounts:

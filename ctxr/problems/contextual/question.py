@@ -51,9 +51,14 @@ def files_for_others(splits: Sequence[EvalSplit], scorers: Sequence[ModelScores]
     test = next((one for one in splits if one.name == LEADERBOARD_SIDE and not one.left_out), None)
     for scorer in scorers:
         rankings: list[Iterator[str]] = []
-        for one in (one for split in splits for one in (*split.questions, *split.hidden)):
-            values = [-np.inf if place in one.unsure else value for place, value in enumerate(values_of(scorer, one))]
-            rankings.append(trec_ranking(scorer.name, one.query, one.candidates, values))
+        for split in splits:
+            for row, one in enumerate(split.questions):
+                values = split.ranked[scorer.name][row, : len(one.candidates)].tolist()
+                rankings.append(trec_ranking(scorer.name, one.query, one.candidates, values))
+            for one in split.hidden:
+                scores = enumerate(values_of(scorer, one))
+                values = [-np.inf if place in one.unsure else value for place, value in scores]
+                rankings.append(trec_ranking(scorer.name, one.query, one.candidates, values))
         files[f"trec/{plain_name(scorer.name)}.txt"] = "".join(chain.from_iterable(rankings))
         if test is not None:
             rows = sorted((*test.questions, *test.hidden), key=lambda one: one.number)
@@ -86,7 +91,7 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
         for split in self.match():
             whole = [questions[name] for name in split.queries if name not in split.lacking]
             labelled, hidden = ([one for one in whole if bool(one.right) == known] for known in (True, False))
-            self.splits.append(EvalSplit(split.name, labelled, hidden, scorers, len(split.lacking)))
+            self.splits.append(EvalSplit(split.name, labelled, hidden, scorers, len(split.lacking), ties=options.ties))
         counts = [(split.name, sum(len(one.unsure) for one in split.questions)) for split in self.splits]
         self.unsure = [(split, count) for split, count in counts if count]
         self.single = [run.name for run in self.runs if len(run.scorers) == 1]

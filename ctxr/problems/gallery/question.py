@@ -113,6 +113,7 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
         """Recall both ways, and Entail@K by each source of labels."""
         answers = self._answers(split)
         scored = run.opened.score((split, self.files_of, self.contents))
+        scored = {scorer: replace(one, ties=self.options.ties) for scorer, one in scored.items()}
         measured = {
             scorer: measuring.gallery_columns(split, one, answers.truths, self.ks, self.options.trec)
             for scorer, one in scored.items()

@@ -294,6 +294,29 @@ def test_trec_eval_finds_in_our_files_what_we_print(dataset: Path, step: float) 
         assert ours[name] == pytest.approx(value)
 
 
+def test_a_file_is_called_as_it_is_or_as_the_option_says(dataset: Path) -> None:
+    (dataset.parent / "mine").mkdir()
+    file = write_scores(dataset.parent / "mine" / "scores.jsonl", dataset, at_random(0), ("valid",))
+    assert evaluate(dataset, file).names == ("scores",)
+    report = evaluate(dataset, file, name="first try")
+    assert (report.names, report.results.name) == (("first try",), "first-try")
+    with pytest.raises(UsageError, match="--name"):
+        evaluate(dataset, file, file, name="two")
+    with pytest.raises(UsageError, match="--name"):
+        evaluate(dataset, "ctxr-tiny", name="tiny")
+
+
+@pytest.mark.parametrize("ties", ["first", "last"])
+def test_trec_eval_finds_ties_broken_as_we_print_them(dataset: Path, ties: str) -> None:
+    file = write_scores(dataset.parent / "a.jsonl", dataset, lambda *_: 0.5, ("valid",))
+    results = evaluate(dataset, file, trec=True, recall="3", ties=ties).results
+    figures = json.loads((results / "figures.json").read_bytes())["figures"]
+    ours = {row["measure"]: row["value"] for row in figures if (row["view"], row["part"]) == ("overall", "all")}
+    assert ours["recall@3"] == float(ties == "first")
+    for name, value in trec_eval(results / "trec", "a", 3).items():
+        assert ours[name] == pytest.approx(value)
+
+
 def test_a_difference_is_starred_where_it_is_significant_and_so_in_latex() -> None:
     row = RunDifference("test", "all", "b", "a", 9, Interval(0.25, 0.125, 0.375), 0.01, 0.049, None, None)
     shown = [difference(row), difference(replace(row, corrected=0.051))]
