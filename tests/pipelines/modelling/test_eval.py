@@ -297,9 +297,9 @@ def test_trec_eval_finds_in_our_files_what_we_print(dataset: Path, step: float) 
 def test_a_file_is_called_as_it_is_or_as_the_option_says(dataset: Path) -> None:
     (dataset.parent / "mine").mkdir()
     file = write_scores(dataset.parent / "mine" / "scores.jsonl", dataset, at_random(0), ("valid",))
-    assert evaluate(dataset, file).names == ("scores",)
+    assert evaluate(dataset, file).runs == ("scores",)
     report = evaluate(dataset, file, name="first try")
-    assert (report.names, report.results.name) == (("first try",), "first-try")
+    assert (report.runs, report.results.name) == (("first try",), "first-try")
     with pytest.raises(UsageError, match="--name"):
         evaluate(dataset, file, file, name="two")
     with pytest.raises(UsageError, match="--name"):
