@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import sys
 from contextlib import nullcontext, redirect_stdout
 from functools import partial
@@ -16,7 +17,7 @@ from ctxr.cli.commands import COMMANDS, LINES, MORE, as_function
 from ctxr.cli.render import Terminal, show, show_error
 from ctxr.cli.verbs import Command, named
 from ctxr.engine.history import INTERRUPTED, recorded
-from ctxr.engine.options import Options
+from ctxr.engine.options import Options, option_name
 from ctxr.errors import CtxrError, UsageError, did_you_mean
 
 if TYPE_CHECKING:  # no public module exports them
@@ -34,6 +35,9 @@ RECIPES = (
 
 _ARTIFACTS = ("dataset", "artifact")
 """Names of positional arguments that stand for an artifact."""
+
+_EITHER = re.compile(r"((?:(?:--[a-z]+|an argument)(?:, | or )?)+), whichever the command has")
+"""In hints of what several commands do: ways to name something, of which each command has some."""
 
 _MISTYPED: Any = typer.BadParameter.__base__
 """What typer raises for arguments that it cannot parse; no public module exports it."""
@@ -110,10 +114,22 @@ def _run(command: Command, config: Options, as_json: bool, meta: dict[str, objec
         with nullcontext() if command.started else progress.alive(config.COMMAND):
             with progress.task(f"loading {config.COMMAND}", None):  # what a command imports may take seconds
                 run = named(f"{command.module}:run")
-            report = run(config, progress, *started)
+            try:
+                report = run(config, progress, *started)
+            except CtxrError as error:
+                error.hint = _EITHER.sub(partial(_own_names, config), error.hint)
+                raise
         shown(report, command.view)
         if report.finding:
             raise report.finding
+
+
+def _own_names(config: Options, found: re.Match[str]) -> str:
+    """Those of the ways to name something that a command has."""
+    argument = config.ARGUMENT
+    names = {option_name(name): option_name(name) for name in config.describe() if name != argument}
+    names |= {"an argument": argument.upper()} if argument in _ARTIFACTS else {}
+    return " or ".join(names[way] for way in re.split(", | or ", found[1]) if way in names) or found[0]
 
 
 def _show_exception(error: BaseException, typed: list[str], ctx: "Context") -> int:

@@ -45,6 +45,14 @@ def fails(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return call
 
 
+@pytest.mark.parametrize(
+    ("words", "named_as"), [(["eval"], "--dataset"), (["report"], "--input"), (["audit"], "DATASET")]
+)
+def test_a_hint_names_the_option_that_the_command_has(words: list[str], named_as: str, tmp_path: Path) -> None:
+    result = runner.invoke(app, [*words, "-w", str(tmp_path), "--json"])
+    assert json.loads(result.stdout)["hint"].endswith(f": {named_as})")
+
+
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_every_command_has_help_that_names_json(name: str) -> None:
     result = runner.invoke(app, [name, "--help"])

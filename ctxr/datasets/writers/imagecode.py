@@ -59,9 +59,10 @@ def write(job: ExportJob) -> ExportResult:
         write_bytes(job.out / file, pretty_json(tables[split]))
     result = ExportResult(_LOAD)
     if skipped:
-        why = "the format holds one description per set and target"
-        left = f"{len(skipped)} queries without exactly one target of their own are left out ({why}): {some(skipped)}."
-        result.left_out.append(left)
+        result.left_out.append(
+            f"{len(skipped)} queries without exactly one target of their own are left out "
+            f"(the format holds one description per set and target): {some(skipped)}."
+        )
     if encoded:
         result.notes.append(f"{encoded} images were re-encoded because they were not upright JPEG.")
     if named:
