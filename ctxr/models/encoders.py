@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ctxr.errors import CtxrError, DataError, UsageError, did_you_mean
-from ctxr.models.hub import LITE, STAND_INS, TINY, architectures, fetched_weights, split_name
+from ctxr.models.hub import DEFAULT_ENCODER, LITE, STAND_INS, TINY, architectures, fetched_weights, split_name
 from ctxr.models.openvino_tower import OpenVinoTower, fastest
 from ctxr.models.precision import (
     BF16_PARAMETERS,
@@ -265,7 +265,6 @@ def _probes() -> list[np.ndarray]:
     return pictures
 
 
-DEFAULT_ENCODER = "ViT-B-32:openai"
 TINY_FOLDER = Path(__file__).parent / "weights" / TINY
 CLIP_THRESHOLD = 0.35  # the paper's distance: Euclidean, on unit vectors of CLIP
 

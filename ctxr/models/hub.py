@@ -33,6 +33,8 @@ def makes_pairs(name: str) -> bool:
     return name.startswith(PAIR_ENCODERS)
 
 
+DEFAULT_ENCODER = "ViT-B-32:openai"
+
 LITE, TINY = "ctxr-lite", "ctxr-tiny"
 """The encoder made of two wheels of the package index, and the one inside this package."""
 

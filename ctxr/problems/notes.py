@@ -1,7 +1,7 @@
 """Notes on a model's figures: human accuracy, leakage, contamination."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ctxr.datasets.dataset import Dataset
@@ -11,11 +11,14 @@ from ctxr.datasets.rounds import label_notes
 from ctxr.datasets.splits import alert_of_leaks
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, plural
+from ctxr.models.hub import DEFAULT_ENCODER
 from ctxr.models.leakage import leakage_table
 from ctxr.problems.evaluation import EvalRequest, Evaluation, ScoredRun, SplitExamples, SplitT
 from ctxr.problems.figures import mark_changed
-from ctxr.problems.runs import EvaluatedRun
-from ctxr.store.artifacts import Artifact
+from ctxr.problems.runs import NAMED, EvaluatedRun
+from ctxr.store.artifacts import Artifact, picked_with
+from ctxr.store.kinds import MODEL
+from ctxr.store.paths import without_folder
 
 IN_MIXTURES = "Mantis-Instruct holds the train split of ImageCoDe, so multimodal models that were tuned on it are not zero-shot here"
 """A contamination of the release that is known (reference, section b)."""
@@ -126,6 +129,27 @@ def contamination_notes(
         if is_release(request.dataset):
             notes.append(IN_MIXTURES)
     return notes
+
+
+def picker_notes(request: EvalRequest, runs: Sequence[EvaluatedRun]) -> Iterator[str]:
+    """A sentence where no run has an encoder with other weights than the one that picked the sets: they are hard for that one by design."""
+    if picker := picked_with(request.path).get("encoder"):
+        encoders = [run.artifact.manifest.models.get(NAMED, {}).get("encoder", "") for run in runs if run.artifact]
+        encoders += [run.name for run in runs if run.origin.kind == MODEL]
+        # files of scores do not name their model
+        if runs and {_weights(name) for name in encoders if name} <= {_weights(picker["name"])}:
+            other = (
+                DEFAULT_ENCODER if _weights(picker["name"]) != _weights(DEFAULT_ENCODER) else "ViT-B-16-SigLIP:webli"
+            )
+            yield (
+                f"{without_folder(picker['name'])} picked the sets, which are hard for it by design, and no run here is known to look "
+                f"with other weights: ctxr eval {' '.join(run.name for run in runs)} {other} shows how hard they are for another encoder"
+            )
+
+
+def _weights(name: str) -> str:
+    """What an encoder was trained on, as its name says it: what follows the architecture."""
+    return without_folder(name).rpartition(":")[2]
 
 
 def _learned_nothing(artifact: Artifact) -> bool:

@@ -26,8 +26,8 @@ from ctxr.errors import CtxrError, DataError, UsageError, and_more, plural, some
 from ctxr.media.decoder_process import Scanner
 from ctxr.media.scan import SCAN_LIMITS, ScanOptions
 from ctxr.media.sources import InputSource, find_sources
-from ctxr.models.encoders import DEFAULT_ENCODER, Encoder, check_encoder_name
-from ctxr.models.hub import STAND_INS, from_root
+from ctxr.models.encoders import Encoder, check_encoder_name
+from ctxr.models.hub import DEFAULT_ENCODER, STAND_INS, from_root
 from ctxr.models.identity import model_identity
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, deduplicate, exact_distances, shared_footage

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.errors import CtxrError, first_line
-from ctxr.models.hub import LITE
+from ctxr.models.hub import DEFAULT_ENCODER, LITE
 from ctxr.models.wheels import cache_folder
 from ctxr.pipelines.inspection.config import Check, Doctor, DoctorReport
 from ctxr.store.artifacts import package_versions
@@ -79,7 +79,7 @@ def _answer(name: str, command: list[str], otherwise: str, cure: str) -> Check:
 
 def _encoders() -> Iterator[Check]:
     try:
-        from ctxr.models.encoders import DEFAULT_ENCODER, load_encoder
+        from ctxr.models.encoders import load_encoder
         from ctxr.models.hub import cached_weights
 
         arch, _, tag = DEFAULT_ENCODER.partition(":")

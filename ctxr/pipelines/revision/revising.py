@@ -39,9 +39,9 @@ from ctxr.errors import plural
 from ctxr.metrics.entail_at import KS, ExpectedCounts
 from ctxr.metrics.stratified import allocate
 from ctxr.metrics.votes import Codes, Doubles
-from ctxr.models.encoders import DEFAULT_ENCODER, Encoder
+from ctxr.models.encoders import Encoder
 from ctxr.models.entailment.base import Judge
-from ctxr.models.hub import LITE, TINY, cached_weights, split_name
+from ctxr.models.hub import DEFAULT_ENCODER, LITE, TINY, cached_weights, split_name
 from ctxr.models.judges.cascade import Cascade, Verdicts
 from ctxr.pipelines.revision.candidates import (
     Candidates,

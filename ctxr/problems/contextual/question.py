@@ -98,7 +98,7 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
         sizes = [len(one.candidates) for split in self.splits for one in split.questions]
         self.recalls = [k for k in options.ks() if not sizes or k < max(sizes)]
         self.findings.rows = {"correlations": [], "errors": [], "seeds": []}
-        self.notes = [*notes.first_notes(self), *self.notes]
+        self.notes = [*notes.first_notes(self), *notes.picker_notes(request, self.runs), *self.notes]
         if vain := ", ".join(f"R@{k}" for k in options.ks() if k not in self.recalls):
             most = plural(max(sizes), "image")
             self.notes.append(f"{vain} is left out: no set has more than {most}, so it would be 100.0")

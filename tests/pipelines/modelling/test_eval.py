@@ -306,6 +306,18 @@ def test_a_file_is_called_as_it_is_or_as_the_option_says(dataset: Path) -> None:
         evaluate(dataset, "ctxr-tiny", name="tiny")
 
 
+def test_an_encoder_of_other_weights_than_the_picker_is_asked_for_where_there_is_none(tmp_path: Path) -> None:
+    dataset = write_world_dataset(tmp_path / "dataset")
+    before, models = open_artifact(dataset).manifest, {"encoder": {"name": "ViT-B-32:openai"}}
+    content = Content([*before.files], before.counts, models)
+    finish(dataset, kind="dataset", verb="aggregate", config={}, parents=[], content=content)
+    file = write_scores(tmp_path / "mine.jsonl", dataset, at_random(0), ("valid",))
+    (note,) = [one for one in evaluate(dataset, file, split="valid").notes if "by design" in one]
+    assert "ctxr eval mine ViT-B-16-SigLIP:webli" in note
+    report = evaluate(dataset, file, "ctxr-tiny", split="valid")
+    assert [one for one in report.notes if "by design" in one] == []
+
+
 @pytest.mark.parametrize("ties", ["first", "last"])
 def test_trec_eval_finds_ties_broken_as_we_print_them(dataset: Path, ties: str) -> None:
     file = write_scores(dataset.parent / "a.jsonl", dataset, lambda *_: 0.5, ("valid",))
