@@ -157,7 +157,7 @@ class EvalSplit:
             for row, one in enumerate(self.questions):
                 table[row, : len(one.candidates)] = values_of(scorer, one)
                 table[row, list(one.unsure)] = -np.inf
-            tables[scorer.name] = untied(table, self.targets, self.ties)
+            tables[scorer.name] = np.asarray(untied(table, self.targets, self.ties), np.float64)
         return tables
 
     def rank_counts(self, scorer: str) -> RankCounts:
