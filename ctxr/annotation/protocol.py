@@ -43,7 +43,7 @@ class Protocol(Options):
     verify_votes: Annotated[int, POSITIVE] = 1
     """Third parties who decide whether a dialogue is kept."""
     least_words: Annotated[int, POSITIVE] = PUBLISHED.least_words
-    """Minimum number of words in a description."""
+    """Minimum number of words in a description; in scripts without spaces, two letters are one."""
     sameness: Annotated[float, SHARE] = PUBLISHED.sameness
     """Share of common word trigrams above which two descriptions count as copies."""
     turns_before_share: Annotated[int, COUNT] = PUBLISHED.turns_before_share

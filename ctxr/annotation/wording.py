@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
+from unicodedata import category, normalize
 
 from ctxr.annotation.records import PUBLISHED, AnswerLimits
 from ctxr.errors import plural
@@ -36,7 +37,15 @@ _OVERLAID = re.compile(
 )
 """Words of a description of two pictures in one, as in a dissolve: then another image is part of this one."""
 _FRAMES_OF_THINGS = re.compile(r"\b(?:picture|photo|window|door|bed) frames?\b", re.IGNORECASE)
-_WORD = re.compile(r"\w+(?:['’]\w+)*")
+_SPACELESS = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+"""Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese and Chinese."""
+_LETTERS = rf"[^\W{_SPACELESS}]+"
+_WORD = re.compile(rf"[{_SPACELESS}]{{1,2}}|{_LETTERS}(?:['’]{_LETTERS})*")
+"""A word; where no spaces tell words apart, two letters."""
+_SIGN = re.compile(rf"[{_SPACELESS}]|{_LETTERS}(?:['’]{_LETTERS})*")
 _ADDRESS = re.compile(r"https?://|www\.", re.IGNORECASE)
 
 
@@ -57,6 +66,7 @@ def wording_problems(
     text: str, own: Collection[str] = (), others: Collection[str] = (), limits: AnswerLimits = PUBLISHED
 ) -> list[Problem]:
     """What is wrong with a description; `own` are its worker's earlier ones, `others` what others wrote about the set."""
+    text = without_marks(text)
     words = _WORD.findall(text)
     if not words:
         return [Problem("empty", "Please write a description before you send it.")]
@@ -96,8 +106,15 @@ def same_wording(text: str, other: str, sameness: float = PUBLISHED.sameness) ->
     return common >= sameness * (len(a) + len(b) - common)
 
 
+def without_marks(text: str) -> str:
+    """A text without signs that are no letters of their own: vowel signs and other marks that no letter
+    holds, joiners, zero-width characters and marks of direction."""
+    return "".join(sign for sign in normalize("NFC", text) if category(sign) not in ("Mn", "Mc", "Cf"))
+
+
 @lru_cache(maxsize=20_000)
 def _shape(text: str) -> tuple[tuple[str, ...], frozenset[tuple[str, str, str]]]:
-    """The words of a text and its word trigrams; cached, because each text is compared with all others of its worker."""
-    words = tuple(_WORD.findall(text.lower()))
+    """The words of a text, or letters where no spaces tell words apart, and their trigrams; cached, because
+    each text is compared with all others of its worker."""
+    words = tuple(_SIGN.findall(without_marks(text).lower()))
     return words, frozenset(zip(words, words[1:], words[2:], strict=False))

@@ -1,6 +1,7 @@
 import pytest
 
 from ctxr.annotation.records import AnswerLimits
+from ctxr.annotation.tasks.values import odd
 from ctxr.annotation.wording import same_wording, wording_problems
 
 
@@ -30,6 +31,42 @@ def test_pointing_at_other_images_is_told(text: str) -> None:
 )  # fmt: skip
 def test_speaking_of_this_image_is_no_fault(text: str) -> None:
     assert "mentions_other_images" not in [problem.code for problem in wording_problems(text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "左边的人拿着红色的杯子", "左の男の人は赤いカップを持つ。", "คนใส่เสื้อสีแดงนั่งทางซ้าย", "가운데 여자가 빨간 컵을",
+        "כלב חום יושב ליד הדלת", "\u200fالكلب البني يجلس بجانب الباب", "सफेद दरवाज़े के पास कुत्ता",
+        "می\u200cروند به سوی در", "a\u200b dog sits here",
+    ],
+)  # fmt: skip
+def test_every_script_may_be_written(text: str) -> None:
+    assert wording_problems(text) == []
+    assert not odd(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("红色", "too_short"),
+        ("赤いカップ", "too_short"),
+        ("the\u200bdog\u200bsits\u200bhere", "too_short"),
+        ("दरवाज़े", "too_short"),
+        ("\u200b\u200f", "empty"),
+        ("the next\u200b image is dark", "mentions_other_images"),
+        ("红色" * 20, "same_words"),
+    ],
+)
+def test_lengths_count_letters_by_their_script(text: str, code: str) -> None:
+    assert [one.code for one in wording_problems(text)] == [code]
+
+
+def test_a_copy_is_one_in_every_script() -> None:
+    text = "左边的人拿着红色的杯子站在门口看着外面的街道和行人"
+    assert same_wording(text, f"那{text}。")
+    assert same_wording("the brown dog sits", "the brown\u200b dog sits")
+    assert not same_wording(text, "右边的狗叼着蓝色的球跑向门口看着外面的街道和行人")
 
 
 def test_every_problem_is_named_at_once() -> None:

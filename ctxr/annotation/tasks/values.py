@@ -12,8 +12,8 @@ ODD_CHARACTERS = Problem("odd_characters", "The text contains characters that ca
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn")
 """Unicode's categories of controls, formats (such as a change of direction), surrogates, private and unassigned signs."""
 
-_HARMLESS = "\n\r\t\u200c\u200d"
-"""Line ends, the tab, and the joiners that scripts and emoji are written with."""
+_HARMLESS = "\n\r\t\u00ad\u061c\u200b\u200c\u200d\u200e\u200f\u2060\u2066\u2067\u2068\u2069\ufeff"
+"""Line ends, the tab, and what scripts and emoji are written with: joiners, zero-width spaces, marks and isolates of direction."""
 
 Values = Mapping[str, Sequence[str]]
 """Values by the name of their field, as a browser posts them."""
