@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from ctxr.annotation.artifacts import (
     write_judgment_tables,
 )
 from ctxr.annotation.config import ImportAnswers, ImportAnswersReport
+from ctxr.annotation.confirmation import apply_standings, unconfirmed_note
 from ctxr.annotation.journal.identities import Identities, read_visits
 from ctxr.annotation.launch import addresses, private_folder, read_study
 from ctxr.annotation.platforms import prolific
@@ -91,7 +93,7 @@ def arrivals_of(config: ImportAnswers, file: Path | None, tasks: Sequence[Tasks]
 
 
 REJECTED_SINCE = "rejected_since"
-"""Code of a refusal whose answer was taken before, and counts."""
+"""Code of a refusal whose answer was taken before."""
 
 _Moment = tuple[str, str, str]
 
@@ -232,8 +234,8 @@ def merge_answers(
         merge.units |= {row.answer.unit: past[row.answer.unit] for row in stored}
     for refusal in arrivals.refused:
         if refusal.code == "submission" and (refusal.unit, refusal.worker) in merge.answers:
-            advice = f"it was rejected later: ctxr workers --block {refusal.worker}, or keep it."
-            sentence = f"{refusal.sentence} It was answered before and counts; {advice}"
+            advice = f"ctxr workers --allow {refusal.worker} keeps it."
+            sentence = f"{refusal.sentence} The answer was taken before, and counts no more; {advice}"
             refusal = msgspec.structs.replace(refusal, code=REJECTED_SINCE, sentence=sentence)
         merge.refused.append(refusal)
     rows = sorted(arrivals.rows, key=lambda row: _moment(row.answer))
@@ -340,14 +342,17 @@ def run(config: ImportAnswers, progress: Progress = SILENT) -> ImportAnswersRepo
     """Merge answers into the judgments. Raises UnfinishedError where there are none, DataError naming file:row; then nothing changes."""
     config.check()
     tasks, file, out = answered_tasks(config, open_tasks(config.workdir)), config.file, config.folder()
+    studies = [study for one in tasks if (study := read_study(one.path)) is not None]
     if file is None and config.platform_of != "local":
-        studies = [study for one in tasks if (study := read_study(one.path)) is not None]
         if not studies:
             hint = "ctxr export-tasks TASK --backend prolific --launch"
             raise UnfinishedError("no study was launched from this project", hint=hint)
         client, file = prolific.connect(), private_folder(config.workdir) / "prolific-submissions.json"
         rows = sorted((row for study in studies for row in client.submissions(study)), key=lambda row: row["id"])
         write_bytes(file, pretty_json(rows))
+    unconfirmed = ""
+    if file is not None and config.platform_of == "prolific":
+        unconfirmed = _confirm(config, prolific.read_submissions(file, studies), file.stat().st_mtime)
     before = open_artifact(out, JUDGMENTS).content if (out / MANIFEST).is_file() else ""
     up_to_date = execute(JudgmentStage(config, file), progress).up_to_date
     merged = open_artifact(out)
@@ -363,7 +368,17 @@ def run(config: ImportAnswers, progress: Progress = SILENT) -> ImportAnswersRepo
         reasons=reasons,
         counts=counts,
         unanswered=unanswered,
+        unconfirmed=unconfirmed,
     )
+
+
+def _confirm(config: ImportAnswers, submissions: Mapping[str, prolific.Submission], listed_at: float) -> str:
+    """Tell the journal what a list of Prolific says, written at so many seconds since 1970; what is said of unconfirmed answers."""
+    visits, moment = read_visits(private_folder(config.workdir)), datetime.fromtimestamp(listed_at, UTC)
+    with project_journal(config.workdir, config.database, read_only=False) as journal:
+        if journal is not None:
+            apply_standings(journal, prolific.standings(submissions, visits, moment), datetime.now(UTC))
+        return unconfirmed_note(journal)
 
 
 def _units_of(every: Iterable[Tasks]) -> dict[str, AnswerableUnit]:

@@ -249,6 +249,7 @@ class ImportAnswersReport(VerbReport):
         judgments: the folder. platform: where the answers are from. up_to_date: nothing changed.
         new: answers taken. again: those that were there already. refused: those that were not taken; reasons: how many by code.
         counts: the manifest's. unanswered: exported units without any answer.
+        unconfirmed: what is said of answers that Prolific does not confirm; empty without any.
     """
 
     judgments: Path
@@ -260,3 +261,4 @@ class ImportAnswersReport(VerbReport):
     reasons: dict[str, int]
     counts: dict[str, int]
     unanswered: int
+    unconfirmed: str = ""

@@ -147,6 +147,7 @@ def judgments(report: ImportAnswersReport) -> Iterator[Block]:
         "known": report.again,
         "refused": _refused(report.reasons, report.judgments),
         "without answer": plural(report.unanswered, "unit"),
+        "not confirmed": report.unconfirmed or None,
         "in all": " of ".join(plural(report.counts[f"{what}s"], what) for what in ("answer", "worker")),
     }
     heard = report.new or report.again or report.refused

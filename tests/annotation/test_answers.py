@@ -246,7 +246,7 @@ def rejected(file: Path, name: str, identity: str) -> Path:
     return path
 
 
-def test_what_was_rejected_since_counts_until_somebody_decides(workdir: Path) -> None:
+def test_what_was_rejected_since_is_listed_and_kept(workdir: Path) -> None:
     done = study.work_locally(workdir, "retrieve", "prolific")
     config = study.deliver(workdir, "retrieve", "prolific", done)
     assert config.file is not None
@@ -258,7 +258,7 @@ def test_what_was_rejected_since_counts_until_somebody_decides(workdir: Path) ->
     refusal = read_table(config.folder() / REFUSED, Refusal)[0]
     assert refusal.where.startswith("later.json:")
     worker = study.person(first)
-    assert f" ctxr workers --block {worker}, " in refusal.sentence
+    assert f" ctxr workers --allow {worker} " in refusal.sentence
     assert (refusal.unit, worker) in {(one.unit, one.worker) for one in read_judgments(config.folder()).answers}
 
 

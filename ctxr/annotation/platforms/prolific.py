@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -137,6 +138,10 @@ PLATFORM = "prolific"
 CODE_TYPES = ("COMPLETED", "FAILED_ATTENTION_CHECK")
 
 PAID = ("AWAITING REVIEW", "APPROVED", "PROCESSING")
+
+WORKING = ("RESERVED", "ACTIVE")
+"""States of submissions that may still be completed."""
+
 _HINT = "without a file, submissions are fetched from Prolific"
 
 PLACEHOLDERS = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"
@@ -160,6 +165,11 @@ class Submission(msgspec.Struct, frozen=True):
     participant_id: str = ""
     study_id: str = ""
     study: str = ""
+
+    @property
+    def state(self) -> str:
+        """The status as the API writes it; files have hyphens."""
+        return self.status.replace("-", " ").upper()
 
 
 def bundles(units: Sequence[Unit], config: ExportTasks, key: bytes) -> list[Bundle]:
@@ -214,10 +224,8 @@ def filters(config: ExportTasks, ids: Mapping[str, str] | None = None) -> list[d
     return rows
 
 
-def confirmed_answers(
-    path: Path, stored: Iterable[Answer], visits: Iterable[Visit], studies: Iterable[str], key: bytes
-) -> Arrivals:
-    """The journal's answers of workers whose submission Prolific lists; others are refused. `studies`: this project's, if known.
+def read_submissions(path: Path, studies: Iterable[str]) -> dict[str, Submission]:
+    """Prolific's list, by id. `studies`: this project's, if known.
 
     Raises DataError naming file:row for a list that cannot be read, or is of another study.
     """
@@ -231,6 +239,14 @@ def confirmed_answers(
                 hint="name the submissions of the study that was exported",
             )
         submissions[row.id] = row
+    return submissions
+
+
+def confirmed_answers(
+    path: Path, stored: Iterable[Answer], visits: Iterable[Visit], studies: Iterable[str], key: bytes
+) -> Arrivals:
+    """The journal's answers of workers whose submission Prolific lists; others are refused. Raises what `read_submissions` does."""
+    submissions = read_submissions(path, studies)
     arrivals = Arrivals(path, PLATFORM, key)
     ordered = sorted(visits, key=lambda visit: visit.submission)
     visits_of = grouped((arrivals.pseudonym_of(visit.participant), visit) for visit in ordered)
@@ -249,6 +265,27 @@ def confirmed_answers(
     return arrivals
 
 
+def standings(submissions: Mapping[str, Submission], visits: Iterable[Visit], listed_at: datetime) -> dict[str, str]:
+    """Why none of a worker's submissions counts, by worker; empty where one does.
+
+    Workers are left out of whom `submissions`, a list of `listed_at`, cannot tell yet: who works on one, came later, or came to a
+    study that it does not list.
+    """
+    visits = sorted(visits, key=lambda visit: visit.began)
+    doors = {visit.door for visit in visits if visit.submission in submissions}
+    told: dict[str, str] = {}
+    unknown = set[str]()
+    for visit in visits:
+        submission = submissions.get(visit.submission)
+        problem = _submission_problem(visit, submission)
+        is_listed = visit.door in doors and visit.began <= listed_at
+        if problem and (submission.state in WORKING if submission else not is_listed):
+            unknown.add(visit.worker)
+        elif told.get(visit.worker) != "":
+            told[visit.worker] = problem
+    return {worker: problem for worker, problem in told.items() if not problem or worker not in unknown}
+
+
 def _submission_problem(visit: Visit, submission: Submission | None) -> str:
     """Why the answers of a visit are not taken; empty where they are."""
     if submission is None:
@@ -258,6 +295,6 @@ def _submission_problem(visit: Visit, submission: Submission | None) -> str:
         return "Prolific names no participant for the submission."
     if participant != visit.participant:
         return "The submission belongs to another participant on Prolific."
-    if submission.status.replace("-", " ").upper() not in PAID:
+    if submission.state not in PAID:
         return f"The submission is {submission.status.lower()}."
     return ""

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ctxr.annotation.confirmation import readmit
 from ctxr.annotation.journal.identities import LEFT, Visit
 from ctxr.annotation.journal.results import NotAllowed
 from ctxr.annotation.web.pages import Endpoints, Posted
@@ -136,7 +137,8 @@ class Prolific(Endpoints):
             )
         # the id of a submission is what opens it: a participant's id alone is known to others
         submission, participant, study = ids
-        if self.site.identities.visit(submission) is None:
+        is_new = self.site.identities.visit(submission) is None
+        if is_new:
             self.pages.limit(self.site.newcomers, request.client.host if request.client else "")
         worker = self.site.pseudonym(_PLATFORM, participant)
         visit = Visit(
@@ -154,6 +156,8 @@ class Prolific(Endpoints):
         except NotAllowed as refused:
             raise HttpProblem(403, "This submission cannot be opened", refused.message) from refused
         session = self.pages.admit(_PLATFORM, participant, submission)
+        if is_new:
+            readmit(self.site.journal, worker, self.site.now())
         return self.pages.remember(self.pages.go("/next"), session)
 
     def visit(self, session: Session) -> Visit | None:

@@ -10,6 +10,7 @@ import msgspec
 
 from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import AggregatedAnswers, read_judgments, root_of
+from ctxr.annotation.confirmation import unconfirmed_note
 from ctxr.annotation.project_journal import blocked_workers, project_journal
 from ctxr.annotation.protocol import DISJOINT, Protocol
 from ctxr.annotation.tasks.describe import FIELD, REASON
@@ -378,6 +379,7 @@ def run(config: Aggregate, progress: Progress = SILENT) -> AggregateReport:
     if config.input is None:
         with project_journal(config.workdir, config.database) as journal:
             unreachable = journal.unreachable() if journal else {}
+            notes += [note] if (note := unconfirmed_note(journal)) else []
     for pool, units in unreachable.items():
         notes.append(
             f"no enrolled worker may take {plural(len(units), 'open unit')} of pool {pool}, such as {units[0]}: "

@@ -2,6 +2,8 @@
 
 import math
 from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,7 +11,9 @@ import msgspec
 
 from ctxr.annotation import cost
 from ctxr.annotation.config import ExportTasks
+from ctxr.annotation.confirmation import unconfirmed_note
 from ctxr.annotation.journal.worker_state import people_needed
+from ctxr.annotation.project_journal import project_journal
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.task_batch import check_counts
 from ctxr.annotation.tasks import task_of
@@ -20,7 +24,7 @@ from ctxr.datasets.splits import alert_of_leaks
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import SETS, chosen
 from ctxr.engine.stage import SourceInputs, Stage, execute
-from ctxr.errors import plural
+from ctxr.errors import UsageError, plural
 from ctxr.pipelines.crowd.config import Plan, PlanReport, StudyForecast
 from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact
 from ctxr.store.atomic import write_bytes
@@ -43,13 +47,18 @@ class PlanStage(Stage[SourceInputs[Path]]):
         parents = [Parent("image_sets", IMAGE_SETS, open_artifact(sets).sha256)]
         if (judgments / MANIFEST).is_file():
             parents.append(Parent("judgments", JUDGMENTS, open_artifact(judgments, JUDGMENTS).content))
-        return SourceInputs(parents, config.key(), sets)
+        note = ""
+        with suppress(UsageError), project_journal(config.workdir) as journal:  # elsewhere it needs a password
+            note = unconfirmed_note(journal)
+        return SourceInputs(parents, config.key() | ({"unconfirmed": note} if note else {}), sets)
 
     def write(self, inputs: SourceInputs[Path], out: Path, progress: Progress) -> Content:
         """Forecast. Raises UsageError where a task would pay less than the floor."""
         dataset = open_sets(inputs.source)
         alert_of_leaks(dataset, progress)
         study = forecast_study(self.options, dataset)
+        if note := inputs.key.get("unconfirmed"):
+            study = replace(study, notes=(*study.notes, str(note)))
         write_bytes(out / FORECAST, pretty_json(study))
         votes = round(sum(row.votes for row in study.forecasts))
         counts = {"sets": study.sets, "units": study.forecasts[0].units, "votes": votes, "cost": study.cost}

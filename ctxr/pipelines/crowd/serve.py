@@ -14,6 +14,7 @@ import msgspec
 
 from ctxr.annotation.artifacts import Tasks, open_tasks, read_tasks
 from ctxr.annotation.config import listed
+from ctxr.annotation.confirmation import unconfirmed_note
 from ctxr.annotation.frozen_units import options_of
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import open_journal
@@ -149,6 +150,8 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
     )
     if not (waiting := _waiting(site, journal.progress())):
         progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
+    if note := unconfirmed_note(journal):
+        progress.warn(note)
     people = people_needed((unit for tasks in everything for unit in tasks.units), everything[0].protocol)
     return OpenSite(site, waiting, people)
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from starlette.testclient import TestClient
 
+from ctxr.annotation.confirmation import apply_standings
 from ctxr.annotation.web.site import Study
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import UNITS, Crowd
@@ -105,6 +106,15 @@ def test_who_is_stopped_gets_the_code_for_that(make_crowd: MakeCrowd) -> None:
     sent(visitor, visitor.get(entry()))
     crowd.site.journal.change(crowd.site.pseudonym("prolific", PERSON), "blocked", "spam", "lead", crowd.clock.now)
     assert code_of(visitor.get("/next")) == "C1DONEBAD"
+
+
+def test_who_was_not_confirmed_may_come_with_another_submission(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(*ENTAIL, studies={"pilot": pays()})
+    visitor = crowd.visitor()
+    sent(visitor, visitor.get(entry()))
+    apply_standings(crowd.site.journal, {crowd.site.pseudonym("prolific", PERSON): "It was returned."}, crowd.clock.now)
+    assert code_of(crowd.visitor().get(entry())) == "C1DONEBAD"
+    assert read(crowd.visitor().get(entry(visit="b"))).form().offered["verdict"]
 
 
 def test_a_code_that_nobody_knows_yet_is_waited_for_and_not_made_up(make_crowd: MakeCrowd) -> None:

@@ -1,0 +1,52 @@
+"""What Prolific says of submissions, told to the journal: answers of people whom it does not confirm free their units.
+
+Such people are blocked with Prolific as the author of the change, so their votes do not count, others are given their units, and what
+they wrote is asked no more. The block ends where a later list confirms them, or when they come with another submission.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from ctxr.annotation.journal.journal import Journal
+from ctxr.annotation.journal.results import WorkerState
+from ctxr.errors import plural
+
+AUTHOR = "prolific"
+"""The author of these blocks."""
+
+
+def unconfirmed(journal: Journal) -> list[WorkerState]:
+    """The workers whom Prolific does not confirm now."""
+    blocked = [state for state in journal.workers() if state.state == "blocked"]
+    authors = {one.worker: [row.by for row in journal.changes(one.worker) if not row.undone] for one in blocked}
+    return [state for state in blocked if authors[state.worker][-1] == AUTHOR]
+
+
+def apply_standings(journal: Journal, standings: Mapping[str, str], now: datetime) -> None:
+    """Block active workers whose submissions do not count, with the reason in `standings`; where it is empty, end such a block."""
+    ended = {state.worker for state in unconfirmed(journal)}
+    for state in journal.workers():
+        reason = standings.get(state.worker)
+        if reason and state.state == "active" and not state.allowed:
+            journal.change(state.worker, "blocked", reason, AUTHOR, now)
+        elif reason == "" and state.worker in ended:
+            journal.change(state.worker, "undone", "The submission is confirmed.", AUTHOR, now)
+
+
+def readmit(journal: Journal, worker: str, now: datetime) -> None:
+    """End such a block of a worker who comes with another submission."""
+    if worker in {state.worker for state in unconfirmed(journal)}:
+        journal.change(worker, "undone", "They came with another submission.", AUTHOR, now)
+
+
+def unconfirmed_note(journal: Journal | None) -> str:
+    """What is said of unconfirmed answers, with the units that wait; empty where there are none."""
+    people = unconfirmed(journal) if journal else []
+    if journal is None or not people:
+        return ""
+    answers = plural(sum(state.answers for state in people), "answer")
+    waiting = ", ".join(f"{state.open} {task}" for task, state in journal.progress().items() if state.open)
+    return (
+        f"{answers} of {plural(len(people), 'worker')} whom Prolific does not confirm do not count, and what they wrote is "
+        f"asked no more; units that wait for others: {waiting or 'none'}"
+    )
