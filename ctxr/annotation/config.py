@@ -1,12 +1,12 @@
 """Options of the verbs that export tasks to workers and import their answers."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from ctxr.annotation.cost import ASSUMED_SECONDS, Offer, bundle_counts
+from ctxr.annotation.cost import ASSUMED_SECONDS, Offer
 from ctxr.annotation.protocol import COUNT, POSITIVE, Protocol
 from ctxr.annotation.tasks import NAMES
 from ctxr.engine.options import Choices, Options, Range, Switch, Workdir
@@ -164,10 +164,12 @@ class ExportTasks(Protocol):
         """The least reward for a bundle that pays an amount `hourly`, given by currency."""
         return -(-hourly.get(self.currency, 0) * self.bundle_minutes() // 60)
 
-    def offer(self, votes: Iterable[int]) -> Offer:
-        """What a study on Prolific offers, given the votes that each unit wants."""
-        places = sum(wanted * count for wanted, count in bundle_counts(votes, self.bundle).items())
-        return Offer(places, self.bundle_minutes(), self.pay(), self.currency, places * self.pay())
+    def offer(self, found: Sequence[int], size: int) -> Offer:
+        """What a study on Prolific offers, given the units of work that each person finds, of `size` that they could do."""
+        places = len(found)
+        short = sum(count < size for count in found)
+        total = places * self.pay()
+        return Offer(places, self.bundle_minutes(), self.pay(), self.currency, total, short, min(found, default=0))
 
     def key(self) -> dict[str, object]:
         """The options that decide the result, besides the protocol, for this task and backend."""

@@ -4,8 +4,6 @@ Money is in whole minor units of a currency, US cents unless Prolific is paid in
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -34,6 +32,8 @@ class Offer:
     Attributes:
         places: submissions that it takes, one bundle each. minutes: estimated time of a bundle.
         pay: of a submission, in minor units of `currency`. total: of all submissions, without fees.
+        short: submissions that find fewer units than a bundle has, because nobody judges pictures they have seen and pools are
+            kept apart, or because they come last. fewest: units that one finds.
     """
 
     places: int
@@ -41,11 +41,18 @@ class Offer:
     pay: int
     currency: str
     total: int
+    short: int = 0
+    fewest: int = 0
 
-
-def bundle_counts(votes: Iterable[int], size: int) -> dict[int, int]:
-    """Bundles of at most `size` units, by the votes that their units want; `votes` has one number per unit."""
-    return {wanted: -(-count // size) for wanted, count in sorted(Counter(votes).items())}
+    @property
+    def shortage(self) -> str:
+        """What is said of submissions that find too few units; empty without any."""
+        if not self.short:
+            return ""
+        return (
+            f"{self.short} of {self.places} submissions find fewer units than a bundle has, the fewest {self.fewest}, and are "
+            f"paid in full"
+        )
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ import msgspec
 from ctxr.annotation.artifacts import CROWD, TaskBatch
 from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.cost import Offer, answered_work, median_seconds
+from ctxr.annotation.journal.identities import read_visits
+from ctxr.annotation.journal.worker_state import deal_bundles
 from ctxr.annotation.platforms import label_studio, prolific
 from ctxr.annotation.pseudonyms import PRIVATE, read_key
 from ctxr.annotation.tasks import task_of
@@ -50,12 +52,17 @@ def backend_files(config: ExportTasks, batch: TaskBatch, out: Path) -> dict[str,
             original = batch.root / batch.images[name].path
             link_or_copy(original, out / PICTURES / Path(where[name]).name)
     elif config.backend == "prolific":
-        parts = prolific.bundles(batch.units, config, read_key(private))
+        contents = {row.id: row.sha256 for row in batch.images.values()}
         measured, _ = median_seconds(config.task, answered_work(config.workdir))
-        timed, first = replace(config, seconds=config.seconds or measured or 0.0), batch.units[0]
-        body = prolific.study_body(parts, timed.check(), task_of(first).render(first, first.images))
+        timed, first = replace(config, seconds=config.seconds or measured or 0.0).check(), batch.units[0]
+        # who wrote on Prolific what is judged now may come again
+        came, size = {visit.worker for visit in read_visits(private)}, config.work_in(config.bundle, config.task)
+        offer = timed.offer([len(part) for part in deal_bundles(batch.units, config, size, contents, came)], size)
+        parts = prolific.bundles(batch.units, config.bundle, offer.places, read_key(private))
+        body = prolific.study_body(parts, offer, timed, task_of(first).render(first, first.images))
         files = {
             "study.json": pretty_json(body),
+            "offer.json": pretty_json(offer),
             "bundles.jsonl": b"".join(map(encode_row, parts)),
         }
     return {f"{config.backend}/{name}": content for name, content in files.items()}
@@ -105,6 +112,4 @@ def read_study(folder: Path) -> str | None:
 
 def study_offer(config: ExportTasks) -> Offer:
     """What the exported study on Prolific offers, as it stands in its file."""
-    body = msgspec.json.decode((config.folder() / "prolific" / "study.json").read_bytes())
-    places, pay = body["total_available_places"], body["reward"]
-    return Offer(places, body["estimated_completion_time"], pay, config.currency, places * pay)
+    return msgspec.json.decode((config.folder() / "prolific" / "offer.json").read_bytes(), type=Offer)

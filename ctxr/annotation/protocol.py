@@ -77,6 +77,12 @@ class Protocol(Options):
         """Right votes needed, and votes at most, on a side of the benchmark; no side counts as validation or test."""
         return (self.train_needed, self.train_most) if split == "train" else (self.eval_needed, self.eval_most)
 
+    def work_in(self, bundle: int, task: str) -> int:
+        """Units of work among so many answers of a new worker; the others are checks."""
+        every = [self.gold_every, self.attention_every] if task == "retrieve" else []
+        checks = sum(1 / answers for answers in every if answers)
+        return max(1, int((bundle - self.qualification) * (1 - checks)))
+
 
 Verdict = Literal["open", "accepted", "dropped"]
 

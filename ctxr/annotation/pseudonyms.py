@@ -17,6 +17,8 @@ from ctxr.store.atomic import disk_errors
 PRIVATE = "private"
 """Folder inside the crowd's folder that must not be published: the key, and who is behind each pseudonym."""
 
+PREFIX = "w-"
+
 _BYTES = 32
 
 
@@ -50,4 +52,9 @@ def read_key(folder: Path) -> bytes:
 def pseudonym(key: bytes, platform: str, identity: str) -> str:
     """`w-` and 16 characters that stand for a person on a platform."""
     mac = hmac.new(key, f"{platform}\0{identity}".encode(), hashlib.sha256).digest()
-    return "w-" + base64.b32encode(mac[:10]).decode().lower()
+    return PREFIX + base64.b32encode(mac[:10]).decode().lower()
+
+
+def is_pseudonym(author: str) -> bool:
+    """Whether the author of a text is somebody who worked here; texts of datasets have other authors."""
+    return author.startswith(PREFIX)

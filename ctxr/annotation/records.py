@@ -39,8 +39,8 @@ class Unit(Record, frozen=True):
 
     Attributes:
         task: one of `tasks.NAMES`.
-        image_set: the set of its images, by which exposure is counted. group: see `Image.group`.
-        images: ids of the images shown, in the set's own order.
+        image_set: the set of its images. group: see `Image.group`.
+        images: ids of the images shown, in the set's own order; exposure is counted by picture.
         ordered: shown in that order (video); otherwise shuffled for each slot (ImageCoDe, section 3.2).
         split: split of the answers; None without splits.
         target: the image that is marked for the worker; None without one.
@@ -82,6 +82,10 @@ class Unit(Record, frozen=True):
     like: TaskName | None = None
     round: int = 0
     limits: AnswerLimits = PUBLISHED
+
+    def pictures(self, contents: Mapping[str, str]) -> dict[str, str]:
+        """By image that it shows, what a worker has then seen: the hash of its content, which copies share, or its id without one."""
+        return {image: contents.get(image) or image for image in self.images}
 
 
 class Answer(Record, frozen=True):

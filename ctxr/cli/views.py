@@ -133,6 +133,7 @@ def tasks(report: ExportTasksReport) -> Iterator[Block]:
         "checks": f"{report.checks} units that test the worker" if report.checks else None,
         "files": ", ".join(report.files) or None,
         "offered": offered,
+        "not filled": (offer.shortage if offer else "") or None,
         "launched" if report.launched else "raters": " ".join(report.notes) or None,
         "next": after,
     }

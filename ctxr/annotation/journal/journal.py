@@ -1,6 +1,6 @@
 """The interface of the journal to the server and the commands; each method is one transaction."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,6 +24,7 @@ from ctxr.annotation.journal.results import (
     UnpaidWait,
     WorkerState,
 )
+from ctxr.annotation.journal.worker_state import LEADS_TO
 from ctxr.annotation.protocol import Protocol, digest
 from ctxr.annotation.records import Answer, Purpose, Unit
 from ctxr.annotation.tasks import problems_of
@@ -39,9 +40,6 @@ StateChange = Literal["blocked", "allowed", "undone"]
 
 Step = Literal["say", "share", "finish", "leave"]
 """What somebody in a talk may do."""
-
-LEADS_TO = {"retrieve": "describe", "verify": "dialogue"}
-"""The task from whose answers the units of another one follow."""
 
 CHECKED = "retrieve"
 """The task in which hidden questions are mixed."""
@@ -74,7 +72,7 @@ def open_journal(
     protocol: Protocol | None = None,
     lease_for: timedelta = timedelta(minutes=30),
     *,
-    busy_seconds: float = 30.0,
+    pictures: Mapping[str, str] = {},
     exported: Collection[str] | None = None,
 ) -> "Journal":
     """The journal at a path (SQLite) or SQLAlchemy URL, created if missing, with those of `units` that it lacks.
@@ -83,7 +81,7 @@ def open_journal(
         image_sets: the sets of the units; needed by describe and dialogue units.
         protocol: the published one where None.
         lease_for: time to answer.
-        busy_seconds: how long to wait for another program that writes to a SQLite file.
+        pictures: hashes of contents by image id, by which copies are one picture; else each id is a picture.
         exported: ids of all exported units; others are withdrawn, unless they follow from an answer.
 
     Raises CtxrError for a database that cannot be opened; DataError for a unit whose content differs from the stored one, for an
@@ -91,13 +89,13 @@ def open_journal(
     questions.
     """
     rules = Rules((protocol or Protocol()).check(), lease_for)
-    database = Database(url, busy_seconds)
+    database = Database(url)
     try:
         with database.writing() as connection:
             _require_schema(database, connection, create=True)
         with database.writing() as connection:
             tx = Transaction(connection, rules)
-            storing.add_units(tx, units, image_sets)
+            storing.add_units(tx, units, image_sets, pictures)
             if exported is not None:
                 storing.withdraw(tx, exported)
             needed = rules.protocol.qualification
@@ -495,10 +493,9 @@ def next_unit(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -
 
 def nothing(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> NoWork:
     """Why there is no work: all done, or in the hands of others who may give it back or make more of it."""
-    sources = {LEADS_TO[task] for task in tasks or () if task in LEADS_TO}
-    wider = None if tasks is None else {*tasks, *sources}
-    in_hands = tx.row(_IN_HANDS, **leasing.suit_parameters(row, "work", wider)) is not None
-    if in_hands or (sources and candidate(tx, row, "work", sources) is not None):
+    # what nobody is writing now, because another study's people would have to, is not waited for
+    wider = None if tasks is None else {*tasks, *(LEADS_TO[task] for task in tasks if task in LEADS_TO)}
+    if tx.row(_IN_HANDS, **leasing.suit_parameters(row, "work", wider)) is not None:
         return NoWork("wait", "Other people are working on the remaining tasks. Please come back in a few minutes.")
     return NoWork("nothing_left", "There are no tasks left for you. Thank you for your work.")
 

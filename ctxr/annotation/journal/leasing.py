@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Collection
 
 import msgspec
-from sqlalchemy import RowMapping, and_, bindparam, exists, not_, or_, select, update
+from sqlalchemy import RowMapping, Text, and_, bindparam, cast, exists, insert, not_, or_, select, update
 from sqlalchemy import func as sql
 
 from ctxr.annotation.journal import tables
@@ -23,6 +23,7 @@ HOLDS = ("live", "answered")
 """States of a lease that has a place in its unit."""
 
 unit, lease, exposure, answer = tables.unit.c, tables.lease.c, tables.exposure.c, tables.answer.c
+shown = tables.shown.c
 
 SERVED = unit.live + unit.answers
 FREE = and_(unit.decided.is_(None), unit.live + unit.answers < unit.wanted)
@@ -58,21 +59,33 @@ SUITS = and_(
         unit.fresh == 0,
         not_(
             exists().where(
+                shown.unit == unit.id,
                 exposure.worker == bindparam("asker"),
-                exposure.image_set == unit.image_set,
+                exposure.picture == shown.picture,
                 exposure.unit != unit.id,
             )
         ),
     ),
 )
 """The unit belongs to the worker's part of the benchmark, they have not worked on it nor written what it shows, and, where the
-task requires it, have not seen its image set. Its parameters: `suit_parameters`."""
+task requires it, have seen none of its pictures elsewhere. Its parameters: `suit_parameters`."""
 
 _CANDIDATE = select(tables.unit).where(FREE, SUITS).order_by(SERVED, unit.shuffle).limit(1)
 _TAKEN = and_(lease.unit == bindparam("name"), lease.state.in_(HOLDS))
 _COUNT_SLOTS = select(sql.count(lease.slot.distinct()), sql.max(lease.slot)).where(_TAKEN)
 _SLOTS = select(lease.slot).where(_TAKEN)
 _TAKE = update(tables.unit).where(unit.id == bindparam("name")).values(live=unit.live + bindparam("change"))
+_SEEN = exists().where(
+    exposure.worker == bindparam("asker"),
+    exposure.picture == shown.picture,
+    exposure.unit == shown.unit,
+)
+_SHOW = insert(tables.exposure).from_select(
+    ["worker", "picture", "unit"],
+    select(cast(bindparam("asker"), Text), shown.picture, shown.unit)
+    .distinct()
+    .where(shown.unit == bindparam("name"), not_(_SEEN)),
+)
 _OF_WORKER = select(answer.unit).where(answer.worker == bindparam("name")).order_by(answer.unit)
 _OF_UNIT = (
     select(answer.payload, tables.worker.c.state)
@@ -130,10 +143,8 @@ def count_live(tx: Transaction, name: str, change: int = 1) -> None:
 
 
 def expose(tx: Transaction, worker: str, row: RowMapping) -> None:
-    """Remember that a worker has seen the image set of a unit."""
-    key = {"worker": worker, "image_set": row["image_set"], "unit": row["id"]}
-    if tx.find(tables.exposure, **key) is None:
-        tx.insert(tables.exposure, **key)
+    """Remember that a worker has seen the pictures of a unit."""
+    tx.connection.execute(_SHOW, {"asker": worker, "name": row["id"]})
 
 
 def by_token(tx: Transaction, token: str) -> RowMapping | None:

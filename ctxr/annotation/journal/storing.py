@@ -48,8 +48,13 @@ _COUNT_ANSWER = (
 )
 
 
-def add_units(tx: Transaction, units: Iterable[Unit], image_sets: Iterable[ImageSet] = ()) -> None:
-    """Add image sets, then units. Raises DataError for a known id with different content, or a missing set."""
+def add_units(
+    tx: Transaction, units: Iterable[Unit], image_sets: Iterable[ImageSet] = (), pictures: Mapping[str, str] = {}
+) -> None:
+    """Add image sets, then units; `pictures`: hashes of contents by image id.
+
+    Raises DataError for a known id with different content, or a missing set.
+    """
     for sets in _chunks(image_sets):
         _insert(tx, tables.image_set, [_payload(one) for one in _unknown(tx, tables.image_set, "image set", sets)])
     number, seed = tx.last(tables.unit.c.number) + 1, tx.rules.protocol.seed
@@ -81,6 +86,8 @@ def add_units(tx: Transaction, units: Iterable[Unit], image_sets: Iterable[Image
         ]
         _insert(tx, tables.unit, rows)
         number += len(new)
+        shown = ((unit.id, *row) for unit in new for row in unit.pictures(pictures).items())
+        _insert(tx, tables.shown, [dict(zip(tables.shown.columns.keys(), row, strict=True)) for row in shown])
         authors = ((unit.id, name) for unit in new for name in sorted(set(unit.authors)))
         _insert(tx, tables.author, [{"unit": name, "worker": worker} for name, worker in authors])
 
@@ -226,6 +233,8 @@ def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tu
     leasing.set_counts(tx, unit, unit_row["live"] - 1, **votes_of, decided=unit_row["decided"])
     if unit.purpose == "work" and unit.task in MAKES_WORK:
         image_set = msgspec.json.decode(tx.get(tables.image_set, id=unit.image_set)["payload"], type=ImageSet)
-        add_units(tx, derive_units(unit, first, image_set, tx.rules.protocol))
+        shown = select(leasing.shown.image, leasing.shown.picture).where(leasing.shown.unit == unit.id)
+        pictures: dict[str, str] = dict(tx.connection.execute(shown).all())
+        add_units(tx, derive_units(unit, first, image_set, tx.rules.protocol), pictures=pictures)
     elif unit.purpose != "work" and correct is not None:
         worker_state.count_check(tx, worker_state.require(tx, first.worker), correct)

@@ -8,7 +8,7 @@ import sqlalchemy as sql
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Integer, MetaData, Table, Text, text
 from sqlalchemy.schema import SchemaItem
 
-SCHEMA = 2
+SCHEMA = 3
 """Grows with every change of the tables."""
 
 metadata = MetaData()
@@ -74,6 +74,14 @@ unit = _table(
 `most`: places; more than the unit asks for where a vote that was replaced counts again. The votes of blocked workers are in
 none of the counters.
 """
+
+shown = _table(
+    "shown",
+    _text("unit", ForeignKey(unit.c.id), primary_key=True),
+    _text("image", primary_key=True),
+    _text("picture"),
+)
+"""Images that a unit shows. `picture`: the hash of its content, which copies share; its id where that is not known."""
 
 author = _table("author", _text("unit", ForeignKey(unit.c.id), primary_key=True), _text("worker", primary_key=True))
 
@@ -149,10 +157,10 @@ answer = _table(
 exposure = _table(
     "exposure",
     _text("worker", ForeignKey(worker.c.id), primary_key=True),
-    _text("image_set", primary_key=True),
+    _text("picture", primary_key=True),
     _text("unit", primary_key=True),
 )
-"""Sets that a worker has seen, and through which unit."""
+"""Pictures that a worker has seen, and through which unit."""
 
 event = _table(
     "event",

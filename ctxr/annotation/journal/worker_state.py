@@ -1,7 +1,7 @@
 """Workers: the pool they are dealt, whether they get work, and every change of that with its reason."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, get_args
 
 from scipy.special import betainc
@@ -10,9 +10,11 @@ from sqlalchemy import RowMapping
 from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.database import SURE, Transaction
 from ctxr.annotation.journal.results import NotAllowed, Pool, WorkerState
-from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.protocol import Protocol, digest
+from ctxr.annotation.pseudonyms import is_pseudonym
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import task_of
+from ctxr.store.tables import grouped
 
 RULE = "rule"
 """The author of changes that a rule of the protocol makes."""
@@ -34,8 +36,8 @@ def state_of(row: RowMapping) -> WorkerState:
 
 
 def pool_of(unit: Unit) -> str:
-    """The pool that a unit's workers must be in; a check of the worker is for all of them."""
-    if unit.purpose != "work" or unit.split is None:
+    """The pool that a unit's workers must be in; checks of the worker, and pairs about which nothing is written, are for all of them."""
+    if unit.purpose != "work" or unit.split is None or "entail" in (unit.task, unit.like):
         return "any"
     return "train" if unit.split == "train" else "eval"
 
@@ -61,31 +63,91 @@ def next_pool(shares: Mapping[Pool, float], sizes: Mapping[str, int]) -> Pool:
     return max(shares, key=lambda pool: (shares[pool] > 0, shares[pool] * total - sizes.get(pool, 0)))
 
 
-def people_needed(units: Iterable[Unit], protocol: Protocol) -> dict[str, int]:
+LEADS_TO = {"retrieve": "describe", "verify": "dialogue"}
+"""The task from whose answers the units of another one follow."""
+
+
+def people_needed(units: Iterable[Unit], protocol: Protocol, contents: Mapping[str, str] = {}) -> dict[str, int]:
     """How many people suffice for `units` and what follows from them, by pool (`train`, `eval`, `any`) and in `all`.
 
-    Where a task requires an unknown image set, each answer about the set takes another person; elsewhere, each to the same unit.
+    Where a task requires unknown pictures, each answer about a set, or one that shares a picture with it, takes another person;
+    elsewhere, each to the same unit. `contents`: hashes by image id, by which copies are one picture.
     """
+    units = [unit for unit in units if unit.purpose == "work"]
+    sources = {(unit.task, unit.image_set, unit.target) for unit in units}
+    made = {(LEADS_TO[unit.task], unit.image_set, _target(unit)) for unit in units if unit.task in LEADS_TO}
     places: dict[tuple[str, str], list[int]] = defaultdict(list)
+    sets_of: dict[tuple[str, str], set[str]] = defaultdict(set)
+    pictures: dict[tuple[str, str], set[str]] = defaultdict(set)
     disjoint = set()
     for unit in units:
-        if unit.purpose == "work":
-            task, key = task_of(unit), (pool_of(unit), unit.image_set)
-            follows = {"describe": protocol.votes(unit.split)[1], "dialogue": protocol.verify_votes}.get(unit.task, 0)
-            others = len(unit.authors) if unit.task == "audit" and not task.FRESH else 0
-            places[key].append(unit.most * task.SEATS + follows + others)
-            if task.FRESH or unit.task == "describe":
-                disjoint.add(key)
+        task, pool, key = task_of(unit), pool_of(unit), (pool_of(unit), unit.image_set)
+        follows = {"describe": protocol.votes(unit.split)[1], "dialogue": protocol.verify_votes}.get(unit.task, 0)
+        if (unit.task, unit.image_set, unit.target) in made:
+            follows = 0  # these units are there
+        is_counted = (LEADS_TO.get(unit.task), unit.image_set, _target(unit)) in sources
+        writers = 0 if is_counted or (unit.task == "audit" and task.FRESH) else sum(map(is_pseudonym, unit.authors))
+        places[key].append(unit.most * task.SEATS + follows + writers)
+        for picture in unit.pictures(contents).values():
+            pictures[key].add(picture)
+            sets_of[pool, picture].add(unit.image_set)
+        if task.FRESH or unit.task == "describe":
+            disjoint.add(key)
     work, needed = Counter[str](), Counter[str]()
     for (pool, name), each in places.items():
         work[pool] += len(each)
-        needed[pool] = max(needed[pool], sum(each) if (pool, name) in disjoint else max(each))
+        around = {name}.union(*(sets_of[pool, picture] for picture in pictures[pool, name]))
+        of_others = sum(sum(places[pool, other]) for other in around)
+        needed[pool] = max(needed[pool], of_others if (pool, name) in disjoint else max(each))
     shares, sizes = pool_shares(protocol, work), Counter[str]()
     while sizes.total() < needed["any"] or any(
         sizes[pool] + sizes["both"] < needed[pool] for pool in ("train", "eval")
     ):
         sizes[next_pool(shares, sizes)] += 1
     return dict(sorted((+needed).items())) | {"all": sizes.total()}
+
+
+def _target(unit: Unit) -> str | None:
+    return unit.truth[0] if unit.truth else unit.target
+
+
+def deal_bundles(
+    units: Iterable[Unit],
+    protocol: Protocol,
+    size: int,
+    contents: Mapping[str, str] = {},
+    writers: Collection[str] | None = None,
+) -> list[list[Unit]]:
+    """What each person is given who comes until `units` have all votes: at most `size` units, by the rules of leasing.
+
+    First come those of the authors of the units who are among `writers` (None: all), because they may judge least. Nothing else is
+    known of anybody, so this is how many people suffice who come one after another and do all that they are given.
+    """
+    work = [unit for unit in units if unit.purpose == "work"]
+    seed, pictures = protocol.seed, {unit.id: {*unit.pictures(contents).values()} for unit in work}
+    votes = [(slot, digest(seed, "serve", unit.id), unit) for unit in work for slot in range(unit.most)]
+    seats = (unit for _, _, unit in sorted(votes, key=lambda vote: vote[:2]) for _ in range(task_of(unit).SEATS))
+    queue, bundles = deque(seats), list[list[Unit]]()
+    wrote = grouped((name, unit) for unit in work for name in unit.authors if writers is None or name in writers)
+    shares, sizes = pool_shares(protocol, Counter(map(pool_of, work))), Counter[str]()
+    while queue:
+        own = wrote.pop(min(wrote)) if wrote else []
+        pool = pool_of(own[0]) if own else next_pool(shares, sizes)
+        sizes[pool] += 1
+        known, seen = {unit.id for unit in own}, set().union(*(pictures[unit.id] for unit in own))
+        bundle, others = list[Unit](), list[Unit]()
+        while queue and len(bundle) < size:
+            unit = queue.popleft()
+            suits = unit.id not in known and (pool == "both" or pool_of(unit) in (pool, "any"))
+            if suits and not (task_of(unit).FRESH and seen & pictures[unit.id]):
+                bundle.append(unit)
+                known.add(unit.id)
+                seen |= pictures[unit.id]
+            else:
+                others.append(unit)
+        queue.extendleft(reversed(others))
+        bundles.append(bundle)
+    return bundles
 
 
 def count_check(tx: Transaction, row: RowMapping, correct: bool) -> None:

@@ -1,7 +1,8 @@
 """Prolific: it brings people to our own server and pays them; its API client.
 
-One study of Taskflow: each bundle of units is an address of its own, given to as many people as its units want votes. An
-answer counts only where the platform knows the submission that the server recorded, by the participant who made it.
+One study of Taskflow: each bundle of units is an address of its own, and all bundles together are given to as many people as the
+rules of leasing need. An answer counts only where the platform knows the submission that the server recorded, by the participant
+who made it.
 """
 
 import hashlib
@@ -19,11 +20,10 @@ import httpx
 import msgspec
 
 from ctxr.annotation.config import COUNTRIES, ExportTasks, listed
-from ctxr.annotation.cost import bundle_counts
+from ctxr.annotation.cost import Offer
 from ctxr.annotation.forms import Form
 from ctxr.annotation.journal.identities import Visit
 from ctxr.annotation.platforms.arrivals import Arrivals, read_list
-from ctxr.annotation.protocol import raters_of
 from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import CtxrError, DataError
 from ctxr.store.records import Record
@@ -149,7 +149,7 @@ PLACEHOLDERS = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_
 
 
 class Bundle(Record, frozen=True):
-    """Units that one person does in one go. `raters`: how many people get it."""
+    """Units that one person could do in one go. `raters`: how many people get its address; the server deals units by its own rules."""
 
     id: str
     units: tuple[str, ...]
@@ -172,22 +172,21 @@ class Submission(msgspec.Struct, frozen=True):
         return self.status.replace("-", " ").upper()
 
 
-def bundles(units: Sequence[Unit], config: ExportTasks, key: bytes) -> list[Bundle]:
-    """Units in bundles: those of one bundle want equally many votes and, where they can, show different sets."""
-    ordered = sorted(units, key=lambda unit: (unit.image_set, unit.id))
-    by_votes = grouped((raters_of(unit, config), unit.id) for unit in ordered)
+def bundles(units: Sequence[Unit], size: int, places: int, key: bytes) -> list[Bundle]:
+    """The work in bundles of at most `size` units, which show different sets where they can; `places` are shared out evenly."""
+    work = sorted((unit for unit in units if unit.purpose == "work"), key=lambda unit: (unit.image_set, unit.id))
+    count = min(places, -(-len(work) // size))
     parts = []
-    for votes, count in bundle_counts((raters_of(unit, config) for unit in units), config.bundle).items():
-        for names in (by_votes[votes][number::count] for number in range(count)):
-            name = hmac.new(key, "\0".join(("bundle", *names)).encode(), hashlib.sha256).hexdigest()[:24]
-            parts.append(Bundle(f"b-{name}", tuple(names), votes))
+    for number in range(count):
+        names = tuple(unit.id for unit in work[number::count])
+        name = hmac.new(key, "\0".join(("bundle", *names)).encode(), hashlib.sha256).hexdigest()[:24]
+        parts.append(Bundle(f"b-{name}", names, len(range(number, places, count))))
     return sorted(parts, key=lambda bundle: bundle.id)
 
 
-def study_body(parts: Sequence[Bundle], config: ExportTasks, form: Form) -> dict[str, Any]:
+def study_body(parts: Sequence[Bundle], offer: Offer, config: ExportTasks, form: Form) -> dict[str, Any]:
     """The body of the request that makes the study, with countries by name and without the private completion codes."""
     server, task = config.server.rstrip("/"), config.folder().name
-    offer = config.offer(part.raters for part in parts for _ in part.units)
     addresses = {part.id: f"{server}/p/{quote(task)}?bundle={part.id}&{PLACEHOLDERS}" for part in parts}
     return {
         "name": config.title or form.title,

@@ -15,7 +15,7 @@ class Task(ABC):
 
     Attributes:
         SEATS: workers who do one unit together.
-        FRESH: whether it is only for workers who have not seen its image set.
+        FRESH: whether it is only for workers who have seen none of its pictures.
     """
 
     SEATS: ClassVar[int] = 1

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from ctxr.annotation.artifacts import AggregatedAnswers
+from ctxr.annotation.journal.worker_state import pool_of
 from ctxr.annotation.tasks import counts, most_answers, task_of
 from ctxr.annotation.tasks.values import query_of
 from ctxr.engine.report import Table
@@ -166,8 +167,9 @@ class Certificate(msgspec.Struct, frozen=True):
         disjoint: the declared separation of workers. holds: no violation. workers: number on train, eval and both.
         queries: of each validation and test description whether its author also described for train, and how many of its
             retrievers worked on train.
-        violations: each answer that should not be there: an author who judged their own, a worker who judged a set whose images
-            they had met, more answers than places (see `most_answers`), a worker in both pools of a study declared wholly disjoint.
+        violations: each answer that should not be there: an author who judged their own, a worker who judged a set of which they
+            had met a picture or its copy, more answers than places (see `most_answers`), a worker in both pools of a study
+            declared wholly disjoint.
     """
 
     disjoint: str
@@ -183,21 +185,22 @@ def certificate(answered: AggregatedAnswers, disjoint: str, replaced: Collection
     pools: dict[str, set[str]] = defaultdict(set)
     pairs = [(answered.units[answer.unit], answer) for answer in answered.answers]
     for unit, answer in pairs:
-        if unit.purpose == "work" and unit.split is not None:
-            pools["train" if unit.split == "train" else "eval"].add(answer.worker)
+        pools[pool_of(unit)].add(answer.worker)
     shared = sorted(pools["train"] & pools["eval"])
     votes = Counter(unit.id for unit, answer in pairs if counts(answer, replaced))
     most = {name: most_answers(unit) for name, unit in answered.units.items()}
     violations = [
         f"{row.worker} judged their own work in {unit.id}" for unit, row in pairs if row.worker in unit.authors
     ]
-    # answers to a task that requires an unknown image set, by workers who had seen the set before
+    # answers to a task that requires unknown pictures, by workers who had seen one before
+    contents = {name: image.sha256 for name, image in answered.images.items()}
     seen: dict[tuple[str, str], str] = {}
     for unit, answer in sorted(pairs, key=lambda pair: (pair[1].worker, pair[1].at, pair[1].unit)):
         if unit.purpose == "work":
-            first = seen.setdefault((answer.worker, unit.image_set), unit.id)
-            if task_of(unit).FRESH and first != unit.id:
-                violations.append(f"{answer.worker} judged {unit.id} after meeting its images in {first}")
+            shown = unit.pictures(contents).values()
+            met = {seen.setdefault((answer.worker, picture), unit.id) for picture in shown} - {unit.id}
+            if task_of(unit).FRESH and met:
+                violations.append(f"{answer.worker} judged {unit.id} after meeting its images in {min(met)}")
     violations += [
         f"{name} has {count} answers, {most[name]} at most were asked for"
         for name, count in sorted(votes.items())

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,12 @@ import msgspec
 from ctxr.annotation import cost
 from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.confirmation import unconfirmed_note
-from ctxr.annotation.journal.worker_state import people_needed
+from ctxr.annotation.journal.worker_state import deal_bundles, people_needed
 from ctxr.annotation.project_journal import project_journal
 from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.task_batch import check_counts
 from ctxr.annotation.tasks import task_of
-from ctxr.annotation.unit_factory import describe_units
+from ctxr.annotation.tasks.describe import FIELD
+from ctxr.annotation.unit_factory import derive_units, describe_units
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.splits import alert_of_leaks
@@ -29,7 +30,7 @@ from ctxr.pipelines.crowd.config import Plan, PlanReport, StudyForecast
 from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import IMAGE_SETS, JUDGMENTS, PLAN
-from ctxr.store.tables import pretty_json
+from ctxr.store.tables import grouped, pretty_json
 
 FORECAST = "forecast.json"
 
@@ -80,6 +81,13 @@ class Timing(NamedTuple):
     measured: int
 
 
+class Effort(NamedTuple):
+    """Answers that a task takes, checks of the workers included, and what a study on Prolific offers for them."""
+
+    answers: float
+    offer: cost.Offer | None = None
+
+
 class SplitVotes(NamedTuple):
     """Descriptions of a split, with the right votes that they need and the votes that they get at most."""
 
@@ -93,6 +101,51 @@ def forecast_study(config: Plan, dataset: Dataset) -> StudyForecast:
     sets = dict(sorted(Counter(str(dataset.split_of(row) or "none") for row in dataset.sets).items()))
     pilot = cost.answered_work(config.workdir)
     notes: list[str] = []
+    times = _times(config, pilot, notes)
+    accuracy = config.right if config.right is not None else _accuracy(pilot, notes)
+    served = config.platform == "prolific"
+    currency, floor = config.currency if served else "USD", config.least_pay()
+    tasks = {task: config.tasks(task, timing.seconds) for task, timing in times.items()}
+    for task, export in tasks.items():
+        seconds = export.bundle_minutes() * 60 if served else times[task].seconds
+        cost.require_floor(task, export.pay(), seconds, floor, f"--{task}-reward", currency=currency)
+    splits = [
+        SplitVotes(count * config.targets, *config.votes(split if split != "none" else None))  # type: ignore[arg-type]
+        for split, count in sets.items()
+    ]
+    kept = sum(split.units * cost.chance_kept(accuracy, split.needed, split.most) for split in splits)
+    contents = {name: image.sha256 for name, image in dataset.images.items()}
+    if served:
+        efforts = _offers(config, dataset, tasks, contents)
+        notes += [f"{task}: {offer.shortage}" for task, (_, offer) in efforts.items() if offer and offer.short]
+    else:
+        efforts = _votes(config, splits, accuracy)
+    notes += _overlaps(dataset, contents)
+    units = sum(split.units for split in splits)
+    forecasts = tuple(_forecast(config, tasks[task], units, times[task], efforts[task]) for task in tasks)
+    if config.qualification and not served:
+        notes.append(
+            f"each new worker also answers {config.qualification} qualification questions first; they are not counted here"
+        )
+    total = sum(row.cost for row in forecasts)
+    return StudyForecast(
+        platform=config.platform,
+        forecasts=forecasts,
+        sets=sets,
+        kept=kept,
+        cost=total,
+        per_kept=total / kept if kept else 0.0,
+        hours=sum(row.hours for row in forecasts),
+        people=people_needed(describe_units(dataset, config), config, contents),
+        right=accuracy,
+        floor=floor,
+        currency=currency,
+        notes=tuple(notes),
+    )
+
+
+def _times(config: Plan, pilot: list[tuple[Unit, Answer]], notes: list[str]) -> dict[str, Timing]:
+    """By task, the time of an answer: as given, of the pilot, or assumed; what is uncertain is added to `notes`."""
     options = {"describe": config.describe_seconds, "retrieve": config.retrieve_seconds}
     times: dict[str, Timing] = {}
     for task, option in options.items():
@@ -108,66 +161,60 @@ def forecast_study(config: Plan, dataset: Dataset) -> StudyForecast:
             if count < cost.PILOT:
                 timed = f"the time of a {task} is the median of only {plural(count, 'answer')}"
                 notes.append(f"{timed}; a pilot of {cost.PILOT} is more reliable")
-    accuracy = config.right if config.right is not None else _accuracy(pilot, notes)
-    served = config.platform == "prolific"
-    currency, floor = config.currency if served else "USD", config.least_pay()
-    tasks = {task: config.tasks(task, timing.seconds) for task, timing in times.items()}
+    return times
+
+
+def _votes(config: Plan, splits: list[SplitVotes], accuracy: float) -> dict[str, Effort]:
+    """By task, where each answer is paid: counting stops once a description is decided; retrievals include the checks."""
+    checks = sum(1 / (every - 1) for every in (config.gold_every, config.attention_every) if every)
+    votes = 0.0
+    for split in splits:
+        full = config.full_share if split.most > split.needed else 0.0
+        votes += split.units * cost.expected_votes(accuracy, split.needed, split.most, full) * (1 + checks)
+    return {"describe": Effort(sum(split.units for split in splits)), "retrieve": Effort(votes)}
+
+
+def _offers(
+    config: Plan, dataset: Dataset, tasks: Mapping[str, ExportTasks], contents: Mapping[str, str]
+) -> dict[str, Effort]:
+    """By task, the study on Prolific as `export-tasks` offers it; who has described may come again to retrieve."""
+    sets = {image_set.id: image_set for image_set in dataset.sets}
+    units, efforts = describe_units(dataset, config), dict[str, Effort]()
     for task, export in tasks.items():
-        seconds = export.bundle_minutes() * 60 if served else times[task].seconds
-        cost.require_floor(task, export.pay(), seconds, floor, f"--{task}-reward", currency=currency)
-    splits = [
-        SplitVotes(count * config.targets, *config.votes(split if split != "none" else None))  # type: ignore[arg-type]
-        for split, count in sets.items()
+        size = config.work_in(config.bundle, task)
+        bundles = deal_bundles(units, config, size, contents)
+        found = [len(bundle) for bundle in bundles]
+        efforts[task] = Effort(sum(found) * config.bundle / size, export.offer(found, size))
+        written = [
+            (unit, Answer(unit.id, f"w-{number}", {FIELD: ("text",)}, (), 0, "", None, "prolific"))
+            for number, bundle in enumerate(bundles)
+            for unit in bundle
+            if task == "describe"
+        ]
+        units = [one for unit, row in written for one in derive_units(unit, row, sets[unit.image_set], config)]
+    return efforts
+
+
+def _overlaps(dataset: Dataset, contents: Mapping[str, str]) -> list[str]:
+    """What is said of sets that share pictures with others; empty without any."""
+    sets_of = grouped((contents[name] or name, row.id) for row in dataset.sets for name in row.images)
+    overlapping = {name for names in sets_of.values() if len(names) > 1 for name in names}
+    if not overlapping:
+        return []
+    return [
+        f"{len(overlapping)} of {plural(len(dataset.sets), 'set')} share pictures with others: who has seen one judges none "
+        f"of the others, so more people are needed"
     ]
-    kept = sum(split.units * cost.chance_kept(accuracy, split.needed, split.most) for split in splits)
-    forecasts = tuple(_forecast(config, export, times[task], splits, accuracy) for task, export in tasks.items())
-    if config.qualification and not served:
-        notes.append(
-            f"each new worker also answers {config.qualification} qualification questions first; they are not counted here"
-        )
-    total = sum(row.cost for row in forecasts)
-    return StudyForecast(
-        platform=config.platform,
-        forecasts=forecasts,
-        sets=sets,
-        kept=kept,
-        cost=total,
-        per_kept=total / kept if kept else 0.0,
-        hours=sum(row.hours for row in forecasts),
-        people=people_needed(describe_units(dataset, config), config),
-        right=accuracy,
-        floor=floor,
-        currency=currency,
-        notes=tuple(notes),
-    )
 
 
-def _forecast(
-    config: Plan, export: ExportTasks, timed: Timing, splits: list[SplitVotes], accuracy: float
-) -> cost.Forecast:
-    """On Prolific a study as `export-tasks` offers it, with places for every vote that a unit can get,
-    checks included; elsewhere counting stops once a description is decided."""
-    units, answers = sum(split.units for split in splits), 0.0
-    offer: cost.Offer | None = None
-    if config.platform == "prolific":
-        hidden = sum(check_counts(config, export.task, True, units, units // config.targets).values())
-        votes = [split.most if export.task == "retrieve" else 1 for split in splits for _ in range(split.units)]
-        votes += [config.eval_most] * hidden
-        offer = export.offer(votes)
-        fee = cost.platform_fee(config.platform, offer.total, config.fee_percent)
-        answers, rewards = sum(votes), float(offer.total)
-    else:
-        # retrievals include the checks of the workers
-        checks = sum(1 / (every - 1) for every in (config.gold_every, config.attention_every) if every)
-        for split in splits:
-            full = config.full_share if split.most > split.needed else 0.0
-            answers += split.units * cost.expected_votes(accuracy, split.needed, split.most, full) * (1 + checks)
-        answers = units if export.task == "describe" else answers
-        fee = answers * cost.platform_fee(config.platform, export.pay(), config.fee_percent)
-        rewards = answers * export.pay()
+def _forecast(config: Plan, export: ExportTasks, units: int, timed: Timing, effort: Effort) -> cost.Forecast:
+    offer, pay = effort.offer, export.pay()
+    rewards = float(offer.total) if offer else effort.answers * pay
+    fee = cost.platform_fee(config.platform, offer.total if offer else pay, config.fee_percent)
     # whole cents, rounded up
-    fees, total = math.ceil(round(fee, 6)), math.ceil(round(rewards, 6))
-    return cost.Forecast(export.task, units, answers, *timed, export.pay(), fees, total + fees, offer)
+    fees = math.ceil(round(fee if offer else effort.answers * fee, 6))
+    total = math.ceil(round(rewards, 6))
+    return cost.Forecast(export.task, units, effort.answers, *timed, pay, fees, total + fees, offer)
 
 
 def _accuracy(pilot: list[tuple[Unit, Answer]], notes: list[str]) -> float:

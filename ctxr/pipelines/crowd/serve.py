@@ -21,7 +21,7 @@ from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.journal.results import TaskProgress
 from ctxr.annotation.journal.worker_state import people_needed
 from ctxr.annotation.launch import codes_of, private_folder
-from ctxr.annotation.platforms.prolific import PLACEHOLDERS, PLATFORM, Bundle
+from ctxr.annotation.platforms.prolific import PLACEHOLDERS, PLATFORM
 from ctxr.annotation.project_journal import journal_of, remember
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.web.app import make_app
@@ -34,7 +34,6 @@ from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.pipelines.crowd.config import RunningServer, Serve, ServeReport
 from ctxr.store.artifacts import MANIFEST
 from ctxr.store.kinds import SERVED, TASKS
-from ctxr.store.tables import read_table
 from ctxr.web.server import LOCAL, answer_requests, listening_socket
 
 NEWS_SECONDS = 5.0
@@ -45,12 +44,11 @@ def studies_of(everything: Sequence[Tasks], private: Path, served: Sequence[str]
     """The exported studies, by the name in their address; `served` are the tasks that are served, all where empty."""
     studies = {}
     for tasks in everything:
-        names = tuple(sorted({unit.task for unit in tasks.units}))
+        names = tuple(sorted({unit.task for unit in tasks.units if unit.purpose == "work"}))
         if tasks.backend == PLATFORM and (not served or set(names) <= set(served)):
             folder, codes = tasks.path / PLATFORM, partial(codes_of, private, tasks.name, make=False)
-            bundle = max(len(part.units) for part in read_table(folder / "bundles.jsonl", Bundle))
             minutes = msgspec.json.decode((folder / "study.json").read_bytes())["maximum_allowed_time"]
-            studies[tasks.name] = Study(codes, bundle, names, timedelta(minutes=minutes))
+            studies[tasks.name] = Study(codes, tasks.config["bundle"], names, timedelta(minutes=minutes))
     return studies
 
 
@@ -126,12 +124,14 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
             )
     private = private_folder(config.workdir)
     key = read_key(private)
+    pictures = {name: image.sha256 for tasks in everything for name, image in tasks.images.items()}
     journal = open_journal(
         journal_of(config.workdir, config.database),
         [unit for tasks in everything for unit in tasks.units],
         {name: image_set for tasks in everything for name, image_set in tasks.sets.items()}.values(),
         everything[0].protocol,
         lease_for=timedelta(minutes=config.lease_minutes),
+        pictures=pictures,
         exported={unit.id for tasks in every for unit in tasks.units},
     )
     site = Site(
@@ -152,7 +152,8 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
         progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
     if note := unconfirmed_note(journal):
         progress.warn(note)
-    people = people_needed((unit for tasks in everything for unit in tasks.units), everything[0].protocol)
+    units = (unit for tasks in everything for unit in tasks.units)
+    people = people_needed(units, everything[0].protocol, pictures)
     return OpenSite(site, waiting, people)
 
 

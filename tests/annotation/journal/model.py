@@ -129,7 +129,7 @@ class Model:
                 held.state = "expired"
 
     def suits(self, unit: Unit, worker: str, purpose: str) -> bool:
-        met = any(who == worker and where == unit.image_set and how != unit.id for who, where, how in self.seen)
+        met = any(who == worker and what in unit.images and how != unit.id for who, what, how in self.seen)
         has = any(one.id == unit.id and given.worker == worker for one, given, _ in self.answers)
         holds = any(held.worker == worker for held in self.live(unit))
         fresh = unit.task == "retrieve" and unit.purpose != "attention"
@@ -192,7 +192,7 @@ class Model:
         (one,) = [one for one in self.units if one.id == unit]
         if not any(held.token == token for held in self.leases):
             self.leases.append(Held(one, worker, slot, token, now + self.lease_for))
-            self.seen.add((worker, one.image_set, one.id))
+            self.seen |= {(worker, image, one.id) for image in one.images}
 
     def submit(self, token: str, answer: Answer) -> None:
         (held,) = [held for held in self.leases if held.token == token]

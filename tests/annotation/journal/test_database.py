@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
-from ctxr.annotation.journal.database import Database
-from ctxr.annotation.journal.journal import open_journal
+from ctxr.annotation.journal.database import Database, Rules
+from ctxr.annotation.journal.journal import Journal, open_journal
 from ctxr.annotation.journal.tables import metadata
 from ctxr.annotation.records import Answer
 from ctxr.errors import CtxrError, DataError, UsageError
 from scripts.postgres_server import PASSWORD, Server
 from tests.annotation.journal.conftest import Opener
-from tests.annotation.journal.study import START, answer, described, enrolled, image_sets, leased
+from tests.annotation.journal.study import PUBLISHED, START, answer, described, enrolled, image_sets, leased
 
 
 def told(error: pytest.ExceptionInfo[CtxrError]) -> None:
@@ -116,9 +116,9 @@ def test_a_journal_of_a_newer_schema_is_told(opener: Opener, address: str) -> No
     opener()
     database = Database(address)
     with database.writing() as connection:
-        connection.execute(sqlalchemy.update(metadata.tables["crowd_about"]).values(value="3"))
+        connection.execute(sqlalchemy.update(metadata.tables["crowd_about"]).values(value="4"))
     database.close()
-    with pytest.raises(DataError, match="has schema 3, this ctxr knows 2") as error:
+    with pytest.raises(DataError, match="has schema 4, this ctxr knows 3") as error:
         opener()
     told(error)
 
@@ -135,7 +135,8 @@ def test_a_folder_in_the_place_of_the_file_or_of_its_folder_is_told(tmp_path: Pa
 
 def test_a_file_that_another_program_holds_is_told_and_works_again_afterwards(tmp_path: Path) -> None:
     path = tmp_path / "answers.sqlite"
-    journal = open_journal(path, busy_seconds=0.1)
+    open_journal(path).close()
+    journal = Journal(Database(path, busy_seconds=0.1), Rules(PUBLISHED))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(CtxrError, match=r"answers\.sqlite is locked") as error:

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from ctxr.annotation.journal.journal import Journal
@@ -38,6 +39,10 @@ LEASE_FOR = timedelta(minutes=10)
 
 def study(protocol: Protocol, count: int) -> tuple[list[Unit], list[ImageSet]]:
     sets = image_sets(count)
+    # sets of photos overlap
+    for number in range(0, count - 1, 3):
+        shared = (*sets[number].images[:2], *sets[number + 1].images[2:])
+        sets[number + 1] = msgspec.structs.replace(sets[number + 1], images=shared)
     units = [described(one, place, SPLITS[number % 3]) for number, one in enumerate(sets) for place in (0, 2)]
     units += [retrieved(one, 1, SPLITS[number % 3], protocol) for number, one in enumerate(sets[:4])]
     units += [tagged(one, 2, SPLITS[number % 3]) for number, one in enumerate(sets[:2])]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ctxr.annotation.protocol import shown_order
@@ -15,8 +16,11 @@ from tests.annotation.journal.study import (
     enrolled,
     image_sets,
     leased,
+    newcomer,
     reason,
+    retrieved,
     tagged,
+    talked,
 )
 
 
@@ -51,6 +55,51 @@ def test_only_the_tasks_asked_for_are_given(opener: Opener) -> None:
     sets = image_sets(2)
     journal = opener([described(sets[0]), tagged(sets[1], 1)], sets, workers="w1 w2")
     assert leased(journal, "w1", tasks=["tag"]).unit.task == "tag"
-    # there is something to describe, and then to retrieve
+    # there is something to describe, and then to retrieve, once somebody describes
+    assert reason(journal, "w2", tasks=["retrieve"]) == "nothing_left"
+    newcomer(journal, "w3")
+    assert leased(journal, "w3", tasks=["describe"]).unit.task == "describe"
     assert reason(journal, "w2", tasks=["retrieve"]) == "wait"
     assert reason(journal, "w2", tasks=["entail"]) == "nothing_left"
+
+
+def test_nobody_judges_a_set_that_shows_a_picture_they_have_seen_elsewhere(opener: Opener) -> None:
+    first, second, third, fourth = image_sets(4)
+    overlapping = msgspec.structs.replace(second, images=(first.images[0], *second.images[1:]))
+    copied = msgspec.structs.replace(third, images=("copy", *third.images[1:]))
+    units = [retrieved(one, 1) for one in (first, overlapping, copied, fourth)]
+    pictures = {name: f"hash of {name}" for one in (first, second, third) for name in one.images}
+    pictures["copy"] = pictures[first.images[0]]
+    journal = opener([described(first, 2), *units], [first], workers="w1 w2 w3", pictures=pictures)
+    described_first = leased(journal, "w1", tasks=["describe"])
+    answer(journal, described_first)
+    assert leased(journal, "w1", tasks=["retrieve"]).unit.image_set == fourth.id
+    answer(journal, leased(journal, "w1"))
+    assert reason(journal, "w1") == "nothing_left"
+    # who has judged one of those that overlap judges none of the others
+    given = []
+    for _ in range(2):
+        given.append(leased(journal, "w2", tasks=["retrieve"]))
+        answer(journal, given[-1])
+    assert len({lease.unit.image_set for lease in given} - {fourth.id}) == 1
+    assert reason(journal, "w2", tasks=["retrieve"]) == "nothing_left"
+
+
+def test_what_follows_from_an_answer_shows_pictures_that_are_known(opener: Opener) -> None:
+    one, other = image_sets(2)
+    pictures = {name: f"hash of {place}" for place, name in enumerate((*one.images, *other.images))}
+    pictures[other.images[0]] = pictures[one.images[0]]
+    units = [described(one), tagged(other, 1)]
+    journal = opener(units, [one], workers="w1 w2", pictures=pictures)
+    answer(journal, leased(journal, "w1", tasks=["describe"]))
+    answer(journal, leased(journal, "w2", tasks=["tag"]))
+    assert reason(journal, "w2", tasks=["retrieve"]) == "nothing_left"
+
+
+def test_a_talk_shows_its_photo_and_no_other_of_the_set(opener: Opener) -> None:
+    one, other = image_sets(2)
+    beside = msgspec.structs.replace(other, images=(one.images[1], *other.images[1:]))
+    talk = msgspec.structs.replace(talked(one), images=one.images[:1])
+    journal = opener([talk, retrieved(one), retrieved(beside)], [one], workers="w1")
+    assert leased(journal, "w1", tasks=["dialogue"]).unit.task == "dialogue"
+    assert leased(journal, "w1", after(99), tasks=["retrieve"]).unit.image_set == beside.id

@@ -4,11 +4,15 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from ctxr.annotation.journal.results import NotAllowed
-from ctxr.annotation.journal.worker_state import chance_below, people_needed, pool_shares
+from ctxr.annotation.journal.results import NotAllowed, NoWork
+from ctxr.annotation.journal.worker_state import chance_below, deal_bundles, people_needed, pool_of, pool_shares
 from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.records import Unit
+from ctxr.annotation.unit_factory import entail_unit
+from ctxr.store.records import ImageSet, Text
 from tests.annotation.journal.conftest import Opener
 from tests.annotation.journal.model import chance_below as added_up
 from tests.annotation.journal.study import (
@@ -199,3 +203,72 @@ def test_the_pass_mark_itself_is_passed(opener: Opener, right: int, state: str) 
     for number in range(4):
         answer(journal, leased(journal, "w1"), right=number < right)
     assert state_of(journal, "w1").state == state
+
+
+def overlapping(count: int) -> list[ImageSet]:
+    """Sets each of which shares a picture with the next one."""
+    sets = image_sets(count)
+    return [
+        msgspec.structs.replace(one, images=(*one.images[:3], sets[(number + 1) % count].images[0]))
+        for number, one in enumerate(sets)
+    ]
+
+
+@pytest.mark.parametrize("disjoint", ["none", "partly", "wholly"])
+def test_people_who_come_one_after_another_are_given_what_was_counted(opener: Opener, disjoint: str) -> None:
+    protocol = Protocol(full_share=1.0, disjoint=disjoint, train_most=2)
+    sets = overlapping(7)
+    units = [
+        retrieved(one, place, split, protocol)
+        for number, one in enumerate(sets)
+        for place in (0, 1)
+        for split in ("train" if number % 3 else "test",)
+    ]
+    units += [tagged(one, 3) for one in sets[:2]]
+    bundles = deal_bundles(units, protocol, 5, writers=())
+    journal = opener(units, sets, protocol)
+    for number, bundle in enumerate(bundles):
+        (worker,) = enrolled(journal, f"w{number}")
+        given = list[Unit]()
+        while len(given) < 5 and not isinstance(lease := journal.lease(worker, START), NoWork):
+            given.append(lease.unit)
+            answer(journal, lease)
+        assert given == bundle
+    assert {task: one.open for task, one in journal.progress().items()} == {"retrieve": 0, "tag": 0}
+
+
+def test_who_wrote_what_is_judged_comes_too_and_finds_less() -> None:
+    sets = image_sets(7)
+    units = [retrieved(one, place, "test", author=f"w-{place}") for one in sets for place in range(3)]
+    counts = [[len(bundle) for bundle in deal_bundles(units, PUBLISHED, 20, writers=who)] for who in ((), None)]
+    assert counts == [[7] * 9, [0] * 3 + [7] * 9]
+    assert people_needed(units, PUBLISHED)["eval"] == 12
+    copied = {unit.images[0]: "one picture" for unit in units}
+    assert [len(bundle) for bundle in deal_bundles(units, PUBLISHED, 20, copied, ())] == [1] * 63
+
+
+def test_what_was_made_already_is_counted_once() -> None:
+    (one,) = image_sets(1)
+    describes = [described(one, place, split="test") for place in range(3)]
+    made = [retrieved(one, place, split="test") for place in range(3)]
+    needed = people_needed(describes, PUBLISHED)
+    assert needed["eval"] == 3 + 3 * 3
+    assert people_needed([*describes, *made], PUBLISHED) == people_needed([*describes, *made[:1]], PUBLISHED) == needed
+
+
+def test_sets_that_share_pictures_or_copies_take_people_of_their_own() -> None:
+    units = [retrieved(one, 1, "train", author="unknown") for one in image_sets(4)]
+    assert people_needed(units, PUBLISHED)["train"] == 1
+    copies = {units[0].images[0]: "a", units[1].images[3]: "a", units[2].images[0]: "b"}
+    assert people_needed(units, PUBLISHED, copies)["train"] == 2
+    assert (
+        people_needed([retrieved(one, 1, "train", author="unknown") for one in overlapping(4)], PUBLISHED)["train"] == 3
+    )
+
+
+def test_pairs_are_judged_by_anybody_but_their_writers() -> None:
+    (one,) = image_sets(1)
+    pair = entail_unit(one, one.images[0], (), Text("s", "There is an animal.", "candidate"), "train", votes=3)
+    assert pool_of(pair) == "any"
+    assert people_needed([pair], PUBLISHED)["all"] == 3
+    assert people_needed([msgspec.structs.replace(pair, authors=("w-1",))], PUBLISHED)["all"] == 4

@@ -81,20 +81,20 @@ def platform() -> Platform:
 
 
 def body() -> dict[str, Any]:
-    parts = prolific.bundles([unit(number) for number in range(45)], STUDY, KEY)
-    written = prolific.study_body(parts, STUDY, FORM)
+    parts = prolific.bundles([unit(number) for number in range(45)], 20, 21, KEY)
+    written = prolific.study_body(parts, STUDY.offer([7] * 21, 20), STUDY, FORM)
     return written | {"internal_name": "ctxr-1-retrieve"}
 
 
 def test_bundles_hold_every_unit_once_and_keep_sets_apart() -> None:
     units = [unit(number) for number in range(45)] + [unit(number, "train") for number in range(45, 50)]
-    parts = prolific.bundles(units, STUDY, KEY)
+    parts = prolific.bundles(units, 20, 23, KEY)
     assert sorted(name for part in parts for name in part.units) == sorted(one.id for one in units)
-    assert sorted((len(part.units), part.raters) for part in parts) == [(5, 1), (15, 3), (15, 3), (15, 3)]
+    assert sorted((len(part.units), part.raters) for part in parts) == [(16, 7), (17, 8), (17, 8)]
     sets = {one.id: one.image_set for one in units}
     for part in parts:
         assert len({sets[name] for name in part.units}) >= 5
-    assert prolific.bundles(units[::-1], STUDY, KEY) == parts
+    assert prolific.bundles(units[::-1], 20, 23, KEY) == parts
 
 
 def test_the_study_gives_each_bundle_an_address_of_its_own() -> None:
@@ -106,7 +106,7 @@ def test_the_study_gives_each_bundle_an_address_of_its_own() -> None:
         and one.endswith("&PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}")
         for one in addresses
     )
-    assert made["total_available_places"] == sum(one["total_allocation"] for one in made["access_details"]) == 9
+    assert made["total_available_places"] == sum(one["total_allocation"] for one in made["access_details"]) == 21
     assert (made["reward"], made["estimated_completion_time"]) == (120, 10)
     assert made["device_compatibility"] == ["desktop", "tablet"]
 

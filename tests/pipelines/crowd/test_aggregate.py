@@ -240,6 +240,19 @@ def test_an_assignment_that_breaks_a_rule_is_named(answered: AggregatedAnswers) 
     )
     met = add(answered, (), [answer(other, described.worker, 9, 9001, {"pick": other.truth})])
     assert any("meeting its images" in line for line in certificate(met, "partly").violations)
+    # another set that shows a copy of one of these pictures
+    contents = {name: image.sha256 for name, image in answered.images.items()}
+    shown = {*other.pictures(contents).values()}
+    retrievals = [unit for unit in answered.units.values() if unit.task == "retrieve"]
+    far = next(unit for unit in retrievals if shown.isdisjoint(unit.pictures(contents).values()))
+    copied = msgspec.structs.replace(answered.images[far.images[0]], sha256=answered.images[other.images[0]].sha256)
+    for images, count in ((answered.images, 0), ({**answered.images, copied.id: copied}, 1)):
+        seen = [
+            answer(other, "w-new", 9, 9002, {"pick": other.truth}),
+            answer(far, "w-new", 9, 9003, {"pick": far.truth}),
+        ]
+        violations = certificate(replace(add(answered, (), seen), images=images), "none").violations
+        assert sum(f"w-new judged {far.id} after" in line for line in violations) == count
 
 
 def test_a_broken_rule_of_assignment_is_a_finding_beside_the_whole_result(

@@ -23,6 +23,7 @@ from ctxr.store.kinds import DATASET
 from ctxr.store.tables import read_table
 from tests.annotation.journal.study import units_of
 from tests.annotation.platforms import study
+from tests.annotation.platforms.participants import give, listing, participant, served
 from tests.pipelines.world_dataset import write_world_dataset
 
 
@@ -83,13 +84,24 @@ def test_a_plan_for_prolific_is_what_the_export_offers(
 ) -> None:
     for room in ("cost", "launch"):
         monkeypatch.setattr(f"ctxr.annotation.{room}.median_seconds", lambda *_: (measured, 20))
-    numbers: dict[str, Any] = {"targets": 2, "attention_every": 2, "bundle": 3, "currency": "USD"}
-    numbers["input"] = workdir / "dataset"
-    write_world_dataset(workdir / "dataset", sets=2, seed=1)  # each set has two descriptions
-    config = replace(study.options(workdir, task, "prolific"), **numbers)
-    offer = run(config).offer
-    assert offer is not None
+    numbers: dict[str, Any] = {"targets": 2, "attention_every": 2, "bundle": 3, "currency": "USD", "disjoint": "none"}
+    numbers |= {"input": workdir / "dataset", "full_share": 1.0}
+    write_world_dataset(workdir / "dataset", sets=2, seed=1)
     planned = plan(Plan(workdir=workdir, platform="prolific", fee_percent=33.3, **numbers))
+    describe = replace(study.options(workdir, "describe", "prolific"), **numbers)
+    offer = run(describe).offer
+    assert offer is not None
+    config = replace(study.options(workdir, task, "prolific"), **(numbers | {"input": None}))
+    if task == "retrieve":
+        journal, names = served(workdir), [f"p{number}" for number in range(offer.places)]
+        for name in names:
+            assert give(journal, participant(workdir, journal, name), "describe", 3)
+        journal.close()
+        import_answers(listing(workdir, **dict.fromkeys(names, "APPROVED")))
+        offer = run(config).offer
+        assert offer is not None
+    else:
+        config = describe
     (forecast,) = [row for row in planned.forecasts if row.task == task]
     assert forecast.offer == offer
     assert (forecast.reward, forecast.cost - forecast.fee) == (offer.pay, offer.total)

@@ -30,7 +30,7 @@ def write_pilot(work: Path, units: list[Unit], answers: list[Answer]) -> None:
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    return project(tmp_path / "work")
+    return project(tmp_path / "work", photos=0)
 
 
 def test_a_plan_counts_what_three_targets_of_each_set_take(work: Path) -> None:
@@ -46,6 +46,30 @@ def test_a_plan_counts_what_three_targets_of_each_set_take(work: Path) -> None:
     assert report.cost == describe.cost + retrieve.cost
     assert open_artifact(work / "plan", "plan").manifest.counts["cost"] == report.cost
     assert (describe.task, retrieve.task) == ("describe", "retrieve")
+
+
+def test_sets_that_share_pictures_take_more_people_and_the_plan_says_so(tmp_path: Path) -> None:
+    work = project(tmp_path, videos=1, sets=1, photos=12)
+    report = run(planned(work, targets=1))
+    # a set of four photos shares some with six others, each with a writer and a vote
+    assert report.people["train"] == 7 * 2
+    assert report.people["eval"] == 4
+    (note,) = [note for note in report.notes if "share pictures" in note]
+    assert note.startswith("12 of 13 sets ")
+
+
+def test_places_on_prolific_suffice_for_people_who_judge_a_set_once(work: Path) -> None:
+    """Three descriptions of a set, three votes each: no two of nine votes, nor a writer's, are one person's."""
+    paid = {"platform": "prolific", "fee_percent": 30.0, "disjoint": "none"}
+    report = run(planned(work, **paid, bundle=6))
+    describe, retrieve = (row.offer for row in report.forecasts)
+    assert describe is not None
+    assert retrieve is not None
+    sets = sum(report.sets.values())
+    assert (describe.places, describe.short) == (-(-3 * sets // 6), (3 * sets % 6) > 0)
+    assert retrieve.places >= 9
+    assert retrieve.total == retrieve.places * retrieve.pay
+    assert [note for note in report.notes if note.startswith("retrieve: ")] == [f"retrieve: {retrieve.shortage}"]
 
 
 def test_money_is_rounded_up_once(work: Path) -> None:

@@ -46,7 +46,7 @@ def project(work: Path, *names: str, protocol: Protocol | None = None, backend: 
         folder = work / "tasks" / name
         folder.mkdir(parents=True)
         batch = TaskBatch((UNITS[name],), {SET.id: SET}, {image.id: image for image in images}, root)
-        write_tasks(folder, batch, protocol or Protocol(), backend)
+        write_tasks(folder, batch, protocol or Protocol(), backend, bundle=2)
     return work
 
 
