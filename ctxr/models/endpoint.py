@@ -156,7 +156,7 @@ class Endpoint:
         """The completion of a request, which is repeated while the host is busy, broken or slow.
 
         Raises Declined for a request that it will not answer, Unreadable for replies that are not completions, CtxrError for
-        a host that cannot be reached or does not recover.
+        a host that cannot be reached, does not recover, or sends a page of HTML.
         """
         import httpx
 
@@ -216,7 +216,7 @@ class Endpoint:
         return [self._cleaned(item) for item in value] if isinstance(value, list) else value
 
     def _post(self, request: bytes) -> ServerReply:
-        """One try. Raises Unreadable for a body that is too long, httpx.ReadTimeout for one that takes too long."""
+        """One try. Raises Unreadable for a body that is too long, CtxrError for a page of HTML, httpx.ReadTimeout for one that takes too long."""
         import httpx
 
         end = time.monotonic() + self.timeout
@@ -232,6 +232,9 @@ class Endpoint:
             content = json.loads(body)
         except (ValueError, RecursionError):
             content = body.decode(errors="replace")
+            if response.status_code == httpx.codes.OK and content.lstrip().startswith("<"):
+                problem = f"{self.address.url} answered with a page, not a completion: {self._detail(content)}"
+                raise CtxrError(problem, hint="check the address (…/v1), and whether it asks for a login") from None
         header = response.headers.get("retry-after", "")
         try:
             pause = float(header)

@@ -123,8 +123,8 @@ def test_a_host_that_is_not_there_ends_it() -> None:
     assert waits == [1]
     for address, ends in (("http://localhost:1", "in /v1"), ("http://localhost:1/v1", "resumes")):
         one = Endpoint(resolve_address(address, insecure=False), KEY, 1.0, waits.append)
-        one._post = lambda request: ServerReply(200, "<html>Hello", 0.0)  # type: ignore[method-assign]
-        with pytest.raises(Unreadable, match=f"^{address}/.*<html>Hello") as caught:
+        one._post = lambda request: ServerReply(200, "Hello", 0.0)  # type: ignore[method-assign]
+        with pytest.raises(Unreadable, match=f"^{address}/.*Hello") as caught:
             one.complete({})
         assert ends in (caught.value.hint or "")
 
@@ -151,12 +151,22 @@ def test_a_key_where_a_complaint_is_cut_does_not_leave_its_beginning(before: int
 
 
 @pytest.mark.parametrize(
-    "content", [b"{", b"<html>", b"[]", b'{"object": "list"}', b'{"error": null}', b"\xff\xfe", b"[" * 10_000]
+    "content", [b"{", b"[]", b'{"object": "list"}', b'{"error": null}', b"\xff\xfe", b"[" * 10_000]
 )
 def test_what_is_no_completion_is_asked_again_and_then_told_apart(content: bytes) -> None:
     with endpoint(in_turn((200, {}, content))) as (one, waits), pytest.raises(Unreadable, match="not a completion"):
         one.complete({})
     assert len(waits) == TRIES - 1
+
+
+@pytest.mark.parametrize("page", [b"<html>Log in", b"\n<!DOCTYPE html><title>Log in</title>"])
+def test_a_page_is_no_answer_and_not_asked_for_again(page: bytes) -> None:
+    with endpoint(in_turn(says("1"), (200, {}, page))) as (one, waits):
+        one.complete({})
+        with pytest.raises(CtxrError, match="Log in") as caught:
+            one.complete({})
+        assert not isinstance(caught.value, Unreadable)
+        assert (waits, caught.value.exit_code) == ([], 1)
 
 
 def test_a_reply_without_end_is_cut_off() -> None:

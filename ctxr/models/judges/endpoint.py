@@ -1,6 +1,7 @@
 """A language model behind an endpoint as a judge: one request asks whether one statement follows."""
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -32,6 +33,9 @@ CHARACTERS = 1500  # of the captions and the statement of a claim, in an estimat
 ANSWERS = ("no", "yes")
 
 Outcome = Literal["token_probabilities", "answer", "unreadable", "refused"]
+
+_PAIR = r"(yes\W+(and|or|but)\W+no|no\W+(and|or|but)\W+yes|yes/no|no/yes)"
+_BOTH = re.compile(rf"^\W*{_PAIR}\b|\b{_PAIR}\W*$", re.IGNORECASE)  # where an answer stands
 
 _AROUND = " \t\r\n▁ĠĊ\"'`*_.,:;!?()[]{}“”‘’"
 
@@ -82,8 +86,10 @@ def reply_of(request: PricedRequest, completion: Completion) -> JudgeReply:
     outcome: Outcome = "unreadable" if completion.outcome == "unreadable" else "refused"
     probability = None
     if completion.outcome == "answered":
-        words, precise = chat.final_text(completion.text).split(), token_probability(completion)
+        text, precise = chat.final_text(completion.text), token_probability(completion)
+        words = text.split()
         answers = {_plain(word) for word in (*words[:1], *words[-1:])} & set(ANSWERS)
+        answers |= set(ANSWERS) if _BOTH.search(text) else set()
         if len(answers) == 1:
             probability, outcome = float(ANSWERS.index(answers.pop())), "answer"
             if precise is not None:

@@ -114,17 +114,22 @@ def test_refusals_and_nonsense_are_no_answer_and_never_asked_again(tmp_path: Pat
         "filtered": fails(400, "content_filter: not this"),
         "nonsense": says("seven"),
         "both": says("yes or no"),
+        "half": says("Yes and no, it depends"),
+        "slash": says("Yes/no: I would say it depends", **probabilities_of("Yes", Yes=0.75, No=0.25)),
+        "but": says("**No**, but *yes* in a way"),
         "empty": (200, {}, b'{"choices": []}'),
+        "last": says("Is it yes or no? A dog runs, so yes.", **probabilities_of("yes", yes=0.75, no=0.25)),
     }
     asked = [Claim("A dog runs.", None, name) for name in answers]
     with serving(by_statement(answers)) as server:
         values = judge(server, tmp_path).probabilities(asked)
         assert values[0] == 0.75
-        assert np.isnan(values[1:]).all()
+        assert np.isnan(values[1:-1]).all()
+        assert values[-1] == 0.75
         # what may be chance is asked as often as there are samples, a refusal once
-        assert len(server.asked) == 1 + 1 + 1 + 3 + 3 + 3
+        assert len(server.asked) == 1 + 1 + 1 + 3 * 6 + 1
         np.testing.assert_array_equal(judge(server, tmp_path).probabilities(asked), values)
-        assert len(server.asked) == 12
+        assert len(server.asked) == 22
 
 
 @pytest.mark.parametrize(
