@@ -216,7 +216,7 @@ class Endpoint:
         return [self._cleaned(item) for item in value] if isinstance(value, list) else value
 
     def _post(self, request: bytes) -> ServerReply:
-        """One try. Raises Unreadable for a body that is too long, CtxrError for a page of HTML, httpx.ReadTimeout for one that takes too long."""
+        """One try. Raises Unreadable for a body that is too long, CtxrError for a page, httpx.ReadTimeout for one that takes too long."""
         import httpx
 
         end = time.monotonic() + self.timeout

@@ -36,6 +36,12 @@ class Estimate:
     tokens_out: int
     cost: float
 
+    def in_words(self, priced: bool) -> str:
+        """Requests, tokens, and their cost if prices are set."""
+        tokens = f"{self.tokens_in:,} tokens sent and {self.tokens_out:,} received"
+        cost = f"{self.cost:.4f}" if priced else "no prices are set (--price-in, --price-out)"
+        return f"{self.requests:,} requests, {tokens}: {cost}"
+
 
 class Judge(Protocol):
     """Says how likely a premise entails a hypothesis.
@@ -67,8 +73,8 @@ class Judge(Protocol):
         """Raises DataError where it will not be able to answer, before others work for it."""
         return
 
-    def estimate(self, claims: int) -> Estimate | None:
-        """What so many claims would cost at most; None for a judge that costs nothing."""
+    def estimate(self, claims: int, typical: Sequence[Claim] = ()) -> Estimate | None:
+        """What so many claims would cost: at most, or probably, where they are like `typical` ones; None for a judge that costs nothing."""
         return None
 
 

@@ -28,7 +28,8 @@ SYSTEM = (
 )
 
 TOP = 20  # likeliest tokens whose probabilities are asked for
-CHARACTERS = 1500  # of the captions and the statement of a claim, in an estimate
+CHARACTERS = 1500  # of the captions and the statement of a claim, at most, in an estimate
+SHORT = 2  # tokens of an answer of one word
 
 ANSWERS = ("no", "yes")
 
@@ -157,11 +158,19 @@ class EndpointJudge(Judge):
             means.append(sum(values) / len(values) if values else math.nan)
         return np.array(means, np.float32)
 
-    def estimate(self, claims: int) -> Estimate:
-        """As if each claim had a picture, and all samples unless the host reports probabilities of tokens."""
-        single = any(reply.outcome == "token_probabilities" for reply in self._replies.values())
+    def estimate(self, claims: int, typical: Sequence[Claim] = ()) -> Estimate:
+        """At most: as if each claim had a picture, and all samples unless the host reports probabilities of tokens. Probably: as replies
+        were so far, before the first as if it reported them."""
+        replies = self._replies.values()
+        single = any(reply.outcome == "token_probabilities" for reply in replies) or (typical and not replies)
         requests = claims * (1 if single else self._options.samples)
-        sent, received = requests * self._tokens(CHARACTERS), requests * self._options.max_tokens
+        sizes = [(self._tokens(CHARACTERS), self._options.max_tokens)]
+        if typical:
+            likely = [(self._tokens(len(question(one)), one.image is not None), SHORT) for one in typical]
+            sizes = [
+                (one.prompt_tokens or 0, one.completion_tokens or 0) for one in replies if one.prompt_tokens
+            ] or likely
+        sent, received = (math.ceil(requests * sum(column) / len(sizes)) for column in zip(*sizes, strict=True))
         return Estimate(requests, sent, received, self._budget.cost(sent, received))
 
     def unanswered(self) -> str:

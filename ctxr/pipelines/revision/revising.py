@@ -40,7 +40,7 @@ from ctxr.metrics.entail_at import KS, ExpectedCounts
 from ctxr.metrics.stratified import allocate
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.models.encoders import Encoder
-from ctxr.models.entailment.base import Judge
+from ctxr.models.entailment.base import Claim, Judge
 from ctxr.models.hub import DEFAULT_ENCODER, LITE, TINY, cached_weights, split_name
 from ctxr.models.judges.cascade import Cascade, Verdicts
 from ctxr.pipelines.revision.candidates import (
@@ -73,6 +73,9 @@ from ctxr.pipelines.revision.results import UNLICENSED, entail_figures
 from ctxr.store.artifacts import take_manifest
 from ctxr.store.records import ImageSet, Judgment
 from ctxr.store.tables import encode_row, grouped, pretty_json
+
+TYPICAL = 1000
+"""Claims that the likely price of a round is estimated from."""
 
 
 def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) -> ReviseReport:
@@ -161,12 +164,21 @@ def _work_facts(config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, r
         "retriever": retriever,
         "judge": cascade.name,
     }
+    dataset, own = inputs.base.dataset, written_for(inputs.base.dataset)
+    typical = [
+        Claim(
+            " ".join(own.get(image, ())),
+            dataset.picture(dataset.images[image]),
+            dataset.text_of(dataset.queries[caption]),
+        )
+        for image, caption in zip(inputs.images[:TYPICAL], inputs.captions, strict=False)
+    ]
     for judge in cascade.judges:
-        if estimate := judge.estimate(sum(counts)):
-            priced = config.price_in or config.price_out
-            cost = f"{estimate.cost:.4f}" if priced else "no prices are set (--price-in, --price-out)"
-            tokens = f"{estimate.tokens_in:,} tokens sent and {estimate.tokens_out:,} received"
-            facts[f"price of {judge.name}"] = f"at most {estimate.requests:,} requests, {tokens}: {cost}"
+        estimates = {"about": judge.estimate(sum(counts), typical), "at most": judge.estimate(sum(counts))}
+        priced = config.price_in + config.price_out > 0
+        prices = [f"{how} {one.in_words(priced)}" for how, one in estimates.items() if one]
+        if prices:
+            facts[f"price of {judge.name}"] = ", ".join(prices)
     return facts
 
 

@@ -18,8 +18,9 @@ from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.models.chat import Completion, data_url, read_completion
 from ctxr.models.entailment.base import Claim
-from ctxr.models.judges.endpoint import SYSTEM, EndpointJudge, question, token_probability
+from ctxr.models.judges.endpoint import SYSTEM, EndpointJudge, JudgeReply, question, token_probability
 from ctxr.pipelines.revision.config import ReviseLabels
+from ctxr.store.tables import read_appended
 from tests.pipelines.modelling.listening.fake_server import (
     Answer,
     Behaviour,
@@ -247,8 +248,20 @@ def test_an_estimate_is_for_all_samples_until_probabilities_are_told(tmp_path: P
         assert server.asked == []
         assert (before.requests, before.tokens_out) == (30, 30 * 64)
         assert before.cost == pytest.approx((before.tokens_in * 2 + before.tokens_out * 10) / 1e6)
-        judge(server, tmp_path, prices).probabilities([Claim("A dog runs.", picture, "An animal moves.")])
+        claim = Claim("A dog runs.", picture, "An animal moves.")
+        likely = judge(server, tmp_path, prices).estimate(10, [claim])
+        assert (likely.requests, likely.tokens_out) == (10, 20)
+        assert 0 < likely.tokens_in < before.tokens_in / 3
+        one = judge(server, tmp_path, prices)
+        one.probabilities([claim])
         assert judge(server, tmp_path, prices).estimate(10).requests == 10
+        # from then on as replies were
+        (reply,) = read_appended(next((tmp_path / "judged").iterdir()), JudgeReply)
+        later = judge(server, tmp_path, prices).estimate(10, [claim])
+        assert (later.tokens_in, later.tokens_out) == (
+            10 * (reply.prompt_tokens or 0),
+            10 * (reply.completion_tokens or 0),
+        )
 
 
 def test_the_fingerprint_holds_what_decides_an_answer_alone(tmp_path: Path) -> None:
