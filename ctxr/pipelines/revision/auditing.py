@@ -377,7 +377,7 @@ def _report(config: ReviseLabels, current: Round, folder: Path) -> ReviseReport:
     conflicts = read_table(config.folder() / folder_of(current.number) / CONFLICTS, SetConflict)
     if conflicts:
         verdicts = {(row.caption, row.image): row.entailed for row in looked}
-        tables["also"] = conflict_table(conflicts, verdicts)
+        tables["also"] = conflict_table(conflicts, current.toy, verdicts)
     if corrected:
         tables["entail"] = entail_table(corrected, current.by)
     size = len(looked) + audited.ties + audited.unseen

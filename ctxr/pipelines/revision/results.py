@@ -132,7 +132,7 @@ def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade) -
         tables["entail"] = entail_table(figures["entail_at"], current.by)
     conflicts = read_table(folder / CONFLICTS, SetConflict)
     if conflicts:
-        tables["also"] = conflict_table(conflicts)
+        tables["also"] = conflict_table(conflicts, current.toy)
     unknown = f"; unknown for {cascade.unknown}" if cascade.unknown else ""
     limit = "" if current.judges else f", at a probability of {current.threshold:.3g} or more"
     dev = ""
@@ -167,6 +167,10 @@ def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade) -
     return ReviseReport(out, did, current.number, facts, tables, tuple(notes), tuple(leaked), did == "up to date")
 
 
+NO_SPLITS = (
+    "none; a column split (train, val, test) in metadata.csv of a folder makes them, and pairs of train need no licence"
+)
+
 UNLICENSED = ("without a licence, pairs count on the split train alone", "a toy is never licensed")
 """Why pairs do not count, by whether the judge is a toy."""
 
@@ -181,6 +185,8 @@ def _scope_facts(config: ReviseLabels, current: Round) -> dict[str, str]:
         why = f"a later audit refused the judge: {current.refused}" if current.refused else why
         facts["not in force"] = f"{plural(current.pending, 'entailed pair', form=',')}: {why}"
         facts["to count them anyway"] = config.entail_command(unlicensed=True)
+    if current.splits == ("",):
+        facts["splits"] = NO_SPLITS
     return facts
 
 
@@ -191,10 +197,12 @@ def export_hint(config: ReviseLabels, number: int) -> str:
     return command_in(config.workdir, "export-tasks", "entail", *(() if is_newest else ("--candidates", str(sample))))
 
 
-def conflict_table(conflicts: Sequence[SetConflict], verdicts: Mapping[tuple[str, str], bool] | None = None) -> Table:
-    """Descriptions of small sets that hold for another picture by the judge: the surest ones, or those with verdicts of people, by
-    (caption, image)."""
-    heads = ["description", "written for", "also holds for", "probability"]
+def conflict_table(
+    conflicts: Sequence[SetConflict], toy: bool, verdicts: Mapping[tuple[str, str], bool] | None = None
+) -> Table:
+    """Descriptions of small sets that hold for another picture by the judge, perhaps a toy: the surest ones, or those with verdicts of
+    people, by (caption, image)."""
+    heads = ["description", "written for", f"also holds for{', says a toy' * toy}", "probability"]
     note = f"the surest of {len(conflicts):,}; all are in also.jsonl of the round, for people to check"
     shown = sorted(conflicts, key=lambda row: (-row.probability, row.key()))[:12]
     if verdicts is not None:

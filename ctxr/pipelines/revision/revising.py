@@ -69,7 +69,7 @@ from ctxr.pipelines.revision.inputs import (
     without_rejected,
 )
 from ctxr.pipelines.revision.licence import licences, read_licence
-from ctxr.pipelines.revision.results import UNLICENSED, entail_figures
+from ctxr.pipelines.revision.results import NO_SPLITS, UNLICENSED, entail_figures
 from ctxr.store.artifacts import take_manifest
 from ctxr.store.records import ImageSet, Judgment
 from ctxr.store.tables import encode_row, grouped, pretty_json
@@ -107,6 +107,7 @@ def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) 
         "dataset": base.path,
         **_work_facts(config, inputs, cascade, rejected),
         **_outcome_facts(config, scope, cascade, edge, refused),
+        **({"splits": NO_SPLITS} if every == {""} else {}),
         "rounds": ", ".join(_described(row) for row in rounds) or "none yet",
         "command": command,
     }

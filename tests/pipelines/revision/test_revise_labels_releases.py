@@ -61,6 +61,7 @@ def test_descriptions_that_hold_for_another_frame_are_listed_and_judged(release:
     }
     assert {(row.caption, row.image) for row in also} == expected
     assert report.tables["also"].rows[0][3] == pytest.approx(0.9)
+    assert "toy" not in " ".join(report.tables["also"].columns)
     # an image is held against its own description where it has one
     assert set(judge.premises) >= {"", "A red hat."}
     after = read_dataset(tmp_path / "work" / "revised")
@@ -126,3 +127,27 @@ def test_a_picture_alone_leaves_nothing_to_look_at_and_blank_captions_are_none(t
         "2 pictures, 1 candidates"
         in run(replace(config, dataset=tmp_path / "blank"), classifier=judge).facts["evaluated"]
     )
+
+
+def test_pairs_by_a_toy_are_marked_where_they_are_shown(release: Path, tmp_path: Path) -> None:
+    judge = LikesImg9()
+    judge.toy = True
+    report = run(ReviseLabels(release, workdir=tmp_path / "work", entail=True, by="hashed"), classifier=judge)
+    assert [head for head in report.tables["also"].columns if "toy" in head] == [report.tables["also"].columns[2]]
+
+
+def test_a_folder_without_splits_is_told_how_to_get_them(tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number in range(4):
+        draw(photos / f"{number}.jpg", number)
+    config = ReviseLabels(photos, workdir=tmp_path / "work", entail=True, by="hashed")
+    for head, splits in (
+        ("file_name,text", ("",) * 4),
+        ("file_name,text,split", (",train", ",train", ",test", ",test")),
+    ):
+        rows = [f"{number}.jpg,A thing {number}.{split}" for number, split in enumerate(splits)]
+        (photos / "metadata.csv").write_text("\n".join([head, *rows]))
+        planned = run(replace(config, entail=False), classifier=LikesImg9()).facts
+        made = run(replace(config, out=tmp_path / f"revised{len(head)}"), classifier=LikesImg9()).facts
+        assert [("metadata.csv" in facts.get("splits", "")) for facts in (planned, made)] == [head.count(",") == 1] * 2
