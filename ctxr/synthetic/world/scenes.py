@@ -175,8 +175,8 @@ def positioned(rng: np.random.Generator, actor: Actor, others: Sequence[Actor], 
 def placed(
     rng: np.random.Generator, actor: Actor, others: Sequence[Actor], reach: Point, *, overlap: float, edge: float
 ) -> Actor:
-    """Return the actor where it overlaps another by a third to two thirds of the smaller radius, else half over an edge of the frame, both
-    by chance, else at a free place."""
+    """Return the actor where it overlaps another by a third to two thirds of the smaller radius, else
+    half over an edge of the frame, both by chance, else at a free place."""
     if others and rng.random() < overlap:
         other, angle = choose(rng, others), float(rng.uniform(0, 2 * math.pi))
         distance = actor.radius + other.radius - float(rng.uniform(0.7, 1.3)) * min(actor.radius, other.radius)
