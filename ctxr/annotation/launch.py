@@ -110,6 +110,6 @@ def read_study(folder: Path) -> str | None:
     return msgspec.json.decode(path.read_bytes(), type=dict[str, str])["study"] if path.is_file() else None
 
 
-def study_offer(config: ExportTasks) -> Offer:
-    """What the exported study on Prolific offers, as it stands in its file."""
-    return msgspec.json.decode((config.folder() / "prolific" / "offer.json").read_bytes(), type=Offer)
+def study_offer(tasks: Path) -> Offer:
+    """What the study on Prolific offers that was exported with the tasks in a folder."""
+    return msgspec.json.decode((tasks / "prolific" / "offer.json").read_bytes(), type=Offer)

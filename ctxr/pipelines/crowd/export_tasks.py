@@ -77,5 +77,5 @@ def run(config: ExportTasks, progress: Progress = SILENT) -> ExportTasksReport:
         files,
         int(config.launch),
         notes,
-        study_offer(config) if config.backend == "prolific" else None,
+        study_offer(out) if config.backend == "prolific" else None,
     )

@@ -2,18 +2,19 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.config import PROLIFIC_ADVISED, ExportTasks
-from ctxr.annotation.cost import FLOOR
+from ctxr.annotation.confirmation import unconfirmed
+from ctxr.annotation.cost import ASSUMED_SECONDS, FLOOR, median_seconds
+from ctxr.annotation.journal.identities import read_visits
 from ctxr.annotation.journal.journal import StateChange
 from ctxr.annotation.journal.results import Change, UnpaidWait
 from ctxr.annotation.launch import private_folder, study_offer
-from ctxr.annotation.platforms.prolific import Bundle
 from ctxr.annotation.project_journal import project_journal
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.records import Answer, Unit
@@ -26,7 +27,9 @@ from ctxr.pipelines.crowd.people import people, worker_table
 from ctxr.pipelines.crowd.votes import picks_of
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.kinds import PLAN, TASKS
-from ctxr.store.tables import read_table
+
+OFFERS = "*/prolific/offer.json"
+"""The offers of studies on Prolific, below a project's tasks."""
 
 
 def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
@@ -56,16 +59,17 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     source = merge_journal(config.workdir, progress, config.database)
     answered = read_judgments(source)
     blocked, changes = tuple[str, ...](), list[Change]()
-    waited, platforms = tuple[UnpaidWait, ...](), dict[str, str]()
+    waited, platforms, unpaid = tuple[UnpaidWait, ...](), dict[str, str](), list[str]()
     with project_journal(config.workdir, config.database) as journal:
         if journal is not None:
             blocked = journal.blocked()
             platforms = {state.worker: state.platform for state in journal.workers()}
             changes = [change for worker in platforms for change in journal.changes(worker)]
             waited = tuple(journal.waited())
+            unpaid = [state.worker for state in unconfirmed(journal)]
     rows = people(answered, picks_of(answered), blocked, config.good, config.poor)
     oldest_first = tuple(sorted(changes, key=lambda change: change.number))
-    owed = owed_table(config.workdir, answered.units, answered.answers, waited, platforms)
+    owed = owed_table(config.workdir, answered.units, answered.answers, waited, platforms, unpaid=unpaid)
     refused = refused_answers(source)
     return WorkersReport(
         tuple(rows),
@@ -81,44 +85,39 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
 def owed_table(
     workdir: Path,
     units: Mapping[str, Unit],
-    answers: Iterable[Answer],
+    answers: Sequence[Answer],
     waited: Iterable[UnpaidWait],
     platforms: Mapping[str, str],
+    *,
+    unpaid: Collection[str] = (),
 ) -> Table:
-    """What each worker has earned: answers at the pay of their tasks, a bundle's in equal shares, and waiting by the hour.
+    """What each worker has earned: answers at the pay of their tasks, on Prolific each submission in full, and waiting by the hour.
 
-    `platforms`: of workers who have only waited. Raises DataError for a study on Prolific that cannot be read.
+    `platforms`: of workers who have only waited. `unpaid`: whom Prolific does not confirm.
     """
-    # pay for an answer in minor units of a currency, by platform and task, on Prolific by unit:
-    # of the study, the reward that was set, or else the plan
     plan = open_artifact(workdir / PLAN).manifest.config if (workdir / PLAN / MANIFEST).is_file() else {}
     planned = {} if plan.get("platform") == "prolific" else plan
-    rates: dict[tuple[str, str], tuple[float, str]] = {
-        ("local", task): (planned[f"{task}_reward"], "USD") for task in ("describe", "retrieve") if planned
-    }
-    for file in sorted((workdir / TASKS).glob(f"*/{MANIFEST}")):
-        settings = open_artifact(file.parent, TASKS).manifest.config
-        names = ("task", "backend", "reward", "bundle", "currency")
-        config = ExportTasks(out=file.parent, **{name: settings[name] for name in names if name in settings})
-        if config.backend == "prolific":
-            offer = study_offer(config)
-            for part in read_table(file.parent / "prolific" / "bundles.jsonl", Bundle):
-                rates |= {("prolific", unit): (offer.pay / len(part.units), offer.currency) for unit in part.units}
-        elif config.reward is not None:
-            rates[config.backend, config.task] = config.pay(), "USD"
     floor = planned.get("floor", FLOOR)
-    study = next((rate for (platform, _), rate in rates.items() if platform == "prolific"), None)
+    rates: dict[str, float] = {}
+    for task in {units[answer.unit].task for answer in answers}:
+        # without a plan, the paper's pay, but no less than the minimum for the time that answers took
+        seconds, _ = median_seconds(task, [(units[answer.unit], answer) for answer in answers])
+        least = max(ExportTasks(task=task).pay(), math.ceil(floor * (seconds or ASSUMED_SECONDS.get(task, 0)) / 3600))
+        rates[task] = planned.get(f"{task}_reward", least)
+    offers = {file.parent.parent.name: study_offer(file.parent.parent) for file in (workdir / TASKS).glob(OFFERS)}
+    studied = next((offer.currency for _, offer in sorted(offers.items())), "USD")
     earned: dict[tuple[str, str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
     for answer in answers:
-        task, platform = units[answer.unit].task, answer.backend
-        rate = rates.get((platform, answer.unit)) or rates.get((platform, task))
-        rate = rate or (study if platform == "prolific" else None)
-        pay, currency = rate or (ExportTasks(task=task).pay(), "USD")
-        row = earned[answer.worker, platform, currency]
-        row[0], row[2] = row[0] + 1, row[2] + pay
+        is_paid = answer.backend != "prolific"
+        row = earned[answer.worker, answer.backend, "USD" if is_paid else studied]
+        row[0], row[2] = row[0] + 1, row[2] + is_paid * rates[units[answer.unit].task]
+    for visit in read_visits(private_folder(workdir)):
+        if visit.ending in ("complete", "stopped") and visit.worker not in unpaid and visit.door in offers:
+            offer = offers[visit.door]
+            earned[visit.worker, "prolific", offer.currency][2] += offer.pay
     for wait in waited:
         platform = platforms.get(wait.worker, "local")
-        currency = study[1] if study and platform == "prolific" else "USD"
+        currency = studied if platform == "prolific" else "USD"
         row = earned[wait.worker, platform, currency]
         hourly = PROLIFIC_ADVISED[currency] if platform == "prolific" else floor
         row[1], row[2] = row[1] + wait.seconds / 60, row[2] + hourly * wait.seconds / 3600
@@ -127,8 +126,8 @@ def owed_table(
         for (worker, platform, currency), (count, minutes, cents) in sorted(earned.items())
     )
     note = (
-        "prolific pays for answers that you approve; waiting is paid as a bonus; refused answers are not counted; "
-        "without a plan or a reward, an answer is counted at the paper's pay"
+        "on Prolific the reward of each submission that got its code, if you approve it; waiting is paid as a bonus; refused answers "
+        "are not counted; without a plan, an answer is counted at the paper's pay, or at the minimum for its time if that is more"
     )
     return Table("Owed", ("worker", "platform", "answers", "minutes waited", "owed", "currency"), rows, note, digits=2)
 

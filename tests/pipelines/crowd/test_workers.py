@@ -1,10 +1,13 @@
 import json
-from datetime import UTC, datetime
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from ctxr.annotation.cost import Offer
+from ctxr.annotation.journal.identities import Identities, Visit
 from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.journal.results import UnpaidWait
 from ctxr.annotation.project_journal import journal_of, project_journal, remember
@@ -16,7 +19,6 @@ from ctxr.errors import UnfinishedError, UsageError
 from ctxr.pipelines.crowd.config import Plan, Workers
 from ctxr.pipelines.crowd.plan import run as plan
 from ctxr.pipelines.crowd.workers import owed_table, run
-from ctxr.store.artifacts import Content, finish
 from tests.annotation.crowd_units import unit
 from tests.pipelines.crowd.answered import crowd, write
 from tests.pipelines.report_artifacts import project
@@ -86,28 +88,44 @@ def test_the_list_reads_well_as_text_and_as_json(known: Path) -> None:
 
 def test_what_each_worker_is_owed_is_a_table_in_a_currency(tmp_path: Path) -> None:
     plan(Plan(workdir=project(tmp_path), retrieve_reward=12))
-    studied = tmp_path / "tasks" / "describe"
-    (studied / "prolific").mkdir(parents=True)
-    offer = {"total_available_places": 3, "estimated_completion_time": 5, "reward": 90}
-    (studied / "prolific" / "study.json").write_text(json.dumps(offer))
-    bundle = {"id": "b-1", "units": ["describe", "u-2", "u-3"], "raters": 3}
-    (studied / "prolific" / "bundles.jsonl").write_text(json.dumps(bundle) + "\n")
-    config = {"task": "describe", "backend": "prolific", "reward": None, "bundle": 4, "currency": "GBP"}
-    finish(studied, kind="tasks", verb="export-tasks", config=config, parents=[], content=Content([], {}, {}))
+    studied = tmp_path / "tasks" / "describe" / "prolific"
+    studied.mkdir(parents=True)
+    (studied / "offer.json").write_text(json.dumps(asdict(Offer(3, 5, 375, "GBP", 1125))))
+    # one ended with all, one with few, one with none; one was stopped, one goes on, one was returned after its code
+    people = Identities(tmp_path / "crowd" / "private", bytes(32))
+    for worker, ending in zip("bcdefg", ("complete",) * 3 + ("stopped", "", "complete"), strict=True):
+        visit = Visit(f"s-{worker}", worker, "study", f"w-{worker}", "describe", 0, NOW)
+        people.come(visit, timedelta(hours=1))
+        people.end(visit.submission, ending)
+    people.close()
     units = {task: unit(task, id=task) for task in ("describe", "retrieve", "tag")}
 
     def given(worker: str, task: str, backend: str) -> Answer:
         return Answer(task, worker, {}, (), 0, "2026-01-01T00:00:00Z", 9.0, backend)
 
-    answers = [given("w-a", task, "local") for task in units] + [given("w-b", "describe", "prolific")] * 2
-    waits = [UnpaidWait(worker, "talk", "nobody_came", 90.0, "") for worker in ("w-a", "w-b", "w-c")]
-    table = owed_table(tmp_path, units, answers, waits, {"w-a": "local", "w-b": "prolific", "w-c": "local"})
+    answers = [given("w-a", task, "local") for task in units] + [given("w-b", "describe", "prolific")] * 20
+    answers += [given("w-c", "describe", "prolific")] * 7 + [given("w-f", "describe", "prolific")]
+    waits = [UnpaidWait(worker, "talk", "nobody_came", 90.0, "") for worker in ("w-a", "w-b", "w-h")]
+    platforms = {"w-a": "local", "w-b": "prolific", "w-h": "local"}
+    table = owed_table(tmp_path, units, answers, waits, platforms, unpaid=("w-g",))
     assert table.columns == ("worker", "platform", "answers", "minutes waited", "owed", "currency")
     assert table.rows == (
         ("w-a", "local", 3, 1.5, 0.67, "USD"),
-        ("w-b", "prolific", 2, 1.5, 0.83, "GBP"),  # two thirds of 90, and 1.5 minutes at 9 pounds an hour
-        ("w-c", "local", 0, 1.5, 0.20, "USD"),
+        ("w-b", "prolific", 20, 1.5, 3.98, "GBP"),  # the reward, and 1.5 minutes at 9 pounds an hour
+        ("w-c", "prolific", 7, 0.0, 3.75, "GBP"),
+        ("w-d", "prolific", 0, 0.0, 3.75, "GBP"),
+        ("w-e", "prolific", 0, 0.0, 3.75, "GBP"),
+        ("w-f", "prolific", 1, 0.0, 0.0, "GBP"),
+        ("w-h", "local", 0, 1.5, 0.20, "USD"),
     )
+
+
+def test_an_answer_that_no_plan_prices_earns_at_least_the_minimum_for_its_time(tmp_path: Path) -> None:
+    units = {task: unit(task, id=task) for task in ("dialogue", "retrieve", "tag")}
+    times = {"dialogue": 300.0, "retrieve": 20.0, "tag": None}
+    answers = [Answer(task, "w-a", {}, (), 0, "2026-01-01T00:00:00Z", times[task], "local") for task in units]
+    cents = [owed_table(tmp_path, units, answers[:count], (), {}).rows[0][4] for count in (1, 2, 3)]
+    assert cents == [0.67, 0.77, 0.87]  # 8 dollars an hour for 5 minutes, then 10 cents each
 
 
 def test_before_anybody_answered_there_is_nobody(tmp_path: Path) -> None:
