@@ -3,15 +3,23 @@
 A rule gives each query a credit in 0..1: 1 if it chose the target, 1/n if the target is one of n that it cannot tell apart.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from zlib import crc32
 
 import numpy as np
 
 from ctxr.metrics.proportions import LEVEL, bounded_interval, bounded_tail, holm
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.store.tables import grouped
+
+FOLDS = 5
+"""Parts of the sets; a blind model is tried on one after it learned from those before."""
+
+BUCKETS = 512
+"""Of the words of descriptions."""
 
 BINS = 5
 """Lengths of descriptions are grouped in fifths."""
@@ -121,6 +129,76 @@ def learnt_credits(trials: Sequence[Trial], by_length: bool) -> Doubles:
             for row in rows:
                 seen[groups[row]][trials[row].target] += 1
     return credits
+
+
+Blind = Callable[[int], Doubles]
+"""The scores [K] that a model gives the images of the set of a query, by its row."""
+
+
+def blind_credits(trials: Sequence[Trial], learn: Callable[[Sequence[int]], Blind]) -> Doubles:
+    """Credits [Q] of a model that `learn` makes of rows of queries; NaN where there is nothing to learn from.
+
+    It learns on train where `learns_on_train`. Otherwise sets come in `FOLDS` parts, by the hash of their names, and each part is tried
+    by what the parts before it taught, so that each try stays at chance (see `learnt_credits`).
+    """
+    names = sorted({query.image_set for query in trials}, key=lambda name: sha256(name.encode()).digest())
+    part_of = {name: FOLDS * place // len(names) for place, name in enumerate(names)}
+    if learns_on_train(trials):
+        part_of = {query.image_set: int(query.split != "train") for query in trials}
+    parts, credits = np.array([part_of[query.image_set] for query in trials], int), np.full(len(trials), np.nan)
+    for part in sorted({*parts.tolist()} - {parts.min(initial=FOLDS)}):
+        model = learn(np.flatnonzero(parts < part).tolist())
+        for row in np.flatnonzero(parts == part).tolist():
+            scores = model(row)[: trials[row].size]
+            best = scores == scores.max()
+            credits[row] = best[trials[row].target] / best.sum()
+    return credits
+
+
+def blind_to_texts(trials: Sequence[Trial], vectors: Mapping[str, Doubles]) -> Callable[[Sequence[int]], Blind]:
+    """How a linear model learns which image of a set is a target from what sets it apart from the others: `vectors` [K, D] by set."""
+    apart = {name: own - own.mean(axis=0) for name, own in vectors.items()}
+
+    def learn(rows: Sequence[int]) -> Blind:
+        asked = {trials[row].image_set: trials[row] for row in rows}
+        right = {name: np.zeros((len(apart[name]), 1)) for name in asked}
+        for row in rows:
+            right[trials[row].image_set][trials[row].target] = 1
+        predict = ridge(np.concatenate([apart[name] for name in asked]), np.concatenate([*right.values()]))
+        return lambda row: predict(apart[trials[row].image_set])[:, 0]
+
+    return learn
+
+
+def blind_to_images(trials: Sequence[Trial], words: Doubles) -> Callable[[Sequence[int]], Blind]:
+    """How a linear model learns the position of the target from `words` [Q, D], a row for each description."""
+    places = np.eye(max((query.size for query in trials), default=1))
+
+    def learn(rows: Sequence[int]) -> Blind:
+        predict = ridge(words[rows], places[[trials[row].target for row in rows]])
+        return lambda row: predict(words[row])
+
+    return learn
+
+
+def bags_of_words(texts: Sequence[str]) -> Doubles:
+    """Which of `BUCKETS` hold a word of each text [Q, BUCKETS], by the hash of the word in lower case (Weinberger et al. 2009)."""
+    bags = np.zeros((len(texts), BUCKETS))
+    for bag, text in zip(bags, texts, strict=True):
+        bag[[crc32(word.encode()) % BUCKETS for word in re.findall(r"\w+", text.lower())]] = 1
+    return bags
+
+
+def ridge(inputs: Doubles, outputs: Doubles) -> Callable[[Doubles], Doubles]:
+    """A ridge regression from inputs [N, D], scaled to unit variance, to outputs [N, C]; its penalty is D (Hoerl and Kennard 1970)."""
+    mean, scale, base = inputs.mean(axis=0), np.maximum(inputs.std(axis=0), 1e-9), outputs.mean(axis=0)
+    unit, wanted = (inputs - mean) / scale, outputs - base
+    # the smaller of two systems of equations with one solution
+    if len(unit) > unit.shape[1]:
+        weights = np.linalg.solve(unit.T @ unit + unit.shape[1] * np.eye(unit.shape[1]), unit.T @ wanted)
+    else:
+        weights = unit.T @ np.linalg.solve(unit @ unit.T + unit.shape[1] * np.eye(len(unit)), wanted)
+    return lambda rows: np.asarray((rows - mean) / scale @ weights + base)
 
 
 def length_bins(lengths: Sequence[int], learnt_on: Flags | None = None) -> list[int]:

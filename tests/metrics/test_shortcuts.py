@@ -10,6 +10,10 @@ import pytest
 from ctxr.metrics.shortcuts import (
     Trial,
     Verdict,
+    bags_of_words,
+    blind_credits,
+    blind_to_images,
+    blind_to_texts,
     corrected,
     extreme_credits,
     judge_rule,
@@ -17,6 +21,7 @@ from ctxr.metrics.shortcuts import (
     learnt_credits,
     length_bins,
     position_credits,
+    ridge,
 )
 
 
@@ -146,6 +151,51 @@ def test_without_a_shortcut_hardly_anything_is_flagged(descriptions: int) -> Non
     # at most 2.5 % are 2 of 80; six and more has a chance of 1 in 70 even at that limit
     assert flagged <= 5
     assert max(below.values(), default=0) <= 5
+
+
+def test_a_blind_model_finds_what_texts_or_images_alone_betray() -> None:
+    rng = np.random.default_rng(4)
+    asked = draw(rng, 200)
+    vectors = {query.image_set: rng.normal(size=(10, 6)) for query in asked}
+    for query in asked:
+        vectors[query.image_set][query.target] += (0, 2, -2, 0, 0, 0)
+    words = bags_of_words([f"word{query.target // 3} and others" for query in asked])
+    seen = blind_credits(asked, blind_to_texts(asked, vectors))
+    read = blind_credits(asked, blind_to_images(asked, words))
+    first = {query.image_set for query, credit in zip(asked, seen, strict=True) if np.isnan(credit)}
+    assert len(first) == 40
+    assert np.nanmean(seen) > 0.4
+    assert np.nanmean(read) > 0.2
+    # a model that learned on train is tried on the others alone
+    sides = [replace(query, split="train" if number % 2 else "valid") for number, query in enumerate(asked)]
+    taught = blind_credits(sides, blind_to_texts(sides, vectors))
+    assert np.isnan(taught).tolist() == [query.split == "train" for query in sides]
+
+
+def test_ridge_is_what_the_equations_say_from_both_sides() -> None:
+    rng = np.random.default_rng(0)
+    for shape in ((30, 4), (4, 30)):
+        inputs, outputs = rng.normal(size=shape), rng.normal(size=(shape[0], 2))
+        unit = (inputs - inputs.mean(axis=0)) / inputs.std(axis=0)
+        normal = unit.T @ unit + shape[1] * np.eye(shape[1])
+        weights = np.linalg.solve(normal, unit.T @ (outputs - outputs.mean(axis=0)))
+        np.testing.assert_allclose(ridge(inputs, outputs)(inputs), unit @ weights + outputs.mean(axis=0))
+
+
+@pytest.mark.usefixtures("without_intervals")
+def test_blind_models_stay_at_chance_where_nothing_is_betrayed() -> None:
+    rng, alarms, rounds = np.random.default_rng(6), [0, 0], 200
+    for _ in range(rounds):
+        asked = draw(rng, 30)
+        vectors = {query.image_set: rng.normal(size=(10, 5)) for query in asked}
+        words = rng.integers(0, 2, (len(asked), 8)).astype(float)
+        for number, (learn, single) in enumerate(
+            ((blind_to_texts(asked, vectors), True), (blind_to_images(asked, words), False))
+        ):
+            verdict = judge_rule("blind", "all", asked, blind_credits(asked, learn), one_choice=single)
+            assert verdict is not None
+            alarms[number] += verdict.p_value < 0.025
+    assert max(alarms) <= 0.05 * rounds
 
 
 def test_several_descriptions_of_one_target_are_one_trial() -> None:

@@ -1,8 +1,9 @@
 """`ctxr audit`: shortcuts that find the target without reading the description; each must stay at chance."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from itertools import compress
 
 import numpy as np
@@ -15,6 +16,10 @@ from ctxr.media.images import sharpness
 from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.shortcuts import (
     Trial,
+    bags_of_words,
+    blind_credits,
+    blind_to_images,
+    blind_to_texts,
     corrected,
     extreme_credits,
     judge_rule,
@@ -23,15 +28,24 @@ from ctxr.metrics.shortcuts import (
     position_credits,
 )
 from ctxr.metrics.votes import Doubles
+from ctxr.models.dataset_vectors import picture_vectors_of
 from ctxr.models.picture_vectors import open_pictures
 from ctxr.pipelines.inspection.config import Audit, AuditReport
+from ctxr.store.artifacts import MANIFEST, open_artifact
+from ctxr.store.hashing import sha256_file
 from ctxr.store.records import ImageSet
 from ctxr.store.tables import grouped
 
 Rule = tuple[str, Doubles]
 
 
-def rules(dataset: Dataset, trials: list[Trial], skip_pictures: bool, progress: Progress) -> Iterator[Rule | str]:
+SEVERAL_CHOICES = ("position by length", "texts alone, linear model")
+"""Rules that may choose different images of one set for different descriptions."""
+
+
+def rules(
+    dataset: Dataset, trials: list[Trial], texts: Sequence[str], config: Audit, progress: Progress
+) -> Iterator[Rule | str]:
     """Each rule with its credits [Q], NaN where it does not apply, or the sentence that says why it cannot be tried.
 
     The images of a video set lie in one shot in the order of time, so its first image is the candidate nearest to the
@@ -68,8 +82,38 @@ def rules(dataset: Dataset, trials: list[Trial], skip_pictures: bool, progress: 
             yield name, credits
         elif in_order.any() and (by_length or open_.any()):
             yield f"{name}: there is no other set to learn from"
+    credits = np.full(len(trials), np.nan)
+    words = bags_of_words(list(compress(texts, in_order)))
+    small = list(compress(trials, in_order))
+    credits[in_order] = blind_credits(small, blind_to_images(small, words))
+    if (~np.isnan(credits)).any():
+        yield SEVERAL_CHOICES[1], credits
     if wanted := [image_set for image_set in dataset.sets if image_set.id in targets.keys() - full]:
-        yield from _picture_rules(dataset, trials, wanted, skip_pictures, progress)
+        yield from _picture_rules(dataset, trials, wanted, config.skip_pictures, progress)
+        yield from _looks(dataset, trials, wanted, config, progress)
+
+
+def _looks(
+    dataset: Dataset, trials: list[Trial], wanted: list[ImageSet], config: Audit, progress: Progress
+) -> Iterator[Rule | str]:
+    """The rule of a model that sees vectors of images alone."""
+    found = picture_vectors_of(dataset, config.encoder, config.device, progress)
+    if found is None and dataset.root is not None and (dataset.root / MANIFEST).is_file():
+        # those of the sets that were described
+        made_from = {parent.sha256 for parent in open_artifact(dataset.root).manifest.parents}
+        for manifest in sorted(dataset.root.resolve().parent.glob(f"*/{MANIFEST}")):
+            if found is None and sha256_file(manifest) in made_from:
+                found = picture_vectors_of(replace(dataset, root=manifest.parent), None, config.device, progress)
+    vectors = {} if found is None else found.by_image
+    whole = {one.id: one.images for one in wanted if vectors.keys() >= {*one.images}}
+    by_set = {name: np.array([vectors[image] for image in images], np.float64) for name, images in whole.items()}
+    rows = [row for row, query in enumerate(trials) if query.image_set in by_set]
+    credits, own = np.full(len(trials), np.nan), [trials[row] for row in rows]
+    credits[rows] = blind_credits(own, blind_to_texts(own, by_set))
+    if np.isnan(credits).all():
+        yield f"images alone: {'too few sets to learn from' if by_set else 'no vectors of pictures are here (--encoder NAME)'}"
+    else:
+        yield "images alone, linear model", credits
 
 
 def _picture_rules(
@@ -121,10 +165,11 @@ def run(config: Audit, progress: Progress = SILENT) -> AuditReport:
     if workers and config.worker not in workers:
         hint = f"--worker {workers[0]}   (known: {', '.join(workers[:5])})"
         raise UsageError(f"no target is named by {config.worker!r}", hint=hint)
-    trials = []  # each query with its target, in the order of judgments
+    trials, texts = [], list[str]()  # each query with its target, in the order of judgments
     for query, image_set, target in dataset.sole_targets(config.worker):
         if query.labels is None and len(image_set.images) > 1:
-            words = sum(len(dataset.texts[name].text.split()) for name in query.texts)
+            texts.append(dataset.text_of(query))
+            words = len(texts[-1].split())
             split = dataset.split_of(image_set)
             trials.append(Trial(image_set.id, image_set.kind, split, len(image_set.images), target, words))
     if not trials:
@@ -132,7 +177,7 @@ def run(config: Audit, progress: Progress = SILENT) -> AuditReport:
     kinds = sorted({query.kind for query in trials}, reverse=True)
     parts = ("all", *kinds) if len(kinds) > 1 else ("all",)
     verdicts, missing = [], list[str]()
-    for rule in rules(dataset, trials, config.skip_pictures, progress):
+    for rule in rules(dataset, trials, texts, config, progress):
         if isinstance(rule, str):
             missing.append(rule)
             continue
@@ -141,8 +186,7 @@ def run(config: Audit, progress: Progress = SILENT) -> AuditReport:
         # a rule for videos alone would say the same twice, and be corrected for it twice
         for part in parts if len(tried) == len(kinds) else sorted(tried):
             rows = [row for row, query in enumerate(trials) if part in ("all", query.kind)]
-            # this rule alone may choose different images of one set for different descriptions
-            single = name != "position by length"
+            single = name not in SEVERAL_CHOICES
             verdict = judge_rule(name, part, [trials[row] for row in rows], credits[rows], single)
             if verdict is not None:
                 verdicts.append(verdict)

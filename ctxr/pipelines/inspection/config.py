@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from ctxr.engine.options import DEVICE, Choices, Options, Range, Seed, Workdir
+from ctxr.engine.options import DEVICE, Choices, Device, NotDecisive, Options, Range, Seed, Workdir
 from ctxr.engine.report import Table, VerbReport
 from ctxr.errors import FindingsError, plural
 
@@ -68,6 +68,9 @@ class Audit(Options):
     """Worker whose judgments define the targets."""
     skip_pictures: bool = False
     """Do not open images: skip sharpness and file size."""
+    encoder: Annotated[str | None, NotDecisive] = None
+    """Encoder from whose vectors a model without texts learns; default: the vectors by which the sets were picked."""
+    device: Device = "auto"
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def test_a_habit_learnt_on_train_is_found_on_valid(tmp_path: Path) -> None:
 
     report = run(Audit(dataset=write_release(tmp_path, train=sets("a"), valid=sets("b"), test=None)))
     flagged = {one.rule: one for one in report.verdicts if one.flagged}
-    assert flagged.keys() == {"commonest position", "position by length"}
+    assert flagged.keys() == {"commonest position", "position by length", "texts alone, linear model"}
     assert flagged["commonest position"].queries == 80
     assert report.learnt == "learnt on train"
 
@@ -134,7 +134,18 @@ def test_measured_brisque_is_a_rule_and_the_toy_world_has_no_shortcut(tmp_path: 
     report = json.loads(result.stdout)
     assert {one["part"] for one in report["verdicts"]} == {"all", "video", "photos"}
     assert {"least distorted (BRISQUE)", "most distorted (BRISQUE)"} <= {one["rule"] for one in report["verdicts"]}
-    assert report["missing"] == []
+    (missing,) = report["missing"]
+    assert "--encoder" in missing
+
+
+def test_a_model_that_sees_images_alone_learns_from_the_vectors_of_an_encoder_or_of_the_sets(tmp_path: Path) -> None:
+    release = write_pictured(tmp_path / "release", blur_target=True, sets=60)
+    report = run(Audit(dataset=release, encoder="ctxr-tiny"))
+    (found,) = [one for one in report.verdicts if one.rule == "images alone, linear model"]
+    assert found.flagged
+    assert found.accuracy > 0.5
+    # a fifth of the sets teaches the first fold that is tried
+    assert found.sets == 48
 
 
 def test_the_published_release_has_a_habit_of_positions(real_files: Path) -> None:
