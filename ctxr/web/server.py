@@ -77,54 +77,25 @@ class Connection(H11Protocol):
         self._deadline.cancel()
 
 
-class Server(uvicorn.Server):
-    """A server that takes connections while they need at most three in four of its descriptors; others wait.
-    asyncio would log a traceback for each connection that it has no descriptor for.
-
-    Args:
-        stopping: called before it ends. warn: hears of connections that wait.
-    """
-
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        listening: socket.socket,
-        stopping: Callable[[], None],
-        warn: Callable[[str], None],
-    ) -> None:
-        super().__init__(config)
-        self._listening, self._stopping, self._warn = listening, stopping, warn
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """End what waits, and stop."""
-        self._stopping()
-        super().handle_exit(sig, frame)
-
-    async def main_loop(self) -> None:
-        """Take connections until it is told to stop."""
-        taking = asyncio.create_task(self.take_connections())
-        await super().main_loop()
-        taking.cancel()
-
-    async def take_connections(self) -> None:
-        """Take one connection after another."""
-        loop, state, config = asyncio.get_running_loop(), self.server_state, self.config
-        made: dict[str, Any] = {"server_state": state, "app_state": self.lifespan.state}
-        make = partial(config.http_protocol_class, config=config, **made)  # type: ignore[call-arg]
-        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        most = descriptors * 3 // 4
-        self._listening.setblocking(False)
-        while True:
-            try:
-                if len(state.connections) < most:
-                    visitor, _ = await loop.sock_accept(self._listening)
-                    await loop.connect_accepted_socket(make, visitor)
-                    continue
-                self._warn(f"{most} connections are open, so new ones wait; ulimit -n {4 * descriptors} allows more")
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE):  # else a visitor who is gone already
-                    self._warn(f"new connections wait: {error.strerror}; ulimit -n {4 * descriptors} allows more")
-            await asyncio.sleep(PAUSE_SECONDS)
+async def take_connections(server: uvicorn.Server, listening: socket.socket, warn: Callable[[str], None]) -> None:
+    """Give the server connections while they need at most three in four of its descriptors; others wait, which `warn` hears.
+    asyncio would log a traceback for each connection that it has no descriptor for."""
+    loop, state, config = asyncio.get_running_loop(), server.server_state, server.config
+    made: dict[str, Any] = {"server_state": state, "app_state": server.lifespan.state}
+    make = partial(config.http_protocol_class, config=config, **made)  # type: ignore[call-arg]
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    full = f"new connections wait, because too many are open; ulimit -n {4 * descriptors} allows more"
+    while True:
+        try:
+            if len(state.connections) < descriptors * 3 // 4:
+                visitor, _ = await loop.sock_accept(listening)
+                await loop.connect_accepted_socket(make, visitor)
+                continue
+            warn(full)
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # else a visitor who is gone already
+                warn(full)
+        await asyncio.sleep(PAUSE_SECONDS)
 
 
 def answer_requests(
@@ -147,6 +118,16 @@ def answer_requests(
             "ctxr, give its public address: --base-url https://..."
         )
 
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            stopping()
+            super().handle_exit(sig, frame)
+
+        async def main_loop(self) -> None:
+            taking = asyncio.create_task(take_connections(self, listening, once))
+            await super().main_loop()
+            taking.cancel()
+
     connection = partial(Connection, unlimited=LOCAL if behind_proxy else (), full=full)
     config = uvicorn.Config(
         app,
@@ -161,6 +142,7 @@ def answer_requests(
         timeout_graceful_shutdown=STOP_SECONDS,
     )
     try:
-        Server(config, listening, stopping, once).run(sockets=[])
+        listening.setblocking(False)
+        Server(config).run(sockets=[])
     except KeyboardInterrupt:  # raised again by uvicorn once everything has ended
         return

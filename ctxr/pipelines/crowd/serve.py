@@ -185,7 +185,7 @@ def _answered(states: Mapping[str, TaskProgress]) -> Counter[str]:
 
 
 def _counted(numbers: Mapping[str, int]) -> str:
-    return ", ".join(f"{task} {number}" for task, number in numbers.items())
+    return ", ".join(f"{task} {number}" for task, number in numbers.items()) or "nothing"
 
 
 @contextmanager
@@ -201,8 +201,7 @@ def news_of(site: Site, progress: Progress) -> Iterator[None]:
                 new, waiting = _answered(states) - told, _waiting(site, states)
                 told = _answered(states)
                 if new:
-                    left = _counted(waiting) or "nothing"
-                    progress.note(f"new answers: {_counted(new)}; still open: {left}")
+                    progress.note(f"new answers: {_counted(new)}; still open: {_counted(waiting)}")
                 if new and not waiting:
                     progress.note("all work is done: Ctrl-C ends the server, and says what comes next")
 
