@@ -83,8 +83,8 @@ def raters_for(units: Iterable[Unit], protocol: Protocol) -> list[Rater]:
     raters: list[Rater] = []
     for unit in sorted(units, key=lambda unit: unit.purpose != "work"):
         pool = "any" if protocol.disjoint == "none" else pool_of(unit)
-        fresh = unit.purpose != "attention" and (task_of(unit).FRESH or unit.task == "describe")
-        key = unit.image_set if fresh else unit.id
+        by_set = unit.purpose != "attention" and (task_of(unit).FRESH or unit.task == "describe")
+        key = unit.image_set if by_set else unit.id
         for slot in range(raters_of(unit, protocol)):
             free = [one for one in raters if key not in one.met and pool in ("any", one.pool)]
             if not free:
