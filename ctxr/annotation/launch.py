@@ -45,14 +45,14 @@ def backend_files(config: ExportTasks, batch: TaskBatch, out: Path) -> dict[str,
     """Content by path in the artifact, in a folder that is called like the backend; nothing for our own
     server. Pictures that the platform loads are linked into `out`."""
     private, files = private_folder(config.workdir), dict[str, bytes]()
+    contents = {row.id: row.sha256 for row in batch.images.values()}
     if config.backend == "label-studio":
         where = addresses(config.image_base, batch.images, read_key(private))
-        files = label_studio.project_files(batch.units, where, config)
+        files = label_studio.project_files(batch.units, where, config, contents)
         for name in sorted({name for unit in batch.units for name in unit.images}):
             original = batch.root / batch.images[name].path
             link_or_copy(original, out / PICTURES / Path(where[name]).name)
     elif config.backend == "prolific":
-        contents = {row.id: row.sha256 for row in batch.images.values()}
         measured, _ = median_seconds(config.task, answered_work(config.workdir))
         timed, first = replace(config, seconds=config.seconds or measured or 0.0).check(), batch.units[0]
         # who wrote on Prolific what is judged now may come again

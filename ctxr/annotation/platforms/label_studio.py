@@ -67,8 +67,8 @@ def sheet_of(unit: Unit, slot: int, seed: int) -> RaterSheet:
 
 @dataclass(eq=False)
 class Rater:
-    """Who gets a project: their pool, and what they see, by unit and slot; `met` are sets and units that
-    they know then, `load` counts their units by purpose."""
+    """Who gets a project: their pool, and what they see, by unit and slot; `met` are the units, sets and
+    pictures that they know then, `load` counts their units by purpose."""
 
     pool: str
     seats: list[tuple[Unit, int]]
@@ -76,30 +76,38 @@ class Rater:
     load: Counter[str]
 
 
-def raters_for(units: Iterable[Unit], protocol: Protocol) -> list[Rater]:
-    """The fewest raters who may answer the units: each sees a unit once, describes or judges one target
-    of a set, and works on one side of the benchmark unless the protocol lets everybody do both. Work is
-    dealt evenly, and so are the checks."""
+def raters_for(units: Iterable[Unit], protocol: Protocol, contents: Mapping[str, str]) -> list[Rater]:
+    """Raters who may answer the units: each sees a unit once, describes one target of a set, judges none
+    whose pictures they know, and works on one side of the benchmark unless the protocol lets everybody do
+    both. Work is dealt evenly, and so are the checks. `contents`: hashes of pictures by image id."""
     raters: list[Rater] = []
     for unit in sorted(units, key=lambda unit: unit.purpose != "work"):
         pool = "any" if protocol.disjoint == "none" else pool_of(unit)
-        by_set = unit.purpose != "attention" and (task_of(unit).FRESH or unit.task == "describe")
-        key = unit.image_set if by_set else unit.id
+        known = {unit.id}
+        if unit.task == "describe":
+            known.add(unit.image_set)
+        elif task_of(unit).FRESH and unit.purpose != "attention":
+            known.update(unit.pictures(contents).values())
         for slot in range(raters_of(unit, protocol)):
-            free = [one for one in raters if key not in one.met and pool in ("any", one.pool)]
+            free = [one for one in raters if known.isdisjoint(one.met) and pool in ("any", one.pool)]
             if not free:
                 raters += (free := [Rater(pool, [], set(), Counter())])
             rater = min(free, key=lambda one: one.load[unit.purpose])
             rater.load[unit.purpose] += 1
-            rater.met.add(key)
+            rater.met |= known
             rater.seats.append((unit, slot))
     return raters
 
 
-def project_files(units: Iterable[Unit], addresses: Mapping[str, str], protocol: Protocol) -> dict[str, bytes]:
-    """`rater-1/config.xml` and `rater-1/tasks.json`, and so on for each rater (and shape of form)."""
+def project_files(
+    units: Iterable[Unit], addresses: Mapping[str, str], protocol: Protocol, contents: Mapping[str, str]
+) -> dict[str, bytes]:
+    """`rater-1/config.xml` and `rater-1/tasks.json`, and so on for each rater (and shape of form).
+
+    `addresses` and `contents` (hashes) of pictures are by image id.
+    """
     projects: dict[tuple[int, tuple[object, ...]], list[RaterSheet]] = defaultdict(list)
-    for number, rater in enumerate(raters_for(units, protocol), 1):
+    for number, rater in enumerate(raters_for(units, protocol, contents), 1):
         # by id, so a check stands anywhere
         for unit, slot in sorted(rater.seats, key=lambda seat: seat[0].id):
             sheet = sheet_of(unit, slot, protocol.seed)

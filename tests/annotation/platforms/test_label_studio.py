@@ -17,7 +17,7 @@ from ctxr.errors import DataError
 from tests.annotation.platforms.test_examples import ADDRESSES, EXAMPLES, EXPORTS, HARBOUR, KEY, KITCHEN, MARKET
 
 PROTOCOL = Protocol()
-ALL = [f"{name}/{place}" for name in range(8) for place in (1, 2)]
+ALL = [f"{split}-{name}/{place}" for split in ("train", "valid", "test") for name in range(8) for place in (1, 2)]
 
 TAGS = {
     "View": {"className"},
@@ -35,12 +35,12 @@ TAGS = {
 
 
 def configs(*units: Unit) -> dict[str, Element]:
-    files = label_studio.project_files(units, ADDRESSES, PROTOCOL)
+    files = label_studio.project_files(units, ADDRESSES, PROTOCOL, {})
     return {name: SafeTree.fromstring(content.decode()) for name, content in files.items() if name.endswith(".xml")}
 
 
 def test_a_rater_has_a_project_of_their_own_and_sees_each_task_once() -> None:
-    files = label_studio.project_files([HARBOUR, KITCHEN], ADDRESSES, PROTOCOL)
+    files = label_studio.project_files([HARBOUR, KITCHEN], ADDRESSES, PROTOCOL, {})
     tasks = {name: json.loads(content) for name, content in files.items() if name.endswith("tasks.json")}
     assert sorted(files) == sorted(
         f"rater-{slot}-{shape}/{name}"
@@ -54,8 +54,8 @@ def test_a_rater_has_a_project_of_their_own_and_sees_each_task_once() -> None:
 def many(task: TaskName, sets: int, each: int, most: int, split: Any = None, **more: Any) -> list[Unit]:
     """Units about sets of two pictures, `each` about every set."""
     return [
-        Unit(f"{task}-{split}-{name}-{place}", task, f"{split}-{name}", "g", (f"{name}/1", f"{name}/2"), split=split,
-             target=f"{name}/1", texts=("A.",), labels=("one",), most=most, **more)
+        Unit(f"{task}-{split}-{name}-{place}", task, f"{split}-{name}", "g", (f"{split}-{name}/1", f"{split}-{name}/2"), split=split,
+             target=f"{split}-{name}/1", texts=("A.",), labels=("one",), most=most, **more)
         for name in range(sets)
         for place in range(each)
     ]  # fmt: skip
@@ -67,7 +67,7 @@ def many(task: TaskName, sets: int, each: int, most: int, split: Any = None, **m
 def test_nobody_describes_or_judges_a_set_twice_and_work_is_dealt_evenly(
     task: TaskName, each: int, most: int, people: int
 ) -> None:
-    raters = label_studio.raters_for(many(task, 8, each, most), PROTOCOL)
+    raters = label_studio.raters_for(many(task, 8, each, most), PROTOCOL, {})
     assert len(raters) == people
     assert {len(rater.seats) for rater in raters} == {8 * each * most // people}
     for rater in raters:
@@ -75,10 +75,20 @@ def test_nobody_describes_or_judges_a_set_twice_and_work_is_dealt_evenly(
         assert len(set(known)) == len(known)
 
 
+def test_sets_that_share_a_picture_or_a_copy_of_one_are_judged_by_different_people() -> None:
+    one, other, third = many("retrieve", 3, 1, 1)
+    assert len(label_studio.raters_for([one, other, third], PROTOCOL, {})) == 1
+    shared = structs.replace(other, images=(other.images[0], one.images[0]))
+    assert len(label_studio.raters_for([one, shared, third], PROTOCOL, {})) == 2
+    assert len(label_studio.raters_for([one, other, third], PROTOCOL, {one.images[0]: "a", other.images[1]: "a"})) == 2
+    describe = [structs.replace(unit, task="describe") for unit in (one, shared)]
+    assert len(label_studio.raters_for(describe, PROTOCOL, {})) == 1
+
+
 @pytest.mark.parametrize(("disjoint", "people"), [("partly", 4), ("wholly", 4), ("none", 3)])
 def test_sides_of_the_benchmark_have_raters_of_their_own(disjoint: str, people: int) -> None:
     units = [*many("retrieve", 6, 1, 1, "train"), *many("retrieve", 2, 1, 3, "test")]
-    raters = label_studio.raters_for(units, Protocol(disjoint=disjoint))
+    raters = label_studio.raters_for(units, Protocol(disjoint=disjoint), {})
     assert len(raters) == people
     if disjoint != "none":
         assert all(len({unit.split for unit, _ in rater.seats}) == 1 for rater in raters)
@@ -88,9 +98,9 @@ def test_every_rater_is_checked_and_checks_stand_between_the_work() -> None:
     checks = many("retrieve", 4, 1, 10**6, "valid", purpose="gold", truth=("x",))
     checks = [structs.replace(unit, id=f"retrieve-test-{place}-5") for place, unit in enumerate(checks)]
     units = [*many("retrieve", 4, 1, 3, "test"), *many("retrieve", 8, 1, 1, "train"), *checks]
-    raters = label_studio.raters_for(units, PROTOCOL)
+    raters = label_studio.raters_for(units, PROTOCOL, {})
     assert [rater.load["gold"] for rater in raters] == [3, 3, 3, 3]
-    tasks = json.loads(label_studio.project_files(units, dict.fromkeys(ALL, "x"), PROTOCOL)["rater-1/tasks.json"])
+    tasks = json.loads(label_studio.project_files(units, dict.fromkeys(ALL, "x"), PROTOCOL, {})["rater-1/tasks.json"])
     names = [task["data"]["ctxr_unit"] for task in tasks]
     assert names == sorted(names)
     assert len(names) == 7
@@ -121,7 +131,7 @@ def test_the_truth_is_nowhere_in_a_project() -> None:
         "u-1", "retrieve", "s", "g", ("s/one", "s/two"), query="secret-query", texts=("A boat.",), truth=("s/two",),
         authors=("w-secret",), split="test",
     )  # fmt: skip
-    files = label_studio.project_files([unit], {"s/one": "https://x/1", "s/two": "https://x/2"}, PROTOCOL)
+    files = label_studio.project_files([unit], {"s/one": "https://x/1", "s/two": "https://x/2"}, PROTOCOL, {})
     for name, content in files.items():
         text = content.decode()
         assert not re.search("truth|secret|w-secret|gold", text), name
