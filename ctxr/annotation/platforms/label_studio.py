@@ -67,8 +67,8 @@ def sheet_of(unit: Unit, slot: int, seed: int) -> RaterSheet:
 
 @dataclass(eq=False)
 class Rater:
-    """Who gets a project: their pool, and what they see, by unit and slot; `met` are the units, sets and
-    pictures that they know then, `load` counts their units by purpose."""
+    """Who gets a project: their pool, and what they see, by unit and slot; `met` are the units, sets
+    and pictures that they know then, `load` counts their units by purpose."""
 
     pool: str
     seats: list[tuple[Unit, int]]
@@ -77,9 +77,9 @@ class Rater:
 
 
 def raters_for(units: Iterable[Unit], protocol: Protocol, contents: Mapping[str, str]) -> list[Rater]:
-    """Raters who may answer the units: each sees a unit once, describes one target of a set, judges none
-    whose pictures they know, and works on one side of the benchmark unless the protocol lets everybody do
-    both. Work is dealt evenly, and so are the checks. `contents`: hashes of pictures by image id."""
+    """Raters who may answer the units: each sees a unit once, describes one target of a set, judges
+    none whose pictures they know, and works on one side of the benchmark unless the protocol lets
+    everybody do both. Work is dealt evenly, and so are the checks. `contents`: hashes by image id."""
     raters: list[Rater] = []
     for unit in sorted(units, key=lambda unit: unit.purpose != "work"):
         pool = "any" if protocol.disjoint == "none" else pool_of(unit)
