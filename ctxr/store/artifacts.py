@@ -57,7 +57,7 @@ class Parent(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """An artifact's kind, how it was made, and the hashes of its files."""
+    """An artifact's kind, how it was made, and the hashes of its files; `seal` is the SHA-256 of the manifest's own file without it."""
 
     kind: str
     format: int
@@ -69,6 +69,11 @@ class Manifest(msgspec.Struct, frozen=True):
     models: dict[str, Any]
     packages: dict[str, str]
     files: dict[str, FileEntry]
+    seal: str
+
+    def sealed(self) -> "Manifest":
+        """With the seal that belongs to it."""
+        return msgspec.structs.replace(self, seal=sha256_bytes(pretty_json(msgspec.structs.replace(self, seal=""))))
 
 
 @dataclass(frozen=True)
@@ -158,7 +163,7 @@ def finished(
         return None
     artifact = open_artifact(path, kind)
     manifest = artifact.manifest
-    same = manifest.verb == verb and manifest.config == json_config(config)
+    same = manifest.verb == verb and manifest.config == json_config(config) and manifest == manifest.sealed()
     old, new = ({(parent.kind, parent.sha256) for parent in given} for given in (manifest.parents, parents))
     return artifact if same and old == new else None
 
@@ -278,7 +283,8 @@ def finish(
         models=dict(content.models),
         packages=package_versions(),
         files={name: FileEntry(sha256_file(path / name), size) for name, size in sizes.items()},
-    )
+        seal="",
+    ).sealed()
     written = pretty_json(manifest)
     (path / EARLIER).unlink(missing_ok=True)
     write_bytes(path / MANIFEST, written)

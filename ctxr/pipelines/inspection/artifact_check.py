@@ -25,7 +25,7 @@ from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import last_path
 from ctxr.store.records import Image, ImageSet, Source
-from ctxr.store.tables import read_table
+from ctxr.store.tables import pretty_json, read_table
 from ctxr.store.units import album_files, read_unit, unit_folder
 
 MOST_NAMED = 5
@@ -77,6 +77,9 @@ def check_artifact(path: Path, progress: Progress, is_parent: bool = False) -> I
         yield _failed(f"{prefix}manifest", error)
         return
     manifest = artifact.manifest
+    if pretty_json(manifest.sealed()) != (path / MANIFEST).read_bytes():
+        yield Check(f"{prefix}manifest", "problem", f"{MANIFEST} was changed since it was written", artifact.cure)
+        return
     by = f"by ctxr {manifest.ctxr} {manifest.verb}"
     yield Check(f"{prefix}manifest", "ok", f"{manifest.kind}, format {manifest.format}, {by}")
     if manifest.verb == "filter":

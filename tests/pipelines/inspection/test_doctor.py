@@ -82,7 +82,16 @@ def link_to_itself(file: Path) -> None:
 
 PHOTO = Path("footage/photos/album/p3.png")
 Harm = Callable[[Path], object]
+
+
+def flip(folder: Path) -> None:
+    """Another digit in what the manifest says of the encoder."""
+    file = folder / "sets" / "manifest.json"
+    file.write_text(file.read_text().replace('"threshold": 0.', '"threshold": 1.', 1))
+
+
 CURABLE: list[tuple[Harm, str, str]] = [
+    (flip, "manifest", "was changed"),
     (lambda folder: append(folder / "sets/sets.jsonl", "\n"), "tables", "sets.jsonl was changed"),
     (lambda folder: append(picture(folder)), "pictures", "was changed"),
     (lambda folder: (folder / "sets/sources/clip0/facts.jsonl").unlink(), "tables", "clip0/facts.jsonl is missing"),
