@@ -4,7 +4,7 @@ import errno
 import os
 import re
 import sys
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext, redirect_stdout, suppress
 from functools import partial
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
@@ -213,5 +213,14 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a terminal that lacks a sign shows another one in its place
             stream.reconfigure(errors="replace")
-    app()
+    try:
+        app()
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:
+            # at once: where Python takes leave in order, threads that were loading a library abort the process
+            with suppress(OSError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(INTERRUPTED)
+        raise
     raise SystemExit(0)

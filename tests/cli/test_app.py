@@ -53,6 +53,19 @@ def test_a_hint_names_the_option_that_the_command_has(words: list[str], named_as
     assert json.loads(result.stdout)["hint"].endswith(f": {named_as})")
 
 
+def test_an_interrupted_command_ends_with_130_whatever_was_loading() -> None:
+    # Python ends by the signal where text that it was running was interrupted, such as that of dataclasses
+    lines = (
+        "import sys, ctxr.pipelines.curation.filter as work",
+        "from ctxr.cli.app import main",
+        "work.run = lambda *_: exec('raise KeyboardInterrupt')",
+        "sys.argv = ['ctxr', 'filter', '--brisque', '1']",
+        "main()",
+    )
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
+    assert (done.returncode, "interrupted" in done.stderr) == (130, True)
+
+
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_every_command_has_help_that_names_json(name: str) -> None:
     result = runner.invoke(app, [name, "--help"])
