@@ -102,7 +102,9 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
     progress.note(f"drawing {config.videos} videos and {2 * config.photos} photos into {folder}, unless they are there")
     world = write_world(folder, wanted, progress)
     sources = (str(folder / "videos"), str(folder / "photos"))
-    built: SetsReport = run_command("build-sets", progress, sources=sources, workdir=work, encoder=BY, yes=True)
+    built: SetsReport = run_command(
+        "build-sets", progress, sources=sources, workdir=work, encoder=BY, sample="6", yes=True
+    )
     text: float | None = MAX_TEXT
     try:
         TextReader()

@@ -21,7 +21,7 @@ from ctxr.synthetic.demo import DemoReport, run
 runner = CliRunner()
 
 
-SIZES = {"videos": 1, "seconds": 4, "photos": 16, "queries": 24, "pairs": 8, "gallery": 24}
+SIZES = {"videos": 2, "seconds": 4, "photos": 30, "queries": 24, "pairs": 8, "gallery": 24}
 
 
 @pytest.fixture(scope="module")
