@@ -73,8 +73,8 @@ class Judge(Protocol):
         """Raises DataError where it will not be able to answer, before others work for it."""
         return
 
-    def estimate(self, claims: int, typical: Sequence[Claim] = ()) -> Estimate | None:
-        """What so many claims would cost: at most, or probably, where they are like `typical` ones; None for a judge that costs nothing."""
+    def estimate(self, claims: int, usual: float = 0) -> Estimate | None:
+        """What so many claims would cost: at most, or probably, with the `usual` characters of one; None for a judge that costs nothing."""
         return None
 
 

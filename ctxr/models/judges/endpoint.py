@@ -158,18 +158,15 @@ class EndpointJudge(Judge):
             means.append(sum(values) / len(values) if values else math.nan)
         return np.array(means, np.float32)
 
-    def estimate(self, claims: int, typical: Sequence[Claim] = ()) -> Estimate:
+    def estimate(self, claims: int, usual: float = 0) -> Estimate:
         """At most: as if each claim had a picture, and all samples unless the host reports probabilities of tokens. Probably: as replies
         were so far, before the first as if it reported them."""
         replies = self._replies.values()
-        single = any(reply.outcome == "token_probabilities" for reply in replies) or (typical and not replies)
+        single = any(reply.outcome == "token_probabilities" for reply in replies) or (usual and not replies)
         requests = claims * (1 if single else self._options.samples)
-        sizes = [(self._tokens(CHARACTERS), self._options.max_tokens)]
-        if typical:
-            likely = [(self._tokens(len(question(one)), one.image is not None), SHORT) for one in typical]
-            sizes = [
-                (one.prompt_tokens or 0, one.completion_tokens or 0) for one in replies if one.prompt_tokens
-            ] or likely
+        sizes = [(self._tokens(math.ceil(usual) or CHARACTERS), SHORT if usual else self._options.max_tokens)]
+        if usual:
+            sizes = [(one.prompt_tokens, one.completion_tokens or 0) for one in replies if one.prompt_tokens] or sizes
         sent, received = (math.ceil(requests * sum(column) / len(sizes)) for column in zip(*sizes, strict=True))
         return Estimate(requests, sent, received, self._budget.cost(sent, received))
 

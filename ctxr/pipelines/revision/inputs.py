@@ -331,14 +331,13 @@ def choose_threshold(
 
 @dataclass(frozen=True)
 class Scope:
-    """The options of a round, without --unlicensed where that changes nothing, the splits on which it counts, and its licence, where
-    it has one, in words too: on those of these splits in `audited`, only candidates that it covers count."""
+    """The options of a round, without --unlicensed where that changes nothing, the splits on which it counts, and its licence, also in
+    words: on the splits of a licence, only candidates that it covers count."""
 
     options: ReviseLabels
     splits: frozenset[str]
     words: str = ""
     licence: JudgeLicence | None = None
-    audited: frozenset[str] = frozenset()
 
 
 def scope_of(
@@ -364,7 +363,7 @@ def scope_of(
         return Scope(plain, splits)
     terms = f"ω {licence.omega or 0:.2f}, ε {licence.epsilon:g}, precision {licence.wanted:.0%}"
     words = f"{licence.reason} ({terms}), from a probability of {licence.threshold or 0:.3g} on"
-    return Scope(plain, splits | covered, words, licence, covered)
+    return Scope(plain, splits | covered, words, licence)
 
 
 @dataclass(frozen=True)

@@ -95,20 +95,19 @@ class JudgeLicence:
     def differs(self, config: ReviseLabels, by: str, threshold: float) -> str:
         """How a round would differ from what the licence was earned on, in words; "" where it holds."""
         least = self.threshold or 0
-        terms = {
-            f"--by {self.by}": self.by == by,
-            f"a threshold of {least:.3g} or more": least <= threshold,
-            "--unsure as in its round": self.unsure_below == config.unsure,
-        } | {
+        same = {
             f"--{name.replace('_', '-')} {value}": getattr(config, name) == value for name, value in self.terms.items()
         }
-        return ", ".join(words for words, same in terms.items() if not same)
+        same[f"--by {self.by}"] = self.by == by
+        same[f"a threshold of {least:.3g} or more"] = least <= threshold
+        same["--unsure as in its round"] = self.unsure_below == config.unsure
+        return ", ".join(words for words, holds in same.items() if not holds)
 
-    def covered(self, workdir: Path, retriever: str) -> dict[tuple[str | int, ...], bool]:
-        """The candidates that were audited, by key, with whether people saw such ones that are called entailed; none of another
-        retriever than that with this fingerprint. Raises DataError where the ledger is missing or damaged."""
+    def covered(self, workdir: Path, retriever: str) -> set[tuple[object, bool]]:
+        """The decisions that it covers: keys of the audited candidates, with whether they are called entailed; none of another retriever
+        than that with this fingerprint. Raises DataError where the ledger is missing or damaged."""
         links = read_table(reached(workdir, self.ledger), CandidateRow) if retriever == self.by_fingerprint else []
-        return {link.key(): stratum_of(link) in self.strata for link in links}
+        return {(link.key(), called) for link in links for called in (False, stratum_of(link) in self.strata)}
 
 
 def read_licence(workdir: Path, fingerprint: str, content: str) -> JudgeLicence | None:
@@ -167,10 +166,6 @@ class JudgedPairs:
         unsure = (self.last >= self.low) | np.isnan(self.last)
         return np.where(self.last >= threshold, 1, np.where(unsure, UNSURE, 0)).astype(np.int64)
 
-    def cells(self, threshold: float) -> Codes:
-        """The part of each candidate, [L]: twice its stratum, and 1 more where the judge calls it entailed."""
-        return np.asarray(2 * self.strata.codes + (self.every >= threshold))
-
     def seen(self, threshold: float) -> tuple[str, ...]:
         """The strata of pairs that people saw and that the judge calls entailed."""
         called = self.rows[self.last >= threshold]
@@ -180,7 +175,8 @@ class JudgedPairs:
         """The lower limit, which holds in 95 %, of the precision among the parts that people saw, corrected for people's errors: the
         least of those without the answers of one person, as a judge that copies a person is only found by the others. None where too
         few answers are left to show errors."""
-        cells, lows = self.cells(threshold), list[float]()
+        # a part is a stratum, cut where the judge begins to say yes
+        cells, lows = 2 * self.strata.codes + (self.every >= threshold), list[float]()
         population = np.bincount(cells)
         for person in sorted({name for own in self.answers for name in own}):
             others = [[said for name, said in own.items() if name != person] for own in self.answers]
@@ -209,14 +205,9 @@ class JudgedPairs:
 
 
 def license_judge(
-    config: ReviseLabels,
-    current: Round,
-    content: str,
-    pairs: JudgedPairs,
-    splits: Sequence[str],
-    *,
+    config: ReviseLabels, current: Round, content: str, pairs: JudgedPairs, splits: Sequence[str], *,
     terms: Mapping[str, bool | int],
-) -> JudgeLicence:
+) -> JudgeLicence:  # fmt: skip
     """License the judge of a round for the splits that its pairs are from, or say why not: each half of the audit chooses the threshold at
     which it decides the other half, and the test is over both; the precision at the higher one is at least the wanted one, also without
     the answers of any one person. `terms`: `TERMS` of the round."""
@@ -231,8 +222,7 @@ def license_judge(
         return replace(licence, reason="people judged no pair of valid, test or a set without a split")
     answered = Counter(person for own in pairs.answers for person in own)
     if sum(count >= LEAST_SHARE * len(pairs.answers) for count in answered.values()) < LEAST_PEOPLE:
-        few = f"fewer than {LEAST_PEOPLE} people answered {LEAST_SHARE:.0%} of the pairs each"
-        return replace(licence, reason=few)
+        return replace(licence, reason=f"fewer than {LEAST_PEOPLE} people answered {LEAST_SHARE:.0%} of the pairs each")
     licence = replace(licence, tested=True)
     thresholds = pairs.thresholds(wanted)
     if np.isinf(thresholds).any():

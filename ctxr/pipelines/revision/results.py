@@ -167,9 +167,7 @@ def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade) -
     return ReviseReport(out, did, current.number, facts, tables, tuple(notes), tuple(leaked), did == "up to date")
 
 
-NO_SPLITS = (
-    "none; a column split (train, val, test) in metadata.csv of a folder makes them, and pairs of train need no licence"
-)
+NO_SPLITS = "none; a column split (train, val, test) in the metadata.csv of a folder makes them; train needs no licence"
 
 UNLICENSED = ("without a licence, pairs count on the split train alone", "a toy is never licensed")
 """Why pairs do not count, by whether the judge is a toy."""

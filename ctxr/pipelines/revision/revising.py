@@ -40,7 +40,7 @@ from ctxr.metrics.entail_at import KS, ExpectedCounts
 from ctxr.metrics.stratified import allocate
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.models.encoders import Encoder
-from ctxr.models.entailment.base import Claim, Judge
+from ctxr.models.entailment.base import Judge
 from ctxr.models.hub import DEFAULT_ENCODER, LITE, TINY, cached_weights, split_name
 from ctxr.models.judges.cascade import Cascade, Verdicts
 from ctxr.pipelines.revision.candidates import (
@@ -73,9 +73,6 @@ from ctxr.pipelines.revision.results import NO_SPLITS, UNLICENSED, entail_figure
 from ctxr.store.artifacts import take_manifest
 from ctxr.store.records import ImageSet, Judgment
 from ctxr.store.tables import encode_row, grouped, pretty_json
-
-TYPICAL = 1000
-"""Claims that the likely price of a round is estimated from."""
 
 
 def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) -> ReviseReport:
@@ -165,17 +162,11 @@ def _work_facts(config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, r
         "retriever": retriever,
         "judge": cascade.name,
     }
-    dataset, own = inputs.base.dataset, written_for(inputs.base.dataset)
-    typical = [
-        Claim(
-            " ".join(own.get(image, ())),
-            dataset.picture(dataset.images[image]),
-            dataset.text_of(dataset.queries[caption]),
-        )
-        for image, caption in zip(inputs.images[:TYPICAL], inputs.captions, strict=False)
-    ]
+    # a caption, and those that were written for a picture
+    texts = [len(text.text) for text in inputs.base.dataset.texts.values()]
+    usual = sum(texts) / len(texts) * (1 + captions / pictures)
     for judge in cascade.judges:
-        estimates = {"about": judge.estimate(sum(counts), typical), "at most": judge.estimate(sum(counts))}
+        estimates = {"about": judge.estimate(sum(counts), usual), "at most": judge.estimate(sum(counts))}
         priced = config.price_in + config.price_out > 0
         prices = [f"{how} {one.in_words(priced)}" for how, one in estimates.items() if one]
         if prices:
@@ -321,13 +312,14 @@ class JudgedRound:
         """The decisions that count: on splits of a licence, on candidates that it covers. A pair without an answer is not judged."""
         queries, scope = self.new.inputs.base.dataset.queries, self.new.scope
         splits = {pool.gallery.id: pool.gallery.split for pool in self.pools}
-        covered = scope.licence.covered(scope.options.workdir, self.encoder.fingerprint) if scope.licence else {}
+        audited, covered = scope.licence.splits if scope.licence else (), set[tuple[object, bool]]()
+        if scope.licence:
+            covered = scope.licence.covered(scope.options.workdir, self.encoder.fingerprint)
         return [
             link
             for link in links
             if (split := splits[queries[link.caption].image_set]) in scope.splits
-            and (split not in scope.audited or link.key() in covered)
-            and (split not in scope.audited or link.decision != "added" or covered[link.key()])
+            and (split not in audited or (link.key(), link.decision == "added") in covered)
             and link.reason != "no_answer"
         ]
 

@@ -249,7 +249,7 @@ def test_an_estimate_is_for_all_samples_until_probabilities_are_told(tmp_path: P
         assert (before.requests, before.tokens_out) == (30, 30 * 64)
         assert before.cost == pytest.approx((before.tokens_in * 2 + before.tokens_out * 10) / 1e6)
         claim = Claim("A dog runs.", picture, "An animal moves.")
-        likely = judge(server, tmp_path, prices).estimate(10, [claim])
+        likely = judge(server, tmp_path, prices).estimate(10, 40)
         assert (likely.requests, likely.tokens_out) == (10, 20)
         assert 0 < likely.tokens_in < before.tokens_in / 3
         one = judge(server, tmp_path, prices)
@@ -257,7 +257,7 @@ def test_an_estimate_is_for_all_samples_until_probabilities_are_told(tmp_path: P
         assert judge(server, tmp_path, prices).estimate(10).requests == 10
         # from then on as replies were
         (reply,) = read_appended(next((tmp_path / "judged").iterdir()), JudgeReply)
-        later = judge(server, tmp_path, prices).estimate(10, [claim])
+        later = judge(server, tmp_path, prices).estimate(10, 40)
         assert (later.tokens_in, later.tokens_out) == (
             10 * (reply.prompt_tokens or 0),
             10 * (reply.completion_tokens or 0),

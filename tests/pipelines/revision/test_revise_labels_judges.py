@@ -201,9 +201,7 @@ def test_where_a_word_changes_nothing_it_makes_no_other_round(published: Path, w
 def test_a_dry_run_prices_every_judge_for_all_pairs_and_asks_none(workdir: Path, judges: Open) -> None:
     cheap, dear = StandIn(workdir / "dataset", 0.8, name="cheap"), StandIn(workdir / "dataset", name="dear")
     monkey: Any = dear
-    monkey.estimate = lambda claims, typical=(): Estimate(
-        claims, 100 * claims, claims, (0.1 if typical else 0.5) * claims
-    )
+    monkey.estimate = lambda claims, usual=0: Estimate(claims, 100 * claims, claims, (0.1 if usual else 0.5) * claims)
     judges(cheap=cheap, dear=dear)
     before = bytes_of(workdir)
     config = options(workdir, split="valid", top_k=2, judge=CASCADE, dry_run=True)
@@ -364,7 +362,7 @@ def test_a_paid_judge_is_asked_once_with_all_claims(
         calls.append(len(claims))
         return np.asarray(answer(claims))
 
-    dear.estimate = lambda claims, typical=(): Estimate(claims, claims, claims, 1.0)
+    dear.estimate = lambda claims, usual=0: Estimate(claims, claims, claims, 1.0)
     dear.probabilities = probabilities
     run(options(workdir, split="valid", judge=("file:dear",)))
     assert calls == [len(ledger_of(workdir))]
