@@ -43,7 +43,7 @@ from ctxr.engine.progress import Progress
 from ctxr.engine.project import command_in
 from ctxr.engine.report import Table, share_with_interval
 from ctxr.engine.stage import Inputs, Stage, execute
-from ctxr.errors import UnfinishedError, UsageError
+from ctxr.errors import UnfinishedError, UsageError, plural
 from ctxr.metrics.agreement import Agreement, cohen, fleiss
 from ctxr.metrics.alternative import LEVEL, Preference, preference
 from ctxr.metrics.consensus import TIE, majority
@@ -338,10 +338,14 @@ def licence_facts(
         facts["licence"] += f" (ω {licence.omega:.2f}, ρ {licence.rho:.3f}, on {licence.items:,} pairs{unsure})"
     if licence.threshold is not None:
         facts["threshold"] = f"{licence.threshold:.3g} by the audit, {current.threshold:.3g} in the round"
+    if current.refused:
+        facts["not in force"] = f"{plural(current.pending, 'entailed pair', form=',')} of round {current.number}"
     if current.pending:
-        judges = [word for spec in named for word in ("--judge", spec)]
-        free = [] if licence.passed and not current.toy else ["--unlicensed"]
-        facts["next"] = config.followup("--entail", *judges, *free)
+        # the licence holds for such a round alone
+        unsure = None if "@" in "".join(named[-1:]) else licence.unsure_below
+        again = ReviseLabels(out=config.out, workdir=config.workdir, judge=tuple(named), unsure=unsure)
+        free = current.toy or not licence.passed
+        facts["next"] = again.command_line("--entail", **licence.terms, unlicensed=free)
     return facts
 
 

@@ -270,6 +270,8 @@ def test_a_licence_holds_only_for_candidates_like_those_it_was_earned_on(
 ) -> None:
     judge, config = licensed
     progress = Listening()
+    # the next command of the audit has the options of its round
+    assert "--top-k 40" in run(ReviseLabels(workdir=config.workdir, audit=True)).facts["next"]
     report = run(replace(config, **changed), progress, classifier=judge)
     made = rounds_of(config.workdir)[1]
     assert (made.licence, made.added) == ("", 0)
@@ -306,8 +308,10 @@ def test_a_round_becomes_pending_when_a_later_audit_refuses_its_judge(
     shutil.rmtree(work / "tasks")
     answer_all(work, wrong=0.4)
     audit = ReviseLabels(workdir=work, audit=True)
-    assert "refused" in run(audit).facts["licence"]
+    told = run(audit).facts
     refused = rounds_of(work)[1]
+    assert "refused" in told["licence"]
+    assert f"{refused.pending:,}" in told["not in force"]
     assert (refused.active, refused.added, refused.pending) == (True, 0, good.added)
     assert refused.refused == read_figures(work / "revision-audit" / "002")["licence"]["reason"]
     assert not in_force(work)
