@@ -342,8 +342,8 @@ def licence_facts(
         facts["not in force"] = f"{plural(current.pending, 'entailed pair', form=',')} of round {current.number}"
     if current.pending:
         # the licence holds for such a round alone
-        unsure = None if "@" in "".join(named[-1:]) else licence.unsure_below
-        again = ReviseLabels(out=config.out, workdir=config.workdir, judge=tuple(named), unsure=unsure)
+        below = None if "@" in "".join(named[-1:]) else licence.unsure_below
+        again = ReviseLabels(out=config.out, workdir=config.workdir, judge=tuple(named), unsure=below)
         free = current.toy or not licence.passed
         facts["next"] = again.command_line("--entail", **licence.terms, unlicensed=free)
     return facts
