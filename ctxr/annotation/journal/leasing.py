@@ -75,16 +75,9 @@ _TAKEN = and_(lease.unit == bindparam("name"), lease.state.in_(HOLDS))
 _COUNT_SLOTS = select(sql.count(lease.slot.distinct()), sql.max(lease.slot)).where(_TAKEN)
 _SLOTS = select(lease.slot).where(_TAKEN)
 _TAKE = update(tables.unit).where(unit.id == bindparam("name")).values(live=unit.live + bindparam("change"))
-_SEEN = exists().where(
-    exposure.worker == bindparam("asker"),
-    exposure.picture == shown.picture,
-    exposure.unit == shown.unit,
-)
 _SHOW = insert(tables.exposure).from_select(
     ["worker", "picture", "unit"],
-    select(cast(bindparam("asker"), Text), shown.picture, shown.unit)
-    .distinct()
-    .where(shown.unit == bindparam("name"), not_(_SEEN)),
+    select(cast(bindparam("asker"), Text), shown.picture, shown.unit).where(shown.unit == bindparam("name")),
 )
 _OF_WORKER = select(answer.unit).where(answer.worker == bindparam("name")).order_by(answer.unit)
 _OF_UNIT = (

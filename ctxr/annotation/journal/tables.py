@@ -156,11 +156,12 @@ answer = _table(
 
 exposure = _table(
     "exposure",
-    _text("worker", ForeignKey(worker.c.id), primary_key=True),
-    _text("picture", primary_key=True),
-    _text("unit", primary_key=True),
+    _text("worker", ForeignKey(worker.c.id)),
+    _text("picture"),
+    _text("unit"),
+    Index("crowd_exposure_seen", "worker", "picture", "unit"),
 )
-"""Pictures that a worker has seen, and through which unit."""
+"""Pictures that a worker has seen, and through which unit; again for each time that it was leased."""
 
 event = _table(
     "event",

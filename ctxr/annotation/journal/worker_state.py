@@ -74,8 +74,9 @@ def people_needed(units: Iterable[Unit], protocol: Protocol, contents: Mapping[s
     elsewhere, each to the same unit. `contents`: hashes by image id, by which copies are one picture.
     """
     units = [unit for unit in units if unit.purpose == "work"]
-    sources = {(unit.task, unit.image_set, unit.target) for unit in units}
-    made = {(LEADS_TO[unit.task], unit.image_set, _target(unit)) for unit in units if unit.task in LEADS_TO}
+    made = {(unit.task, unit.image_set, unit.target) for unit in units}
+    sources = {unit.id: (LEADS_TO.get(unit.task), unit.image_set, (unit.truth or (unit.target,))[0]) for unit in units}
+    followed = {*sources.values()}
     places: dict[tuple[str, str], list[int]] = defaultdict(list)
     sets_of: dict[tuple[str, str], set[str]] = defaultdict(set)
     pictures: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -83,10 +84,10 @@ def people_needed(units: Iterable[Unit], protocol: Protocol, contents: Mapping[s
     for unit in units:
         task, pool, key = task_of(unit), pool_of(unit), (pool_of(unit), unit.image_set)
         follows = {"describe": protocol.votes(unit.split)[1], "dialogue": protocol.verify_votes}.get(unit.task, 0)
-        if (unit.task, unit.image_set, unit.target) in made:
+        if (unit.task, unit.image_set, unit.target) in followed:
             follows = 0  # these units are there
-        is_counted = (LEADS_TO.get(unit.task), unit.image_set, _target(unit)) in sources
-        writers = 0 if is_counted or (unit.task == "audit" and task.FRESH) else sum(map(is_pseudonym, unit.authors))
+        is_counted = sources[unit.id] in made or (unit.task == "audit" and task.FRESH)
+        writers = 0 if is_counted else sum(map(is_pseudonym, unit.authors))
         places[key].append(unit.most * task.SEATS + follows + writers)
         for picture in unit.pictures(contents).values():
             pictures[key].add(picture)
@@ -105,10 +106,6 @@ def people_needed(units: Iterable[Unit], protocol: Protocol, contents: Mapping[s
     ):
         sizes[next_pool(shares, sizes)] += 1
     return dict(sorted((+needed).items())) | {"all": sizes.total()}
-
-
-def _target(unit: Unit) -> str | None:
-    return unit.truth[0] if unit.truth else unit.target
 
 
 def deal_bundles(

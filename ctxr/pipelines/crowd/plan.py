@@ -199,12 +199,8 @@ def _overlaps(dataset: Dataset, contents: Mapping[str, str]) -> list[str]:
     """What is said of sets that share pictures with others; empty without any."""
     sets_of = grouped((contents[name] or name, row.id) for row in dataset.sets for name in row.images)
     overlapping = {name for names in sets_of.values() if len(names) > 1 for name in names}
-    if not overlapping:
-        return []
-    return [
-        f"{len(overlapping)} of {plural(len(dataset.sets), 'set')} share pictures with others: who has seen one judges none "
-        f"of the others, so more people are needed"
-    ]
+    count = f"{len(overlapping)} of {plural(len(dataset.sets), 'set')}"
+    return [f"{count} share pictures: each takes people who have seen none of the others"] if overlapping else []
 
 
 def _forecast(config: Plan, export: ExportTasks, units: int, timed: Timing, effort: Effort) -> cost.Forecast:
