@@ -155,6 +155,10 @@ def collection_of(image_set: ImageSet) -> str:
     return (match[1] or match[2]) if match else image_set.source
 
 
+def _place(file: JsonFile, name: str) -> str:
+    return f"{file.locate(name)}: set {name!r}"
+
+
 def _add(described: dict[str, _DescribedSet], path: Path) -> str:
     """Add the sets of a file; a sentence where it hides targets that its name promises, "" else."""
     match = DESCRIPTIONS.fullmatch(path.name)
@@ -165,7 +169,7 @@ def _add(described: dict[str, _DescribedSet], path: Path) -> str:
         if name in described:
             other = described[name].file.path.name
             raise DataError(f"{file.locate(name)}: set {name!r} is in {other} as well", hint="keep one of the two")
-        at = f"{file.locate(name)}: set {name!r}"
+        at = partial(_place, file, name)
         texts: Mapping[str, str] | list[str] = as_record(value, dict[Index, str] | list[str], at)
         pairs: list[tuple[int | None, str]] = [(None, text) for text in texts]
         if isinstance(texts, dict):
@@ -216,8 +220,7 @@ def _authors(
         file = read_json(path)
         sets: dict[str, object] = as_record(file.value, dict[str, object], path)
         for name, value in sets.items():
-            at = f"{file.locate(name)}: set {name!r}"
-            rows: dict[str, str] = as_record(value, dict[Index, str], at)
+            rows: dict[str, str] = as_record(value, dict[Index, str], partial(_place, file, name))
             authors |= {(name, int(key)): writer for key, writer in rows.items()}
     keys = {(name, index) for name, entry in described.items() for index, _ in entry.descriptions}
     if lost := len(authors.keys() - keys):

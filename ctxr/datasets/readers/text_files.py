@@ -109,12 +109,13 @@ def _value_starts(path: Path, _changed: int, _size: int) -> dict[str, bytes]:
     return {key: bytes(memoryview(value)[: 1 << 12]).lstrip() for key, value in values.items()}
 
 
-def as_record(value: object, kind: type[V] | Any, where: str | Path) -> V:
+def as_record(value: object, kind: type[V] | Any, where: Path | Callable[[], str]) -> V:
     """A parsed value as a record. Raises DataError at `where`, and at a path below it, for what does not fit."""
     try:
         record: V = msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise DataError(f"{where}: {error}", hint="restore the file, or fetch it again") from error
+        place = where() if callable(where) else where
+        raise DataError(f"{place}: {error}", hint="restore the file, or fetch it again") from error
     return record
 
 
