@@ -59,9 +59,9 @@ class Round(Record, frozen=True):
         judges: fingerprints of the judges of a cascade, in order; () for one judge.
         unsure: pairs from `unsure_below` to the threshold, which count as neither entailed nor rejected.
         splits: of the sets that it looked at, "" for none.
-        pending: pairs of valid and test that a judge called entailed whose licence does not cover them; they do not count.
-        licence: the audit that licensed it, in words; "" for none. refused: why a later audit refused the judge, so that the round
-            counts on train alone; "" where none did. unlicensed: whether the user let it count without.
+        pending: pairs of valid and test that a judge called entailed, and that do not count because no licence covers them.
+        licence: the audit that licensed it, in words; "" for none. refused: why a later audit refused the judge, "" for none: the
+            round then counts on train alone. unlicensed: whether the user let it count without a licence.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("number",)

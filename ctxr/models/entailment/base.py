@@ -37,10 +37,9 @@ class Estimate:
     cost: float
 
     def in_words(self, priced: bool) -> str:
-        """Requests, tokens, and their cost if prices are set."""
+        """Requests and tokens, and their cost if prices are set."""
         tokens = f"{self.tokens_in:,} tokens sent and {self.tokens_out:,} received"
-        cost = f"{self.cost:.4f}" if priced else "no prices are set (--price-in, --price-out)"
-        return f"{self.requests:,} requests, {tokens}: {cost}"
+        return f"{self.requests:,} requests, {tokens}{f': {self.cost:.4f}' * priced}"
 
 
 class Judge(Protocol):

@@ -343,9 +343,9 @@ def licence_facts(
     if current.pending:
         # the licence holds for such a round alone
         below = None if "@" in "".join(named[-1:]) else licence.unsure_below
-        again = ReviseLabels(out=config.out, workdir=config.workdir, judge=tuple(named), unsure=below)
+        audited = ReviseLabels(out=config.out, workdir=config.workdir, judge=tuple(named), unsure=below)
         free = current.toy or not licence.passed
-        facts["next"] = again.command_line("--entail", **licence.terms, unlicensed=free)
+        facts["next"] = audited.command_line("--entail", **licence.terms, unlicensed=free)
     return facts
 
 

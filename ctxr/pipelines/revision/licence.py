@@ -46,7 +46,7 @@ ONE_SIDED = float(ndtri(1 - LEVEL) / ndtri(1 - LEVEL / 2))
 """Distance of a limit that errs on its one side at most at `LEVEL`, as a share of that of an interval that errs so often on both."""
 
 LEAST_PEOPLE, LEAST_SHARE = 3, 0.1
-"""People who must have answered this share of the pairs each: a judge that copies one of them is found by what the others say."""
+"""People who must have answered this share of the pairs each: what the others say shows whether a judge copies one of them."""
 
 TERMS = ("top_k", "both", "per_image", "per_caption", "limit")
 """Options that decide what the candidates of a round are: a licence holds where they are the same."""
@@ -139,10 +139,10 @@ class JudgedPairs:
     def __init__(
         self, current: Round, sample: Sequence[AuditSample], links: Sequence[CandidateRow], answers: Answers
     ) -> None:
-        place = {link.key(): row for row, link in enumerate(links)}
+        row_of = {link.key(): row for row, link in enumerate(links)}
         answered = [one for one in sample if one.key() in answers]
         answered.sort(key=lambda one: (one.stratum, sha256_of(one.key())))
-        self.rows = np.array([place[one.key()] for one in answered], np.int64)
+        self.rows = np.array([row_of[one.key()] for one in answered], np.int64)
         self.answers = [answers[one.key()] for one in answered]
         self.half = np.arange(len(answered)) % 2
         share = np.array([np.mean([*one.values()]) for one in self.answers])
@@ -173,8 +173,8 @@ class JudgedPairs:
 
     def least_precision(self, threshold: float) -> float | None:
         """The lower limit, which holds in 95 %, of the precision among the parts that people saw, corrected for people's errors: the
-        least of those without the answers of one person, as a judge that copies a person is only found by the others. None where too
-        few answers are left to show errors."""
+        least of those without the answers of one person, since only the others show that a judge copies a person. None where too few
+        answers are left to show errors."""
         # a part is a stratum, cut where the judge begins to say yes
         cells, lows = 2 * self.strata.codes + (self.every >= threshold), list[float]()
         population = np.bincount(cells)
@@ -184,10 +184,11 @@ class JudgedPairs:
             parts, cast, yes = np.array(votes, np.int64).reshape(-1, 3).T
             names, codes = np.unique(parts, return_inverse=True)
             strata = [Stratum(int(population[name]), 1, 0, bool(name % 2)) for name in names]
-            found = reliability(strata, PairVotes(codes, cast, yes))
-            if found.errors is None or found.precision.value is None or found.precision.low is None:
+            measures = reliability(strata, PairVotes(codes, cast, yes))
+            value, low = measures.precision.value, measures.precision.low
+            if measures.errors is None or value is None or low is None:
                 return None
-            lows.append(found.precision.value - ONE_SIDED * (found.precision.value - found.precision.low))
+            lows.append(value - ONE_SIDED * (value - low))
         return min(lows)
 
     def thresholds(self, wanted: float) -> Doubles:

@@ -170,7 +170,8 @@ def _work_facts(config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, r
         priced = config.price_in + config.price_out > 0
         prices = [f"{how} {one.in_words(priced)}" for how, one in estimates.items() if one]
         if prices:
-            facts[f"price of {judge.name}"] = ", ".join(prices)
+            unset = "" if priced else "; no prices are set (--price-in, --price-out)"
+            facts[f"price of {judge.name}"] = ", ".join(prices) + unset
     return facts
 
 
