@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ctxr.annotation.answers import run as import_answers
-from ctxr.annotation.artifacts import open_tasks, read_judgments, read_tasks
+from ctxr.annotation.artifacts import Tasks, open_tasks, read_judgments, read_tasks
 from ctxr.annotation.config import ExportTasks, ImportAnswers
 from ctxr.annotation.journal.journal import Journal, open_journal
 from ctxr.annotation.journal.results import Lease
@@ -22,11 +22,15 @@ from tests.pipelines.report_artifacts import project
 PEOPLE = tuple(f"w-{number}" for number in range(14))
 
 
+def contents(tasks: Sequence[Tasks]) -> dict[str, str]:
+    return {name: image.sha256 for batch in tasks for name, image in batch.images.items()}
+
+
 def journal(work: Path) -> Journal:
     tasks = [read_tasks(one.path) for one in open_tasks(work)]
     units = [unit for batch in tasks for unit in batch.units]
     sets = {name: one for batch in tasks for name, one in batch.sets.items()}
-    return open_journal(journal_of(work), units, sets.values(), tasks[0].protocol)
+    return open_journal(journal_of(work), units, sets.values(), tasks[0].protocol, pictures=contents(tasks))
 
 
 def finish(work: Path, people: Sequence[str], minute: int) -> int:
@@ -86,7 +90,7 @@ def test_no_votes_are_asked_for_what_a_blocked_worker_wrote(work: Path) -> None:
 
 def test_with_the_people_that_suffice_everything_is_done_and_with_fewer_the_rest_is_named(work: Path) -> None:
     batch = read_tasks(open_tasks(work)[0].path)
-    needed = people_needed(batch.units, batch.protocol)
+    needed = people_needed(batch.units, batch.protocol, contents([batch]))
     finish(work, PEOPLE[:2], 0)
     report = aggregate(Aggregate(workdir=work, resamples=20))
     assert report.unreachable
@@ -95,7 +99,7 @@ def test_with_the_people_that_suffice_everything_is_done_and_with_fewer_the_rest
     assert stuck <= {unit.id for unit in units_of(study) if unit.task == "retrieve"}
     assert len(stuck) == study.progress()["retrieve"].open
     study.close()
-    finish(work, PEOPLE[: needed["all"]], 100)
+    finish(work, [f"w-{number}" for number in range(needed["all"])], 100)
     assert aggregate(Aggregate(workdir=work, resamples=20)).unreachable == {}
     study = journal(work)
     assert [one.open for one in study.progress().values()] == [0, 0]
