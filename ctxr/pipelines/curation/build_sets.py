@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from msgspec import structs
@@ -32,7 +32,7 @@ from ctxr.models.identity import model_identity
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, deduplicate, exact_distances, shared_footage
 from ctxr.pipelines.curation.image_sets import SetsRun, SetsStage, VideoJob, gone
-from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool, has_shard
+from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool, has_shard, with_copies
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext, pick_from_ledger, scan_video
 from ctxr.store.artifacts import Artifact, Parent, earlier_manifest, open_artifact, package_versions
@@ -136,12 +136,10 @@ class BuildStage(SetsStage[BuildInputs]):
     def pending(self, artifact: Artifact, inputs: BuildInputs) -> bool:
         """Whether a source was renamed, since sets are named after it, another encoder is asked for, or failures are to be retried."""
         options, made = self.options, artifact.manifest.models["encoder"]
-        named, before = (
-            {(row.name, row.sha256) for row in rows} for rows in (inputs.parents, artifact.manifest.parents)
-        )
         other = made["identity"] != model_identity(inputs.encoder, artifact.path.resolve().parent)
         other = other or options.precision not in ("auto", made["precision"])
-        return named != before or other or (options.retry_failed and bool(artifact.manifest.counts["failed"]))
+        other = other or {*inputs.parents} != {*artifact.manifest.parents}
+        return other or (options.retry_failed and bool(artifact.manifest.counts["failed"]))
 
     def open(self, inputs: BuildInputs, out: Path, progress: Progress, ready: Artifact | None) -> "BuildRun":
         """Load the quality measures and the encoder, then warn about what the options and sources leave out."""
@@ -166,17 +164,12 @@ class BuildStage(SetsStage[BuildInputs]):
         picking = PickingRules(threshold, options.set_size, encoder.margin, quality)
         context = UnitContext(out, picking, embedder, scan)
         choice = PhotoPicking(CopyRule(), options.sample, options.seed)
-        selection: dict[str, object] = {"threshold": threshold, "margin": encoder.margin, "set_size": options.set_size}
-        selection["copies"] = asdict(choice.copies)
+        selection: dict[str, object] = {"threshold": threshold, "margin": encoder.margin}
+        selection |= {"set_size": options.set_size, "copies": asdict(choice.copies)}
         # what decides the result is the content of the file of splits, but it is typed as a path
-        retry = options.decisive().command_line(
-            sources=options.sources,
-            encoder=options.encoder,
-            precision=options.precision,
-            splits=options.splits,
-            retry_failed=True,
-            add=options.add,
-        )
+        typed = ("sources", "encoder", "precision", "splits", "add")
+        words = {name: getattr(options, name) for name in typed}
+        retry = options.decisive().command_line(**words, retry_failed=True)
         identity = model_identity(encoder.name, out.resolve().parent)
         albums = [source for source in inputs.sources if source.kind == "photos"]
         stamps = {
@@ -226,8 +219,6 @@ class BuildStage(SetsStage[BuildInputs]):
 class BuildRun(SetsRun):
     """A build; `published` are the splits that are given, `dealt` those that an earlier run dealt by the same rule."""
 
-    NOTHING: ClassVar[str] = "the warnings above give every reason"
-
     options: BuildSets
     albums: Sequence[InputSource]
     choice: PhotoPicking
@@ -255,9 +246,7 @@ class BuildRun(SetsRun):
     def share_photos(self) -> PhotoPool:
         """The photos of all albums, embedded, of a rank its share."""
         scans = {name: stamp.scan for name, stamp in self.stamps.items()}
-        scanned = {
-            name: unit for name, scan in scans.items() if (unit := scanned_unit(self.artifact, name, scan)) is not None
-        }
+        scanned = {name: scanned_unit(self.artifact, name, scan) for name, scan in scans.items()}
         with self.progress.task("photos", sum(len(album.photos) for album in self.albums)) as task:
             embedder, shard = self.work.context.embedder, self.options.shard
             return gather_pool(self.artifact, self.albums, scanned, scans, embedder, task=task, rank=shard)
@@ -267,7 +256,8 @@ class BuildRun(SetsRun):
         if not self.albums:
             self._deal(PhotoPool([], np.zeros((0, 0), np.float32), {}))
             return
-        pool, picking = self.copied(self.share_photos(), self.choice), self.work.context.picking
+        pool, picking = self.share_photos(), self.work.context.picking
+        pool = with_copies(self.artifact, pool, self.choice.copies, self.engine, self.progress)
         for album in self.albums:
             for position, message in pool.unreadable.get(album.name, {}).items():
                 file = str(album.photos[position])
@@ -278,11 +268,10 @@ class BuildRun(SetsRun):
         for album in self.albums:
             # what the sets of an album are picked from; a sample depends on all albums
             split = self.splits.get(album.name)
-            same_split: list[Any] = [row for row in everything if split and self.splits.get(row[0]) == split]
-            same_split = same_split or [photo.image.group for photo in pool.photos]
-            pool_key: object = same_split
-            if self.options.sample != "all" and same_split != everything:
-                pool_key = [same_split, everything]
+            pool_key: list[Any] = [row for row in everything if split and self.splits.get(row[0]) == split]
+            pool_key = pool_key or [photo.image.group for photo in pool.photos]
+            if self.options.sample != "all" and pool_key != everything:
+                pool_key = [pool_key, everything]
             scan = self.stamps[album.name].scan
             self.stamps[album.name] = unit_stamp(album, scan, picking, self.choice, pool_key)
         if all(self.take(name, stamp) for name, stamp in self.stamps.items()):
@@ -296,41 +285,30 @@ class BuildRun(SetsRun):
     def _deal(self, pool: PhotoPool) -> None:
         """Find shared footage; keep the splits that were dealt before, and deal the rest: videos, albums, and each photo of a lone album
         with those that are nearer than the threshold, or copies."""
-        needed, keys = self.options.set_size, [(photo.album, photo.position) for photo in pool.photos]
-        lone = {album.name for album in self.albums if len(self.albums) == 1 or f"{album.name}/train" in self.dealt}
-        owners = self._owners(pool, lone - self.published.keys())
-        hashes = [
-            SourceHashes(
-                name,
-                "photos",
-                [pool.photos[at].image.id for at in own],
-                [pool.photos[at].phash for at in own],
-                pool.vectors[own],
-            )
-            for name, own in grouped(zip(owners, range(len(owners)), strict=True)).items()
-        ]
-        bound = {**self.dealt, **self._dealt_photos(pool, owners), **self.published}
+        options, needed = self.options, self.options.set_size
+        keys = [(photo.album, photo.position) for photo in pool.photos]
+        albums = {album.name for album in self.albums} - self.published.keys()
+        lone = {name for name in albums if len(self.albums) == 1 or f"{name}/train" in self.dealt}
+        owners = self._owners(pool, lone)
+        hashes = []
+        for name, own in grouped(zip(owners, range(len(owners)), strict=True)).items():
+            photos = [pool.photos[at] for at in own]
+            ids, phashes = [one.image.id for one in photos], [one.phash for one in photos]
+            hashes.append(SourceHashes(name, "photos", ids, phashes, pool.vectors[own]))
+        bound = {**self.dealt, **self._dealt_photos(pool, owners, lone), **self.published}
         found = [*shared_footage([*map(SourceHashes.of, self.units.values()), *hashes]), *_shared_photos(pool, owners)]
         # photos that share hashes may be copies by their pixels too
         shared = [*{(row.first, row.second): row for row in sorted(found, key=lambda row: row.shared)}.values()]
         # not by their sets: a limit that leaves none must not move other sources
         sources = {name: unit.source.frames >= needed for name, unit in self.units.items()}
         large = any(len(one.ids) >= needed for one in hashes)
-        sources |= {
-            album.name: False for album in self.albums if album.name not in lone or album.name in self.published
-        }
+        sources |= {album.name: False for album in self.albums if album.name not in lone}
         sources |= {one.name: len(one.ids) >= needed if large else bool(one.ids) for one in hashes}
-        ties = () if self.options.keep_leaks else shared
-        tied = {name for row in ties for name in (row.first, row.second)}
-        afresh, kept = (
-            _pooled(
-                assign_splits(sources, ties, fixed, self.options.salt),
-                hashes,
-                {*sources} - tied - fixed.keys(),
-                self.options,
-            )
-            for fixed in (self.published, bound)
-        )
+        ties = () if options.keep_leaks else shared
+        free = sources.keys() - {name for row in ties for name in (row.first, row.second)}
+        deal = partial(assign_splits, sources, ties, salt=options.salt)
+        given = self.published, bound
+        afresh, kept = (_pooled(deal(one), hashes, free - one.keys(), options) for one in given)
         groups = {name: f"{name.partition('/')[0]}/{split}" if "/" in name else name for name, split in kept.items()}
         pool.regroup({key: groups[owner] for key, owner in zip(keys, owners, strict=True)})
         self.splits.update({groups[name]: split for name, split in kept.items()})
@@ -345,7 +323,7 @@ class BuildRun(SetsRun):
     def _owners(self, pool: PhotoPool, lone: Collection[str]) -> list[str]:
         """What decides the split of each photo: its album, or in a `lone` one the photos that must stay with it, named after one."""
         owners, (around, distances) = [photo.album for photo in pool.photos], pool.neighbours
-        if pool.copies is None or not lone:
+        if not owners or not lone:
             return owners
         near, every = distances < self.work.context.picking.threshold, np.arange(len(owners))
         links = np.concatenate([np.stack([np.nonzero(near)[0], around[near]]), [every, pool.copies]], axis=1)
@@ -354,22 +332,20 @@ class BuildRun(SetsRun):
         first = deduplicate(groups, np.argsort(np.argsort(contents, kind="stable")))
         return [f"{owner}/{contents[at]}" if owner in lone else owner for owner, at in zip(owners, first, strict=True)]
 
-    def _dealt_photos(self, pool: PhotoPool, owners: Sequence[str]) -> dict[str, SplitName]:
-        """The splits that an earlier run gave to photos of a lone album, by what decides them."""
-        before = dict[tuple[str, str | None], SplitName]()
-        for album in {owner.partition("/")[0] for owner in owners if "/" in owner}:
+    def _dealt_photos(self, pool: PhotoPool, owners: Sequence[str], lone: Collection[str]) -> dict[str, SplitName]:
+        """The splits that an earlier run gave to photos of the `lone` albums, by what decides them."""
+        before, dealt = dict[tuple[str, str | None], SplitName](), self.dealt
+        for album in lone:
             with suppress(CtxrError):
                 rows = read_unit(self.artifact, album).ledger
-                before |= {
-                    (album, row.name): self.dealt[row.group] for row in rows if row.group and row.group in self.dealt
-                }
+                before |= {(album, row.name): dealt[row.group or ""] for row in rows if row.group in dealt}
         keys = ((owner, (photo.album, photo.file.name)) for owner, photo in zip(owners, pool.photos, strict=True))
-        return {owner: before[key] for owner, key in keys if "/" in owner and key in before}
+        return {owner: before[key] for owner, key in keys if key in before}
 
 
 def _shared_photos(pool: PhotoPool, owners: Sequence[str]) -> Iterator[SharedFootage]:
     """Copies of one another among photos of different owners."""
-    groups = grouped(zip([] if pool.copies is None else pool.copies.tolist(), range(len(owners)), strict=True))
+    groups = grouped(zip(pool.copies.tolist(), range(len(owners)), strict=True))
     pairs = (sorted(pair, key=owners.__getitem__) for own in groups.values() for pair in combinations(own, 2))
     across = grouped(
         ((owners[one], owners[other]), (one, other)) for one, other in pairs if owners[one] != owners[other]

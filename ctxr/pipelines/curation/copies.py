@@ -65,7 +65,8 @@ class PhotoRanking:
 
     def around(self, anchor: int) -> Iterator[int]:
         """All photos by distance from `anchor`, itself included; equal distances by position."""
-        rough = self._rough(anchor)
+        products = self.vectors @ self.vectors[anchor]
+        rough = np.asarray(self._squares + self._squares[anchor] - 2 * products, np.float64)
         order = np.argsort(rough)
         waiting: list[tuple[float, int]] = []
         for stop in range(DISTANCE_BLOCK, len(order) + DISTANCE_BLOCK, DISTANCE_BLOCK):
@@ -76,10 +77,6 @@ class PhotoRanking:
             sure = float(rough[order[stop]]) - self.slack if stop < len(order) else np.inf
             while waiting and waiting[0][0] < sure:
                 yield heappop(waiting)[1]
-
-    def _rough(self, anchor: int) -> npt.NDArray[np.float64]:
-        products = self.vectors @ self.vectors[anchor]
-        return np.asarray(self._squares + self._squares[anchor] - 2 * products, np.float64)
 
 
 def find_copies(

@@ -22,7 +22,7 @@ from ctxr.media.sources import InputSource, require_sources
 from ctxr.pipelines.curation.config import BuildSets, Filter
 from ctxr.pipelines.curation.copies import CopyRule
 from ctxr.pipelines.curation.image_sets import SetsRun, SetsStage, VideoJob
-from ctxr.pipelines.curation.photos import PhotoPicking, gather_pool
+from ctxr.pipelines.curation.photos import PhotoPicking, gather_pool, with_copies
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits, forget_other_measures
 from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext, pick_from_ledger
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
@@ -50,8 +50,7 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
 
     def inputs(self, progress: Progress) -> SourceInputs[Artifact]:
         """The finished sets, and a folder that holds sources if one is named."""
-        if self.options.videos is not None:
-            require_sources(self.options.videos)
+        require_sources(self.options.videos)
         maker = BuildSets(out=self.options.input, workdir=self.options.workdir).command_line("videos/")
         built = open_artifact(self.options.source(), IMAGE_SETS, maker)
         if (verb := built.manifest.verb) != "build-sets":
@@ -101,12 +100,10 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
         named = [parent.name for parent in built.manifest.parents if parent.kind in SOURCE_KINDS]
         units = [read_unit(built.path, name) for name in named if unit_folder(built.path, name).is_dir()]
         limits, measures = vars(quality.limits), quality.stamps()
-        stamps = {
-            unit.source.name: UnitKeys(
-                unit.stamp.scan, sha256_of([unit.stamp.scan, unit.stamp.select, limits]), measures
-            )
-            for unit in units
-        }
+        stamps = {}
+        for unit in units:
+            scan, select = unit.stamp.scan, unit.stamp.select
+            stamps[unit.source.name] = UnitKeys(scan, sha256_of([scan, select, limits]), measures)
         videos = [unit.source for unit in units if unit.source.kind == "video"]
         albums = [unit for unit in units if unit.source.kind == "photos"]
         # where a video was last seen, or its name
@@ -134,7 +131,6 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
             footage=read_table(built.path / GROUPS, SharedFootage),
             built=built,
             albums=albums,
-            locator=locator,
         )
 
     def write(self, inputs: SourceInputs[Artifact], out: Path, progress: Progress) -> Content | SetsReport:
@@ -149,14 +145,13 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
 
 @dataclass(kw_only=True)
 class FilterRun(SetsRun):
-    """A filter run over the artifact `built`, whose sources the `locator` finds; `albums` are its units of photos."""
+    """A filter run over the artifact `built`, whose sources `work` finds; `albums` are its units of photos."""
 
     LABEL: ClassVar[str] = "filter videos"
-    NOTHING: ClassVar[str] = RESTORE
 
     built: Artifact
     albums: list[SourceUnit]
-    locator: SourceLocator
+    work: "FilterVideos"
 
     def make_photos(self) -> None:
         """Pick again from the photos of all albums. Raises DataError when one of them is gone or was changed."""
@@ -164,14 +159,17 @@ class FilterRun(SetsRun):
             return
         albums = []
         for unit in self.albums:
-            source, folder = unit.source, self.locator.album(unit.source)
+            source, folder = unit.source, self.work.locator.album(unit.source)
             files, hashes, wrong = album_files(unit, folder)
             if wrong:
                 raise DataError(f"the album {source.name} cannot be filtered: {wrong[0]}", hint=RESTORE)
             content = source.sha256, source.bytes, tuple(files), tuple(hashes)
             albums.append(InputSource(source.name, "photos", folder, *content))
         units, context = {unit.source.name: unit for unit in self.albums}, self.work.context
+        manifest = self.built.manifest
+        copies = CopyRule(**manifest.models["selection"]["copies"])
         pool = gather_pool(self.artifact, albums, units, {}, context.embedder, task=Silent())
+        pool = with_copies(self.artifact, pool, copies, self.engine, self.progress)
         pool.regroup({(row.source, row.index): row.group for unit in self.albums for row in unit.ledger})
         measures = context.picking.quality.stamps()
         facts = {
@@ -179,8 +177,8 @@ class FilterRun(SetsRun):
             for unit in self.albums
             for row in forget_other_measures(unit.facts, unit.stamp.measures, measures)
         }
-        config, copies = self.built.manifest.config, CopyRule(**self.built.manifest.models["selection"]["copies"])
-        self.pick_photos(pool, albums, PhotoPicking(copies, config["sample"], config["seed"]), facts, "filter photos")
+        choice = PhotoPicking(copies, manifest.config["sample"], manifest.config["seed"])
+        self.pick_photos(pool, albums, choice, facts, "filter photos")
 
 
 @dataclass

@@ -17,7 +17,7 @@ from ctxr.datasets.splits import GROUPS, SPLITS_TABLE, alert_of_leaks, find_leak
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute, other_keys
-from ctxr.engine.units import Engine, Job, RankShard, WorkUnit, map_units
+from ctxr.engine.units import Engine, Job, WorkUnit, map_units
 from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, plural, some
 from ctxr.media.sources import InputSource
 from ctxr.media.video import KEEP_DAMAGED, VideoError
@@ -27,7 +27,6 @@ from ctxr.pipelines.curation.photos import (
     PhotoPool,
     PickedPhotos,
     album_unit,
-    copies_of,
     pick_photos,
     with_neighbours,
 )
@@ -115,8 +114,6 @@ class SetsRun(ABC):
 
     LABEL: ClassVar[str] = "videos"
     """Of the progress of videos."""
-    NOTHING: ClassVar[str]
-    """The hint where no source can be used."""
 
     options: SetsOptions
     progress: Progress
@@ -137,6 +134,11 @@ class SetsRun(ABC):
     def artifact(self) -> Path:
         """The folder that is written to."""
         return self.work.context.artifact
+
+    @property
+    def engine(self) -> Engine:
+        """What works on the units."""
+        return Engine(self.options.engine, self.options.workers)
 
     @abstractmethod
     def make_photos(self) -> None:
@@ -173,8 +175,8 @@ class SetsRun(ABC):
                 if row.source in stamps and read_failed(self.artifact, row.source) is None:
                     write_failed(self.artifact, FailedUnit(stamps[row.source], row, row.message))
             take_manifest(self.artifact)
-        engine = Engine(self.options.engine, self.options.workers)
-        for _, result in map_units(self.work, todo, engine, self.progress, self.LABEL) if todo else ():
+        results = map_units(self.work, todo, self.engine, self.progress, self.LABEL)
+        for _, result in results if todo else ():
             if isinstance(result, SourceUnit):
                 made.append(result)
                 continue
@@ -197,14 +199,6 @@ class SetsRun(ABC):
         self.failures.append(failed.failure)
         self.progress.warn(failed.warning)
 
-    def copied(self, pool: PhotoPool, choice: PhotoPicking) -> PhotoPool:
-        """The pool with neighbours and copies, which are looked for once, whatever splits photos are in."""
-        if pool.copies is None and pool.photos:
-            engine = Engine(self.options.engine, self.options.workers)
-            (pool,) = with_neighbours(self.artifact, [pool], engine, self.progress)
-            pool.copies = copies_of(pool, choice.copies)
-        return pool
-
     def pick_photos(
         self,
         pool: PhotoPool,
@@ -215,19 +209,19 @@ class SetsRun(ABC):
     ) -> None:
         """The units of all albums; the photos of a split are one pool, see `photos.pick_photos`. The sets are shared by the number of
         photos, and what a small split cannot give comes from the next larger one."""
-        context, pool = self.work.context, self.copied(pool, choice)
+        context = self.work.context
         measures, known = context.picking.quality.stamps(), dict(facts)
         for album in albums:
             cached = context.cache(album).load(measures)
             known = {(album.name, index): row for index, (row, _) in cached.items()} | known
         by_split = grouped((split, group) for group, split in sorted(self.splits.items()))
         parts = [part for groups in by_split.values() if (part := pool.part({*groups})).photos]
-        engine, photos = Engine(self.options.engine, self.options.workers), len(pool.photos)
+        photos = len(pool.photos)
         left, picked = choice.count(photos), PickedPhotos()
         if left < photos:
             self.progress.note(f"{plural(left, 'set')} from {photos:,} photos: --sample all makes one of each")
         with self.progress.task(label, photos) as task:
-            pools = with_neighbours(self.artifact, parts, engine, self.progress)
+            pools = with_neighbours(self.artifact, parts, self.engine, self.progress)
             for part in sorted(pools, key=lambda part: len(part.photos)):
                 if len(part.photos) < context.picking.set_size and len(parts) > 1:
                     few = f"{plural(len(part.photos), 'photo')} of {self.splits[part.photos[0].image.group]}"
@@ -252,7 +246,8 @@ class SetsRun(ABC):
                 write_table(self.artifact / "failures.jsonl", failures)
             worst = min(self.failures, key=lambda failure: failure.key())
             problem = f"no source could be used: {worst.message}{and_more(len(self.failures))}"
-            raise NothingBuilt(problem, hint=self.NOTHING)
+            hint = self.work.hint or "the warnings above give every reason"
+            raise NothingBuilt(problem, hint=hint)
         units = [*self.units.values()]
         files = merge_units(self.artifact, units)
         groups = {row.group for unit in units for row in unit.ledger} | self.units.keys()
@@ -343,15 +338,12 @@ class SetsStage(Stage[InputsT]):
         run = self.open(inputs, out, progress, None if files else ready)
         if earlier := earlier_manifest(out):
             self._ask(earlier, inputs, run)
-        if self.shard:
-            return self._make_share(run, self.shard, inputs)
-        first = take_manifest(out) is None
-        discard(out, files, progress)
-        run.make_videos()
-        run.make_photos()
-        return run.content(first)
-
-    def _make_share(self, run: SetsRun, shard: RankShard, inputs: InputsT) -> SetsReport:
+        if not (shard := self.shard):
+            first = take_manifest(out) is None
+            discard(out, files, progress)
+            run.make_videos()
+            run.make_photos()
+            return run.content(first)
         # engines, workers and retries may differ between ranks, and a merge ignores them
         own = {"rank", "world_size", "engine", "workers", "threads", "retry_failed"}
         options = {

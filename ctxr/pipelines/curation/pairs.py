@@ -7,7 +7,7 @@ the caption of a small pool that shares most words with the held-out caption. Ne
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from ctxr.datasets.splits import SPLITS, assign_splits
 from ctxr.datasets.truth import WORKER
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import CHAIN, latest
-from ctxr.engine.stage import Inputs, Stage, execute
+from ctxr.engine.stage import SourceInputs, Stage, execute
 from ctxr.errors import DataError, UnfinishedError, UsageError, plural
 from ctxr.media.images import image_size
 from ctxr.metrics.positions import MOST_POSITIONS
@@ -157,36 +157,27 @@ def run(options: Pairs, progress: Progress = SILENT) -> DocumentsReport:
     return DocumentsReport(options.folder(), counts.pop("dataset"), up_to_date, counts, [])
 
 
-@dataclass(frozen=True)
-class PairsInputs(Inputs):
-    """Where the dataset or the pairs lie, and the answers of the project if its own descriptions are asked for."""
-
-    source: Path
-    answers: Path | None
-
-
-class PairsStage(Stage[PairsInputs]):
+class PairsStage(Stage[SourceInputs[Path]]):
     """Pairs as an artifact, with their pictures."""
 
     KIND = kinds.PAIRS
     options: Pairs
 
-    def inputs(self, progress: Progress) -> PairsInputs:
+    def inputs(self, progress: Progress) -> SourceInputs[Path]:
         """The source and the answers; and what the project evaluates, which decides the splits of the pairs."""
         source, workdir = self.options.source, self.options.workdir
-        path, answers = SHIPPED if source == "sample" else Path(source), None
+        path, judged = SHIPPED if source == "sample" else Path(source), workdir / kinds.JUDGMENTS
         if source == "own":
-            path, judged = latest(workdir, ("dataset",)).path, workdir / kinds.JUDGMENTS
-            answers = judged if (judged / MANIFEST).is_file() else None
+            path = latest(workdir, ("dataset",)).path
         parents = [*_origins(path, workdir, progress)]
-        if answers is not None:
-            parents.append(Parent("judgments", kinds.JUDGMENTS, open_artifact(answers).sha256))
+        if source == "own" and (judged / MANIFEST).is_file():
+            parents.append(Parent("judgments", kinds.JUDGMENTS, open_artifact(judged).sha256))
         evaluated = ""
         with suppress(UnfinishedError):
             evaluated = open_artifact(latest(workdir, CHAIN).path).sha256
-        return PairsInputs(parents, self.options.key() | {"evaluated": evaluated}, source=path, answers=answers)
+        return SourceInputs(parents, self.options.key() | {"evaluated": evaluated}, path)
 
-    def write(self, inputs: PairsInputs, out: Path, progress: Progress) -> Content:
+    def write(self, inputs: SourceInputs[Path], out: Path, progress: Progress) -> Content:
         """Make the pairs of the source, and copy their pictures."""
         source, workdir, dataset = inputs.source, self.options.workdir, None
         if self.options.source == "own" or not _holds_pairs(source):
@@ -198,8 +189,8 @@ class PairsStage(Stage[PairsInputs]):
             whole = dataset.of_sets("ctxr pairs")
             for note in dataset.notes:
                 progress.note(note)
-            if inputs.answers is not None:
-                whole = with_answers(dataset, read_judgments(inputs.answers))
+            if "judgments" in {parent.name for parent in inputs.parents}:
+                whole = with_answers(dataset, read_judgments(workdir / kinds.JUDGMENTS))
             pairs = captioned(whole, identity_of(dataset.files), dataset.queries, workdir, progress)
         groups = {pair.image: pair.group for pair in pairs.rows if pair.image is not None}
         images = []

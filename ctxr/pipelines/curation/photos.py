@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from itertools import chain, count, islice
 from pathlib import Path
 
@@ -20,9 +21,9 @@ from ctxr.models.neighbours import Neighbours, nearest
 from ctxr.pipelines.curation.copies import CopyRule, PhotoRanking, Positions, deduplicate, exact_distances, find_copies
 from ctxr.pipelines.curation.quality import QualityLimits, Unmeasurable
 from ctxr.pipelines.curation.videos import BATCH, Embedder, UnitContext
-from ctxr.store.arrays import Vectors, load_vectors, save_vectors, set_distances, stack_vectors
+from ctxr.store.arrays import Vectors, load_vectors, set_distances, stack_vectors
 from ctxr.store.artifacts import package_versions
-from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
+from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_of
 from ctxr.store.records import Facts, Image, ImageSet, LedgerRow, Source
 from ctxr.store.tables import UNREADABLE
@@ -51,20 +52,20 @@ class PooledPhoto:
 @dataclass
 class PhotoPool:
     """All readable photos, by album and name, with vectors [N, D]; why others are `unreadable`, by album and position; and for each
-    photo the group of its `copies`, where they were looked for."""
+    photo the group of its `copies`, once they were looked for."""
 
     photos: list[PooledPhoto]
     vectors: Vectors
     unreadable: dict[str, dict[int, str]]
     neighbours: Neighbours = (np.zeros((0, 0), np.int64), np.zeros((0, 0), np.float32))
-    copies: Positions | None = None
+    copies: Positions = field(default_factory=lambda: np.zeros(0, np.int64), compare=False)
 
     def part(self, groups: Collection[str]) -> "PhotoPool":
         """The photos of some groups."""
         rows = [row for row, photo in enumerate(self.photos) if photo.image.group in groups]
         vectors = self.vectors if len(rows) == len(self.photos) else self.vectors[rows]
-        copies = None if self.copies is None else self.copies[rows]
-        return PhotoPool([self.photos[row] for row in rows], vectors, self.unreadable, copies=copies)
+        photos = [self.photos[row] for row in rows]
+        return PhotoPool(photos, vectors, self.unreadable, copies=self.copies[rows])
 
     def regroup(self, groups: Mapping[tuple[str, int], str | None]) -> None:
         """Put photos, by album and position, into groups of their own."""
@@ -95,7 +96,7 @@ class _ShardHead(msgspec.Struct):
 def gather_pool(
     artifact: Path,
     albums: Sequence[InputSource],
-    units: Mapping[str, SourceUnit],
+    units: Mapping[str, SourceUnit | None],
     scans: Mapping[str, str],
     embedder: Embedder,
     *,
@@ -177,11 +178,9 @@ def _finished(artifact: Path, name: str, key: str) -> Shard | None:
 def _kept(artifact: Path, name: str, key: str, shard: Shard) -> Shard:
     """The shard, written for a later run."""
     stem = artifact / SOURCES / f".{name}"
-    passing = Path(f"{stem}.npy.part")
-    with disk_errors(passing):
-        stem.parent.mkdir(parents=True, exist_ok=True)
-        save_vectors(passing, shard.matrix)
-        passing.replace(Path(f"{stem}.npy"))
+    matrix = BytesIO()
+    np.save(matrix, shard.matrix)
+    write_bytes(Path(f"{stem}.npy"), matrix.getvalue(), durable=False)
     # the table is written last, and knows its matrix: a kill in between leaves two that do not belong together
     head = _ShardHead(key, sha256_bytes(shard.matrix.tobytes()), shard.photos, shard.problems)
     write_bytes(Path(f"{stem}.json"), msgspec.json.encode(head))
@@ -243,6 +242,18 @@ def with_neighbours(
     for number, pool in enumerate(pools):
         around, distances = np.hsplit(stack_vectors([stripes[at] for at in sorted(stripes) if at[0] == number], 0), 2)
         yield replace(pool, neighbours=(around.astype(np.int64), distances))
+
+
+def with_copies(artifact: Path, pool: PhotoPool, rule: CopyRule, engine: Engine, progress: Progress) -> PhotoPool:
+    """The pool with the neighbours of its photos, and the groups of copies, see `find_copies`."""
+    (found,) = with_neighbours(artifact, [pool], engine, progress)
+    photos, around = pool.photos, found.neighbours[0]
+    contents, hashes = [photo.image.sha256 for photo in photos], [photo.phash for photo in photos]
+
+    def read(at: int) -> Pixels:
+        return read_image(photos[at].file, SIDE, tight=True)
+
+    return replace(found, copies=find_copies(contents, around, read, rule, hashes=hashes))
 
 
 @dataclass
@@ -307,17 +318,6 @@ def album_unit(album: InputSource, pool: PhotoPool, picked: PickedPhotos, stamp:
     )
 
 
-def copies_of(pool: PhotoPool, rule: CopyRule) -> Positions:
-    """For each photo of a pool with neighbours the group of its copies, see `find_copies`."""
-    photos = pool.photos
-    contents, hashes = [photo.image.sha256 for photo in photos], [photo.phash for photo in photos]
-
-    def read(at: int) -> Pixels:
-        return read_image(photos[at].file, SIDE, tight=True)
-
-    return find_copies(contents, pool.neighbours[0], read, rule, hashes=hashes)
-
-
 class _PhotoPicker:
     """Decides on the photos of a pool; by position in it, `sets` are members by anchor, `facts` those that were measured."""
 
@@ -330,10 +330,9 @@ class _PhotoPicker:
         self._size, self._quality = context.picking.set_size, context.picking.quality
         self._ranking = PhotoRanking(pool.vectors)
         photos = pool.photos
-        groups = copies_of(pool, picking.copies) if pool.copies is None else pool.copies
         merit = [(-one.image.width * one.image.height, -one.file.stat().st_size, one.image.id) for one in photos]
         # the best of the copies of each photo
-        self._best = deduplicate(groups, np.argsort(sorted(range(len(merit)), key=merit.__getitem__)))
+        self._best = deduplicate(pool.copies, np.argsort(sorted(range(len(merit)), key=merit.__getitem__)))
 
     def decide(self, anchor: int) -> LedgerRow:
         """The ledger row of a photo; where its set is full, it is in `sets`."""

@@ -7,6 +7,7 @@ table per instrument, one picture per frame. It may be deleted at any time.
 import threading
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -140,15 +141,13 @@ class FactCache:
         measured on another picture than lies here, is forgotten.
         """
         facts: dict[int, tuple[Facts, Path]] = {}
-        hashes: dict[Path, str | None] = {}
+        hashed = cache(sha256_if_readable)
         for name, key in measures.items():
             for row in _remembered(self.folder / f"{name}-{key}.jsonl"):
                 if row.index in but:
                     continue
                 file = self.folder / _picture(row)
-                if file not in hashes:
-                    hashes[file] = sha256_if_readable(file)
-                if hashes[file] == row.sha256:
+                if hashed(file) == row.sha256:
                     known = facts[row.index][0] if row.index in facts else row
                     facts[row.index] = (_with_measures(known, row, name), file)
                 else:
@@ -157,7 +156,6 @@ class FactCache:
 
     def store(self, unit: SourceUnit, artifact: Path) -> None:
         """Remember the facts of a unit of `artifact`, and their files."""
-        linked: set[int] = set()
         files = {file.name for file in self.folder.iterdir()} if self.folder.is_dir() else set()
         for name, key in unit.stamp.measures.items():
             table = self.folder / f"{name}-{key}.jsonl"
@@ -169,9 +167,8 @@ class FactCache:
                 if getattr(row, _COLUMNS[name][0]) is None or (rows.get(row.index) == new and picture in files):
                     continue
                 file = self.folder / picture
-                if row.index not in linked and sha256_if_readable(file) != row.sha256:
+                if sha256_if_readable(file) != row.sha256:
                     link_or_copy(artifact / row.path, file)
-                linked.add(row.index)
                 changed[row.index] = new
             if changed:
                 write_table(table, (rows | changed).values())

@@ -56,8 +56,7 @@ class RebuildStage(Stage[Inputs]):
 
     def inputs(self, progress: Progress) -> Inputs:
         """The recipe, a folder that may be written, and one that holds sources if it is named."""
-        if self.options.videos is not None:
-            require_sources(self.options.videos)
+        require_sources(self.options.videos)
         artifact, out = recipe_at(self.options.source()), self.out()
         if (out / MANIFEST).is_file():
             verb = open_artifact(out).manifest.verb

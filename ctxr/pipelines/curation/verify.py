@@ -28,15 +28,13 @@ def run(config: Verify, progress: Progress = SILENT) -> VerifyReport:
     Raises UsageError for wrong arguments, UnfinishedError without a finished artifact, DataError when its tables were changed.
     """
     config.check()
-    if config.videos is not None:
-        require_sources(config.videos)
+    require_sources(config.videos)
     path = chosen(config.artifact, config.workdir, SETS, progress)
     manifest = open_artifact(path, maker="ctxr build-sets, or ctxr export --to recipe").manifest
     is_recipe, to = manifest.kind == EXPORT, manifest.config.get("to")
     if is_recipe and to != "recipe":
         raise UsageError(f"{path} is an export to {to}", hint=f"ctxr doctor {path} checks its files")
     originals, software = Originals(SourceLocator(path, config.videos, progress), config.workers, progress), ""
-    images: set[str]
     if is_recipe:
         recipe = read_rebuild_recipe(recipe_at(path).path)
         images = {*recipe.images}
@@ -50,16 +48,8 @@ def run(config: Verify, progress: Progress = SILENT) -> VerifyReport:
         software = other_software(recipe.head.software)
     unproven = sorted(images - originals.compared.keys())
     sources = {name: error.message for name, error in sorted(originals.errors.items())}
-    counts = len(images), len(originals.compared) - len(rows)
-    return VerifyReport(
-        path,
-        "recipe" if is_recipe else IMAGE_SETS,
-        *counts,
-        rows,
-        unproven,
-        sources,
-        software,
-    )
+    kind, equal = "recipe" if is_recipe else IMAGE_SETS, len(originals.compared) - len(rows)
+    return VerifyReport(path, kind, len(images), equal, rows, unproven, sources, software)
 
 
 def _compare_recipe(recipe: RebuildRecipe, pictures: Path | None, originals: Originals) -> None:

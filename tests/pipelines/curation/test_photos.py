@@ -25,6 +25,7 @@ from ctxr.pipelines.curation.photos import (
     PickedPhotos,
     gather_pool,
     pick_photos,
+    with_copies,
     with_neighbours,
 )
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
@@ -268,8 +269,9 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
         monkeypatch.setattr(photo_pool, "NEIGHBOURS", neighbours)
         picking = PickingRules(0.0, 5, 0.0, QualityGate(QualityLimits(min_size=50), "live", "auto"))
         context = UnitContext(tmp_path / f"out{neighbours}", picking, Means().embedder())
-        (pool,) = with_neighbours(tmp_path, [PhotoPool(photos, vectors, {})], Engine(), Silent())
         choice = PhotoPicking(CopyRule(), "all", seed)
+        pool = PhotoPool(photos, vectors, {})
+        pool = with_copies(tmp_path, pool, choice.copies, Engine(), Silent())
         picked = PickedPhotos()
         pick_photos(context, pool, choice, {}, picked)
         sets.append(picked.sets)
