@@ -221,7 +221,6 @@ class BuildRun(SetsRun):
 
     options: BuildSets
     albums: Sequence[InputSource]
-    choice: PhotoPicking
     published: Mapping[str, SplitName]
     dealt: Mapping[str, SplitName]
 
@@ -276,7 +275,7 @@ class BuildRun(SetsRun):
             self.stamps[album.name] = unit_stamp(album, scan, picking, self.choice, pool_key)
         if all(self.take(name, stamp) for name, stamp in self.stamps.items()):
             return
-        self.pick_photos(pool, self.albums, self.choice, {}, "photo sets")
+        self.pick_photos(pool, self.albums, {}, "photo sets")
         count, needed = len(pool.photos), picking.set_size
         if count and not any(self.units[album.name].sets for album in self.albums):
             photos = f"{plural(count, 'different photo')} {'is' if count == 1 else 'are'}"

@@ -92,7 +92,7 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
         """Read the units, and make the instruments."""
         options, built = self.options, inputs.source
         refuse_changed(built)  # a picture, too
-        models = built.manifest.models
+        models, config = built.manifest.models, built.manifest.config
         quality = QualityGate(QualityLimits.of(options), options.brisque_weights, options.ocr)
         selection, encoder = models["selection"], models["encoder"]
         encoder_name = rooted(encoder["name"], built.path)
@@ -129,7 +129,7 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
             merged=self.merged,
             earlier=read_table(built.path / "failures.jsonl", Failure),
             footage=read_table(built.path / GROUPS, SharedFootage),
-            built=built,
+            choice=PhotoPicking(CopyRule(**selection["copies"]), config["sample"], config["seed"]),
             albums=albums,
         )
 
@@ -145,11 +145,10 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
 
 @dataclass(kw_only=True)
 class FilterRun(SetsRun):
-    """A filter run over the artifact `built`, whose sources `work` finds; `albums` are its units of photos."""
+    """A filter run, whose sources `work` finds; `albums` are the units of photos of the earlier sets."""
 
     LABEL: ClassVar[str] = "filter videos"
 
-    built: Artifact
     albums: list[SourceUnit]
     work: "FilterVideos"
 
@@ -166,10 +165,8 @@ class FilterRun(SetsRun):
             content = source.sha256, source.bytes, tuple(files), tuple(hashes)
             albums.append(InputSource(source.name, "photos", folder, *content))
         units, context = {unit.source.name: unit for unit in self.albums}, self.work.context
-        manifest = self.built.manifest
-        copies = CopyRule(**manifest.models["selection"]["copies"])
         pool = gather_pool(self.artifact, albums, units, {}, context.embedder, task=Silent())
-        pool = with_copies(self.artifact, pool, copies, self.engine, self.progress)
+        pool = with_copies(self.artifact, pool, self.choice.copies, self.engine, self.progress)
         pool.regroup({(row.source, row.index): row.group for unit in self.albums for row in unit.ledger})
         measures = context.picking.quality.stamps()
         facts = {
@@ -177,8 +174,7 @@ class FilterRun(SetsRun):
             for unit in self.albums
             for row in forget_other_measures(unit.facts, unit.stamp.measures, measures)
         }
-        choice = PhotoPicking(copies, manifest.config["sample"], manifest.config["seed"])
-        self.pick_photos(pool, albums, choice, facts, "filter photos")
+        self.pick_photos(pool, albums, facts, "filter photos")
 
 
 @dataclass

@@ -106,7 +106,7 @@ class SetsRun(ABC):
     Attributes:
         work: makes units of the `videos`. stamps: of the albums, by name. models: as in the manifest.
         earlier: failures of the parent. retried: whether failures of a finished result of the same inputs are tried again.
-        merged: how the ranks ran whose units are merged: this run makes no unit of a video.
+        merged: how the ranks ran whose units are merged: this run makes no unit of a video. choice: of photos.
         footage: sources that share footage. splits: of each source, once they are dealt.
         units: those that are done, by source. failures: sources and photos that gave nothing. more: counts for the manifest beside
             those of the units.
@@ -123,6 +123,7 @@ class SetsRun(ABC):
     models: Mapping[str, Any]
     retried: bool
     merged: RankRun | None
+    choice: PhotoPicking
     earlier: Sequence[Failure] = ()
     footage: list[SharedFootage] = field(default_factory=list)
     splits: dict[str, SplitName] = field(default_factory=dict)
@@ -189,10 +190,9 @@ class SetsRun(ABC):
     def take(self, name: str, stamp: UnitKeys) -> bool:
         """Reuse the unit of an earlier run; False if it is missing, damaged, or of another stamp."""
         unit = scanned_unit(self.artifact, name, stamp.scan)
-        if unit is None or unit.stamp != stamp:
-            return False
-        self.units[name] = unit
-        return True
+        if unit and unit.stamp == stamp:
+            self.units[name] = unit
+        return name in self.units
 
     def fail(self, failed: FailedUnit) -> None:
         """Record a video that gave nothing."""
@@ -203,7 +203,6 @@ class SetsRun(ABC):
         self,
         pool: PhotoPool,
         albums: Sequence[InputSource],
-        choice: PhotoPicking,
         facts: Mapping[tuple[str, int], Facts],
         label: str,
     ) -> None:
@@ -217,7 +216,7 @@ class SetsRun(ABC):
         by_split = grouped((split, group) for group, split in sorted(self.splits.items()))
         parts = [part for groups in by_split.values() if (part := pool.part({*groups})).photos]
         photos = len(pool.photos)
-        left, picked = choice.count(photos), PickedPhotos()
+        left, picked = self.choice.count(photos), PickedPhotos()
         if left < photos:
             self.progress.note(f"{plural(left, 'set')} from {photos:,} photos: --sample all makes one of each")
         with self.progress.task(label, photos) as task:
@@ -227,7 +226,8 @@ class SetsRun(ABC):
                     few = f"{plural(len(part.photos), 'photo')} of {self.splits[part.photos[0].image.group]}"
                     self.progress.warn(f"{few} are fewer than a set of {context.picking.set_size}")
                 share, photos = round(left * len(part.photos) / photos), photos - len(part.photos)
-                left -= pick_photos(context, part, replace(choice, sample=str(share)), known, picked)
+                choice = replace(self.choice, sample=str(share))
+                left -= pick_photos(context, part, choice, known, picked)
                 task.advance(len(part.photos))
         for album in albums:
             self.units[album.name] = context.save(album_unit(album, pool, picked, self.stamps[album.name]))

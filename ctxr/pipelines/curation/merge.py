@@ -35,11 +35,9 @@ def run(config: Merge, progress: Progress = SILENT) -> SetsReport:
     if not ranks:
         if (folder / MANIFEST).is_file():
             return sets_report(folder, up_to_date=True)
-        first_rank = BuildSets(out=config.artifact, workdir=config.workdir)
-        raise UnfinishedError(
-            f"no rank has worked on {folder}",
-            hint=f"run the ranks first: {first_rank.command_line('videos/', rank=0, world_size=2)}",
-        )
+        verb = BuildSets(out=config.artifact, workdir=config.workdir, rank=0, world_size=2)
+        hint = f"run the ranks first: {verb.command_line('videos/')}"
+        raise UnfinishedError(f"no rank has worked on {folder}", hint=hint)
     (first, ran), *others = ranks.items()
     kind, stage = VERBS[ran.verb]
     options = kind(**convert(kind, ran.options, f"{folder / SOURCES}: rank {first}"))
@@ -48,10 +46,8 @@ def run(config: Merge, progress: Progress = SILENT) -> SetsReport:
         found = _decisive(other)
         if names := sorted(name for name in decisive.keys() | found.keys() if decisive.get(name) != found.get(name)):
             different = "; ".join(f"{name} {decisive.get(name)} and {found.get(name)}" for name in names)
-            raise DataError(
-                f"ranks {first} and {rank} ran with different options or sources: {different}",
-                hint="run one of them again",
-            )
+            problem = f"ranks {first} and {rank} ran with different options or sources: {different}"
+            raise DataError(problem, hint="run one of them again")
     if options.folder().resolve() != folder.resolve():
         raise UsageError(
             f"the ranks wrote to {options.folder()}, which is another folder from here",

@@ -23,15 +23,12 @@ from ctxr.store.records import Source
 def recipe_at(path: Path) -> Artifact:
     """A finished recipe. Raises UnfinishedError, or DataError when it is another export, was changed, or is damaged."""
     artifact = open_artifact(path, EXPORT, "ctxr export --to recipe")
-    if artifact.manifest.config.get("to") != "recipe":
-        raise DataError(
-            f"{path} is an export to {artifact.manifest.config.get('to')}, not a recipe",
-            hint="name a folder made by ctxr export --to recipe",
-        )
+    if (to := artifact.manifest.config.get("to")) != "recipe":
+        hint = "name a folder made by ctxr export --to recipe"
+        raise DataError(f"{path} is an export to {to}, not a recipe", hint=hint)
     if changed := artifact.changed_files():
-        raise DataError(
-            f"{path / changed[0]} was changed since it was written", hint="get the recipe again from where it came from"
-        )
+        hint = "get the recipe again from where it came from"
+        raise DataError(f"{path / changed[0]} was changed since it was written", hint=hint)
     return artifact
 
 

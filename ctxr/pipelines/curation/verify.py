@@ -34,7 +34,7 @@ def run(config: Verify, progress: Progress = SILENT) -> VerifyReport:
     is_recipe, to = manifest.kind == EXPORT, manifest.config.get("to")
     if is_recipe and to != "recipe":
         raise UsageError(f"{path} is an export to {to}", hint=f"ctxr doctor {path} checks its files")
-    originals, software = Originals(SourceLocator(path, config.videos, progress), config.workers, progress), ""
+    originals = Originals(SourceLocator(path, config.videos, progress), config.workers, progress)
     if is_recipe:
         recipe = read_rebuild_recipe(recipe_at(path).path)
         images = {*recipe.images}
@@ -44,8 +44,7 @@ def run(config: Verify, progress: Progress = SILENT) -> VerifyReport:
         images = {*dataset.images}
         _compare_sets(dataset, path, originals, progress)
     rows = [msgspec.structs.asdict(difference) for _, difference in sorted(originals.compared.items()) if difference]
-    if is_recipe and rows:
-        software = other_software(recipe.head.software)
+    software = other_software(recipe.head.software) if is_recipe and rows else ""
     unproven = sorted(images - originals.compared.keys())
     sources = {name: error.message for name, error in sorted(originals.errors.items())}
     kind, equal = "recipe" if is_recipe else IMAGE_SETS, len(originals.compared) - len(rows)
