@@ -165,9 +165,8 @@ class SourceHashes:
         source = unit.source
         kept = [(row, row.row) for row in unit.ledger if row.row is not None and not row.held]
         ids = [f"{source.name}/img{row.index}" for row, _ in kept]
-        return cls(
-            source.name, source.kind, ids, [row.phash or "" for row, _ in kept], unit.vectors[[at for _, at in kept]]
-        )
+        hashes, rows = [row.phash or "" for row, _ in kept], [at for _, at in kept]
+        return cls(source.name, source.kind, ids, hashes, unit.vectors[rows])
 
 
 def shared_footage(sources: Iterable[SourceHashes]) -> list[SharedFootage]:

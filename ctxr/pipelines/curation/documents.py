@@ -136,9 +136,8 @@ def _groups(
                 rows.append((one, replace(image, group=image.id if single else image.group), texts))
     splits = {image.group: dataset.split_of(one) for one, image, _ in rows}
     if len({*splits.values()} - {None}) < 2:
-        notes.append(
-            "the captions are not in several splits, so their images are dealt to train, valid and test by hash"
-        )
+        dealt_afresh = "their images are dealt to train, valid and test by hash"
+        notes.append(f"the captions are not in several splits, so {dealt_afresh}")
         parts = sorted(connected(splits, dataset.footage), key=lambda part: sha256_bytes(f"{seed}\0{part[0]}".encode()))
         ends = np.cumsum([*wanted.values()]) / sum(wanted.values())
         dealt = np.searchsorted(ends, (np.arange(len(parts)) + 0.5) / len(parts)).tolist()

@@ -137,9 +137,8 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
         """Pick again, video by video, then photos. Raises DataError for an album with a missing or changed photo."""
         content = super().write(inputs, out, progress)
         if sha256_if_readable(inputs.source.path / MANIFEST) != inputs.source.sha256:
-            raise UnfinishedError(
-                f"{inputs.source.path} was rebuilt in the meantime", hint="run the same command again"
-            )
+            hint = "run the same command again"
+            raise UnfinishedError(f"{inputs.source.path} was rebuilt in the meantime", hint=hint)
         return content
 
 

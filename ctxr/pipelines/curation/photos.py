@@ -313,9 +313,8 @@ def album_unit(album: InputSource, pool: PhotoPool, picked: PickedPhotos, stamp:
     images = [photo.image for photo in pool.photos if photo.image.id in shown]
     vectors = np.asarray(pool.vectors[own]) if own else np.zeros((0, 0), np.float32)
     facts = [picked.facts[key] for key in keys if key in picked.facts]
-    return SourceUnit(
-        stamp, source, [], ledger, facts, sets, images, vectors, np.zeros((0, pool.vectors.shape[1]), np.float32)
-    )
+    exact = np.zeros((0, pool.vectors.shape[1]), np.float32)
+    return SourceUnit(stamp, source, [], ledger, facts, sets, images, vectors, exact)
 
 
 class _PhotoPicker:
@@ -338,9 +337,8 @@ class _PhotoPicker:
         """The ledger row of a photo; where its set is full, it is in `sets`."""
         photo, best = self._pool.photos[anchor], self._best[anchor]
         group = None if photo.image.group == photo.album else photo.image.group
-        row = LedgerRow(
-            photo.album, photo.position, None, None, photo.file.name, photo.row, phash=photo.phash, group=group
-        )
+        place = photo.album, photo.position, None, None, photo.file.name, photo.row
+        row = LedgerRow(*place, phash=photo.phash, group=group)
         if len(self._pool.photos) > 1:
             other = best if best != anchor else self._pool.neighbours[0][anchor, 0]
             other_photo = self._pool.photos[other]

@@ -173,9 +173,8 @@ class SetPicker(GreedyPicker, ABC):
                 self._measured[index] = msgspec.structs.replace(facts, path=path)
             size = facts.width, facts.height
             self._images.append(Image(name, path, facts.sha256, self.source, *size, index, self.rows[index].time))
-        self._sets.append(
-            ImageSet(set_id, "video", names, self.source, self.source, full.shot, *set_distances(full.vectors))
-        )
+        place = self.source, self.source, full.shot
+        self._sets.append(ImageSet(set_id, "video", names, *place, *set_distances(full.vectors)))
 
     def unit(self, stamp: UnitKeys, source: Source, shots: list[Shot], vectors: Vectors) -> SourceUnit:
         """What was picked, once the last shot is over; `vectors` [N, D] are those at `places`."""
