@@ -71,6 +71,7 @@ class Audit(Options):
     encoder: Annotated[str | None, NotDecisive] = None
     """Encoder from whose vectors a model without texts learns; default: the vectors by which the sets were picked."""
     device: Device = "auto"
+    """Device of the encoder: auto, cpu, cuda, mps."""
 
 
 @dataclass(frozen=True)
