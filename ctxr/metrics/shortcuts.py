@@ -136,10 +136,10 @@ Blind = Callable[[int], Doubles]
 
 
 def blind_credits(trials: Sequence[Trial], learn: Callable[[Sequence[int]], Blind]) -> Doubles:
-    """Credits [Q] of a model that `learn` makes of rows of queries; NaN where there is nothing to learn from.
+    """Credits [Q] of a model that `learn` trains on rows of queries; NaN for queries of the first fold, or of train.
 
-    It learns on train where `learns_on_train`. Otherwise sets come in `FOLDS` parts, by the hash of their names, and each part is tried
-    by what the parts before it taught, so that each try stays at chance (see `learnt_credits`).
+    The model is trained on train where `learns_on_train`. Otherwise sets are dealt into `FOLDS` folds by the hash of their names, and the
+    model of each fold is trained on the folds before it, which keeps each try at chance (see `learnt_credits`).
     """
     names = sorted({query.image_set for query in trials}, key=lambda name: sha256(name.encode()).digest())
     part_of = {name: FOLDS * place // len(names) for place, name in enumerate(names)}
@@ -156,22 +156,21 @@ def blind_credits(trials: Sequence[Trial], learn: Callable[[Sequence[int]], Blin
 
 
 def blind_to_texts(trials: Sequence[Trial], vectors: Mapping[str, Doubles]) -> Callable[[Sequence[int]], Blind]:
-    """How a linear model learns which image of a set is a target from what sets it apart from the others: `vectors` [K, D] by set."""
-    apart = {name: own - own.mean(axis=0) for name, own in vectors.items()}
+    """A linear model of whether an image is a target, from the difference of its vector to the mean of its set; `vectors` [K, D] by set."""
+    deviations = {name: own - own.mean(axis=0) for name, own in vectors.items()}
 
     def learn(rows: Sequence[int]) -> Blind:
-        asked = {trials[row].image_set: trials[row] for row in rows}
-        right = {name: np.zeros((len(apart[name]), 1)) for name in asked}
+        labels = {trials[row].image_set: np.zeros((trials[row].size, 1)) for row in rows}
         for row in rows:
-            right[trials[row].image_set][trials[row].target] = 1
-        predict = ridge(np.concatenate([apart[name] for name in asked]), np.concatenate([*right.values()]))
-        return lambda row: predict(apart[trials[row].image_set])[:, 0]
+            labels[trials[row].image_set][trials[row].target] = 1
+        predict = ridge(np.concatenate([deviations[name] for name in labels]), np.concatenate([*labels.values()]))
+        return lambda row: predict(deviations[trials[row].image_set])[:, 0]
 
     return learn
 
 
 def blind_to_images(trials: Sequence[Trial], words: Doubles) -> Callable[[Sequence[int]], Blind]:
-    """How a linear model learns the position of the target from `words` [Q, D], a row for each description."""
+    """A linear model of the position of the target, from `words` [Q, D], a row for each description."""
     places = np.eye(max((query.size for query in trials), default=1))
 
     def learn(rows: Sequence[int]) -> Blind:

@@ -221,10 +221,12 @@ class LinksObjective(Objective[tuple[Tensor, Tensor, Tensor], Tensor]):
         chance = torch.Generator().manual_seed(epoch)
         for documents in _steps(torch.arange(len(table)), self.recipe.batch):
             pairs = table.unit_vectors(model, documents, micro_batch, self.run.device, self.run.bf16)
-            drawn = pairs
+            sampled = pairs
             if self.recipe.variant == "links-nostruct":  # validated as it is trained
-                drawn = [tuple(one[torch.randint(len(one), (1,), generator=chance)] for one in pair) for pair in pairs]
-            towers = list(zip(*drawn, strict=True))
+                sampled = [
+                    tuple(one[torch.randint(len(one), (1,), generator=chance)] for one in pair) for pair in pairs
+                ]
+            towers = list(zip(*sampled, strict=True))
             n, m = (torch.tensor([len(own) for own in tower]) for tower in towers)
             loss = self._loss([torch.cat(tower) for tower in towers], n, m, table.sharing(documents))
             losses += [float(loss)] * len(documents)
