@@ -79,8 +79,7 @@ class ExportTasks(Protocol):
     title: str = ""
     """Title shown to workers; default: the task's own title."""
     reward: Annotated[int | None, COUNT] = None
-    """Pay in cents per unit, on Prolific per bundle; default: 25 for describe, else 10 (ImageCoDe, section 3), and on
-    Prolific the pay that it recommends."""
+    """Pay per bundle in cents (prolific); default: the pay that Prolific recommends."""
     seconds: Annotated[float, Range(0, math.inf, "a number of seconds; 0 = assumed by task")] = 0.0
     """Seconds that a unit takes, for the pay per hour; 0 = assumed by task."""
     approved: Annotated[int, Range(0, 99, "a percentage below 100; 98 asks for more than 98 %, 0 for none")] = 98
@@ -121,6 +120,8 @@ class ExportTasks(Protocol):
                 "--votes does not apply to verify, whose votes belong to the protocol of the dialogues",
                 f"--verify-votes {self.raters}, here and with export-tasks dialogue",
             )
+        if self.reward is not None and self.backend != "prolific":
+            yield f"--reward does nothing with {self.backend}", "ctxr plan --describe-reward or --retrieve-reward"
         if self.launch and self.backend != "prolific":
             yield f"--launch does nothing with {self.backend}", "--backend prolific"
         if self.live and not self.launch:

@@ -295,8 +295,9 @@ def shortcuts(report: AuditReport) -> Iterator[Block]:
             f"of at least 95 % of each by itself; p: at most so often by luck, Holm-corrected over {len(report.verdicts)} "
             f"tests, flagged below 0.025; positions {report.learnt}"
         )
-        heads = ("rule", "on", "n", "accuracy", "chance", "p", "")
-        yield Table("Shortcuts", heads, tuple(rows), note)
+        flagged = any(verdict.flagged for verdict in report.verdicts)
+        heads = ("rule", "on", "n", "accuracy", "chance", "p", "")[: 7 if flagged else 6]
+        yield Table("Shortcuts", heads, tuple(row[: len(heads)] for row in rows), note)
     yield Sentences("not tested", report.missing)
     yield Sentences("notes", report.notes)
 

@@ -142,7 +142,8 @@ def open_artifact(path: Path, kind: str | tuple[str, ...] = (), maker: str = "")
     except UNREADABLE as error:
         if not (path / MARKER).exists():
             raise DataError(f"{file} is not a manifest of ctxr: {error}", hint="name another folder") from error
-        raise DataError(f"{file} is damaged: {error}", hint=f"delete {file} and run its command again") from error
+        cure = f"restore it from a copy, or move it away and run the command that made {path} again"
+        raise DataError(f"{file} is damaged: {error}", hint=cure) from error
     kinds = (kind,) if isinstance(kind, str) else kind
     if kinds and manifest.kind not in kinds:
         hint = "name the right folder, or the --workdir that it is in"

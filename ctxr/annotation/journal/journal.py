@@ -163,7 +163,9 @@ class Journal:
         with self._writing(now) as tx:
             if tx.find(tables.worker, id=worker) is None:
                 pool, protocol = tables.worker.c.pool, self._rules.protocol
-                units = select(unit.side, func.count()).where(unit.purpose == "work").group_by(unit.side)
+                # by missing votes: nobody is dealt a pool that has all of them
+                missing = func.sum(unit.most - unit.answers - unit.live)
+                units = select(unit.side, missing).where(leasing.FREE, unit.purpose == "work").group_by(unit.side)
                 work: dict[str, int] = dict(tx.connection.execute(units).all())
                 sizes: dict[str, int] = dict(tx.connection.execute(select(pool, func.count()).group_by(pool)).all())
                 dealt = worker_state.next_pool(worker_state.pool_shares(protocol, work), sizes)

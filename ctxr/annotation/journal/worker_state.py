@@ -47,7 +47,7 @@ LEAST_POOL = 0.25
 
 
 def pool_shares(protocol: Protocol, work: Mapping[str, int]) -> dict[Pool, float]:
-    """The share of the workers that each pool should have: by its units of `work`, after those who may do both."""
+    """The share of the workers that each pool should have: by its missing votes, `work`, after those who may do both."""
     if protocol.disjoint == "none":
         return {"both": 1.0}
     units: dict[Pool, int] = {pool: work[pool] for pool in get_args(Pool) if pool != "both" and work.get(pool)}
@@ -126,10 +126,10 @@ def deal_bundles(
     seats = (unit for _, _, unit in sorted(votes, key=lambda vote: vote[:2]) for _ in range(task_of(unit).SEATS))
     queue, bundles = deque(seats), list[list[Unit]]()
     wrote = grouped((name, unit) for unit in work for name in unit.authors if writers is None or name in writers)
-    shares, sizes = pool_shares(protocol, Counter(map(pool_of, work))), Counter[str]()
+    sizes = Counter[str]()
     while queue:
         own = wrote.pop(min(wrote)) if wrote else []
-        pool = pool_of(own[0]) if own else next_pool(shares, sizes)
+        pool = pool_of(own[0]) if own else next_pool(pool_shares(protocol, Counter(map(pool_of, queue))), sizes)
         sizes[pool] += 1
         known, seen = {unit.id for unit in own}, set().union(*(pictures[unit.id] for unit in own))
         bundle, others = list[Unit](), list[Unit]()

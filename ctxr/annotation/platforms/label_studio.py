@@ -79,9 +79,11 @@ class Rater:
 def raters_for(units: Iterable[Unit], protocol: Protocol, contents: Mapping[str, str]) -> list[Rater]:
     """Raters who may answer the units: each sees a unit once, describes one target of a set, judges
     none whose pictures they know, and works on one side of the benchmark unless the protocol lets
-    everybody do both. Work is dealt evenly, and so are the checks. `contents`: hashes by image id."""
+    everybody do both. Work is dealt evenly, and checks in proportion to it. `contents`: hashes by image id."""
     raters: list[Rater] = []
-    for unit in sorted(units, key=lambda unit: unit.purpose != "work"):
+    ordered = sorted(units, key=lambda unit: unit.purpose != "work")
+    purposes = Counter(unit.purpose for unit in ordered)
+    for unit in ordered:
         pool = "any" if protocol.disjoint == "none" else pool_of(unit)
         known = {unit.id}
         if unit.task == "describe":
@@ -90,6 +92,10 @@ def raters_for(units: Iterable[Unit], protocol: Protocol, contents: Mapping[str,
             known.update(unit.pictures(contents).values())
         for slot in range(raters_of(unit, protocol)):
             free = [one for one in raters if known.isdisjoint(one.met) and pool in ("any", one.pool)]
+            if unit.purpose != "work":
+                due = purposes[unit.purpose] / max(1, purposes["work"])
+                if not (free := [one for one in free if one.load[unit.purpose] < due * one.load["work"]]):
+                    break
             if not free:
                 raters += (free := [Rater(pool, [], set(), Counter())])
             rater = min(free, key=lambda one: one.load[unit.purpose])

@@ -23,7 +23,7 @@ def write(job: ExportJob) -> ExportResult:
     if other := [one for one in job.dataset.sets if len(one.images) != SET_SIZE]:
         raise DataError(
             f"the set {other[0].id} has {plural(len(other[0].images), 'image')}{and_more(len(other))}: this format has sets of ten",
-            hint="build the sets with --set-size 10, or choose another format with --to",
+            hint="choose another format with --to, or sets that were built with --set-size 10",
         )
     tables: dict[str, dict[str, dict[str, str] | list[str]]] = {name: {} for name in _FILES}
     skipped, taken, encoded, named = list[str](), set[str](), 0, 0

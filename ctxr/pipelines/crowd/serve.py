@@ -152,8 +152,8 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
         progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
     if note := unconfirmed_note(journal):
         progress.warn(note)
-    units = (unit for tasks in everything for unit in tasks.units)
-    people = people_needed(units, everything[0].protocol, pictures)
+    units = {unit.id: unit for tasks in everything for unit in tasks.units}
+    people = people_needed(units.values(), everything[0].protocol, pictures)
     return OpenSite(site, waiting, people)
 
 

@@ -233,7 +233,8 @@ class Validation:
             rows.append((name, len(chosen), votes, kept, share, dropped))
         heads = ("split", "descriptions", "votes", "kept", "share of decided", "dropped")
         note = (
-            "decided: without too few votes or a blocked writer; in brackets the exact interval; the published share is 0.735 of all "
+            "decided: descriptions with enough votes, by writers who are not blocked; in brackets the exact interval; "
+            "the published share is 0.735 of all "
             "descriptions (ImageCoDe, section 3.3)"
         )
         return Table("Kept descriptions", heads, tuple(rows), note)

@@ -61,11 +61,18 @@ def _inherited(config: BuildSets) -> BuildSets:
     if not (earlier := earlier_manifest(config.folder())) or earlier.kind != IMAGE_SETS:
         return config
     before, key, own = earlier.config, config.key(), dict[str, Any]()
+    made_with = earlier.models["encoder"]
+    if (
+        config.encoder != "auto"
+        and model_identity(config.encoder, config.folder().resolve().parent) != made_with["identity"]
+    ):
+        what = f"{config.folder()} was built with --encoder {made_with['name']}, and --add keeps it"
+        raise UsageError(what, hint="leave out --encoder; without --add the folder is built again")
     if key.get("splits_sha256") != before.get("splits_sha256"):
         hint = "--splits with the file that they were built with" if "splits_sha256" in before else "leave out --splits"
         raise UsageError(f"{config.folder()} was built with other splits, and --add keeps them", hint=hint)
-    for name in ("salt", "sample", "seed", "keep_damaged", "keep_leaks"):
-        given, kept, default = getattr(config, name), before.get(name), getattr(BuildSets, name)
+    for name, default in BuildSets().key().items():
+        given, kept = key[name], before.get(name)
         if given not in (kept, default):
             option = option_name(name)
             raise UsageError(
@@ -151,7 +158,10 @@ class BuildStage(SetsStage[BuildInputs]):
         embedder = Embedder(inputs.encoder, options.device, options.precision, progress)
         with progress.task(f"load the encoder {inputs.encoder}", None):
             encoder = embedder.encoder
-        if unknown := sorted(published.keys() - {source.name for source in inputs.sources}):
+        names = {source.name for source in inputs.sources}
+        if published and names.isdisjoint(published):
+            raise DataError(f"{options.splits} names none of the sources", hint=f"they are {some(sorted(names))}")
+        if unknown := sorted(published.keys() - names):
             progress.warn(f"{options.splits} names {plural(len(unknown), 'unknown source')}: {some(unknown)}")
         if options.precision == "auto":
             if began := _begun(out, inputs.sources, scan, encoder):
@@ -201,8 +211,8 @@ class BuildStage(SetsStage[BuildInputs]):
         counts = report.counts
         if report.up_to_date and self.options.encoder == "auto" and report.encoder in STAND_INS:
             yield (
-                f"these sets were picked with {report.encoder} because CLIP was not available: --encoder {DEFAULT_ENCODER} "
-                f"({STAND_INS[report.encoder]})"
+                f"these sets were picked with {report.encoder} because CLIP was not available, and {STAND_INS[report.encoder]}: "
+                f"--encoder {DEFAULT_ENCODER} makes them again where CLIP is"
             )
         if not report.up_to_date and not counts["sets"]:
             cure = f"try a --threshold below {report.threshold:g} (--yield-curve shows what each gives), or a higher --rate"

@@ -58,12 +58,13 @@ _NOT_CHOSEN = re.compile(
 _CHOSEN = [
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
-        r"(?:\b(?:answer|choice|choose|pick|select|boxed|antwort|wähle|réponse|choisis|respuesta"
-        r"|elijo|(?:best|match|fit|correct|final|it)(?=\s*:|['’]s\b|\s+(?:\w+\s+){0,2}is\b))\b"
-        r"|答案|选择?)(?:[^\w.!?;]|\b(?:is|s|be|but|would|the|for|ist|lautet|est|es|das|la|le|l)\b"
-        rf"|[是为]|{_NUMBERED}|{_NAMED}){{0,12}}?{_SEVERAL}",
+        r"(?:\b(?:answer|choice|choose|pick|select|boxed|guess|go\s+with|antwort|wähle|réponse|choisis|c['’]est|respuesta"
+        r"|elijo|(?:best|match(?:es|ing)?|fit|correct|final|it)(?=\s*:|['’]s\b|\s+(?:\w+\s+){0,2}is\b))\b"
+        r"|答案|回答|选择?)(?:[^\w.!?;]|\b(?:is|s|be|but|would|the|for|one|ist|lautet|est|es|das|la|le|l)\b"
+        # a number before a plural counts things
+        rf"|[是为]|{_NUMBERED}|{_NAMED}){{0,12}}?{_SEVERAL}(?!\d|\s+(?!(?:is|as|fits|has|was)\b)[a-z]+s\b)",
         rf"\A[^\w-]*{_N}(?=\W*\Z|\s*\n|\s*[,;–—(，](?!\s*\d)|[.:)](?!.*\s\d+[.:)]\s)"
-        r"|\s+(?:because|since|as|is|fits|weil|passt|car|parce|porque)\b)"
+        r"|\s+(?:because|since|as|is\s+(?:the\s+)?(?:best|correct|right|answer|closest|match)|fits|weil|passt|car|parce|porque)\b)"
         rf"|\n[^\w-]*(?:{_NAMED}|{_NUMBERED}{_AWAY})?{_N}(?=[张幅号]?\W*\Z)",
         rf"{_NAMED}{_SEVERAL}|(?:\A|[.,;:!?\n])[^\w#]*{_NUMBERED}{_AWAY}{_SEVERAL}",
         rf"\A\W*{_SEVERAL}\W*\Z|(?:\A|\s){_N}[.:)]\s",

@@ -223,7 +223,8 @@ def license_judge(
         return replace(licence, reason="people judged no pair of valid, test or a set without a split")
     answered = Counter(person for own in pairs.answers for person in own)
     if sum(count >= LEAST_SHARE * len(pairs.answers) for count in answered.values()) < LEAST_PEOPLE:
-        return replace(licence, reason=f"fewer than {LEAST_PEOPLE} people answered {LEAST_SHARE:.0%} of the pairs each")
+        least = f"{LEAST_SHARE:.0%} of the {len(pairs.answers)} pairs each (serve --invite {LEAST_PEOPLE}, or a larger --bundle)"
+        return replace(licence, reason=f"fewer than {LEAST_PEOPLE} people answered {least}")
     licence = replace(licence, tested=True)
     thresholds = pairs.thresholds(wanted)
     if np.isinf(thresholds).any():

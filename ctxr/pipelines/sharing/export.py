@@ -191,7 +191,7 @@ class _ExportStage(Stage[Inputs]):
         alert_of_leaks(dataset, progress)
         if not dataset.sets:
             raise DataError(
-                f"{source} holds no sets: there is nothing to export", hint="build with a smaller --threshold"
+                f"{source} holds no sets: there is nothing to export", hint="name image sets that hold some: --input"
             )
         subject = question_about(dataset).subject
         if options.to not in subject.formats:

@@ -30,6 +30,7 @@ from ctxr.problems.figures import (
 )
 from ctxr.store.kinds import SET_KINDS
 
+TIED = {"expected": "ties share it", "first": "right images first in ties", "last": "right images last in ties"}
 MOST_SOURCES = 12
 """Sources that are named; the rest is summed up."""
 
@@ -198,7 +199,7 @@ def accuracy_table(split: EvalSplit, figures: Sequence[Figure], clusters: str) -
             f"chance {100 * (blind or 0):.1f} %"
         )
     note = (
-        f"{'; '.join(sizes)}. Accuracy in %, ties share it; in brackets {100 * LEVEL:g} % over {clusters}s drawn again"
+        f"{'; '.join(sizes)}. Accuracy in %, {TIED[split.ties]}; in brackets {100 * LEVEL:g} % over {clusters}s drawn again"
         f"{_caution([figure.interval for figure in own if figure.measure == 'accuracy'])}"
     )
     names = ("MRR" if name == "mrr" else name.replace("recall@", "R@") for name in ranks)

@@ -247,6 +247,14 @@ def test_who_wrote_what_is_judged_comes_too_and_finds_less() -> None:
     assert [len(bundle) for bundle in deal_bundles(units, PUBLISHED, 20, copied, ())] == [1] * 63
 
 
+@pytest.mark.parametrize("size", [2, 20])
+def test_nobody_is_dealt_a_pool_that_has_all_its_votes(size: int) -> None:
+    sets = image_sets(8)
+    units = [retrieved(one, place, "test") for one in sets[2:] for place in range(3)]
+    units += [retrieved(one, 0, "train") for one in sets[:2]]
+    assert all(deal_bundles(units, PUBLISHED, size, writers=()))
+
+
 def test_what_was_made_already_is_counted_once() -> None:
     (one,) = image_sets(1)
     describes = [described(one, place, split="test") for place in range(3)]

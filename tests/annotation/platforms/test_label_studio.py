@@ -99,11 +99,12 @@ def test_every_rater_is_checked_and_checks_stand_between_the_work() -> None:
     checks = [structs.replace(unit, id=f"retrieve-test-{place}-5") for place, unit in enumerate(checks)]
     units = [*many("retrieve", 4, 1, 3, "test"), *many("retrieve", 8, 1, 1, "train"), *checks]
     raters = label_studio.raters_for(units, PROTOCOL, {})
-    assert [rater.load["gold"] for rater in raters] == [3, 3, 3, 3]
+    # a check for every three units of work, as there are four for twelve
+    assert [(rater.load["gold"], -(-rater.load["work"] // 3)) for rater in raters] == [(2, 2), (2, 2), (2, 2), (3, 3)]
     tasks = json.loads(label_studio.project_files(units, dict.fromkeys(ALL, "x"), PROTOCOL, {})["rater-1/tasks.json"])
     names = [task["data"]["ctxr_unit"] for task in tasks]
     assert names == sorted(names)
-    assert len(names) == 7
+    assert len(names) == 6
 
 
 @pytest.mark.parametrize("seconds", [-0.5, 86_401, 1e300])

@@ -326,6 +326,12 @@ def test_a_sample_that_is_no_number_of_sets_is_one_sentence(many: Path, tmp_path
         build(many, tmp_path / "sets", "photos", sample=sample)
 
 
+def test_splits_that_name_no_source_are_refused_with_the_names(albums: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="none of the sources") as refused:
+        build(albums, tmp_path / "sets", "a", "b", splits=csv(tmp_path / "s.csv", other="test"))
+    assert refused.value.hint == "they are a, b"
+
+
 def test_adding_inherits_what_decided_the_folder_or_refuses(albums: Path, tmp_path: Path) -> None:
     out, splits = tmp_path / "sets", csv(tmp_path / "s.csv", a="test", b="valid")
     build(albums, out, "a", "b", salt="mine", sample="5", splits=splits)
@@ -336,6 +342,9 @@ def test_adding_inherits_what_decided_the_folder_or_refuses(albums: Path, tmp_pa
     for option, given in zip(("salt", "sample"), other, strict=True):
         with pytest.raises(UsageError, match=f"--{option}"):
             build(albums, out, "c", add=True, splits=splits, **given)
+    for given in ({"encoder": "ctxr-lite"}, {"threshold": 0.05}, {"set_size": SIZE + 1}):
+        with pytest.raises(UsageError, match=f"--{next(iter(given)).replace('_', '-')}"):
+            build(albums, out, "c", add=True, splits=splits, sample="", **given)
     build(albums, out, "c", add=True, splits=splits, sample="")
     assert open_artifact(out).manifest.config["salt"] == "mine"
     assert open_artifact(out).manifest.counts["sets"] == 5

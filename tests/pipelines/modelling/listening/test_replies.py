@@ -72,8 +72,30 @@ REFUSED = [
 ]
 
 
+MORE = {
+    "My guess: 4": 4,
+    "I'd go with 4": 4,
+    "The best matching picture is number 4.": 4,
+    "The picture that matches is 4": 4,
+    "I believe the correct one is 4": 4,
+    "回答：4": 4,
+    "C'est la 4": 4,
+    "I choose picture 3 as it shows the dog.": 3,
+    "The answer is 3 dogs": None,
+    "I pick the 13 dogs": None,
+    "It is 3 dogs on a lawn.": None,
+    "3 is the number of dogs": None,
+}
+"""Replies that a reviewer wrote who did not know the rule."""
+
+
 def test_sixty_replies_are_here() -> None:
     assert len(CHOSEN) + len(UNREADABLE) + len(REFUSED) == 60
+
+
+@pytest.mark.parametrize(("text", "number"), MORE.items())
+def test_replies_of_somebody_else_are_read_too(text: str, number: int | None) -> None:
+    assert read_text(text, 10).number == number
 
 
 @pytest.mark.parametrize(("text", "number"), CHOSEN.items())
