@@ -327,7 +327,7 @@ def test_a_sample_that_is_no_number_of_sets_is_one_sentence(many: Path, tmp_path
 
 
 def test_splits_that_name_no_source_are_refused_with_the_names(albums: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="none of the sources") as refused:
+    with pytest.raises(DataError, match="names none") as refused:
         build(albums, tmp_path / "sets", "a", "b", splits=csv(tmp_path / "s.csv", other="test"))
     assert refused.value.hint == "they are a, b"
 
