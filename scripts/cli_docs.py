@@ -22,7 +22,7 @@ def page() -> str:
         config = named(command.config)
         for field, option in config.describe().items():
             shown = field.upper() if field == config.ARGUMENT else option_name(field)
-            default = "" if option.default in (None, ()) else f"`{option.default}`"
+            default = "" if option.default in (None, (), "") else f"`{option.default}`"
             lines.append(f"| `{shown}` | {default} | {option.help.replace('|', '/')} |")
         lines.append("")
     return "\n".join(lines)

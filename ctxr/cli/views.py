@@ -100,7 +100,7 @@ def plan(report: PlanReport) -> Iterator[Block]:
         for forecast in report.forecasts
     )
     note = (
-        f"about {report.kept:,.0f} descriptions kept, {money(report.per_kept)} each; {report.hours:,.0f} hours of work, "
+        f"about {report.kept:,.0f} descriptions kept, {money(report.per_kept)} each; {report.hours:,.1f} hours of work, "
         f"{money(report.cost)} in all; pay is at least {money(report.floor)} an hour at the median time; amounts in "
         f"{report.currency}"
     )

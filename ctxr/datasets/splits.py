@@ -111,7 +111,10 @@ def read_published(path: Path) -> dict[str, SplitName]:
         if not row or (number == 1 and row == ["group", "split"]):
             continue
         if len(row) != 2 or row[1].strip() not in SPLIT_WORDS:
-            raise DataError(f"{path}:{number}: {','.join(row)!r} is not `group,train|valid|test`")
+            what = f"{path}:{number}: {','.join(row)!r} is not `group,train|valid|test`"
+            raise DataError(
+                what, hint="a row is the name of a source and its split; the first may be the header group,split"
+            )
         group, split = row[0].strip(), SPLIT_WORDS[row[1].strip()]
         if splits.setdefault(group, split) != split:
             raise DataError(f"{path}:{number}: group {group!r} is in {splits[group]} and in {split}")

@@ -17,7 +17,12 @@ CHAIN = (*DATASETS, *SETS)  # each is made from a later one
 DOCUMENTS = "documents"  # written by `ctxr build-documents`: the dataset of a project that has no other
 
 
-_MAKERS = {"dataset": ("aggregate",), "filtered": ("filter",), "sets": ("build-sets", "videos/")}
+_MAKERS = {
+    "revised": ("revise-labels",),
+    "dataset": ("aggregate",),
+    "filtered": ("filter",),
+    "sets": ("build-sets", "videos/"),
+}
 
 
 class Latest(NamedTuple):

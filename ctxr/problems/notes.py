@@ -117,7 +117,7 @@ def contamination_notes(
     learned = [name for name, artifact in trained.items() if not _learned_nothing(artifact)]
     tested = [name for name, artifact in trained.items() if chosen_on_test(artifact)]
     if learned and "train" in names:
-        notes.append(f"figures on train show the fit of {', '.join(learned)}, not their quality")
+        notes.append(f"figures on train show the fit of {', '.join(learned)}, not quality")
     if tested and "test" in names:
         notes.append(f"test chose the epoch of {', '.join(tested)} (judged_on_test): its figures on test flatter")
     if (others := [name for name in learned if name not in tested]) and "valid" in names:

@@ -154,6 +154,8 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
         progress.warn(note)
     units = {unit.id: unit for tasks in everything for unit in tasks.units}
     people = people_needed(units.values(), everything[0].protocol, pictures)
+    if 0 < config.invite < people["all"]:
+        progress.warn(f"{config.invite} people are invited, and all votes take {people['all']}")
     return OpenSite(site, waiting, people)
 
 

@@ -68,7 +68,9 @@ def construct(dataset: Dataset, kind: str, wanted: Mapping[SplitName, int], seed
             notes.append(f"{split} gives {len(documents)} of {plural(most, 'document')}: each takes {needs}")
     if not tables.sets:
         hint = "coco takes single photos; story-dii and dii-stress photos in folders; story-sis and recipe video sets"
-        raise DataError(f"{dataset.name} gives no {kind} document: it lacks {needs}", hint=hint)
+        raise DataError(
+            f"{dataset.name} gives no {kind} document: each takes {needs}", hint=f"{hint}; --dataset names another"
+        )
     built = tables.dataset(dataset.name, dataset.root, notes)
     # sets, queries and texts are new ones
     kept: dict[str, Collection[str]] = {"image": built.images, "image_set": (), "query": (), "text": ()}
