@@ -165,7 +165,8 @@ class Journal:
                 pool, protocol = tables.worker.c.pool, self._rules.protocol
                 # by missing votes: nobody is dealt a pool that has all of them
                 missing = func.sum(unit.most - unit.answers - unit.live)
-                units = select(unit.side, missing).where(leasing.FREE, unit.purpose == "work").group_by(unit.side)
+                free = leasing.FREE, unit.purpose == "work", leasing.WELL_MADE
+                units = select(unit.side, missing).where(*free).group_by(unit.side)
                 work: dict[str, int] = dict(tx.connection.execute(units).all())
                 sizes: dict[str, int] = dict(tx.connection.execute(select(pool, func.count()).group_by(pool)).all())
                 dealt = worker_state.next_pool(worker_state.pool_shares(protocol, work), sizes)

@@ -81,10 +81,9 @@ class Model:
     seen: set[tuple[str, str, str]] = field(default_factory=set)
 
     def enrol(self, worker: str) -> None:
-        work = [side(unit) for unit in self.units if unit.purpose == "work" and side(unit) != "any"] or [
-            "train",
-            "eval",
-        ]
+        free = [unit for unit in self.units if unit.purpose == "work" and side(unit) != "any" and self.open(unit)]
+        free = [unit for unit in free if self.served(unit) < self.wanted(unit)]
+        work = [side(unit) for unit in free for _ in range(unit.most - self.served(unit))] or ["train", "eval"]
         parts = {pool: max(work.count(pool) / len(work), 0.25) for pool in ("train", "eval") if pool in work}
         shared = {"wholly": 0.0, "partly": self.protocol.shared_workers, "none": 1.0}[self.protocol.disjoint]
         share = {pool: (1 - shared) * part / sum(parts.values()) for pool, part in parts.items()} | {"both": shared}
