@@ -312,13 +312,13 @@ class JudgmentStage(Stage[ImportInputs]):
         answered = _answered(merge, before, every)
         # refusals of other files, but for those of answers that this one has too
         accepted = {(row.answer.unit, row.answer.worker) for row in arrivals.rows if row.where in merge.accepted}
-        again = {(row.unit, row.worker, row.code) for row in merge.refused if row.worker}
+        refused_again = {(row.unit, row.worker, row.code) for row in merge.refused if row.worker}
         refused = merge.refused + [
             row
             for row in earlier
             if not row.where.startswith(f"{arrivals.path.name}:")
             and (row.code == "answered_before" or (row.unit, row.worker) not in accepted)
-            and (row.unit, row.worker, row.code) not in again
+            and (row.unit, row.worker, row.code) not in refused_again
         ]
         write_table(out / REFUSED, sorted(refused, key=Refusal.key))
         content = write_judgment_tables(out, answered, place)

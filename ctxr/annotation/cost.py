@@ -32,7 +32,7 @@ class Offer:
     Attributes:
         places: submissions that it takes, one bundle each. minutes: estimated time of a bundle.
         pay: of a submission, in minor units of `currency`. total: of all submissions, without fees.
-        short: submissions that find fewer units than a bundle has, because nobody judges pictures they have seen and pools are
+        short: submissions that find fewer units than a bundle has, because workers do not judge pictures they have seen and pools are
             kept apart, or because they come last. fewest: units that one finds.
     """
 

@@ -80,8 +80,8 @@ def wording_problems(
         "repeats_yourself": any(same_wording(text, earlier, limits.sameness) for earlier in own),
         "copied": any(same_wording(text, other, limits.sameness) for other in others),
     }
-    told = plural(len(words), "word"), mention and mention.group()
-    return [Problem(code, _SENTENCES[code].format(*told)) for code, holds in wrong.items() if holds]
+    words_and_mention = plural(len(words), "word"), mention and mention.group()
+    return [Problem(code, _SENTENCES[code].format(*words_and_mention)) for code, holds in wrong.items() if holds]
 
 
 _SENTENCES = {

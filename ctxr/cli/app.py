@@ -37,7 +37,7 @@ _ARTIFACTS = ("dataset", "artifact")
 """Names of positional arguments that stand for an artifact."""
 
 _EITHER = re.compile(r"((?:(?:--[a-z]+|an argument)(?:, | or )?)+), whichever the command has")
-"""In hints of functions that several commands call: options and arguments, of which a command has some."""
+"""In hints of functions that several commands call: options and arguments; a command has some of them."""
 
 _MISTYPED: Any = typer.BadParameter.__base__
 """What typer raises for arguments that it cannot parse; no public module exports it."""

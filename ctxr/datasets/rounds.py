@@ -58,7 +58,7 @@ class Round(Record, frozen=True):
         decides: hash over everything that decided it. judgments: SHA-256 of its table of judgments.
         judges: fingerprints of the judges of a cascade, in order; () for one judge.
         unsure: pairs from `unsure_below` to the threshold, which count as neither entailed nor rejected.
-        splits: of the sets that it looked at, "" for none.
+        splits: of the sets that it judged, "" for none.
         pending: pairs of valid and test that a judge called entailed, and that do not count because no licence covers them.
         licence: the audit that licensed it, in words; "" for none. refused: why a later audit refused the judge, "" for none: the
             round then counts on train alone. unlicensed: whether the user let it count without a licence.

@@ -86,7 +86,7 @@ class Stage(ABC, Generic[InputsT]):
 
     Attributes:
         KIND: of the artifact.
-        IN_PLACE: `write` works in the folder of the artifact, where an interrupted run goes on, and calls `take_manifest` before
+        IN_PLACE: `write` works in the folder of the artifact, where an interrupted run continues, and calls `take_manifest` before
             it changes the earlier result. Otherwise it gets an empty folder, which replaces the earlier result at the end.
         shard: the units of a rank; a rank writes no manifest. None for a whole run.
     """

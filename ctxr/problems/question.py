@@ -29,7 +29,7 @@ class Subject:
     Attributes:
         unit: an image set. of: what follows `unit` in a headline. text: a query.
         sets, task: all sets, and what is asked, in the card of an export. formats: of the exports that can hold it.
-        similar: whether the images of a set are alike by choice, so that distances tell how hard it is.
+        similar: whether the images of a set are alike by choice; distances then tell how hard it is.
         unknown: what a text without known targets is called. legend: what the numbers before texts mean.
     """
 

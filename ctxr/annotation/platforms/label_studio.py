@@ -120,8 +120,8 @@ def project_files(
             form = sheet.form
             # what sheets must share to be filled into one configuration: everything but pictures, texts and the mark
             titles = tuple(passage.title for passage in form.passages)
-            looks = (form.title, form.instruction, len(form.pictures), sheet.marked is not None, form.fields)
-            projects[number, (*looks, titles)].append(sheet)
+            parts = (form.title, form.instruction, len(form.pictures), sheet.marked is not None, form.fields)
+            projects[number, (*parts, titles)].append(sheet)
     shapes = list(dict.fromkeys(shape for _, shape in projects))
     files: dict[str, bytes] = {}
     for (number, shape), sheets in projects.items():

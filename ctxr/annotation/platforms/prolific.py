@@ -271,13 +271,13 @@ def standings(submissions: Mapping[str, Submission], visits: Iterable[Visit], li
     study that it does not list.
     """
     visits = sorted(visits, key=lambda visit: visit.began)
-    doors = {visit.door for visit in visits if visit.submission in submissions}
+    studies = {visit.door for visit in visits if visit.submission in submissions}
     told: dict[str, str] = {}
     unknown = set[str]()
     for visit in visits:
         submission = submissions.get(visit.submission)
         problem = _submission_problem(visit, submission)
-        is_listed = visit.door in doors and visit.began <= listed_at
+        is_listed = visit.door in studies and visit.began <= listed_at
         if problem and (submission.state in WORKING if submission else not is_listed):
             unknown.add(visit.worker)
         elif told.get(visit.worker) != "":

@@ -167,8 +167,8 @@ class Certificate(msgspec.Struct, frozen=True):
         disjoint: the declared separation of workers. holds: no violation. workers: number on train, eval and both.
         queries: of each validation and test description whether its author also described for train, and how many of its
             retrievers worked on train.
-        violations: each answer that should not be there: an author who judged their own, a worker who judged a set of which they
-            had met a picture or its copy, more answers than places (see `most_answers`), a worker in both pools of a study
+        violations: each answer that should not be there: an author who judged their own, a worker who judged a set after
+            seeing one of its pictures or a copy of it, more answers than places (see `most_answers`), a worker in both pools of a study
             declared wholly disjoint.
     """
 
@@ -198,9 +198,9 @@ def certificate(answered: AggregatedAnswers, disjoint: str, replaced: Collection
     for unit, answer in sorted(pairs, key=lambda pair: (pair[1].worker, pair[1].at, pair[1].unit)):
         if unit.purpose == "work":
             shown = unit.pictures(contents).values()
-            met = {seen.setdefault((answer.worker, picture), unit.id) for picture in shown} - {unit.id}
-            if task_of(unit).FRESH and met:
-                violations.append(f"{answer.worker} judged {unit.id} after meeting its images in {min(met)}")
+            earlier = {seen.setdefault((answer.worker, picture), unit.id) for picture in shown} - {unit.id}
+            if task_of(unit).FRESH and earlier:
+                violations.append(f"{answer.worker} judged {unit.id} after meeting its images in {min(earlier)}")
     violations += [
         f"{name} has {count} answers, {most[name]} at most were asked for"
         for name, count in sorted(votes.items())
