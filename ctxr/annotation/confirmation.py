@@ -47,6 +47,6 @@ def unconfirmed_note(journal: Journal | None) -> str:
     answers = plural(sum(state.answers for state in people), "answer")
     waiting = ", ".join(f"{state.open} {task}" for task, state in journal.progress().items() if state.open)
     return (
-        f"{answers} of {plural(len(people), 'worker')} whom Prolific does not confirm do not count, and what they wrote is "
-        f"asked no more; units that wait for others: {waiting or 'none'}"
+        f"{answers} of {plural(len(people), 'worker')} whom Prolific does not confirm do not count, and retrieval of their "
+        f"descriptions has ended; units that wait for others: {waiting or 'none'}"
     )

@@ -28,7 +28,7 @@ def private_folder(workdir: Path) -> Path:
 
 
 PICTURES = "pictures"
-"""Folder of tasks for a platform that loads pictures from the web; their names tell nothing."""
+"""Folder of the tasks with pictures under keyed names, for a platform that loads them from the web."""
 
 
 def addresses(image_base: str, images: Mapping[str, Image], key: bytes) -> dict[str, str]:

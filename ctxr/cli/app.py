@@ -125,7 +125,7 @@ def _run(command: Command, config: Options, as_json: bool, meta: dict[str, objec
 
 
 def _own_names(config: Options, found: re.Match[str]) -> str:
-    """Those of the ways to name something that a command has."""
+    """The options and arguments in a hint that the command has."""
     argument = config.ARGUMENT
     names = {option_name(name): option_name(name) for name in config.describe() if name != argument}
     names |= {"an argument": argument.upper()} if argument in _ARTIFACTS else {}
@@ -217,7 +217,7 @@ def main() -> NoReturn:
         app()
     except SystemExit as ended:
         if ended.code == INTERRUPTED:
-            # at once: where Python takes leave in order, threads that were loading a library abort the process
+            # at an orderly exit, threads that are still loading a library would abort the process
             with suppress(OSError):
                 sys.stdout.flush()
                 sys.stderr.flush()

@@ -42,7 +42,7 @@ MINILM = "minilm"
 """The text tower of ctxr-lite alone, where a folder of transformers is named."""
 
 STAND_INS = {
-    LITE: "it knows real photos, but it is not CLIP: text finds fewer of them",
+    LITE: "it knows real photos, but text finds fewer of them than with CLIP",
     TINY: "it was trained on drawn scenes: good enough to try everything out, but not for a dataset that you publish",
 }
 """What users must know of encoders that stand in for CLIP."""

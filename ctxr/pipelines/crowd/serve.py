@@ -30,7 +30,7 @@ from ctxr.annotation.web.site import Invitation, Site, Study, crowd_signer
 from ctxr.datasets.rounds import newest_sample
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import command_in
-from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.errors import CtxrError, DataError, UsageError, plural
 from ctxr.pipelines.crowd.config import RunningServer, Serve, ServeReport
 from ctxr.store.artifacts import MANIFEST
 from ctxr.store.kinds import SERVED, TASKS
@@ -155,7 +155,9 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
     units = {unit.id: unit for tasks in everything for unit in tasks.units}
     people = people_needed(units.values(), everything[0].protocol, pictures)
     if 0 < config.invite < people["all"]:
-        progress.warn(f"{config.invite} people are invited, and all votes take {people['all']}")
+        progress.warn(
+            f"{plural(config.invite, 'person', 'people')} invited; it takes {people['all']} to collect all votes"
+        )
     return OpenSite(site, waiting, people)
 
 

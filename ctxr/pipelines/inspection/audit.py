@@ -90,16 +90,16 @@ def rules(
         yield SEVERAL_CHOICES[1], credits
     if wanted := [image_set for image_set in dataset.sets if image_set.id in targets.keys() - full]:
         yield from _picture_rules(dataset, trials, wanted, config.skip_pictures, progress)
-        yield from _looks(dataset, trials, wanted, config, progress)
+        yield from _blind_rule(dataset, trials, wanted, config, progress)
 
 
-def _looks(
+def _blind_rule(
     dataset: Dataset, trials: list[Trial], wanted: list[ImageSet], config: Audit, progress: Progress
 ) -> Iterator[Rule | str]:
-    """The rule of a model that sees vectors of images alone."""
+    """The choices of a linear model that is trained on vectors of images alone."""
     found = picture_vectors_of(dataset, config.encoder, config.device, progress)
     if found is None and dataset.root is not None and (dataset.root / MANIFEST).is_file():
-        # those of the sets that were described
+        # the sets that were described hold the vectors
         made_from = {parent.sha256 for parent in open_artifact(dataset.root).manifest.parents}
         for manifest in sorted(dataset.root.resolve().parent.glob(f"*/{MANIFEST}")):
             if found is None and sha256_file(manifest) in made_from:
