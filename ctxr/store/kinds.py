@@ -16,8 +16,10 @@ class SetKind:
     links: bool = False
 
 
-SET_KINDS: dict[str, SetKind] = {"video": SetKind(ordered=True), "photos": SetKind(), "document": SetKind(links=True)}
-"""Kinds by the name in `ImageSet.kind`. A gallery is a large set of kind `photos`; keyframes get theirs from their reader."""
+SET_KINDS: dict[str, SetKind] = {
+    "video": SetKind(ordered=True), "photos": SetKind(), "document": SetKind(links=True), "keyframes": SetKind(ordered=True)
+}  # fmt: skip
+"""Kinds by the name in `ImageSet.kind`. A gallery is a large set of kind `photos`."""
 
 # kinds of artifacts, by the command that writes them
 IMAGE_SETS = "image_sets"  # build-sets, filter, rebuild

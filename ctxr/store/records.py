@@ -3,8 +3,9 @@
 `KEY` names the fields that identify a row, by which a table is sorted. Times are exact `Fraction` seconds.
 """
 
+from array import array
 from fractions import Fraction
-from typing import Annotated, ClassVar, Final, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -293,6 +294,41 @@ class Dialogue(Record, frozen=True):
     workers: tuple[str, ...]
     turns: tuple[Turn, ...]
     shared_at: int | None
+
+
+if TYPE_CHECKING:
+    Floats = array[float]
+else:
+    Floats = array
+
+
+class TimedWord(NamedTuple):
+    """A word or utterance, and the seconds from `start` to `end` in which it was said."""
+
+    text: str
+    start: float
+    end: float
+
+
+class Trace(Record, frozen=True):
+    """What the mouse drew while somebody said a query (Localized Narratives); seconds count from the start of the recording.
+
+    Attributes:
+        id: of the query. recording: file of the voice. actor: what of a video the query is about.
+        strokes: x, y and seconds of one point after the other; x and y are shares of the image, 0..1, from its top left.
+        drawn_on: the image of each stroke, numbered among the relevant ones of the query in the order of the set.
+    """
+
+    id: str
+    words: tuple[TimedWord, ...]
+    strokes: tuple[Floats, ...]
+    drawn_on: tuple[int, ...]
+    recording: str = ""
+    actor: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.strokes) != len(self.drawn_on) or any(len(stroke) % 3 for stroke in self.strokes):
+            raise ValueError("each stroke has x, y and seconds of its points, and an image in drawn_on")
 
 
 class Score(Record, frozen=True):

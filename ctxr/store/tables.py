@@ -4,6 +4,7 @@ Equal tables are byte-equal: rows sorted by key, fields in their declared order,
 """
 
 import os
+from array import array
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import msgspec
 
 from ctxr.errors import DataError
 from ctxr.store.atomic import disk_errors, write_bytes
-from ctxr.store.records import Dialogue, Record
+from ctxr.store.records import Dialogue, Record, Trace
 
 R = TypeVar("R", bound=Record)
 K = TypeVar("K", bound=Hashable)
@@ -43,7 +44,10 @@ class PayloadTable:
         return str(getattr(row, self.owner))
 
 
-PAYLOADS: dict[str, PayloadTable] = {"dialogues": PayloadTable(Dialogue, of="query", answers=True)}
+PAYLOADS: dict[str, PayloadTable] = {
+    "dialogues": PayloadTable(Dialogue, of="query", answers=True),
+    "traces": PayloadTable(Trace, of="query"),
+}
 """Payload tables by name, which is that of the file without `.jsonl`: all that reads, copies or writes a dataset keeps them."""
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -51,9 +55,11 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def encode_other(value: object) -> object:
-    """The JSON form of a `Fraction`: "numerator/denominator"."""
+    """The JSON form of a `Fraction`, "numerator/denominator", and of an array of float32, to five decimals."""
     if isinstance(value, Fraction):
         return f"{value.numerator}/{value.denominator}"
+    if isinstance(value, array):
+        return [round(number, 5) for number in value]
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
@@ -66,6 +72,8 @@ def decode_other(kind: type, value: object) -> object:
             return Fraction(value)
         except (ValueError, ZeroDivisionError) as error:
             raise ValueError(f"{value!r} is not a fraction of seconds such as 1001/30000") from error
+    if kind is array and isinstance(value, list) and all(type(one) in (int, float) and abs(one) < 1e6 for one in value):
+        return array("f", value)
     raise ValueError(f"expected {kind.__name__}, got {value!r}")
 
 

@@ -1,0 +1,72 @@
+"""Queries of text and mouse trace as arrays, moved by noise, or cut to their first words."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.metrics.votes import Codes, Doubles
+from ctxr.problems.queries import EvalQuery, queries_of
+from ctxr.store.records import Trace
+
+
+@dataclass(frozen=True, eq=False)
+class TracedQuery:
+    """A query with its trace.
+
+    Attributes:
+        query: with its candidates. text: what was said. words: said one after the other, [K].
+        times: [K, 2] seconds in which each was said. strokes: [P, 3] x, y and seconds of the points of each.
+        drawn_on: [S] image of each stroke, numbered among the relevant ones in the order of the set.
+    """
+
+    query: EvalQuery
+    text: str
+    words: tuple[str, ...]
+    times: Doubles
+    strokes: Sequence[Doubles]
+    drawn_on: Codes
+
+    @property
+    def points(self) -> Doubles:
+        """Those of all strokes, [P, 3]."""
+        return np.concatenate([np.zeros((0, 3)), *self.strokes])
+
+    def first(self, share: float) -> "TracedQuery":
+        """Its first words, rounded up, and what was drawn until the last of them was said. `share`: 0..1; 1 is the query itself."""
+        if share >= 1 or not self.words:
+            return self
+        count = int(np.ceil(share * len(self.words)))
+        end = self.times[:count, 1].max()
+        strokes = [stroke[stroke[:, 2] <= end] for stroke in self.strokes]
+        drawn = [number for number, stroke in enumerate(strokes) if len(stroke)]
+        words, times = self.words[:count], self.times[:count]
+        kept, drawn_on = [strokes[number] for number in drawn], self.drawn_on[drawn]
+        return replace(self, text=" ".join(words), words=words, times=times, strokes=kept, drawn_on=drawn_on)
+
+    def moved(self, noise: float, rng: np.random.Generator) -> "TracedQuery":
+        """Each stroke moved by a step of its own, normal with standard deviation `noise`, a share of the image; points stay inside."""
+        strokes = [stroke.copy() for stroke in self.strokes]
+        for stroke in strokes:
+            stroke[:, :2] = (stroke[:, :2] + rng.normal(0, noise, 2)).clip(0, 1)
+        return replace(self, strokes=strokes)
+
+
+def traced(queries: Iterable[EvalQuery]) -> list[TracedQuery]:
+    """Queries with their traces; one without a trace has no words and no strokes."""
+    found = []
+    for one in queries:
+        rows = cast("Sequence[Trace]", one.payload.get("traces", ()))
+        trace = rows[0] if rows else Trace(one.query, (), (), ())
+        times = np.array([(word.start, word.end) for word in trace.words], np.float64).reshape(-1, 2)
+        strokes = [np.frombuffer(stroke, np.float32).astype(np.float64).reshape(-1, 3) for stroke in trace.strokes]
+        words = tuple(word.text for word in trace.words)
+        found.append(TracedQuery(one, one.text, words, times, strokes, np.array(trace.drawn_on, np.int64)))
+    return found
+
+
+def traced_queries(dataset: Dataset) -> list[TracedQuery]:
+    """All queries of a dataset for images, with their traces where they have any."""
+    return traced(queries_of(dataset))
