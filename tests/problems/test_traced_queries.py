@@ -1,0 +1,48 @@
+"""Queries with traces: cut to their first words, moved by noise."""
+
+from array import array
+
+import numpy as np
+
+from ctxr.problems.queries import EvalQuery
+from ctxr.problems.traces.queries import TracedQuery, traced
+from ctxr.store.records import Text, TimedWord, Trace
+
+
+def narrated(trace: Trace | None) -> TracedQuery:
+    """A query of one set with a trace."""
+    payload = {} if trace is None else {"traces": [trace]}
+    (found,) = traced(
+        [EvalQuery("q", "s", (Text("t", "A dog, running", "ann"),), ("i", "j"), (1,), False, None, payload=payload)]
+    )
+    return found
+
+
+WORDS = (TimedWord("A", 0.0, 1.0), TimedWord("dog,", 1.0, 2.0), TimedWord("running", 2.0, 3.0))
+FULL = Trace("q", WORDS, (array("f", [0.5, 0.5, 0.5, 0.25, 0.5, 2.5]), array("f", [0.75, 0.25, 2.75])), (0, 1))
+
+
+def test_the_first_words_keep_what_was_drawn_until_the_last_of_them_was_said() -> None:
+    half = narrated(FULL).first(0.5)
+    assert (half.text, half.words, half.times.tolist()) == ("A dog,", ("A", "dog,"), [[0, 1], [1, 2]])
+    assert (half.points.tolist(), half.drawn_on.tolist()) == ([[0.5, 0.5, 0.5]], [0])
+    whole = narrated(FULL)
+    assert whole.first(1.0) is whole
+    assert whole.text == "A dog, running"
+
+
+def test_noise_moves_each_stroke_as_a_whole_and_keeps_it_inside() -> None:
+    query = narrated(FULL)
+    moved = query.moved(0.05, np.random.default_rng(0))
+    steps = [(after - before)[:, :2] for after, before in zip(moved.strokes, query.strokes, strict=True)]
+    np.testing.assert_allclose(steps[0][0], steps[0][1])
+    assert not np.allclose(steps[0][0], steps[1][0])
+    far = query.moved(50.0, np.random.default_rng(0))
+    assert 0 <= far.points[:, :2].min() <= far.points[:, :2].max() <= 1
+    assert query.points.tolist() == narrated(FULL).points.tolist()
+    assert query.moved(0.0, np.random.default_rng(0)).points.tolist() == query.points.tolist()
+
+
+def test_a_query_without_a_trace_has_no_words_and_no_points() -> None:
+    query = narrated(None)
+    assert (query.words, query.points.shape, query.first(0.25).text) == ((), (0, 3), "A dog, running")
