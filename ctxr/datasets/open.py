@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers import artifact, captions, documents, imagecode, karpathy
+from ctxr.datasets.readers import artifact, captions, documents, imagecode, karpathy, narratives
 from ctxr.datasets.readers.text_files import MOST_BYTES
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import CHAIN, chosen
@@ -38,6 +38,9 @@ READERS: tuple[Reader, ...] = (
         imagecode.read_release,
     ),
     Reader("MMC4 (*.jsonl)", documents.mmc4_files, documents.read_mmc4),
+    Reader(
+        "Localized Narratives of images or videos (*.jsonl)", narratives.narrative_files, narratives.read_narratives
+    ),
     Reader("documents: {train, val, test} of Hessel et al. (*.json)", documents.link_files, documents.read_links),
     Reader(
         "a ctxr artifact (manifest.json)",
