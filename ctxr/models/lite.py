@@ -47,6 +47,8 @@ class LitePictures(nn.Module):
 
     preprocess_cfg = _PREPROCESS
     image_size = (224, 224)
+    names: Tensor
+    regression: Tensor
 
     def __init__(self, trunk: Any, names: Tensor, regression: Tensor) -> None:
         super().__init__()
@@ -57,7 +59,10 @@ class LitePictures(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """[√(1-λ) f, √λ c] of each picture."""
-        features = self.trunk.forward_head(self.trunk.forward_features(pixels), pre_logits=True)
+        return self.embedded(self.trunk.forward_head(self.trunk.forward_features(pixels), pre_logits=True))
+
+    def embedded(self, features: Tensor) -> Tensor:
+        """[√(1-λ) f, √λ c] of features [N, 1280] of pictures, or of cells of their last map."""
         named = self.trunk.classifier(features).softmax(-1) @ self.names
         seen = functional.normalize(named) + functional.normalize(features @ self.regression)
         parts = (1 - SHARE) ** 0.5 * functional.normalize(features), SHARE**0.5 * functional.normalize(seen)

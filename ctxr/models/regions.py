@@ -42,7 +42,8 @@ class GridRegions:
         self._fingerprint = fingerprint(model, source.config, self._preprocess)
         self._tower = model.visual.to(self._device)
         pixels = torch.zeros(1, 3, *self._preprocess.size, device=self._device)
-        _, self.features, height, width = feature_map(self._tower, pixels).shape
+        with torch.inference_mode():
+            _, self.features, height, width = feature_map(self._tower, pixels).shape
         self._finest, self.grid = [height, width], coarser(height, width, most)
 
     def describe(self) -> dict[str, object]:
@@ -54,6 +55,7 @@ class GridRegions:
             "grid": self.grid,
         }
 
+    @torch.inference_mode()
     def regions(self, images: Sequence[Pixels]) -> list[Array]:
         """The whole picture and its cells, row by row from the top left: float32 [1 + H W, F + BOX] of each."""
         height, width = self.grid
@@ -73,7 +75,6 @@ class GridRegions:
         return regions_of
 
 
-@torch.inference_mode()
 def feature_map(tower: nn.Module, pixels: Tensor) -> Tensor:
     """The last feature map [N, F, H, W] of an image tower of open_clip. Raises UsageError without one."""
     from open_clip.modified_resnet import ModifiedResNet

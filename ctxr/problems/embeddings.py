@@ -144,6 +144,17 @@ def regions_for(source: CrossSource, name: str, workdir: Path) -> RegionFeatures
             f"{source.name} needs region features, and none are named",
             hint="ctxr regions   makes them; then --set regions=NAME to train, --regions NAME to evaluate",
         )
+    regions = named_regions(name, workdir)
+    if regions.features != source.features:
+        raise DataError(
+            f"{regions.folder} holds {regions.features} features for each region, and {source.name} needs {source.features}",
+            hint="name the regions that the encoder was made for",
+        )
+    return regions
+
+
+def named_regions(name: str, workdir: Path) -> RegionFeatures:
+    """The region features called `name` in the project. Raises UnfinishedError where they are not finished."""
     folder = workdir / REGIONS / name
     if not folder.exists():
         existing = sorted(one.parent.name for one in (workdir / REGIONS).glob(f"*/{MANIFEST}"))
@@ -153,13 +164,7 @@ def regions_for(source: CrossSource, name: str, workdir: Path) -> RegionFeatures
             if existing
             else f"ctxr regions --by {name}, or ctxr regions; then --set regions=grid",
         )
-    regions = read_regions(folder)
-    if regions.features != source.features:
-        raise DataError(
-            f"{regions.folder} holds {regions.features} features for each region, and {source.name} needs {source.features}",
-            hint="name the regions that the encoder was made for",
-        )
-    return regions
+    return read_regions(folder)
 
 
 def embedded_images(pictures: PictureFiles, encoder: Encoder, progress: Progress) -> Array:

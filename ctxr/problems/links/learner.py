@@ -29,6 +29,7 @@ from ctxr.models.training.checkpoint import CONFIG, SeedConfig, fill, read_confi
 from ctxr.models.training.examples import Images, vector_table
 from ctxr.models.training.scoring import in_bf16
 from ctxr.models.training.state import save_tensors
+from ctxr.models.words import token_rows, tokens_of, vocabulary_of
 from ctxr.problems.embeddings import Array, PictureFiles, embedded_images, embedded_texts, pixels_of, query_pictures
 from ctxr.problems.links import towers
 from ctxr.problems.links.objective import DocumentTable, LinksObjective, mean_auc
@@ -109,7 +110,7 @@ class Sources:
         recipe, pictures = self.recipe, self.pictures(documents, dataset)
         texts = [text for one in documents for text in one.texts]
         if recipe.text == "gru":
-            sentences: Array = towers.token_rows(texts, words, recipe.max_tokens)
+            sentences: Array = token_rows(texts, words, recipe.max_tokens)
         elif recipe.frozen:
             sentences = embedded_texts(texts, self.options.workdir, self.texts, self.progress)
         else:
@@ -226,7 +227,7 @@ class LinksJob(TrainJob):
         self.parents += [Parent(file.name, kind, sha256_file(file)) for kind, file in files]
         texts = [text for one in self.documents["train"] or own for text in one.texts]
         labels, least = ((), recipe.least_count) if recipe.learns else (LABELS, 1)
-        self.words = towers.vocabulary_of([*texts, *labels], least) if recipe.text == "gru" else ()
+        self.words = vocabulary_of([*texts, *labels], least) if recipe.text == "gru" else ()
         if len(self.words) == 2:
             raise DataError(f"{dataset.name} has no word {least} times on train", hint="--set least_count=1")
         self.weights = self.sources.weights
@@ -259,7 +260,7 @@ class LinksJob(TrainJob):
         elif vectors is not None:
             # of every class of ImageNet the mean vector of those words of its name that have one, else 0
             row = {word: number for number, word in enumerate(self.words)}
-            parts = (vectors[[row[token] for token in towers.tokens_of(label)]] for label in LABELS)
+            parts = (vectors[[row[token] for token in tokens_of(label)]] for label in LABELS)
             means = torch.stack([part.sum(0) / part.any(1).sum().clamp(min=1) for part in parts])
             labels = {"weight": means.T, "bias": torch.zeros(vectors.shape[1])}
             [*model.projections[towers.IMAGES].children()][-1].load_state_dict(labels)

@@ -5,7 +5,6 @@ Letters: N sentences or images, T tokens, V words, D width.
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -27,40 +26,12 @@ from ctxr.models.regions import ROWS, load_torchvision
 from ctxr.models.scorers import ImageTextModel
 from ctxr.problems.links.recipe import LinksRecipe
 
-PAD, UNKNOWN = "<PAD>", "<UNK>"
-"""Rows 0 and 1 of a vocabulary."""
-
-_TOKEN = re.compile(r"https?://\S+|[@#]\w+|\w+(?:['’-]\w+)*|[^\w\s]")
 _MOST_WIDE, _LINE, _WORD = 4096, 1 << 17, 1 << 12
 """Numbers of a vector, bytes of a line, bytes of a word."""
 
 _HINT = "name a whole, unpacked file of GloVe or word2vec"
 
 Vector = npt.NDArray[np.float32]
-
-
-def tokens_of(text: str) -> list[str]:
-    """Words with their apostrophes and hyphens, addresses, @names, #tags and single signs, in lower case.
-
-    >>> tokens_of("It's @home: a T-shirt!")
-    ["it's", '@home', ':', 'a', 't-shirt', '!']
-    """
-    return _TOKEN.findall(text.lower())
-
-
-def vocabulary_of(texts: Iterable[str], least: int) -> tuple[str, ...]:
-    """The words of texts that occur at least so often, behind `PAD` and `UNKNOWN`."""
-    counts = Counter(token for text in texts for token in tokens_of(text))
-    return (PAD, UNKNOWN, *sorted(word for word, count in counts.items() if count >= least))
-
-
-def token_rows(texts: Sequence[str], words: Sequence[str], most: int) -> npt.NDArray[np.int64]:
-    """Rows [N, most] in the vocabulary of the first words of each text, 0 behind them; at least one of each."""
-    row, tokens = {word: number for number, word in enumerate(words)}, np.zeros((len(texts), most), np.int64)
-    for number, text in enumerate(texts):
-        own = [row.get(token, 1) for token in tokens_of(text)[:most]] or [1]
-        tokens[number, : len(own)] = own
-    return tokens
 
 
 def read_word_vectors(file: Path, words: Iterable[str]) -> dict[str, Vector]:

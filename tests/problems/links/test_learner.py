@@ -22,11 +22,12 @@ from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.media.images import read_image
 from ctxr.models.encoders import load_encoder
 from ctxr.models.training.loop import TrainingRun
+from ctxr.models.words import vocabulary_of
 from ctxr.problems.links import objective, towers
 from ctxr.problems.links.learner import OpenLinks, Sources
 from ctxr.problems.links.objective import LinksObjective, gathered
 from ctxr.problems.links.recipe import CurveRow, LinksRecipe
-from ctxr.problems.links.towers import LABELS, DenseNet169, vocabulary_of
+from ctxr.problems.links.towers import LABELS, DenseNet169
 from ctxr.problems.question import find_learner
 from ctxr.problems.runs import ScoringOptions
 from ctxr.store.artifacts import open_artifact

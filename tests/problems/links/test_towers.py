@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from ctxr.errors import DataError
+from ctxr.models.words import PAD, UNKNOWN, token_rows, tokens_of, vocabulary_of
 from ctxr.problems.links.learner import first_vectors
 from ctxr.problems.links.recipe import LinksRecipe
-from ctxr.problems.links.towers import PAD, UNKNOWN, read_word_vectors, token_rows, tokens_of, vocabulary_of
+from ctxr.problems.links.towers import read_word_vectors
 
 VECTORS = {"the": [0.5, -1.0, 2.0], "dog's": [1.5, 0.25, -3.0], "école": [4.0, 5.0, 6.0], ".": [0.0, 1.0, 0.0]}
 
