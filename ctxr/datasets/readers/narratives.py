@@ -62,7 +62,7 @@ class AlignedWord(msgspec.Struct):
     referenced_word_end_idx: int = 0
 
 
-class Actor(msgspec.Struct):
+class ActorNarrative(msgspec.Struct):
     """A narrative about an actor of a video."""
 
     actor_name: str
@@ -82,7 +82,7 @@ class VideoLine(msgspec.Struct):
     video_id: str | int
     annotator_id: str | int
     keyframe_names: Annotated[list[str], msgspec.Meta(min_length=1)]
-    actor_narratives: list[Actor]
+    actor_narratives: list[ActorNarrative]
 
 
 # by what is in each of its lines; a quote within a text has a backslash before it
@@ -135,11 +135,11 @@ def split_named(name: str) -> SplitName | None:
     return next((SPLIT_WORDS[word] for word in re.findall("[a-z]+", name.lower())[::-1] if word in SPLIT_WORDS), None)
 
 
-def _as_actor(line: ImageLine) -> Actor:
+def _as_actor(line: ImageLine) -> ActorNarrative:
     """An image as a video of one keyframe, for about it all is said."""
     words = [AlignedWord(one.utterance, one.start_time * 1000, one.end_time * 1000) for one in line.timed_caption]
     traces = [[point | {"time_ms_since_epoch": point["t"] * 1000, "kf_idx": 0} for point in one] for one in line.traces]
-    return Actor("", 0, line.caption, traces, words, [0], line.voice_recording)
+    return ActorNarrative("", 0, line.caption, traces, words, [0], line.voice_recording)
 
 
 @dataclass
@@ -183,7 +183,7 @@ class _Reading:
             self.at = f"{line}, actor {number}" if video else line
             self._add(f"{gallery if video else images[0]}/{author}", number, actor, images)
 
-    def _add(self, prefix: str, number: int, actor: Actor, images: Sequence[str]) -> None:
+    def _add(self, prefix: str, number: int, actor: ActorNarrative, images: Sequence[str]) -> None:
         """Add a narrative as a query `PREFIX/NUMBER`, or of the next number that is free."""
         words = [TimedWord(one.referenced_word, one.start_ms / 1000, one.end_ms / 1000) for one in actor.time_alignment]
         for word in words:
@@ -210,7 +210,7 @@ class _Reading:
             more = actor.recording_filename, actor.actor_name
             self.traces.append(Trace(key, tuple(words), tuple(strokes), tuple(drawn_on), *more))
 
-    def _cut(self, stroke: Sequence[Point], actor: Actor) -> Iterator[tuple[float, Floats]]:
+    def _cut(self, stroke: Sequence[Point], actor: ActorNarrative) -> Iterator[tuple[float, Floats]]:
         """A stroke by the keyframes that it was drawn on; points stay in the order they were drawn."""
         names = "x", "y", "time_ms_since_epoch", "kf_idx"
         drawn = np.array([[point[name] for name in names] for point in stroke], np.float64)

@@ -1,11 +1,19 @@
 """Localized Narratives, and Video Localized Narratives of sets in the order of time: JSONL by split, with pictures in folders."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
 
-from ctxr.datasets.readers.narratives import Actor, AlignedWord, ImageLine, Point, Utterance, VideoLine, split_named
+from ctxr.datasets.readers.narratives import (
+    ActorNarrative,
+    AlignedWord,
+    ImageLine,
+    Point,
+    Utterance,
+    VideoLine,
+    split_named,
+)
 from ctxr.datasets.writers.job import UNSPLIT, ExportJob, ExportResult, suffix_of
 from ctxr.errors import DataError, some
 from ctxr.store.atomic import link_or_copy, write_bytes
@@ -32,7 +40,7 @@ def write(job: ExportJob) -> ExportResult:
     others = [row.query for row in job.dataset.judgments if row.worker != "gold" or row.value <= 0]
     left = (
         (writing.skipped, "queries without known images, with several in a gallery, or as one before"),
-        ([name for name in job.dataset.images if name not in writing.written], "images that no narrative is about"),
+        (writing.unsaid, "images that no narrative is about, but for their pictures"),
         (others, "judgments that name no known image"),
     )
     result.left_out += [f"{len(which)} {what}: {some(which)}." for which, what in left if which]
@@ -51,34 +59,35 @@ class _Narrative(NamedTuple):
 
 
 class _Writing:
-    """Makes the lines of sets. Kept are the images in them, queries in none, and sets whose images go to the gallery of their split."""
+    """Makes the lines of sets. Kept are queries and images that are in none, and sets whose images go to the gallery of their split."""
 
     def __init__(self, job: ExportJob) -> None:
         self.job = job
         self.traces = {row.id: row for row in cast("tuple[Trace, ...]", job.dataset.payloads.get("traces", ()))}
-        self.written, self.skipped, self.merged = set[str](), list[str](), list[str]()
+        self.skipped, self.unsaid, self.merged = list[str](), list[str](), list[str]()
 
     def of_images(self, image_set: ImageSet, split: str) -> Iterator[ImageLine]:
         dataset, said = _dataset_id(image_set.id, split), set[tuple[int, str, str]]()
         self.merged += [image_set.id] if dataset != image_set.id else []
+        names = [image.removeprefix(f"{dataset}/") for image in image_set.images]
+        self.save(image_set, f"images/{dataset}", names)
         for author, caption, trace, (place, *others) in self.narratives(image_set):
             if others or (place, author, caption) in said:
                 self.skipped.append(trace.id)
                 continue
             said.add((place, author, caption))
-            name = image_set.images[place].removeprefix(f"{dataset}/")
-            self.save(image_set.images[place], f"images/{dataset}/{name}")
             words = [Utterance(*word) for word in trace.words]
             strokes = [_points(stroke, "t", 1) for stroke in trace.strokes]
-            yield ImageLine(dataset, name, author, caption, words, strokes, trace.recording)
+            yield ImageLine(dataset, names[place], author, caption, words, strokes, trace.recording)
+        known = {image_set.images[place] for place, _, _ in said}
+        self.unsaid += [image for image in image_set.images if image not in known]
 
     def of_frames(self, image_set: ImageSet, split: str) -> Iterator[VideoLine]:
         dataset = _dataset_id(image_set.id.rpartition("/")[0], split)
         video = image_set.id.removeprefix(f"{dataset}/")
         names = [image.removeprefix(f"{image_set.id}/") for image in image_set.images]
+        self.save(image_set, f"frames/{dataset}/{video}", names)
         actors = grouped((one.author, _actor(one)) for one in self.narratives(image_set))
-        for image, name in zip(image_set.images, names, strict=True) if actors else ():
-            self.save(image, f"frames/{dataset}/{video}/{name}")
         for author, own in actors.items():
             yield VideoLine(dataset, video, author, names, own)
 
@@ -94,18 +103,17 @@ class _Writing:
             else:
                 self.skipped.append(query.id)
 
-    def save(self, image: str, path: str) -> None:
-        """Write a picture, if there is one; its name may have its suffix already."""
-        known = self.job.dataset.images[image]
-        if not stays_inside(path):
-            raise DataError(f"the image {image!r} cannot be a file inside the folder", hint="rename it")
-        if known.path and image not in self.written:
-            suffix = "" if path.lower().endswith(suffix_of(known)) else suffix_of(known)
-            link_or_copy(self.job.pictures.checked(known), self.job.out / f"{path}{suffix}")
-        self.written.add(image)
+    def save(self, image_set: ImageSet, folder: str, names: Sequence[str]) -> None:
+        """Write its pictures by these names, which may have their suffixes already."""
+        for image, name in zip(self.job.members(image_set), names, strict=True):
+            if not stays_inside(f"{folder}/{name}"):
+                raise DataError(f"the image {image.id!r} cannot be a file inside the folder", hint="rename it")
+            if image.path:
+                suffix = "" if name.lower().endswith(suffix_of(image)) else suffix_of(image)
+                link_or_copy(self.job.pictures.checked(image), self.job.out / f"{folder}/{name}{suffix}")
 
 
-def _actor(narrative: _Narrative) -> Actor:
+def _actor(narrative: _Narrative) -> ActorNarrative:
     _, caption, trace, frames = narrative
     words, end = list[AlignedWord](), 0
     for text, first, last in trace.words:
@@ -114,7 +122,7 @@ def _actor(narrative: _Narrative) -> Actor:
         words.append(AlignedWord(text, round(first * 1000, 5), round(last * 1000, 5), start, end))
     drawn = zip(trace.strokes, trace.drawn_on, strict=True)
     strokes = [_points(one, "time_ms_since_epoch", 1000, kf_idx=frames[number]) for one, number in drawn]
-    return Actor(trace.actor, 0, caption, strokes, words, frames, trace.recording)
+    return ActorNarrative(trace.actor, 0, caption, strokes, words, frames, trace.recording)
 
 
 def _dataset_id(name: str, split: str) -> str:
