@@ -137,7 +137,7 @@ class QueryResult(Record, frozen=True):
     """What one run did on one query; a run of several seeds has a row for each, `RUN/seedN`.
 
     Attributes:
-        candidates: image ids in the order of the set, scores: theirs; both empty where there are more than `MOST_SCORES`.
+        candidates: image ids in the order of the set, scores: theirs; where there are more than `MOST_SCORES`, none or the first results.
         targets, picks: ids of the right images, and of those with the highest score, several in a tie.
         accuracy: 1 / ties if the target is among the picks, else 0. reciprocal_rank: of the best target, ties shared.
         above: candidates with a higher score than the best target. level: those with its score, itself included.

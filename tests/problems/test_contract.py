@@ -24,6 +24,7 @@ from ctxr.problems.question import find_learner
 from ctxr.problems.recipes import list_recipes
 from ctxr.problems.registry import PROBLEMS, evaluation_of, find_question, open_run, problem_of
 from ctxr.problems.runs import OpenRun, ScoringOptions
+from ctxr.problems.traces.recipe import VARIANTS as TRACES
 from ctxr.store.scores import read_scores
 from ctxr.store.tables import read_table
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
@@ -33,6 +34,7 @@ from tests.pipelines.galleries import draw
 from tests.problems.links.written import write_documents
 
 OWNERS = {"entailment": "entailment", "in-batch": "gallery"} | dict.fromkeys(VARIANTS, "links")
+OWNERS |= dict.fromkeys(TRACES, "traces")
 """Problems by the variant of a model; every other is contextual."""
 
 

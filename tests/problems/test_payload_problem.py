@@ -39,7 +39,7 @@ def write_traces(folder: Path) -> Path:
     tables = defaultdict[str, list[Any]](list)
     for number, (x, y) in enumerate(np.random.default_rng(0).uniform(0, 5, (260, 2)).tolist()):
         name, images = f"r{number:03}", [f"r{number:03}/i{place}" for place in range(5)]
-        tables["traces"].append(Trace(name, (x, y)))
+        tables["touches"].append(Trace(name, (x, y)))
         tables["images"] += [Image(image, "", "", name, 0, 0, None) for image in images]
         tables["sets"].append(ImageSet(name, "photos", tuple(images), name, name, 0, 0.1, 0.2))
         tables["texts"].append(Text(f"{name}/t", "touched", "ann", 0))
@@ -52,7 +52,7 @@ def write_traces(folder: Path) -> Path:
 
 
 def table_of(queries: Sequence[EvalQuery]) -> examples.ExampleTable:
-    points = [row.points for one in queries for row in one.payload["traces"] if isinstance(row, Trace)]
+    points = [row.points for one in queries for row in one.payload["touches"] if isinstance(row, Trace)]
     pictures, payload = [image for one in queries for image in one.images], {"points": np.array(points, np.float32)}
     blank = np.zeros((len(pictures), 1), np.float32)
     return embeddings.examples_of(queries, pictures, examples.vector_table(blank), blank[: len(queries)], payload)
@@ -91,7 +91,7 @@ class TraceJob(training.TrainJob):
 
 
 class TraceEvaluation(matching.ScoredEvaluation[evaluation.SplitRows[EvalQuery]]):
-    PROBLEM = "traces"
+    PROBLEM = "touches"
     finish = evaluation.Evaluation.finish
 
     def __init__(self, request: evaluation.EvalRequest) -> None:
@@ -108,12 +108,12 @@ class TraceEvaluation(matching.ScoredEvaluation[evaluation.SplitRows[EvalQuery]]
 
 
 class Traces(question.Question, runs.Learner, runs.OpenRun):
-    LEARNER, KIND, VARIANTS = f"{__name__}:Traces", "run", ("traces",)
+    LEARNER, KIND, VARIANTS = f"{__name__}:Traces", "run", ("touches",)
     Recipe, job, evaluation = Recipe, TraceJob, TraceEvaluation
     folder: Path
 
     def asks(self, dataset: Any) -> bool:
-        return "traces" in dataset.payloads
+        return "touches" in dataset.payloads
 
     def open_run(self, source: Path | str, options: runs.ScoringOptions, progress: Any) -> "Traces":
         self.folder = Path(source)
@@ -129,10 +129,10 @@ class Traces(question.Question, runs.Learner, runs.OpenRun):
 
 
 def test_a_problem_with_payloads_is_trained_evaluated_and_reported(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(registry, "PROBLEMS", {"traces": f"{__name__}:Traces", **registry.PROBLEMS})
-    monkeypatch.setitem(PAYLOADS, "traces", PayloadTable(Trace, of="query"))
-    dataset, recipe = write_traces(tmp_path / "touched"), tmp_path / "traces.toml"
-    recipe.write_text('variant = "traces"\nlr = 0.02\nbatch = 16\nepochs = 40\n')
+    monkeypatch.setattr(registry, "PROBLEMS", {"touches": f"{__name__}:Traces", **registry.PROBLEMS})
+    monkeypatch.setitem(PAYLOADS, "touches", PayloadTable(Trace, of="query"))
+    dataset, recipe = write_traces(tmp_path / "touched"), tmp_path / "touches.toml"
+    recipe.write_text('variant = "touches"\nlr = 0.02\nbatch = 16\nepochs = 40\n')
 
     def called(*words: str) -> Any:
         shown = CliRunner().invoke(app, [*words, "--workdir", str(tmp_path), "--json"])
@@ -142,7 +142,7 @@ def test_a_problem_with_payloads_is_trained_evaluated_and_reported(tmp_path: Pat
     command = ("train", "--recipe", str(recipe), "--dataset", str(dataset))
     assert called(*command)["queries"] == {"train": 200}
     assert called(*command)["up_to_date"]
-    results = Path(called("eval", "traces", "--dataset", str(dataset))["results"])
+    results = Path(called("eval", "touches", "--dataset", str(dataset))["results"])
     (figure,) = json.loads((results / "figures.json").read_text())["figures"]
     assert figure["value"] > 0.9
     assert "R-precision" in Path(called("report", "--out", str(tmp_path / "page.html"))["page"]).read_text()

@@ -238,6 +238,7 @@ class Gallery(Question):
         return most > MOST_POSITIONS and not any(kind.ordered or kind.links for kind in kinds)
 
     def takes(self, request: EvalRequest) -> bool:
-        """Whether every source is a model, too, which also looks for captions."""
+        """Whether every source is a model, too, which also looks for captions; encoders alone are asked with the traces of queries."""
         places = [source.place for source in request.sources if source.place is not None]
-        return all(map(checkpoints, places)) and super().takes(request)
+        drawn = not places and request.dataset.payloads.get("traces")
+        return all(map(checkpoints, places)) and not drawn and super().takes(request)

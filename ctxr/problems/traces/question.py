@@ -1,0 +1,271 @@
+"""The question of texts with mouse traces: which image is meant by what was said and drawn?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise, product
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.splits import SPLITS
+from ctxr.engine.report import Table
+from ctxr.errors import plural
+from ctxr.metrics.compare import FEW_CLUSTERS, Interval, RatioColumn, mean_columns
+from ctxr.metrics.proportions import LEVEL
+from ctxr.metrics.ranking import RankCounts, accuracy, best_of_rows, count_ranks, recall, reciprocal_rank, untied
+from ctxr.metrics.traces import segments
+from ctxr.metrics.votes import Doubles
+from ctxr.problems import notes
+from ctxr.problems.evaluation import ALL_SPLITS, EvalRequest, SplitRows
+from ctxr.problems.figures import Columns, Figure, Summariser, difference_table, none_had, percent, seed_table, seeds_of
+from ctxr.problems.matching import ScoredEvaluation
+from ctxr.problems.queries import EvalQuery, queries_of
+from ctxr.problems.question import ProblemResults, Question, Subject, View, find_learner
+from ctxr.problems.results import MOST_SCORES, QueryResult, read_findings
+from ctxr.problems.runs import ModelScores, Run
+from ctxr.problems.traces.queries import TracedQuery, traced, traced_queries
+from ctxr.problems.traces.recipe import VARIANTS, TracesRecipe
+from ctxr.store.artifacts import open_artifact
+from ctxr.store.kinds import RUN, SET_KINDS
+from ctxr.store.tables import grouped
+
+NOISE = {"0": 0.0, "0.05": 0.05, "0.1": 0.1, "0.2": 0.2}
+WORDS = {"25 %": 0.25, "50 %": 0.5, "75 %": 0.75, "100 %": 1.0}
+"""Parts of both curves of R@1; at the first and at the last a query is what it was."""
+
+CURVES = {
+    "noise": (NOISE, "each stroke is moved by a normal step, whose standard deviation is this share of the image"),
+    "words": (WORDS, "the first words of each query, with what was drawn until the last of them was said"),
+}
+
+UNITS = {"set": "videos, or relevant images of galleries,", "group": "videos and albums"}
+
+FIRST, MOST_DRAWN, MOST_POINTS = 5, 200, 600
+"""Of a page: first results of a run, queries (the hardest), and points of a query."""
+
+
+def _scores(scorer: ModelScores, rows: Sequence[TracedQuery]) -> list[Doubles]:
+    return [np.array([scorer.values[one.query.query][image] for image in one.query.images]) for one in rows]
+
+
+def rank_counts(rows: Sequence[TracedQuery], scores: Sequence[Doubles], ties: str = "expected") -> RankCounts:
+    """Ranks of the relevant images of queries; `scores`: of the candidates of each; `ties`: see `untied`."""
+    table = np.full((len(rows), max(map(len, scores))), -np.inf)
+    right = np.zeros(table.shape, np.bool_)
+    for row, (one, values) in enumerate(zip(rows, scores, strict=True)):
+        table[row, : len(values)] = values
+        right[row, list(one.query.targets)] = True
+    return count_ranks(untied(table, right, ties), right)
+
+
+class TracesEvaluation(ScoredEvaluation[SplitRows[TracedQuery]]):
+    """Runs on queries with traces. Of several relevant images the one that stands first counts."""
+
+    PROBLEM: ClassVar[str] = "traces"
+
+    splits: list[SplitRows[TracedQuery]]
+
+    def __init__(self, request: EvalRequest) -> None:
+        super().__init__(request, Traces())
+        every = {one.query.query: one for one in traced_queries(request.dataset)}
+        self.notes, self.splits, self.findings.rows["seeds"] = [*notes.first_notes(self)], [], []
+        self.opened: dict[str, Any] = {}
+        most, asked = max(len(one.images) for _, one in self.places.values()), sorted({1, 5, 10, *self.options.ks()})
+        self.ks = [k for k in asked if k < most or k == 1]
+        if vain := ", ".join(f"R@{k}" for k in asked if k not in self.ks):
+            self.notes.append(f"{vain} is left out: no set has more than {plural(most, 'image')}, so it would be 100.0")
+        for split in self.match():
+            name, rows = split.name, [every[one] for one in split.queries if one not in split.lacking]
+            known = [one for one in rows if one.query.targets]
+            counts = {
+                "lack scores of some run and were left out of all (--partial)": len(split.lacking),
+                "have hidden targets and are in no figure": len(rows) - len(known),
+                "have no trace and count by their text": sum(not one.strokes for one in known),
+            }
+            total = plural(len(split.queries), "query", "queries", ",")
+            self.notes += [f"{name}: {count:,} of {total} {what}" for what, count in counts.items() if count]
+            self.splits += [SplitRows(name, known)] if known else []
+            if known and (clusters := len({*self.groups(self.splits[-1])})) < FEW_CLUSTERS:
+                few = f"{plural(len(known), 'query', 'queries')} in {plural(clusters, 'cluster')}"
+                self.notes.append(f"{name}: {few}, too few to tell whether runs differ")
+
+    def groups(self, split: SplitRows[TracedQuery]) -> list[str]:
+        """Sets of keyframes, in galleries relevant images; or whole videos and albums."""
+        images, found = self.request.dataset.images, []
+        for one in split.rows:
+            own, targets = self.places[one.query.query][1], [one.query.images[place] for place in one.query.targets]
+            by_set = own.id if SET_KINDS[own.kind].ordered else " ".join(targets)
+            found.append(images[targets[0]].group if self.options.cluster == "group" else by_set)
+        return found
+
+    def measures(self, counts: RankCounts) -> dict[str, RatioColumn]:
+        """R@k and MRR of queries."""
+        values = {**{f"R@{k}": recall(counts, k) for k in self.ks}, "MRR": reciprocal_rank(counts)}
+        return {name: RatioColumn(np.arange(len(one)), one, np.ones(len(one))) for name, one in values.items()}
+
+    def columns(self, split: SplitRows[TracedQuery], run: Run, summary: Summariser) -> Columns:
+        """Every measure, and R@1 by noise and by share of the words."""
+        ranks = {one.name: rank_counts(split.rows, _scores(one, split.rows), self.options.ties) for one in run.scorers}
+        each = {name: self.measures(counts) for name, counts in ranks.items()}
+        figures = {name: float(one["R@1"].values.mean()) for name, one in each.items()}
+        self.findings.rows["seeds"] += seeds_of(split.name, run.name, figures)
+        columns = mean_columns([*each.values()])
+        # of columns of one name the last is compared with other runs
+        whole = [(("overall", "all", name), column) for name, column in columns.items()]
+        return [*self.curves(split, run, columns["R@1"]), *whole]
+
+    def curves(self, split: SplitRows[TracedQuery], run: Run, whole: RatioColumn) -> Columns:
+        """R@1 on changed queries, of a run that can be opened; all see the same changes, and all noise the same steps at its size."""
+        source = next((one for one in self.request.sources if one.name == run.name and one.looks), None)
+        if source is None or not any(one.strokes for one in split.rows):
+            why = f"{run.name} holds scores alone" if source is None else "no query has a trace"
+            self.notes.append(f"{split.name}: {why}: no curves of noise and partial traces")
+            return []
+        if run.name not in self.opened:
+            place, learner = source.place or source.name, find_learner(Traces())
+            self.opened[run.name] = learner.open_run(place, self.request.scoring, self.progress)
+        changed = {part: [one.first(share) for one in split.rows] for part, share in WORDS.items() if share < 1}
+        for part, noise in NOISE.items():
+            rng = np.random.default_rng((self.options.seed, ALL_SPLITS.index(split.name)))
+            changed |= {part: [one.moved(noise, rng) for one in split.rows]} if noise else {}
+        queries = [one for part in changed.values() for one in part]
+        scorers = self.opened[run.name].rescored(self.request.dataset, queries)
+        firsts = [recall(rank_counts(queries, scores, self.options.ties), 1) for scores in scorers.values()]
+        found = dict(zip(changed, np.mean(firsts, axis=0).reshape(len(changed), -1), strict=True))
+        every = [(view, part) for view, (parts, _) in CURVES.items() for part in parts]
+        return [((*point, "R@1"), replace(whole, values=found.get(point[1], whole.values))) for point in every]
+
+    def complete(self, split: SplitRows[TracedQuery], figures: list[Figure], summary: Summariser) -> None:
+        """Ranks beside chance, curves, seeds and differences."""
+        name, findings, rows = split.name, self.findings, split.rows
+        guess = self.measures(rank_counts(rows, [np.zeros(len(one.query.images)) for one in rows]))
+        blind = {measure: float(column.values.mean()) for measure, column in guess.items()}
+        # R@1 once more as the accuracy, with a blind guess, which the plot of a report shows
+        for own in [one for one in figures if (one.view, one.measure) == ("overall", "R@1")]:
+            chance = replace(own, measure="chance", interval=Interval(blind["R@1"]))
+            findings.figures += (replace(own, measure="accuracy"), chance)
+        cells = {(one.run, one.view, one.part, one.measure): percent(one.interval) for one in figures}
+        found = [("random", *(f"{100 * value:.1f}" for value in blind.values()))]
+        found += [(run, *(cells[run, "overall", "all", measure] for measure in blind)) for run in self.names]
+        lacking = none_had([one.interval for one in figures])
+        note = (
+            f"%, of {plural(len(rows), 'query', 'queries', ',')}; {sum(len(one.query.targets) > 1 for one in rows):,} of them have several "
+            f"relevant images, of which the one that stands first counts. In brackets {100 * LEVEL:g} % over "
+            f"{UNITS[self.options.cluster]} drawn again{lacking}"
+        )
+        tables = {"ranks": Table(f"{name}: relevant images found", ("run", *blind), tuple(found), note)}
+        for view, (parts, what) in CURVES.items():
+            runs = [run for run in self.names if any(one[:2] == (run, view) for one in cells)]
+            drawn = tuple((run, *(cells[run, view, part, "R@1"] for part in parts)) for run in runs)
+            tables[view] = Table(f"{name}: R@1 by {view}", ("run", *parts), drawn, f"%; {what}{lacking}")
+        over_seeds = "mean and standard deviation over seeds; every other figure is the mean over seeds, query by query"
+        seeds = seed_table(name, findings.rows["seeds"], "R@1 %", over_seeds)
+        every = {**tables, "seeds": seeds, "differences": difference_table(name, findings.differences, "clusters")}
+        findings.tables |= {f"{name}/{key}": table for key, table in every.items() if table and table.rows}
+
+    def finish(self) -> None:
+        """With what each scorer did on each query; of a large gallery its first results and the best relevant image."""
+        super().finish()
+        self.findings.rows["tables"] = list(self.findings.tables.values())
+        for split, scorer in product(self.splits, self.scorers):
+            scores = _scores(scorer, split.rows)
+            counts = rank_counts(split.rows, scores, self.options.ties)
+            figures = np.stack([accuracy(counts), reciprocal_rank(counts), counts.above, counts.level], axis=1).tolist()
+            for one, own, (credit, rank, above, level) in zip(split.rows, scores, figures, strict=True):
+                asked, images, first = one.query, one.query.images, best_of_rows(own[None], FIRST)[0].tolist()
+                best, few = max(asked.targets, key=own.__getitem__), len(own) <= MOST_SCORES
+                kept = range(len(own)) if few else sorted({*first, best})
+                self.findings.results.append(QueryResult(
+                    run=scorer.name, query=asked.query, split=split.name, image_set=asked.image_set,
+                    kind=self.places[asked.query][1].kind, text=one.text,
+                    targets=tuple(images[place] for place in asked.targets),
+                    picks=tuple(images[place] for place in np.flatnonzero(own == own.max())),
+                    accuracy=credit, reciprocal_rank=rank, above=int(above), level=int(level), tokens=len(one.text.split()),
+                    candidates=tuple(images[place] for place in kept), scores=tuple(own[kept].tolist()),
+                ))  # fmt: skip
+
+
+def _drawn(rows: Sequence[QueryResult], one: TracedQuery, results: ProblemResults) -> dict[str, object]:
+    """A query as the page draws it. Lines: strokes cut where a new word begins, each with its image, the number of that word, and x and y
+    in thousandths; `runs`: above and level of each, and its results: the first, then the best relevant one."""
+    first, by_run, lines, runs = rows[0], {row.run: row for row in rows}, [], list[object]()
+    step = 1 + len(one.points) // MOST_POINTS
+    for stroke, image in zip(one.strokes, one.drawn_on.tolist(), strict=True):
+        points = np.concatenate([stroke[:-1:step], stroke[-1:]])
+        said = (np.searchsorted(one.times[:, 0], points[:, 2], "right") - 1).clip(0)
+        for start, end in pairwise([0, *(1 + np.flatnonzero(np.diff(said))).tolist(), len(points)]):
+            line = np.rint(1000 * points[max(0, start - 1) : end, :2]).astype(int)
+            lines.append((image, int(said[start]), line.ravel().tolist()))
+    for row in map(by_run.get, results.scorers):
+        if row is not None:
+            order = np.argsort(-np.array(row.scores), kind="stable").tolist()
+            names = [row.candidates[place] for place in order]
+            best = next(name for name in names if name in row.targets)
+            kept = dict.fromkeys([*names[:FIRST], best])
+            found = [(name, results.picture(name), name in row.targets) for name in kept]
+            runs.append({"above": row.above, "level": row.level, "found": found})
+        else:
+            runs.append(None)
+    images = [(name, results.picture(name)) for name in first.targets]
+    return {"id": first.query, "set": first.image_set, "split": first.split, "text": first.text, "images": images,
+            "words": one.words, "lines": lines, "runs": runs}  # fmt: skip
+
+
+class Traces(Question):
+    """Queries of text and mouse trace."""
+
+    LEARNER: ClassVar[str] = "ctxr.problems.traces.learner"
+    Recipe: ClassVar[type[TracesRecipe]] = TracesRecipe
+    KIND: ClassVar[str] = RUN
+    VARIANTS: ClassVar[tuple[str, ...]] = VARIANTS
+    evaluation = TracesEvaluation
+    subject: ClassVar[Subject] = Subject(
+        text="narrative",
+        sets="galleries and sets of keyframes with mouse traces",
+        task="finding the image that somebody described while the mouse drew on it",
+        similar=False,
+    )
+
+    def asks(self, dataset: Dataset) -> bool:
+        """Whether it has traces of queries."""
+        return bool(dataset.payloads.get("traces"))
+
+    def takes(self, request: EvalRequest) -> bool:
+        """Whether the dataset has traces, or a run was trained for them, which also finds images by text alone."""
+        folders = [one.place for one in request.sources if one.place is not None and one.place.is_dir()]
+        trained = any(open_artifact(folder).manifest.config.get("variant") in VARIANTS for folder in folders)
+        return trained or super().takes(request)
+
+    def tables(self, dataset: Dataset) -> Mapping[str, Table]:
+        """Narratives of each split, with their images, strokes, points and words."""
+        rows, narratives = [], [one for one in traced_queries(dataset) if "traces" in one.query.payload]
+        for split in (*SPLITS, None, "all"):
+            if part := [one for one in narratives if split in (one.query.split, "all")]:
+                ends = [segments(np.sort(one.points[:, 2]), one.times, 0.0) for one in part]
+                silent = sum(int((one[:, 0] == one[:, 1]).sum()) for one in ends)
+                images = len({image for one in part for image in one.query.images})
+                held = zip(*((one.strokes, one.points, one.words) for one in part), strict=True)
+                rows.append((split or "no split", len(part), images, *(sum(map(len, every)) for every in held), silent))
+        heads = ("split", "narratives", "images", "strokes", "points", "words", "without points")
+        note = "without points: words during which nothing was drawn"
+        return {"narratives": Table("Narratives by split", heads, tuple(rows), note)}
+
+    def view(self, results: ProblemResults) -> View:
+        """Curves, and the hardest queries with their traces and what each run found."""
+        by_query, dataset = grouped((row.query, row) for row in results.rows), results.dataset
+        order = sorted(by_query, key=lambda name: (sum(row.reciprocal_rank for row in by_query[name]), name))
+        own = {name: by_query[name] for name in order[:MOST_DRAWN]}
+        found = traced(queries_of(dataset, own.keys() & dataset.queries.keys())) if dataset else []
+        asked = {one.query.query: one for one in found}
+        unknown = traced([EvalQuery("", "", (), (), (), False, None)])[0]
+        shown = [_drawn(rows, asked.get(name, unknown), results) for name, rows in own.items()]
+        figures = [one for artifact in results.artifacts for one in read_findings(artifact.path).figures]
+        curves = [
+            (one.split, one.view, one.run, one.part, one.interval.value, one.interval.low, one.interval.high)
+            for one in figures if one.view in CURVES or one.measure == "chance"
+        ]  # fmt: skip
+        context = {"runs": results.scorers, "queries": len(order), "shown": len(shown)}
+        context["curves"] = any(view in CURVES for _, view, *_ in curves)
+        data = {"runs": results.scorers, "rows": shown, "curves": curves}
+        return View("traces", "Traces", __package__, context, data, plural(len(order), "query", "queries", ","))
