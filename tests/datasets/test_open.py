@@ -20,6 +20,9 @@ CAPTIONS = {"images": [{"id": 1, "file_name": "a.jpg"}], "annotations": [{"id": 
 SPLIT = {"images": [{"filename": "a.jpg", "split": "test", "sentences": [{"raw": "Red.", "sentid": 1}], "imgid": 0}]}
 LINKS = {"test": [[[["a", 0]], [["Red.", 0]], "m"]]}
 MMC4 = {"text_list": ["Red."], "image_info": [{"image_name": "a.jpg", "matched_text_index": 0}]}
+NARRATIVE = {
+    "dataset_id": "a_val", "image_id": "1", "annotator_id": 2, "caption": "Red.", "timed_caption": [], "traces": [],
+}  # fmt: skip
 PAGE = "# Red\n\n![a](a.png)\n"
 
 
@@ -50,6 +53,7 @@ def put_artifact(folder: Path) -> Path:
 FOLDERS: dict[str, Callable[[Path], Path]] = {
     "an ImageCoDe release": write_release,
     "MMC4": put("shard.jsonl", MMC4),
+    "Localized Narratives": put("shard.jsonl", NARRATIVE),
     "documents": put("documents.json", LINKS),
     "a ctxr artifact": put_artifact,
     "the repository of ImageCoDe": put_repository,
@@ -61,6 +65,7 @@ FOLDERS: dict[str, Callable[[Path], Path]] = {
 FILES: dict[str, tuple[str, Any]] = {
     "an ImageCoDe release": ("train_data.json", {"images": {"0": "Red."}}),
     "MMC4": ("shard.jsonl", MMC4),
+    "Localized Narratives": ("shard.jsonl", NARRATIVE),
     "documents": ("any.json", LINKS),
     "Karpathy's split": ("any.json", SPLIT),
     "COCO captions": ("any.json", CAPTIONS),

@@ -6,11 +6,12 @@ image against its gallery, of an actor in a video against its keyframes. Points 
 
 import re
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -20,90 +21,74 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import coco_image, published_names
 from ctxr.datasets.readers.galleries import Galleries
 from ctxr.datasets.readers.karpathy import files_below
-from ctxr.datasets.readers.text_files import refuse_unsafe, refuse_unsafe_path
+from ctxr.datasets.readers.text_files import refuse_unsafe_path
 from ctxr.errors import DataError, plural
 from ctxr.store.records import PHOTO_SUFFIXES, SPLIT_WORDS, Floats, Judgment, SplitName, Text, TimedWord, Trace
 from ctxr.store.tables import UNREADABLE, grouped, numbered_lines
 
+Point = dict[str, float]
+"""x, y, and the seconds `t`; in a video `time_ms_since_epoch`, and the keyframe `kf_idx` that it is on."""
+
 _MOST_SECONDS = 1e6  # from the start of a recording; what is farther away is of another clock
 
-Index = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
+
+class Utterance(msgspec.Struct):
+    """One or several words; seconds."""
+
+    utterance: str
+    start_time: float
+    end_time: float
 
 
-class _Point(msgspec.Struct, gc=False):
-    x: float
-    y: float
-    t: float
-    kf_idx: Index = 0
+class ImageLine(msgspec.Struct):
+    """A narrative about an image."""
 
-
-class _FramePoint(msgspec.Struct, gc=False, rename={"t": "time_ms_since_epoch"}):
-    x: float
-    y: float
-    t: float
-    kf_idx: Index
-
-
-class _Word(msgspec.Struct, rename={"text": "utterance", "start": "start_time", "end": "end_time"}):
-    text: str
-    start: float
-    end: float
-
-
-class _FrameWord(msgspec.Struct, rename={"text": "referenced_word", "start": "start_ms", "end": "end_ms"}):
-    text: str
-    start: float
-    end: float
-
-
-class _Actor(msgspec.Struct, rename={"words": "time_alignment", "start": "recording_start_time_ms_since_epoch"}):
-    UNIT: ClassVar[float] = 1e-3  # seconds of a unit of its clocks
-    actor_name: str
-    start: float
-    caption: str
-    words: list[_FrameWord]
-    traces: list[list[_FramePoint]]
-    keyframe_selection_indices: list[Index] = []
-    recording_filename: str = ""
-
-
-class _Video(msgspec.Struct):
-    dataset_id: str
-    video_id: str | int
-    annotator_id: str | int
-    keyframe_names: Annotated[list[str], msgspec.Meta(min_length=1)]
-    actor_narratives: list[_Actor]
-
-
-class _Image(msgspec.Struct, rename={"words": "timed_caption", "recording_filename": "voice_recording"}):
-    """A video of one keyframe and one actor, but for its clock."""
-
-    UNIT: ClassVar[float] = 1.0
-    actor_name: ClassVar[str] = ""
-    start: ClassVar[float] = 0.0
-    keyframe_selection_indices: ClassVar[Sequence[int]] = (0,)
-    video_id: ClassVar[str] = ""
     dataset_id: str
     image_id: str | int
     annotator_id: str | int
     caption: str
-    words: list[_Word]
-    traces: list[list[_Point]]
+    timed_caption: list[Utterance]
+    traces: list[list[Point]]
+    voice_recording: str = ""
+
+
+class AlignedWord(msgspec.Struct):
+    """A word and its characters in the caption; milliseconds since the recording started."""
+
+    referenced_word: str
+    start_ms: float
+    end_ms: float
+    referenced_word_start_idx: int = 0
+    referenced_word_end_idx: int = 0
+
+
+class ActorNarrative(msgspec.Struct):
+    """A narrative about an actor of a video."""
+
+    actor_name: str
+    recording_start_time_ms_since_epoch: float
+    caption: str
+    traces: list[list[Point]]
+    time_alignment: list[AlignedWord]
+    keyframe_selection_indices: list[int] = []
     recording_filename: str = ""
+    traces_start_time_ms_since_epoch: float = 0
 
-    @property
-    def keyframe_names(self) -> list[str]:
-        return [str(self.image_id)]
 
-    @property
-    def actor_narratives(self) -> list["_Image"]:
-        return [self]
+class VideoLine(msgspec.Struct):
+    """Narratives of an annotator about a video."""
+
+    dataset_id: str
+    video_id: str | int
+    annotator_id: str | int
+    keyframe_names: Annotated[list[str], msgspec.Meta(min_length=1)]
+    actor_narratives: list[ActorNarrative]
 
 
 # by what is in each of its lines; a quote within a text has a backslash before it
-_FORMATS: dict[bytes, msgspec.json.Decoder[_Image | _Video]] = {
-    b'"actor_narratives"': msgspec.json.Decoder(_Video),
-    b'"timed_caption"': msgspec.json.Decoder(_Image),
+_FORMATS: dict[bytes, type[ImageLine] | type[VideoLine]] = {
+    b'"actor_narratives"': VideoLine,
+    b'"timed_caption"': ImageLine,
 }
 
 
@@ -129,12 +114,15 @@ def read_narratives(path: Path, files: Sequence[Path], passed: Callable[[], None
     for file in files:
         for number, line in numbered_lines(file):
             reading.at = f"{file}:{number}"
-            decoder = next((one for sign, one in _FORMATS.items() if sign in line), _FORMATS[b'"timed_caption"'])
+            kind = next((kind for sign, kind in _FORMATS.items() if sign in line), ImageLine)
             try:
-                row = decoder.decode(line)
+                reading.take(msgspec.json.decode(line, type=kind), split_named(file.stem))
             except UNREADABLE as error:
                 raise DataError(f"{reading.at}: {error}", hint="restore the line, or delete it") from error
-            reading.take(row, split_named(file.stem))
+            except KeyError as error:
+                raise DataError(
+                    f"{reading.at}: a point has no {error}", hint="restore the line, or delete it"
+                ) from error
     return reading.dataset(root.resolve().name if len(files) > 1 else files[0].stem)
 
 
@@ -147,81 +135,89 @@ def split_named(name: str) -> SplitName | None:
     return next((SPLIT_WORDS[word] for word in re.findall("[a-z]+", name.lower())[::-1] if word in SPLIT_WORDS), None)
 
 
+def _as_actor(line: ImageLine) -> ActorNarrative:
+    """An image as a video of one keyframe, for about it all is said."""
+    words = [AlignedWord(one.utterance, one.start_time * 1000, one.end_time * 1000) for one in line.timed_caption]
+    traces = [[point | {"time_ms_since_epoch": point["t"] * 1000, "kf_idx": 0} for point in one] for one in line.traces]
+    return ActorNarrative("", 0, line.caption, traces, words, [0], line.voice_recording)
+
+
 @dataclass
 class _Reading:
+    """What was read; `at` is the line or narrative, `left` what is not there, by what that is."""
+
     galleries: Galleries
     at: str = ""
     splits: dict[str, SplitName] = field(default_factory=dict)
     videos: set[str] = field(default_factory=set)
     traces: list[Trace] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    blank: list[str] = field(default_factory=list)
-    nowhere: list[str] = field(default_factory=list)
+    left: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     points: int = 0
     outside: int = 0
 
-    def take(self, row: _Image | _Video, of_file: SplitName | None) -> None:
+    def take(self, row: ImageLine | VideoLine, of_file: SplitName | None) -> None:
         """Add a line, and its images that are new; `of_file`: the split that the file's name tells."""
-        names, author = row.keyframe_names, str(row.annotator_id)
-        folder = f"{row.dataset_id}/{row.video_id}" if isinstance(row, _Video) else row.dataset_id
-        refuse_unsafe(lambda: self.at, row.dataset_id)
-        for name in (folder, *names, author):
-            refuse_unsafe_path(self.at, name)
-        split = split_named(row.dataset_id)
-        gallery = folder if split or not of_file else folder.replace(row.dataset_id, f"{row.dataset_id}_{of_file}", 1)
+        line, author, told = self.at, str(row.annotator_id), split_named(row.dataset_id)
+        dataset = row.dataset_id if told or not of_file else f"{row.dataset_id}_{of_file}"
+        video = [str(row.video_id)] if isinstance(row, VideoLine) else []
+        names = row.keyframe_names if isinstance(row, VideoLine) else [str(row.image_id)]
+        for name in (dataset, *video, *names, author):
+            refuse_unsafe_path(line, name)
+        gallery = "/".join((dataset, *video))
         images = [f"{gallery}/{name}" for name in names]
-        if isinstance(row, _Video):
+        if split := told or of_file:
+            self.splits[gallery] = split
+        if video:
             self.videos.add(gallery)
             if len(set(images)) < len(images) or self.galleries.members.get(gallery, images) != images:
-                what = f"{self.at}: a keyframe of {row.video_id} is named twice, or another line has others"
+                what = f"{line}: a keyframe of {video[0]} is named twice, or another line has others"
                 raise DataError(what, hint="give all lines of a video the same keyframe_names")
-        if told := split or of_file:
-            self.splits[gallery] = told
         for image, name in zip(images, names, strict=True):
             if image not in self.galleries.images:
-                found = self.galleries.add_photo(gallery, image, self._find(PurePosixPath(folder, name)))
-                self.missing += [] if found else [image]
-        about = gallery if isinstance(row, _Video) else images[0]
-        author, line = f"annotator-{author}" if author.isdigit() else author, self.at
-        narratives: Sequence[_Image | _Actor] = row.actor_narratives
-        for number, narrative in enumerate(narratives):
-            self.at = f"{line}: actor_narratives[{number}]" if isinstance(row, _Video) else line
-            self._add(f"{about}/{author}", number, narrative, images)
+                file = self._find(PurePosixPath(row.dataset_id, *video, name))
+                if not self.galleries.add_photo(gallery, image, file):
+                    self.left[f"images are missing from {self.galleries.searched} and all folders below"].append(image)
+        actors = row.actor_narratives if isinstance(row, VideoLine) else [_as_actor(row)]
+        author = f"annotator-{author}" if author.isdigit() else author
+        for number, actor in enumerate(actors):
+            self.at = f"{line}, actor {number}" if video else line
+            self._add(f"{gallery if video else images[0]}/{author}", number, actor, images)
 
-    def _add(self, author: str, number: int, row: _Image | _Actor, images: Sequence[str]) -> None:
-        if not row.caption.strip():
-            self.blank.append(self.at)
+    def _add(self, prefix: str, number: int, actor: ActorNarrative, images: Sequence[str]) -> None:
+        """Add a narrative as a query `PREFIX/NUMBER`, or of the next number that is free."""
+        if not actor.caption.strip():
+            self.left["narratives are blank and were left out"].append(self.at)
             return
-        words = tuple(TimedWord(one.text, one.start * row.UNIT, one.end * row.UNIT) for one in row.words)
+        words = [TimedWord(one.referenced_word, one.start_ms / 1000, one.end_ms / 1000) for one in actor.time_alignment]
         for word in words:
             if not -_MOST_SECONDS < word.start <= word.end < _MOST_SECONDS:
                 what = f"{self.at}: {word.text!r} is said from {word.start:g} to {word.end:g} seconds"
                 raise DataError(what, hint="restore its times")
-        parts = [part for stroke in row.traces if stroke for part in self._cut(stroke, row.start, row.UNIT)]
-        relevant = sorted({*row.keyframe_selection_indices, *(frame for frame, _ in parts)})
+        parts = [part for stroke in actor.traces if stroke for part in self._cut(stroke, actor)]
+        relevant = sorted({*actor.keyframe_selection_indices, *(frame for frame, _ in parts)})
+        if lost := [frame for frame in relevant if frame not in range(len(images))]:
+            hint = f"kf_idx and keyframe_selection_indices are 0 to {len(images) - 1}"
+            raise DataError(f"{self.at}: there is no keyframe {lost[0]:g}", hint=hint)
         if not relevant:
-            self.nowhere.append(self.at)
+            self.left["narratives name no keyframe and were left out"].append(self.at)
             return
-        if relevant[-1] >= len(images):
-            what = f"{self.at}: it names the keyframe {relevant[-1]}, and there are {len(images)}"
-            raise DataError(what, hint=f"kf_idx and keyframe_selection_indices are 0 to {len(images) - 1}")
         texts = self.galleries.texts
-        while (key := f"{author}/{number}") in texts:
-            if texts[key].text == row.caption:
+        while (key := f"{prefix}/{number}") in texts:
+            if texts[key].text == actor.caption:
                 raise DataError(f"{self.at}: the narrative {key} is here again", hint="delete one of the two")
             number += 1
-        texts[key] = Text(key, row.caption, author.rpartition("/")[2], len(texts))
-        self.galleries.judgments += [Judgment(key, images[frame], "gold", 1.0) for frame in relevant]
+        texts[key] = Text(key, actor.caption, PurePosixPath(prefix).name, len(texts))
+        self.galleries.judgments += [Judgment(key, images[int(frame)], "gold", 1.0) for frame in relevant]
         if words or parts:
             strokes, drawn_on = [points for _, points in parts], [relevant.index(frame) for frame, _ in parts]
-            files = row.recording_filename, row.actor_name
-            self.traces.append(Trace(key, words, tuple(strokes), tuple(drawn_on), *files))
+            more = actor.recording_filename, actor.actor_name
+            self.traces.append(Trace(key, tuple(words), tuple(strokes), tuple(drawn_on), *more))
 
-    def _cut(
-        self, stroke: Sequence[_Point] | Sequence[_FramePoint], start: float, unit: float
-    ) -> Iterator[tuple[int, Floats]]:
+    def _cut(self, stroke: Sequence[Point], actor: ActorNarrative) -> Iterator[tuple[float, Floats]]:
         """A stroke by the keyframes that it was drawn on; points stay in the order they were drawn."""
-        drawn = np.array([(point.x, point.y, (point.t - start) * unit, point.kf_idx) for point in stroke], np.float64)
+        names = "x", "y", "time_ms_since_epoch", "kf_idx"
+        drawn = np.array([[point[name] for name in names] for point in stroke], np.float64)
+        drawn[:, 2] = (drawn[:, 2] - actor.recording_start_time_ms_since_epoch) / 1000
         if (far := np.abs(drawn[:, 2]).max()) >= _MOST_SECONDS:
             what = f"{self.at}: a point lies {far:g} seconds from the start of the recording"
             raise DataError(what, hint="restore its time")
@@ -230,7 +226,7 @@ class _Reading:
         self.outside += int((places != drawn[:, :2]).any(axis=1).sum())
         drawn[:, :2] = places
         for part in np.split(drawn, np.flatnonzero(np.diff(drawn[:, 3])) + 1):
-            yield int(part[0, 3]), array("f", part[:, :3].astype(np.float32).tobytes())
+            yield part[0, 3].item(), array("f", part[:, :3].astype(np.float32).tobytes())
 
     @cached_property
     def files(self) -> dict[str, list[Path]]:
@@ -248,19 +244,13 @@ class _Reading:
 
     def dataset(self, name: str) -> Dataset:
         """All that was read. Raises DataError without a single narrative."""
-        galleries = self.galleries
-        if not galleries.texts:
+        if not self.galleries.texts:
             raise DataError(f"{self.at}: there is no narrative with text up to here", hint="restore the file")
-        lost = (
-            (self.missing, f"of {len(galleries.images)} images are missing from {galleries.searched}"),
-            (self.blank, "narratives are blank and were left out"),
-            (self.nowhere, "narratives have neither strokes nor keyframes and were left out"),
-        )
-        notes = [f"{len(which)} {what}: the first is {which[0]}" for which, what in lost if which]
+        notes = [f"{len(which)} {what}: the first is {which[0]}" for what, which in self.left.items()]
         if self.outside:
             points = plural(self.points, "point")
             notes.append(f"{self.outside} of {points} lay outside their image and were moved to its edge")
-        dataset = galleries.dataset(name, self.splits, notes)
+        dataset = self.galleries.dataset(name, self.splits, notes)
         sets = tuple(structs.replace(one, kind="keyframes") if one.id in self.videos else one for one in dataset.sets)
         traces = tuple(sorted(self.traces, key=lambda row: row.id))
         return replace(dataset, sets=sets, payloads={"traces": traces} if traces else {})

@@ -36,7 +36,7 @@ def write(job: ExportJob) -> ExportResult:
                     hint="give its group a split with --splits when the sets are built",
                 )
             # the set's name in the release: static sets say so
-            name = image_set.id if image_set.kind == "video" or STATIC in image_set.id else f"{STATIC}-{image_set.id}"
+            name = image_set.id if image_set.ordered or STATIC in image_set.id else f"{STATIC}-{image_set.id}"
             if name.lower() in taken:
                 raise DataError(f"two sets would be named {name!r}", hint="give one of the albums another name")
             taken.add(name.lower())

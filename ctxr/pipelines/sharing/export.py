@@ -18,7 +18,7 @@ from ctxr.datasets.open import open_dataset
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.rounds import label_notes
 from ctxr.datasets.splits import alert_of_leaks
-from ctxr.datasets.writers import croissant, documents, fiftyone, hf, imagecode, recipe, webdataset
+from ctxr.datasets.writers import croissant, documents, fiftyone, hf, imagecode, narratives, recipe, webdataset
 from ctxr.datasets.writers.job import (
     UNKNOWN,
     ExportJob,
@@ -139,6 +139,7 @@ WRITERS: dict[str, Callable[[ExportJob], ExportResult]] = {
     "recipe": recipe.write,
     "links": documents.write_links,
     "mmc4": documents.write_mmc4,
+    "narratives": narratives.write,
 }
 
 
@@ -207,7 +208,9 @@ class _ExportStage(Stage[Inputs]):
         written = WRITERS[options.to](job)
         if options.to != "recipe":
             written.left_out += [
-                f"{plural(len(rows), 'row')} of {name}.jsonl." for name, rows in dataset.payloads.items()
+                f"{plural(len(rows), 'row')} of {name}.jsonl."
+                for name, rows in dataset.payloads.items()
+                if (options.to, name) != ("narratives", "traces")
             ]
         page = card(job, manifest, inputs.parents[0].sha256, options.to, written)
         write_bytes(out / CARD, page.encode())

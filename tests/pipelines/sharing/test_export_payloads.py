@@ -1,6 +1,7 @@
 """A payload table goes where its dataset goes: into a recipe and what is rebuilt from it; other formats say what they leave out."""
 
 import shutil
+from array import array
 from pathlib import Path
 
 import pytest
@@ -10,14 +11,14 @@ from ctxr.datasets.open import read_dataset
 from ctxr.pipelines.inspection.config import Stats
 from ctxr.pipelines.inspection.stats import run as stats
 from ctxr.store.artifacts import Content, finish, open_artifact
-from ctxr.store.records import Dialogue, Turn
+from ctxr.store.records import Dialogue, TimedWord, Trace, Turn
 from ctxr.store.tables import write_table
 from tests.exports import export, rebuild
 
 
 @pytest.fixture(scope="module")
 def talks(described: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The described sets with a dialogue about each query."""
+    """The described sets with a dialogue and a trace about each query."""
     folder = tmp_path_factory.mktemp("talks") / "sets"
     shutil.copytree(described, folder)
     rows = [
@@ -25,8 +26,11 @@ def talks(described: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for query, image_set, place in read_dataset(folder).targets()
     ]
     write_table(folder / "dialogues.jsonl", rows)
+    drawn = array("f", [0.1, 0.2, 0.3])
+    said = {row.id: TimedWord(row.id, 0.25, 0.5) for row in rows}
+    write_table(folder / "traces.jsonl", [Trace(name, (word,), (drawn,), (0,)) for name, word in said.items()])
     made = open_artifact(folder).manifest
-    content = Content([*made.files, "dialogues.jsonl"], made.counts, made.models)
+    content = Content([*made.files, "dialogues.jsonl", "traces.jsonl"], made.counts, made.models)
     finish(folder, kind=made.kind, verb=made.verb, config=made.config, parents=made.parents, content=content)
     return folder
 
@@ -64,13 +68,24 @@ def test_hidden_answers_of_test_are_not_told_by_a_side_table(talks: Path, footag
     assert not any(name in table for name in tested)
 
 
-def test_a_format_without_payloads_says_what_it_leaves_out(talks: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("to", ["webdataset", "hf", "croissant", "narratives"])
+def test_a_format_without_payloads_says_what_it_leaves_out(talks: Path, tmp_path: Path, to: str) -> None:
     count = len(read_dataset(talks).payloads["dialogues"])
-    assert f"{count} rows of dialogues.jsonl." in export(talks, tmp_path / "shards", "webdataset").left_out
+    left = [f"{count} rows of dialogues.jsonl.", *[f"{count} rows of traces.jsonl."] * (to != "narratives")]
+    assert [line for line in export(talks, tmp_path / "out", to).left_out if "rows of" in line] == left
+
+
+def test_narratives_keep_traces_of_sets_of_any_kind(talks: Path, tmp_path: Path) -> None:
+    export(talks, tmp_path / "out", "narratives")
+    before, after = (read_dataset(path).payloads["traces"] for path in (talks, tmp_path / "out"))
+    said = [{row.words: row.strokes for row in rows if isinstance(row, Trace)} for rows in (before, after)]
+    assert said[0] == said[1]
+    assert len(said[0]) == len(before)
 
 
 def test_payloads_are_counted(talks: Path, described: Path) -> None:
     dataset = read_dataset(talks)
-    (row,) = stats(Stats(talks)).tables["payload_tables"].rows
-    assert row == ("dialogues", len(dataset.queries), "query", len(dataset.queries))
+    count = len(dataset.queries)
+    rows = stats(Stats(talks)).tables["payload_tables"].rows
+    assert rows == tuple((name, count, "query", count) for name in ("dialogues", "traces"))
     assert "payload_tables" not in stats(Stats(described)).tables
