@@ -149,11 +149,10 @@ class TracesEvaluation(ScoredEvaluation[SplitRows[TracedQuery]]):
         found = [("random", *(f"{100 * value:.1f}" for value in blind.values()))]
         found += [(run, *(cells[run, "overall", "all", measure] for measure in blind)) for run in self.names]
         lacking = none_had([one.interval for one in figures])
-        note = (
-            f"%, of {plural(len(rows), 'query', 'queries', ',')}; {sum(len(one.query.targets) > 1 for one in rows):,} of them have several "
-            f"relevant images, of which the one that stands first counts. In brackets {100 * LEVEL:g} % over "
-            f"{UNITS[self.options.cluster]} drawn again{lacking}"
-        )
+        note = f"%, of {plural(len(rows), 'query', 'queries', ',')}"
+        if several := sum(len(one.query.targets) > 1 for one in rows):
+            note += f"; {several:,} of them have several relevant images, of which the one that stands first counts"
+        note += f". In brackets {100 * LEVEL:g} % over {UNITS[self.options.cluster]} drawn again{lacking}"
         tables = {"ranks": Table(f"{name}: relevant images found", ("run", *blind), tuple(found), note)}
         for view, (parts, what) in CURVES.items():
             runs = [run for run in self.names if any(one[:2] == (run, view) for one in cells)]

@@ -28,13 +28,13 @@ function chart(split, view) {
     const dots = svg("g", { class: "run-dots" }, ...points.map(({ part, value, low, high, at }) => svg("g", {}, svg("title", {}, `${run}, ${part}: ${(100 * value).toFixed(1)} %`),
       ...(low === null ? [] : [svg("line", { x1: at, x2: at, y1: y(low), y2: y(high) })]), svg("circle", { cx: at, cy: y(value), r: 4 }))));
     const line = svg("polyline", { class: "run-line", points: points.map((point) => `${point.at},${y(point.value)}`).join(" "), "stroke-dasharray": number < COLOURS.length ? "none" : "7 4" });
-    const key = make("span", "", make("i", "dot"), run);
-    for (const one of [dots, line, key]) one.style.setProperty("--c", `var(${COLOURS[number % COLOURS.length]})`);
+    const dot = make("i", "dot"), key = make("span", "", dot, run);
+    for (const one of [dots, line, dot]) one.style.setProperty("--c", `var(${COLOURS[number % COLOURS.length]})`);
     drawn.append(line, dots);
     return key;
   });
   drawn.append(svg("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: y(0), y2: y(0) }), svg("text", { class: "label", x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 8 }, `${AXES[view]}${blind === undefined ? "" : " (dashed: chance)"}`));
-  return make("figure", "plot", make("figcaption", "", make("h3", "", `R@1 on ${split}, %`), make("p", "series", ...keys)), drawn);
+  return make("figure", "plot", make("figcaption", "", make("h3", "", `R@1 on ${split} by ${view}, %`), make("p", "series", ...keys)), drawn);
 }
 
 const colour = (one, at) => `oklch(.68 .17 ${265 - (245 * at) / Math.max(1, one.words.length - 1)})`;
