@@ -90,6 +90,16 @@ function card(one) {
   };
   for (const kind of ["pointerover", "click"]) said.addEventListener(kind, (event) => pick(event.target.dataset.word));
   said.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") pick(); });
+  let at = -1;
+  said.tabIndex = 0;
+  said.addEventListener("blur", () => pick());
+  said.addEventListener("keydown", (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key], count = one.words.length;
+    if (!by || !count) return;
+    event.preventDefault();
+    event.stopPropagation();
+    pick(String((at = (Math.max(at, 0) + (at < 0 && by > 0 ? 0 : by) + count) % count)));
+  });
   const images = `${one.images.length} relevant image${one.images.length === 1 ? "" : "s"}`;
   const meta = make("span", "meta", make("span", "", images), make("span", "", one.split), one.lines.length ? null : make("span", "", "no trace here"));
   const chosen = field("t-run")?.value ?? "";
