@@ -53,9 +53,9 @@ class TracesRecipe(Recipe):
     padding: Share = 0.05
     """By which a box is enlarged on each side, a share of the image (s_p, which the paper does not give)."""
     schedule: Annotated[str, Choices(("constant", "linear", "cosine", "steps"))] = "steps"
-    """Of the rate after the warm-up; steps: times 0.95 every 25 epochs."""
+    """Of the rate after the warm-up; steps: times 0.95 every 25 epochs from there."""
     temperature: Positive = 1.0
-    """That products of vectors are divided by; 1 as published, for it gives none."""
+    """That products of vectors are divided by, at first where it is learned (traces-patches); 1 as published, for it gives none."""
     locations: bool = True
     """Regions carry their boxes."""
     positions: bool = True
@@ -111,7 +111,8 @@ class TracesRecipe(Recipe):
 
     def rate(self, measures: Sequence[float | None]) -> float:
         """See `Recipe`."""
-        return self.lr * (_DECAY ** (len(measures) // _EPOCHS) if self.schedule == "steps" else 1)
+        behind = max(0, len(measures) - round(self.warmup * self.epochs))
+        return self.lr * (_DECAY ** (behind // _EPOCHS) if self.schedule == "steps" else 1)
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """Regions for the published model, an encoder of vectors for the others, and two queries a step."""
@@ -124,5 +125,10 @@ class TracesRecipe(Recipe):
             yield FROZEN_LITE
         if self.learns and self.batch < 2:
             yield f"batch = {self.batch}: a query needs another one to be compared with", "--set batch=128"
+        if self.variant == HEAT and self.query == TRACE:
+            yield (
+                "a heat map is compared with where a text matches, and query = trace has no text",
+                "--set query=text+trace",
+            )
         if self.width % self.heads:
             yield f"heads = {self.heads} does not divide the width {self.width}", "--set heads=8"

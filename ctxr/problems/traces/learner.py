@@ -1,0 +1,393 @@
+"""How models learn queries of text and mouse trace, and how they are opened to score images."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ctxr.datasets.changes import parent_of
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.open import open_dataset
+from ctxr.datasets.splits import SPLITS
+from ctxr.engine.progress import Progress
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.models.encoders import Encoder, find_source, fingerprint
+from ctxr.models.hub import placeless
+from ctxr.models.layers import seeded
+from ctxr.models.precision import choose_device, memory_for
+from ctxr.models.preprocess import Preprocess
+from ctxr.models.scorers import trainable
+from ctxr.models.training.checkpoint import CONFIG, SeedConfig, fill, read_config, write_config
+from ctxr.models.training.examples import Images
+from ctxr.models.training.loop import TrainingRun
+from ctxr.models.training.scoring import in_bf16
+from ctxr.models.training.state import save_tensors
+from ctxr.models.words import vocabulary_of
+from ctxr.problems.embeddings import (
+    CHUNK,
+    Array,
+    PictureFiles,
+    cached,
+    embedded_texts,
+    named_regions,
+    pixels_of,
+    query_pictures,
+)
+from ctxr.problems.galleries import RECALLS, RecallRow
+from ctxr.problems.options import TrainOptions
+from ctxr.problems.queries import EvalQuery, queries_of
+from ctxr.problems.runs import ScoringOptions, scorers_in
+from ctxr.problems.scorers import OpenScorer
+from ctxr.problems.traces.objective import (
+    IMAGES,
+    QUERIES,
+    Inputs,
+    Model,
+    TracedImages,
+    TracedTable,
+    TracesObjective,
+    first_rate,
+)
+from ctxr.problems.traces.patches import HeatMaps, PatchEncoder, PatchTower, heat_maps, padded, phrases_of
+from ctxr.problems.traces.queries import TracedQuery, traced, traced_queries
+from ctxr.problems.traces.recipe import DUAL, HEAT, PATCHES, TEXT, TRACE, TracesRecipe
+from ctxr.problems.traces.towers import DualEncoder, query_inputs
+from ctxr.problems.training import SeedTrainer, TrainJob
+from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
+from ctxr.store.hashing import sha256_of
+from ctxr.store.kinds import REGION_FEATURES, RUN, RUNS
+from ctxr.store.tables import read_table, write_table
+
+WEIGHTS, AT_ONCE = "weights.safetensors", 64
+"""File of a seed; queries or images in one pass of scoring."""
+
+SHAPES = {
+    DUAL: (
+        *("locations", "positions", "text_layers", "image_layers", "width", "inner", "heads", "embedded", "pooled"),
+        "max_tokens",
+    ),
+    PATCHES: ("encoder", "frozen", "grid"),
+}
+"""Keys in which a run has to agree with one that starts from it."""
+
+
+class TraceSources:
+    """Inputs of queries and images; `weights`: fingerprints of the models below."""
+
+    def __init__(self, recipe: TracesRecipe, options: ScoringOptions, progress: Progress) -> None:
+        self.recipe, self.options, self.progress = recipe, options, progress
+        self.device, self.weights, self.regions = choose_device(options.device), dict[str, str](), None
+        if recipe.variant == DUAL:
+            self.regions = named_regions(options.regions or recipe.regions, options.workdir)
+            return
+        self.source = find_source(recipe.encoder, progress.warn)
+        model = self.source.build()
+        # boxes are shares of the whole picture, so all of it is seen
+        self.preprocess = replace(Preprocess.from_config(model.visual.preprocess_cfg), resize_mode="squash")
+        self.weights[placeless(self.source.name)] = fingerprint(model, self.source.config, self.preprocess)
+        self.patches = PatchTower(model.visual, recipe.grid).to(self.device)
+
+    def model(self, words: Sequence[str], seed: int = 0) -> Model:
+        """The untrained model, drawn by `seed`, for a vocabulary."""
+        recipe = self.recipe
+        with seeded(seed), memory_for(f"a model of {recipe.variant}", self.device, "use a smaller width or encoder"):
+            made: Model
+            if self.regions is not None:
+                made = DualEncoder(recipe, self.regions.features, len(words))
+            elif recipe.variant == HEAT:
+                made = HeatMaps(recipe)
+            else:
+                made = PatchEncoder(recipe, self.source.width, trainable(self.source.build) if recipe.tunes else None)
+            return made.to(self.device)
+
+    def gallery(self, pictures: PictureFiles) -> TracedImages:
+        """The images of queries. Raises DataError for a picture without regions, or one that cannot be read."""
+        # one picture may have several ids
+        firsts = {content: image for image, content in reversed([*pictures.contents.items()])}
+        row = {content: number for number, content in enumerate(firsts)}
+        files = {image: pictures.files[image] for image in firsts.values()}
+        kept = replace(pictures, files=files, contents={image: content for content, image in firsts.items()})
+        return TracedImages(self.images(kept), {image: row[content] for image, content in pictures.contents.items()})
+
+    def images(self, pictures: PictureFiles) -> Images:
+        """Regions, pixels of encoders that learn, or patches of frozen ones, each computed once for the same weights and precision."""
+        contents, regions = list(pictures.contents.values()), self.regions
+        if regions is not None:
+            regions.check(contents)
+            return lambda rows: torch.from_numpy(regions.of([contents[row] for row in rows.tolist()]))
+        if self.recipe.tunes:
+            return pixels_of(pictures, self.preprocess, self.device, self.progress)
+        origin = {"what": "patches", "weights": self.weights, "side": self.patches.side}
+        with self.progress.task("embedding patches", len(contents)) as task:
+            arrays = cached(
+                pictures.workdir,
+                origin,
+                contents,
+                lambda part: self.patches.encode(pictures.read(part), self.preprocess, self.device),
+                task.advance,
+            )
+        return lambda rows: torch.from_numpy(np.stack([arrays[row // CHUNK][row % CHUNK] for row in rows.tolist()]))
+
+    def inputs(self, queries: Sequence[TracedQuery], words: Sequence[str]) -> Inputs:
+        """What the `queries` of the model take, by row."""
+        recipe = self.recipe
+        if recipe.variant == DUAL:
+            columns = query_inputs(queries, words, recipe)
+            return lambda rows: tuple(column[rows] for column in columns)
+        side = self.patches.side
+        phrases = [] if recipe.variant == HEAT else [phrases_of(one, recipe, side) for one in queries]
+        said = [one.text if recipe.query != TRACE else "" for one in queries]
+        known = sorted({"", *said, *(text for one in phrases for text in one.texts)})
+        row = {text: number for number, text in enumerate(known)}
+        if recipe.tunes:
+            table: Tensor = self.source.tokenize(known)
+        else:
+            encoder = Encoder(self.source, self.device, "fp32", self.progress.warn)
+            table = torch.from_numpy(embedded_texts(known, self.options.workdir, encoder, self.progress))
+        whole = torch.tensor([row[text] for text in said], dtype=torch.int64)
+        if recipe.variant == HEAT:
+            maps = heat_maps(queries, recipe, side)
+            return lambda rows: (table[whole[rows]], maps[rows])
+        spoken = padded([np.array([row[text] for text in one.texts], np.int64) for one in phrases])
+        shares = padded([one.shares.astype(np.float32) for one in phrases])
+        return lambda rows: (table[whole[rows]], table[spoken[rows]], shares[rows])
+
+
+@dataclass(frozen=True)
+class TracesCheckpoint(SeedConfig):
+    """How to build a trained model.
+
+    Attributes:
+        weights: fingerprints of the models below, by name. words: the vocabulary, none for texts of an encoder.
+    """
+
+    recipe: TracesRecipe
+    weights: dict[str, str]
+    words: list[str]
+
+
+read_traces = partial(read_config, kind=TracesCheckpoint, what="a training on traces")
+
+
+def checked_start(recipe: TracesRecipe, out: Path, workdir: Path) -> TracesCheckpoint:
+    """The first checkpoint of the run that a recipe starts from.
+
+    Raises UnfinishedError where it is not finished, UsageError where it is of another shape, or the very run that is trained.
+    """
+    folder = workdir / RUNS / recipe.start
+    if folder.resolve() == out.resolve():
+        raise UsageError(f"the run {recipe.start} cannot start from itself", hint="give it another --name")
+    if not (folder / MANIFEST).is_file():
+        raise UnfinishedError(
+            f"the recipe starts from the run {recipe.start!r}, which {folder} does not hold finished",
+            hint=f"ctxr train --recipe traces-pretrain --name {recipe.start}   first, or --set start= for random weights",
+        )
+    notes: TracesCheckpoint = read_traces(folder / "seed0")
+    for key in ("variant", *SHAPES[recipe.variant]):
+        if (theirs := getattr(notes.recipe, key)) != (own := getattr(recipe, key)):
+            raise UsageError(
+                f"the run {recipe.start} has {key} = {theirs}, and this one, which starts from it, has {own}",
+                hint=f"--set {key}={str(theirs).lower() if isinstance(theirs, bool) else theirs}",
+            )
+    return notes
+
+
+class TracesJob(TrainJob):
+    """Seeds that learn from the queries of `parts`, by split; `words`: the vocabulary, `start`: run whose weights are the first ones."""
+
+    MEASURE, NOTE = "R@1", "each query among the images of its set"
+    checkpoint = staticmethod(read_traces)
+    recipe: TracesRecipe
+
+    def __init__(self, options: TrainOptions, recipe: TracesRecipe, progress: Progress) -> None:
+        """Raises UsageError for options that make no sense, DataError for a dataset that cannot be learned from."""
+        super().__init__(options, recipe, progress)
+        self.data = dataset = open_dataset(options.dataset, options.workdir, progress)
+        own = [one for one in traced_queries(dataset) if one.query.targets]
+        self.parts = {name: [one for one in own if (one.query.split or "none") == name] for name in (*SPLITS, "none")}
+        # of train only the relevant images are seen
+        self.parts["train"] = (
+            [replace(one, query=alone(one.query)) for one in self.parts["train"]] if recipe.learns else []
+        )
+        if recipe.learns and len(self.parts["train"]) < 2:
+            raise DataError(f"{dataset.name} has too few queries on train to learn from", hint="name another --dataset")
+        if recipe.learns and recipe.query != TEXT and not any(len(one.points) for one in self.parts["train"]):
+            raise DataError(f"no query of {dataset.name} on train has a trace", hint="--set query=text")
+        self.sources = TraceSources(recipe, ScoringOptions(options.workdir, self.device, recipe.precision), progress)
+        if recipe.variant != DUAL:
+            recipe = replace(recipe, encoder=self.sources.source.name)
+        self.recipe, self.weights, self.start = recipe, self.sources.weights, None
+        self.words: Sequence[str] = ()
+        if recipe.variant == DUAL and recipe.query != TRACE:
+            self.words = vocabulary_of((one.text for one in self.parts["train"]), most=recipe.vocabulary)
+        if recipe.start:
+            notes = checked_start(recipe, self.out, options.workdir)
+            self.start, self.words = options.workdir / RUNS / recipe.start, notes.words or self.words
+        judged = [one for part in self.parts.values() for one in part]
+        self.pictures = query_pictures(dataset, [one.query for one in judged], options.workdir)
+        content = [
+            [one.query.query, one.query.split, one.text, one.query.image_set, one.query.targets] for one in judged
+        ]
+        sets = {one.query.image_set: one.query.images for one in own}
+        traces = [one.query.payload.get("traces") for one in judged]
+        seen = sha256_of([content, sets, traces, sorted(self.pictures.contents.items())])
+        self.parents = [parent_of(dataset, seen)]
+        if self.start is not None:
+            self.parents.append(Parent(recipe.start, RUN, open_artifact(self.start, RUN).sha256))
+        if self.sources.regions is not None:
+            self.parents.append(Parent(recipe.regions, REGION_FEATURES, self.sources.regions.sha256))
+        self.dataset, self.regions = dataset.name, recipe.regions
+        self.encoder = "" if recipe.variant == DUAL else recipe.encoder
+        self.queries = {name: len(part) for name, part in self.parts.items() if part}
+        self.judged_on = "valid" if recipe.learns and self.parts["valid"] else ""
+
+    def check(self) -> None:
+        """Read every picture but those of train, or find the regions of all."""
+        pictures = replace(self.pictures, regions=self.sources.regions)
+        judged = [one.query for name, part in self.parts.items() if name != "train" for one in part]
+        (pictures if pictures.regions is not None else pictures.of(judged)).check(self.progress)
+
+    def fit(self, seed: int, train: SeedTrainer) -> Callable[[Path], None]:
+        """See `TrainJob`."""
+        recipe, sources, epoch = self.recipe, self.sources, 0
+        model = sources.model(self.words, seed)
+        if recipe.learns:
+            if self.start is not None:
+                self.fill_from(self.start, model, seed)
+            examples, valid = self.table(self.parts["train"]), None
+            if self.parts["valid"]:
+                valid = self.table(self.parts["valid"])
+            else:
+                self.progress.warn(
+                    f"seed {seed}: there is nothing on valid to choose an epoch by, so the last epoch counts"
+                )
+            objective = partial(TracesObjective, recipe, examples, valid)
+            epoch = train(model, len(self.parts["train"]), objective).best or 0
+        notes = TracesCheckpoint(epoch, self.seed_key(seed), recipe, sources.weights, list(self.words))
+
+        def save(folder: Path) -> None:
+            save_tensors(folder / WEIGHTS, load_file(train.weights) if recipe.learns else model.state_dict(), {})
+            write_config(folder, notes)
+
+        return save
+
+    def table(self, queries: Sequence[TracedQuery]) -> TracedTable:
+        """Queries as arrays, with their images."""
+        own = [one.query for one in queries]
+        return TracedTable(own, self.sources.inputs(queries, self.words), self.sources.gallery(self.pictures.of(own)))
+
+    def fill_from(self, start: Path, model: Model, seed: int) -> None:
+        """Take the weights of the same seed of a run, or of its first; what that has not stays random."""
+        same = start / f"seed{seed}"
+        trained = dict[str, Tensor](load_file((same if (same / CONFIG).is_file() else start / "seed0") / WEIGHTS))
+        own: dict[str, Tensor] = model.state_dict()
+        for name in own.keys() & trained.keys():
+            if own[name].shape != trained[name].shape:
+                raise UsageError(
+                    f"{name} of the run {start.name} has the shape {[*trained[name].shape]}, wanted {[*own[name].shape]}",
+                    hint="name the regions and the encoder that it was trained over",
+                )
+        model.load_state_dict({name: trained.get(name, value) for name, value in own.items()})
+
+    def write_scores(self) -> list[str]:
+        """R@1 of validation and test."""
+        opened = OpenTraces(
+            dict[str, Path | None](scorers_in(self.out)), self.recipe.encoder, self.sources.options, self.progress
+        )
+        rows = []
+        for split in ("valid", "test"):
+            for scorer, scores in opened.rescored(self.data, self.parts[split]).items():
+                if (share := first_rate([one.query for one in self.parts[split]], scores)) is not None:
+                    rows.append(RecallRow(scorer, split, self.MEASURE, share))
+        write_table(self.out / RECALLS, rows)
+        return [RECALLS]
+
+    def results(self) -> list[tuple[float | None, float | None]]:
+        """R@1."""
+        values = {(row.scorer, row.split): row.value for row in read_table(self.out / RECALLS, RecallRow)}
+        return [(values.get((name, "valid")), values.get((name, "test"))) for name in scorers_in(self.out)]
+
+    def models(self) -> dict[str, object]:
+        """The models below."""
+        return {name: {"name": name, "fingerprint": weights} for name, weights in self.sources.weights.items()}
+
+
+def alone(query: EvalQuery) -> EvalQuery:
+    """A query whose candidates are its relevant images."""
+    images = tuple(query.images[at] for at in query.targets)
+    return replace(query, images=images, targets=tuple(range(len(images))))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model in evaluation mode with what it was trained over; galleries that it saw, and vectors of their images."""
+
+    sources: TraceSources
+    model: Model
+    words: Sequence[str]
+    seen: dict[object, tuple[TracedImages, Tensor]] = field(default_factory=dict)
+
+    def scores(self, dataset: Dataset, queries: Sequence[TracedQuery]) -> list[Array]:
+        """Of the candidates of each query."""
+        sources, own = self.sources, [one.query for one in queries]
+        options = sources.options
+        run = TrainingRun(options.workdir, device=sources.device, bf16=in_bf16(options.precision, sources.device))
+        inputs, key = sources.inputs(queries, self.words), (dataset.name, frozenset(one.images for one in own))
+        if key not in self.seen:
+            gallery = sources.gallery(query_pictures(dataset, own, options.workdir))
+            self.seen[key] = gallery, TracedTable(own, inputs, gallery).vectors(self.model, IMAGES, AT_ONCE, run)
+        gallery, images = self.seen[key]
+        table = TracedTable(own, inputs, gallery)
+        return table.scores(table.vectors(self.model, QUERIES, AT_ONCE, run), images)
+
+
+@dataclass(frozen=True)
+class OpenTraces(OpenScorer):
+    """A run that scores the images of a query, or an encoder as it was published, by heat maps. Vectors of images are kept."""
+
+    opened: dict[str, Opened] = field(default_factory=dict, repr=False, compare=False)
+
+    def score(self, examples: tuple[Dataset, Collection[str] | None]) -> dict[str, dict[str, dict[str, float]]]:
+        """Scores of some queries or all. Raises DataError for absent or unfit inputs, weights."""
+        dataset, asked = examples
+        queries = traced(queries_of(dataset, asked))
+        return {
+            scorer: {
+                one.query.query: dict(zip(one.query.images, row.tolist(), strict=True))
+                for one, row in zip(queries, scores, strict=True)
+            }
+            for scorer, scores in self.rescored(dataset, queries).items()
+        }
+
+    def rescored(self, dataset: Dataset, queries: Sequence[TracedQuery]) -> dict[str, list[Array]]:
+        """Of each query, by scorer, the scores of its candidates in their order. Raises as `score`."""
+        scores = {}
+        for scorer in self.checkpoints if queries else ():
+            if scorer not in self.opened:
+                self.opened[scorer] = self.open_model(scorer)
+            scores[scorer] = self.opened[scorer].scores(dataset, queries)
+        return scores
+
+    def open_model(self, scorer: str) -> Opened:
+        """The model of a scorer. Raises DataError for weights that are other ones than it was trained with."""
+        if (checkpoint := self.checkpoints[scorer]) is None:
+            sources = TraceSources(TracesRecipe(variant=HEAT, encoder=self.encoder), self.options, self.progress)
+            return Opened(sources, sources.model(()).eval(), ())
+        notes = read_traces(checkpoint)
+        sources = TraceSources(notes.recipe, self.options, self.progress)
+        if sources.weights != notes.weights:
+            raise DataError(
+                f"{checkpoint} was trained over other weights than {', '.join(sources.weights)}",
+                hint="put those back that it was trained with, or train again: ctxr train",
+            )
+        model = sources.model(notes.words)
+        fill(model, checkpoint / WEIGHTS, f"the model that {checkpoint / CONFIG} describes")
+        return Opened(sources, model.eval(), notes.words)
+
+
+job, open_run = TracesJob, OpenTraces.open
