@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -29,6 +30,7 @@ from ctxr.store.tables import UNREADABLE, grouped, numbered_lines
 Point = dict[str, float]
 """x, y, and the seconds `t`; in a video `time_ms_since_epoch`, and the keyframe `kf_idx` that it is on."""
 
+_PLACE = itemgetter("x", "y", "time_ms_since_epoch", "kf_idx")
 _MOST_SECONDS = 1e6  # from the start of a recording; what is farther away is of another clock
 
 
@@ -79,7 +81,7 @@ class VideoLine(msgspec.Struct):
     """Narratives of an annotator about a video."""
 
     dataset_id: str
-    video_id: str | int
+    video_id: Annotated[str, msgspec.Meta(min_length=1)] | int
     annotator_id: str | int
     keyframe_names: Annotated[list[str], msgspec.Meta(min_length=1)]
     actor_narratives: list[ActorNarrative]
@@ -94,13 +96,9 @@ _FORMATS: dict[bytes, type[ImageLine] | type[VideoLine]] = {
 
 def narrative_files(path: Path) -> list[Path]:
     """The JSONL at a path, or each in it, whose first line is a narrative or about a video with narratives."""
-    narratives = []
-    for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
-        if file.suffix == ".jsonl" and file.is_file():
-            with file.open("rb") as stream:
-                line = stream.readline(1 << 24)
-            narratives += [file] if any(sign in line for sign in _FORMATS) else []
-    return narratives
+    found = sorted(path.glob("*.jsonl")) if path.is_dir() else [path] * (path.suffix == ".jsonl")
+    firsts = {file: next(numbered_lines(file), (0, b""))[1] for file in found if file.is_file()}
+    return [file for file, line in firsts.items() if any(sign in line for sign in _FORMATS)]
 
 
 def read_narratives(path: Path, files: Sequence[Path], passed: Callable[[], None]) -> Dataset:
@@ -116,13 +114,11 @@ def read_narratives(path: Path, files: Sequence[Path], passed: Callable[[], None
             reading.at = f"{file}:{number}"
             kind = next((kind for sign, kind in _FORMATS.items() if sign in line), ImageLine)
             try:
-                reading.take(msgspec.json.decode(line, type=kind), split_named(file.stem))
-            except UNREADABLE as error:
-                raise DataError(f"{reading.at}: {error}", hint="restore the line, or delete it") from error
-            except KeyError as error:
-                raise DataError(
-                    f"{reading.at}: a point has no {error}", hint="restore the line, or delete it"
-                ) from error
+                row = msgspec.json.decode(line, type=kind)
+                reading.take(_as_video(row) if isinstance(row, ImageLine) else row, split_named(file.stem))
+            except (*UNREADABLE, KeyError) as error:
+                what = f"a point has no {error}" if isinstance(error, KeyError) else error
+                raise DataError(f"{reading.at}: {what}", hint="restore the line, or delete it") from error
     return reading.dataset(root.resolve().name if len(files) > 1 else files[0].stem)
 
 
@@ -135,11 +131,12 @@ def split_named(name: str) -> SplitName | None:
     return next((SPLIT_WORDS[word] for word in re.findall("[a-z]+", name.lower())[::-1] if word in SPLIT_WORDS), None)
 
 
-def _as_actor(line: ImageLine) -> ActorNarrative:
-    """An image as a video of one keyframe, for about it all is said."""
+def _as_video(line: ImageLine) -> VideoLine:
+    """An image as a video of one keyframe, without a name of its own."""
     words = [AlignedWord(one.utterance, one.start_time * 1000, one.end_time * 1000) for one in line.timed_caption]
     traces = [[point | {"time_ms_since_epoch": point["t"] * 1000, "kf_idx": 0} for point in one] for one in line.traces]
-    return ActorNarrative("", 0, line.caption, traces, words, [0], line.voice_recording)
+    said = ActorNarrative("", 0, line.caption, traces, words, [0], line.voice_recording)
+    return VideoLine(line.dataset_id, "", line.annotator_id, [str(line.image_id)], [said])
 
 
 @dataclass
@@ -155,40 +152,40 @@ class _Reading:
     points: int = 0
     outside: int = 0
 
-    def take(self, row: ImageLine | VideoLine, of_file: SplitName | None) -> None:
+    def take(self, row: VideoLine, of_file: SplitName | None) -> None:
         """Add a line, and its images that are new; `of_file`: the split that the file's name tells."""
         line, author, told = self.at, str(row.annotator_id), split_named(row.dataset_id)
         dataset = row.dataset_id if told or not of_file else f"{row.dataset_id}_{of_file}"
-        video = [str(row.video_id)] if isinstance(row, VideoLine) else []
-        names = row.keyframe_names if isinstance(row, VideoLine) else [str(row.image_id)]
-        for name in (dataset, *video, *names, author):
+        gallery = f"{dataset}/{row.video_id}".removesuffix("/")
+        for name in (gallery, *row.keyframe_names, author):
             refuse_unsafe_path(line, name)
-        gallery = "/".join((dataset, *video))
-        images = [f"{gallery}/{name}" for name in names]
+        images = [f"{gallery}/{name}" for name in row.keyframe_names]
         if split := told or of_file:
             self.splits[gallery] = split
-        if video:
+        if row.video_id != "":
             self.videos.add(gallery)
             if len(set(images)) < len(images) or self.galleries.members.get(gallery, images) != images:
-                what = f"{line}: a keyframe of {video[0]} is named twice, or another line has others"
+                what = f"{line}: a keyframe of {row.video_id} is named twice, or another line has others"
                 raise DataError(what, hint="give all lines of a video the same keyframe_names")
-        for image, name in zip(images, names, strict=True):
+        for image, name in zip(images, row.keyframe_names, strict=True):
             if image not in self.galleries.images:
-                file = self._find(PurePosixPath(row.dataset_id, *video, name))
+                file = self._find(PurePosixPath(row.dataset_id, str(row.video_id), name))
                 if not self.galleries.add_photo(gallery, image, file):
                     self.left[f"images are missing from {self.galleries.searched} and all folders below"].append(image)
-        actors = row.actor_narratives if isinstance(row, VideoLine) else [_as_actor(row)]
-        author = f"annotator-{author}" if author.isdigit() else author
-        for number, actor in enumerate(actors):
-            self.at = f"{line}, actor {number}" if video else line
-            self._add(f"{gallery if video else images[0]}/{author}", number, actor, images)
+        about = images[0] if row.video_id == "" else gallery
+        for number, actor in enumerate(row.actor_narratives):
+            self.at = f"{line}, actor {number}" if actor.actor_name else line
+            self._add(f"{about}/annotator-{author}" if author.isdigit() else f"{about}/{author}", number, actor, images)
 
     def _add(self, prefix: str, number: int, actor: ActorNarrative, images: Sequence[str]) -> None:
         """Add a narrative as a query `PREFIX/NUMBER`, or of the next number that is free."""
         if not actor.caption.strip():
             self.left["narratives are blank and were left out"].append(self.at)
             return
-        words = [TimedWord(one.referenced_word, one.start_ms / 1000, one.end_ms / 1000) for one in actor.time_alignment]
+        words = [
+            TimedWord(one.referenced_word, round(one.start_ms / 1000, 5), round(one.end_ms / 1000, 5))
+            for one in actor.time_alignment
+        ]
         for word in words:
             if not -_MOST_SECONDS < word.start <= word.end < _MOST_SECONDS:
                 what = f"{self.at}: {word.text!r} is said from {word.start:g} to {word.end:g} seconds"
@@ -215,8 +212,7 @@ class _Reading:
 
     def _cut(self, stroke: Sequence[Point], actor: ActorNarrative) -> Iterator[tuple[float, Floats]]:
         """A stroke by the keyframes that it was drawn on; points stay in the order they were drawn."""
-        names = "x", "y", "time_ms_since_epoch", "kf_idx"
-        drawn = np.array([[point[name] for name in names] for point in stroke], np.float64)
+        drawn = np.array([*map(_PLACE, stroke)], np.float64)
         drawn[:, 2] = (drawn[:, 2] - actor.recording_start_time_ms_since_epoch) / 1000
         if (far := np.abs(drawn[:, 2]).max()) >= _MOST_SECONDS:
             what = f"{self.at}: a point lies {far:g} seconds from the start of the recording"

@@ -1,7 +1,8 @@
 """Localized Narratives, and Video Localized Narratives of sets in the order of time: JSONL by split, with pictures in folders."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, cast
+from typing import cast
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from ctxr.datasets.writers.job import UNSPLIT, ExportJob, ExportResult, suffix_o
 from ctxr.errors import DataError, some
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.paths import stays_inside
-from ctxr.store.records import Floats, ImageSet, Trace
+from ctxr.store.records import Floats, ImageSet, Query, Trace
 from ctxr.store.tables import encode_row, grouped
 
 
@@ -30,79 +31,83 @@ def write(job: ExportJob) -> ExportResult:
     writing, result = _Writing(job), ExportResult(_LOAD)
     with job.progress.task("export sets", len(job.dataset.sets)) as task:
         for split, sets in job.by_split().items():
-            rows: dict[str, list[bytes]] = {"video": [], "localized": []}
+            rows = defaultdict[str, list[bytes]](list)
             for one in sets:
-                lines = writing.of_frames(one, split) if one.ordered else writing.of_images(one, split)
-                rows["video" if one.ordered else "localized"] += map(encode_row, lines)
+                kind, lines = ("video", writing.of_frames) if one.ordered else ("localized", writing.of_images)
+                rows[kind] += map(encode_row, lines(one, split))
                 task.advance()
-            for kind in filter(rows.get, rows):
-                write_bytes(job.out / f"{split}_{kind}_narratives.jsonl", b"".join(rows[kind]))
-    others = [row.query for row in job.dataset.judgments if row.worker != "gold" or row.value <= 0]
-    unknown = [image for image in job.dataset.images if image not in writing.known]
+            for kind, written in rows.items():
+                write_bytes(job.out / f"{split}_{kind}_narratives.jsonl", b"".join(written))
     left = (
         (writing.skipped, "queries without known images, with several in a gallery, or as one before"),
-        (unknown, "images that no narrative is about, but for their pictures"),
-        (others, "judgments by others than gold, or of value 0"),
+        ([*job.dataset.images.keys() - writing.known], "images that no narrative is about, but for their pictures"),
+        ([row.query for row in job.dataset.judgments if row.worker != "gold" or row.value <= 0], "other judgments"),
     )
-    result.left_out += [f"{len(which)} {what}: {some(which)}." for which, what in left if which]
-    if writing.merged:
-        result.notes.append(f"The images of each split become one gallery: those of {some(writing.merged)}.")
+    result.left_out += [f"{len(which)} {what}: {some(sorted(which))}." for which, what in left if which]
     return result
 
 
-class _Narrative(NamedTuple):
-    """A query with its trace; `images` are the places of the known ones in the set."""
-
-    author: str
-    caption: str
-    trace: Trace
-    images: list[int]
-
-
 class _Writing:
-    """Makes the lines of sets. Kept are images in them, queries in none, and sets whose images go to the gallery of their split."""
+    """Makes the lines of sets. Kept are the images in them, and the queries that are in none."""
 
     def __init__(self, job: ExportJob) -> None:
-        self.job = job
+        self.job, self.known, self.skipped = job, set[str](), list[str]()
         self.traces = {row.id: row for row in cast("tuple[Trace, ...]", job.dataset.payloads.get("traces", ()))}
-        self.known, self.skipped, self.merged = set[str](), list[str](), list[str]()
 
     def of_images(self, image_set: ImageSet, split: str) -> Iterator[ImageLine]:
-        dataset, said = _dataset_id(image_set.id, split), set[tuple[int, str, str]]()
-        self.merged += [image_set.id] if dataset != image_set.id else []
+        dataset, said = _dataset_id(image_set.id, split), set[tuple[str, ...]]()
         names = [image.removeprefix(f"{dataset}/") for image in image_set.images]
         self.save(image_set, f"images/{dataset}", names)
-        for author, caption, trace, (place, *others) in self.narratives(image_set):
-            if others or (place, author, caption) in said:
-                self.skipped.append(trace.id)
+        for query, trace in self.traced(image_set):
+            place, *others = self.job.targets[query.id]
+            line = names[place], self.author(query), self.job.dataset.text_of(query)
+            if others or line in said:
+                self.skipped.append(query.id)
                 continue
-            said.add((place, author, caption))
+            said.add(line)
+            self.known.add(image_set.images[place])
             words = [Utterance(*word) for word in trace.words]
             strokes = [_points(stroke, "t", 1) for stroke in trace.strokes]
-            yield ImageLine(dataset, names[place], author, caption, words, strokes, trace.recording)
-        self.known |= {image_set.images[place] for place, _, _ in said}
+            yield ImageLine(dataset, *line, words, strokes, trace.recording)
 
     def of_frames(self, image_set: ImageSet, split: str) -> Iterator[VideoLine]:
         dataset = _dataset_id(image_set.id.rpartition("/")[0], split)
         video = image_set.id.removeprefix(f"{dataset}/")
         names = [image.removeprefix(f"{image_set.id}/") for image in image_set.images]
         self.save(image_set, f"frames/{dataset}/{video}", names)
-        actors = grouped((one.author, _actor(one)) for one in self.narratives(image_set))
-        self.known |= {*image_set.images} if actors else set()
+        actors = grouped((self.author(query), self.actor(query, trace)) for query, trace in self.traced(image_set))
         for author, own in actors.items():
+            self.known.update(image_set.images)
             yield VideoLine(dataset, video, author, names, own)
 
-    def narratives(self, image_set: ImageSet) -> Iterator[_Narrative]:
-        """Those of queries whose images are known, in the order of their texts."""
+    def actor(self, query: Query, trace: Trace) -> ActorNarrative:
+        caption, frames, words, end = (
+            self.job.dataset.text_of(query),
+            self.job.targets[query.id],
+            list[AlignedWord](),
+            0,
+        )
+        for text, first, last in trace.words:
+            start = max(caption.find(text, end), end)
+            end = start + len(text)
+            words.append(AlignedWord(text, round(first * 1000, 5), round(last * 1000, 5), start, end))
+        drawn = zip(trace.strokes, trace.drawn_on, strict=True)
+        strokes = [_points(one, "time_ms_since_epoch", 1000, kf_idx=frames[number]) for one, number in drawn]
+        return ActorNarrative(trace.actor, 0, caption, strokes, words, frames, trace.recording)
+
+    def traced(self, image_set: ImageSet) -> Iterator[tuple[Query, Trace]]:
+        """Queries whose images are known, in the order of their texts, with traces, which may be empty."""
         texts, own = self.job.dataset.texts, self.job.queries.get(image_set.id, [])
         for query in sorted(own, key=lambda query: [texts[name].order for name in query.texts]):
             images = self.job.targets.get(query.id, []) if query.labels is None and query.texts else []
             trace = self.traces.get(query.id) or Trace(query.id, (), (), ())
             if max(trace.drawn_on, default=0) < len(images):
-                author = texts[query.texts[0]].author.removeprefix("annotator-")
-                yield _Narrative(author, self.job.dataset.text_of(query), trace, images)
+                yield query, trace
             else:
                 self.skipped.append(query.id)
+
+    def author(self, query: Query) -> str:
+        return self.job.dataset.texts[query.texts[0]].author.removeprefix("annotator-")
 
     def save(self, image_set: ImageSet, folder: str, names: Sequence[str]) -> None:
         """Write its pictures by these names, which may have their suffixes already."""
@@ -112,18 +117,6 @@ class _Writing:
             if image.path:
                 suffix = "" if name.lower().endswith(suffix_of(image)) else suffix_of(image)
                 link_or_copy(self.job.pictures.checked(image), self.job.out / f"{folder}/{name}{suffix}")
-
-
-def _actor(narrative: _Narrative) -> ActorNarrative:
-    _, caption, trace, frames = narrative
-    words, end = list[AlignedWord](), 0
-    for text, first, last in trace.words:
-        start = max(caption.find(text, end), end)
-        end = start + len(text)
-        words.append(AlignedWord(text, round(first * 1000, 5), round(last * 1000, 5), start, end))
-    drawn = zip(trace.strokes, trace.drawn_on, strict=True)
-    strokes = [_points(one, "time_ms_since_epoch", 1000, kf_idx=frames[number]) for one, number in drawn]
-    return ActorNarrative(trace.actor, 0, caption, strokes, words, frames, trace.recording)
 
 
 def _dataset_id(name: str, split: str) -> str:
@@ -140,5 +133,6 @@ def _points(stroke: Floats, clock: str, unit: int, **more: int) -> list[Point]:
 _LOAD = """A line of `*_localized_narratives.jsonl` is a narrative of an image in the format of Localized Narratives: `caption`,
 `timed_caption` and `traces`; its picture is `images/DATASET_ID/IMAGE_ID`. A line of `*_video_narratives.jsonl` holds what one annotator
 said of a video, in the format of Video Localized Narratives, with times since a recording that starts at 0; keyframes are
-`frames/DATASET_ID/VIDEO_ID/NAME`. A query without a trace has no words and strokes.
+`frames/DATASET_ID/VIDEO_ID/NAME`. A query without a trace has no words and strokes. The images whose `dataset_id` is the name of a split
+are those of all its sets whose own names do not tell it.
 """

@@ -27,7 +27,7 @@ def test_sets_of_other_kinds_are_written_too(described: Path, tmp_path: Path) ->
     assert all(one.ordered for one in before.sets if one.id in asked)
     unasked = len(before.images) - len({image for one in before.sets if one.id in asked for image in one.images})
     others = sum(row.worker != "gold" for row in before.judgments)
-    assert [line.partition(" that ")[0].partition(" by ")[0] for line in report.left_out] == [
+    assert [line.partition(" that ")[0].partition(":")[0] for line in report.left_out] == [
         f"{unasked} images",
-        f"{others} judgments",
+        f"{others} other judgments",
     ]

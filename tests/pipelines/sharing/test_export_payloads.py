@@ -8,7 +8,9 @@ import pytest
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
+from ctxr.engine.report import Table
 from ctxr.pipelines.inspection.config import Stats
+from ctxr.pipelines.inspection.stats import Statistics
 from ctxr.pipelines.inspection.stats import run as stats
 from ctxr.store.artifacts import Content, finish, open_artifact
 from ctxr.store.records import Dialogue, TimedWord, Trace, Turn
@@ -86,6 +88,7 @@ def test_narratives_keep_traces_of_sets_of_any_kind(talks: Path, tmp_path: Path)
 def test_payloads_are_counted(talks: Path, described: Path) -> None:
     dataset = read_dataset(talks)
     count = len(dataset.queries)
-    rows = stats(Stats(talks)).tables["payload_tables"].rows
-    assert rows == tuple((name, count, "query", count) for name in ("dialogues", "traces"))
+    table = Statistics(dataset, {}, {}).payloads()
+    assert isinstance(table, Table)
+    assert table.rows == tuple((name, count, "query", count) for name in ("dialogues", "traces"))
     assert "payload_tables" not in stats(Stats(described)).tables
