@@ -135,8 +135,8 @@ def _as_video(line: ImageLine) -> VideoLine:
     """An image as a video of one keyframe, without a name of its own."""
     words = [AlignedWord(one.utterance, one.start_time * 1000, one.end_time * 1000) for one in line.timed_caption]
     traces = [[point | {"time_ms_since_epoch": point["t"] * 1000, "kf_idx": 0} for point in one] for one in line.traces]
-    said = ActorNarrative("", 0, line.caption, traces, words, [0], line.voice_recording)
-    return VideoLine(line.dataset_id, "", line.annotator_id, [str(line.image_id)], [said])
+    narrative = ActorNarrative("", 0, line.caption, traces, words, [0], line.voice_recording)
+    return VideoLine(line.dataset_id, "", line.annotator_id, [str(line.image_id)], [narrative])
 
 
 @dataclass
@@ -212,16 +212,16 @@ class _Reading:
 
     def _cut(self, stroke: Sequence[Point], actor: ActorNarrative) -> Iterator[tuple[float, Floats]]:
         """A stroke by the keyframes that it was drawn on; points stay in the order they were drawn."""
-        drawn = np.array([*map(_PLACE, stroke)], np.float64)
-        drawn[:, 2] = (drawn[:, 2] - actor.recording_start_time_ms_since_epoch) / 1000
-        if (far := np.abs(drawn[:, 2]).max()) >= _MOST_SECONDS:
+        points = np.array([*map(_PLACE, stroke)], np.float64)
+        points[:, 2] = (points[:, 2] - actor.recording_start_time_ms_since_epoch) / 1000
+        if (far := np.abs(points[:, 2]).max()) >= _MOST_SECONDS:
             what = f"{self.at}: a point lies {far:g} seconds from the start of the recording"
             raise DataError(what, hint="restore its time")
-        places = drawn[:, :2].clip(0, 1)
-        self.points += len(drawn)
-        self.outside += int((places != drawn[:, :2]).any(axis=1).sum())
-        drawn[:, :2] = places
-        for part in np.split(drawn, np.flatnonzero(np.diff(drawn[:, 3])) + 1):
+        places = points[:, :2].clip(0, 1)
+        self.points += len(points)
+        self.outside += int((places != points[:, :2]).any(axis=1).sum())
+        points[:, :2] = places
+        for part in np.split(points, np.flatnonzero(np.diff(points[:, 3])) + 1):
             yield part[0, 3].item(), array("f", part[:, :3].astype(np.float32).tobytes())
 
     @cached_property

@@ -36,8 +36,8 @@ def write(job: ExportJob) -> ExportResult:
                 kind, lines = ("video", writing.of_frames) if one.ordered else ("localized", writing.of_images)
                 rows[kind] += map(encode_row, lines(one, split))
                 task.advance()
-            for kind, written in rows.items():
-                write_bytes(job.out / f"{split}_{kind}_narratives.jsonl", b"".join(written))
+            for kind, own in rows.items():
+                write_bytes(job.out / f"{split}_{kind}_narratives.jsonl", b"".join(own))
     left = (
         (writing.skipped, "queries without known images, with several in a gallery, or as one before"),
         ([*job.dataset.images.keys() - writing.known], "images that no narrative is about, but for their pictures"),
@@ -55,16 +55,16 @@ class _Writing:
         self.traces = {row.id: row for row in cast("tuple[Trace, ...]", job.dataset.payloads.get("traces", ()))}
 
     def of_images(self, image_set: ImageSet, split: str) -> Iterator[ImageLine]:
-        dataset, said = _dataset_id(image_set.id, split), set[tuple[str, ...]]()
+        dataset, lines = _dataset_id(image_set.id, split), set[tuple[str, ...]]()
         names = [image.removeprefix(f"{dataset}/") for image in image_set.images]
         self.save(image_set, f"images/{dataset}", names)
         for query, trace in self.traced(image_set):
             place, *others = self.job.targets[query.id]
             line = names[place], self.author(query), self.job.dataset.text_of(query)
-            if others or line in said:
+            if others or line in lines:
                 self.skipped.append(query.id)
                 continue
-            said.add(line)
+            lines.add(line)
             self.known.add(image_set.images[place])
             words = [Utterance(*word) for word in trace.words]
             strokes = [_points(stroke, "t", 1) for stroke in trace.strokes]
@@ -91,9 +91,9 @@ class _Writing:
             start = max(caption.find(text, end), end)
             end = start + len(text)
             words.append(AlignedWord(text, round(first * 1000, 5), round(last * 1000, 5), start, end))
-        drawn = zip(trace.strokes, trace.drawn_on, strict=True)
-        strokes = [_points(one, "time_ms_since_epoch", 1000, kf_idx=frames[number]) for one, number in drawn]
-        return ActorNarrative(trace.actor, 0, caption, strokes, words, frames, trace.recording)
+        strokes = zip(trace.strokes, trace.drawn_on, strict=True)
+        traces = [_points(one, "time_ms_since_epoch", 1000, kf_idx=frames[number]) for one, number in strokes]
+        return ActorNarrative(trace.actor, 0, caption, traces, words, frames, trace.recording)
 
     def traced(self, image_set: ImageSet) -> Iterator[tuple[Query, Trace]]:
         """Queries whose images are known, in the order of their texts, with traces, which may be empty."""

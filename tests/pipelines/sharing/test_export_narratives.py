@@ -1,6 +1,9 @@
 """Datasets of any kind as Localized Narratives: ordered sets as videos, galleries as images, and their traces."""
 
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
@@ -31,3 +34,12 @@ def test_sets_of_other_kinds_are_written_too(described: Path, tmp_path: Path) ->
         f"{unasked} images",
         f"{others} other judgments",
     ]
+
+
+@pytest.mark.parametrize("to", ["recipe", "narratives"])
+def test_datasets_without_traces_have_no_table_of_them(
+    described: Path, exported: Callable[[str], Path], to: str
+) -> None:
+    assert "traces" not in read_dataset(described).tables()
+    assert not [*exported(to).rglob("traces.jsonl")]
+    assert b'"t":' not in b"".join(file.read_bytes() for file in exported(to).glob("*narratives.jsonl"))
