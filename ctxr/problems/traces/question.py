@@ -35,11 +35,11 @@ WORDS = {"25 %": 0.25, "50 %": 0.5, "75 %": 0.75, "100 %": 1.0}
 """Parts of both curves of R@1; at the first and at the last a query is what it was."""
 
 CURVES = {
-    "noise": (NOISE, "each stroke is moved by a normal step, whose standard deviation is this share of the image"),
-    "words": (WORDS, "the first words of each query, with what was drawn until the last of them was said"),
+    "noise": (NOISE, "each stroke is moved by a normal step, of this share of the image in standard deviation"),
+    "words": (WORDS, "the first words, with what was drawn until the last of them was said"),
 }
 
-UNITS = {"set": "videos, or relevant images of galleries,", "group": "videos and albums"}
+TracedRows = SplitRows[TracedQuery]
 
 FIRST, MOST_DRAWN, MOST_POINTS = 5, 200, 600
 """Of a page: first results of a run, queries (the hardest), and points of a query."""
@@ -50,7 +50,7 @@ def _scores(scorer: ModelScores, rows: Sequence[TracedQuery]) -> list[Doubles]:
 
 
 def rank_counts(rows: Sequence[TracedQuery], scores: Sequence[Doubles], ties: str = "expected") -> RankCounts:
-    """Ranks of the relevant images of queries; `scores`: of the candidates of each; `ties`: see `untied`."""
+    """Ranks of relevant images; `scores`: of the candidates of each query; `ties`: see `untied`."""
     table = np.full((len(rows), max(map(len, scores))), -np.inf)
     right = np.zeros(table.shape, np.bool_)
     for row, (one, values) in enumerate(zip(rows, scores, strict=True)):
@@ -59,22 +59,23 @@ def rank_counts(rows: Sequence[TracedQuery], scores: Sequence[Doubles], ties: st
     return count_ranks(untied(table, right, ties), right)
 
 
-class TracesEvaluation(ScoredEvaluation[SplitRows[TracedQuery]]):
+class TracesEvaluation(ScoredEvaluation[TracedRows]):
     """Runs on queries with traces. Of several relevant images the one that stands first counts."""
 
     PROBLEM: ClassVar[str] = "traces"
 
-    splits: list[SplitRows[TracedQuery]]
+    splits: list[TracedRows]
 
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request, Traces())
         every = {one.query.query: one for one in traced_queries(request.dataset)}
         self.notes, self.splits, self.findings.rows["seeds"] = [*notes.first_notes(self)], [], []
         self.opened: dict[str, Any] = {}
-        most, asked = max(len(one.images) for _, one in self.places.values()), sorted({1, 5, 10, *self.options.ks()})
+        most = max(len(image_set.images) for _, image_set in self.places.values())
+        asked = sorted({1, 5, 10, *self.options.ks()})
         self.ks = [k for k in asked if k < most or k == 1]
         if vain := ", ".join(f"R@{k}" for k in asked if k not in self.ks):
-            self.notes.append(f"{vain} is left out: no set has more than {plural(most, 'image')}, so it would be 100.0")
+            self.notes.append(f"{vain} is left out, as no set has more than {plural(most, 'image')}")
         for split in self.match():
             name, rows = split.name, [every[one] for one in split.queries if one not in split.lacking]
             known = [one for one in rows if one.query.targets]
@@ -90,7 +91,7 @@ class TracesEvaluation(ScoredEvaluation[SplitRows[TracedQuery]]):
                 few = f"{plural(len(known), 'query', 'queries')} in {plural(clusters, 'cluster')}"
                 self.notes.append(f"{name}: {few}, too few to tell whether runs differ")
 
-    def groups(self, split: SplitRows[TracedQuery]) -> list[str]:
+    def groups(self, split: TracedRows) -> list[str]:
         """Sets of keyframes, in galleries relevant images; or whole videos and albums."""
         images, found = self.request.dataset.images, []
         for one in split.rows:
@@ -104,19 +105,19 @@ class TracesEvaluation(ScoredEvaluation[SplitRows[TracedQuery]]):
         values = {**{f"R@{k}": recall(counts, k) for k in self.ks}, "MRR": reciprocal_rank(counts)}
         return {name: RatioColumn(np.arange(len(one)), one, np.ones(len(one))) for name, one in values.items()}
 
-    def columns(self, split: SplitRows[TracedQuery], run: Run, summary: Summariser) -> Columns:
+    def columns(self, split: TracedRows, run: Run, summary: Summariser) -> Columns:
         """Every measure, and R@1 by noise and by share of the words."""
-        ranks = {one.name: rank_counts(split.rows, _scores(one, split.rows), self.options.ties) for one in run.scorers}
-        each = {name: self.measures(counts) for name, counts in ranks.items()}
-        figures = {name: float(one["R@1"].values.mean()) for name, one in each.items()}
+        rows, ties = split.rows, self.options.ties
+        scorers = {one.name: self.measures(rank_counts(rows, _scores(one, rows), ties)) for one in run.scorers}
+        figures = {name: float(one["R@1"].values.mean()) for name, one in scorers.items()}
         self.findings.rows["seeds"] += seeds_of(split.name, run.name, figures)
-        columns = mean_columns([*each.values()])
+        columns = mean_columns([*scorers.values()])
         # of columns of one name the last is compared with other runs
         whole = [(("overall", "all", name), column) for name, column in columns.items()]
         return [*self.curves(split, run, columns["R@1"]), *whole]
 
-    def curves(self, split: SplitRows[TracedQuery], run: Run, whole: RatioColumn) -> Columns:
-        """R@1 on changed queries, of a run that can be opened; all see the same changes, and all noise the same steps at its size."""
+    def curves(self, split: TracedRows, run: Run, whole: RatioColumn) -> Columns:
+        """R@1 on changed queries, of a run that can be opened; all see the same changes."""
         source = next((one for one in self.request.sources if one.name == run.name and one.looks), None)
         if source is None or not any(one.strokes for one in split.rows):
             why = f"{run.name} holds scores alone" if source is None else "no query has a trace"
@@ -136,7 +137,7 @@ class TracesEvaluation(ScoredEvaluation[SplitRows[TracedQuery]]):
         every = [(view, part) for view, (parts, _) in CURVES.items() for part in parts]
         return [((*point, "R@1"), replace(whole, values=found.get(point[1], whole.values))) for point in every]
 
-    def complete(self, split: SplitRows[TracedQuery], figures: list[Figure], summary: Summariser) -> None:
+    def complete(self, split: TracedRows, figures: list[Figure], summary: Summariser) -> None:
         """Ranks beside chance, curves, seeds and differences."""
         name, findings, rows = split.name, self.findings, split.rows
         guess = self.measures(rank_counts(rows, [np.zeros(len(one.query.images)) for one in rows]))
@@ -151,20 +152,21 @@ class TracesEvaluation(ScoredEvaluation[SplitRows[TracedQuery]]):
         lacking = none_had([one.interval for one in figures])
         note = f"%, of {plural(len(rows), 'query', 'queries', ',')}"
         if several := sum(len(one.query.targets) > 1 for one in rows):
-            note += f"; {several:,} of them have several relevant images, of which the one that stands first counts"
-        note += f". In brackets {100 * LEVEL:g} % over {UNITS[self.options.cluster]} drawn again{lacking}"
+            note += f"; of several relevant images, as {several:,} have, the first one found counts"
+        unit = "groups" if self.options.cluster == "group" else "videos, in galleries relevant images,"
+        note += f". In brackets {100 * LEVEL:g} % over {unit} drawn again{lacking}"
         tables = {"ranks": Table(f"{name}: relevant images found", ("run", *blind), tuple(found), note)}
         for view, (parts, what) in CURVES.items():
-            runs = [run for run in self.names if any(one[:2] == (run, view) for one in cells)]
-            drawn = tuple((run, *(cells[run, view, part, "R@1"] for part in parts)) for run in runs)
-            tables[view] = Table(f"{name}: R@1 by {view}", ("run", *parts), drawn, f"%; {what}{lacking}")
-        over_seeds = "mean and standard deviation over seeds; every other figure is the mean over seeds, query by query"
+            runs = [run for run in self.names if (run, view) in {cell[:2] for cell in cells}]
+            lines = tuple((run, *(cells[run, view, part, "R@1"] for part in parts)) for run in runs)
+            tables[view] = Table(f"{name}: R@1 by {view}", ("run", *parts), lines, f"%; {what}{lacking}")
+        over_seeds = "mean and standard deviation over seeds; other figures are means over seeds"
         seeds = seed_table(name, findings.rows["seeds"], "R@1 %", over_seeds)
         every = {**tables, "seeds": seeds, "differences": difference_table(name, findings.differences, "clusters")}
         findings.tables |= {f"{name}/{key}": table for key, table in every.items() if table and table.rows}
 
     def finish(self) -> None:
-        """With what each scorer did on each query; of a large gallery its first results and the best relevant image."""
+        """With results by query; of a large gallery the first ones and the best relevant image."""
         super().finish()
         self.findings.rows["tables"] = list(self.findings.tables.values())
         for split, scorer in product(self.splits, self.scorers):
@@ -185,10 +187,10 @@ class TracesEvaluation(ScoredEvaluation[SplitRows[TracedQuery]]):
                 ))  # fmt: skip
 
 
-def _drawn(rows: Sequence[QueryResult], one: TracedQuery, results: ProblemResults) -> dict[str, object]:
-    """A query as the page draws it. Lines: strokes cut where a new word begins, each with its image, the number of that word, and x and y
-    in thousandths; `runs`: above and level of each, and its results: the first, then the best relevant one."""
-    first, by_run, lines, runs = rows[0], {row.run: row for row in rows}, [], list[object]()
+def query_card(rows: Sequence[QueryResult], one: TracedQuery, results: ProblemResults) -> dict[str, object]:
+    """A query as the page draws it. Lines: strokes cut where a word begins, with image, number of the word, and x and
+    y in thousandths; by run above, level, and what is found: first, then the best relevant image."""
+    first, lines, runs = rows[0], [], {}
     step = 1 + len(one.points) // MOST_POINTS
     for stroke, image in zip(one.strokes, one.drawn_on.tolist(), strict=True):
         points = np.concatenate([stroke[:-1:step], stroke[-1:]])
@@ -196,16 +198,13 @@ def _drawn(rows: Sequence[QueryResult], one: TracedQuery, results: ProblemResult
         for start, end in pairwise([0, *(1 + np.flatnonzero(np.diff(said))).tolist(), len(points)]):
             line = np.rint(1000 * points[max(0, start - 1) : end, :2]).astype(int)
             lines.append((image, int(said[start]), line.ravel().tolist()))
-    for row in map(by_run.get, results.scorers):
-        if row is not None:
-            order = np.argsort(-np.array(row.scores), kind="stable").tolist()
-            names = [row.candidates[place] for place in order]
-            best = next(name for name in names if name in row.targets)
-            kept = dict.fromkeys([*names[:FIRST], best])
-            found = [(name, results.picture(name), name in row.targets) for name in kept]
-            runs.append({"above": row.above, "level": row.level, "found": found})
-        else:
-            runs.append(None)
+    for row in rows:
+        order = np.argsort(-np.array(row.scores), kind="stable").tolist()
+        names = [row.candidates[place] for place in order]
+        best = next(name for name in names if name in row.targets)
+        kept = dict.fromkeys([*names[:FIRST], best])
+        found = [(name, results.picture(name), name in row.targets) for name in kept]
+        runs[row.run] = {"above": row.above, "level": row.level, "found": found}
     images = [(name, results.picture(name)) for name in first.targets]
     return {"id": first.query, "set": first.image_set, "split": first.split, "text": first.text, "images": images,
             "words": one.words, "lines": lines, "runs": runs}  # fmt: skip
@@ -223,6 +222,7 @@ class Traces(Question):
         text="narrative",
         sets="galleries and sets of keyframes with mouse traces",
         task="finding the image that somebody described while the mouse drew on it",
+        formats=("narratives", *Subject.formats),
         similar=False,
     )
 
@@ -231,7 +231,7 @@ class Traces(Question):
         return bool(dataset.payloads.get("traces"))
 
     def takes(self, request: EvalRequest) -> bool:
-        """Whether the dataset has traces, or a run was trained for them, which also finds images by text alone."""
+        """Whether the dataset has traces, or a run was trained on some: it also reads text alone."""
         folders = [one.place for one in request.sources if one.place is not None and one.place.is_dir()]
         trained = any(open_artifact(folder).manifest.config.get("variant") in VARIANTS for folder in folders)
         return trained or super().takes(request)
@@ -254,11 +254,10 @@ class Traces(Question):
         """Curves, and the hardest queries with their traces and what each run found."""
         by_query, dataset = grouped((row.query, row) for row in results.rows), results.dataset
         order = sorted(by_query, key=lambda name: (sum(row.reciprocal_rank for row in by_query[name]), name))
-        own = {name: by_query[name] for name in order[:MOST_DRAWN]}
-        found = traced(queries_of(dataset, own.keys() & dataset.queries.keys())) if dataset else []
-        asked = {one.query.query: one for one in found}
-        unknown = traced([EvalQuery("", "", (), (), (), False, None)])[0]
-        shown = [_drawn(rows, asked.get(name, unknown), results) for name, rows in own.items()]
+        shown = order[:MOST_DRAWN]
+        own = queries_of(dataset, dataset.queries.keys() & {*shown}) if dataset else []
+        by_id = {one.query.query: one for one in traced([EvalQuery("", "", (), (), (), False, None), *own])}
+        cards = [query_card(by_query[name], by_id.get(name, by_id[""]), results) for name in shown]
         figures = [one for artifact in results.artifacts for one in read_findings(artifact.path).figures]
         curves = [
             (one.split, one.view, one.run, one.part, one.interval.value, one.interval.low, one.interval.high)
@@ -266,5 +265,5 @@ class Traces(Question):
         ]  # fmt: skip
         context = {"runs": results.scorers, "queries": len(order), "shown": len(shown)}
         context["curves"] = any(view in CURVES for _, view, *_ in curves)
-        data = {"runs": results.scorers, "rows": shown, "curves": curves}
+        data = {"runs": results.scorers, "rows": cards, "curves": curves}
         return View("traces", "Traces", __package__, context, data, plural(len(order), "query", "queries", ","))

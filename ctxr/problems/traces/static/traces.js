@@ -103,12 +103,12 @@ function card(one) {
   const images = `${one.images.length} relevant image${one.images.length === 1 ? "" : "s"}`;
   const meta = make("span", "meta", make("span", "", images), make("span", "", one.split), one.lines.length ? null : make("span", "", "no trace here"));
   const chosen = field("t-run")?.value ?? "";
-  const runs = held.runs.map((name, at) => (chosen === "" || Number(chosen) === at ? found(name, one.runs[at]) : null));
+  const runs = held.runs.map((name, at) => (chosen === "" || Number(chosen) === at ? found(name, one.runs[name]) : null));
   return make("article", "traced", make("header", "", title, meta), drawn, make("div", "t-side", said, make("div", "", ...runs)));
 }
 
 function choose() {
-  const chosen = field("t-run")?.value ?? "", runs = (one) => (chosen === "" ? one.runs : [one.runs[Number(chosen)]]);
+  const chosen = field("t-run")?.value ?? "", runs = (one) => (chosen === "" ? held.runs : [held.runs[Number(chosen)]]).map((name) => one.runs[name]);
   const ease = (one) => runs(one).reduce((sum, run) => sum + (run ? 1 / (1 + run.above + (run.level - 1) / 2) : 0), 0), sort = field("t-sort").value;
   shown = [...held.rows].sort((a, b) => (sort === "id" ? 0 : (ease(a) - ease(b)) * (sort === "hard" ? 1 : -1)) || a.id.localeCompare(b.id, "en", { numeric: true }));
   page = 0;
