@@ -98,7 +98,7 @@ def feature_map(tower: nn.Module, pixels: Tensor) -> Tensor:
     if tokens.shape[1] != grid[0] * grid[1]:
         raise UsageError(
             f"an encoder of the kind {type(tower).__name__} has no grid of tokens",
-            hint="--by grid:ViT-B-32:openai, or another transformer of open_clip",
+            hint="name another transformer of open_clip, such as ViT-B-32:openai",
         )
     return tokens.transpose(1, 2).reshape(len(tokens), -1, *grid)
 

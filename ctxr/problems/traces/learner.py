@@ -3,19 +3,22 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import isqrt
 from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from ctxr.datasets.changes import parent_of
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import open_dataset
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
-from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.errors import DataError, UsageError
+from ctxr.metrics.traces import cell_shares, word_boxes
 from ctxr.models.encoders import Encoder, find_source, fingerprint
 from ctxr.models.hub import placeless
 from ctxr.models.layers import seeded
@@ -48,17 +51,16 @@ from ctxr.problems.traces.objective import (
     QUERIES,
     Inputs,
     Model,
-    TracedImages,
     TracedTable,
     TracesObjective,
     first_rate,
 )
-from ctxr.problems.traces.patches import HeatMaps, PatchEncoder, PatchTower, heat_maps, padded, phrases_of
+from ctxr.problems.traces.patches import HeatMaps, PatchEncoder, PatchTower, heat_maps
 from ctxr.problems.traces.queries import TracedQuery, traced, traced_queries
-from ctxr.problems.traces.recipe import DUAL, HEAT, PATCHES, TEXT, TRACE, TracesRecipe
+from ctxr.problems.traces.recipe import DUAL, HEAT, TEXT, TRACE, TracesRecipe
 from ctxr.problems.traces.towers import DualEncoder, query_inputs
 from ctxr.problems.training import SeedTrainer, TrainJob
-from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
+from ctxr.store.artifacts import Parent, open_artifact
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import REGION_FEATURES, RUN, RUNS
 from ctxr.store.tables import read_table, write_table
@@ -66,13 +68,10 @@ from ctxr.store.tables import read_table, write_table
 WEIGHTS, AT_ONCE = "weights.safetensors", 64
 """File of a seed; queries or images in one pass of scoring."""
 
-SHAPES = {
-    DUAL: (
-        *("locations", "positions", "text_layers", "image_layers", "width", "inner", "heads", "embedded", "pooled"),
-        "max_tokens",
-    ),
-    PATCHES: ("encoder", "frozen", "grid"),
-}
+SHAPE = (
+    *("variant", "encoder", "frozen", "grid", "locations", "positions", "text_layers", "image_layers"),
+    *("width", "inner", "heads", "embedded", "pooled", "max_tokens"),
+)
 """Keys in which a run has to agree with one that starts from it."""
 
 
@@ -90,7 +89,10 @@ class TraceSources:
         # boxes are shares of the whole picture, so all of it is seen
         self.preprocess = replace(Preprocess.from_config(model.visual.preprocess_cfg), resize_mode="squash")
         self.weights[placeless(self.source.name)] = fingerprint(model, self.source.config, self.preprocess)
-        self.patches = PatchTower(model.visual, recipe.grid).to(self.device)
+        self.patches = PatchTower(model.visual, recipe.grid)
+        with torch.inference_mode():
+            self.side = isqrt(self.patches(torch.zeros(1, 3, *self.preprocess.size)).shape[1] - 1)
+        self.patches.to(self.device)
 
     def model(self, words: Sequence[str], seed: int = 0) -> Model:
         """The untrained model, drawn by `seed`, for a vocabulary."""
@@ -105,14 +107,12 @@ class TraceSources:
                 made = PatchEncoder(recipe, self.source.width, trainable(self.source.build) if recipe.tunes else None)
             return made.to(self.device)
 
-    def gallery(self, pictures: PictureFiles) -> TracedImages:
-        """The images of queries. Raises DataError for a picture without regions, or one that cannot be read."""
-        # one picture may have several ids
-        firsts = {content: image for image, content in reversed([*pictures.contents.items()])}
-        row = {content: number for number, content in enumerate(firsts)}
-        files = {image: pictures.files[image] for image in firsts.values()}
-        kept = replace(pictures, files=files, contents={image: content for content, image in firsts.items()})
-        return TracedImages(self.images(kept), {image: row[content] for image, content in pictures.contents.items()})
+    def table(self, queries: Sequence[TracedQuery], pictures: PictureFiles, words: Sequence[str]) -> TracedTable:
+        """Queries and their pictures as arrays. Raises DataError for a picture without regions, or one that cannot be read."""
+        # one picture may have several ids: the row of the first is that of all
+        firsts = {content: row for row, content in reversed([*enumerate(pictures.contents.values())])}
+        rows = {image: firsts[content] for image, content in pictures.contents.items()}
+        return TracedTable(queries, self.inputs(queries, words), self.images(pictures), rows)
 
     def images(self, pictures: PictureFiles) -> Images:
         """Regions, pixels of encoders that learn, or patches of frozen ones, each computed once for the same weights and precision."""
@@ -122,7 +122,7 @@ class TraceSources:
             return lambda rows: torch.from_numpy(regions.of([contents[row] for row in rows.tolist()]))
         if self.recipe.tunes:
             return pixels_of(pictures, self.preprocess, self.device, self.progress)
-        origin = {"what": "patches", "weights": self.weights, "side": self.patches.side}
+        origin = {"what": "patches", "weights": self.weights, "side": self.side}
         with self.progress.task("embedding patches", len(contents)) as task:
             arrays = cached(
                 pictures.workdir,
@@ -139,10 +139,9 @@ class TraceSources:
         if recipe.variant == DUAL:
             columns = query_inputs(queries, words, recipe)
             return lambda rows: tuple(column[rows] for column in columns)
-        side = self.patches.side
-        phrases = [] if recipe.variant == HEAT else [phrases_of(one, recipe, side) for one in queries]
         said = [one.text if recipe.query != TRACE else "" for one in queries]
-        known = sorted({"", *said, *(text for one in phrases for text in one.texts)})
+        phrased = [one.phrased(recipe.phrase) for one in queries]
+        known = sorted({"", *said, *(phrase for one in phrased for phrase in one.words)})
         row = {text: number for number, text in enumerate(known)}
         if recipe.tunes:
             table: Tensor = self.source.tokenize(known)
@@ -151,11 +150,15 @@ class TraceSources:
             table = torch.from_numpy(embedded_texts(known, self.options.workdir, encoder, self.progress))
         whole = torch.tensor([row[text] for text in said], dtype=torch.int64)
         if recipe.variant == HEAT:
-            maps = heat_maps(queries, recipe, side)
+            maps = heat_maps(queries, recipe, self.side)
             return lambda rows: (table[whole[rows]], maps[rows])
-        spoken = padded([np.array([row[text] for text in one.texts], np.int64) for one in phrases])
-        shares = padded([one.shares.astype(np.float32) for one in phrases])
-        return lambda rows: (table[whole[rows]], table[spoken[rows]], shares[rows])
+        shares = []
+        for one in phrased:
+            boxes, drawn = word_boxes(one.points, one.times, recipe.margin, recipe.padding)
+            shares.append(torch.from_numpy(cell_shares(boxes, self.side) * drawn[:, None]).float())
+        spoken = [torch.tensor([row[phrase] for phrase in one.words], dtype=torch.int64) for one in phrased]
+        phrases, places = (pad_sequence(own, batch_first=True) for own in (spoken, shares))
+        return lambda rows: (table[whole[rows]], table[phrases[rows]], places[rows])
 
 
 @dataclass(frozen=True)
@@ -172,29 +175,6 @@ class TracesCheckpoint(SeedConfig):
 
 
 read_traces = partial(read_config, kind=TracesCheckpoint, what="a training on traces")
-
-
-def checked_start(recipe: TracesRecipe, out: Path, workdir: Path) -> TracesCheckpoint:
-    """The first checkpoint of the run that a recipe starts from.
-
-    Raises UnfinishedError where it is not finished, UsageError where it is of another shape, or the very run that is trained.
-    """
-    folder = workdir / RUNS / recipe.start
-    if folder.resolve() == out.resolve():
-        raise UsageError(f"the run {recipe.start} cannot start from itself", hint="give it another --name")
-    if not (folder / MANIFEST).is_file():
-        raise UnfinishedError(
-            f"the recipe starts from the run {recipe.start!r}, which {folder} does not hold finished",
-            hint=f"ctxr train --recipe traces-pretrain --name {recipe.start}   first, or --set start= for random weights",
-        )
-    notes: TracesCheckpoint = read_traces(folder / "seed0")
-    for key in ("variant", *SHAPES[recipe.variant]):
-        if (theirs := getattr(notes.recipe, key)) != (own := getattr(recipe, key)):
-            raise UsageError(
-                f"the run {recipe.start} has {key} = {theirs}, and this one, which starts from it, has {own}",
-                hint=f"--set {key}={str(theirs).lower() if isinstance(theirs, bool) else theirs}",
-            )
-    return notes
 
 
 class TracesJob(TrainJob):
@@ -226,17 +206,12 @@ class TracesJob(TrainJob):
         if recipe.variant == DUAL and recipe.query != TRACE:
             self.words = vocabulary_of((one.text for one in self.parts["train"]), most=recipe.vocabulary)
         if recipe.start:
-            notes = checked_start(recipe, self.out, options.workdir)
-            self.start, self.words = options.workdir / RUNS / recipe.start, notes.words or self.words
+            self.start = options.workdir / RUNS / recipe.start
+            self.words = self.start_of(self.start).words or self.words
         judged = [one for part in self.parts.values() for one in part]
         self.pictures = query_pictures(dataset, [one.query for one in judged], options.workdir)
-        content = [
-            [one.query.query, one.query.split, one.text, one.query.image_set, one.query.targets] for one in judged
-        ]
-        sets = {one.query.image_set: one.query.images for one in own}
-        traces = [one.query.payload.get("traces") for one in judged]
-        seen = sha256_of([content, sets, traces, sorted(self.pictures.contents.items())])
-        self.parents = [parent_of(dataset, seen)]
+        received = sha256_of([[one.query for one in judged], sorted(self.pictures.contents.items())])
+        self.parents = [parent_of(dataset, received)]
         if self.start is not None:
             self.parents.append(Parent(recipe.start, RUN, open_artifact(self.start, RUN).sha256))
         if self.sources.regions is not None:
@@ -259,10 +234,8 @@ class TracesJob(TrainJob):
         if recipe.learns:
             if self.start is not None:
                 self.fill_from(self.start, model, seed)
-            examples, valid = self.table(self.parts["train"]), None
-            if self.parts["valid"]:
-                valid = self.table(self.parts["valid"])
-            else:
+            examples, valid = self.table("train"), self.table("valid") if self.parts["valid"] else None
+            if valid is None:
                 self.progress.warn(
                     f"seed {seed}: there is nothing on valid to choose an epoch by, so the last epoch counts"
                 )
@@ -276,34 +249,45 @@ class TracesJob(TrainJob):
 
         return save
 
-    def table(self, queries: Sequence[TracedQuery]) -> TracedTable:
-        """Queries as arrays, with their images."""
-        own = [one.query for one in queries]
-        return TracedTable(own, self.sources.inputs(queries, self.words), self.sources.gallery(self.pictures.of(own)))
+    def table(self, split: str) -> TracedTable:
+        """The queries of a split as arrays, with their images."""
+        part = self.parts[split]
+        return self.sources.table(part, self.pictures.of([one.query for one in part]), self.words)
+
+    def start_of(self, folder: Path) -> TracesCheckpoint:
+        """The first checkpoint of the run that this starts from. Raises UsageError where it is of another shape, or this very run."""
+        if folder.resolve() == self.out.resolve():
+            raise UsageError(f"the run {folder.name} cannot start from itself", hint="give it another --name")
+        open_artifact(folder, RUN, "ctxr train --recipe traces-pretrain")
+        notes: TracesCheckpoint = read_traces(folder / "seed0")
+        for key in SHAPE:
+            theirs, own = getattr(notes.recipe, key), getattr(self.recipe, key)
+            if theirs != own:
+                wanted = str(theirs).lower() if isinstance(theirs, bool) else theirs
+                sentence = f"the run {folder.name} has {key} = {theirs}, and this one, which starts from it, has {own}"
+                raise UsageError(sentence, hint=f"--set {key}={wanted}")
+        return notes
 
     def fill_from(self, start: Path, model: Model, seed: int) -> None:
         """Take the weights of the same seed of a run, or of its first; what that has not stays random."""
         same = start / f"seed{seed}"
-        trained = dict[str, Tensor](load_file((same if (same / CONFIG).is_file() else start / "seed0") / WEIGHTS))
-        own: dict[str, Tensor] = model.state_dict()
-        for name in own.keys() & trained.keys():
-            if own[name].shape != trained[name].shape:
-                raise UsageError(
-                    f"{name} of the run {start.name} has the shape {[*trained[name].shape]}, wanted {[*own[name].shape]}",
-                    hint="name the regions and the encoder that it was trained over",
-                )
-        model.load_state_dict({name: trained.get(name, value) for name, value in own.items()})
+        trained = load_file((same if (same / CONFIG).is_file() else start / "seed0") / WEIGHTS)
+        try:
+            model.load_state_dict({name: trained.get(name, value) for name, value in model.state_dict().items()})
+        except RuntimeError as error:
+            sentence = f"the run {start.name} was trained over regions or an encoder of another width"
+            raise UsageError(sentence, hint="name those that it was trained over") from error
 
     def write_scores(self) -> list[str]:
         """R@1 of validation and test."""
         opened = OpenTraces(
             dict[str, Path | None](scorers_in(self.out)), self.recipe.encoder, self.sources.options, self.progress
         )
-        rows = []
-        for split in ("valid", "test"):
-            for scorer, scores in opened.rescored(self.data, self.parts[split]).items():
-                if (share := first_rate([one.query for one in self.parts[split]], scores)) is not None:
-                    rows.append(RecallRow(scorer, split, self.MEASURE, share))
+        rows = [
+            RecallRow(scorer, split, self.MEASURE, first_rate(self.parts[split], scores))
+            for split in ("valid", "test")
+            for scorer, scores in opened.rescored(self.data, self.parts[split]).items()
+        ]
         write_table(self.out / RECALLS, rows)
         return [RECALLS]
 
@@ -325,25 +309,22 @@ def alone(query: EvalQuery) -> EvalQuery:
 
 @dataclass(frozen=True)
 class Opened:
-    """A model in evaluation mode with what it was trained over; galleries that it saw, and vectors of their images."""
+    """A model in evaluation mode with what it was trained over, and vectors of the images that it saw, by their contents."""
 
     sources: TraceSources
     model: Model
     words: Sequence[str]
-    seen: dict[object, tuple[TracedImages, Tensor]] = field(default_factory=dict)
+    seen: dict[object, Tensor] = field(default_factory=dict)
 
     def scores(self, dataset: Dataset, queries: Sequence[TracedQuery]) -> list[Array]:
         """Of the candidates of each query."""
-        sources, own = self.sources, [one.query for one in queries]
-        options = sources.options
-        run = TrainingRun(options.workdir, device=sources.device, bf16=in_bf16(options.precision, sources.device))
-        inputs, key = sources.inputs(queries, self.words), (dataset.name, frozenset(one.images for one in own))
+        options, device = self.sources.options, self.sources.device
+        run = TrainingRun(options.workdir, device=device, bf16=in_bf16(options.precision, device))
+        pictures = query_pictures(dataset, [one.query for one in queries], options.workdir)
+        table, key = self.sources.table(queries, pictures, self.words), tuple(pictures.contents.values())
         if key not in self.seen:
-            gallery = sources.gallery(query_pictures(dataset, own, options.workdir))
-            self.seen[key] = gallery, TracedTable(own, inputs, gallery).vectors(self.model, IMAGES, AT_ONCE, run)
-        gallery, images = self.seen[key]
-        table = TracedTable(own, inputs, gallery)
-        return table.scores(table.vectors(self.model, QUERIES, AT_ONCE, run), images)
+            self.seen[key] = table.vectors(self.model, IMAGES, AT_ONCE, run)
+        return table.scores(table.vectors(self.model, QUERIES, AT_ONCE, run), self.seen[key])
 
 
 @dataclass(frozen=True)

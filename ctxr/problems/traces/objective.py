@@ -6,7 +6,6 @@ Letters: Q queries, N images, B queries of a step, n images of a step, M vectors
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import mean
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -14,13 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ctxr.metrics.ranking import recall
 from ctxr.models.precision import in_microbatches
 from ctxr.models.training.examples import Images, PositivePairs
 from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
-from ctxr.models.training.scoring import accuracy_of
 from ctxr.problems.embeddings import Array
-from ctxr.problems.queries import EvalQuery
 from ctxr.problems.traces.patches import LARGEST_SCALE, HeatMaps, PatchEncoder
+from ctxr.problems.traces.queries import TracedQuery
+from ctxr.problems.traces.question import rank_counts
 from ctxr.problems.traces.recipe import TracesRecipe
 from ctxr.problems.traces.towers import DualEncoder
 from ctxr.store.tables import grouped
@@ -33,23 +33,18 @@ Inputs = Callable[[Tensor], tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True)
-class TracedImages:
-    """Images by row, as a model's `images` takes them, and the row of each by id; equal pictures share one."""
+class TracedTable:
+    """Queries and their images as what models take.
 
+    Attributes:
+        inputs, images: of some queries and of some images, by row, as the `queries` and `images` of a model take them.
+        rows: of each image, by id; equal pictures share one.
+    """
+
+    queries: Sequence[TracedQuery]
+    inputs: Inputs
     images: Images
     rows: Mapping[str, int]
-
-    def __len__(self) -> int:
-        return max(self.rows.values(), default=-1) + 1
-
-
-@dataclass(frozen=True)
-class TracedTable:
-    """Queries with the gallery of their images; `inputs`: of some queries, by row, as a model's `queries` takes them."""
-
-    queries: Sequence[EvalQuery]
-    inputs: Inputs
-    gallery: TracedImages
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -57,14 +52,14 @@ class TracedTable:
     @cached_property
     def targets(self) -> PositivePairs:
         """Rows of the relevant images of each query."""
-        rows = self.gallery.rows
-        pairs = ((number, rows[one.images[at]]) for number, one in enumerate(self.queries) for at in one.targets)
+        asked = enumerate(one.query for one in self.queries)
+        pairs = ((row, self.rows[one.images[at]]) for row, one in asked for at in one.targets)
         return PositivePairs.of(pairs, len(self.queries))
 
     def encoded(self, model: Model, tower: int, rows: Tensor, device: str) -> Tensor:
         """Vectors of some images [n, D], or of some queries [n, D] or [n, M, D]."""
         if tower == IMAGES:
-            return model.images(self.gallery.images(rows).to(device))
+            return model.images(self.images(rows).to(device))
         return model.queries(*(part.to(device) for part in self.inputs(rows)))
 
     @torch.no_grad()
@@ -75,16 +70,16 @@ class TracedTable:
             with torch.autocast(run.device, torch.bfloat16, enabled=run.bf16):
                 return self.encoded(model, tower, part, run.device).float().cpu()
 
-        count = len(self.gallery) if tower == IMAGES else len(self.queries)
+        count = len(self.rows) if tower == IMAGES else len(self.queries)
         return torch.cat(in_microbatches(torch.arange(count), at_once, run.device, encode))
 
     def scores(self, queries: Tensor, images: Tensor) -> list[Array]:
         """What each query says of its candidates, by vectors of all."""
         scores = [np.zeros(0, np.float32)] * len(self.queries)
-        for candidates, own in grouped((one.images, number) for number, one in enumerate(self.queries)).items():
-            gallery = images[[self.gallery.rows[image] for image in candidates]]
-            for number, values in zip(own, products(queries[own], gallery).numpy(), strict=True):
-                scores[number] = values
+        for candidates, own in grouped((one.query.images, row) for row, one in enumerate(self.queries)).items():
+            gallery = images[[self.rows[image] for image in candidates]]
+            for row, values in zip(own, products(queries[own], gallery).numpy(), strict=True):
+                scores[row] = values
         return scores
 
 
@@ -93,15 +88,9 @@ def products(queries: Tensor, images: Tensor) -> Tensor:
     return queries @ images.T if queries.ndim == 2 else (queries @ images.T).amax(1)
 
 
-def first_rate(queries: Sequence[EvalQuery], scores: Sequence[Array]) -> float | None:
-    """R@1, 0..1: the share of queries with known targets that rank one of them first; a tie of n counts its share."""
-    shares = []
-    for one, row in zip(queries, scores, strict=True):
-        wanted = torch.zeros(1, len(row), dtype=torch.bool)
-        wanted[0, list(one.targets)] = True
-        if (share := accuracy_of(torch.as_tensor(row)[None], wanted)) is not None:
-            shares.append(share)
-    return mean(shares) if shares else None
+def first_rate(queries: Sequence[TracedQuery], scores: Sequence[Array]) -> float:
+    """R@1, 0..1: the share of queries that rank a relevant image first, over all orders of ties."""
+    return float(recall(rank_counts(queries, scores), 1).mean())
 
 
 class StepTargets(NamedTuple):

@@ -5,7 +5,7 @@ Letters: N queries or images, P phrases, C cells of a picture (G x G), M maps, F
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,8 +16,7 @@ from torch.nn import functional
 
 from ctxr.errors import UsageError
 from ctxr.media.images import Pixels
-from ctxr.metrics.traces import cell_shares, heat_map, word_boxes
-from ctxr.metrics.votes import Doubles
+from ctxr.metrics.traces import heat_map
 from ctxr.models.layers import unit
 from ctxr.models.lite import LitePictures
 from ctxr.models.preprocess import Preprocess
@@ -32,48 +31,36 @@ LARGEST_SCALE = math.log(100)
 
 
 class PatchTower(nn.Module):
-    """Unit vectors [N, 1 + C, D] of pictures: the whole, then G x G cells of the last map of an image tower, row by row.
-
-    Raises UsageError for a tower whose cells have no vectors in the space of texts.
-    """
+    """Unit vectors of pictures and of the cells of the last map of an image tower, averaged to at most `most` a side."""
 
     def __init__(self, tower: Any, most: int) -> None:
         super().__init__()
-        self.tower, self.side = tower, most
-        height, width = tower.image_size if isinstance(tower.image_size, tuple) else (tower.image_size,) * 2
-        learns = tower.training
-        tower.eval()  # norms must not learn from the picture of zeros
-        with torch.inference_mode():
-            try:
-                self.side = min(most, *feature_map(tower, torch.zeros(1, 3, height, width)).shape[2:])
-                self(torch.zeros(1, 3, height, width))
-            except UsageError as error:
-                raise UsageError(error.message, hint="--set encoder=ViT-B-32:openai") from error
-        tower.train(learns)
+        self.tower, self.most = tower, most
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """[N, 1 + C, D] of pixels [N, 3, H, W]; cells are averaged to at most `most` a side."""
+        """[N, 1 + C, D] of pixels [N, 3, H, W]: the whole, then cells row by row. Raises what `feature_map` and `cell_vectors` raise."""
         outputs = list[Tensor]()
         handle = self.tower.register_forward_hook(lambda _tower, _given, out: outputs.append(out))
         try:
             cells = feature_map(self.tower, pixels)
         finally:
             handle.remove()
-        rows, columns = (averaging(side, self.side).to(cells) for side in cells.shape[2:])
+        kept = min(self.most, *cells.shape[2:])
+        rows, columns = (averaging(side, kept).to(cells) for side in cells.shape[2:])
         cells = torch.einsum("hi,wj,nfij->nhwf", rows, columns, cells).flatten(1, 2)
-        vectors = cell_vectors(self.tower, cells.flatten(0, 1)).view(*cells.shape[:2], -1)
+        vectors = cell_vectors(self.tower, cells.flatten(0, 1)).view(len(cells), kept * kept, -1)
         whole = outputs[0] if outputs else self.tower(pixels)  # networks of timm make their map alone
         return unit(torch.cat([whole[:, None], vectors], 1))
 
     @torch.inference_mode()
     def encode(self, images: Sequence[Pixels], preprocess: Preprocess, device: str) -> Array:
         """float32 [N, 1 + C, D] of pictures, `ROWS` in a pass, filled up with zeros: they do not depend on each other."""
-        parts = [np.zeros((0, 1, 1), np.float32)]
+        parts = []
         for start in range(0, len(images), ROWS):
             part = preprocess(images[start : start + ROWS])
             pixels = functional.pad(part, (*[0] * 7, ROWS - len(part)))
             parts.append(self(pixels.to(device))[: len(part)].cpu().numpy())
-        return np.concatenate(parts[1:] or parts)
+        return np.concatenate(parts)
 
 
 def cell_vectors(tower: Any, cells: Tensor) -> Tensor:
@@ -88,39 +75,15 @@ def cell_vectors(tower: Any, cells: Tensor) -> Tensor:
     if isinstance(tower, ModifiedResNet):
         return torch.as_tensor(tower.attnpool.c_proj(tower.attnpool.v_proj(cells)))
     trunk, head = getattr(tower, "trunk", None), getattr(tower, "head", nn.Identity())
-    if trunk is not None and not hasattr(head, "pool"):
+    if trunk is None or hasattr(head, "pool"):
+        sentence = f"an encoder of the kind {type(tower).__name__} has no vectors of patches in the space of texts"
+        raise UsageError(sentence, hint="--set encoder=ViT-B-32:openai")
+    if (prefix := getattr(trunk, "num_prefix_tokens", None)) is not None:
         # whatever pools tokens gets the cell in the place of each, also of those that stand before the picture
-        prefix = getattr(trunk, "num_prefix_tokens", None)
-        last = "NHWC" in str(getattr(trunk, "output_fmt", ""))
-        alone = cells[:, None, None] if last else cells[:, :, None, None]
-        return torch.as_tensor(
-            head(trunk.forward_head(alone if prefix is None else cells[:, None].expand(-1, prefix + 1, -1)))
-        )
-    raise UsageError(f"an encoder of the kind {type(tower).__name__} has no vectors of patches in the space of texts")
-
-
-class Phrases(NamedTuple):
-    """Consecutive words of a query: their joined text, and how much of their box lies in each cell [P, C], 0 where nothing was drawn."""
-
-    texts: list[str]
-    shares: Doubles
-
-
-def phrases_of(query: TracedQuery, recipe: TracesRecipe, side: int) -> Phrases:
-    """The phrases of a query, `recipe.phrase` words each."""
-    starts = range(0, len(query.words), recipe.phrase)
-    parts = [slice(start, start + recipe.phrase) for start in starts]
-    spans = np.array([(query.times[part, 0].min(), query.times[part, 1].max()) for part in parts]).reshape(-1, 2)
-    boxes, drawn = word_boxes(query.points, spans, recipe.margin, recipe.padding)
-    return Phrases([" ".join(query.words[part]) for part in parts], cell_shares(boxes, side) * drawn[:, None])
-
-
-def padded(rows: Sequence[Array]) -> Tensor:
-    """Arrays [n, ...] filled up with 0 to the longest, [N, n, ...]; one of each at least."""
-    stacked = np.zeros((len(rows), max([1, *map(len, rows)]), *rows[0].shape[1:]), rows[0].dtype)
-    for number, row in enumerate(rows):
-        stacked[number, : len(row)] = row
-    return torch.from_numpy(stacked)
+        alone = cells[:, None].expand(-1, prefix + 1, -1)
+    else:
+        alone = cells[:, None, None] if getattr(trunk, "output_fmt", "") == "NHWC" else cells[:, :, None, None]
+    return torch.as_tensor(head(trunk.forward_head(alone)))
 
 
 class PatchEncoder(nn.Module):

@@ -46,6 +46,13 @@ class TracedQuery:
         kept, drawn_on = [strokes[number] for number in drawn], self.drawn_on[drawn]
         return replace(self, text=" ".join(words), words=words, times=times, strokes=kept, drawn_on=drawn_on)
 
+    def phrased(self, count: int) -> "TracedQuery":
+        """With each `count` words as one, said from the start of the first to the end of the last."""
+        parts = [slice(start, start + count) for start in range(0, len(self.words), count)]
+        spans = [(self.times[part, 0].min(), self.times[part, 1].max()) for part in parts]
+        words = tuple(" ".join(self.words[part]) for part in parts)
+        return replace(self, words=words, times=np.array(spans, np.float64).reshape(-1, 2))
+
     def moved(self, noise: float, rng: np.random.Generator) -> "TracedQuery":
         """Each stroke moved by a step of its own, normal with standard deviation `noise`, a share of the image; points stay inside."""
         strokes = [stroke.copy() for stroke in self.strokes]

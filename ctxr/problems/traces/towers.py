@@ -102,6 +102,10 @@ class DualEncoder(nn.Module):
             self.located = BoxEmbedder(width, dropout)
         self.region = two_layers(width, width, width, dropout)
         self.of_query, self.of_image = Tower(recipe, recipe.text_layers), Tower(recipe, recipe.image_layers)
+        for layer in self.modules():  # as TensorFlow does; torch's first weights shrink differences of boxes to nothing
+            if isinstance(layer, nn.Linear):
+                nn.init.xavier_uniform_(layer.weight, gain=1.0 if layer.in_features > 1 else layer.out_features**0.5)
+                nn.init.zeros_(layer.bias)
 
     def images(self, regions: Tensor) -> Tensor:
         """[N, D] of regions [N, R, F + 5], all 0 where there is none; their order does not matter."""
