@@ -13,8 +13,6 @@ import pytest
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
 from ctxr.errors import DataError, UsageError
-from ctxr.pipelines.inspection.config import Stats
-from ctxr.pipelines.inspection.stats import run as stats
 from ctxr.store.records import Trace
 from ctxr.store.tables import grouped
 from tests.exports import export
@@ -202,19 +200,18 @@ def test_the_folder_of_a_dataset_and_of_a_video_tells_pictures_of_one_name_apart
     assert dataset.images["a_train/v/img_0"].path == "v/img_0.png"
 
 
-def test_without_pictures_texts_and_traces_are_there_and_stats_says_what_is_missing(tmp_path: Path) -> None:
+def test_without_pictures_texts_and_traces_are_there_and_notes_say_what_is_missing(tmp_path: Path) -> None:
     outside = [[{"x": -0.5, "y": 0.5, "t": 0}, {"x": 2, "y": 1e9, "t": 1}, {"x": 0, "y": 1, "t": 2}]]
     lines = [still(traces=outside), still(8, caption=" "), still(9, timed_caption=[], traces=[[]])]
     lines.append(video(actor(traces=[], keyframe_selection_indices=[])))
-    report = stats(Stats(write(tmp_path, lines)))
-    assert [(note.partition(" ")[0], note.rpartition(" is ")[2]) for note in report.notes[:3]] == [
+    dataset = read_dataset(write(tmp_path, lines))
+    assert [(note.partition(" ")[0], note.rpartition(" is ")[2]) for note in dataset.notes[:3]] == [
         ("7", "mscoco_val2017/7"),
         ("1", f"{tmp_path / 'narratives.jsonl'}:2"),
         ("1", f"{tmp_path / 'narratives.jsonl'}:4, actor 0"),
     ]
-    assert report.notes[3].startswith("2 of 3 points ")
-    assert len(report.notes) == 4
-    dataset = read_dataset(tmp_path)
+    assert dataset.notes[3].startswith("2 of 3 points ")
+    assert len(dataset.notes) == 4
     assert points(trace_of(dataset, "mscoco_val2017/7/annotator-93/0")) == [[[0, 0.5, 0], [1, 1, 1], [0, 1, 2]]]
     assert dataset.payload("query", "mscoco_val2017/9/annotator-93/0") == {}
     assert len(dataset.queries) == 2
@@ -308,6 +305,13 @@ def test_what_is_written_reads_as_what_was_read(both: Path, tmp_path: Path) -> N
     words = line["actor_narratives"][1]["time_alignment"]
     spans = [(word["referenced_word_start_idx"], word["referenced_word_end_idx"]) for word in words]
     assert ["A cat sits."[start:end] for start, end in spans] == ["A", "cat", "sits."]
+
+
+def test_hidden_answers_of_test_are_in_no_line(both: Path, tmp_path: Path) -> None:
+    report = export(both, tmp_path / "out", "narratives", hide_test=True)
+    assert not [*(tmp_path / "out").glob("test_*")]
+    assert [line.partition(" ")[0] for line in report.left_out] == ["1", "1"]
+    assert "x_test/1/annotator-93/0" in report.left_out[0]
 
 
 def test_real_video_narratives_are_read_and_written(real_files: Path, tmp_path: Path) -> None:

@@ -36,11 +36,11 @@ def write(job: ExportJob) -> ExportResult:
                 kind, lines = ("video", writing.of_frames) if one.ordered else ("localized", writing.of_images)
                 rows[kind] += map(encode_row, lines(one, split))
                 task.advance()
-            for kind, own in rows.items():
-                write_bytes(job.out / f"{split}_{kind}_narratives.jsonl", b"".join(own))
+            for kind in filter(rows.get, rows):
+                write_bytes(job.out / f"{split}_{kind}_narratives.jsonl", b"".join(rows[kind]))
     left = (
-        (writing.skipped, "queries without known images, with several in a gallery, or as one before"),
-        ([*job.dataset.images.keys() - writing.known], "images that no narrative is about, but for their pictures"),
+        (writing.skipped, "queries with no known image, with several of a gallery, or that repeat another"),
+        ([*job.dataset.images.keys() - writing.known], "images that no narrative is about; their pictures are written"),
         ([row.query for row in job.dataset.judgments if row.worker != "gold" or row.value <= 0], "other judgments"),
     )
     result.left_out += [f"{len(which)} {what}: {some(sorted(which))}." for which, what in left if which]
