@@ -139,12 +139,7 @@ def regions_for(source: CrossSource, name: str, workdir: Path) -> RegionFeatures
     """
     if source.looks_at == "pixels":
         return None
-    if not name:
-        raise UsageError(
-            f"{source.name} needs region features, and none are named",
-            hint="ctxr regions   makes them; then --set regions=NAME to train, --regions NAME to evaluate",
-        )
-    regions = named_regions(name, workdir)
+    regions = named_regions(name, workdir, source.name)
     if regions.features != source.features:
         raise DataError(
             f"{regions.folder} holds {regions.features} features for each region, and {source.name} needs {source.features}",
@@ -153,8 +148,16 @@ def regions_for(source: CrossSource, name: str, workdir: Path) -> RegionFeatures
     return regions
 
 
-def named_regions(name: str, workdir: Path) -> RegionFeatures:
-    """The region features called `name` in the project. Raises UnfinishedError where they are not finished."""
+def named_regions(name: str, workdir: Path, model: str) -> RegionFeatures:
+    """The region features called `name` in the project, for a model of that name.
+
+    Raises UsageError where no name is given, UnfinishedError where they are not finished.
+    """
+    if not name:
+        raise UsageError(
+            f"{model} needs region features, and none are named",
+            hint="ctxr regions   makes them; then --set regions=NAME to train, --regions NAME to evaluate",
+        )
     folder = workdir / REGIONS / name
     if not folder.exists():
         existing = sorted(one.parent.name for one in (workdir / REGIONS).glob(f"*/{MANIFEST}"))

@@ -17,7 +17,7 @@ from ctxr.pipelines.modelling.train import load_recipe
 from ctxr.problems.entailment.question import PairEvaluation
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import Summariser
-from ctxr.problems.galleries import RANKINGS, QueryRanking, rankings_of
+from ctxr.problems.galleries import RANKINGS, RECALLS, QueryRanking, RecallRow, rankings_of
 from ctxr.problems.gallery.question import GalleryEvaluation
 from ctxr.problems.links.recipe import VARIANTS
 from ctxr.problems.question import find_learner
@@ -29,6 +29,7 @@ from ctxr.store.scores import read_scores
 from ctxr.store.tables import read_table
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from ctxr.synthetic.captions import WorldCaptions, write_captions
+from ctxr.synthetic.narratives import write_narratives
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.galleries import draw
 from tests.problems.links.written import write_documents
@@ -79,10 +80,25 @@ def draw_documents(out: Path) -> None:
     write_documents(out, train=12)
 
 
+def draw_narratives(out: Path) -> None:
+    write_narratives(out, {"train": 8, "valid": 4, "test": 4}, 0)
+
+
 def same_scores(opened: OpenRun, evaluation: Any, run: Path) -> bool:
     scores = opened.score((evaluation.request.dataset, None))
     stored = read_scores(run / "scores.jsonl")
     return all(scores[name][query] == row for name, one in stored.items() for query, row in one.values.items())
+
+
+def same_recalls(opened: OpenRun, evaluation: Any, run: Path) -> bool:
+    (scores,) = opened.score((evaluation.request.dataset, None)).values()
+    found = {}
+    for split in evaluation.splits:
+        rows = [[scores[one.query.query][image] for image in one.query.images] for one in split.rows]
+        found[split.name] = sum(
+            row.index(max(row)) in one.query.targets for one, row in zip(split.rows, rows, strict=True)
+        )
+    return found == {row.split: row.value * 4 for row in read_table(run / RECALLS, RecallRow)}
 
 
 def same_rankings(opened: OpenRun, evaluation: GalleryEvaluation, run: Path) -> bool:
@@ -107,6 +123,7 @@ SMALL: dict[str, tuple[str, tuple[str, ...], Callable[[Path], object], Callable[
     "contextual": ("clip-batch", ("batch=3",), draw_sets, same_scores),
     "links": ("links-ap", (*SMALL_TOWERS, "features=", "batch=4"), draw_documents, same_scores),
     "gallery": ("retrieval-clip", ("batch=40",), draw, same_rankings),
+    "traces": ("traces-patches", ("batch=4",), draw_narratives, same_recalls),
     "entailment": ("entailment-tiny", (*SMALL_BRANCHES, "batch=16"), draw_pairs, same_probabilities),
 }
 """A recipe, its changes, a small dataset, and whether a run that is opened again says what was kept of it."""

@@ -82,7 +82,7 @@ class TraceSources:
         self.recipe, self.options, self.progress = recipe, options, progress
         self.device, self.weights, self.regions = choose_device(options.device), dict[str, str](), None
         if recipe.variant == DUAL:
-            self.regions = named_regions(options.regions or recipe.regions, options.workdir)
+            self.regions = named_regions(options.regions or recipe.regions, options.workdir, "the dual encoder")
             return
         self.source = find_source(recipe.encoder, progress.warn)
         model = self.source.build()

@@ -115,10 +115,8 @@ class TracesRecipe(Recipe):
         return self.lr * (_DECAY ** (behind // _EPOCHS) if self.schedule == "steps" else 1)
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """Regions for the published model, an encoder of vectors for the others, and two queries a step."""
+        """An encoder of vectors where there is one, and two queries a step."""
         yield from super().rules()
-        if self.variant == DUAL and not self.regions:
-            yield "the dual encoder looks at regions, and none are named", "ctxr regions; then --set regions=NAME"
         if self.variant != DUAL and makes_pairs(self.encoder):
             yield f"{self.encoder} makes no vectors", "--set encoder=ViT-B-32:openai"
         if self.encoder == LITE and self.tunes:
