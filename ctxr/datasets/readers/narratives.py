@@ -6,7 +6,7 @@ image against its gallery, of an actor in a video against its keyframes. Points 
 
 import re
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -52,6 +52,15 @@ class ImageLine(msgspec.Struct):
     timed_caption: list[Utterance]
     traces: list[list[Point]]
     voice_recording: str = ""
+
+    def as_video(self) -> "VideoLine":
+        """A video of one keyframe, without a name of its own."""
+        words = [AlignedWord(one.utterance, one.start_time * 1000, one.end_time * 1000) for one in self.timed_caption]
+        traces = [
+            [point | {"time_ms_since_epoch": point["t"] * 1000, "kf_idx": 0} for point in one] for one in self.traces
+        ]
+        narrative = ActorNarrative("", 0, self.caption, traces, words, [0], self.voice_recording)
+        return VideoLine(self.dataset_id, "", self.annotator_id, [str(self.image_id)], [narrative])
 
 
 class AlignedWord(msgspec.Struct):
@@ -111,14 +120,14 @@ def read_narratives(path: Path, files: Sequence[Path], passed: Callable[[], None
     reading = _Reading(Galleries(root, passed))
     for file in files:
         for number, line in numbered_lines(file):
-            reading.at = f"{file}:{number}"
+            at = f"{file}:{number}"
             kind = next((kind for sign, kind in _FORMATS.items() if sign in line), ImageLine)
             try:
                 row = msgspec.json.decode(line, type=kind)
-                reading.take(_as_video(row) if isinstance(row, ImageLine) else row, split_named(file.stem))
+                reading.take(at, row.as_video() if isinstance(row, ImageLine) else row, split_named(file.stem))
             except (*UNREADABLE, KeyError) as error:
                 what = f"a point has no {error}" if isinstance(error, KeyError) else error
-                raise DataError(f"{reading.at}: {what}", hint="restore the line, or delete it") from error
+                raise DataError(f"{at}: {what}", hint="restore the line, or delete it") from error
     return reading.dataset(root.resolve().name if len(files) > 1 else files[0].stem)
 
 
@@ -131,30 +140,20 @@ def split_named(name: str) -> SplitName | None:
     return next((SPLIT_WORDS[word] for word in re.findall("[a-z]+", name.lower())[::-1] if word in SPLIT_WORDS), None)
 
 
-def _as_video(line: ImageLine) -> VideoLine:
-    """An image as a video of one keyframe, without a name of its own."""
-    words = [AlignedWord(one.utterance, one.start_time * 1000, one.end_time * 1000) for one in line.timed_caption]
-    traces = [[point | {"time_ms_since_epoch": point["t"] * 1000, "kf_idx": 0} for point in one] for one in line.traces]
-    narrative = ActorNarrative("", 0, line.caption, traces, words, [0], line.voice_recording)
-    return VideoLine(line.dataset_id, "", line.annotator_id, [str(line.image_id)], [narrative])
-
-
 @dataclass
 class _Reading:
-    """What was read; `at` is the line or narrative, `left` what is not there, by what that is."""
+    """What was read; `left`: what is not there, by what that is. `counts`: points, and those outside their image."""
 
     galleries: Galleries
-    at: str = ""
     splits: dict[str, SplitName] = field(default_factory=dict)
     videos: set[str] = field(default_factory=set)
     traces: list[Trace] = field(default_factory=list)
     left: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    points: int = 0
-    outside: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
 
-    def take(self, row: VideoLine, of_file: SplitName | None) -> None:
-        """Add a line, and its images that are new; `of_file`: the split that the file's name tells."""
-        line, author, told = self.at, str(row.annotator_id), split_named(row.dataset_id)
+    def take(self, line: str, row: VideoLine, of_file: SplitName | None) -> None:
+        """Add what stands at a line, and its images that are new; `of_file`: the split that the file's name tells."""
+        author, told = str(row.annotator_id), split_named(row.dataset_id)
         dataset = row.dataset_id if told or not of_file else f"{row.dataset_id}_{of_file}"
         gallery = f"{dataset}/{row.video_id}".removesuffix("/")
         for name in (gallery, *row.keyframe_names, author):
@@ -169,18 +168,19 @@ class _Reading:
                 raise DataError(what, hint="give all lines of a video the same keyframe_names")
         for image, name in zip(images, row.keyframe_names, strict=True):
             if image not in self.galleries.images:
-                file = self._find(PurePosixPath(row.dataset_id, str(row.video_id), name))
+                file = self.find(PurePosixPath(row.dataset_id, str(row.video_id), name))
                 if not self.galleries.add_photo(gallery, image, file):
                     self.left[f"images are missing from {self.galleries.searched} and all folders below"].append(image)
         about = images[0] if row.video_id == "" else gallery
+        author = f"{about}/annotator-{author}" if author.isdigit() else f"{about}/{author}"
         for number, actor in enumerate(row.actor_narratives):
-            self.at = f"{line}, actor {number}" if actor.actor_name else line
-            self._add(f"{about}/annotator-{author}" if author.isdigit() else f"{about}/{author}", number, actor, images)
+            at = f"{line}, actor {number}" if row.video_id != "" else line
+            self.add(at, author, number, actor, images)
 
-    def _add(self, prefix: str, number: int, actor: ActorNarrative, images: Sequence[str]) -> None:
-        """Add a narrative as a query `PREFIX/NUMBER`, or of the next number that is free."""
+    def add(self, at: str, author: str, number: int, actor: ActorNarrative, images: Sequence[str]) -> None:
+        """Add a narrative as a query `AUTHOR/NUMBER`, or of the next number that is free."""
         if not actor.caption.strip():
-            self.left["narratives are blank and were left out"].append(self.at)
+            self.left["narratives are blank and were left out"].append(at)
             return
         words = [
             TimedWord(one.referenced_word, round(one.start_ms / 1000, 5), round(one.end_ms / 1000, 5))
@@ -188,38 +188,38 @@ class _Reading:
         ]
         for word in words:
             if not -_MOST_SECONDS < word.start <= word.end < _MOST_SECONDS:
-                what = f"{self.at}: {word.text!r} is said from {word.start:g} to {word.end:g} seconds"
+                what = f"{at}: {word.text!r} is said from {word.start:g} to {word.end:g} seconds"
                 raise DataError(what, hint="restore its times")
-        parts = [part for stroke in actor.traces if stroke for part in self._cut(stroke, actor)]
+        parts = [part for stroke in actor.traces if stroke for part in self.cut(at, stroke, actor)]
         relevant = sorted({*actor.keyframe_selection_indices, *(frame for frame, _ in parts)})
         if lost := [frame for frame in relevant if frame not in range(len(images))]:
             hint = f"kf_idx and keyframe_selection_indices are 0 to {len(images) - 1}"
-            raise DataError(f"{self.at}: there is no keyframe {lost[0]:g}", hint=hint)
+            raise DataError(f"{at}: there is no keyframe {lost[0]:g}", hint=hint)
         if not relevant:
-            self.left["narratives name no keyframe and were left out"].append(self.at)
+            self.left["narratives name no keyframe and were left out"].append(at)
             return
         texts = self.galleries.texts
-        while (key := f"{prefix}/{number}") in texts:
+        while (key := f"{author}/{number}") in texts:
             if texts[key].text == actor.caption:
-                raise DataError(f"{self.at}: the narrative {key} is here again", hint="delete one of the two")
+                raise DataError(f"{at}: the narrative {key} is here again", hint="delete one of the two")
             number += 1
-        texts[key] = Text(key, actor.caption, PurePosixPath(prefix).name, len(texts))
+        texts[key] = Text(key, actor.caption, PurePosixPath(author).name, len(texts))
         self.galleries.judgments += [Judgment(key, images[int(frame)], "gold", 1.0) for frame in relevant]
         if words or parts:
             strokes, drawn_on = [points for _, points in parts], [relevant.index(frame) for frame, _ in parts]
             more = actor.recording_filename, actor.actor_name
             self.traces.append(Trace(key, tuple(words), tuple(strokes), tuple(drawn_on), *more))
 
-    def _cut(self, stroke: Sequence[Point], actor: ActorNarrative) -> Iterator[tuple[float, Floats]]:
+    def cut(self, at: str, stroke: Sequence[Point], actor: ActorNarrative) -> Iterator[tuple[float, Floats]]:
         """A stroke by the keyframes that it was drawn on; points stay in the order they were drawn."""
         points = np.array([*map(_PLACE, stroke)], np.float64)
         points[:, 2] = (points[:, 2] - actor.recording_start_time_ms_since_epoch) / 1000
         if (far := np.abs(points[:, 2]).max()) >= _MOST_SECONDS:
-            what = f"{self.at}: a point lies {far:g} seconds from the start of the recording"
+            what = f"{at}: a point lies {far:g} seconds from the start of the recording"
             raise DataError(what, hint="restore its time")
         places = points[:, :2].clip(0, 1)
-        self.points += len(points)
-        self.outside += int((places != points[:, :2]).any(axis=1).sum())
+        self.counts["points"] += len(points)
+        self.counts["outside"] += int((places != points[:, :2]).any(axis=1).sum())
         points[:, :2] = places
         for part in np.split(points, np.flatnonzero(np.diff(points[:, 3])) + 1):
             yield part[0, 3].item(), array("f", part[:, :3].astype(np.float32).tobytes())
@@ -231,7 +231,7 @@ class _Reading:
         pictures = sorted((len(file.parts), file) for file in files if file.suffix.lower() in PHOTO_SUFFIXES)
         return grouped((name, file) for _, file in pictures for name in (file.name, file.stem))
 
-    def _find(self, path: PurePosixPath) -> Path | None:
+    def find(self, path: PurePosixPath) -> Path | None:
         """The picture of DATASET/VIDEO/KEYFRAME or DATASET/IMAGE: in a folder that ends so, else in one that ends so without DATASET."""
         spellings = (path.name, *published_names(coco_image(path.name) or ""))
         files = [file for one in spellings for file in self.files.get(one, ()) if self.galleries.holds(file)]
@@ -241,11 +241,13 @@ class _Reading:
     def dataset(self, name: str) -> Dataset:
         """All that was read. Raises DataError without a single narrative."""
         if not self.galleries.texts:
-            raise DataError(f"{self.at}: there is no narrative with text up to here", hint="restore the file")
+            raise DataError(
+                f"{self.galleries.root}: no narrative of {name} has a text and an image", hint="restore the file"
+            )
         notes = [f"{len(which)} {what}: the first is {which[0]}" for what, which in self.left.items()]
-        if self.outside:
-            points = plural(self.points, "point")
-            notes.append(f"{self.outside} of {points} lay outside their image and were moved to its edge")
+        if outside := self.counts["outside"]:
+            points = plural(self.counts["points"], "point")
+            notes.append(f"{outside} of {points} lay outside their image and were moved to its edge")
         dataset = self.galleries.dataset(name, self.splits, notes)
         sets = tuple(structs.replace(one, kind="keyframes") if one.id in self.videos else one for one in dataset.sets)
         traces = tuple(sorted(self.traces, key=lambda row: row.id))
