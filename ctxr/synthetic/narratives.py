@@ -16,28 +16,25 @@ from ctxr.synthetic.world.scenes import COLOURS, Actor, Backdrop, Scene
 ACTORS, PLACES = 3, tuple(product((1 / 6, 1 / 2, 5 / 6), (1 / 4, 3 / 4)))
 """What a picture shows, and where it may stand: x and y as shares of the picture."""
 
-SAME = 8
-"""Pictures that show the same."""
-
 _SHAPES = ("circle", "star", "heart", "house", "tree", "boat", "car", "mushroom", "umbrella", "cup")
 _WORD, _STEP, _SLIP = 0.3, 0.02, 0.03
 """Seconds of a word and between two points; how far a hand misses, as a standard deviation."""
 
 
-def write_narratives(folder: Path, counts: Mapping[str, int], seed: int) -> None:
-    """Write `SPLIT_localized_narratives.jsonl` with so many pictures of each split, and the pictures; those that exist stay."""
-    for number, (split, count) in enumerate(counts.items()):
+def write_narratives(folder: Path, counts: Mapping[str, int], seed: int, same: int = 8) -> None:
+    """Write `drawn_SPLIT_localized_narratives.jsonl` with so many pictures, `same` of which show the same, unless it is there."""
+    for split, count in counts.items():
         file, rng, rows = (
             folder / f"drawn_{split}_localized_narratives.jsonl",
-            np.random.default_rng((seed, number)),
+            np.random.default_rng((seed, *split.encode())),
             [],
         )
         arrangements = [*permutations(range(len(PLACES)), ACTORS)]
         for picture in range(0 if file.is_file() else count):
-            if picture % SAME == 0:
+            if picture % same == 0:
                 shapes, colours = (rng.choice(names, ACTORS, replace=False).tolist() for names in (_SHAPES, [*COLOURS]))
                 layouts = rng.permutation(len(arrangements))
-            centres = [PLACES[place] for place in arrangements[layouts[picture % SAME]]]
+            centres = [PLACES[place] for place in arrangements[layouts[picture % same]]]
             rows.append(
                 _narrative(rng, folder, f"{split}-{picture:05}", list(zip(colours, shapes, centres, strict=True)))
             )
