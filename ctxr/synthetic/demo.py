@@ -36,6 +36,7 @@ from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from ctxr.synthetic.captions import WorldCaptions, write_captions
 from ctxr.synthetic.config import Demo
 from ctxr.synthetic.crowd import Rehearsal, rehearse
+from ctxr.synthetic.narratives import write_narratives
 from ctxr.synthetic.world.films import BLUR
 from ctxr.synthetic.world.footage import World, WorldConfig, write_world
 
@@ -117,9 +118,14 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
     progress.note(f"{built.counts['sets']} sets built, {filtered.counts['sets']} after filtering")
     crowd = run_crowd(work, filtered.artifact, world, config.seed, progress)
     models = run_models(config.out / "models", config, progress)
-    judged = run_classifier(config.out / "captions", config, progress)
-    revised = run_revision(config.out / "captions", progress)
-    gains = (crowd.gain, models.gain, judged, revised, run_links(config.out / "documents", config, progress))
+    gains = (
+        crowd.gain,
+        models.gain,
+        run_classifier(config.out / "captions", config, progress),
+        run_revision(config.out / "captions", progress),
+        run_links(config.out / "documents", config, progress),
+        (traces := run_traces(config.out / "narratives", config, progress)).gain,
+    )
     rows = []
     for gain in gains:
         before, after, low, high = (
@@ -130,7 +136,7 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
     note = "points; low, high: 95 % over sets or pictures drawn again"
     gained = Table("What each stage gains, in %", heads, tuple(rows), note, digits=1)
     clip, clip_pages = run_clip(config.out / "clip", progress)
-    pages = (*models.pages, *clip_pages)
+    pages = (*models.pages, *traces.pages, *clip_pages)
     page = run_command("report", progress, input=filtered.artifact, workdir=work, more=tuple(map(str, pages))).page
     tables |= crowd.tables | models.tables | {"gains": gained}
     return DemoReport(config.out, (page, *pages), built, filtered, tables, clip)
@@ -337,6 +343,23 @@ def run_links(work: Path, sizes: Demo, progress: Progress) -> Gain:
     low, high = (None if own[end] is None else own[end] - base for end in ("low", "high"))
     what = "strongest link of a document right: by chance, learned without labels"
     return Gain(what, base, own["value"], low, high)
+
+
+def run_traces(work: Path, sizes: Demo, progress: Progress) -> DemoPart:
+    """Draw narratives, and search their pictures by text, and by text and the heat map of the mouse, without training."""
+    dataset, runs = work / "dataset", ("text", "text+trace")
+    write_narratives(dataset, {"test": max(64, sizes.gallery)}, sizes.seed)
+    for query in runs:
+        changes = ("encoder=ctxr-tiny", f"query={query}")
+        run_command("train", progress, recipe="traces-heat", name=query, dataset=dataset, changes=changes, workdir=work)
+    test: dict[str, object] = {"workdir": work, "split": "test", "resamples": RESAMPLES, "compare": True}
+    results = run_command("eval", progress, runs=runs, dataset=dataset, **test).results
+    figures = msgspec.json.decode((results / "figures.json").read_bytes())
+    base, own = (row["value"] for row in figures["figures"] if (row["part"], row["measure"]) == ("all", "R@1"))
+    (gain,) = (row for row in figures["differences"] if row["part"] == "R@1")
+    what = "picture meant found first: by a text, by the text and a mouse trace"
+    page = run_command("report", progress, workdir=work).page
+    return DemoPart(Gain(what, base, own, gain["low"], gain["high"]), {}, (page,))
 
 
 WHEEL = Wheel(
