@@ -37,7 +37,7 @@ SETTINGS = (
 )  # fmt: skip
 """Smaller and faster than published."""
 
-MEASURES = ("R@1", "R@5", "R@10", "mrr")
+MEASURES = ("R@1", "R@5", "R@10", "MRR")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
