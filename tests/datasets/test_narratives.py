@@ -267,7 +267,7 @@ def test_a_line_that_does_not_fit_is_named(name: str, tmp_path: Path) -> None:
 
 
 def test_a_file_without_a_narrative_or_of_another_form_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="narratives .* text"):
+    with pytest.raises(DataError, match=r"narratives .* text"):
         read_dataset(write(tmp_path, [still(caption="")]))
     with pytest.raises(UsageError, match=r"other\.jsonl"):
         read_dataset(write(tmp_path, [{"id": 1}], "other.jsonl"))
