@@ -14,6 +14,7 @@ from ctxr.models.training.recipe import Recipe, ScorerRecipe
 from ctxr.problems.contextual.recipe import ContextualRecipe
 from ctxr.problems.gallery.recipe import GalleryRecipe
 from ctxr.problems.links.recipe import LinksRecipe
+from ctxr.problems.traces.recipe import TracesRecipe
 from scripts.cli_docs import TARGET, page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -74,6 +75,7 @@ def test_no_hint_installs_ctxr_from_an_index_that_does_not_have_it() -> None:
         ("models.md", "key over sets", ContextualRecipe, ScorerRecipe),
         ("models.md", "key over galleries", GalleryRecipe, ScorerRecipe),
         ("links.md", "document key", LinksRecipe, Recipe),
+        ("traces.md", "trace key", TracesRecipe, Recipe),
         ("entailment.md", "classifier key", ClassifierRecipe, Recipe),
     ],
 )

@@ -64,9 +64,8 @@ class PatchTower(nn.Module):
 
 
 def cell_vectors(tower: Any, cells: Tensor) -> Tensor:
-    """Vectors [N, D] of cells [N, F] of the last map, by what the tower does with a picture of one cell. Raises UsageError where it cannot.
-
-    Places that a tower adds before it pools are left out: a cell says what is there, not where.
+    """Vectors [N, D] of cells [N, F] of the last map, by what the tower does with a picture of one cell; without places that it adds before
+    it pools. Raises UsageError where it cannot.
     """
     if isinstance(tower, LitePictures):
         return tower.embedded(cells)
@@ -147,7 +146,7 @@ class PatchEncoder(nn.Module):
 class HeatMaps(nn.Module):
     """The cosine of text and image, plus a weight times <heat map, cosines of text and patches>; of several maps the best one counts.
 
-    It learns nothing. A map is less its mean: it says where a text matches better than elsewhere, not how well.
+    It learns nothing. A map is taken less its mean, so that a text which matches everywhere alike adds 0.
     """
 
     def __init__(self, recipe: TracesRecipe) -> None:
