@@ -358,7 +358,7 @@ def run_traces(work: Path, sizes: Demo, progress: Progress) -> DemoPart:
     base, own = (row["value"] for row in figures["figures"] if (row["part"], row["measure"]) == ("all", "R@1"))
     (gain,) = (row for row in figures["differences"] if row["part"] == "R@1")
     what = "picture meant found first: by a text, by the text and a mouse trace"
-    page = run_command("report", progress, workdir=work).page
+    page = run_command("report", progress, input=dataset, workdir=work).page
     return DemoPart(Gain(what, base, own, gain["low"], gain["high"]), {}, (page,))
 
 
