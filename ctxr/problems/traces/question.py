@@ -35,7 +35,7 @@ WORDS = {"25 %": 0.25, "50 %": 0.5, "75 %": 0.75, "100 %": 1.0}
 """Parts of both curves of R@1; at the first and at the last a query is what it was."""
 
 CURVES = {
-    "noise": (NOISE, "each stroke is moved by a normal step, of this share of the image in standard deviation"),
+    "noise": (NOISE, "strokes are moved by normal steps with this standard deviation, a share of the image"),
     "words": (WORDS, "the first words, with what was drawn until the last of them was said"),
 }
 
@@ -87,9 +87,6 @@ class TracesEvaluation(ScoredEvaluation[TracedRows]):
             total = plural(len(split.queries), "query", "queries", ",")
             self.notes += [f"{name}: {count:,} of {total} {what}" for what, count in counts.items() if count]
             self.splits += [SplitRows(name, known)] if known else []
-            if known and (clusters := len({*self.groups(self.splits[-1])})) < FEW_CLUSTERS:
-                few = f"{plural(len(known), 'query', 'queries')} in {plural(clusters, 'cluster')}"
-                self.notes.append(f"{name}: {few}, too few to tell whether runs differ")
 
     def groups(self, split: TracedRows) -> list[str]:
         """Sets of keyframes, in galleries relevant images; or whole videos and albums."""
@@ -151,8 +148,11 @@ class TracesEvaluation(ScoredEvaluation[TracedRows]):
         found += [(run, *(cells[run, "overall", "all", measure] for measure in blind)) for run in self.names]
         lacking = none_had([one.interval for one in figures])
         note = f"%, of {plural(len(rows), 'query', 'queries', ',')}"
+        if (clusters := len({*summary.groups})) < FEW_CLUSTERS:
+            note += f" in {plural(clusters, 'cluster')}, too few to tell whether runs differ"
+            self.notes.append(f"{name}: {note.removeprefix('%, of ')}")
         if several := sum(len(one.query.targets) > 1 for one in rows):
-            note += f"; of several relevant images, as {several:,} have, the first one found counts"
+            note += f"; {several:,} have several relevant images, of which the first found counts"
         unit = "groups" if self.options.cluster == "group" else "videos, in galleries relevant images,"
         note += f". In brackets {100 * LEVEL:g} % over {unit} drawn again{lacking}"
         tables = {"ranks": Table(f"{name}: relevant images found", ("run", *blind), tuple(found), note)}

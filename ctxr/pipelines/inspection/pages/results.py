@@ -237,7 +237,9 @@ def _panel(scored: EvaluationRows, split: str) -> dict[str, Any]:
     # one kind alone says the same twice
     parts = ["all"] if len(parts) == 2 else parts
     ends = [row for run in runs for part in parts if (row := figures.get((run, part, "accuracy"))) is not None]
-    tops = (row.interval.value if row.interval.high is None else row.interval.high for row in ends)
+    blind = figures.get((runs[0], "all", "chance"))
+    reaching = [*ends, *([] if blind is None else [blind])]
+    tops = (row.interval.value if row.interval.high is None else row.interval.high for row in reaching)
     most = max(min(1.0, max(top or 0.0 for top in tops) + 0.03), 0.2)
 
     left = min(MOST_LEFT, 20 + LETTER * max(map(len, called.values())))
@@ -254,7 +256,6 @@ def _panel(scored: EvaluationRows, split: str) -> dict[str, Any]:
             whiskers.append({**place, "part": row.part, "title": title})
             y += ROW
         y += GAP
-    blind = figures.get((runs[0], "all", "chance"))
     chance = None if blind is None else blind.interval.value
     whole = [run for run in runs if sizes[run] == total]
     best = max(whole, key=lambda run: figures[run, "all", "accuracy"].interval.value or 0.0)
