@@ -217,7 +217,7 @@ def test_queries_with_traces_are_evaluated_as_such_unless_another_problem_is_nam
 
 def test_statistics_count_strokes_points_and_words_by_split(tmp_path: Path) -> None:
     write_narratives(tmp_path / "narratives", gallery=40, videos=1)
-    found = stats(Stats(tmp_path / "narratives", tmp_path))
+    found = stats(Stats(tmp_path / "narratives", tmp_path, tokenizer="regex"))
     # of 31 queries one has no trace; of their four words the third was said while nothing was drawn
     assert found.tables["narratives"].rows == (("test", 30, 50, 60, 150, 120, 30), ("all", 30, 50, 60, 150, 120, 30))
 

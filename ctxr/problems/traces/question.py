@@ -152,7 +152,7 @@ class TracesEvaluation(ScoredEvaluation[TracedRows]):
             note += f" in {plural(clusters, 'cluster')}, too few to tell whether runs differ"
             self.notes.append(f"{name}: {note.removeprefix('%, of ')}")
         if several := sum(len(one.query.targets) > 1 for one in rows):
-            note += f"; {several:,} have several relevant images, of which the first found counts"
+            note += f"; {several:,} have several relevant images, and the first one found counts"
         unit = "groups" if self.options.cluster == "group" else "videos, in galleries relevant images,"
         note += f". In brackets {100 * LEVEL:g} % over {unit} drawn again{lacking}"
         tables = {"ranks": Table(f"{name}: relevant images found", ("run", *blind), tuple(found), note)}
@@ -201,8 +201,7 @@ def query_card(rows: Sequence[QueryResult], one: TracedQuery, results: ProblemRe
     for row in rows:
         order = np.argsort(-np.array(row.scores), kind="stable").tolist()
         names = [row.candidates[place] for place in order]
-        best = next(name for name in names if name in row.targets)
-        kept = dict.fromkeys([*names[:FIRST], best])
+        kept = dict.fromkeys([*names[:FIRST], *[name for name in names if name in row.targets][:1]])
         found = [(name, results.picture(name), name in row.targets) for name in kept]
         runs[row.run] = {"above": row.above, "level": row.level, "found": found}
     images = [(name, results.picture(name)) for name in first.targets]
