@@ -27,8 +27,8 @@ class TrainOptions(Options):
     """What a training is told beside the values of its recipe."""
 
     recipe: FreeText = "clip-batch"
-    """clip, vilbert, uniter, blip with -zero-shot, -none, -batch, -module, -temporal; retrieval-clip, -uniter, -blip, also -weak; entailment,
-    entailment-tiny; links-ap, -dc, -tk, -nostruct, -objects, -zero-shot; traces, -pretrain, -finetune, -patches, -heat; or a TOML file."""
+    """clip, vilbert, uniter, blip with -zero-shot, -none, -batch, -module, -temporal; retrieval-clip, -uniter, -blip, also -weak;
+    entailment, entailment-tiny; links-ap, -dc, -tk, -nostruct, -objects, -zero-shot; traces, -pretrain, -finetune, -patches, -heat; or a TOML file."""
     dataset: Path | None = None
     """Artifact or release with train, valid and test queries or documents, or pairs for entailment; default: the latest finished one in
     the workdir."""
