@@ -19,8 +19,7 @@ from ctxr.models.training.examples import Images, PositivePairs
 from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
 from ctxr.problems.embeddings import Array
 from ctxr.problems.traces.patches import LARGEST_SCALE, HeatMaps, PatchEncoder
-from ctxr.problems.traces.queries import TracedQuery
-from ctxr.problems.traces.question import rank_counts
+from ctxr.problems.traces.queries import TracedQuery, rank_counts
 from ctxr.problems.traces.recipe import TracesRecipe
 from ctxr.problems.traces.towers import DualEncoder
 from ctxr.store.tables import grouped

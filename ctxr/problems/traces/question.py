@@ -13,7 +13,7 @@ from ctxr.engine.report import Table
 from ctxr.errors import plural
 from ctxr.metrics.compare import FEW_CLUSTERS, Interval, RatioColumn, mean_columns
 from ctxr.metrics.proportions import LEVEL
-from ctxr.metrics.ranking import RankCounts, accuracy, best_of_rows, count_ranks, recall, reciprocal_rank, untied
+from ctxr.metrics.ranking import RankCounts, accuracy, best_of_rows, recall, reciprocal_rank
 from ctxr.metrics.traces import segments
 from ctxr.metrics.votes import Doubles
 from ctxr.problems import notes
@@ -24,7 +24,7 @@ from ctxr.problems.queries import EvalQuery, queries_of
 from ctxr.problems.question import ProblemResults, Question, Subject, View, find_learner
 from ctxr.problems.results import MOST_SCORES, QueryResult, read_findings
 from ctxr.problems.runs import ModelScores, Run
-from ctxr.problems.traces.queries import TracedQuery, traced, traced_queries
+from ctxr.problems.traces.queries import TracedQuery, rank_counts, traced, traced_queries
 from ctxr.problems.traces.recipe import VARIANTS, TracesRecipe
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import RUN, SET_KINDS
@@ -47,16 +47,6 @@ FIRST, MOST_DRAWN, MOST_POINTS = 5, 200, 600
 
 def _scores(scorer: ModelScores, rows: Sequence[TracedQuery]) -> list[Doubles]:
     return [np.array([scorer.values[one.query.query][image] for image in one.query.images]) for one in rows]
-
-
-def rank_counts(rows: Sequence[TracedQuery], scores: Sequence[Doubles], ties: str = "expected") -> RankCounts:
-    """Ranks of relevant images; `scores`: of the candidates of each query; `ties`: see `untied`."""
-    table = np.full((len(rows), max(map(len, scores))), -np.inf)
-    right = np.zeros(table.shape, np.bool_)
-    for row, (one, values) in enumerate(zip(rows, scores, strict=True)):
-        table[row, : len(values)] = values
-        right[row, list(one.query.targets)] = True
-    return count_ranks(untied(table, right, ties), right)
 
 
 class TracesEvaluation(ScoredEvaluation[TracedRows]):
