@@ -25,7 +25,7 @@ from ctxr.problems.question import ProblemResults, Question, Subject, View, find
 from ctxr.problems.results import MOST_SCORES, QueryResult, read_findings
 from ctxr.problems.runs import ModelScores, Run
 from ctxr.problems.traces.queries import TracedQuery, rank_counts, traced, traced_queries
-from ctxr.problems.traces.recipe import VARIANTS, TracesRecipe
+from ctxr.problems.traces.recipe import DUAL, VARIANTS, TracesRecipe
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import RUN, SET_KINDS
 from ctxr.store.tables import grouped
@@ -54,13 +54,12 @@ class TracesEvaluation(ScoredEvaluation[TracedRows]):
 
     PROBLEM: ClassVar[str] = "traces"
 
-    splits: list[TracedRows]
-
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request, Traces())
         every = {one.query.query: one for one in traced_queries(request.dataset)}
-        self.notes, self.splits, self.findings.rows["seeds"] = [*notes.first_notes(self)], [], []
+        self.notes, self.findings.rows["seeds"] = [*notes.first_notes(self)], []
         self.opened: dict[str, Any] = {}
+        self.splits: list[TracedRows] = []
         most = max(len(image_set.images) for _, image_set in self.places.values())
         asked = sorted({1, 5, 10, *self.options.ks()})
         self.ks = [k for k in asked if k < most or k == 1]
@@ -96,8 +95,8 @@ class TracesEvaluation(ScoredEvaluation[TracedRows]):
         """Every measure, and R@1 by noise and by share of the words."""
         rows, ties = split.rows, self.options.ties
         scorers = {one.name: self.measures(rank_counts(rows, _scores(one, rows), ties)) for one in run.scorers}
-        figures = {name: float(one["R@1"].values.mean()) for name, one in scorers.items()}
-        self.findings.rows["seeds"] += seeds_of(split.name, run.name, figures)
+        firsts = {name: float(one["R@1"].values.mean()) for name, one in scorers.items()}
+        self.findings.rows["seeds"] += seeds_of(split.name, run.name, firsts)
         columns = mean_columns([*scorers.values()])
         # of columns of one name the last is compared with other runs
         whole = [(("overall", "all", name), column) for name, column in columns.items()]
@@ -106,9 +105,9 @@ class TracesEvaluation(ScoredEvaluation[TracedRows]):
     def curves(self, split: TracedRows, run: Run, whole: RatioColumn) -> Columns:
         """R@1 on changed queries, of a run that can be opened; all see the same changes."""
         source = next((one for one in self.request.sources if one.name == run.name and one.looks), None)
-        if source is None or not any(one.strokes for one in split.rows):
-            why = f"{run.name} holds scores alone" if source is None else "no query has a trace"
-            self.notes.append(f"{split.name}: {why}: no curves of noise and partial traces")
+        variant = run.artifact.manifest.config.get("variant") if run.artifact else DUAL
+        if source is None or variant not in VARIANTS or not any(one.strokes for one in split.rows):
+            self.notes.append(f"{split.name}: {run.name} has no curves, as it scores no traces")
             return []
         if run.name not in self.opened:
             place, learner = source.place or source.name, find_learner(Traces())
