@@ -20,11 +20,13 @@ from ctxr.models.encoders import find_source
 from ctxr.models.lite import LitePictures
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.regions import feature_map
+from ctxr.models.training.loop import TrainingRun
 from ctxr.pipelines.modelling.config import RegionsConfig, Train
 from ctxr.pipelines.modelling.regions import run as regions
 from ctxr.pipelines.modelling.train import run as train
+from ctxr.problems.embeddings import query_pictures
 from ctxr.problems.runs import ScoringOptions
-from ctxr.problems.traces.learner import OpenTraces
+from ctxr.problems.traces.learner import OpenTraces, TraceSources
 from ctxr.problems.traces.objective import contrastive_loss, first_rate
 from ctxr.problems.traces.patches import HeatMaps, PatchEncoder, PatchTower, cell_vectors, heat_maps
 from ctxr.problems.traces.queries import traced_queries
@@ -190,6 +192,24 @@ def test_a_model_of_patches_starts_as_the_sum_of_cosines() -> None:
     lone = PatchEncoder(replace(recipe, query="text"), 5).requires_grad_(False)
     cosine = float(lone.queries(text, phrases, shares)[0] @ lone.images(image)[0])
     assert cosine == pytest.approx(float(text[0] @ image[0, 0]) / 0.5, rel=1e-5)
+
+
+def test_an_encoder_that_learns_starts_where_the_frozen_one_stands(drawn: Path) -> None:
+    data, recipe = (
+        open_dataset(drawn / "narratives", drawn, Silent()),
+        recipe_of(variant="traces-patches", encoder="ctxr-tiny"),
+    )
+    queries = [one for one in traced_queries(data) if one.query.split == "valid"]
+    queries[0] = replace(
+        queries[0], text="", words=(), times=np.zeros((0, 2)), strokes=[], drawn_on=np.zeros(0, np.int64)
+    )
+    pictures, vectors = query_pictures(data, [one.query for one in queries], drawn), []
+    for tuned in (recipe, replace(recipe, frozen=False)):
+        sources = TraceSources(tuned, ScoringOptions(drawn, "cpu"), Silent())
+        table, model = sources.table(queries, pictures, ()), sources.model(()).eval()
+        vectors.append([table.vectors(model, tower, 5, TrainingRun(drawn)) for tower in (0, 1)])
+    for frozen, learning in zip(*vectors, strict=True):
+        torch.testing.assert_close(frozen, learning, atol=2e-4, rtol=0)
 
 
 def test_heat_maps_measure_where_a_text_matches_and_the_best_image_drawn_on_counts() -> None:

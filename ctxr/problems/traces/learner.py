@@ -57,7 +57,7 @@ from ctxr.problems.traces.objective import (
 )
 from ctxr.problems.traces.patches import HeatMaps, PatchEncoder, PatchTower, heat_maps
 from ctxr.problems.traces.queries import TracedQuery, traced, traced_queries
-from ctxr.problems.traces.recipe import DUAL, HEAT, TEXT, TRACE, TracesRecipe
+from ctxr.problems.traces.recipe import BOTH, DUAL, HEAT, PATCHES, TEXT, TRACE, TracesRecipe
 from ctxr.problems.traces.towers import DualEncoder, query_inputs
 from ctxr.problems.training import SeedTrainer, TrainJob
 from ctxr.store.artifacts import Parent, open_artifact
@@ -141,7 +141,9 @@ class TraceSources:
             return lambda rows: tuple(column[rows] for column in columns)
         said = [one.text if recipe.query != TRACE else "" for one in queries]
         phrased = [one.phrased(recipe.phrase) for one in queries]
-        known = sorted({"", *said, *(phrase for one in phrased for phrase in one.words)})
+        # other models read no phrases
+        spoken = [one.words if (recipe.variant, recipe.query) == (PATCHES, BOTH) else () for one in phrased]
+        known = sorted({"", *said, *(phrase for own in spoken for phrase in own)})
         row = {text: number for number, text in enumerate(known)}
         if recipe.tunes:
             table: Tensor = self.source.tokenize(known)
@@ -156,8 +158,8 @@ class TraceSources:
         for one in phrased:
             boxes, drawn = word_boxes(one.points, one.times, recipe.margin, recipe.padding)
             shares.append(torch.from_numpy(cell_shares(boxes, self.side) * drawn[:, None]).float())
-        spoken = [torch.tensor([row[phrase] for phrase in one.words], dtype=torch.int64) for one in phrased]
-        phrases, places = (pad_sequence(own, batch_first=True) for own in (spoken, shares))
+        numbers = [torch.tensor([row[phrase] for phrase in own], dtype=torch.int64) for own in spoken]
+        phrases, places = (pad_sequence(own, batch_first=True) for own in (numbers, shares))
         return lambda rows: (table[whole[rows]], table[phrases[rows]], places[rows])
 
 
@@ -192,7 +194,7 @@ class TracesJob(TrainJob):
         self.parts = {name: [one for one in own if (one.query.split or "none") == name] for name in (*SPLITS, "none")}
         # of train only the relevant images are seen
         self.parts["train"] = (
-            [replace(one, query=alone(one.query)) for one in self.parts["train"]] if recipe.learns else []
+            [replace(one, query=by_targets(one.query)) for one in self.parts["train"]] if recipe.learns else []
         )
         if recipe.learns and len(self.parts["train"]) < 2:
             raise DataError(f"{dataset.name} has too few queries on train to learn from", hint="name another --dataset")
@@ -301,7 +303,7 @@ class TracesJob(TrainJob):
         return {name: {"name": name, "fingerprint": weights} for name, weights in self.sources.weights.items()}
 
 
-def alone(query: EvalQuery) -> EvalQuery:
+def by_targets(query: EvalQuery) -> EvalQuery:
     """A query whose candidates are its relevant images."""
     images = tuple(query.images[at] for at in query.targets)
     return replace(query, images=images, targets=tuple(range(len(images))))
@@ -357,7 +359,9 @@ class OpenTraces(OpenScorer):
     def open_model(self, scorer: str) -> Opened:
         """The model of a scorer. Raises DataError for weights that are other ones than it was trained with."""
         if (checkpoint := self.checkpoints[scorer]) is None:
-            sources = TraceSources(TracesRecipe(variant=HEAT, encoder=self.encoder), self.options, self.progress)
+            sources = TraceSources(
+                TracesRecipe(variant=HEAT, encoder=self.encoder).check(), self.options, self.progress
+            )
             return Opened(sources, sources.model(()).eval(), ())
         notes = read_traces(checkpoint)
         sources = TraceSources(notes.recipe, self.options, self.progress)

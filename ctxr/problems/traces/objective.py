@@ -77,12 +77,12 @@ class TracedTable:
         scores = [np.zeros(0, np.float32)] * len(self.queries)
         for candidates, own in grouped((one.query.images, row) for row, one in enumerate(self.queries)).items():
             gallery = images[[self.rows[image] for image in candidates]]
-            for row, values in zip(own, products(queries[own], gallery).numpy(), strict=True):
+            for row, values in zip(own, dot_scores(queries[own], gallery).numpy(), strict=True):
                 scores[row] = values
         return scores
 
 
-def products(queries: Tensor, images: Tensor) -> Tensor:
+def dot_scores(queries: Tensor, images: Tensor) -> Tensor:
     """[n, N] of queries [n, D] and images [N, D]; of queries [n, M, D] the largest of M."""
     return queries @ images.T if queries.ndim == 2 else (queries @ images.T).amax(1)
 
@@ -147,7 +147,7 @@ class TracesObjective(Objective[StepTargets, Tensor]):
     def loss(self, model: nn.Module, encoded: Sequence[Tensor], step: Step[StepTargets]) -> Tensor:
         """That of the whole step."""
         images, queries = (one.float() for one in encoded)
-        return contrastive_loss(products(queries, images), *(fact.to(images.device) for fact in step.facts))
+        return contrastive_loss(dot_scores(queries, images), *(fact.to(images.device) for fact in step.facts))
 
     def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
         """R@1 of the validation queries, each among the images of its set."""
