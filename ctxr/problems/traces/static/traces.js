@@ -1,9 +1,10 @@
 "use strict";
 const { data, make, picture, turnable } = window.ctxr;
 const held = data.traces, field = (id) => document.getElementById(id), known = new Set((data.sets || []).map((set) => set.id));
-const PAGE = 10, FIRST = 5, COLOURS = ["--video", "--photos", "--c-text", "--c-close", "--near", "--c-open"];
+const PAGE = 10, FIRST = 5, NAME = 14, COLOURS = ["--video", "--photos", "--c-text", "--c-close", "--near", "--c-open"];
 const WIDTH = 520, HEIGHT = 250, LEFT = 46, RIGHT = 14, TOP = 14, BOTTOM = 46;
 const AXES = { noise: "step of each stroke, share of the image's side", words: "words kept, %" };
+const curved = [...new Set(held.curves.filter((row) => row[1] in AXES).map((row) => row[2]))];
 let shown = [], page = 0;
 
 const svg = (tag, attributes, ...inside) => {
@@ -23,8 +24,9 @@ function chart(split, view) {
   for (let value = 0; value <= top + 1e-9; value += step) drawn.append(svg("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }), svg("text", { class: "y", x: LEFT - 8, y: y(value) + 4 }, (100 * value).toFixed(0)));
   for (const value of new Set(xs)) drawn.append(svg("text", { class: "x", x: x(value), y: HEIGHT - BOTTOM + 18 }, String(value)));
   if (blind !== undefined) drawn.append(svg("line", { class: "limit", x1: LEFT, x2: WIDTH - RIGHT, y1: y(blind), y2: y(blind) }, svg("title", {}, `chance ${(100 * blind).toFixed(1)} %`)));
-  const keys = runs.map((run, number) => {
-    const points = rows.filter((row) => row[2] === run).map(([, , , part, value, low, high]) => ({ part, value, low, high, at: x(parseFloat(part)) + 5 * (number - (runs.length - 1) / 2) }));
+  const keys = runs.map((run, place) => {
+    const number = curved.indexOf(run);
+    const points = rows.filter((row) => row[2] === run).map(([, , , part, value, low, high]) => ({ part, value, low, high, at: x(parseFloat(part)) + 5 * (place - (runs.length - 1) / 2) }));
     const dots = svg("g", { class: "run-dots" }, ...points.map(({ part, value, low, high, at }) => svg("g", {}, svg("title", {}, `${run}, ${part}: ${(100 * value).toFixed(1)} %`),
       ...(low === null ? [] : [svg("line", { x1: at, x2: at, y1: y(low), y2: y(high) })]), svg("circle", { cx: at, cy: y(value), r: 4 }))));
     const line = svg("polyline", { class: "run-line", points: points.map((point) => `${point.at},${y(point.value)}`).join(" "), "stroke-dasharray": number < COLOURS.length ? "none" : "7 4" });
@@ -41,7 +43,7 @@ const colour = (one, at) => `oklch(.68 .17 ${265 - (245 * at) / Math.max(1, one.
 
 // a frame of the picture's own shape
 function frame(thumbnail, words, name, ...inside) {
-  const shot = picture(thumbnail, words), box = make("div", "frame", shot, ...inside);
+  const shot = thumbnail < 0 ? make("span", "", name.split("/").pop().slice(-NAME)) : picture(thumbnail, words), box = make("div", "frame", shot, ...inside);
   box.title = name;
   shot.addEventListener("load", () => { box.style.aspectRatio = `${shot.naturalWidth} / ${shot.naturalHeight}`; });
   return box;
@@ -61,7 +63,7 @@ function found(name, run) {
   if (!run) return make("div", "found-by", make("b", "", name), make("span", "muted", "scored nothing of it"));
   const rank = run.above + 1, tied = run.level > 1 ? `–${run.above + run.level}` : "";
   const boxes = run.found.map(([image, thumbnail, right], at) => {
-    const box = frame(thumbnail, `result ${at + 1}`, `${image}${right ? ", relevant" : ""}`, make("span", "place", String(at < FIRST ? at + 1 : rank)));
+    const box = frame(thumbnail, `result ${at + 1}`, image, make("span", "place", String(at < FIRST ? at + 1 : rank)));
     box.classList.toggle("hit", right);
     return box;
   });
