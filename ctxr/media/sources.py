@@ -87,8 +87,17 @@ def find_sources(typed: Sequence[str], progress: Progress = SILENT, project: Pat
     files = [*walk.videos, *chain.from_iterable(walk.albums.values())]
     with progress.task("read sources, MiB", round(sum(map(_bytes, files)) / MIB)) as task:
         sources = [_video(file, task, project) for file in walk.videos]
-        albums = [_album(folder, sorted(album), walk.left_out, task) for folder, album in walk.albums.items()]
-        sources += [album for album in albums if album.photos]
+        for folder, album in walk.albums.items():
+            photos: dict[Path, str] = {}
+            for file in sorted(album):
+                try:
+                    photos[file] = _hash(file, task)
+                except OSError as error:
+                    walk.left_out.append((file, f"cannot be read: {error.strerror}"))
+            if photos:
+                name, size = safe_name(folder.resolve().name or "photos"), sum(map(_bytes, photos))
+                digest = sha256_bytes("\n".join(f"{file.name}\t{digest}" for file, digest in photos.items()).encode())
+                sources.append(InputSource(name, "photos", folder, digest, size, (*photos,), (*photos.values(),)))
     if not sources:
         raise walk.error(typed)
     kept: dict[tuple[Kind, str], InputSource] = {}
@@ -234,23 +243,3 @@ def _video(file: Path, task: ProgressTask, project: Path | None) -> InputSource:
         # an unreadable file is a source that fails, with a reason, when it is decoded; wherever it lies, it is the same
         digest, size = sha256_bytes(f"{file.name} of {_bytes(file)} bytes".encode()), 0
     return InputSource(safe_name(file.stem), "video", file, digest, size)
-
-
-def _album(folder: Path, files: Sequence[Path], left_out: list[tuple[Path, str]], task: ProgressTask) -> InputSource:
-    photos: dict[Path, str] = {}
-    for file in files:
-        try:
-            photos[file] = _hash(file, task)
-        except OSError as error:
-            left_out.append((file, f"cannot be read: {error.strerror}"))
-    digest = sha256_bytes("\n".join(f"{file.name}\t{digest}" for file, digest in photos.items()).encode())
-    name = safe_name(folder.resolve().name or "photos")
-    return InputSource(
-        name,
-        "photos",
-        folder,
-        digest,
-        sum(map(_bytes, photos)),
-        tuple(photos),
-        tuple(photos.values()),
-    )

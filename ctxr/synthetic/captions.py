@@ -268,26 +268,21 @@ def weakened(rng: np.random.Generator, statement: Statement) -> Statement:
     chosen = rng.permutation(len(statement.predicates))[:kept].tolist()
     weaker: list[Predicate] = []
     for position in chosen:
-        options = [statement.predicates[position], *_consequences(rng, statement.predicates[position])]
+        options = [statement.predicates[position]]
+        match options[0]:  # what follows from it and says less
+            case Shows(kind):
+                options.append(Shows(_fewer(rng, kind)))
+            case Within(kind, region):
+                options += Within(_fewer(rng, kind), region), Shows(_fewer(rng, kind))
+            case RelativePosition(kind, side, other):
+                beside = RelativePosition(_fewer(rng, kind), side, _fewer(rng, other))
+                options += beside, Shows(_fewer(rng, kind))
+            case Counts(kind, number) if number > 0:
+                options.append(Shows(kind))
         predicate = options[int(rng.integers(len(options)))]
         if predicate not in weaker:
             weaker.append(predicate)
     return state(rng, weaker)
-
-
-def _consequences(rng: np.random.Generator, predicate: Predicate) -> Iterator[Predicate]:
-    """What follows from a predicate and says less."""
-    match predicate:
-        case Shows(kind):
-            yield Shows(_fewer(rng, kind))
-        case Within(kind, region):
-            yield Within(_fewer(rng, kind), region)
-            yield Shows(_fewer(rng, kind))
-        case RelativePosition(kind, side, other):
-            yield RelativePosition(_fewer(rng, kind), side, _fewer(rng, other))
-            yield Shows(_fewer(rng, kind))
-        case Counts(kind, number) if number > 0:
-            yield Shows(kind)
 
 
 def _fewer(rng: np.random.Generator, kind: Kind) -> Kind:

@@ -120,7 +120,10 @@ def forecast_study(config: Plan, dataset: Dataset) -> StudyForecast:
         notes += [f"{task}: {offer.shortage}" for task, (_, offer) in efforts.items() if offer and offer.short]
     else:
         efforts = _votes(config, splits, accuracy)
-    notes += _overlaps(dataset, contents)
+    sets_of = grouped((contents[name] or name, row.id) for row in dataset.sets for name in row.images)
+    if overlapping := {name for names in sets_of.values() if len(names) > 1 for name in names}:
+        count = f"{len(overlapping)} of {plural(len(dataset.sets), 'set')}"
+        notes.append(f"{count} share pictures: each takes people who have seen none of the others")
     units = sum(split.units for split in splits)
     forecasts = tuple(_forecast(config, tasks[task], units, times[task], efforts[task]) for task in tasks)
     if config.qualification and not served:
@@ -193,14 +196,6 @@ def _offers(
         ]
         units = [one for unit, row in written for one in derive_units(unit, row, sets[unit.image_set], config)]
     return efforts
-
-
-def _overlaps(dataset: Dataset, contents: Mapping[str, str]) -> list[str]:
-    """What is said of sets that share pictures with others; empty without any."""
-    sets_of = grouped((contents[name] or name, row.id) for row in dataset.sets for name in row.images)
-    overlapping = {name for names in sets_of.values() if len(names) > 1 for name in names}
-    count = f"{len(overlapping)} of {plural(len(dataset.sets), 'set')}"
-    return [f"{count} share pictures: each takes people who have seen none of the others"] if overlapping else []
 
 
 def _forecast(config: Plan, export: ExportTasks, units: int, timed: Timing, effort: Effort) -> cost.Forecast:

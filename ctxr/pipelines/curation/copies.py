@@ -211,9 +211,13 @@ def _alike(hashes: Sequence[str], ends: Positions, bits: int, compared: Sequence
     """Rows [P, 4]: two positions, the second from `ends[first]` on, a turn of the second, and in how many places, at most `bits`,
     hashes differ then. `ends` [N] does not fall."""
     rows, words = np.array([at for at, phash in enumerate(hashes) if phash], np.int64), _words(hashes)
-    blocks = [np.zeros((0, 4), np.int64)]
+    odd, blocks = (np.arange(_WAVES) & 1).astype(np.uint8), [np.zeros((0, 4), np.int64)]
     for mine, theirs, turn in compared:
-        whole = words[:, mine], _turned(words[:, theirs], turn)
+        # the second after the turn (`likeness.turned`): waves change places, and odd ones their signs
+        waves = np.unpackbits(np.ascontiguousarray(words[:, theirs]).view(np.uint8)).reshape(-1, _WAVES, _WAVES)
+        waves = waves.transpose(0, 2, 1) if turn & 4 else waves
+        waves = waves ^ (odd[:, None] * (turn >> 1 & 1)) ^ (odd * (turn & 1))
+        whole = words[:, mine], np.packbits(waves).view(np.uint64).reshape(-1, _WORDS)
         # one word of four, or two, rules nearly all out
         heads, others = (np.ascontiguousarray(some[:, : 1 + (bits > 16)].T) for some in whole)
         for start in range(0, len(rows), _BLOCK[0]):
@@ -228,15 +232,6 @@ def _alike(hashes: Sequence[str], ends: Positions, bits: int, compared: Sequence
                 found = np.stack([rows[left], rows[right], np.full(len(left), turn), places], axis=1)
                 blocks.append(found[(places <= bits) & (rows[right] >= ends[rows[left]])])
     return np.unique(np.concatenate(blocks), axis=0)
-
-
-def _turned(words: Words, turn: int) -> Words:
-    """The hashes [M, 4] of pictures after a turn (`likeness.turned`): waves change places, and odd ones their signs."""
-    bits = np.unpackbits(np.ascontiguousarray(words).view(np.uint8)).reshape(-1, _WAVES, _WAVES)
-    odd = (np.arange(_WAVES) & 1).astype(np.uint8)
-    bits = bits.transpose(0, 2, 1) if turn & 4 else bits
-    bits = bits ^ (odd[:, None] * (turn >> 1 & 1)) ^ (odd * (turn & 1))
-    return np.packbits(bits).view(np.uint64).reshape(-1, _WORDS)
 
 
 def exact_distances(vectors: Vectors, pairs: Positions) -> npt.NDArray[np.float64]:

@@ -101,8 +101,7 @@ def _surface(actor: Actor, scale: float, centre: tuple[float, float], shape: tup
         # OpenCV's integer coordinates name pixel centres
         return np.asarray(np.round((contour @ turn + centre - 0.5) * (1 << _SUB)), np.int32)
 
-    patch = np.empty((*shape, 3), np.uint8)
-    patch[:] = colour
+    patch = np.full((*shape, 3), colour, np.uint8)
     if actor.texture != "plain":
         matrix = _to_actor(actor, _TILE / (scale * 1.9), centre, 0.0)
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
@@ -175,23 +174,6 @@ def _panel_height(overlay: Overlay, width: int, height: int) -> int:
     return min(height, round(min(width, height) * (0.05 + 0.15 * len(overlay.lines))))
 
 
-def _draw_overlay(picture: np.ndarray, overlay: Overlay) -> None:
-    height, width = picture.shape[:2]
-    sheet = np.empty((_panel_height(overlay, width, height), width, 3), np.uint8)
-    sheet[:] = _PAPER
-    row = sheet.shape[0] / len(overlay.lines)
-    font = cv2.FONT_HERSHEY_DUPLEX
-    for index, line in enumerate(overlay.lines):
-        (wide, tall), _ = cv2.getTextSize(line, font, 1.0, 1)
-        scale = min(width * 0.9 / wide, row * 0.55 / tall)
-        thick = max(1, round(scale * 1.3))
-        origin = (round((width - wide * scale) / 2), round(row * (index + 0.5) + tall * scale / 2))
-        cv2.putText(sheet, line, origin, font, scale, _INK, thick, cv2.LINE_AA)
-    rows = panel(overlay, width, height)
-    # it slides in from its edge: at the top its lower rows come first
-    picture[rows] = sheet[sheet.shape[0] - rows.stop :] if overlay.edge == "top" else sheet[: rows.stop - rows.start]
-
-
 def render(scene: Scene, width: int, height: int) -> np.ndarray:
     """Return the picture of a scene, uint8 RGB [height, width, 3]; equal scenes give equal pixels.
 
@@ -208,6 +190,18 @@ def render(scene: Scene, width: int, height: int) -> np.ndarray:
     if scene.blur > 0:
         sigma = scene.blur * min(width, height)
         picture = np.asarray(cv2.GaussianBlur(picture, (0, 0), sigma, borderType=cv2.BORDER_REFLECT_101))
-    if scene.overlay is not None:
-        _draw_overlay(picture, scene.overlay)
+    if (overlay := scene.overlay) is not None:
+        sheet = np.full((_panel_height(overlay, width, height), width, 3), _PAPER, np.uint8)
+        row = sheet.shape[0] / len(overlay.lines)
+        font = cv2.FONT_HERSHEY_DUPLEX
+        for index, line in enumerate(overlay.lines):
+            (wide, tall), _ = cv2.getTextSize(line, font, 1.0, 1)
+            scale = min(width * 0.9 / wide, row * 0.55 / tall)
+            thick = max(1, round(scale * 1.3))
+            origin = (round((width - wide * scale) / 2), round(row * (index + 0.5) + tall * scale / 2))
+            cv2.putText(sheet, line, origin, font, scale, _INK, thick, cv2.LINE_AA)
+        rows = panel(overlay, width, height)
+        # it slides in from its edge: at the top its lower rows come first
+        first = sheet.shape[0] - rows.stop if overlay.edge == "top" else 0
+        picture[rows] = sheet[first : first + rows.stop - rows.start]
     return picture
