@@ -70,14 +70,8 @@ class OpencvVideo(Video):
         rate, frames = (self._capture.get(term) for term in (cv2.CAP_PROP_FPS, cv2.CAP_PROP_FRAME_COUNT))
         exact_rate = Fraction(rate).limit_denominator(1001) if 0 < rate < 1000 else None
         duration = Fraction(round(frames)) / exact_rate if exact_rate and 0 < frames < MOST_FRAMES else None
-        self.header = VideoHeader(
-            self._first.shape[1],
-            self._first.shape[0],
-            exact_rate,
-            duration,
-            None,
-            "opencv",
-        )
+        height, width = self._first.shape[:2]
+        self.header = VideoHeader(width, height, exact_rate, duration, None, "opencv")
 
     def __iter__(self) -> Iterator[Frame]:
         bgr, self._first = self._first, None

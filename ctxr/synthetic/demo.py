@@ -275,15 +275,8 @@ def run_models(work: Path, sizes: Demo, progress: Progress) -> DemoPart:
     level = [Score(query.id, image, "chance", 0.0) for query, image_set, _ in targets for image in image_set.images]
     write_scores(work / "chance.jsonl", level)
     runs = (str(work / "chance.jsonl"), BY)
-    evaluated = run_command(
-        "eval",
-        progress,
-        runs=runs,
-        dataset=dataset,
-        workdir=work,
-        split="test",
-        compare=True,
-    )
+    test: dict[str, object] = {"workdir": work, "split": "test", "compare": True}
+    evaluated = run_command("eval", progress, runs=runs, dataset=dataset, **test)
     figures = msgspec.json.decode((evaluated.results / "figures.json").read_bytes())
     (gain,) = (row for row in figures["differences"] if row["part"] == "all")
     base, own = (row["value"] for row in figures["figures"] if (row["part"], row["measure"]) == ("all", "accuracy"))

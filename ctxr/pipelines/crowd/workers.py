@@ -67,19 +67,11 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
             changes = [change for worker in platforms for change in journal.changes(worker)]
             waited = tuple(journal.waited())
             unpaid = [state.worker for state in unconfirmed(journal)]
-    rows = people(answered, picks_of(answered), blocked, config.good, config.poor)
+    rows = tuple(people(answered, picks_of(answered), blocked, config.good, config.poor))
     oldest_first = tuple(sorted(changes, key=lambda change: change.number))
     owed = owed_table(config.workdir, answered.units, answered.answers, waited, platforms, unpaid=unpaid)
     refused = refused_answers(source)
-    return WorkersReport(
-        tuple(rows),
-        worker_table(rows),
-        tuple(changed),
-        oldest_first,
-        waited,
-        owed,
-        refused,
-    )
+    return WorkersReport(rows, worker_table(rows), tuple(changed), oldest_first, waited, owed, refused)
 
 
 def owed_table(

@@ -131,15 +131,8 @@ def mine(gallery: MinedGallery, images: Matrix, captions: Matrix, k: int, both: 
     known = np.empty(len(excluded), np.float32)
     for rows in row_blocks(len(excluded), 1, PAIRS):
         known[rows] = np.einsum("nd,nd->n", images[excluded[rows, 0]], captions[excluded[rows, 1]])
-    return Candidates(
-        gallery,
-        pairs[0, order],
-        pairs[1, order],
-        ranks[order],
-        scores[order],
-        directions[order],
-        known,
-    )
+    row, column = pairs[:, order]
+    return Candidates(gallery, row, column, ranks[order], scores[order], directions[order], known)
 
 
 class Premise(NamedTuple):

@@ -127,14 +127,8 @@ def choose(rng: np.random.Generator, things: Sequence[T], weights: Sequence[floa
 
 def sample_backdrop(rng: np.random.Generator) -> Backdrop:
     """Return a backdrop with a random window."""
-    x, y, zoom = (float(v) for v in rng.uniform((0, 0, 1.0), (1, 1, 1.45)))
-    return Backdrop(
-        choose(rng, tuple(BACKDROPS)),
-        round(x, 4),
-        round(y, 4),
-        round(zoom, 4),
-        bool(rng.random() < 0.5),
-    )
+    x, y, zoom = (round(float(v), 4) for v in rng.uniform((0, 0, 1.0), (1, 1, 1.45)))
+    return Backdrop(choose(rng, tuple(BACKDROPS)), x, y, zoom, bool(rng.random() < 0.5))
 
 
 def sample_actor(rng: np.random.Generator, name: str, like: Actor | None = None) -> Actor:

@@ -36,19 +36,9 @@ def units_of(dataset: Dataset) -> tuple[SourceUnit, ...]:
     }
     sources = {name: Source(name, own[0].kind, "", "", 0, frames=len(images[name])) for name, own in sets.items()}
     sources |= {source.name: source for source in dataset.sources}
-    none = np.zeros((0, 1), np.float32)
+    stamp, none = UnitKeys("", "", {}), np.zeros((0, 1), np.float32)
     return tuple(
-        SourceUnit(
-            stamp=UnitKeys("", "", {}),
-            source=source,
-            shots=[],
-            ledger=[],
-            facts=facts[name],
-            sets=sets[name],
-            images=images.get(name, []),
-            vectors=none,
-            exact=none,
-        )
+        SourceUnit(stamp, source, [], [], facts[name], sets[name], images.get(name, []), none, none)
         for name, source in sorted(sources.items())
     )
 
