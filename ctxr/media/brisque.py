@@ -207,7 +207,14 @@ class _Coefficients:
         spread += np.float32(SATURATION)
         ratio /= spread
         if np.count_nonzero(near) > near.size * MANY:
-            self._set_flat(centre, mean, spread, near, ratio)
+            # flat neighbourhoods, where the spread is 1, have known coefficients, and are then none of those near zero
+            flat, level = (spread < FLAT_SPREAD) & near, centre
+            if centre.dtype != np.uint8:
+                level = centre.astype(np.uint8)
+                flat &= level == centre
+                flat &= np.abs(centre - mean) < ZERO
+            cv2.copyTo(cv2.LUT(level, self.flat_errors), flat.view(np.uint8), dst=ratio)
+            near ^= flat
         places = np.flatnonzero(near)
         remainder = centre.take(places) - mean.take(places)
         zero = np.flatnonzero(np.abs(remainder) < ZERO)
@@ -218,18 +225,6 @@ class _Coefficients:
             remainder[zero] = _remainder(self.lanes, np.where(flat, middle, values))
         ratio.put(places, remainder / spread.take(places))
         return ratio
-
-    def _set_flat(self, centre: Plane, mean: Doubles, spread: Floats, near: Flags, ratio: Floats) -> None:
-        """Set the coefficients of flat neighbourhoods, where the spread is 1, and remove them from those `near` zero."""
-        flat = spread < FLAT_SPREAD
-        flat &= near
-        level = centre
-        if centre.dtype != np.uint8:
-            level = centre.astype(np.uint8)
-            flat &= level == centre
-            flat &= np.abs(centre - mean) < ZERO
-        cv2.copyTo(cv2.LUT(level, self.flat_errors), flat.view(np.uint8), dst=ratio)
-        near ^= flat
 
 
 def _remainder(lanes: Lanes, values: Doubles) -> Doubles:

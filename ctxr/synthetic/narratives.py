@@ -24,20 +24,16 @@ _WORD, _STEP, _SLIP = 0.3, 0.02, 0.03
 def write_narratives(folder: Path, counts: Mapping[str, int], seed: int, same: int = 8) -> None:
     """Write `drawn_SPLIT_localized_narratives.jsonl` with so many pictures, `same` of which show the same, unless it is there."""
     for split, count in counts.items():
-        file, rng, rows = (
-            folder / f"drawn_{split}_localized_narratives.jsonl",
-            np.random.default_rng((seed, *split.encode())),
-            [],
-        )
+        file = folder / f"drawn_{split}_localized_narratives.jsonl"
+        rng, rows = np.random.default_rng((seed, *split.encode())), []
         arrangements = [*permutations(range(len(PLACES)), ACTORS)]
         for picture in range(0 if file.is_file() else count):
             if picture % same == 0:
                 shapes, colours = (rng.choice(names, ACTORS, replace=False).tolist() for names in (_SHAPES, [*COLOURS]))
                 layouts = rng.permutation(len(arrangements))
             centres = [PLACES[place] for place in arrangements[layouts[picture % same]]]
-            rows.append(
-                _narrative(rng, folder, f"{split}-{picture:05}", list(zip(colours, shapes, centres, strict=True)))
-            )
+            shown = list(zip(colours, shapes, centres, strict=True))
+            rows.append(_narrative(rng, folder, f"{split}-{picture:05}", shown))
         if rows:
             write_bytes(file, b"".join(map(encode_row, rows)))
 

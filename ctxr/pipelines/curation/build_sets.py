@@ -49,17 +49,14 @@ def run(config: BuildSets, progress: Progress = SILENT) -> SetsReport:
 
     Raises UsageError for wrong arguments, DataError when every source fails, CtxrError when the disk is full.
     """
-    if config.sources:
-        config = _inherited(config) if config.add else config
+    if not config.sources:
+        config.check()
+        path = open_artifact(config.folder(), IMAGE_SETS, "ctxr build-sets videos/").path
+        return sets_report(path, True, curve=True)
+    earlier = earlier_manifest(config.folder()) if config.add else None
+    if earlier is None or earlier.kind != IMAGE_SETS:
         return BuildStage(config).report(progress, config.yield_curve)
-    config.check()
-    return sets_report(open_artifact(config.folder(), IMAGE_SETS, "ctxr build-sets videos/").path, True, curve=True)
-
-
-def _inherited(config: BuildSets) -> BuildSets:
-    """The options with what decided the finished sets that sources are added to. Raises UsageError where others are given."""
-    if not (earlier := earlier_manifest(config.folder())) or earlier.kind != IMAGE_SETS:
-        return config
+    # sources are added: what decided the finished sets decides again
     before, key, own = earlier.config, config.key(), dict[str, Any]()
     made_with = earlier.models["encoder"]
     if (
@@ -80,7 +77,7 @@ def _inherited(config: BuildSets) -> BuildSets:
                 hint=f"leave out {option}; without --add the folder is built again",
             )
         own[name] = kept
-    return replace(config, **own)
+    return BuildStage(replace(config, **own)).report(progress, config.yield_curve)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import open_sets
-from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage, read_rebuild_recipe
+from ctxr.datasets.rebuilding import ImageDifference, RecipeImage, read_rebuild_recipe
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import SETS, chosen
 from ctxr.errors import DataError, UsageError
@@ -38,7 +38,20 @@ def run(config: Verify, progress: Progress = SILENT) -> VerifyReport:
     if is_recipe:
         recipe = read_rebuild_recipe(recipe_at(path).path)
         images = {*recipe.images}
-        _compare_recipe(recipe, config.pictures, originals)
+
+        def compare(image: RecipeImage, rgb: Pixels) -> ImageDifference | None:
+            content = encode_jpeg(rgb)
+            difference = frame_difference(image, rgb, content)
+            if difference is None or config.pictures is None:
+                return difference
+            distance = _distance(config.pictures / image.path, image.sha256, content)
+            return msgspec.structs.replace(difference, distance=distance)
+
+        originals.compare_frames(recipe.images.values(), recipe.sources, compare)
+        for image, file in originals.photos(recipe.images.values(), recipe.sources):
+            same = pixels_sha256(read_image(file)) == image.pixels
+            message = "the photo is the same file, but is read as other pixels here"
+            originals.compared[image.id] = None if same else ImageDifference(image.id, "pixels", message)
     else:
         dataset = open_sets(path)
         images = {*dataset.images}
@@ -49,23 +62,6 @@ def run(config: Verify, progress: Progress = SILENT) -> VerifyReport:
     sources = {name: error.message for name, error in sorted(originals.errors.items())}
     kind, equal = "recipe" if is_recipe else IMAGE_SETS, len(originals.compared) - len(rows)
     return VerifyReport(path, kind, len(images), equal, rows, unproven, sources, software)
-
-
-def _compare_recipe(recipe: RebuildRecipe, pictures: Path | None, originals: Originals) -> None:
-    """Compare a recipe with its sources: pixels of frames and the files they are saved as, photos by their hash."""
-
-    def compare(image: RecipeImage, rgb: Pixels) -> ImageDifference | None:
-        content = encode_jpeg(rgb)
-        difference = frame_difference(image, rgb, content)
-        if difference is None or pictures is None:
-            return difference
-        return msgspec.structs.replace(difference, distance=_distance(pictures / image.path, image.sha256, content))
-
-    originals.compare_frames(recipe.images.values(), recipe.sources, compare)
-    for image, file in originals.photos(recipe.images.values(), recipe.sources):
-        same = pixels_sha256(read_image(file)) == image.pixels
-        message = "the photo is the same file, but is read as other pixels here"
-        originals.compared[image.id] = None if same else ImageDifference(image.id, "pixels", message)
 
 
 def _compare_sets(dataset: Dataset, path: Path, originals: Originals, progress: Progress) -> None:

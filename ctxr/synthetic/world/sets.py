@@ -22,7 +22,7 @@ from ctxr.synthetic.world.scenes import (
     sample_actor,
     sample_scene,
 )
-from ctxr.synthetic.world.shots import SceneShot, sample_shot
+from ctxr.synthetic.world.shots import sample_shot
 
 SIZE = 10
 
@@ -104,21 +104,6 @@ def unlike(a: Scene, b: Scene) -> float:
     return total + abs(a.backdrop.x - b.backdrop.x) + abs(a.backdrop.y - b.backdrop.y)
 
 
-def moments_of(rng: np.random.Generator, shot: SceneShot, count: int) -> list[Scene]:
-    """Return `count` scenes of a shot in order of time, chosen to be unlike each other as the build's selection does: the first by
-    chance, each next one, of four times as many moments, as the farthest from all chosen ones."""
-    times = np.sort(rng.uniform(0.0, shot.seconds, 4 * count))
-    scenes = [shot.at(float(time)) for time in times]
-    chosen = [int(rng.integers(len(scenes)))]
-    nearest = [unlike(scenes[chosen[0]], scene) for scene in scenes]
-    while len(chosen) < count:
-        chosen.append(int(np.argmax(nearest)))
-        nearest = [min(old, unlike(scenes[chosen[-1]], scene)) for old, scene in zip(nearest, scenes, strict=True)]
-        for index in chosen:
-            nearest[index] = -1.0
-    return [scenes[index] for index in sorted(chosen)]
-
-
 def sample_sets(
     rng: np.random.Generator, count: int, kind: Literal["video", "photos"] = "video", aspect: float = 1.0
 ) -> Iterator[SceneSet]:
@@ -126,7 +111,16 @@ def sample_sets(
     for _ in range(count):
         if kind == "video":
             shot = sample_shot(rng, float(rng.uniform(3.0, 9.0)), aspect)
-            yield SceneSet(tuple(moments_of(rng, shot, SIZE)), ordered=True)
+            # unlike each other as the build's selection does: the first by chance, each next one the farthest from all chosen ones
+            scenes = [shot.at(float(time)) for time in np.sort(rng.uniform(0.0, shot.seconds, 4 * SIZE))]
+            chosen = [int(rng.integers(len(scenes)))]
+            nearest = [unlike(scenes[chosen[0]], scene) for scene in scenes]
+            while len(chosen) < SIZE:
+                chosen.append(int(np.argmax(nearest)))
+                nearest = [min(old, unlike(scenes[chosen[-1]], one)) for old, one in zip(nearest, scenes, strict=True)]
+                for index in chosen:
+                    nearest[index] = -1.0
+            yield SceneSet(tuple(scenes[index] for index in sorted(chosen)), ordered=True)
         else:
             base = sample_scene(rng, aspect)
             scenes = [base, *neighbours(rng, base, SIZE - 1)]
