@@ -72,8 +72,7 @@ def votes_on(field: str, picks: Sequence[RetrieverPick]) -> Votes:
 
 def by_kind(picks: Sequence[RetrieverPick]) -> dict[str, list[RetrieverPick]]:
     """The picks on each kind of set, videos first."""
-    kinds = sorted({pick.kind for pick in picks}, reverse=True)
-    return {kind: [pick for pick in picks if pick.kind == kind] for kind in kinds}
+    return dict(sorted(grouped((pick.kind, pick) for pick in picks).items(), reverse=True))
 
 
 @dataclass(frozen=True)

@@ -82,14 +82,8 @@ def measure(evaluation: Evaluation[SplitT, ScoredRun], config: Eval, progress: P
     """Find the figures and differences of every split, and what the problem adds."""
     findings, measured = evaluation.findings, []
     for split in evaluation.splits:
-        summary = Summariser(
-            split.name,
-            evaluation.groups(split),
-            (config.seed, ALL_SPLITS.index(split.name)),
-            config.resamples,
-            config.permutations,
-            evaluation.TOGETHER,
-        )
+        seed, draws = (config.seed, ALL_SPLITS.index(split.name)), (config.resamples, config.permutations)
+        summary = Summariser(split.name, evaluation.groups(split), seed, *draws, evaluation.TOGETHER)
         columns: dict[str, Columns] = {}
         with progress.task(f"figures of {split.name}", len(evaluation.runs)) as task:
             for run in evaluation.runs:
