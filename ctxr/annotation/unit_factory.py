@@ -18,14 +18,7 @@ from ctxr.store.tables import grouped
 def _unit(task: TaskName, name: str, image_set: ImageSet, split: SplitName | None = None, **decided: Any) -> Unit:
     """A unit about an image set; it shows all images, in temporal order for a video, unless `decided` says otherwise."""
     shown: dict[str, Any] = {"images": image_set.images, "ordered": image_set.ordered}
-    return Unit(
-        id=name,
-        task=task,
-        image_set=image_set.id,
-        group=image_set.group,
-        split=split,
-        **(shown | decided),
-    )
+    return Unit(name, task, image_set.id, image_set.group, split=split, **(shown | decided))
 
 
 def describe_units(

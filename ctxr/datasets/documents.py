@@ -58,12 +58,7 @@ class DocumentTables:
     splits: dict[str, SplitName] = field(default_factory=dict)
 
     def add(
-        self,
-        name: str,
-        split: SplitName | None,
-        texts: list[str],
-        images: list[Image],
-        links: Links | None = None,
+        self, name: str, split: SplitName | None, texts: list[str], images: list[Image], links: Links | None = None
     ) -> None:
         """Add a document; `links` is None where none was judged. Raises DataError for one that cannot be told apart or used."""
         if name in self.sets:

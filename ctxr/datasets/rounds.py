@@ -169,13 +169,8 @@ COMMAND = f"ctxr {REVISE_LABELS}"
 FOLDER = "revised"
 JUDGMENTS, GIVEN, ROUNDS = "judgments.jsonl", "given.jsonl", "rounds.jsonl"
 
-LEDGER, SAMPLE, STRATA, CONFLICTS, FIGURES = (
-    "ledger.jsonl",
-    "sample.jsonl",
-    "strata.jsonl",
-    "also.jsonl",
-    "figures.json",
-)
+LEDGER, SAMPLE, STRATA = "ledger.jsonl", "sample.jsonl", "strata.jsonl"
+CONFLICTS, FIGURES = "also.jsonl", "figures.json"
 
 
 @dataclass(frozen=True)

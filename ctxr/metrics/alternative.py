@@ -86,13 +86,7 @@ class Preference:
     p: float
 
 
-def preference(
-    probability: Doubles,
-    ranks: Doubles,
-    entailed: Flags,
-    weights: Doubles,
-    seed: int,
-) -> Preference | None:
+def preference(probability: Doubles, ranks: Doubles, entailed: Flags, weights: Doubles, seed: int) -> Preference | None:
     """Whether a judge favours what a retriever ranks high: 4,000 permutations of the ranks among pairs [N] with the same verdict.
 
     `probability` is NaN where the judge gives none, a weight 0 leaves a pair out. None where all pairs of either verdict rank alike.

@@ -71,10 +71,7 @@ class ExpectedCounts:
 
 
 def count(
-    scored: QueryScores,
-    labels: PairLabels,
-    images: Codes | None = None,
-    ks: Sequence[int] = KS,
+    scored: QueryScores, labels: PairLabels, images: Codes | None = None, ks: Sequence[int] = KS
 ) -> ExpectedCounts:
     """Look at the first K captions, the candidates, of pictures, the queries (default: all), ties in expectation; each K is at most the
     number of captions. Raises DataError for a score that is not a number."""
@@ -133,18 +130,8 @@ def entail_at(
                 corrected, method = _corrected(counted, column, rates, clusters, rng), "weighed_rates"
         judged = float(counted.judged[:, column].mean() / k) if images else 0.0
         share = None if leaked is None or not images else float(leaked.mean())
-        results.append(
-            EntailAt(
-                k,
-                labels,
-                whole,
-                corrected,
-                judged,
-                share,
-                without_leaked,
-                "" if corrected.value is None else method,
-            )
-        )
+        way = "" if corrected.value is None else method
+        results.append(EntailAt(k, labels, whole, corrected, judged, share, without_leaked, way))
     return results
 
 

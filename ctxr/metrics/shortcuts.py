@@ -63,12 +63,9 @@ class Verdict:
 
 
 def extreme_credits(trials: Sequence[Trial], values: Mapping[str, Doubles], largest: bool) -> Doubles:
-    """Credits [Q] of choosing the image with the largest (or smallest) value of its set; NaN where values are missing.
-
-    Args:
-        values: a number for each image of a set, [K], by set; sets without, or with a NaN in it, are left out.
-        largest: which end to choose.
-    """
+    """Credits [Q] of choosing the image with the largest (or smallest) value of its set; NaN where
+    values are missing. `values`: a number for each image of a set, [K], by set; sets without, or
+    with a NaN in it, are left out. `largest`: which end to choose."""
     best = {
         name: numbers == (numbers.max() if largest else numbers.min())
         for name, numbers in values.items()
@@ -235,19 +232,9 @@ def judge_rule(
     scale = set_count / targets if one_choice else 1.0
     low, high = bounded_interval(hits, set_count)
     p_value = bounded_tail(hits, set_count, expected / set_count)
-    accuracy = scale * hits / set_count
+    accuracy, chance = scale * hits / set_count, scale * expected / set_count
     low, high = scale * low, min(1.0, scale * high)
-    return Verdict(
-        rule,
-        part,
-        targets,
-        accuracy,
-        low,
-        high,
-        scale * expected / set_count,
-        p_value,
-        sets=set_count,
-    )
+    return Verdict(rule, part, targets, accuracy, low, high, chance, p_value, sets=set_count)
 
 
 def corrected(verdicts: Sequence[Verdict]) -> list[Verdict]:

@@ -97,10 +97,7 @@ def fastest(fingerprint: str, precisions: Sequence[str], run: Callable[[str], in
         except CtxrError:
             del seconds[precision]
     chosen = min(seconds, key=lambda name: seconds[name] * GAIN ** (name != precisions[0]), default=precisions[0])
+    content = json.dumps({"precision": chosen, "seconds": seconds, "of": key}).encode()
     with suppress(CtxrError):  # a cache that cannot be written is measured again
-        write_bytes(
-            cache_folder() / kept_in,
-            json.dumps({"precision": chosen, "seconds": seconds, "of": key}).encode(),
-            durable=False,
-        )
+        write_bytes(cache_folder() / kept_in, content, durable=False)
     return chosen

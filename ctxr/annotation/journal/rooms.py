@@ -154,15 +154,8 @@ def leave_room(tx: Transaction, row: RowMapping, state: str) -> None:
     if not partners:
         leasing.count_live(tx, row["unit"], -1)
         spent = max(0, min(tx.now, int(row["expires"])) - int(row["began"]))
-        why = "partner_left" if talk.deserted else "nobody_came"
-        tx.insert(
-            tables.waited,
-            worker=row["worker"],
-            unit=row["unit"],
-            reason=why,
-            microseconds=spent,
-            at=tx.now,
-        )
+        columns = {name: row[name] for name in ("worker", "unit")} | {"microseconds": spent, "at": tx.now}
+        tx.insert(tables.waited, reason="partner_left" if talk.deserted else "nobody_came", **columns)
         return
     (left,) = partners
     present = left["expires"] > tx.now

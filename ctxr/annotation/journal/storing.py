@@ -5,20 +5,8 @@ from itertools import islice
 from typing import TypeVar
 
 import msgspec
-from sqlalchemy import (
-    ColumnElement,
-    RowMapping,
-    Table,
-    Text,
-    bindparam,
-    cast,
-    func,
-    insert,
-    literal_column,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sql
+from sqlalchemy import RowMapping, Table, bindparam, func, insert, select, update
 from sqlalchemy.dialects.postgresql import JSON
 
 from ctxr.annotation.journal import leasing, tables, worker_state
@@ -99,11 +87,11 @@ def _insert(tx: Transaction, table: Table, rows: Sequence[Mapping[str, object]])
         tx.connection.execute(insert(table), rows)
         return
     # the driver sends one statement for each row, or is slow with thousands of parameters: all rows travel as one
-    row: ColumnElement[object] = literal_column(f"CAST(NULL AS {table.name})")
-    recordset = func.json_populate_recordset(row, cast(bindparam("rows", type_=Text), JSON))
+    row: sql.ColumnElement[object] = sql.literal_column(f"CAST(NULL AS {table.name})")
+    recordset = func.json_populate_recordset(row, sql.cast(bindparam("rows", type_=sql.Text), JSON))
     names = [column.name for column in table.columns]
     defaults = {column.name: 0 for column in table.columns if column.default is not None}
-    columns: list[ColumnElement[object]] = [literal_column(name) for name in names]
+    columns: list[sql.ColumnElement[object]] = [sql.literal_column(name) for name in names]
     tx.connection.execute(
         insert(table).from_select(names, select(*columns).select_from(recordset), include_defaults=False),
         {"rows": msgspec.json.encode([defaults | dict(row) for row in rows]).decode()},
@@ -200,7 +188,7 @@ def exposure(tx: Transaction, unit: Unit, worker: str) -> Exposure:
     payloads = tx.column(
         select(answer.payload)
         .select_from(tables.answer.join(tables.unit, leasing.unit.id == answer.unit))
-        .where(answer.task == "describe", or_(answer.worker == worker, about))
+        .where(answer.task == "describe", sql.or_(answer.worker == worker, about))
         .order_by(answer.number)
     )
     answers = [msgspec.json.decode(payload, type=Answer) for payload in payloads]
@@ -214,15 +202,8 @@ def exposure(tx: Transaction, unit: Unit, worker: str) -> Exposure:
 def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tuple[RowMapping, Answer]]) -> None:
     """Store one vote of a unit: the answer of one worker, or of both of a talk, whose first one counts."""
     for number, (row, answer) in enumerate(votes, tx.last(tables.answer.c.number) + 1):
-        payload = msgspec.json.encode(answer).decode()
-        tx.insert(
-            tables.answer,
-            unit=unit.id,
-            worker=answer.worker,
-            number=number,
-            task=unit.task,
-            payload=payload,
-        )
+        columns = {"unit": unit.id, "task": unit.task, "payload": msgspec.json.encode(answer).decode()}
+        tx.insert(tables.answer, worker=answer.worker, number=number, **columns)
         tx.update(tables.lease, {"token": row["token"]}, state="answered", draft=None)
         tx.connection.execute(_COUNT_ANSWER, {"name": answer.worker})
     first = votes[0][1]

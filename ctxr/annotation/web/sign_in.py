@@ -141,15 +141,8 @@ class Prolific(Endpoints):
         if is_new:
             self.pages.limit(self.site.newcomers, request.client.host if request.client else "")
         worker = self.site.pseudonym(_PLATFORM, participant)
-        visit = Visit(
-            submission,
-            participant,
-            study,
-            worker,
-            name,
-            self.site.journal.done_by(worker),
-            self.site.now(),
-        )
+        done = self.site.journal.done_by(worker)
+        visit = Visit(submission, participant, study, worker, name, done, self.site.now())
         try:
             earlier = self.pages.session(request).submission
             self.site.identities.come(visit, self.site.studies[name].lasts, earlier)
