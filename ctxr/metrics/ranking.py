@@ -147,10 +147,7 @@ def row_blocks(rows: int, width: int, block: int) -> Iterator[slice]:
 
 def highest(scores: npt.NDArray[F], most: int) -> npt.NDArray[F]:
     """The `most` highest scores of each row of [b, G], ascending, [b, most]; `most` is of 1..G."""
-    width = scores.shape[1]
-    top = np.partition(scores, width - most, axis=1)[:, width - most :]
-    top.sort(axis=1)
-    return top
+    return np.sort(np.partition(scores, -most, axis=1)[:, -most:], axis=1)
 
 
 def best_of_rows(scores: npt.NDArray[np.floating], k: int) -> Codes:

@@ -184,11 +184,10 @@ def exposure(tx: Transaction, unit: Unit, worker: str) -> Exposure:
     if unit.task != "describe":
         return Exposure()
     answer = tables.answer.c
-    about = leasing.unit.image_set == unit.image_set
     payloads = tx.column(
         select(answer.payload)
         .select_from(tables.answer.join(tables.unit, leasing.unit.id == answer.unit))
-        .where(answer.task == "describe", sql.or_(answer.worker == worker, about))
+        .where(answer.task == "describe", sql.or_(answer.worker == worker, leasing.unit.image_set == unit.image_set))
         .order_by(answer.number)
     )
     answers = [msgspec.json.decode(payload, type=Answer) for payload in payloads]
