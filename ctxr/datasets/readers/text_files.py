@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.store.tables import UNREADABLE
 
 V = TypeVar("V")
 
@@ -122,10 +123,9 @@ def as_record(value: object, kind: type[V] | Any, where: Path | Callable[[], str
 def json_object(text: str | bytes) -> dict[str, Any] | None:
     """The JSON object in a line; None if it holds none."""
     try:
-        value: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except UNREADABLE:
         return None
-    return value
 
 
 def parquet_rows(path: Path, classes: dict[str, list[str]]) -> Iterator[str]:
