@@ -24,12 +24,7 @@ from ctxr.models.entailment.base import Judge
 from ctxr.models.identity import model_identity, resolved_name
 from ctxr.pipelines.revision.auditing import audit
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
-from ctxr.pipelines.revision.inputs import (
-    RevisionInputs,
-    open_judges,
-    open_project,
-    retriever_of,
-)
+from ctxr.pipelines.revision.inputs import RevisionInputs, open_judges, open_project, retriever_of
 from ctxr.pipelines.revision.licence import read_licence
 from ctxr.pipelines.revision.results import reported
 from ctxr.problems.runs import run_folder
@@ -44,8 +39,21 @@ def run(config: ReviseLabels, progress: Progress = SILENT, classifier: Judge | N
     pictures, weights or tables that cannot be used, and where a judge was trained on evaluated pictures.
     """
     config.check()
-    if config.undo or config.redo:
-        return _switch(config, progress)
+    if config.undo or config.redo:  # none of the files of a round is deleted
+        out = config.folder()
+        if not read_rounds(out):
+            raise UnfinishedError(f"{out} holds no round", hint=config.followup("--entail"))
+        base = open_project(config, progress)
+        switched = to_switch(read_rounds(out), config.round, config.redo, config.followup)
+        execute(Rounds(config, base, {switched.number: structs.replace(switched, active=config.redo)}))
+        facts = {
+            "revised": out,
+            "round": switched.number,
+            "judgments": f"{switched.added:,} pairs {'count again' if config.redo else 'no longer count'}",
+            "active": ", ".join(str(row.number) for row in read_rounds(out) if row.active) or "none",
+            "reverse": config.followup(f"--{'undo' if config.redo else 'redo'}", "--round", str(switched.number)),
+        }
+        return ReviseReport(out, "redone" if config.redo else "undone", switched.number, facts)
     if config.audit:
         return audit(config, progress)
     if config.entail and not config.dry_run:
@@ -57,24 +65,6 @@ def run(config: ReviseLabels, progress: Progress = SILENT, classifier: Judge | N
     with progress.task("reading the labels", None):
         report: ReviseReport = resolve_name("ctxr.pipelines.revision.revising:plan")(config, progress, classifier)
         return report
-
-
-def _switch(config: ReviseLabels, progress: Progress) -> ReviseReport:
-    """Undo or redo a round; none of its files is deleted. Raises UnfinishedError where nothing was revised, and what `to_switch` raises."""
-    out = config.folder()
-    if not read_rounds(out):
-        raise UnfinishedError(f"{out} holds no round", hint=config.followup("--entail"))
-    base = open_project(config, progress)
-    switched = to_switch(read_rounds(out), config.round, config.redo, config.followup)
-    execute(Rounds(config, base, {switched.number: structs.replace(switched, active=config.redo)}))
-    facts = {
-        "revised": out,
-        "round": switched.number,
-        "judgments": f"{switched.added:,} pairs {'count again' if config.redo else 'no longer count'}",
-        "active": ", ".join(str(row.number) for row in read_rounds(out) if row.active) or "none",
-        "reverse": config.followup(f"--{'undo' if config.redo else 'redo'}", "--round", str(switched.number)),
-    }
-    return ReviseReport(out, "redone" if config.redo else "undone", switched.number, facts)
 
 
 @dataclass(eq=False)
