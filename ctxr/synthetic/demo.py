@@ -127,11 +127,9 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
         (traces := run_traces(config.out / "narratives", config, progress)).gain,
     )
     rows = []
-    for gain in gains:
-        before, after, low, high = (
-            None if figure is None else 100 * figure for figure in (gain.before, gain.after, gain.low, gain.high)
-        )
-        rows.append((gain.what, before, after, (after or 0) - (before or 0), low, high))
+    for what, *shares in (vars(gain).values() for gain in gains):
+        before, after, low, high = (None if share is None else 100 * share for share in shares)
+        rows.append((what, before, after, (after or 0) - (before or 0), low, high))
     heads = ("", "without", "with", "gain", "low", "high")
     note = "points; low, high: 95 % over sets or pictures drawn again"
     gained = Table("What each stage gains, in %", heads, tuple(rows), note, digits=1)
@@ -251,18 +249,12 @@ def _compared(done: Rehearsal, aggregated: AggregateReport) -> dict[str, Table]:
     )
     counts = aggregated.counts
     work = (done.answers, len(people), counts["queries"], sum(counts["dropped"].values()))
+    found = len(bad & stopped), len(bad - stopped), len(good & stopped)
     heads = ("answers", "workers", "kept", "dropped", "bad found", "bad missed", "good accused")
-    return {
-        "crowd": Table(
-            "The simulated crowd", heads, ((*work, len(bad & stopped), len(bad - stopped), len(good & stopped)),)
-        ),
-        "estimates": Table(
-            "Figures of the crowd next to the simulation",
-            ("", "found", "expected", "low", "high"),
-            tuple(estimates),
-            "low, high: 95 % of the simulation's draws lie between them in all rows",
-        ),
-    }
+    columns, title = ("", "found", "expected", "low", "high"), "Figures of the crowd next to the simulation"
+    note = "low, high: 95 % of the simulation's draws lie between them in all rows"
+    crowd = Table("The simulated crowd", heads, ((*work, *found),))
+    return {"crowd": crowd, "estimates": Table(title, columns, tuple(estimates), note)}
 
 
 def run_models(work: Path, sizes: Demo, progress: Progress) -> DemoPart:

@@ -117,17 +117,12 @@ def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade) -
     leaked = figures["leaked"]
     limits = f"from the threshold {current.threshold:.3g} on a candidate counts as entailed"
     limits = "each judge of the cascade decides by its own limits" if current.judges else limits
-    tables = {
-        "bands": Table(
-            "Decisions on the candidates",
-            ("stratum", "pairs", "mean probability"),
-            tuple(
-                (row["stratum"].replace("added", "entailed"), row["pairs"], row["probability"])
-                for row in figures["bands"]
-            ),
-            f"p: bands of probability; {limits}; rank: among the candidates",
-        )
-    }
+    bands = tuple(
+        (row["stratum"].replace("added", "entailed"), row["pairs"], row["probability"]) for row in figures["bands"]
+    )
+    heads = ("stratum", "pairs", "mean probability")
+    note = f"p: bands of probability; {limits}; rank: among the candidates"
+    tables = {"bands": Table("Decisions on the candidates", heads, bands, note)}
     if figures["entail_at"]:
         tables["entail"] = entail_table(figures["entail_at"], current.by)
     conflicts = read_table(folder / CONFLICTS, SetConflict)
