@@ -305,7 +305,7 @@ class Trace(Record, frozen=True):
     """What the mouse drew while somebody said a query (Localized Narratives); seconds count from the start of the recording.
 
     Attributes:
-        id: of the query. recording: file of the voice. actor: what of a video the query is about.
+        id: of the query. actor: what of a video the query is about.
         strokes: x, y and seconds of one point after the other; x and y are shares of the image, 0..1, from its top left.
         drawn_on: the image of each stroke, numbered among the relevant ones of the query in the order of the set.
     """
@@ -314,7 +314,6 @@ class Trace(Record, frozen=True):
     words: tuple[TimedWord, ...]
     strokes: tuple[Floats, ...]
     drawn_on: tuple[int, ...]
-    recording: str = ""
     actor: str = ""
 
     def __post_init__(self) -> None:

@@ -59,7 +59,7 @@ class ImageLine(msgspec.Struct):
         traces = [
             [point | {"time_ms_since_epoch": point["t"] * 1000, "kf_idx": 0} for point in one] for one in self.traces
         ]
-        narrative = ActorNarrative("", 0, self.caption, traces, words, [0], self.voice_recording)
+        narrative = ActorNarrative("", 0, self.caption, traces, words, [0])
         return VideoLine(self.dataset_id, "", self.annotator_id, [str(self.image_id)], [narrative])
 
 
@@ -142,7 +142,8 @@ def split_named(name: str) -> SplitName | None:
 
 @dataclass
 class _Reading:
-    """What was read; `left`: what is not there, by what that is. `counts`: points, and those outside their image."""
+    """What was read; `left`: what is not there, by what that is. `seen`: where each narrative stands.
+    `counts`: points, those outside their image, and narratives of each annotator."""
 
     galleries: Galleries
     splits: dict[str, SplitName] = field(default_factory=dict)
@@ -150,6 +151,7 @@ class _Reading:
     traces: list[Trace] = field(default_factory=list)
     left: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     counts: Counter[str] = field(default_factory=Counter)
+    seen: dict[tuple[str, ...], str] = field(default_factory=dict)
 
     def take(self, line: str, row: VideoLine, of_file: SplitName | None) -> None:
         """Add what stands at a line, and its images that are new; `of_file`: the split that the file's name tells."""
@@ -170,17 +172,18 @@ class _Reading:
             if image not in self.galleries.images:
                 file = self.find(PurePosixPath(row.dataset_id, str(row.video_id), name))
                 if not self.galleries.add_photo(gallery, image, file):
-                    self.left[f"images are missing from {self.galleries.searched} and all folders below"].append(image)
-        about = images[0] if row.video_id == "" else gallery
-        author = f"{about}/annotator-{author}" if author.isdigit() else f"{about}/{author}"
+                    self.left[f"images that are missing from {self.galleries.searched} and all folders below"].append(
+                        image
+                    )
+        author = f"{gallery}/annotator-{author}" if author.isdigit() else f"{gallery}/{author}"
         for number, actor in enumerate(row.actor_narratives):
             at = f"{line}, actor {number}" if row.video_id != "" else line
-            self.add(at, author, number, actor, images)
+            self.add(at, author, actor, images)
 
-    def add(self, at: str, author: str, number: int, actor: ActorNarrative, images: Sequence[str]) -> None:
-        """Add a narrative as a query `AUTHOR/NUMBER`, or of the next number that is free."""
+    def add(self, at: str, author: str, actor: ActorNarrative, images: Sequence[str]) -> None:
+        """Add a narrative as the next query `AUTHOR/NUMBER`: an id must not tell which image is meant."""
         if not actor.caption.strip():
-            self.left["narratives are blank and were left out"].append(at)
+            self.left["blank narratives, which were left out"].append(at)
             return
         words = [
             TimedWord(one.referenced_word, round(one.start_ms / 1000, 5), round(one.end_ms / 1000, 5))
@@ -196,19 +199,18 @@ class _Reading:
             hint = f"kf_idx and keyframe_selection_indices are 0 to {len(images) - 1}"
             raise DataError(f"{at}: there is no keyframe {lost[0]:g}", hint=hint)
         if not relevant:
-            self.left["narratives name no keyframe and were left out"].append(at)
+            self.left["narratives without a keyframe, which were left out"].append(at)
             return
-        texts = self.galleries.texts
-        while (key := f"{author}/{number}") in texts:
-            if texts[key].text == actor.caption:
-                raise DataError(f"{at}: the narrative {key} is here again", hint="delete one of the two")
-            number += 1
+        first = self.seen.setdefault((author, *images, actor.caption), at)
+        if first != at:
+            raise DataError(f"{at}: the narrative of {first} is here again", hint="delete one of the two")
+        texts, key = self.galleries.texts, f"{author}/{self.counts[author]}"
+        self.counts[author] += 1
         texts[key] = Text(key, actor.caption, PurePosixPath(author).name, len(texts))
         self.galleries.judgments += [Judgment(key, images[int(frame)], "gold", 1.0) for frame in relevant]
         if words or parts:
             strokes, drawn_on = [points for _, points in parts], [relevant.index(frame) for frame, _ in parts]
-            more = actor.recording_filename, actor.actor_name
-            self.traces.append(Trace(key, tuple(words), tuple(strokes), tuple(drawn_on), *more))
+            self.traces.append(Trace(key, tuple(words), tuple(strokes), tuple(drawn_on), actor.actor_name))
 
     def cut(self, at: str, stroke: Sequence[Point], actor: ActorNarrative) -> Iterator[tuple[float, Floats]]:
         """A stroke by the keyframes that it was drawn on; points stay in the order they were drawn."""
@@ -244,7 +246,7 @@ class _Reading:
             raise DataError(
                 f"{self.galleries.root}: no narrative of {name} has a text and an image", hint="restore the file"
             )
-        notes = [f"{len(which)} {what}: the first is {which[0]}" for what, which in self.left.items()]
+        notes = [f"{what}: {len(which)}, the first is {which[0]}" for what, which in self.left.items()]
         if outside := self.counts["outside"]:
             points = plural(self.counts["points"], "point")
             notes.append(f"{outside} of {points} lay outside their image and were moved to its edge")

@@ -68,7 +68,7 @@ class _Writing:
             self.known.add(image_set.images[place])
             words = [Utterance(*word) for word in trace.words]
             strokes = [_points(stroke, "t", 1) for stroke in trace.strokes]
-            yield ImageLine(dataset, *line, words, strokes, trace.recording)
+            yield ImageLine(dataset, *line, words, strokes)
 
     def of_frames(self, image_set: ImageSet, split: str) -> Iterator[VideoLine]:
         dataset = _dataset_id(image_set.id.rpartition("/")[0], split)
@@ -93,7 +93,7 @@ class _Writing:
             words.append(AlignedWord(text, round(first * 1000, 5), round(last * 1000, 5), start, end))
         strokes = zip(trace.strokes, trace.drawn_on, strict=True)
         traces = [_points(one, "time_ms_since_epoch", 1000, kf_idx=frames[number]) for one, number in strokes]
-        return ActorNarrative(trace.actor, 0, caption, traces, words, frames, trace.recording)
+        return ActorNarrative(trace.actor, 0, caption, traces, words, frames)
 
     def traced(self, image_set: ImageSet) -> Iterator[tuple[Query, Trace]]:
         """Queries whose images are known, in the order of their texts, with traces, which may be empty."""

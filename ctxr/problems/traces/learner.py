@@ -345,7 +345,9 @@ class TracesJob(TrainJob):
             self.words = self.start_of(self.start).words or self.words
         judged = [one for part in self.parts.values() for one in part]
         self.pictures = query_pictures(dataset, [one.query for one in judged], options.workdir)
-        received = sha256_of([[one.query for one in judged], sorted(self.pictures.contents.items())])
+        # queries of a gallery have the same candidates, which are hashed once
+        queries, sets = [replace(one.query, images=()) for one in own], [[one.id, one.images] for one in dataset.sets]
+        received = sha256_of([queries, sets, sorted(self.pictures.contents.items())])
         self.parents = [parent_of(dataset, received)]
         if self.start is not None:
             self.parents.append(Parent(recipe.start, RUN, open_artifact(self.start, RUN).sha256))

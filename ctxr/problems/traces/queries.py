@@ -35,6 +35,13 @@ class TracedQuery:
         """Those of all strokes, [P, 3]."""
         return np.concatenate([np.zeros((0, 3)), *self.strokes])
 
+    @property
+    def places(self) -> list[int]:
+        """Number of the utterance of each word of the text; of the word itself where the utterances are other ones."""
+        spoken = [place for place, word in enumerate(self.words) for _ in word.split()]
+        count = len(self.text.split())
+        return spoken if len(spoken) == count else [*range(count)]
+
     def first(self, share: float) -> "TracedQuery":
         """Its first words, rounded up, and what was drawn until the last of them was said. `share`: 0..1; 1 is the query itself."""
         if share >= 1 or not self.words:
@@ -44,8 +51,10 @@ class TracedQuery:
         strokes = [stroke[stroke[:, 2] <= end] for stroke in self.strokes]
         drawn = [number for number, stroke in enumerate(strokes) if len(stroke)]
         words, times = self.words[:count], self.times[:count]
+        said = zip(self.text.split(), self.places, strict=True)
+        text = " ".join(word for word, place in said if place < count)
         kept, drawn_on = [strokes[number] for number in drawn], self.drawn_on[drawn]
-        return replace(self, text=" ".join(words), words=words, times=times, strokes=kept, drawn_on=drawn_on)
+        return replace(self, text=text, words=words, times=times, strokes=kept, drawn_on=drawn_on)
 
     def phrased(self, count: int) -> "TracedQuery":
         """With each `count` words as one, said from the start of the first to the end of the last."""
@@ -69,7 +78,8 @@ def traced(queries: Iterable[EvalQuery]) -> list[TracedQuery]:
         rows = cast("Sequence[Trace]", one.payload.get("traces", ()))
         trace = rows[0] if rows else Trace(one.query, (), (), ())
         times = np.array([(word.start, word.end) for word in trace.words], np.float64).reshape(-1, 2)
-        strokes = [np.frombuffer(stroke, np.float32).astype(np.float64).reshape(-1, 3) for stroke in trace.strokes]
+        # as exact as they are kept: a point at the end of a word is not behind it
+        strokes = [np.array(stroke, np.float64).round(5).reshape(-1, 3) for stroke in trace.strokes]
         words = tuple(word.text for word in trace.words)
         found.append(TracedQuery(one, one.text, words, times, strokes, np.array(trace.drawn_on, np.int64)))
     return found

@@ -107,7 +107,9 @@ class TracesEvaluation(ScoredEvaluation[TracedRows]):
         source = next((one for one in self.request.sources if one.name == run.name and one.looks), None)
         variant = run.artifact.manifest.config.get("variant") if run.artifact else DUAL
         if source is None or variant not in VARIANTS or not any(one.strokes for one in split.rows):
-            self.notes.append(f"{split.name}: {run.name} has no curves, as it scores no traces")
+            self.notes.append(
+                f"{split.name}: {run.name} has no curves: only a run or an encoder that ctxr opens can score changed traces"
+            )
             return []
         if run.name not in self.opened:
             place, learner = source.place or source.name, find_learner(Traces())
@@ -116,10 +118,11 @@ class TracesEvaluation(ScoredEvaluation[TracedRows]):
         for part, noise in NOISE.items():
             rng = np.random.default_rng((self.options.seed, ALL_SPLITS.index(split.name)))
             changed |= {part: [one.moved(noise, rng) for one in split.rows]} if noise else {}
-        queries = [one for part in changed.values() for one in part]
-        scorers = self.opened[run.name].rescored(self.request.dataset, queries)
-        firsts = [recall(rank_counts(queries, scores, self.options.ties), 1) for scores in scorers.values()]
-        found = dict(zip(changed, np.mean(firsts, axis=0).reshape(len(changed), -1), strict=True))
+        found = {}
+        for part, queries in changed.items():  # one after the other: a gallery of thousands is a large table
+            scorers = self.opened[run.name].rescored(self.request.dataset, queries)
+            firsts = [recall(rank_counts(queries, scores, self.options.ties), 1) for scores in scorers.values()]
+            found[part] = np.mean(firsts, axis=0)
         every = [(view, part) for view, (parts, _) in CURVES.items() for part in parts]
         return [((*point, "R@1"), replace(whole, values=found.get(point[1], whole.values))) for point in every]
 
@@ -142,7 +145,7 @@ class TracesEvaluation(ScoredEvaluation[TracedRows]):
             self.notes.append(f"{name}: {note.removeprefix('%, of ')}")
         if several := sum(len(one.query.targets) > 1 for one in rows):
             note += f"; {several:,} have several relevant images, and the first one found counts"
-        unit = "groups" if self.options.cluster == "group" else "videos, in galleries relevant images,"
+        unit = "groups" if self.options.cluster == "group" else "videos (in galleries: relevant images)"
         note += f". In brackets {100 * LEVEL:g} % over {unit} drawn again{lacking}"
         tables = {"ranks": Table(f"{name}: relevant images found", ("run", *blind), tuple(found), note)}
         for view, (parts, what) in CURVES.items():
@@ -181,9 +184,11 @@ def query_card(rows: Sequence[QueryResult], one: TracedQuery, results: ProblemRe
     y in thousandths; by run above, level, and what is found: first, then the best relevant image."""
     first, lines, runs = rows[0], [], {}
     step = 1 + len(one.points) // MOST_POINTS
+    starts = one.times[:, 0] if one.words else np.zeros(1)
+    order = np.argsort(starts, kind="stable")
     for stroke, image in zip(one.strokes, one.drawn_on.tolist(), strict=True):
         points = np.concatenate([stroke[:-1:step], stroke[-1:]])
-        said = (np.searchsorted(one.times[:, 0], points[:, 2], "right") - 1).clip(0)
+        said = order[(np.searchsorted(starts[order], points[:, 2], "right") - 1).clip(0)]
         for start, end in pairwise([0, *(1 + np.flatnonzero(np.diff(said))).tolist(), len(points)]):
             line = np.rint(1000 * points[max(0, start - 1) : end, :2]).astype(int)
             lines.append((image, int(said[start]), line.ravel().tolist()))

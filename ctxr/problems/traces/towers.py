@@ -25,9 +25,8 @@ def query_inputs(queries: Sequence[TracedQuery], words: Sequence[str], recipe: T
     places, boxes = np.zeros((len(queries), most), np.int64), np.zeros((len(queries), most, BOX), np.float32)
     drawn = np.zeros((len(queries), most), np.bool_)
     for number, one in enumerate(queries):
-        said = one.text.split()
-        utterances = one.words if " ".join(one.words).split() == said else said
-        own = [place for place, word in enumerate(utterances) for _ in tokens_of(word)][:most]
+        said = zip(one.text.split(), one.places, strict=True)
+        own = [place for word, place in said for _ in tokens_of(word)][:most]
         places[number, : len(own)] = np.minimum(own, most - 1)
         of_words, there = word_boxes(one.points, one.times[:most], recipe.margin, recipe.padding)
         boxes[number, : len(there)], drawn[number, : len(there)] = of_words, there
