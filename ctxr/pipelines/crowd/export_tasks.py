@@ -66,7 +66,8 @@ def run(config: ExportTasks, progress: Progress = SILENT) -> ExportTasksReport:
         raters = len({file.split("/")[1].split("-")[1] for file in files})
         strangers = ", who has met none of the sets elsewhere" if config.task in ("describe", "retrieve") else ""
         notes.append(f"this takes {plural(raters, 'person', 'people')}: give each rater-N to another one{strangers}")
-    asked = counts["units"] - counts["checks"], counts["votes"], counts["checks"]
-    offer, launched = study_offer(out) if config.backend == "prolific" else None, int(config.launch)
-    what = config.task, config.backend
-    return ExportTasksReport(out, *what, up_to_date, *asked, files, launched, notes, offer)
+    offer = study_offer(out) if config.backend == "prolific" else None
+    return ExportTasksReport(
+        out, config.task, config.backend, up_to_date, counts["units"] - counts["checks"], counts["votes"], counts["checks"],
+        files, int(config.launch), notes, offer,
+    )  # fmt: skip
