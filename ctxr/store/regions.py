@@ -86,7 +86,7 @@ class RegionFeatures:
             sentence = (
                 f"{self.folder} holds no regions of the picture with SHA-256 {lost[0]}, and of {len(lost) - 1} more"
             )
-            raise DataError(sentence, hint="extract the regions of this dataset first: ctxr regions DATASET")
+            raise DataError(sentence, hint="extract those of this dataset: ctxr regions DATASET --name NAME")
 
 
 def read_regions(folder: Path) -> RegionFeatures:

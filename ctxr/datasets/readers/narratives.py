@@ -249,7 +249,8 @@ class _Reading:
         notes = [f"{what}: {len(which)}, the first is {which[0]}" for what, which in self.left.items()]
         if outside := self.counts["outside"]:
             points = plural(self.counts["points"], "point")
-            notes.append(f"{outside} of {points} lay outside their image and were moved to its edge")
+            pixels = "; are they pixels, and not shares of the image?" if 2 * outside > self.counts["points"] else ""
+            notes.append(f"{outside} of {points} lay outside their image and were moved to its edge{pixels}")
         dataset = self.galleries.dataset(name, self.splits, notes)
         sets = tuple(structs.replace(one, kind="keyframes") if one.id in self.videos else one for one in dataset.sets)
         traces = tuple(sorted(self.traces, key=lambda row: row.id))

@@ -402,7 +402,8 @@ class TracesJob(TrainJob):
             if theirs != own:
                 wanted = str(theirs).lower() if isinstance(theirs, bool) else theirs
                 sentence = f"the run {folder.name} has {key} = {theirs}, and this one, which starts from it, has {own}"
-                raise UsageError(sentence, hint=f"--set {key}={wanted}")
+                other = f"--set start=RUN   of the variant {own}"
+                raise UsageError(sentence, hint=other if key == "variant" else f"--set {key}={wanted}")
         return notes
 
     def fill_from(self, start: Path, model: Model, seed: int) -> None:

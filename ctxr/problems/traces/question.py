@@ -215,7 +215,6 @@ class Traces(Question):
         text="narrative",
         sets="galleries and sets of keyframes with mouse traces",
         task="finding the image that somebody described while the mouse drew on it",
-        formats=("narratives", *Subject.formats),
         similar=False,
     )
 
