@@ -130,8 +130,8 @@ def entail_at(
                 corrected, method = _corrected(counted, column, rates, clusters, rng), "weighed_rates"
         judged = float(counted.judged[:, column].mean() / k) if images else 0.0
         share = None if leaked is None or not images else float(leaked.mean())
-        way = "" if corrected.value is None else method
-        results.append(EntailAt(k, labels, whole, corrected, judged, share, without_leaked, way))
+        corrected_by = "" if corrected.value is None else method
+        results.append(EntailAt(k, labels, whole, corrected, judged, share, without_leaked, corrected_by))
     return results
 
 

@@ -30,22 +30,22 @@ def word_boxes(points: Doubles, words: Doubles, margin: float, padding: float) -
     Args:
         points: [P, 3] x, y and seconds in any order. words: [K, 2] start and end. margin: seconds, `t_p`. padding: `s_p`, 0..1.
 
-    >>> boxes, drawn = word_boxes(np.array([[0.5, 0.5, 1.0]]), np.array([[1.0, 2.0], [4.0, 5.0]]), 0.0, 0.25)
-    >>> boxes.tolist(), drawn.tolist()
+    >>> boxes, present = word_boxes(np.array([[0.5, 0.5, 1.0]]), np.array([[1.0, 2.0], [4.0, 5.0]]), 0.0, 0.25)
+    >>> boxes.tolist(), present.tolist()
     ([[0.25, 0.25, 0.75, 0.75, 0.25], [0.0, 0.0, 1.0, 1.0, 1.0]], [True, False])
     """
     points = points[np.argsort(points[:, 2], kind="stable")]
     ends = segments(points[:, 2], words, margin)
-    drawn = ends[:, 1] > ends[:, 0]
+    present = ends[:, 1] > ends[:, 0]
     boxes = np.tile(np.array(WHOLE), (len(words), 1))
-    if drawn.any():
+    if present.any():
         # pairs of first and behind the last: reduceat also reduces what lies between the pairs, which is left out
-        places, closed = ends[drawn].ravel(), np.concatenate([points[:, :2], points[-1:, :2]])
-        boxes[drawn, :2] = np.minimum.reduceat(closed, places)[::2] - padding
-        boxes[drawn, 2:4] = np.maximum.reduceat(closed, places)[::2] + padding
+        edges, closed = ends[present].ravel(), np.concatenate([points[:, :2], points[-1:, :2]])
+        boxes[present, :2] = np.minimum.reduceat(closed, edges)[::2] - padding
+        boxes[present, 2:4] = np.maximum.reduceat(closed, edges)[::2] + padding
     boxes[:, :4] = boxes[:, :4].clip(0, 1)
     boxes[:, 4] = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    return boxes, drawn
+    return boxes, present
 
 
 def cell_shares(boxes: Doubles, side: int) -> Doubles:

@@ -275,8 +275,8 @@ def weakened(rng: np.random.Generator, statement: Statement) -> Statement:
             case Within(kind, region):
                 options += Within(_fewer(rng, kind), region), Shows(_fewer(rng, kind))
             case RelativePosition(kind, side, other):
-                beside = RelativePosition(_fewer(rng, kind), side, _fewer(rng, other))
-                options += beside, Shows(_fewer(rng, kind))
+                relation = RelativePosition(_fewer(rng, kind), side, _fewer(rng, other))
+                options += relation, Shows(_fewer(rng, kind))
             case Counts(kind, number) if number > 0:
                 options.append(Shows(kind))
         predicate = options[int(rng.integers(len(options)))]

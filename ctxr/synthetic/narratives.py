@@ -22,7 +22,11 @@ _WORD, _STEP, _SLIP = 0.3, 0.02, 0.03
 
 
 def write_narratives(folder: Path, counts: Mapping[str, int], seed: int, same: int = 8) -> None:
-    """Write `drawn_SPLIT_localized_narratives.jsonl` with so many pictures, `same` of which show the same, unless it is there."""
+    """Write `drawn_SPLIT_localized_narratives.jsonl` and its pictures, unless it exists.
+
+    Args:
+        counts: pictures of each split. same: pictures in a row with the same things, each in another place.
+    """
     for split, count in counts.items():
         file = folder / f"drawn_{split}_localized_narratives.jsonl"
         rng, rows = np.random.default_rng((seed, *split.encode())), []

@@ -289,8 +289,8 @@ class TraceSources:
             return lambda rows: (table[whole[rows]], maps[rows])
         shares = []
         for one in phrased:
-            boxes, drawn = word_boxes(one.points, one.times, recipe.margin, recipe.padding)
-            shares.append(torch.from_numpy(cell_shares(boxes, self.side) * drawn[:, None]).float())
+            boxes, present = word_boxes(one.points, one.times, recipe.margin, recipe.padding)
+            shares.append(torch.from_numpy(cell_shares(boxes, self.side) * present[:, None]).float())
         numbers = [torch.tensor([row[phrase] for phrase in own], dtype=torch.int64) for own in spoken]
         phrases, places = (pad_sequence(own, batch_first=True) for own in (numbers, shares))
         return lambda rows: (table[whole[rows]], table[phrases[rows]], places[rows])

@@ -79,10 +79,10 @@ def cell_vectors(tower: Any, cells: Tensor) -> Tensor:
         raise UsageError(sentence, hint="--set encoder=ViT-B-32:openai")
     if (prefix := getattr(trunk, "num_prefix_tokens", None)) is not None:
         # whatever pools tokens gets the cell in the place of each, also of those that stand before the picture
-        alone = cells[:, None].expand(-1, prefix + 1, -1)
+        single = cells[:, None].expand(-1, prefix + 1, -1)
     else:
-        alone = cells[:, None, None] if getattr(trunk, "output_fmt", "") == "NHWC" else cells[:, :, None, None]
-    return torch.as_tensor(head(trunk.forward_head(alone)))
+        single = cells[:, None, None] if getattr(trunk, "output_fmt", "") == "NHWC" else cells[:, :, None, None]
+    return torch.as_tensor(head(trunk.forward_head(single)))
 
 
 class PatchEncoder(nn.Module):
@@ -133,8 +133,8 @@ class PatchEncoder(nn.Module):
         if self.query != TRACE:
             parts.append(self.read("text", text)[:, None])
         if self.query != TEXT:
-            drawn = (shares.sum(-1) > 0).sum(1).clamp(min=1)
-            shares = shares / drawn[:, None, None]
+            count = (shares.sum(-1) > 0).sum(1).clamp(min=1)
+            shares = shares / count[:, None, None]
             if self.anything is None:
                 where = torch.einsum("npc,npd->ncd", shares, self.read("phrase", phrases))
             else:

@@ -49,12 +49,12 @@ class TracedQuery:
         count = int(np.ceil(share * len(self.words)))
         end = self.times[:count, 1].max()
         strokes = [stroke[stroke[:, 2] <= end] for stroke in self.strokes]
-        drawn = [number for number, stroke in enumerate(strokes) if len(stroke)]
+        kept = [number for number, stroke in enumerate(strokes) if len(stroke)]
         words, times = self.words[:count], self.times[:count]
         said = zip(self.text.split(), self.places, strict=True)
         text = " ".join(word for word, place in said if place < count)
-        kept, drawn_on = [strokes[number] for number in drawn], self.drawn_on[drawn]
-        return replace(self, text=text, words=words, times=times, strokes=kept, drawn_on=drawn_on)
+        strokes, drawn_on = [strokes[number] for number in kept], self.drawn_on[kept]
+        return replace(self, text=text, words=words, times=times, strokes=strokes, drawn_on=drawn_on)
 
     def phrased(self, count: int) -> "TracedQuery":
         """With each `count` words as one, said from the start of the first to the end of the last."""

@@ -236,8 +236,10 @@ class Traces(Question):
                 ends = [segments(np.sort(one.points[:, 2]), one.times, 0.0) for one in part]
                 silent = sum(int((one[:, 0] == one[:, 1]).sum()) for one in ends)
                 images = len({image for one in part for image in one.query.images})
-                held = zip(*((one.strokes, one.points, one.words) for one in part), strict=True)
-                rows.append((split or "no split", len(part), images, *(sum(map(len, every)) for every in held), silent))
+                columns = zip(*((one.strokes, one.points, one.words) for one in part), strict=True)
+                rows.append(
+                    (split or "no split", len(part), images, *(sum(map(len, every)) for every in columns), silent)
+                )
         heads = ("split", "narratives", "images", "strokes", "points", "words", "without points")
         note = "without points: words during which nothing was drawn"
         return {"narratives": Table("Narratives by split", heads, tuple(rows), note)}

@@ -23,22 +23,22 @@ def query_inputs(queries: Sequence[TracedQuery], words: Sequence[str], recipe: T
     """
     most = recipe.max_tokens
     places, boxes = np.zeros((len(queries), most), np.int64), np.zeros((len(queries), most, BOX), np.float32)
-    drawn = np.zeros((len(queries), most), np.bool_)
+    has_box = np.zeros((len(queries), most), np.bool_)
     for number, one in enumerate(queries):
         said = zip(one.text.split(), one.places, strict=True)
         own = [place for word, place in said for _ in tokens_of(word)][:most]
         places[number, : len(own)] = np.minimum(own, most - 1)
         of_words, there = word_boxes(one.points, one.times[:most], recipe.margin, recipe.padding)
-        boxes[number, : len(there)], drawn[number, : len(there)] = of_words, there
+        boxes[number, : len(there)], has_box[number, : len(there)] = of_words, there
     if recipe.query == TRACE:
-        boxes[~drawn.any(1), 0], drawn[~drawn.any(1), 0] = WHOLE, True
+        boxes[~has_box.any(1), 0], has_box[~has_box.any(1), 0] = WHOLE, True
     tokens = token_rows([one.text for one in queries], words, most)
-    return tuple(map(torch.from_numpy, (tokens, places, boxes, drawn)))
+    return tuple(map(torch.from_numpy, (tokens, places, boxes, has_box)))
 
 
-def two_layers(given: int, inner: int, made: int, dropout: float) -> nn.Sequential:
+def two_layers(width: int, inner: int, out: int, dropout: float) -> nn.Sequential:
     """A 2-layer MLP with ReLU and dropout between."""
-    return nn.Sequential(nn.Linear(given, inner), nn.ReLU(), nn.Dropout(dropout), nn.Linear(inner, made))
+    return nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Dropout(dropout), nn.Linear(inner, out))
 
 
 class BoxEmbedder(nn.Module):
@@ -116,7 +116,7 @@ class DualEncoder(nn.Module):
             items = items + self.located(boxes)
         return torch.as_tensor(self.of_image(self.region(items), (boxes != 0).any(-1)))
 
-    def queries(self, tokens: Tensor, places: Tensor, boxes: Tensor, drawn: Tensor) -> Tensor:
+    def queries(self, tokens: Tensor, places: Tensor, boxes: Tensor, has_box: Tensor) -> Tensor:
         """[N, D] of what `query_inputs` makes, divided by the temperature."""
         items, present = list[Tensor](), list[Tensor]()
         if self.words is not None and self.read is not None:
@@ -124,10 +124,10 @@ class DualEncoder(nn.Module):
             items.append(self.placed(self.read(self.words(tokens[:, said])), places[:, said]))
             present.append(tokens[:, said] != 0)
         if self.traced is not None:
-            shown = filled(drawn)
-            numbers = torch.arange(drawn.shape[1], device=drawn.device).expand_as(drawn)
+            shown = filled(has_box)
+            numbers = torch.arange(has_box.shape[1], device=has_box.device).expand_as(has_box)
             items.append(self.placed(self.traced(boxes[:, shown]), numbers[:, shown]))
-            present.append(drawn[:, shown])
+            present.append(has_box[:, shown])
         return torch.as_tensor(self.of_query(torch.cat(items, 1), torch.cat(present, 1))) / self.temperature
 
     def placed(self, items: Tensor, places: Tensor) -> Tensor:
