@@ -3,7 +3,7 @@
 
 The dual encoder learns from scratch on drawn narratives, over cells of ctxr-tiny. Settings were chosen on other drawings; figures are of
 test. A stopped proof goes on, and a finished one only prints. 0 when text and trace together have a higher R@1 than text,
-and the trace alone a lower one than text and a higher one than chance, by intervals of 95 %, 1 when not.
+and the trace alone less than half of that of text and more than chance, by intervals of 95 %, 1 when not.
 """
 
 import json
@@ -69,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for better, base in (("text+trace", "text"), ("text", "trace")):
         row, sign = (tests[better, base], 1) if (better, base) in tests else (tests[base, better], -1)
         above &= sign * row["value"] > 0 and row["low"] * row["high"] > 0
+    above &= cells["text", "R@1"]["value"] > 2 * cells["trace", "R@1"]["value"]
     return 0 if above and cells["trace", "R@1"]["low"] > cells["trace", "chance"]["value"] else 1
 
 
