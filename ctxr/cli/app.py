@@ -178,6 +178,8 @@ def _mistyped(error: Any, typed: list[str]) -> UsageError:
     elif nameless := next((name for name in arguments if name in meant), ""):
         verb = "are" if nameless.endswith("s") else "is"
         hint = f"the {nameless} {verb} given without a name: {command} {nameless.upper()}"
+    elif "unexpected extra argument" in message and "--set" in options and "=" in message:
+        hint = "repeat the option for each key: --set KEY=VALUE --set KEY=VALUE"
     elif "unexpected extra argument" in message and "--dataset" in options:
         hint = f"the dataset is given with its name: {command} --dataset DATASET"
     return UsageError(message[:1].lower() + message[1:], hint=hint)

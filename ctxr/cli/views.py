@@ -306,7 +306,7 @@ def training(report: TrainReport) -> Iterator[Block]:
     """A run, how good each of its seeds is, and where there are several, their mean and spread."""
     facts = {
         "variant": report.variant,
-        "encoder": report.encoder,
+        "encoder": report.encoder or None,
         "regions": report.regions or None,
         "dataset": report.dataset,
         report.unit: _numbers(report.queries),

@@ -312,6 +312,7 @@ def test_an_empty_path_is_not_the_current_folder(typed: list[str], name: str) ->
         (["doctor", "--dataset=a"], "no such option: --dataset", "ctxr doctor ARTIFACT"),
         (["build-sets", "--sources", "a"], "no such option: --sources", "ctxr build-sets SOURCES"),
         (["train", "a"], "got unexpected extra", "ctxr train --dataset DATASET"),
+        (["train", "--set", "lr=1", "batch=2"], "got unexpected extra", "--set KEY=VALUE --set KEY=VALUE"),
         (["filter", "a"], "got unexpected extra", "ctxr filter --help"),
         (["--bogus"], "no such option: --bogus", "ctxr --help"),
     ],

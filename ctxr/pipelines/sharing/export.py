@@ -208,7 +208,7 @@ class _ExportStage(Stage[Inputs]):
         written = WRITERS[options.to](job)
         if options.to != "recipe":
             written.left_out += [
-                f"{plural(len(rows), 'row')} of {name}.jsonl."
+                f"{plural(len(rows), 'row')} of {name}.jsonl, for which {options.to} has no place."
                 for name, rows in dataset.payloads.items()
                 if (options.to, name) != ("narratives", "traces")
             ]
