@@ -79,9 +79,12 @@ def merge_batches(batches: Sequence[TaskBatch]) -> TaskBatch:
 
 @dataclass(frozen=True)
 class TaskSources:
-    """What the units of a task are made from. `path`: a dataset, or else judgments. `candidates`:
-    the table of pairs to judge; `revised`: it samples revised labels. `blocked`: workers whose
-    descriptions are not asked about. `parents`: the content of all sources."""
+    """What the units of a task are made from.
+
+    Attributes:
+        path: a dataset, or else judgments. candidates: the table of pairs to judge; `revised`: it samples revised labels.
+        blocked: workers whose descriptions are not asked about. parents: the content of all sources.
+    """
 
     path: Path
     is_dataset: bool

@@ -88,8 +88,11 @@ class ImageDifference(Record, frozen=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What `recipe.json` says. `software`: versions of what decoded and saved. `jpeg_quality`: of
-    saved frames. `models`: encoder and thresholds of the sets."""
+    """What `recipe.json` says.
+
+    Attributes:
+        software: versions of what decoded and saved. jpeg_quality: of saved frames. models: encoder and thresholds of the sets.
+    """
 
     format: int
     name: str

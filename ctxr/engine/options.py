@@ -38,9 +38,12 @@ _KINDS: dict[type, str] = {
 
 @dataclass(frozen=True)
 class Range:
-    """A number from `low` to `high`, both included unless `above`; NaN lies outside. `meaning`:
-    what the number is, with its unit: the hint of an error. `above`: whether `low` itself lies
-    outside."""
+    """A number from `low` to `high`, both included unless `above`; NaN lies outside.
+
+    Attributes:
+        meaning: what the number is, with its unit: the hint of an error.
+        above: whether `low` itself lies outside.
+    """
 
     low: float
     high: float
@@ -233,7 +236,9 @@ class EndpointOptions(Options):
     """Environment variable with the API key; a local endpoint needs none."""
     at_once: Annotated[int, NotDecisive, Range(1, math.inf, "a number of requests, at least 1")] = 4
     """Concurrent requests."""
-    timeout: Annotated[float, NotDecisive, Range(0, 1e9, "seconds above 0, such as --timeout 120", above=True)] = 120.0
+    timeout: Annotated[float, NotDecisive, Range(0, 10**9, "seconds above 0, such as --timeout 120", above=True)] = (
+        120.0
+    )
     """Seconds before a request without an answer is repeated."""
     max_tokens: Annotated[int, Range(1, math.inf, "a number of tokens, at least 1")] = 64
     """Most tokens of an answer; reasoning models need thousands."""

@@ -29,8 +29,11 @@ WorldSize = Annotated[int | None, NotDecisive, Range(1, math.inf, "a number of r
 
 @dataclass(frozen=True)
 class WorkUnit:
-    """A part of the work, with an output of its own. `name`: unique. `stamp`: the key of its bytes.
-    `payload`: input of the job; picklable."""
+    """A part of the work, with an output of its own.
+
+    Attributes:
+        name: unique. stamp: the key of its bytes. payload: input of the job; picklable.
+    """
 
     name: str
     stamp: Any
@@ -55,9 +58,11 @@ class Portable:
 
 @dataclass
 class Job(Portable, ABC, Generic[R]):
-    """What is done to each unit, by several threads or processes at once. `task`: shows what
-    happens within a unit, if an engine works in this process. `shares`: how much of a unit it has
-    shown."""
+    """What is done to each unit, by several threads or processes at once.
+
+    Attributes:
+        task: shows what happens within a unit, if an engine works in this process. shares: how much of a unit it has shown.
+    """
 
     task: ProgressTask = field(default_factory=Silent, init=False)
     shares: dict[str, float] = field(default_factory=dict, init=False)

@@ -60,8 +60,11 @@ def share_limits(share: Doubles, looks: Doubles, free: Doubles) -> Doubles:
 
 def weighted_limits(counts: Doubles, variances: Doubles, steps: Doubles, sizes: Doubles) -> Doubles:
     """Limits [2, G] of sums of weighted counts by the gamma distribution (Fay and Feuer 1997; Tiwari et al. 2006): of what is counted
-    where that is the rarer kind, else of the rest; their distances add up by their squares. `counts`, `variances`: [G, S] of the parts
-    of G sums. `steps`: [G, S] what one more of a part's sample adds. `sizes`: [S] the most."""
+    where that is the rarer kind, else of the rest; their distances add up by their squares.
+
+    Args:
+        counts, variances: [G, S] of the parts of G sums. steps: [G, S] what one more of a part's sample adds. sizes: [S] the most.
+    """
     many, tail, reaches = counts > sizes / 2, (1 - LEVEL) / 2, []
     for kind in (many, ~many):
         parts = np.maximum(kind.sum(axis=1), 1)

@@ -47,10 +47,12 @@ def first(scores: npt.NDArray[np.floating], ks: Sequence[int]) -> TopCandidates:
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """Right candidates of T queries; a query without any is not among them. `queries`: [T]
-    ascending. `starts`: [T + 1] where each query's candidates begin. `candidates`: [N] ascending in
-    each query. `absent`: [T] right candidates beside these that have no scores (`number`), which
-    count as not found."""
+    """Right candidates of T queries; a query without any is not among them.
+
+    Attributes:
+        queries: [T] ascending. starts: [T + 1] where each query's candidates begin. candidates: [N] ascending in each query.
+        absent: [T] right candidates beside these that have no scores (`number`), which count as not found.
+    """
 
     queries: Codes
     starts: Codes
@@ -196,10 +198,12 @@ there, and rankings close up over them (Sakai 2007). `ties` are broken as in `un
 
 @dataclass(frozen=True, eq=False)
 class RetrievalScores:
-    """How well each of T queries found the R candidates that are right for it, all 0..1. `recalls`:
-    [T, len(ks)] whether one of the first k is right. `r_precision`: [T] share of right ones among
-    the first R. `map_at_r`: [T] mean over r = 1..R of precision@r where the r-th is right, else 0;
-    mAP@R is its mean."""
+    """How well each of T queries found the R candidates that are right for it, all 0..1.
+
+    Attributes:
+        recalls: [T, len(ks)] whether one of the first k is right. r_precision: [T] share of right ones among the first R.
+        map_at_r: [T] mean over r = 1..R of precision@r where the r-th is right, else 0; mAP@R is its mean.
+    """
 
     queries: Codes
     recalls: Doubles

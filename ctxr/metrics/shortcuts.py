@@ -63,9 +63,12 @@ class Verdict:
 
 
 def extreme_credits(trials: Sequence[Trial], values: Mapping[str, Doubles], largest: bool) -> Doubles:
-    """Credits [Q] of choosing the image with the largest (or smallest) value of its set; NaN where
-    values are missing. `values`: a number for each image of a set, [K], by set; sets without, or
-    with a NaN in it, are left out. `largest`: which end to choose."""
+    """Credits [Q] of choosing the image with the largest (or smallest) value of its set; NaN where values are missing.
+
+    Args:
+        values: a number for each image of a set, [K], by set; sets without, or with a NaN in it, are left out.
+        largest: which end to choose.
+    """
     best = {
         name: numbers == (numbers.max() if largest else numbers.min())
         for name, numbers in values.items()

@@ -23,9 +23,12 @@ _ROWS = 512  # queries of a block
 
 @dataclass(frozen=True)
 class Leak:
-    """What two splits share. `what`: kind of thing. `shared`: how many different things are in both
-    splits. `of`: how many are in the second. `nearest`: smallest distance between pictures of the
-    splits, None for other things."""
+    """What two splits share.
+
+    Attributes:
+        what: kind of thing. shared: how many different things are in both splits. of: how many are in the second.
+        nearest: smallest distance between pictures of the splits, None for other things.
+    """
 
     what: str
     splits: tuple[str, str]

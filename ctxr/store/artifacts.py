@@ -249,9 +249,12 @@ def take_lock(stream: IO[str], shared: bool = False) -> bool:
 
 
 class Content(NamedTuple):
-    """What a verb wrote into an artifact. `files`: relative to its folder. `counts`, `models`: as
-    in the manifest. `parents`: what it was made from; None where that is all of
-    `Inputs.parents`."""
+    """What a verb wrote into an artifact.
+
+    Attributes:
+        files: relative to its folder. counts, models: as in the manifest.
+        parents: what it was made from; None where that is all of `Inputs.parents`.
+    """
 
     files: list[str]
     counts: dict[str, Any]
@@ -260,7 +263,13 @@ class Content(NamedTuple):
 
 
 def finish(
-    path: Path, *, kind: str, verb: str, config: Mapping[str, object], parents: Sequence[Parent], content: Content
+    path: Path,
+    *,
+    kind: str,
+    verb: str,
+    config: Mapping[str, object],
+    parents: Sequence[Parent],
+    content: Content,
 ) -> Artifact:
     """Write the manifest, last and atomically."""
     sizes = {name: (path / name).stat().st_size for name in sorted(content.files)}

@@ -5,8 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SetKind:
-    """A kind of image sets. `ordered`: their images are in the order of time. `links`: a query
-    links to any number of images, where those of other kinds have one target."""
+    """A kind of image sets.
+
+    Attributes:
+        ordered: their images are in the order of time.
+        links: a query links to any number of images, where those of other kinds have one target.
+    """
 
     ordered: bool = False
     links: bool = False

@@ -179,9 +179,12 @@ class LedgerRow(Record, frozen=True):
 
 
 class SharedFootage(Record, frozen=True):
-    """Two groups, by name and in order, that share pictures. `shared`: frames or photos of `second`
-    that are copies of one of `first`. `of`: all of `second` that are not flat. `example`: image ids
-    of the closest pair. `distance`: of that pair, 0..2."""
+    """Two groups, by name and in order, that share pictures.
+
+    Attributes:
+        shared: frames or photos of `second` that are copies of one of `first`. of: all of `second` that are not flat.
+        example: image ids of the closest pair. distance: of that pair, 0..2.
+    """
 
     KEY: ClassVar[tuple[str, ...]] = ("first", "second")
 
@@ -194,9 +197,12 @@ class SharedFootage(Record, frozen=True):
 
 
 class Facts(Record, frozen=True):
-    """What was measured on one saved image; None = not measured. `brisque`: BRISQUE / 100; higher
-    is worse. `text_share`: area of recognised words, 0..1. `text_words`: recognised words.
-    `text_confidence`: their mean confidence, 0..100."""
+    """What was measured on one saved image; None = not measured.
+
+    Attributes:
+        brisque: BRISQUE / 100; higher is worse. text_share: area of recognised words, 0..1.
+        text_words: recognised words. text_confidence: their mean confidence, 0..100.
+    """
 
     KEY: ClassVar[tuple[str, ...]] = ("source", "index")
 
@@ -275,9 +281,12 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Dialogue(Record, frozen=True):
-    """A dialogue of two workers, one of whom shared a photo that only they could see. `id`: of the
-    query with its turns before the share. `unit`: its task. `photo`: image id. `workers`:
-    pseudonyms; the first saw the photo. `shared_at`: index of the share among the turns, if any."""
+    """A dialogue of two workers, one of whom shared a photo that only they could see.
+
+    Attributes:
+        id: of the query with its turns before the share. unit: its task. photo: image id.
+        workers: pseudonyms; the first saw the photo. shared_at: index of the share among the turns, if any.
+    """
 
     id: str
     unit: str

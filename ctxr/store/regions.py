@@ -48,8 +48,12 @@ class RegionRow(Record, frozen=True):
 
 @dataclass(frozen=True)
 class RegionFeatures:
-    """Region features of pictures. `sha256`: of the manifest. `most`: R, the largest number of
-    regions of a picture. `features`: F. `rows`: by SHA-256 of a picture's content."""
+    """Region features of pictures.
+
+    Attributes:
+        sha256: of the manifest. most: R, the largest number of regions of a picture. features: F.
+        rows: by SHA-256 of a picture's content.
+    """
 
     folder: Path
     sha256: str

@@ -25,7 +25,11 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass
 class ScoresFile:
-    """The scores of one scorer in one file. `values`: by query, by candidate. `lines`: the first line of each query, from 1."""
+    """The scores of one scorer in one file.
+
+    Attributes:
+        values: by query, by candidate. lines: the first line of each query, from 1.
+    """
 
     path: Path
     values: dict[str, dict[str, float]] = field(default_factory=dict)

@@ -27,9 +27,12 @@ Owner = Literal["query", "text", "image", "image_set"]
 
 @dataclass(frozen=True)
 class PayloadTable:
-    """A table beside those of every dataset, which an artifact has only where it has rows. `of`:
-    what each row belongs to. `owner`: the field that names that. `answers`: whether a row reveals
-    which image is right."""
+    """A table beside those of every dataset, which an artifact has only where it has rows.
+
+    Attributes:
+        of: what each row belongs to. owner: the field that names that.
+        answers: whether a row reveals which image is right.
+    """
 
     record: type[Record]
     of: Owner

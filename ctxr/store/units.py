@@ -182,7 +182,10 @@ def read_failed(artifact: Path, name: str) -> FailedUnit | None:
 
 class RankRun(msgspec.Struct, frozen=True):
     """How a rank ran: the verb, the number of ranks, and the options that are not at their defaults, by field.
-    `key`: what decides the result beside the `parents`: options, and the encoder by its fingerprint."""
+
+    Attributes:
+        key: what decides the result beside the `parents`: options, and the encoder by its fingerprint.
+    """
 
     verb: Annotated[str, msgspec.Meta(pattern="^(build-sets|filter)$")]
     world: Annotated[int, msgspec.Meta(ge=1)]

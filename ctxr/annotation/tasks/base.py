@@ -12,7 +12,11 @@ from ctxr.store.records import Judgment, Query
 
 class Task(ABC):
     """Pure functions of a unit: they read no clock, no file and no random number, and do not know which backend serves it.
-    `SEATS`: workers who do one unit together. `FRESH`: whether it is only for workers who have seen none of its pictures."""
+
+    Attributes:
+        SEATS: workers who do one unit together.
+        FRESH: whether it is only for workers who have seen none of its pictures.
+    """
 
     SEATS: ClassVar[int] = 1
     FRESH: ClassVar[bool] = False

@@ -46,9 +46,12 @@ crowd_signer = partial(Signer, pages="ctxr crowd pages", purposes=_PURPOSES)
 
 @dataclass(frozen=True)
 class Study:
-    """A Prolific study. `codes`: gives its completion codes by type; a study may be launched while
-    the server runs. `bundle`: answers that a submission is paid for. `tasks`: what its people are
-    given. `lasts`: how long a submission may take."""
+    """A Prolific study.
+
+    Attributes:
+        codes: gives its completion codes by type; a study may be launched while the server runs.
+        bundle: answers that a submission is paid for. tasks: what its people are given. lasts: how long a submission may take.
+    """
 
     codes: Callable[[], Mapping[str, str]]
     bundle: int

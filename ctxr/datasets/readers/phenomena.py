@@ -46,9 +46,12 @@ _DEEPEST = 20
 
 @dataclass(frozen=True)
 class PhenomenaRow:
-    """One annotated description. `row`: number in the file, from 0. `place`: `file:line`. `index`:
-    position of the target. `tags`: phenomena found. `looked`: phenomena that were looked for; empty
-    behind the annotated range."""
+    """One annotated description.
+
+    Attributes:
+        row: number in the file, from 0. place: `file:line`. index: position of the target.
+        tags: phenomena found. looked: phenomena that were looked for; empty behind the annotated range.
+    """
 
     row: int
     place: str

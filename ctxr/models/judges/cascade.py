@@ -19,8 +19,11 @@ BETWEEN: Limits = (0.1, 0.9)  # limits of a judge that another one follows
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """Parallel columns [N]. `values`: 1 entailed, 0 not, -1 unsure. `judges`: index of the judge
-    that decided. `probabilities`: its; NaN without an answer."""
+    """Parallel columns [N].
+
+    Attributes:
+        values: 1 entailed, 0 not, -1 unsure. judges: index of the judge that decided. probabilities: its; NaN without an answer.
+    """
 
     values: Codes
     probabilities: Doubles
