@@ -105,9 +105,13 @@ _FORMATS: dict[bytes, type[ImageLine] | type[VideoLine]] = {
 
 def narrative_files(path: Path) -> list[Path]:
     """The JSONL at a path, or each in it, whose first line is a narrative or about a video with narratives."""
-    found = sorted(path.glob("*.jsonl")) if path.is_dir() else [path] * (path.suffix == ".jsonl")
-    firsts = {file: next(numbered_lines(file), (0, b""))[1] for file in found if file.is_file()}
-    return [file for file, line in firsts.items() if any(sign in line for sign in _FORMATS)]
+    narratives = []
+    for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path] * (path.suffix == ".jsonl"):
+        if file.is_file():
+            with file.open("rb") as stream:
+                line = stream.readline(1 << 24)
+            narratives += [file] if b'"timed_caption"' in line or b'"actor_narratives"' in line else []
+    return narratives
 
 
 def read_narratives(path: Path, files: Sequence[Path], passed: Callable[[], None]) -> Dataset:

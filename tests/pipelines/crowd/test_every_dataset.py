@@ -89,6 +89,15 @@ def put_shard(folder: Path) -> Path:
     return put(photos(folder), "shard.jsonl", row)
 
 
+def put_narratives(folder: Path) -> Path:
+    rows = [
+        {"dataset_id": "a_test", "image_id": name, "annotator_id": 1, "caption": f"Text {number}.", "traces": []}
+        | {"timed_caption": [{"utterance": f"Text {number}.", "start_time": 0, "end_time": 1}]}
+        for number, name in enumerate(PHOTOS)
+    ]
+    return put(photos(folder), "narratives.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+
+
 def put_page(folder: Path) -> Path:
     return put(photos(folder), "red.md", "# Red\n\n![a](a.jpg)\n")
 
@@ -96,6 +105,7 @@ def put_page(folder: Path) -> Path:
 FORMS: dict[str, Callable[[Path], Path]] = {
     "an ImageCoDe release": put_release,
     "MMC4": put_shard,
+    "Localized Narratives": put_narratives,
     "documents": put_links,
     "a ctxr artifact": lambda folder: write_world_dataset(folder, sets=2),
     "the repository of ImageCoDe": put_repository,
