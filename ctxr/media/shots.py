@@ -118,7 +118,8 @@ class PySceneDetectCuts:
     def cuts(self, frame: Frame) -> Sequence[Any]:
         """PySceneDetect's cuts at the frame. Times are counted from the first frame, as negative ones are not allowed."""
         time = frame.time
-        self._first = time if self._first is None else self._first
+        if self._first is None:
+            self._first = time
         if self._ticks % time.denominator:
             # with one time base for all, differences are exact and cheap
             self._ticks = math.lcm(self._ticks, time.denominator, self._first.denominator)

@@ -4,7 +4,7 @@ import hashlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +127,7 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
         (traces := run_traces(config.out / "narratives", config, progress)).gain,
     )
     rows = []
-    for what, *shares in (vars(gain).values() for gain in gains):
+    for what, *shares in map(astuple, gains):
         before, after, low, high = (None if share is None else 100 * share for share in shares)
         rows.append((what, before, after, (after or 0) - (before or 0), low, high))
     heads = ("", "without", "with", "gain", "low", "high")

@@ -4,7 +4,7 @@ import csv
 import io
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -276,8 +276,8 @@ class ExportJob:
 
 @dataclass
 class ExportResult:
-    """What a format did: what it left out and what it changed, one sentence each, how to load it (Markdown), and versions that
-    decide its bytes.
+    """What a format did: what it left out and what it changed, one sentence each, how to load it (Markdown), versions that
+    decide its bytes, and the payload tables that it keeps.
     """
 
     load: str
@@ -286,6 +286,7 @@ class ExportResult:
     counts: dict[str, int | dict[str, int]] = field(default_factory=dict)
     front_matter: str = ""
     software: dict[str, str] = field(default_factory=dict)
+    kept: Collection[str] = ()
 
 
 def without_test_answers(dataset: Dataset) -> Dataset:

@@ -18,7 +18,7 @@ from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.paths import without_folder
 from ctxr.store.records import Image, Source, Split
-from ctxr.store.tables import pretty_json, write_tables
+from ctxr.store.tables import PAYLOADS, pretty_json, write_tables
 
 
 def write(job: ExportJob) -> ExportResult:
@@ -55,7 +55,7 @@ def write(job: ExportJob) -> ExportResult:
     head = Head(FORMAT, dataset.name, software(), JPEG_QUALITY, models)
     write_bytes(job.out / HEAD, pretty_json(head))
     read_rebuild_recipe(job.out)  # what would be refused is not written
-    return ExportResult(_LOAD, counts={"sources": len(used)})
+    return ExportResult(_LOAD, counts={"sources": len(used)}, kept=PAYLOADS)
 
 
 def _decoded(job: ExportJob, videos: dict[Source, list[Image]]) -> list[RecipeImage]:

@@ -206,12 +206,11 @@ class _ExportStage(Stage[Inputs]):
             job = _with_scores(job, inputs.parents[0], options)
         _keep_card(self.out(), progress)
         written = WRITERS[options.to](job)
-        if options.to != "recipe":
-            written.left_out += [
-                f"{plural(len(rows), 'row')} of {name}.jsonl, for which {options.to} has no place."
-                for name, rows in dataset.payloads.items()
-                if (options.to, name) != ("narratives", "traces")
-            ]
+        written.left_out += [
+            f"{plural(len(rows), 'row')} of {name}.jsonl, for which {options.to} has no place."
+            for name, rows in dataset.payloads.items()
+            if name not in written.kept
+        ]
         page = card(job, manifest, inputs.parents[0].sha256, options.to, written)
         write_bytes(out / CARD, page.encode())
         for line in written.left_out:

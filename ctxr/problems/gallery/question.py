@@ -34,7 +34,7 @@ from ctxr.problems.verdicts import people_of, verdicts_in
 from ctxr.store.artifacts import Content, open_artifact
 from ctxr.store.kinds import RUN, SET_KINDS
 from ctxr.store.records import Judgment
-from ctxr.store.tables import write_table
+from ctxr.store.tables import PAYLOADS, write_table
 
 _NONE = re.compile("^none: ")  # what titles and notes begin with where photos have no split
 
@@ -238,7 +238,8 @@ class Gallery(Question):
         return most > MOST_POSITIONS and not any(kind.ordered or kind.links for kind in kinds)
 
     def takes(self, request: EvalRequest) -> bool:
-        """Whether every source is a model, too, which also looks for captions; encoders alone are asked with the traces of queries."""
+        """Whether every source is a model, too, which also looks for captions; encoders alone are asked with all that queries carry."""
         places = [source.place for source in request.sources if source.place is not None]
-        drawn = not places and request.dataset.payloads.get("traces")
-        return all(map(checkpoints, places)) and not drawn and super().takes(request)
+        more = [PAYLOADS[name] for name in request.dataset.payloads]
+        ignored = not places and any(table.of == "query" and not table.answers for table in more)
+        return all(map(checkpoints, places)) and not ignored and super().takes(request)
