@@ -1,0 +1,1 @@
+"""Finding a picture by words, a drawing, or another picture."""
