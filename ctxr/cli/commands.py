@@ -43,6 +43,7 @@ LINES = {
     "listen": "Evaluate a multimodal language model on the benchmark through an OpenAI-compatible endpoint.",
     "revise-labels": "Find captions that are also true of other images and add them as a round of judgments that can be undone.",
     "eval": "Evaluate and compare runs, with confidence intervals and error analysis.",
+    "search": "Find a picture by words, by a drawing, or by another picture: on a page, or printed with --text.",
     "serve": "Serve annotation pages from this machine until Ctrl-C; every answer is saved immediately.",
     "doctor": "Check this machine or an artifact, and suggest a fix for each problem.",
     "demo": "Draw a small synthetic world, run the pipeline on it, and compare with the ground truth.",

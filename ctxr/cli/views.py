@@ -16,6 +16,7 @@ from ctxr.engine.report import SetsReport, Table
 from ctxr.errors import plural
 from ctxr.pipelines.crowd.config import AggregateReport, PlanReport, RunningServer, ServeReport, WorkersReport
 from ctxr.pipelines.curation.config import DocumentsReport, RebuildReport, VerifyReport
+from ctxr.pipelines.finding.config import RunningSearch, SearchReport
 from ctxr.pipelines.inspection.config import AuditReport, DoctorReport, ReportPage, StatsReport
 from ctxr.pipelines.modelling.config import EvalReport, ListenReport, RegionsReport, TrainReport
 from ctxr.pipelines.revision.config import ReviseReport
@@ -383,6 +384,27 @@ def evaluation(report: EvalReport) -> Iterator[Block]:
     yield from _tables(report)
     rows = {"results": report.results, "dataset": report.dataset, "runs": ", ".join(report.runs)}
     yield Summary(WRITTEN[report.up_to_date], rows)
+
+
+def searching(page: RunningSearch) -> Iterator[Block]:
+    """Where the page is."""
+    yield Summary(f"search at {page.address}", {"pictures": page.pictures, "by": page.by})
+    yield "[dim]Ctrl-C stops[/]"
+
+
+def found(report: SearchReport) -> Iterator[Block]:
+    """The pictures that fit, or what the page searched."""
+    answer = report.answer
+    if answer is not None:
+        rows = [
+            (rank, one.file, "–" if one.time is None else f"{one.time:.1f} s", one.score)
+            for rank, one in enumerate(answer.results, 1)
+        ]
+        note = "nothing fits: these are the nearest" if answer.fits is False else ""
+        yield Table("Pictures", ("", "file", "time", "score"), tuple(rows), note)
+    left_out = {"left out": len(report.left_out) or None, "gone": answer.gone or None if answer else None}
+    narratives = {"narratives": report.narratives}
+    yield Summary(str(report.index), {"pictures": report.pictures, "by": report.by, **left_out, **narratives})
 
 
 def serving(server: RunningServer) -> Iterator[Block]:

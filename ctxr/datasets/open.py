@@ -77,7 +77,7 @@ def read_dataset(path: Path, passed: Callable[[], None] = lambda: None) -> Datas
     for content that does not fit; UnfinishedError for an artifact without a manifest.
     """
     try:
-        reader = _reader_of(path)
+        reader = reader_of(path)
         files = reader.files(path)
         for file in files:
             if file.suffix in {".json", ".yaml", ".yml"} and (size := file.stat().st_size) > MOST_BYTES:
@@ -90,7 +90,8 @@ def read_dataset(path: Path, passed: Callable[[], None] = lambda: None) -> Datas
         raise DataError(f"{error.filename or path} cannot be read: {reason}", hint=f"chmod -R u+rX {path}") from error
 
 
-def _reader_of(path: Path) -> Reader:
+def reader_of(path: Path) -> Reader:
+    """The reader of what lies at `path`. Raises UsageError where nothing exists or nothing is recognised."""
     expected = f"expected {', '.join(reader.reads for reader in READERS)}"
     if not path.exists():
         raise UsageError(f"{path} does not exist", hint=expected)
@@ -119,7 +120,7 @@ def open_dataset(path: Path | None, workdir: Path, progress: Progress) -> Datase
 
 def dataset_identity(path: Path) -> Parent:
     """The identity of the dataset at `path`, which is not read. Raises what `read_dataset` raises where nothing is recognised."""
-    return identity_of(_reader_of(path).files(path))
+    return identity_of(reader_of(path).files(path))
 
 
 def identity_of(files: Sequence[Path]) -> Parent:

@@ -25,7 +25,7 @@ VIDEO_SUFFIXES = frozenset({
     ".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts", ".mts", ".m2ts", ".wmv", ".flv", ".3gp", ".ogv"
 })  # fmt: skip
 
-LARGE = 4 * MIB  # bytes from which on the hash of a video is kept
+LARGE = 4 * MIB  # bytes from which on the hash of a file is kept
 
 ARTIFACT = "it is an artifact of ctxr"
 LINK = "a link to a folder is not followed: name that folder as a source"
@@ -91,7 +91,7 @@ def find_sources(typed: Sequence[str], progress: Progress = SILENT, project: Pat
             photos: dict[Path, str] = {}
             for file in sorted(album):
                 try:
-                    photos[file] = _hash(file, task)
+                    photos[file] = _hash(file, task, project)
                 except OSError as error:
                     walk.left_out.append((file, f"cannot be read: {error.strerror}"))
             if photos:

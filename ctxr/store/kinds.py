@@ -29,6 +29,7 @@ DATASET = "dataset"  # aggregate, revise-labels
 PLAN = "plan"
 EXPORT = "export"
 REGION_FEATURES = "regions"
+INDEX = "index"  # search
 RUN = "run"  # train, listen; also a run as the origin of scores
 CLASSIFIER = "classifier"  # train
 EVALUATION = "results"  # eval, of runs

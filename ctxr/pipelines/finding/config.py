@@ -1,4 +1,4 @@
-"""Options and reports of `ctxr search`."""
+"""Options and reports of `ctxr search`, and what a searcher asks and is answered."""
 
 import re
 from collections.abc import Iterator
@@ -6,11 +6,59 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
+
 from ctxr.engine.options import Device, FreeText, NotDecisive, Options, Range, Switch, Workdir
 from ctxr.engine.report import VerbReport
 from ctxr.problems.options import Name, invalid_name
+from ctxr.store.records import TimedWord
 
-INDEXES = "indexes"
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Seconds = Annotated[float, msgspec.Meta(ge=-1e6, le=1e6)]
+MOST_WORDS, MOST_STROKES, MOST_POINTS = 200, 500, 2000
+"""Of a query, and points of a stroke."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A query: words, and strokes of points (x and y, shares from the top left, and seconds); times count from its start."""
+
+    words: Annotated[list[TimedWord], msgspec.Meta(max_length=MOST_WORDS)] = []
+    strokes: Annotated[
+        list[Annotated[list[tuple[Share, Share, Seconds]], msgspec.Meta(min_length=1, max_length=MOST_POINTS)]],
+        msgspec.Meta(max_length=MOST_STROKES),
+    ] = []
+
+
+class Result(msgspec.Struct, frozen=True):
+    """A picture that was found.
+
+    Attributes:
+        place: row in the index. file: in its gallery, or the id of a frame. time: seconds in its video.
+        box: what answered, x1, y1, x2, y2 as shares. width, height: pixels.
+    """
+
+    place: int
+    image: str
+    file: str
+    time: float | None
+    score: float
+    box: tuple[float, float, float, float] | None
+    width: int
+    height: int
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Pictures, best first.
+
+    Attributes:
+        fits: whether the first one fits the words; None where that is not known.
+        says: what the searcher has to do where there are no results. gone: pictures that are no longer there.
+    """
+
+    results: list[Result]
+    fits: bool | None = None
+    says: str = ""
+    gone: int = 0
 
 
 @dataclass(frozen=True)
@@ -25,11 +73,11 @@ class Search(Options):
     text: FreeText = ""
     """Print the pictures that fit this text, instead of opening a page."""
     recorded: Path | None = None
-    """Print the pictures that fit the text and mouse trace of the first narrative in this file."""
+    """Print the pictures that fit the words and the mouse trace of the first narrative in this file."""
     count: Annotated[int, NotDecisive, Range(1, 1000, "a number of pictures from 1 to 1000")] = 10
     """Pictures to print."""
     by: FreeText = "auto"
-    """Encoder of images and texts, or the name of a run of `ctxr train --recipe traces`."""
+    """Encoder of images and texts, or a run that was trained on traces."""
     regions: FreeText = ""
     """Region features of the gallery, for a run that looks at regions."""
     videos: Path | None = None
@@ -46,64 +94,39 @@ class Search(Options):
     device: Device = "auto"
     """Where to compute: auto, cpu, cuda, mps."""
 
-    @property
-    def prints(self) -> bool:
-        """Whether pictures are printed, and no page is opened."""
-        return bool(self.text) or self.recorded is not None
-
     def rules(self) -> Iterator[tuple[str, str]]:
         """One way to ask, and a name that a folder can have."""
         yield from invalid_name(self.name)
-        if self.text and self.recorded is not None:
-            yield "--text and --recorded are two queries", "give one of them"
-        if self.prints and self.collect:
-            yield "--collect needs the page, which --text and --recorded do not open", "leave them out"
+        if bool(self.text) + (self.recorded is not None) + self.collect > 1:
+            yield "--text, --recorded and --collect exclude each other", "ctxr search PHOTOS --collect"
 
     def folder(self) -> Path:
         """Where the index is written."""
         gallery = "project" if self.gallery is None else self.gallery.resolve().name
-        return self.workdir / INDEXES / (self.name or re.sub(r"[^\w.-]+", "-", gallery).strip(".-") or "gallery")
+        return self.workdir / "indexes" / (self.name or re.sub(r"[^\w.-]+", "-", gallery).strip(".-") or "gallery")
 
 
 @dataclass(frozen=True)
-class RunningSearch:
-    """A page that is open: its address, with the token if there is one, what it searches, and by which model."""
+class RunningSearch(VerbReport):
+    """A page that is open: its address, with the token if there is one, and how many pictures it searches by which model."""
 
     address: str
-    gallery: str
     pictures: int
     by: str
-
-
-@dataclass(frozen=True)
-class FoundPicture:
-    """A picture that was found: `time` in seconds for a frame, `box` (x1, y1, x2, y2 as shares) of what answered."""
-
-    rank: int
-    image: str
-    file: str
-    time: float | None
-    score: float
-    box: tuple[float, float, float, float] | None
 
 
 @dataclass(frozen=True)
 class SearchReport(VerbReport):
-    """The result of `search`.
+    """The result of `search`: of so many `pictures` by the model `by`, the answer to a query; None after a page was open.
 
     Attributes:
-        index: the artifact. pictures: in it; left_out: ids of those that could not be read. by: name of the model.
-        found: pictures, best first; none where a page was open. fits: whether the best fits; None where that was not measured.
-        narratives: kept by the page. note: what a searcher must know, may be empty.
+        index: the artifact. left_out: pictures that could not be read. narratives: folder of those that the page kept.
     """
 
     index: Path
-    gallery: str
     pictures: int
     left_out: tuple[str, ...]
     by: str
     up_to_date: bool
-    found: tuple[FoundPicture, ...] = ()
-    fits: bool | None = None
-    narratives: int = 0
-    note: str = ""
+    answer: Answer | None = None
+    narratives: Path | None = None

@@ -266,8 +266,15 @@ class TraceSources:
             )
         return lambda rows: torch.from_numpy(np.stack([arrays[row // CHUNK][row % CHUNK] for row in rows.tolist()]))
 
-    def inputs(self, queries: Sequence[TracedQuery], words: Sequence[str]) -> Inputs:
-        """What the `queries` of the model take, by row."""
+    @cached_property
+    def encoder(self) -> Encoder:
+        """What reads texts."""
+        return Encoder(self.source, self.device, "fp32", self.progress.warn)
+
+    def inputs(
+        self, queries: Sequence[TracedQuery], words: Sequence[str], read: Callable[[list[str]], Array] | None = None
+    ) -> Inputs:
+        """What the `queries` of the model take, by row; `read`: unit vectors of texts, by default kept on the disk."""
         recipe = self.recipe
         if recipe.variant == DUAL:
             columns = query_inputs(queries, words, recipe)
@@ -281,8 +288,10 @@ class TraceSources:
         if recipe.tunes:
             table: Tensor = self.source.tokenize(known)
         else:
-            encoder = Encoder(self.source, self.device, "fp32", self.progress.warn)
-            table = torch.from_numpy(embeddings.embedded_texts(known, self.options.workdir, encoder, self.progress))
+            read = read or (
+                lambda texts: embeddings.embedded_texts(texts, self.options.workdir, self.encoder, self.progress)
+            )
+            table = torch.from_numpy(read(known))
         whole = torch.tensor([row[text] for text in said], dtype=torch.int64)
         if recipe.variant == HEAT:
             maps = heat_maps(queries, recipe, self.side)

@@ -31,7 +31,7 @@ LARGEST_SCALE = math.log(100)
 
 
 class PatchTower(nn.Module):
-    """Unit vectors of pictures and of the cells of the last map of an image tower, averaged to at most `most` a side."""
+    """Unit vectors of pictures and of the cells of the last map of an image tower, averaged to at most `most` a side; 0: no cells."""
 
     def __init__(self, tower: Any, most: int) -> None:
         super().__init__()
@@ -39,6 +39,8 @@ class PatchTower(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """[N, 1 + C, D] of pixels [N, 3, H, W]: the whole, then cells row by row. Raises what `feature_map` and `cell_vectors` raise."""
+        if not self.most:
+            return unit(self.tower(pixels)[:, None])
         outputs = list[Tensor]()
         handle = self.tower.register_forward_hook(lambda _tower, _given, out: outputs.append(out))
         try:
@@ -121,8 +123,8 @@ class PatchEncoder(nn.Module):
         return unit(self.text.encode_text(texts.flatten(0, -2))).view(*texts.shape[:-1], -1)
 
     def images(self, pictures: Tensor) -> Tensor:
-        """[N, D'] of pixels, or of vectors as `PatchTower` makes them."""
-        vectors = pictures if self.tower is None else self.tower(pictures)
+        """[N, D'] of pixels [N, 3, H, W], or of vectors as `PatchTower` makes them."""
+        vectors = pictures if self.tower is None or pictures.ndim == 3 else self.tower(pictures)
         whole = [] if self.query == TRACE else [self.mapped("whole", vectors[:, :1])]
         patches = [] if self.query == TEXT else [self.mapped("patch", vectors[:, 1:])]
         return torch.cat([*whole, *patches], 1).flatten(1)
@@ -172,7 +174,7 @@ def heat_maps(queries: Sequence[TracedQuery], recipe: TracesRecipe, side: int) -
             for image in np.unique(one.drawn_on)
         ]
         own = np.stack([heat_map(points, side, recipe.spread) for points in images or [one.points]])
-        maps.append(own - own.mean(1, keepdims=True))
+        maps.append(own - own.sum(1, keepdims=True) / max(1, side * side))
     most = max([1, *map(len, maps)])
     filled = [np.pad(one, ((0, most - len(one)), (0, 0)), "edge") for one in maps]
     return torch.from_numpy(np.stack(filled).astype(np.float32))

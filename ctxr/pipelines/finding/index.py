@@ -1,0 +1,266 @@
+"""The index of a gallery: every picture of it as a vector and vectors of its cells, in the order of their ids."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import msgspec
+import numpy as np
+from msgspec import structs
+from numpy.lib.format import open_memmap
+
+from ctxr.datasets.changes import contents_of, refuse_other
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.lineage import dataset_parents
+from ctxr.datasets.open import open_dataset, reader_of
+from ctxr.datasets.readers.documents import page_files
+from ctxr.engine.progress import Progress
+from ctxr.engine.project import CHAIN, chosen, command_in
+from ctxr.engine.stage import SourceInputs, Stage, other_keys
+from ctxr.errors import CtxrError, DataError, UsageError, and_more, plural
+from ctxr.media.footage import SourceLocator, decode_frames
+from ctxr.media.images import Pixels, decoded, encode_jpeg, image_size, read_image
+from ctxr.media.sources import find_sources
+from ctxr.models.hub import placeless
+from ctxr.models.identity import model_identity, resolved_name
+from ctxr.pipelines.finding.config import Search
+from ctxr.pipelines.finding.model import SearchModel
+from ctxr.problems.embeddings import Array, cached, named_regions
+from ctxr.problems.runs import run_folder
+from ctxr.store.arrays import load_vectors
+from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, earlier_manifest, open_artifact
+from ctxr.store.atomic import link_or_copy, write_bytes
+from ctxr.store.hashing import sha256_file, sha256_of
+from ctxr.store.kinds import INDEX, PICTURES, RUN
+from ctxr.store.memory import Watch, remembered
+from ctxr.store.paths import CACHE, rooted
+from ctxr.store.records import Image, Source
+from ctxr.store.tables import read_table, write_table
+from ctxr.store.units import read_unit, unit_sources
+
+IMAGES, VECTORS, CELLS = "images.jsonl", "vectors.npy", "cells.npy"
+FRAMES = "frames/{}.jpg"
+"""File in the index of a frame that lies nowhere else, by its id."""
+
+SIDE = 640
+"""Pixels of the longer side of such a frame, at most."""
+
+CHUNK = 64
+"""Pictures that are embedded between two points at which a stopped run can go on."""
+
+
+@dataclass(frozen=True)
+class IndexInputs(SourceInputs[Path]):
+    """Where the gallery lies, its `photos` (hashes by name) where it is a mere folder of them, and the model: an encoder or a run."""
+
+    photos: Mapping[str, str] | None
+    by: Path | str
+
+
+class IndexStage(Stage[IndexInputs]):
+    """The index as an artifact."""
+
+    KIND = INDEX
+    options: Search
+
+    def inputs(self, progress: Progress) -> IndexInputs:
+        """The gallery and the model, by their content."""
+        options, workdir = self.options, self.options.workdir
+        path, photos = chosen(options.gallery, workdir, CHAIN, progress), None
+        try:
+            if reader_of(path).files is page_files:  # photos that somebody wrote about are photos
+                raise UsageError(f"{path} holds pages")
+            parents = dataset_parents(path, path.resolve().stem, workdir, progress)
+        except UsageError:
+            if not path.is_dir():
+                raise
+            photos = photos_in(path, workdir, progress)
+            parents = [Parent(path.resolve().name, PICTURES, sha256_of(photos))]
+        if folder := run_folder(options.by, workdir):
+            parents.append(Parent(options.by, RUN, open_artifact(folder, RUN, "ctxr train").sha256))
+            name = rooted(str(open_artifact(folder).manifest.config.get("encoder", "")), workdir)
+        else:
+            name = resolved_name(options.by, workdir)
+        made_by = [parents[-1].sha256 if folder else "", model_identity(name, workdir) if name else ""]
+        key = {"by": placeless(name) if folder is None else options.by, "made_by": sha256_of(made_by)}
+        if options.regions:
+            key["regions"] = named_regions(options.regions, workdir, options.by).sha256
+        return IndexInputs(parents, key, path, photos, folder or name)
+
+    def changed_files(self, artifact: Artifact) -> list[str]:
+        """Those that are younger than the manifest and differ, or are gone: arrays are large."""
+        written = (artifact.path / MANIFEST).stat().st_mtime_ns
+
+        def same(name: str, sha256: str) -> bool:
+            with suppress(OSError):
+                file = artifact.path / name
+                return file.stat().st_mtime_ns <= written or sha256_file(file) == sha256
+            return False
+
+        return [name for name, entry in artifact.manifest.files.items() if not same(name, entry.sha256)]
+
+    def write(self, inputs: IndexInputs, out: Path, progress: Progress) -> Content:
+        """Embed the pictures that are new, and write them in order with those that the earlier index of this model holds."""
+        images, files = gallery_pictures(inputs, self.options, progress)
+        model = SearchModel(inputs.by, self.options, progress)
+        rows, troubles = self._rows(inputs, model, {image.sha256: files[image.id] for image in images}, progress)
+        kept = [image for image in images if image.sha256 in rows]
+        if lost := [image.id for image in images if image.sha256 not in rows]:
+            progress.warn(f"{troubles[0]}{and_more(len(lost))}: left out")
+        if not kept:
+            raise DataError(f"{inputs.source} holds no picture that can be read", hint="name another folder of photos")
+        write_table(out / IMAGES, kept)
+        for name, columns in ((VECTORS, slice(model.width)), (CELLS, slice(model.width, model.size))):
+            array = open_memmap(out / name, "w+", np.float32, (len(kept), columns.stop - (columns.start or 0)))
+            for row, image in enumerate(kept):
+                array[row] = rows[image.sha256][columns]
+            array.flush()
+        frames = {FRAMES.format(image.id): files[image.id] for image in kept if not image.path}
+        for name, file in frames.items():
+            link_or_copy(file, out / name)
+        counts = {"pictures": len(kept), "left_out": lost}
+        return Content([IMAGES, VECTORS, CELLS, *frames], counts, {"weights": model.sources.weights})
+
+    def _rows(
+        self, inputs: IndexInputs, model: SearchModel, files: Mapping[str, Path], progress: Progress
+    ) -> tuple[dict[str, Array], list[str]]:
+        """The vector and cells of each picture by its content, and why pictures cannot be read."""
+        rows, troubles, earlier = dict[str, Array](), list[str](), earlier_manifest(self.out())
+        if earlier is not None and not other_keys(earlier, inputs):
+            with suppress(CtxrError):
+                before = read_index(self.out())
+                whole = zip(before.images, before.vectors, before.cells, strict=True)
+                rows = {image.sha256: np.concatenate(parts) for image, *parts in whole if image.sha256 in files}
+        missing = [content for content in files if content not in rows]
+
+        def read(content: str) -> Pixels | None:
+            try:
+                refuse_other(files[content], content)
+                return read_image(files[content])
+            except DataError as error:
+                troubles.append(error.message)
+                return None
+
+        def embed(part: slice) -> Array:
+            block = np.full((len(missing[part]), model.size), np.nan, np.float32)
+            read_ones = {row: pixels for row, pixels in enumerate(decoded(read, missing[part])) if pixels is not None}
+            if read_ones:
+                block[[*read_ones]] = model.look([*read_ones.values()], [missing[part][row] for row in read_ones])
+            return block
+
+        with progress.task("embedding pictures", len(missing)) as task:
+            origin = {"what": INDEX, **inputs.key}
+            blocks = cached(self.options.workdir, origin, missing, embed, task.advance, chunk=CHUNK)
+        for block, start in zip(blocks, range(0, len(missing), CHUNK), strict=True):
+            rows |= {
+                content: row for content, row in zip(missing[start:], block, strict=False) if np.isfinite(row).all()
+            }
+        return rows, troubles
+
+
+def photos_in(folder: Path, workdir: Path, progress: Progress) -> dict[str, str]:
+    """SHA-256 of every photo at any depth by its path in the folder; read again only where something changed. Raises UsageError for a
+    folder without photos."""
+    project = workdir.resolve()
+
+    def find(watch: Watch) -> str:
+        watch([folder, *(file for file in folder.rglob("*") if not file.resolve().is_relative_to(project))])
+        search = find_sources([str(folder)], progress, workdir)
+        for remark in search.remarks():
+            progress.note(remark)
+        albums = [source for source in search.found if source.kind == "photos"]
+        build = command_in(workdir, "build-sets", str(folder))
+        if not albums:
+            raise UsageError(f"{folder} holds videos and no photo", hint=f"{build}; then ctxr search")
+        if videos := len(search.found) - len(albums):
+            progress.note(f"{plural(videos, 'video')} left out: {build}   embeds their frames")
+        rows = [pair for album in albums for pair in zip(album.photos, album.photo_sha256, strict=True)]
+        return msgspec.json.encode({file.relative_to(folder).as_posix(): digest for file, digest in rows}).decode()
+
+    return msgspec.json.decode(remembered(workdir, ["gallery", str(folder.resolve())], find), type=dict[str, str])
+
+
+def gallery_pictures(inputs: IndexInputs, options: Search, progress: Progress) -> tuple[list[Image], dict[str, Path]]:
+    """The pictures of a gallery by id, with paths in its folder, or "" for frames that lie nowhere else; and the file of each."""
+    if inputs.photos is not None:
+        files = {name: inputs.source / name for name in inputs.photos}
+        rows = sorted(inputs.photos.items())
+        return [_described(Image(name, name, "", "", 0, 0), files[name], digest) for name, digest in rows], files
+    dataset = open_dataset(inputs.source, options.workdir, progress)
+    base = folder_of(inputs.source).resolve()
+    shown = (dataset.images[name] for name in sorted({name for one in dataset.sets for name in one.images}))
+    files = {image.id: file for image in shown if (file := dataset.picture(image)) is not None and file.is_file()}
+    contents, images = contents_of(dataset, files), list[Image]()
+    for name, file in files.items():
+        row, path = dataset.images[name], file.resolve().relative_to(base).as_posix()
+        images.append(structs.replace(row, path=path, sha256=contents[name]))
+    frames = _frames(dataset, options, progress)
+    for image, file in frames:
+        files[image.id] = file
+        images.append(image)
+    if not images:
+        raise DataError(f"{dataset.name} holds no picture", hint="put its pictures where it names them")
+    return sorted(images, key=lambda image: image.id), files
+
+
+def _described(image: Image, file: Path, sha256: str) -> Image:
+    width, height = 0, 0
+    with suppress(DataError):  # left out where it is read
+        width, height = image_size(file)
+    return structs.replace(image, sha256=sha256, width=width, height=height)
+
+
+def _frames(dataset: Dataset, options: Search, progress: Progress) -> list[tuple[Image, Path]]:
+    """Frames that were embedded while sets were picked, and are in none; decoded once, to at most `SIDE` pixels a side."""
+    wanted, root = dict[Source, list[Image]](), dataset.root or Path()
+    for source in unit_sources(root):
+        rows = read_unit(root, source.name).ledger if source.kind == "video" else []
+        own = [(f"{source.name}/img{row.index}", row) for row in rows if row.row is not None]
+        wanted[source] = [
+            Image(name, "", "", source.name, 0, 0, row.index, row.time)
+            for name, row in own
+            if name not in dataset.images
+        ]
+    cache = options.workdir / CACHE / "frames"
+    files = {
+        image.id: cache / f"{sha256_of([source.sha256, image.index, SIDE])}.jpg"
+        for source, own in wanted.items()
+        for image in own
+    }
+
+    def save(image: Image, pixels: Pixels, _stream: int | None) -> None:
+        scale = min(1, SIDE / max(pixels.shape))
+        small = cv2.resize(pixels, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+        write_bytes(files[image.id], encode_jpeg(np.asarray(small, np.uint8)), durable=False)
+
+    lacking = {source: [image for image in own if not files[image.id].is_file()] for source, own in wanted.items()}
+    lacking = {source: own for source, own in lacking.items() if own}
+    for _, _, error in decode_frames(lacking, SourceLocator(root, options.videos, progress), save, progress):
+        if error is not None:
+            progress.warn(f"{error.message}: its frames that are in no set are left out")
+    made = [(image, files[image.id]) for own in wanted.values() for image in own if files[image.id].is_file()]
+    return [(_described(image, file, sha256_file(file)), file) for image, file in made]
+
+
+def folder_of(gallery: Path) -> Path:
+    """The folder in which the pictures of a gallery lie."""
+    return gallery if gallery.is_dir() else gallery.parent
+
+
+@dataclass(frozen=True)
+class Index:
+    """An open index: vectors [N, D] and cells [N, C * E] of the images."""
+
+    images: list[Image]
+    vectors: Array
+    cells: Array
+
+
+def read_index(folder: Path) -> Index:
+    """The index in a folder, arrays memory-mapped. Raises DataError for a damaged one."""
+    index = Index(read_table(folder / IMAGES, Image), *(load_vectors(folder / name) for name in (VECTORS, CELLS)))
+    if not len(index.images) == len(index.vectors) == len(index.cells):
+        raise DataError(f"{folder} is damaged: its tables have different lengths", hint="ctxr search makes it again")
+    return index
