@@ -194,18 +194,22 @@ class Encoder:
                 done += len(part)
         return stack_vectors(parts, self.dim)
 
-    def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
+    def encode_texts(self, texts: Sequence[str], rows: int = TEXT_ROWS) -> np.ndarray:
         """Float32 [N, dim], L2-normalised, one row for each text, which is cut to the model's context. Raises CtxrError without a
-        tokenizer on this machine."""
-        rows = []
-        for start in range(0, len(texts), TEXT_ROWS):
-            part = list(texts[start : start + TEXT_ROWS])
-            tokens = self._source.tokenize(part + [""] * (TEXT_ROWS - len(part))).to(self.device)
+        tokenizer on this machine.
+
+        Args:
+            rows: texts in one pass. Another number rounds vectors differently.
+        """
+        parts = []
+        for start in range(0, len(texts), rows):
+            part = list(texts[start : start + rows])
+            tokens = self._source.tokenize(part + [""] * (rows - len(part))).to(self.device)
             vectors = self._forward(self._text_model.encode_text, tokens, "highest")
             if vectors is None:
-                raise CtxrError(f"no memory left on {self.device} for {TEXT_ROWS} texts", hint="use --device cpu")
-            rows.append(vectors[: len(part)])
-        return stack_vectors(rows, self.dim)
+                raise CtxrError(f"no memory left on {self.device} for {rows} texts", hint="use --device cpu")
+            parts.append(vectors[: len(part)])
+        return stack_vectors(parts, self.dim)
 
     def describe(self) -> dict[str, object]:
         """What a manifest should keep of the encoder, as plain values."""

@@ -1,7 +1,6 @@
 """Ranks the pictures of an index by words, by what is drawn, and by another picture."""
 
 from pathlib import Path
-from threading import Lock
 
 import cv2
 import numpy as np
@@ -16,9 +15,13 @@ from ctxr.pipelines.finding.index import FRAMES, read_index
 from ctxr.pipelines.finding.model import SearchModel
 from ctxr.problems.embeddings import Array
 from ctxr.problems.traces.recipe import TRACE
+from ctxr.store.artifacts import open_artifact
 
 MOST_TRACED = 10_000
 """Pictures whose cells are looked at: where there are more, those that fit the words best."""
+
+LEAST_RANK = 0.2
+"""Share of the everyday words that a gallery has to fit worse than a query, or nothing fits; measured by `python -m bench.search`."""
 
 
 class Finder:
@@ -31,39 +34,38 @@ class Finder:
     def __init__(self, config: Search, gallery: Path, by: Path | str, progress: Progress) -> None:
         """`gallery`: the folder in which its pictures lie. Raises DataError for a damaged index."""
         self._folder, self._gallery = config.folder(), gallery
-        index, self.model, self._looking = read_index(self._folder), SearchModel(by, config, progress), Lock()
+        index, self._model = read_index(self._folder), SearchModel(by, config, progress)
         self.pictures, self._vectors, self._cells = index.images, index.vectors, index.cells
-        self.reads = self.model.reads
-        self._lengths = np.linalg.norm(self._vectors, axis=1)
+        self.reads, self._lengths = self._model.reads, np.linalg.norm(self._vectors, axis=1)
+        self._background = np.array(open_artifact(self._folder).manifest.counts.get("background", ()))
 
     def find(self, asked: Asked, count: int) -> Answer:
         """The best pictures for a query."""
-        said, drawn = any(text.strip() for text, *_ in asked.words), bool(asked.strokes)
-        if not said and self.reads != TRACE:
+        if not any(text.strip() for text, *_ in asked.words) and self.reads != TRACE:
             return Answer([], says="Say in words what you look for.")
-        if not drawn and self.reads == TRACE:
+        if not asked.strokes and self.reads == TRACE:
             return Answer([], says="Draw what you look for: this model reads no words.")
-        weights = self.model.weights(asked)
-        whole, cells = weights[: self.model.width], weights[self.model.width :]
+        weights = self._model.weights(asked)
+        whole, cells = weights[: self._model.width], weights[self._model.width :]
         scores = self._vectors @ whole
-        if cells.any():
-            rows: slice | npt.NDArray[np.int64] = slice(None)
-            if len(scores) > MOST_TRACED and self.reads != TRACE:
-                rows = np.sort(np.argpartition(-scores, MOST_TRACED)[:MOST_TRACED])
-            traced = np.full(len(scores), -np.inf, np.float32)
-            traced[rows] = scores[rows] + self._cells[rows] @ cells
-            scores = traced
-        return self._answer(scores, cells if cells.any() else np.tile(whole[self.model.reach], self.model.cells), count)
+        fits = bool((self._background < scores.max()).mean() >= LEAST_RANK) if len(self._background) else None
+        if not cells.any():
+            return self._answer(scores, np.tile(whole[self._model.reach], self._model.cells), count, fits)
+        traced = np.full_like(scores, -np.inf)
+        rows: slice | npt.NDArray[np.int64] = slice(None)
+        if len(scores) > MOST_TRACED and self.reads != TRACE:
+            rows = np.sort(np.argpartition(-scores, MOST_TRACED)[:MOST_TRACED])
+        traced[rows] = scores[rows] + self._cells[rows] @ cells
+        return self._answer(traced, cells, count, fits)
 
     def alike(self, like: int | Pixels, count: int) -> Answer:
         """The pictures nearest to one of the index, by its row, or to another one, RGB uint8 [H, W, 3]."""
         if isinstance(like, int):
             vector = self._vectors[like]
-        elif self.model.regions is not None:
-            return Answer([], says="This model knows only pictures whose regions were extracted.")
+        elif self._model.regions is None:
+            vector = self._model.look([like])[0, : self._model.width]
         else:
-            with self._looking:
-                vector = self.model.look([like])[0, : self.model.width]
+            return Answer([], says="This model looks at regions, and a new picture has none.")
         scores = self._vectors @ vector / (self._lengths * np.linalg.norm(vector))
         if isinstance(like, int):
             scores[like] = -np.inf
@@ -82,7 +84,7 @@ class Finder:
         image = self.pictures[place]
         return self._gallery / image.path if image.path else self._folder / FRAMES.format(image.id)
 
-    def _answer(self, scores: Array, shown: Array, count: int) -> Answer:
+    def _answer(self, scores: Array, shown: Array, count: int, fits: bool | None = None) -> Answer:
         """The pictures of the highest scores, equal ones in their order; `shown`: weights of their cells, by which one is pointed out."""
         results, gone = list[Result](), 0
         for place in np.argsort(-scores, kind="stable").tolist():
@@ -91,17 +93,14 @@ class Finder:
             if not self._file(place).is_file():
                 gone += 1
                 continue
-            image, box = self.pictures[place], None
+            box, image = None, self.pictures[place]
             if len(shown):
-                by_cell = (self._cells[place] * shown).reshape(self.model.cells, -1).sum(1)
-                box = answering(by_cell.reshape(self.model.sources.side, -1))
+                answers = (self._cells[place] * shown).reshape(self._model.cells, -1).sum(1)
+                box = answering(answers.reshape(self._model.side, -1))
             time = None if image.time is None else float(image.time)
-            results.append(
-                Result(
-                    place, image.id, image.path or image.id, time, float(scores[place]), box, image.width, image.height
-                )
-            )
-        return Answer(results, gone=gone)
+            name, score = image.path or image.id, float(scores[place])
+            results.append(Result(place, image.id, name, time, score, box, image.width, image.height))
+        return Answer(results, fits, gone=gone)
 
 
 def answering(cells: Array) -> tuple[float, float, float, float]:

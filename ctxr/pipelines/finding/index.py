@@ -26,11 +26,11 @@ from ctxr.media.sources import find_sources
 from ctxr.models.hub import placeless
 from ctxr.models.identity import model_identity, resolved_name
 from ctxr.pipelines.finding.config import Search
-from ctxr.pipelines.finding.model import SearchModel
+from ctxr.pipelines.finding.model import BACKGROUND, SearchModel
 from ctxr.problems.embeddings import Array, cached, named_regions
 from ctxr.problems.runs import run_folder
 from ctxr.store.arrays import load_vectors
-from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, earlier_manifest, open_artifact
+from ctxr.store.artifacts import Content, Parent, earlier_manifest, open_artifact
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import INDEX, PICTURES, RUN
@@ -89,18 +89,6 @@ class IndexStage(Stage[IndexInputs]):
             key["regions"] = named_regions(options.regions, workdir, options.by).sha256
         return IndexInputs(parents, key, path, photos, folder or name)
 
-    def changed_files(self, artifact: Artifact) -> list[str]:
-        """Those that are younger than the manifest and differ, or are gone: arrays are large."""
-        written = (artifact.path / MANIFEST).stat().st_mtime_ns
-
-        def same(name: str, sha256: str) -> bool:
-            with suppress(OSError):
-                file = artifact.path / name
-                return file.stat().st_mtime_ns <= written or sha256_file(file) == sha256
-            return False
-
-        return [name for name, entry in artifact.manifest.files.items() if not same(name, entry.sha256)]
-
     def write(self, inputs: IndexInputs, out: Path, progress: Progress) -> Content:
         """Embed the pictures that are new, and write them in order with those that the earlier index of this model holds."""
         images, files = gallery_pictures(inputs, self.options, progress)
@@ -112,16 +100,20 @@ class IndexStage(Stage[IndexInputs]):
         if not kept:
             raise DataError(f"{inputs.source} holds no picture that can be read", hint="name another folder of photos")
         write_table(out / IMAGES, kept)
-        for name, columns in ((VECTORS, slice(model.width)), (CELLS, slice(model.width, model.size))):
-            array = open_memmap(out / name, "w+", np.float32, (len(kept), columns.stop - (columns.start or 0)))
+        shapes = {VECTORS: (0, model.width), CELLS: (model.width, model.size)}
+        for name, (start, stop) in shapes.items():
+            array = open_memmap(out / name, "w+", np.float32, (len(kept), stop - start))
             for row, image in enumerate(kept):
-                array[row] = rows[image.sha256][columns]
+                array[row] = rows[image.sha256][start:stop]
             array.flush()
         frames = {FRAMES.format(image.id): files[image.id] for image in kept if not image.path}
         for name, file in frames.items():
             link_or_copy(file, out / name)
-        counts = {"pictures": len(kept), "left_out": lost}
-        return Content([IMAGES, VECTORS, CELLS, *frames], counts, {"weights": model.sources.weights})
+        counts: dict[str, object] = {"pictures": len(kept), "left_out": lost}
+        if model.knows:
+            fits = model.read(BACKGROUND) @ load_vectors(out / VECTORS).T
+            counts["background"] = [round(float(best), 6) for best in sorted(fits.max(1))]
+        return Content([IMAGES, *shapes, *frames], counts, {"weights": model.weights_of})
 
     def _rows(
         self, inputs: IndexInputs, model: SearchModel, files: Mapping[str, Path], progress: Progress

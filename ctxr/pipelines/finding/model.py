@@ -10,10 +10,12 @@ from threading import Lock
 
 import numpy as np
 import torch
+from torchvision.models import EfficientNet_B0_Weights
 
 from ctxr.engine.progress import Progress
 from ctxr.errors import UsageError
 from ctxr.media.images import Pixels
+from ctxr.models.hub import TINY
 from ctxr.pipelines.finding.config import Asked, Search
 from ctxr.problems.embeddings import Array
 from ctxr.problems.queries import EvalQuery
@@ -24,10 +26,13 @@ from ctxr.problems.traces.queries import TracedQuery
 from ctxr.problems.traces.recipe import DUAL, HEAT, TEXT, TRACE, TracesRecipe
 from ctxr.store.records import TimedWord
 
-_KEPT = 64  # vectors of texts; somebody who types asks for the words before again
+BACKGROUND: tuple[str, ...] = tuple(EfficientNet_B0_Weights.DEFAULT.meta["categories"][::7])
+"""143 everyday words, by which a gallery is known: a query fits that fits it better than `LEAST_RANK` of them (docs/log.md)."""
+
+_KEPT = 512  # vectors of texts; somebody who types asks for the same words again
 
 
-def _opened(by: Path | str, options: ScoringOptions, progress: Progress) -> Opened:
+def opened_model(by: Path | str, options: ScoringOptions, progress: Progress) -> Opened:
     """The first seed of a run, or an encoder with heat maps over its cells, or without cells where it has none."""
     if isinstance(by, Path):
         run = OpenTraces.open(by, options, progress)
@@ -43,61 +48,63 @@ class SearchModel:
     """A model whose score of a query and a picture is the product of weights and the vector and cells of the picture.
 
     Attributes:
-        width: D. cells: C. reads: text, trace or text+trace; text for an encoder without cells.
+        width: D. cells: C. size: D + C * E. reach: numbers of a cell that texts reach.
+        reads: text, trace or text+trace; text for an encoder without cells.
+        knows: whether everyday words mean anything to it, so that it can be told whether a picture fits.
     """
 
     def __init__(self, by: Path | str, config: Search, progress: Progress) -> None:
         options = ScoringOptions(config.workdir, config.device, regions=config.regions)
-        self.opened, self._lock = _opened(by, options, progress), Lock()
-        self.sources, self.model = self.opened.sources, self.opened.model
-        self.recipe, self.regions = self.sources.recipe, self.sources.regions
-        self.dual = self.recipe.variant == DUAL
-        self.cells = 0 if self.dual or self.recipe.query == TEXT else self.sources.side**2
-        self.reads = self.recipe.query if self.cells or self.dual else TEXT
-        self._read = lru_cache(_KEPT)(lambda text: self.sources.encoder.encode_texts([text])[0])
-        self.width = self.recipe.width if self.dual else self.sources.source.width
+        self._opened, self._lock = opened_model(by, options, progress), Lock()
+        self._sources, self._model = self._opened.sources, self._opened.model
+        recipe, self.weights_of, self.regions = self._sources.recipe, self._sources.weights, self._sources.regions
+        self.traced_alone, dual, self.side = recipe.query == TRACE, recipe.variant == DUAL, 0
+        if not dual and recipe.query != TEXT:
+            self.side = self._sources.side
+        self.cells = self.side**2
+        self.reads = recipe.query if self.cells or dual else TEXT
+        self.knows = isinstance(by, str) and by != TINY and not by.startswith("random:")
+        self._read = lru_cache(_KEPT)(lambda text: self._sources.encoder.encode_texts([text], rows=1)[0])
+        self.width = recipe.width if dual else self._sources.source.width
         # with ctxr-lite most numbers of a text are 0, whatever it says
-        self.reach = np.flatnonzero(self._read("a photo")) if self.recipe.variant == HEAT else np.arange(self.width)
-
-    @property
-    def size(self) -> int:
-        """D + C * E."""
-        return self.width + self.cells * len(self.reach)
+        self.reach = np.flatnonzero(self._read("a photo")) if recipe.variant == HEAT else np.arange(self.width)
+        self.size = self.width + self.cells * len(self.reach)
 
     def read(self, texts: Sequence[str]) -> Array:
-        """Unit vectors of texts."""
+        """Unit vectors [N, D] of texts."""
         return np.stack([self._read(text) for text in texts])
 
     @torch.inference_mode()
     def look(self, pictures: Sequence[Pixels], contents: Sequence[str] = ()) -> Array:
-        """float32 [N, D + C * E]: the vector of each picture, and its cells row by row; `contents`: SHA-256 of each, for models of
-        regions."""
-        device = self.sources.device
+        """The vector of each picture and its cells, row by row, float32 [N, D + C * E].
+
+        Args:
+            contents: SHA-256 of each picture, for a model of regions. Raises DataError for one without regions.
+        """
+        device = self._sources.device
         if self.regions is not None:
-            regions = torch.from_numpy(self.regions.of(contents)).to(device)
-            return self.model.images(regions).cpu().numpy()
-        tuned = self.model.tower if isinstance(self.model, PatchEncoder) else None
-        tower = self.sources.patches if tuned is None else tuned
-        vectors = torch.from_numpy(tower.encode(pictures, self.sources.preprocess, device)).to(device)
-        rows = self.model.images(vectors).cpu().numpy()
-        whole = vectors[:, 0].cpu().numpy() if self.recipe.query == TRACE else rows[:, : self.width]
-        cells = self._reached(rows)
-        return np.concatenate([whole, cells.reshape(len(rows), -1)], 1)
+            return self._model.images(torch.from_numpy(self.regions.of(contents)).to(device)).cpu().numpy()
+        tuned = self._model.tower if isinstance(self._model, PatchEncoder) else None
+        with self._lock:
+            vectors = (tuned or self._sources.patches).encode(pictures, self._sources.preprocess, device)
+            rows = self._model.images(torch.from_numpy(vectors).to(device)).cpu().numpy()
+        whole = vectors[:, 0] if self.traced_alone else rows[:, : self.width]
+        return np.concatenate([whole, self._reached(rows)], 1)
 
     @torch.inference_mode()
     def weights(self, asked: Asked) -> Array:
-        """What the vector and cells of a picture, as `look` gives them, are multiplied with, [D + C * E]."""
-        query, device = traced_query(asked), self.sources.device
+        """What the vector and cells of a picture are multiplied with, [D + C * E]."""
         with self._lock:
-            inputs = self.sources.inputs([query], self.opened.words, self.read)(torch.tensor([0]))
-            row = self.model.queries(*(part.to(device) for part in inputs)).cpu().numpy().ravel()
-        whole = np.zeros(self.width, np.float32) if self.recipe.query == TRACE else row[: self.width]
-        return np.concatenate([whole, self._reached(row[None]).ravel()])
+            inputs = self._sources.inputs([traced_query(asked)], self._opened.words, self.read)(torch.tensor([0]))
+            rows = self._model.queries(*(part.to(self._sources.device) for part in inputs)).cpu().numpy().reshape(1, -1)
+        whole = np.zeros((1, self.width), np.float32) if self.traced_alone else rows[:, : self.width]
+        row: Array = np.concatenate([whole, self._reached(rows)], 1)[0]
+        return row
 
     def _reached(self, rows: Array) -> Array:
-        """The cells [N, C, E] behind the vectors in rows of the model."""
-        behind = rows[:, rows.shape[1] - self.cells * self.width :]
-        return behind.reshape(len(rows), self.cells, self.width)[:, :, self.reach]
+        """[N, C * E] of the cells [C, D] at the end of rows."""
+        cells = rows[:, rows.shape[1] - self.cells * self.width :].reshape(len(rows), self.cells, self.width)
+        return cells[:, :, self.reach].reshape(len(rows), -1)
 
 
 def traced_query(asked: Asked) -> TracedQuery:
@@ -106,5 +113,5 @@ def traced_query(asked: Asked) -> TracedQuery:
     words = asked.words or [TimedWord("", stroke[0, 2], stroke[-1, 2]) for stroke in strokes]
     times = np.array([(start, end) for _, start, end in words], np.float64).reshape(-1, 2)
     texts = tuple(text for text, *_ in words)
-    whole = EvalQuery("", "", (), (), (), ordered=False, split=None)
-    return TracedQuery(whole, " ".join(texts).strip(), texts, times, strokes, np.zeros(len(strokes), np.int64))
+    query = EvalQuery("", "", (), (), (), ordered=False, split=None)
+    return TracedQuery(query, " ".join(texts).strip(), texts, times, strokes, np.zeros(len(strokes), np.int64))
