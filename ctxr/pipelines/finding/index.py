@@ -28,14 +28,15 @@ from ctxr.models.identity import model_identity, resolved_name
 from ctxr.pipelines.finding.config import Search
 from ctxr.pipelines.finding.model import BACKGROUND, SearchModel
 from ctxr.problems.embeddings import Array, cached, named_regions
-from ctxr.problems.runs import run_folder
+from ctxr.problems.runs import ScoringOptions, run_folder
+from ctxr.problems.traces.learner import OpenTraces
 from ctxr.store.arrays import load_vectors
 from ctxr.store.artifacts import Content, Parent, earlier_manifest, open_artifact
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import INDEX, PICTURES, RUN
 from ctxr.store.memory import Watch, remembered
-from ctxr.store.paths import CACHE, rooted
+from ctxr.store.paths import CACHE
 from ctxr.store.records import Image, Source
 from ctxr.store.tables import read_table, write_table
 from ctxr.store.units import read_unit, unit_sources
@@ -78,15 +79,17 @@ class IndexStage(Stage[IndexInputs]):
                 raise
             photos = photos_in(path, workdir, progress)
             parents = [Parent(path.resolve().name, PICTURES, sha256_of(photos))]
-        if folder := run_folder(options.by, workdir):
-            parents.append(Parent(options.by, RUN, open_artifact(folder, RUN, "ctxr train").sha256))
-            name = rooted(str(open_artifact(folder).manifest.config.get("encoder", "")), workdir)
+        regions, folder = options.regions, run_folder(options.by, workdir)
+        if folder is None:
+            shown = name = resolved_name(options.by, workdir)
         else:
-            name = resolved_name(options.by, workdir)
-        made_by = [parents[-1].sha256 if folder else "", model_identity(name, workdir) if name else ""]
-        key = {"by": placeless(name) if folder is None else options.by, "made_by": sha256_of(made_by)}
-        if options.regions:
-            key["regions"] = named_regions(options.regions, workdir, options.by).sha256
+            run = OpenTraces.open(folder, ScoringOptions(workdir, regions=regions), progress)
+            parents.append(Parent(folder.name, RUN, open_artifact(folder, RUN).sha256))
+            shown, regions = folder.name, run.options.regions
+            name = "" if regions else run.encoder
+        key = {"by": placeless(shown), "made_by": model_identity(name, workdir) if name else ""}
+        if regions:
+            key["regions"] = named_regions(regions, workdir, shown).sha256
         return IndexInputs(parents, key, path, photos, folder or name)
 
     def write(self, inputs: IndexInputs, out: Path, progress: Progress) -> Content:
@@ -143,7 +146,8 @@ class IndexStage(Stage[IndexInputs]):
             return block
 
         with progress.task("embedding pictures", len(missing)) as task:
-            origin = {"what": INDEX, **inputs.key}
+            by = [parent.sha256 for parent in inputs.parents if parent.kind == RUN]
+            origin = {"what": INDEX, "run": by, **inputs.key}
             blocks = cached(self.options.workdir, origin, missing, embed, task.advance, chunk=CHUNK)
         for block, start in zip(blocks, range(0, len(missing), CHUNK), strict=True):
             rows |= {

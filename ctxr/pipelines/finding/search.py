@@ -50,5 +50,5 @@ def recorded(file: Path) -> Asked:
     traces = cast("Sequence[Trace]", read_dataset(file).payloads.get("traces", ()))
     if not traces:
         raise DataError(f"{file} holds no narrative", hint="name a file in the format of Localized Narratives")
-    strokes = [np.frombuffer(stroke, np.float32).reshape(-1, 3).tolist() for stroke in traces[0].strokes]
+    strokes = [np.array(stroke, np.float64).round(5).reshape(-1, 3).tolist() for stroke in traces[0].strokes]
     return msgspec.convert({"words": traces[0].words, "strokes": strokes}, Asked)
