@@ -83,10 +83,8 @@ class Heard(Progress):
     def __init__(self) -> None:
         self.lines = list[str]()
 
-    def warn(self, message: str) -> None:
-        self.lines.append(message)
-
-    note = warn
+    def warn(self, text: str) -> None:
+        self.lines.append(text)
 
 
 def same_files(one: Path, other: Path) -> bool:
@@ -279,10 +277,10 @@ def test_a_trained_run_scores_as_eval_does(project: Path, name: str) -> None:
         OpenTraces.open(wanted, ScoringOptions(project, "cpu"), SILENT).score((read_dataset(data), None)).values()
     )
     finder = opened_by(Search(data, by=name, workdir=project, name=name, device="cpu"), data)
-    trace = read_dataset(data).payloads["traces"][0]
+    query = next(iter(read_dataset(data).queries))
     answer = finder.find(recorded(next(data.glob("*train*.jsonl"))), 12)
-    own = {one.image: one.score for one in answer.results if one.image in scores[trace.id]}
-    assert own == pytest.approx(scores[trace.id], rel=1e-5)
+    own = {one.image: one.score for one in answer.results if one.image in scores[query]}
+    assert own == pytest.approx(scores[query], rel=1e-5)
     strokes_alone, words_alone = finder.find(Asked([], STROKE), 1), finder.find(said("red disc"), 1)
     assert bool(strokes_alone.says) == (finder.reads == "text+trace")
     assert bool(words_alone.says) == (finder.reads == "trace")
