@@ -110,4 +110,6 @@ def answering(cells: Array) -> tuple[float, float, float, float]:
     _, parts = cv2.connectedComponents(high.astype(np.uint8), connectivity=4)
     rows, columns = np.nonzero(parts == parts.flat[cells.argmax()])
     side = len(cells)
-    return columns.min() / side, rows.min() / side, (columns.max() + 1) / side, (rows.max() + 1) / side
+    edges = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+    x1, y1, x2, y2 = (int(edge) / side for edge in edges)
+    return x1, y1, x2, y2

@@ -1,8 +1,10 @@
 """The index of a gallery: every picture of it as a vector and vectors of its cells, in the order of their ids."""
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import cv2
@@ -31,14 +33,14 @@ from ctxr.problems.embeddings import Array, cached, named_regions
 from ctxr.problems.runs import ScoringOptions, run_folder
 from ctxr.problems.traces.learner import OpenTraces
 from ctxr.store.arrays import load_vectors
-from ctxr.store.artifacts import Content, Parent, earlier_manifest, open_artifact
+from ctxr.store.artifacts import Content, Parent, open_artifact
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import INDEX, PICTURES, RUN
 from ctxr.store.memory import Watch, remembered
 from ctxr.store.paths import CACHE
-from ctxr.store.records import Image, Source
-from ctxr.store.tables import read_table, write_table
+from ctxr.store.records import Image
+from ctxr.store.tables import grouped, read_table, write_table
 from ctxr.store.units import read_unit, unit_sources
 
 IMAGES, VECTORS, CELLS = "images.jsonl", "vectors.npy", "cells.npy"
@@ -87,7 +89,8 @@ class IndexStage(Stage[IndexInputs]):
             parents.append(Parent(folder.name, RUN, open_artifact(folder, RUN).sha256))
             shown, regions = folder.name, run.options.regions
             name = "" if regions else run.encoder
-        key = {"by": placeless(shown), "made_by": model_identity(name, workdir) if name else ""}
+        made_by = [parents[-1].sha256 if folder else "", model_identity(name, workdir) if name else ""]
+        key = {"by": placeless(shown), "made_by": sha256_of(made_by)}
         if regions:
             key["regions"] = named_regions(regions, workdir, shown).sha256
         return IndexInputs(parents, key, path, photos, folder or name)
@@ -122,10 +125,12 @@ class IndexStage(Stage[IndexInputs]):
         self, inputs: IndexInputs, model: SearchModel, files: Mapping[str, Path], progress: Progress
     ) -> tuple[dict[str, Array], list[str]]:
         """The vector and cells of each picture by its content, and why pictures cannot be read."""
-        rows, troubles, earlier = dict[str, Array](), list[str](), earlier_manifest(self.out())
-        if earlier is not None and not other_keys(earlier, inputs):
-            with suppress(CtxrError):
-                before = read_index(self.out())
+        rows, troubles = dict[str, Array](), list[str]()
+        with suppress(CtxrError):
+            earlier = open_artifact(self.out(), INDEX)
+            earlier.refuse_changed()
+            before = read_index(self.out())
+            if not other_keys(earlier.manifest, inputs):
                 whole = zip(before.images, before.vectors, before.cells, strict=True)
                 rows = {image.sha256: np.concatenate(parts) for image, *parts in whole if image.sha256 in files}
         missing = [content for content in files if content not in rows]
@@ -146,14 +151,10 @@ class IndexStage(Stage[IndexInputs]):
             return block
 
         with progress.task("embedding pictures", len(missing)) as task:
-            by = [parent.sha256 for parent in inputs.parents if parent.kind == RUN]
-            origin = {"what": INDEX, "run": by, **inputs.key}
+            origin = {"what": INDEX, **inputs.key}
             blocks = cached(self.options.workdir, origin, missing, embed, task.advance, chunk=CHUNK)
-        for block, start in zip(blocks, range(0, len(missing), CHUNK), strict=True):
-            rows |= {
-                content: row for content, row in zip(missing[start:], block, strict=False) if np.isfinite(row).all()
-            }
-        return rows, troubles
+        made = zip(missing, chain.from_iterable(blocks), strict=True)
+        return rows | {content: row for content, row in made if np.isfinite(row).all()}, troubles
 
 
 def photos_in(folder: Path, workdir: Path, progress: Progress) -> dict[str, str]:
@@ -185,17 +186,15 @@ def gallery_pictures(inputs: IndexInputs, options: Search, progress: Progress) -
         rows = sorted(inputs.photos.items())
         return [_described(Image(name, name, "", "", 0, 0), files[name], digest) for name, digest in rows], files
     dataset = open_dataset(inputs.source, options.workdir, progress)
-    base = folder_of(inputs.source).resolve()
     shown = (dataset.images[name] for name in sorted({name for one in dataset.sets for name in one.images}))
     files = {image.id: file for image in shown if (file := dataset.picture(image)) is not None and file.is_file()}
     contents, images = contents_of(dataset, files), list[Image]()
     for name, file in files.items():
-        row, path = dataset.images[name], file.resolve().relative_to(base).as_posix()
-        images.append(structs.replace(row, path=path, sha256=contents[name]))
-    frames = _frames(dataset, options, progress)
-    for image, file in frames:
-        files[image.id] = file
-        images.append(image)
+        path = Path(os.path.relpath(file, folder_of(inputs.source))).as_posix()
+        images.append(structs.replace(dataset.images[name], path=path, sha256=contents[name]))
+    frames = frames_of(dataset, options, progress)
+    files |= {image.id: file for image, file in frames}
+    images += [image for image, _ in frames]
     if not images:
         raise DataError(f"{dataset.name} holds no picture", hint="put its pictures where it names them")
     return sorted(images, key=lambda image: image.id), files
@@ -208,35 +207,28 @@ def _described(image: Image, file: Path, sha256: str) -> Image:
     return structs.replace(image, sha256=sha256, width=width, height=height)
 
 
-def _frames(dataset: Dataset, options: Search, progress: Progress) -> list[tuple[Image, Path]]:
+def frames_of(dataset: Dataset, options: Search, progress: Progress) -> list[tuple[Image, Path]]:
     """Frames that were embedded while sets were picked, and are in none; decoded once, to at most `SIDE` pixels a side."""
-    wanted, root = dict[Source, list[Image]](), dataset.root or Path()
-    for source in unit_sources(root):
-        rows = read_unit(root, source.name).ledger if source.kind == "video" else []
-        own = [(f"{source.name}/img{row.index}", row) for row in rows if row.row is not None]
-        wanted[source] = [
-            Image(name, "", "", source.name, 0, 0, row.index, row.time)
-            for name, row in own
-            if name not in dataset.images
-        ]
-    cache = options.workdir / CACHE / "frames"
-    files = {
-        image.id: cache / f"{sha256_of([source.sha256, image.index, SIDE])}.jpg"
-        for source, own in wanted.items()
-        for image in own
-    }
+    root, cache = dataset.root or Path(), options.workdir / CACHE / "frames"
+    wanted = [
+        (source, Image(name, "", "", source.name, 0, 0, row.index, row.time))
+        for source in unit_sources(root)
+        for row in read_unit(root, source.name).ledger
+        if row.time is not None and row.row is not None
+        if (name := f"{source.name}/img{row.index}") not in dataset.images
+    ]
+    files = {image.id: cache / f"{sha256_of([source.sha256, image.index, SIDE])}.jpg" for source, image in wanted}
 
     def save(image: Image, pixels: Pixels, _stream: int | None) -> None:
         scale = min(1, SIDE / max(pixels.shape))
         small = cv2.resize(pixels, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
         write_bytes(files[image.id], encode_jpeg(np.asarray(small, np.uint8)), durable=False)
 
-    lacking = {source: [image for image in own if not files[image.id].is_file()] for source, own in wanted.items()}
-    lacking = {source: own for source, own in lacking.items() if own}
+    lacking = grouped((source, image) for source, image in wanted if not files[image.id].is_file())
     for _, _, error in decode_frames(lacking, SourceLocator(root, options.videos, progress), save, progress):
         if error is not None:
             progress.warn(f"{error.message}: its frames that are in no set are left out")
-    made = [(image, files[image.id]) for own in wanted.values() for image in own if files[image.id].is_file()]
+    made = [(image, files[image.id]) for _, image in wanted if files[image.id].is_file()]
     return [(_described(image, file, sha256_file(file)), file) for image, file in made]
 
 
