@@ -112,6 +112,8 @@ class IndexStage(Stage[IndexInputs]):
             for row, image in enumerate(kept):
                 array[row] = rows[image.sha256][start:stop]
             array.flush()
+        for chunk in {str(row.filename) for row in rows.values() if isinstance(row, np.memmap)}:
+            Path(chunk).unlink(missing_ok=True)  # as large as the index
         frames = {FRAMES.format(image.id): files[image.id] for image in kept if not image.path}
         for name, file in frames.items():
             link_or_copy(file, out / name)

@@ -169,6 +169,7 @@ def test_a_stopped_run_goes_on_behind_the_last_chunk(
     calls = counting(monkeypatch)
     assert run(config).pictures == 6
     assert calls == [2]
+    assert not [*(tmp_path / CACHE).rglob("*.npy")]
 
 
 def test_unreadable_photos_are_left_out_and_named(photos: Path, tmp_path: Path) -> None:
