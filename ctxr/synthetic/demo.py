@@ -4,7 +4,7 @@ import hashlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from ctxr.cli.render import Block
 from ctxr.cli.verbs import VERBS, named
-from ctxr.cli.views import image_sets
+from ctxr.cli.views import found_pictures, image_sets
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import LEDGER, CandidateRow, folder_of
 from ctxr.datasets.truth import CaptionTruth
@@ -136,7 +136,7 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
     clip, clip_pages = run_clip(config.out / "clip", progress)
     pages = (*models.pages, *traces.pages, *clip_pages)
     page = run_command("report", progress, input=filtered.artifact, workdir=work, more=tuple(map(str, pages))).page
-    tables |= crowd.tables | models.tables | {"gains": gained}
+    tables |= crowd.tables | models.tables | traces.tables | {"gains": gained}
     return DemoReport(config.out, (page, *pages), built, filtered, tables, clip)
 
 
@@ -344,7 +344,14 @@ def run_traces(work: Path, sizes: Demo, progress: Progress) -> DemoPart:
     (gain,) = (row for row in figures["differences"] if row["part"] == "R@1")
     what = "picture meant found first: by a text, by the text and a mouse trace"
     page = run_command("report", progress, input=dataset, workdir=work).page
-    return DemoPart(Gain(what, base, own, gain["low"], gain["high"]), {}, (page,))
+    (file,) = dataset.glob("*.jsonl")
+    asked = {"gallery": dataset, "recorded": file, "by": "ctxr-tiny", "count": 3, "workdir": work}
+    table = next(
+        block for block in found_pictures(run_command("search", progress, **asked)) if isinstance(block, Table)
+    )
+    title = "Pictures that fit the first narrative, which is about test-00000"
+    searched = {"search": replace(table, title=title)}
+    return DemoPart(Gain(what, base, own, gain["low"], gain["high"]), searched, (page,))
 
 
 WHEEL = Wheel(
