@@ -4,6 +4,7 @@ Letters: N pictures, D width, C cells of a picture, E numbers of a cell that tex
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -29,6 +30,10 @@ from ctxr.store.records import TimedWord
 BACKGROUND: tuple[str, ...] = tuple(EfficientNet_B0_Weights.DEFAULT.meta["categories"][::7])
 """143 everyday words, by which a gallery is known: a query fits that fits it better than `LEAST_RANK` of them (docs/log.md)."""
 
+TRACE_WEIGHT = 0.5
+"""Of a drawing beside the words, without training: with 1, as `traces-heat` has it, a stroke costs more than it gains where the words
+name other things, too (docs/log.md)."""
+
 _KEPT = 512  # vectors of texts; somebody who types asks for the same words again
 
 
@@ -37,10 +42,11 @@ def opened_model(by: Path | str, options: ScoringOptions, progress: Progress) ->
     if isinstance(by, Path):
         run = OpenTraces.open(by, options, progress)
         return run.open_model(min(run.checkpoints))
+    recipe = TracesRecipe(variant=HEAT, encoder=by, trace_weight=TRACE_WEIGHT)
     try:
-        sources = TraceSources(TracesRecipe(variant=HEAT, encoder=by), options, progress)
+        sources = TraceSources(recipe, options, progress)
     except UsageError:
-        sources = TraceSources(TracesRecipe(variant=HEAT, encoder=by, grid=0), options, progress)
+        sources = TraceSources(replace(recipe, grid=0), options, progress)
     return Opened(sources, sources.model(()).eval(), ())
 
 
