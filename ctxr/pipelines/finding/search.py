@@ -29,7 +29,8 @@ def run(
     stage = IndexStage(config)
     result = execute(stage, progress)
     index, inputs = open_artifact(config.folder()), stage.inputs(SILENT)
-    finder = Finder(config, folder_of(inputs.source), inputs.by, progress)
+    with progress.task("opening the model", None):
+        finder = Finder(config, folder_of(inputs.source), inputs.by, progress)
     lost, by = tuple(index.manifest.counts["left_out"]), str(index.manifest.config["by"])
     report = SearchReport(config.folder(), len(finder.pictures), lost, by, result.up_to_date)
     if config.text or config.recorded is not None:
