@@ -33,22 +33,33 @@ _STEADY = {
 
 
 class TooLarge(Exception):
-    """A body of more than `MOST_BYTES`."""
+    """A body of more bytes than are read."""
 
 
 class RateLimited(Exception):
     """Too many requests; its argument: seconds until the next is accepted."""
 
 
-async def read_form(request: Request) -> dict[str, list[str]]:
-    """The fields of a posted form in their order; none where the body is not a form. Raises TooLarge."""
-    if int(request.headers.get("content-length") or 0) > MOST_BYTES:
+def from_elsewhere(request: Request) -> bool:
+    """Whether a page of another site made the browser send it."""
+    return request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+
+
+async def read_body(request: Request, most: int) -> bytearray:
+    """The body. Raises TooLarge for one of more than `most` bytes, of which it reads no more than that."""
+    if int(request.headers.get("content-length") or 0) > most:
         raise TooLarge
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > MOST_BYTES:
+        if len(body) > most:
             raise TooLarge
+    return body
+
+
+async def read_form(request: Request) -> dict[str, list[str]]:
+    """The fields of a posted form in their order; none where the body is not a form. Raises TooLarge."""
+    body = await read_body(request, MOST_BYTES)
     try:
         return parse_qs(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
     except ValueError:

@@ -42,6 +42,12 @@ def listening_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
+def address_of(listening: socket.socket, host: str) -> str:
+    """The address at which browsers reach it; for a `host` that stands for all addresses, by the name of this machine."""
+    name = socket.gethostname() if host in ("0.0.0.0", "::") else host  # noqa: S104 - compared, not bound
+    return f"http://{f'[{name}]' if ':' in name else name}:{listening.getsockname()[1]}"
+
+
 class Connection(H11Protocol):
     """A connection that is closed where a request does not come in time, or its address has too many open.
 

@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from ctxr.annotation.forms import Form
 from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.site import Session, Site
-from ctxr.web.guard import Buckets, RateLimited
+from ctxr.web.guard import Buckets, RateLimited, from_elsewhere
 from ctxr.web.signing import SESSION_DAYS
 from ctxr.web.static import HttpProblem, StaticFiles, environment
 
@@ -77,6 +77,10 @@ class Pages:
         none = {"links": (), "code": "", "kept": (), "again": 0, "form": None}
         return self.page("message.html", status, **{"title": title, "lines": lines, **none, **parts})
 
+    def problem(self, problem: HttpProblem, **parts: object) -> HTMLResponse:
+        """A page that says what went wrong; parts as those of `message`."""
+        return self.message(problem.title, problem.lines, problem.status, **parts)
+
     def go(self, path: str) -> RedirectResponse:
         """To another page of ours, with GET."""
         return RedirectResponse(self.at + path, 303)
@@ -108,9 +112,8 @@ class Pages:
     def check_form(self, request: Request, posted: Mapping[str, Sequence[str]], nonce: str, address: str) -> None:
         """Raises HttpProblem where the form was not made here for this person and address."""
         token = (posted.get("csrf") or ("",))[0]
-        elsewhere = request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
         made = self.site.signer.form_token(nonce, address)
-        if elsewhere or not compare_digest(token.encode(), made.encode()):
+        if from_elsewhere(request) or not compare_digest(token.encode(), made.encode()):
             raise HttpProblem(403, "This form has grown old", "Please load the page again and send it once more.")
 
     def limit(self, buckets: Buckets, name: str, cost: float = 1.0) -> None:

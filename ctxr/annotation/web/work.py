@@ -13,7 +13,7 @@ from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.pages import Endpoints, FormView, Pages, Posted, ShownPicture
 from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific, WorkRound
 from ctxr.annotation.web.site import LeaseLink, Session
-from ctxr.web.static import HttpProblem
+from ctxr.web.static import PICTURES, HttpProblem
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,6 @@ def leased_unit(pages: Pages, request: Request, text: str = "", cost: float = 1.
         raise HttpProblem(404, "This page no longer exists", "Please continue with the next one.")
     return LeasedUnit(pages, lease, session, f"{pages.at}/w/{text}")
 
-
-_MEDIA = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".webp": "image/webp"}
 
 _TITLES = {
     "nothing_left": "All done, thank you",
@@ -254,7 +252,7 @@ class Work(Endpoints):
             images = list(unit.lease.unit.images)  # the photo of a talk, once it is theirs to see
         image = next((image for image in images if unit.key(image) == request.path_params["key"]), "")
         file = self.site.pictures.get(image)
-        media = _MEDIA.get(file.suffix.lower()) if file else None
+        media = PICTURES.get(file.suffix.lower()) if file else None
         if unit.lease.state != "live" or file is None or media is None or not file.is_file():
             raise HttpProblem(404, "This picture does not exist")
         # at once: a response that streams a file changes threads for each of its ten steps

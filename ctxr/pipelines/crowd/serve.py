@@ -1,6 +1,5 @@
 """`ctxr serve`: serve the annotation pages from this machine until interrupted."""
 
-import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -34,7 +33,7 @@ from ctxr.errors import CtxrError, DataError, UsageError, plural
 from ctxr.pipelines.crowd.config import RunningServer, Serve, ServeReport
 from ctxr.store.artifacts import MANIFEST
 from ctxr.store.kinds import SERVED, TASKS
-from ctxr.web.server import LOCAL, answer_requests, listening_socket
+from ctxr.web.server import LOCAL, address_of, answer_requests, listening_socket
 
 NEWS_SECONDS = 5.0
 """Between two lines about answers that came in."""
@@ -66,9 +65,8 @@ def run(
         )
     listening = listening_socket(config.host, config.port)
     with listening:
-        host = socket.gethostname() if config.host in ("0.0.0.0", "::") else config.host  # noqa: S104 - compared, not bound
-        address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
-        site, waiting, people = open_site(config, config.base_url.rstrip("/") or address, progress)
+        address = config.base_url.rstrip("/") or address_of(listening, config.host)
+        site, waiting, people = open_site(config, address, progress)
         remember(config.workdir, config.database)
         before = _answered(site.journal.progress())
         bell = UnitNotifier()
