@@ -29,7 +29,7 @@ class Asked(msgspec.Struct, frozen=True):
     ] = []
 
 
-class Result(msgspec.Struct, frozen=True):
+class FoundPicture(msgspec.Struct, frozen=True):
     """A picture that was found.
 
     Attributes:
@@ -47,7 +47,7 @@ class Result(msgspec.Struct, frozen=True):
     height: int
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SearchAnswer(msgspec.Struct, frozen=True):
     """Pictures, best first.
 
     Attributes:
@@ -55,7 +55,7 @@ class Answer(msgspec.Struct, frozen=True):
         says: what the searcher has to do where there are no results. gone: pictures that are no longer there.
     """
 
-    results: list[Result]
+    results: list[FoundPicture]
     fits: bool | None = None
     says: str = ""
     gone: int = 0
@@ -128,5 +128,5 @@ class SearchReport(VerbReport):
     left_out: tuple[str, ...]
     by: str
     up_to_date: bool
-    answer: Answer | None = None
+    answer: SearchAnswer | None = None
     narratives: Path | None = None

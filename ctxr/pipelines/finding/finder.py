@@ -10,12 +10,15 @@ from ctxr.datasets.changes import refuse_other
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.media.images import Pixels
-from ctxr.pipelines.finding.config import Answer, Asked, Result, Search
-from ctxr.pipelines.finding.index import FRAMES, read_index
-from ctxr.pipelines.finding.model import SearchModel
+from ctxr.pipelines.finding.config import Asked, FoundPicture, Search, SearchAnswer
+from ctxr.pipelines.finding.index import FRAMES, read_index, scoring_of
 from ctxr.problems.embeddings import Array
+from ctxr.problems.queries import EvalQuery
+from ctxr.problems.traces.queries import TracedQuery
 from ctxr.problems.traces.recipe import TRACE
+from ctxr.problems.traces.searching import SearchModel
 from ctxr.store.artifacts import open_artifact
+from ctxr.store.records import TimedWord
 
 MOST_TRACED = 10_000
 """Pictures whose cells are looked at: where there are more, those that fit the words best."""
@@ -34,18 +37,18 @@ class Finder:
     def __init__(self, config: Search, gallery: Path, by: Path | str, progress: Progress) -> None:
         """`gallery`: the folder in which its pictures lie. Raises DataError for a damaged index."""
         self._folder, self._gallery = config.folder(), gallery
-        index, self._model = read_index(self._folder), SearchModel(by, config, progress)
+        index, self._model = read_index(self._folder), SearchModel(by, scoring_of(config), progress)
         self.pictures, self._vectors, self._cells = index.images, index.vectors, index.cells
         self.reads, self._lengths = self._model.reads, np.linalg.norm(self._vectors, axis=1)
         self._background = np.array(open_artifact(self._folder).manifest.counts.get("background", ()))
 
-    def find(self, asked: Asked, count: int) -> Answer:
+    def find(self, asked: Asked, count: int) -> SearchAnswer:
         """The best pictures for a query."""
         if not any(text.strip() for text, *_ in asked.words) and self.reads != TRACE:
-            return Answer([], says="Say in words what you look for.")
+            return SearchAnswer([], says="Say in words what you look for.")
         if not asked.strokes and self.reads == TRACE:
-            return Answer([], says="Draw what you look for: this model reads no words.")
-        weights = self._model.weights(asked)
+            return SearchAnswer([], says="Draw what you look for: this model reads no words.")
+        weights = self._model.weights(traced_query(asked))
         whole, cells = weights[: self._model.width], weights[self._model.width :]
         scores = self._vectors @ whole
         fits = bool((self._background < scores.max()).mean() >= LEAST_RANK) if len(self._background) else None
@@ -58,14 +61,14 @@ class Finder:
         traced[rows] = scores[rows] + self._cells[rows] @ cells
         return self._answer(traced, cells, count, fits)
 
-    def alike(self, like: int | Pixels, count: int) -> Answer:
+    def alike(self, like: int | Pixels, count: int) -> SearchAnswer:
         """The pictures nearest to one of the index, by its row, or to another one, RGB uint8 [H, W, 3]."""
         if isinstance(like, int):
             vector = self._vectors[like]
         elif self._model.regions is None:
             vector = self._model.look([like])[0, : self._model.width]
         else:
-            return Answer([], says="This model looks at regions, and a new picture has none.")
+            return SearchAnswer([], says="This model looks at regions, and a new picture has none.")
         scores = self._vectors @ vector / (self._lengths * np.linalg.norm(vector))
         if isinstance(like, int):
             scores[like] = -np.inf
@@ -84,9 +87,9 @@ class Finder:
         image = self.pictures[place]
         return self._gallery / image.path if image.path else self._folder / FRAMES.format(image.id)
 
-    def _answer(self, scores: Array, shown: Array, count: int, fits: bool | None = None) -> Answer:
+    def _answer(self, scores: Array, shown: Array, count: int, fits: bool | None = None) -> SearchAnswer:
         """The pictures of the highest scores, equal ones in their order; `shown`: weights of their cells, by which one is pointed out."""
-        results, gone = list[Result](), 0
+        results, gone = list[FoundPicture](), 0
         for place in np.argsort(-scores, kind="stable").tolist():
             if len(results) == count or scores[place] == -np.inf:
                 break
@@ -99,8 +102,8 @@ class Finder:
                 box = answering(answers.reshape(self._model.side, -1))
             time = None if image.time is None else float(image.time)
             name, score = image.path or image.id, float(scores[place])
-            results.append(Result(place, image.id, name, time, score, box, image.width, image.height))
-        return Answer(results, fits, gone=gone)
+            results.append(FoundPicture(place, image.id, name, time, score, box, image.width, image.height))
+        return SearchAnswer(results, fits, gone=gone)
 
 
 def answering(cells: Array) -> tuple[float, float, float, float]:
@@ -113,3 +116,13 @@ def answering(cells: Array) -> tuple[float, float, float, float]:
     edges = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
     x1, y1, x2, y2 = (int(edge) / side for edge in edges)
     return x1, y1, x2, y2
+
+
+def traced_query(asked: Asked) -> TracedQuery:
+    """A query as models of traces take it; where nothing was said, each stroke stands for a word."""
+    strokes = [np.array(points, np.float64) for points in asked.strokes]
+    words = asked.words or [TimedWord("", stroke[0, 2], stroke[-1, 2]) for stroke in strokes]
+    times = np.array([(start, end) for _, start, end in words], np.float64).reshape(-1, 2)
+    texts = tuple(text for text, *_ in words)
+    query = EvalQuery("", "", (), (), (), ordered=False, split=None)
+    return TracedQuery(query, " ".join(texts).strip(), texts, times, strokes, np.zeros(len(strokes), np.int64))

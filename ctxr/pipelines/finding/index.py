@@ -28,10 +28,10 @@ from ctxr.media.sources import find_sources
 from ctxr.models.hub import placeless
 from ctxr.models.identity import model_identity, resolved_name
 from ctxr.pipelines.finding.config import Search
-from ctxr.pipelines.finding.model import BACKGROUND, SearchModel
 from ctxr.problems.embeddings import Array, cached, named_regions
 from ctxr.problems.runs import ScoringOptions, run_folder
 from ctxr.problems.traces.learner import OpenTraces
+from ctxr.problems.traces.searching import BACKGROUND, SearchModel
 from ctxr.store.arrays import load_vectors
 from ctxr.store.artifacts import Content, Parent, open_artifact
 from ctxr.store.atomic import link_or_copy, write_bytes
@@ -85,7 +85,7 @@ class IndexStage(Stage[IndexInputs]):
         if folder is None:
             shown = name = resolved_name(options.by, workdir)
         else:
-            run = OpenTraces.open(folder, ScoringOptions(workdir, regions=regions), progress)
+            run = OpenTraces.open(folder, scoring_of(options), progress)
             parents.append(Parent(folder.name, RUN, open_artifact(folder, RUN).sha256))
             shown, regions = folder.name, run.options.regions
             name = "" if regions else run.encoder
@@ -98,7 +98,7 @@ class IndexStage(Stage[IndexInputs]):
     def write(self, inputs: IndexInputs, out: Path, progress: Progress) -> Content:
         """Embed the pictures that are new, and write them in order with those that the earlier index of this model holds."""
         images, files = gallery_pictures(inputs, self.options, progress)
-        model = SearchModel(inputs.by, self.options, progress)
+        model = SearchModel(inputs.by, scoring_of(self.options), progress)
         rows, troubles = self._rows(inputs, model, {image.sha256: files[image.id] for image in images}, progress)
         kept = [image for image in images if image.sha256 in rows]
         if lost := [image.id for image in images if image.sha256 not in rows]:
@@ -157,6 +157,11 @@ class IndexStage(Stage[IndexInputs]):
             blocks = cached(self.options.workdir, origin, missing, embed, task.advance, chunk=CHUNK)
         made = zip(missing, chain.from_iterable(blocks), strict=True)
         return rows | {content: row for content, row in made if np.isfinite(row).all()}, troubles
+
+
+def scoring_of(options: Search) -> ScoringOptions:
+    """Where and how the model computes."""
+    return ScoringOptions(options.workdir, options.device, regions=options.regions)
 
 
 def photos_in(folder: Path, workdir: Path, progress: Progress) -> dict[str, str]:

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 from ctxr.datasets.readers.narratives import ImageLine, Utterance
 from ctxr.errors import DataError
 from ctxr.media.images import read_image, thumbnail
-from ctxr.pipelines.finding.config import Answer, Asked
+from ctxr.pipelines.finding.config import Asked, SearchAnswer
 from ctxr.pipelines.finding.finder import Finder
 from ctxr.store.atomic import disk_errors, link_or_copy
 from ctxr.store.paths import safe_name, stays_inside
@@ -108,7 +108,7 @@ class SearchPages:
         content = file.read_bytes() if kind else self._jpeg(file, file.stat().st_mtime_ns, LARGE if large else SIDE)
         return Response(content, media_type=kind or "image/jpeg")
 
-    async def post(self, act: Callable[[Request, bytes], Answer], request: Request) -> Response:
+    async def post(self, act: Callable[[Request, bytes], SearchAnswer], request: Request) -> Response:
         """Let `act` answer, in a thread, what our page sent. Raises HttpProblem for others, TooLarge."""
         kind = request.headers.get("content-type", "").partition(";")[0]
         if from_elsewhere(request) or kind not in ("application/json", "application/octet-stream"):
@@ -117,7 +117,7 @@ class SearchPages:
         answer = await run_in_threadpool(act, request, body)
         return Response(msgspec.json.encode(answer, enc_hook=float), media_type="application/json")
 
-    def alike(self, request: Request, body: bytes) -> Answer:
+    def alike(self, request: Request, body: bytes) -> SearchAnswer:
         """The pictures like one that was sent, decoded one at a time: a small file can be a huge one."""
         with self._one, NamedTemporaryFile() as file:
             file.write(body)
@@ -128,7 +128,7 @@ class SearchPages:
                 raise HttpProblem(422, "This file is not a picture that can be read") from error
         return self.finder.alike(pixels, SHOWN)
 
-    def keep(self, folder: Path, request: Request, body: bytes) -> Answer:
+    def keep(self, folder: Path, request: Request, body: bytes) -> SearchAnswer:
         """Keep a narrative with its picture, for `read_narratives`. Raises HttpProblem for what is none."""
         told, dataset = msgspec.json.decode(body, type=NewNarrative), safe_name(self.site.gallery)
         image, file = self.finder.pictures[told.place], self.finder.picture(told.place)
@@ -140,7 +140,7 @@ class SearchPages:
         traces = [[{"x": x, "y": y, "t": round(t, 5)} for x, y, t in stroke] for stroke in told.strokes]
         link_or_copy(file, folder / "images" / dataset / f"{name}{file.suffix}")
         self._append(folder / COLLECTED, ImageLine(dataset, name, told.annotator, told.caption.strip(), words, traces))
-        return Answer([])
+        return SearchAnswer([])
 
     def _append(self, path: Path, row: ImageLine) -> None:
         with self._one, disk_errors(path), path.open("a+b") as stream:
@@ -165,7 +165,7 @@ def make_page(finder: Finder, site: SearchSite) -> ASGIApp:
         "/picture/{place:int}/whole": pages.picture,
         "/static/{version}/{name}": pages.static.serve,
     }
-    posted: dict[str, Callable[[Request, bytes], Answer]] = {
+    posted: dict[str, Callable[[Request, bytes], SearchAnswer]] = {
         "/find": lambda request, body: finder.find(msgspec.json.decode(body, type=Asked), SHOWN),
         "/alike/{place:int}": lambda request, body: finder.alike(request.path_params["place"], SHOWN),
         "/alike": pages.alike,

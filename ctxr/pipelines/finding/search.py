@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import cast
 
 import msgspec
@@ -15,8 +16,10 @@ from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.finding.config import Asked, RunningSearch, Search, SearchReport
 from ctxr.pipelines.finding.finder import Finder
 from ctxr.pipelines.finding.index import IndexStage, folder_of
+from ctxr.pipelines.finding.page import SearchSite, make_page
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import TimedWord, Trace
+from ctxr.web.server import LOCAL, address_of, answer_requests, listening_socket
 
 
 def run(
@@ -26,19 +29,38 @@ def run(
 
     Raises UsageError for wrong options, a port in use and what is no gallery; DataError for one without pictures.
     """
+    config.check()
+    host = config.host or LOCAL[0]
+    if config.text or config.recorded is not None:
+        asked = recorded(config.recorded) if config.recorded else said(config.text)
+        finder, report = open_index(config, progress)
+        answer = finder.find(asked, config.count)
+        if answer.says:
+            raise UsageError(answer.says, hint="ctxr search opens a page to say and to draw it")
+        return replace(report, answer=answer)
+    if host not in LOCAL:
+        progress.warn("the link and all pictures are sent unencrypted: put an https proxy in front")
+    with listening_socket(host, config.port) as listening:
+        finder, report = open_index(config, progress)
+        token = token_urlsafe(16) if config.host else ""
+        link = f"{address_of(listening, host)}/{f'?token={token}' if token else ''}"
+        name = config.folder().name
+        narratives = config.workdir / "narratives" / name if config.collect else None
+        opened(RunningSearch(link, report.pictures, report.by))
+        page = make_page(finder, SearchSite(name, report.by, token, narratives))
+        answer_requests(page, listening, lambda: None, progress.warn, behind_proxy=False)
+    return replace(report, narratives=narratives)
+
+
+def open_index(config: Search, progress: Progress) -> tuple[Finder, SearchReport]:
+    """The index, made or added to where pictures are new, and what is reported of it."""
     stage = IndexStage(config)
-    result = execute(stage, progress)
-    index, inputs = open_artifact(config.folder()), stage.inputs(SILENT)
+    result, inputs = execute(stage, progress), stage.inputs(SILENT)
     with progress.task("opening the model", None):
         finder = Finder(config, folder_of(inputs.source), inputs.by, progress)
-    lost, by = tuple(index.manifest.counts["left_out"]), str(index.manifest.config["by"])
-    report = SearchReport(config.folder(), len(finder.pictures), lost, by, result.up_to_date)
-    if config.text or config.recorded is not None:
-        answer = finder.find(recorded(config.recorded) if config.recorded else said(config.text), config.count)
-        if answer.says:
-            raise UsageError(answer.says, hint="ctxr search --help")
-        return replace(report, answer=answer)
-    return report
+    manifest = open_artifact(config.folder()).manifest
+    lost, by = tuple(manifest.counts["left_out"]), str(manifest.config["by"])
+    return finder, SearchReport(config.folder(), len(finder.pictures), lost, by, result.up_to_date)
 
 
 def said(text: str) -> Asked:

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from ctxr.errors import DataError
 from ctxr.media.images import Pixels
-from ctxr.pipelines.finding.config import Answer, Asked, Result
+from ctxr.pipelines.finding.config import Asked, FoundPicture, SearchAnswer
 from ctxr.pipelines.finding.page import SearchSite, make_page
 from ctxr.store.records import Image
 
@@ -39,26 +39,26 @@ class PaintedFinder:
             Pillow.fromarray(pixels).save(self.folder / name)
             self.pictures.append(Image(f"photos/p{number}", name, str(number), "photos", width, height))
 
-    def find(self, asked: Asked, count: int) -> Answer:
+    def find(self, asked: Asked, count: int) -> SearchAnswer:
         self.heard.append(asked)
         if not asked.words:
-            return Answer([], says="Say in words what you look for.")
+            return SearchAnswer([], says="Say in words what you look for.")
         words = [word.text for word in asked.words]
         return self.answer(next((int(word) for word in words if word.isdigit()), 0), "nothing" not in words)
 
-    def alike(self, like: int | Pixels, count: int) -> Answer:
+    def alike(self, like: int | Pixels, count: int) -> SearchAnswer:
         self.liked.append(like)
         return self.answer(like + 1 if isinstance(like, int) else 0)
 
-    def answer(self, first: int, fits: bool | None = None) -> Answer:
+    def answer(self, first: int, fits: bool | None = None) -> SearchAnswer:
         turned = [(first + step) % COUNT for step in range(COUNT)]
         here = [(place, self.pictures[place]) for place in turned if (self.folder / self.pictures[place].path).exists()]
         box = (0.25, 0.5, 0.5, 1.0)
         results = [
-            Result(place, one.id, one.path, 83.46 if place == 1 else None, 0.5, box, one.width, one.height)
+            FoundPicture(place, one.id, one.path, 83.46 if place == 1 else None, 0.5, box, one.width, one.height)
             for place, one in here
         ]
-        return Answer(results, fits, gone=COUNT - len(results))
+        return SearchAnswer(results, fits, gone=COUNT - len(results))
 
     def picture(self, place: int) -> Path:
         file = self.folder / self.pictures[place].path

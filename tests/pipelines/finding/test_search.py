@@ -18,18 +18,18 @@ from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, read_image
 from ctxr.media.opencv_video import open_video
 from ctxr.pipelines.finding import finder as finder_module
 from ctxr.pipelines.finding import index as index_module
-from ctxr.pipelines.finding import model as model_module
 from ctxr.pipelines.finding.config import Asked, Search
 from ctxr.pipelines.finding.finder import Finder, answering
 from ctxr.pipelines.finding.index import IndexStage, folder_of
-from ctxr.pipelines.finding.model import SearchModel
 from ctxr.pipelines.finding.search import recorded, run, said
 from ctxr.pipelines.modelling.config import RegionsConfig, Train
 from ctxr.pipelines.modelling.regions import run as regions
 from ctxr.pipelines.modelling.train import run as train
 from ctxr.problems.embeddings import Array
 from ctxr.problems.runs import ScoringOptions
+from ctxr.problems.traces import searching
 from ctxr.problems.traces.learner import OpenTraces
+from ctxr.problems.traces.searching import SearchModel
 from ctxr.store.paths import CACHE
 from ctxr.store.records import TimedWord
 from ctxr.store.units import read_unit
@@ -96,7 +96,7 @@ def same_files(one: Path, other: Path) -> bool:
 def test_scores_are_those_that_eval_gives_text_and_trace(
     drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_module, "TRACE_WEIGHT", 1.0)
+    monkeypatch.setattr(searching, "TRACE_WEIGHT", 1.0)
     finder = opened(Search(drawn, workdir=tmp_path, **TINY))
     slow = OpenTraces.open("ctxr-tiny", ScoringOptions(tmp_path, "cpu"), SILENT).score((read_dataset(drawn), None))
     (scores,) = slow.values()

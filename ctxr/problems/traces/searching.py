@@ -17,15 +17,12 @@ from ctxr.engine.progress import Progress
 from ctxr.errors import UsageError
 from ctxr.media.images import Pixels
 from ctxr.models.hub import TINY
-from ctxr.pipelines.finding.config import Asked, Search
 from ctxr.problems.embeddings import Array
-from ctxr.problems.queries import EvalQuery
 from ctxr.problems.runs import ScoringOptions
 from ctxr.problems.traces.learner import Opened, OpenTraces, TraceSources
 from ctxr.problems.traces.patches import PatchEncoder
 from ctxr.problems.traces.queries import TracedQuery
 from ctxr.problems.traces.recipe import DUAL, HEAT, TEXT, TRACE, TracesRecipe
-from ctxr.store.records import TimedWord
 
 BACKGROUND: tuple[str, ...] = tuple(EfficientNet_B0_Weights.DEFAULT.meta["categories"][::7])
 """143 everyday words, by which a gallery is known: a query fits that fits it better than `LEAST_RANK` of them (docs/log.md)."""
@@ -59,8 +56,7 @@ class SearchModel:
         knows: whether everyday words mean anything to it, so that it can be told whether a picture fits.
     """
 
-    def __init__(self, by: Path | str, config: Search, progress: Progress) -> None:
-        options = ScoringOptions(config.workdir, config.device, regions=config.regions)
+    def __init__(self, by: Path | str, options: ScoringOptions, progress: Progress) -> None:
         self._opened, self._lock = opened_model(by, options, progress), Lock()
         self._sources, self._model = self._opened.sources, self._opened.model
         recipe, self.weights_of, self.regions = self._sources.recipe, self._sources.weights, self._sources.regions
@@ -98,10 +94,10 @@ class SearchModel:
         return np.concatenate([whole, self._reached(rows)], 1)
 
     @torch.inference_mode()
-    def weights(self, asked: Asked) -> Array:
+    def weights(self, query: TracedQuery) -> Array:
         """What the vector and cells of a picture are multiplied with, [D + C * E]."""
         with self._lock:
-            inputs = self._sources.inputs([traced_query(asked)], self._opened.words, self.read)(torch.tensor([0]))
+            inputs = self._sources.inputs([query], self._opened.words, self.read)(torch.tensor([0]))
             rows = self._model.queries(*(part.to(self._sources.device) for part in inputs)).cpu().numpy().reshape(1, -1)
         whole = np.zeros((1, self.width), np.float32) if self.traced_alone else rows[:, : self.width]
         row: Array = np.concatenate([whole, self._reached(rows)], 1)[0]
@@ -111,13 +107,3 @@ class SearchModel:
         """[N, C * E] of the cells [C, D] at the end of rows."""
         cells = rows[:, rows.shape[1] - self.cells * self.width :].reshape(len(rows), self.cells, self.width)
         return cells[:, :, self.reach].reshape(len(rows), -1)
-
-
-def traced_query(asked: Asked) -> TracedQuery:
-    """A query as models of traces take it; where nothing was said, each stroke stands for a word."""
-    strokes = [np.array(points, np.float64) for points in asked.strokes]
-    words = asked.words or [TimedWord("", stroke[0, 2], stroke[-1, 2]) for stroke in strokes]
-    times = np.array([(start, end) for _, start, end in words], np.float64).reshape(-1, 2)
-    texts = tuple(text for text, *_ in words)
-    query = EvalQuery("", "", (), (), (), ordered=False, split=None)
-    return TracedQuery(query, " ".join(texts).strip(), texts, times, strokes, np.zeros(len(strokes), np.int64))
