@@ -12,8 +12,9 @@ from bench.results import Part, machine, measured, read, save
 from bench.table import Row
 
 BENCHES = (
-    "startup", "decode", "embedding", "end_to_end", "sampling", "quality", "replay", "neighbours", "shortcuts", "agreement",
-    "crowd_journal", "crowd_load", "training", "evaluation", "retrieval", "mining", "copies", "links", "report", "memory", "growth",
+    "startup", "decode", "embedding", "end_to_end", "sampling", "quality", "replay", "neighbours", "search", "shortcuts",
+    "agreement", "crowd_journal", "crowd_load", "training", "evaluation", "retrieval", "mining", "copies", "links", "report",
+    "memory", "growth",
 )  # fmt: skip
 """Modules of this package with a `measure()`, in the order in which they run."""
 
