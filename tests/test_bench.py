@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from defusedxml.ElementTree import fromstring
 
@@ -14,6 +15,7 @@ from bench.growth import PHOTOS, TINY, VIDEO, VIT, expectations, exponent
 from bench.page import HEAD, page
 from bench.processes import held, tree
 from bench.results import Part, measured, read, save
+from bench.search import auroc
 from bench.table import Median, Row, in_turns, median_seconds, number
 from ctxr.annotation.artifacts import read_judgments
 
@@ -142,3 +144,10 @@ def test_the_memory_of_a_tree_counts_what_children_hold() -> None:
         child.communicate(b"\n")
     # a little less: what pytest itself holds may shrink meanwhile
     assert grown >= 60 << 10
+
+
+def test_the_area_is_the_share_of_pairs_in_the_right_order() -> None:
+    rng = np.random.default_rng(0)
+    right, scores = rng.random(40) < 0.4, rng.integers(0, 6, 40).astype(np.float64)
+    pairs = scores[right][:, None] - scores[~right]
+    assert auroc(right, scores) == pytest.approx((np.sign(pairs) / 2 + 0.5).mean())
