@@ -47,7 +47,7 @@ MODELS = ("ctxr-lite", "random:ViT-B-32")
 
 INDEXED, SIZES, QUERIES, RESULTS = 400, (1_000, 10_000, 100_000), 40, 10
 STOP = re.compile(
-    r"(a|an|the|of|on|in|at|with|and|is|are|to|his|her|its|it|this|that|there|some|by|up|for|from|near|next)"
+    r"\b(a|an|the|of|on|in|at|with|and|is|are|to|his|her|its|it|this|that|there|some|by|up|for|from|near|next)\b"
 )
 LEAST = 0.1, 0.15, 0.2, 0.25
 """Words that no query needs; ranks that were tried."""
@@ -204,7 +204,7 @@ class Trial(NamedTuple):
     """
 
     photo: int
-    there: bool
+    present: bool
     near: bool
     rank: float
     top: float
@@ -221,17 +221,17 @@ def trials(scores: Array, others: Array, alike: Floats, out: int) -> list[Trial]
             drawn = rng.permutation(pool)[:size]
             for gallery in (drawn, np.concatenate([[meant], drawn[1:]])):
                 seen, top = own[gallery], float(own[gallery].max())
-                there = bool(gallery[0] == meant)
-                near = there and int((seen > own[meant]).sum()) < RESULTS
+                present = bool(gallery[0] == meant)
+                near = present and int((seen > own[meant]).sum()) < RESULTS
                 rank = float((others[:, gallery].max(1) < top).mean())
-                tried.append(Trial(meant, there, near, rank, top, float((top - seen.mean()) / seen.std())))
+                tried.append(Trial(meant, present, near, rank, top, float((top - seen.mean()) / seen.std())))
     return tried
 
 
 def of_trials(name: str, tried: Sequence[Trial], report: Flags) -> Row:
     """How well the rank tells whether a photo is there, and what the rule of `ctxr search` says, on the photos of `report`."""
     photo = np.array([one.photo for one in tried])
-    there, near = np.array([one.there for one in tried]), np.array([one.near for one in tried])
+    present, near = np.array([one.present for one in tried]), np.array([one.near for one in tried])
     rules = {rule: np.array([getattr(one, rule) for one in tried]) for rule in ("rank", "top", "deviations")}
     half, count = report[photo], len(report)
     draws = np.random.default_rng(1).multinomial(count, np.full(count, 1 / count), 500)
@@ -241,10 +241,10 @@ def of_trials(name: str, tried: Sequence[Trial], report: Flags) -> Row:
         low, high = np.quantile((weights @ wrong) / weights.sum(1), (0.025, 0.975))
         return f"{wrong.mean():.1%} [{low:.1%}, {high:.1%}]"
 
-    areas = {rule: auroc(there[half], values[half]) for rule, values in rules.items()}
+    areas = {rule: auroc(present[half], values[half]) for rule, values in rules.items()}
     chosen = ", ".join(f"{least:g}: {(rules['rank'] < least)[near & ~half].mean():.1%}" for least in LEAST)
     note = f"says that nothing fits where the photo is among the first ten {share(near & half)}, where it is out"
-    note += f" {share(~there & half)}; AUROC of the highest cosine {areas['top']:.3f}, of that in deviations"
+    note += f" {share(~present & half)}; AUROC of the highest cosine {areas['top']:.3f}, of that in deviations"
     note += f" {areas['deviations']:.3f}; said wrongly on the other half, by the least rank {chosen}"
     return Row(f"AUROC, {name}", areas["rank"], "chance", 0.5, unit="", note=note)
 
