@@ -31,9 +31,9 @@ from bench.table import Row, in_turns, runs_of, seconds_of
 from ctxr.engine.progress import SILENT
 from ctxr.engine.stage import execute
 from ctxr.pipelines.finding.config import Asked, Search
-from ctxr.pipelines.finding.finder import LEAST_RANK, Finder
+from ctxr.pipelines.finding.finder import LEAST_RANK, Finder, traced_query
 from ctxr.pipelines.finding.index import CELLS, IMAGES, VECTORS, IndexStage
-from ctxr.pipelines.finding.model import BACKGROUND
+from ctxr.problems.traces.searching import BACKGROUND
 from ctxr.store.records import Image, TimedWord
 from ctxr.store.tables import read_table, write_table
 
@@ -123,11 +123,11 @@ def of_queries(finder: Finder, model: str, count: int) -> Iterator[Row]:
     kinds: dict[str, tuple[Callable[[], object], Callable[[], object] | None]] = {
         "text": (
             lambda: finder.find(asked(), RESULTS),
-            flat and (lambda: flat(finder._model.weights(asked())[: vectors.shape[1]])),
+            flat and (lambda: flat(finder._model.weights(traced_query(asked()))[: vectors.shape[1]])),
         ),
         "text and a stroke": (
             lambda: finder.find(asked(stroke), RESULTS),
-            both and (lambda: both(finder._model.weights(asked(stroke)))),
+            both and (lambda: both(finder._model.weights(traced_query(asked(stroke))))),
         ),
         "more like this": (lambda: finder.alike(row(), RESULTS), flat and (lambda: flat(vectors[row()]))),
     }
