@@ -109,10 +109,10 @@ def of_queries(finder: Finder, model: str, count: int) -> Iterator[Row]:
     words = (f"a {one} beside a {other}" for one, other in permutations(BACKGROUND, 2))
     turns = np.linspace(0, 2 * np.pi, 30)
     stroke = [(0.3 + 0.1 * np.cos(turn), 0.4 + 0.1 * np.sin(turn), turn / 10) for turn in turns.tolist()]
-    vectors, rng = finder._vectors, np.random.default_rng(1)
+    vectors, rng = finder._vectors.numpy(), np.random.default_rng(1)
     flat, both = flat_index(vectors), None
     if count <= TARGET_SIZE:
-        both = flat_index(np.concatenate([vectors, finder._cells], 1))
+        both = flat_index(np.concatenate([vectors, finder._cells.numpy()], 1))
 
     def asked(*strokes: list[tuple[float, float, float]]) -> Asked:
         return Asked([TimedWord(next(words), 0.0, 1.0)], [*strokes])
@@ -188,8 +188,8 @@ def of_photos(folder: Path, captions: Path) -> Iterator[Row]:
     # how many photos of the gallery, the most alike ones by the words of their captions, are out with the right one
     alike = overlap(texts) + np.eye(count)
     for form, said in queries.items():
-        scores = finder._model.read(said) @ finder._vectors.T
-        others = finder._model.read(BACKGROUND) @ finder._vectors.T
+        scores = finder._model.read(said) @ finder._vectors.numpy().T
+        others = finder._model.read(BACKGROUND) @ finder._vectors.numpy().T
         for out in (0, count // 2):
             tried = trials(scores, others, alike, out)
             yield of_trials(f"{form}, {out} alike photos out" if out else form, tried, report)

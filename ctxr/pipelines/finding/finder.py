@@ -16,12 +16,12 @@ from ctxr.problems.embeddings import Array
 from ctxr.problems.queries import EvalQuery
 from ctxr.problems.traces.queries import TracedQuery
 from ctxr.problems.traces.recipe import TRACE
-from ctxr.problems.traces.searching import SearchModel
+from ctxr.problems.traces.searching import SearchModel, as_tensor, products
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import TimedWord
 
-MOST_TRACED = 10_000
-"""Pictures whose cells are looked at: where there are more, those that fit the words best."""
+ALL_TRACED, MOST_TRACED = 10_000, 2_000
+"""Pictures whose cells are all looked at, and where there are more, how many: those that fit the words best."""
 
 LEAST_RANK = 0.2
 """Share of the everyday words that a gallery has to fit worse than a query, or nothing fits; measured by `python -m bench.search`."""
@@ -38,8 +38,8 @@ class Finder:
         """`gallery`: the folder in which its pictures lie. Raises DataError for a damaged index."""
         self._folder, self._gallery = config.folder(), gallery
         index, self._model = read_index(self._folder), SearchModel(by, scoring_of(config), progress)
-        self.pictures, self._vectors, self._cells = index.images, index.vectors, index.cells
-        self.reads, self._lengths = self._model.reads, np.linalg.norm(self._vectors, axis=1)
+        self.pictures, self._vectors, self._cells = index.images, as_tensor(index.vectors), as_tensor(index.cells)
+        self.reads, self._lengths = self._model.reads, np.linalg.norm(index.vectors, axis=1)
         self._background = np.array(open_artifact(self._folder).manifest.counts.get("background", ()))
 
     def find(self, asked: Asked, count: int) -> SearchAnswer:
@@ -50,29 +50,32 @@ class Finder:
             return SearchAnswer([], says="Draw what you look for: this model reads no words.")
         weights = self._model.weights(traced_query(asked))
         whole, cells = weights[: self._model.width], weights[self._model.width :]
-        scores = self._vectors @ whole
+        scores = products(self._vectors, whole)
+        said = whole[self._model.reach]
         fits = bool((self._background < scores.max()).mean() >= LEAST_RANK) if len(self._background) else None
         if not cells.any():
-            return self._answer(scores, np.tile(whole[self._model.reach], self._model.cells), count, fits)
+            return self._answer(scores, np.tile(said, (self._model.cells, 1)), count, fits)
         traced = np.full_like(scores, -np.inf)
         rows: slice | npt.NDArray[np.int64] = slice(None)
-        if len(scores) > MOST_TRACED and self.reads != TRACE:
+        if len(scores) > ALL_TRACED and self.reads != TRACE:
             rows = np.sort(np.argpartition(-scores, MOST_TRACED)[:MOST_TRACED])
-        traced[rows] = scores[rows] + self._cells[rows] @ cells
-        return self._answer(traced, cells, count, fits)
+        traced[rows] = scores[rows] + products(self._cells[rows], cells)
+        drawn = cells.reshape(self._model.cells, -1)
+        # a cell beside the drawing counts against a picture, and does not answer
+        return self._answer(traced, np.where((drawn @ said)[:, None] < 0, 0, drawn), count, fits)
 
     def alike(self, like: int | Pixels, count: int) -> SearchAnswer:
         """The pictures nearest to one of the index, by its row, or to another one, RGB uint8 [H, W, 3]."""
         if isinstance(like, int):
-            vector = self._vectors[like]
+            vector = self._vectors[like].numpy()
         elif self._model.regions is None:
             vector = self._model.look([like])[0, : self._model.width]
         else:
             return SearchAnswer([], says="This model looks at regions, and a new picture has none.")
-        scores = self._vectors @ vector / (self._lengths * np.linalg.norm(vector))
+        scores = products(self._vectors, vector) / (self._lengths * np.linalg.norm(vector))
         if isinstance(like, int):
             scores[like] = -np.inf
-        return self._answer(scores, np.zeros(0, np.float32), count)
+        return self._answer(scores, None, count)
 
     def picture(self, place: int) -> Path:
         """The file of a picture. Raises DataError where it is gone or has changed since it was indexed."""
@@ -87,8 +90,9 @@ class Finder:
         image = self.pictures[place]
         return self._gallery / image.path if image.path else self._folder / FRAMES.format(image.id)
 
-    def _answer(self, scores: Array, shown: Array, count: int, fits: bool | None = None) -> SearchAnswer:
-        """The pictures of the highest scores, equal ones in their order; `shown`: weights of their cells, by which one is pointed out."""
+    def _answer(self, scores: Array, shown: Array | None, count: int, fits: bool | None = None) -> SearchAnswer:
+        """The pictures of the highest scores, equal ones in their order; `shown`: weights [C, E] of cells, of which
+        those that answer are pointed out."""
         results, gone = list[FoundPicture](), 0
         for place in np.argsort(-scores, kind="stable").tolist():
             if len(results) == count or scores[place] == -np.inf:
@@ -97,8 +101,8 @@ class Finder:
                 gone += 1
                 continue
             box, image = None, self.pictures[place]
-            if len(shown):
-                answers = (self._cells[place] * shown).reshape(self._model.cells, -1).sum(1)
+            if shown is not None and len(shown):
+                answers = (self._cells[place].numpy().reshape(shown.shape) * shown).sum(1)
                 box = answering(answers.reshape(self._model.side, -1))
             time = None if image.time is None else float(image.time)
             name, score = image.path or image.id, float(scores[place])

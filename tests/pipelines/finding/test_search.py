@@ -112,6 +112,8 @@ def test_a_stroke_changes_the_order_and_says_what_answered(drawn: Path, tmp_path
     plain, traced = finder.find(Asked(words), 12), finder.find(Asked(words, STROKE), 12)
     assert [one.image for one in plain.results] != [one.image for one in traced.results]
     assert all(one.box is not None and 0 <= one.box[0] < one.box[2] <= 1 for one in plain.results + traced.results)
+    # STROKE lies in the upper left
+    assert all(one.box is not None and one.box[0] < 0.5 and one.box[1] < 0.5 for one in traced.results)
     assert finder.find(Asked([], STROKE), 12).says
     assert finder.find(Asked([TimedWord("  ", 0, 0)]), 12).says
 
@@ -122,6 +124,7 @@ def test_of_many_pictures_those_that_fit_the_words_best_are_looked_at_closely(
     finder = opened(Search(drawn, workdir=tmp_path, **TINY))
     words = [TimedWord("red disc", 0, 0.2)]
     by_words = [one.image for one in finder.find(Asked(words), 5).results]
+    monkeypatch.setattr(finder_module, "ALL_TRACED", 11)
     monkeypatch.setattr(finder_module, "MOST_TRACED", 5)
     assert {one.image for one in finder.find(Asked(words, STROKE), 12).results} == {*by_words}
 
@@ -204,7 +207,7 @@ def test_more_like_this_finds_another_copy_first_and_not_the_picture_itself(draw
     assert place not in {one.place for one in likes.results}
     dropped = finder.alike(read_image(finder.picture(place)), 1)
     assert (dropped.results[0].place, round(dropped.results[0].score, 5)) == (place, 1)
-    nearest = np.argsort(-(finder._vectors @ finder._vectors[place]), kind="stable")
+    nearest = np.argsort(-(finder._vectors @ finder._vectors[place]).numpy(), kind="stable")
     assert [one.place for one in likes.results] == [row for row in nearest.tolist() if row != place]
 
 
@@ -213,7 +216,7 @@ def test_whether_anything_fits_is_told_by_everyday_words_alone(
 ) -> None:
     finder = opened(Search(photos, workdir=tmp_path, **TINY))
     assert finder.find(said("red"), 1).fits is None
-    best = float((finder._vectors @ finder._model.read(["red"])[0]).max())
+    best = float((finder._vectors.numpy() @ finder._model.read(["red"])[0]).max())
     for others, fits in (([best + 1] * 9 + [best - 1], False), ([best + 1] * 7 + [best - 1] * 3, True)):
         monkeypatch.setattr(finder, "_background", np.array(others))
         assert finder.find(said("red"), 1).fits is fits
