@@ -30,7 +30,7 @@ from bench.lite import CAPTIONS, overlap, photos_of
 from bench.table import Row, in_turns, runs_of, seconds_of
 from ctxr.engine.progress import SILENT
 from ctxr.engine.stage import execute
-from ctxr.pipelines.finding.config import Asked, Search
+from ctxr.pipelines.finding.config import Search, SearchQuery
 from ctxr.pipelines.finding.finder import LEAST_RANK, Finder, traced_query
 from ctxr.pipelines.finding.index import CELLS, IMAGES, VECTORS, IndexStage
 from ctxr.problems.traces.searching import BACKGROUND
@@ -114,8 +114,8 @@ def of_queries(finder: Finder, model: str, count: int) -> Iterator[Row]:
     if count <= TARGET_SIZE:
         both = flat_index(np.concatenate([vectors, finder._cells.numpy()], 1))
 
-    def asked(*strokes: list[tuple[float, float, float]]) -> Asked:
-        return Asked([TimedWord(next(words), 0.0, 1.0)], [*strokes])
+    def asked(*strokes: list[tuple[float, float, float]]) -> SearchQuery:
+        return SearchQuery([TimedWord(next(words), 0.0, 1.0)], [*strokes])
 
     def row() -> int:
         return int(rng.integers(count))
@@ -166,7 +166,7 @@ def of_photos(folder: Path, captions: Path) -> Iterator[Row]:
     execute(IndexStage(config), SILENT)
     finder, count = Finder(config, folder, "ctxr-lite", SILENT), len(pictures)
     places = [
-        [one.place for one in finder.find(Asked([TimedWord(text, 0.0, 0.0)]), RESULTS).results]
+        [one.place for one in finder.find(SearchQuery([TimedWord(text, 0.0, 0.0)]), RESULTS).results]
         for own in texts
         for text in own
     ]

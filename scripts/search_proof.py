@@ -27,7 +27,7 @@ from ctxr.cli.render import show_table
 from ctxr.engine.progress import SILENT
 from ctxr.engine.report import Table
 from ctxr.engine.stage import execute
-from ctxr.pipelines.finding.config import Asked, Search
+from ctxr.pipelines.finding.config import Search, SearchQuery
 from ctxr.pipelines.finding.finder import Finder
 from ctxr.pipelines.finding.index import IndexStage
 from ctxr.pipelines.modelling import train
@@ -113,7 +113,7 @@ def attempt(finder: Finder, narrative: dict[str, Any]) -> dict[str, float]:
 
     def found(words: Sequence[str], drawn: Stroke) -> bool:
         timed = [TimedWord(word, WORD * place, WORD * (place + 1)) for place, word in enumerate(words)]
-        results = finder.find(Asked(timed, [drawn] if drawn else []), WITHIN).results
+        results = finder.find(SearchQuery(timed, [drawn] if drawn else []), WITHIN).results
         return any(Path(one.file).stem == narrative["image_id"] for one in results)
 
     def typed(words: Sequence[str], drawn: Stroke) -> tuple[bool, int]:

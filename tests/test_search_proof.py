@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from ctxr.pipelines.finding.config import Asked, FoundPicture, SearchAnswer
+from ctxr.pipelines.finding.config import SearchAnswer, SearchQuery, SearchResult
 from ctxr.pipelines.finding.finder import Finder
 from ctxr.synthetic.narratives import write_narratives
 from scripts.search_proof import attempt, redrawn
@@ -22,9 +22,9 @@ class Needing:
     words: int
     traced: int
 
-    def find(self, asked: Asked, count: int) -> SearchAnswer:
+    def find(self, asked: SearchQuery, count: int) -> SearchAnswer:
         enough = len(asked.words) >= (self.traced if asked.strokes else self.words)
-        return SearchAnswer([FoundPicture(0, "x", f"{self.name if enough else 'other'}.jpg", None, 1.0, None, 9, 9)])
+        return SearchAnswer([SearchResult(0, "x", f"{self.name if enough else 'other'}.jpg", None, 1.0, None, 9, 9)])
 
 
 @pytest.fixture(scope="module")

@@ -58,7 +58,7 @@ VERBS = {
     "listen": Command("ctxr.pipelines.modelling.listen", "Listen", "listening", resumes=True),
     "revise-labels": Command("ctxr.pipelines.revision.revise_labels", "ReviseLabels", "revision", resumes=True),
     "eval": Command("ctxr.pipelines.modelling.eval", "Eval", "evaluation"),
-    "search": Command("ctxr.pipelines.finding.search", "Search", "found_pictures", started="searching", resumes=True),
+    "search": Command("ctxr.pipelines.finding.search", "Search", "search_results", started="searching", resumes=True),
     "serve": Command("ctxr.pipelines.crowd.serve", "Serve", "collected", started="serving"),
     "doctor": Command("ctxr.pipelines.inspection.doctor", "Doctor", "checks"),
 }

@@ -392,7 +392,7 @@ def searching(page: RunningSearch) -> Iterator[Block]:
     yield "[dim]Ctrl-C stops[/]"
 
 
-def found_pictures(report: SearchReport) -> Iterator[Block]:
+def search_results(report: SearchReport) -> Iterator[Block]:
     """The pictures that fit, or what the page searched."""
     answer = report.answer
     if answer is not None:

@@ -59,7 +59,7 @@ class InputSource:
 
 
 @dataclass(frozen=True)
-class FoundSources:
+class SourceSearch:
     """Sources that were found, and pairs of a file that was left out and the reason."""
 
     found: tuple[InputSource, ...]
@@ -75,7 +75,7 @@ class FoundSources:
             yield f"{len(others) + 1} are left out: {why}: {names}" if others else f"{path} is left out: {reason}"
 
 
-def find_sources(typed: Sequence[str], progress: Progress = SILENT, project: Path | None = None) -> FoundSources:
+def find_sources(typed: Sequence[str], progress: Progress = SILENT, project: Path | None = None) -> SourceSearch:
     """Videos and albums among files, folders (searched at any depth, hidden ones left out) and globs.
 
     Files that are typed are taken as videos unless they look like photos. Files of one content count once. Artifacts of ctxr,
@@ -110,7 +110,7 @@ def find_sources(typed: Sequence[str], progress: Progress = SILENT, project: Pat
         source if counts[source.name.lower()] == 1 else replace(source, name=f"{source.name}-{source.sha256[:8]}")
         for source in kept.values()
     ]
-    return FoundSources(tuple(sorted(named, key=lambda source: source.name)), tuple(dict.fromkeys(walk.left_out)))
+    return SourceSearch(tuple(sorted(named, key=lambda source: source.name)), tuple(dict.fromkeys(walk.left_out)))
 
 
 def require_sources(folder: Path | None) -> None:

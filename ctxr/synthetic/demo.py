@@ -13,7 +13,7 @@ import numpy as np
 
 from ctxr.cli.render import Block
 from ctxr.cli.verbs import VERBS, named
-from ctxr.cli.views import found_pictures, image_sets
+from ctxr.cli.views import image_sets, search_results
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import LEDGER, CandidateRow, folder_of
 from ctxr.datasets.truth import CaptionTruth
@@ -347,7 +347,7 @@ def run_traces(work: Path, sizes: Demo, progress: Progress) -> DemoPart:
     (file,) = dataset.glob("*.jsonl")
     asked = {"gallery": dataset, "recorded": file, "by": "ctxr-tiny", "count": 3, "workdir": work}
     table = next(
-        block for block in found_pictures(run_command("search", progress, **asked)) if isinstance(block, Table)
+        block for block in search_results(run_command("search", progress, **asked)) if isinstance(block, Table)
     )
     title = "Pictures that fit the first narrative, which is about test-00000"
     searched = {"search": replace(table, title=title)}

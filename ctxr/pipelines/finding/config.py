@@ -19,7 +19,7 @@ MOST_WORDS, MOST_STROKES, MOST_POINTS = 200, 500, 2000
 """Of a query, and points of a stroke."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class SearchQuery(msgspec.Struct, frozen=True):
     """A query: words, and strokes of points (x and y, shares from the top left, and seconds); times count from its start."""
 
     words: Annotated[list[TimedWord], msgspec.Meta(max_length=MOST_WORDS)] = []
@@ -29,7 +29,7 @@ class Asked(msgspec.Struct, frozen=True):
     ] = []
 
 
-class FoundPicture(msgspec.Struct, frozen=True):
+class SearchResult(msgspec.Struct, frozen=True):
     """A picture that was found.
 
     Attributes:
@@ -55,7 +55,7 @@ class SearchAnswer(msgspec.Struct, frozen=True):
         says: what the searcher has to do where there are no results. gone: pictures that are no longer there.
     """
 
-    results: list[FoundPicture]
+    results: list[SearchResult]
     fits: bool | None = None
     says: str = ""
     gone: int = 0

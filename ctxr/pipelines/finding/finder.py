@@ -10,7 +10,7 @@ from ctxr.datasets.changes import refuse_other
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.media.images import Pixels
-from ctxr.pipelines.finding.config import Asked, FoundPicture, Search, SearchAnswer
+from ctxr.pipelines.finding.config import Search, SearchAnswer, SearchQuery, SearchResult
 from ctxr.pipelines.finding.index import FRAMES, read_index, scoring_of
 from ctxr.problems.embeddings import Array
 from ctxr.problems.queries import EvalQuery
@@ -21,7 +21,7 @@ from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import TimedWord
 
 ALL_TRACED, MOST_TRACED = 10_000, 2_000
-"""Pictures whose cells are all looked at, and where there are more, how many: those that fit the words best."""
+"""Largest gallery whose cells are all compared with a drawing; of a larger one, how many pictures: those that fit the words best."""
 
 LEAST_RANK = 0.2
 """Share of the everyday words that a gallery has to fit worse than a query, or nothing fits; measured by `python -m bench.search`."""
@@ -42,13 +42,13 @@ class Finder:
         self.reads, self._lengths = self._model.reads, np.linalg.norm(index.vectors, axis=1)
         self._background = np.array(open_artifact(self._folder).manifest.counts.get("background", ()))
 
-    def find(self, asked: Asked, count: int) -> SearchAnswer:
+    def find(self, query: SearchQuery, count: int) -> SearchAnswer:
         """The best pictures for a query."""
-        if not any(text.strip() for text, *_ in asked.words) and self.reads != TRACE:
+        if not any(text.strip() for text, *_ in query.words) and self.reads != TRACE:
             return SearchAnswer([], says="Say in words what you look for.")
-        if not asked.strokes and self.reads == TRACE:
+        if not query.strokes and self.reads == TRACE:
             return SearchAnswer([], says="Draw what you look for: this model reads no words.")
-        weights = self._model.weights(traced_query(asked))
+        weights = self._model.weights(traced_query(query))
         whole, cells = weights[: self._model.width], weights[self._model.width :]
         scores = products(self._vectors, whole)
         said = whole[self._model.reach]
@@ -60,9 +60,9 @@ class Finder:
         if len(scores) > ALL_TRACED and self.reads != TRACE:
             rows = np.sort(np.argpartition(-scores, MOST_TRACED)[:MOST_TRACED])
         traced[rows] = scores[rows] + products(self._cells[rows], cells)
-        drawn = cells.reshape(self._model.cells, -1)
+        by_cell = cells.reshape(self._model.cells, -1)
         # a cell beside the drawing counts against a picture, and does not answer
-        return self._answer(traced, np.where((drawn @ said)[:, None] < 0, 0, drawn), count, fits)
+        return self._answer(traced, np.where((by_cell @ said)[:, None] < 0, 0, by_cell), count, fits)
 
     def alike(self, like: int | Pixels, count: int) -> SearchAnswer:
         """The pictures nearest to one of the index, by its row, or to another one, RGB uint8 [H, W, 3]."""
@@ -93,7 +93,7 @@ class Finder:
     def _answer(self, scores: Array, shown: Array | None, count: int, fits: bool | None = None) -> SearchAnswer:
         """The pictures of the highest scores, equal ones in their order; `shown`: weights [C, E] of cells, of which
         those that answer are pointed out."""
-        results, gone = list[FoundPicture](), 0
+        results, gone = list[SearchResult](), 0
         for place in np.argsort(-scores, kind="stable").tolist():
             if len(results) == count or scores[place] == -np.inf:
                 break
@@ -106,7 +106,7 @@ class Finder:
                 box = answering(answers.reshape(self._model.side, -1))
             time = None if image.time is None else float(image.time)
             name, score = image.path or image.id, float(scores[place])
-            results.append(FoundPicture(place, image.id, name, time, score, box, image.width, image.height))
+            results.append(SearchResult(place, image.id, name, time, score, box, image.width, image.height))
         return SearchAnswer(results, fits, gone=gone)
 
 
@@ -122,11 +122,11 @@ def answering(cells: Array) -> tuple[float, float, float, float]:
     return x1, y1, x2, y2
 
 
-def traced_query(asked: Asked) -> TracedQuery:
+def traced_query(query: SearchQuery) -> TracedQuery:
     """A query as models of traces take it; where nothing was said, each stroke stands for a word."""
-    strokes = [np.array(points, np.float64) for points in asked.strokes]
-    words = asked.words or [TimedWord("", stroke[0, 2], stroke[-1, 2]) for stroke in strokes]
+    strokes = [np.array(points, np.float64) for points in query.strokes]
+    words = query.words or [TimedWord("", stroke[0, 2], stroke[-1, 2]) for stroke in strokes]
     times = np.array([(start, end) for _, start, end in words], np.float64).reshape(-1, 2)
     texts = tuple(text for text, *_ in words)
-    query = EvalQuery("", "", (), (), (), ordered=False, split=None)
-    return TracedQuery(query, " ".join(texts).strip(), texts, times, strokes, np.zeros(len(strokes), np.int64))
+    empty = EvalQuery("", "", (), (), (), ordered=False, split=None)
+    return TracedQuery(empty, " ".join(texts).strip(), texts, times, strokes, np.zeros(len(strokes), np.int64))

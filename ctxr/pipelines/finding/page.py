@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 from ctxr.datasets.readers.narratives import ImageLine, Utterance
 from ctxr.errors import DataError
 from ctxr.media.images import read_image, thumbnail
-from ctxr.pipelines.finding.config import Asked, SearchAnswer
+from ctxr.pipelines.finding.config import SearchAnswer, SearchQuery
 from ctxr.pipelines.finding.finder import Finder
 from ctxr.store.atomic import disk_errors, link_or_copy
 from ctxr.store.paths import safe_name, stays_inside
@@ -43,7 +43,7 @@ PROBLEMS: dict[tuple[type[Exception], ...], HttpProblem] = {
 }  # fmt: skip
 
 
-class NewNarrative(Asked, frozen=True, kw_only=True):
+class NewNarrative(SearchQuery, frozen=True, kw_only=True):
     """What an annotator told of the picture at a place."""
 
     place: int
@@ -166,7 +166,7 @@ def make_page(finder: Finder, site: SearchSite) -> ASGIApp:
         "/static/{version}/{name}": pages.static.serve,
     }
     posted: dict[str, Callable[[Request, bytes], SearchAnswer]] = {
-        "/find": lambda request, body: finder.find(msgspec.json.decode(body, type=Asked), SHOWN),
+        "/find": lambda request, body: finder.find(msgspec.json.decode(body, type=SearchQuery), SHOWN),
         "/alike/{place:int}": lambda request, body: finder.alike(request.path_params["place"], SHOWN),
         "/alike": pages.alike,
     }

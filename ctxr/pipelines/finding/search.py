@@ -13,7 +13,7 @@ from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import execute
 from ctxr.errors import DataError, UsageError
-from ctxr.pipelines.finding.config import Asked, RunningSearch, Search, SearchReport
+from ctxr.pipelines.finding.config import RunningSearch, Search, SearchQuery, SearchReport
 from ctxr.pipelines.finding.finder import Finder
 from ctxr.pipelines.finding.index import IndexStage, folder_of
 from ctxr.pipelines.finding.page import SearchSite, make_page
@@ -32,9 +32,9 @@ def run(
     config.check()
     host = config.host or LOCAL[0]
     if config.text or config.recorded is not None:
-        asked = recorded(config.recorded) if config.recorded else said(config.text)
+        query = recorded(config.recorded) if config.recorded else said(config.text)
         finder, report = open_index(config, progress)
-        answer = finder.find(asked, config.count)
+        answer = finder.find(query, config.count)
         if answer.says:
             raise UsageError(answer.says, hint="ctxr search opens a page to say and to draw it")
         return replace(report, answer=answer)
@@ -63,15 +63,15 @@ def open_index(config: Search, progress: Progress) -> tuple[Finder, SearchReport
     return finder, SearchReport(config.folder(), len(finder.pictures), lost, by, result.up_to_date)
 
 
-def said(text: str) -> Asked:
+def said(text: str) -> SearchQuery:
     """A text as a query."""
-    return Asked([TimedWord(text, 0, 0)])
+    return SearchQuery([TimedWord(text, 0, 0)])
 
 
-def recorded(file: Path) -> Asked:
+def recorded(file: Path) -> SearchQuery:
     """The first narrative of a file as a query. Raises DataError where there is none."""
     traces = cast("Sequence[Trace]", read_dataset(file).payloads.get("traces", ()))
     if not traces:
         raise DataError(f"{file} holds no narrative", hint="name a file in the format of Localized Narratives")
     strokes = [np.array(stroke, np.float64).round(5).reshape(-1, 3).tolist() for stroke in traces[0].strokes]
-    return msgspec.convert({"words": traces[0].words, "strokes": strokes}, Asked)
+    return msgspec.convert({"words": traces[0].words, "strokes": strokes}, SearchQuery)

@@ -112,7 +112,7 @@ class SearchModel:
 
 
 def as_tensor(rows: Array) -> Tensor:
-    """Rows as they lie in memory, of a file too; nobody writes to them."""
+    """A tensor that shares the memory of an array, which may be a file that is read only."""
     with catch_warnings(action="ignore"):
         return torch.from_numpy(rows)
 

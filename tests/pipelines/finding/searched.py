@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from ctxr.errors import DataError
 from ctxr.media.images import Pixels
-from ctxr.pipelines.finding.config import Asked, FoundPicture, SearchAnswer
+from ctxr.pipelines.finding.config import SearchAnswer, SearchQuery, SearchResult
 from ctxr.pipelines.finding.page import SearchSite, make_page
 from ctxr.store.records import Image
 
@@ -24,7 +24,7 @@ class PaintedFinder:
 
     folder: Path
     reads: str = "text+trace"
-    heard: list[Asked] = field(default_factory=list)
+    heard: list[SearchQuery] = field(default_factory=list)
     liked: list[int | Pixels] = field(default_factory=list)
     pictures: list[Image] = field(default_factory=list)
 
@@ -39,7 +39,7 @@ class PaintedFinder:
             Pillow.fromarray(pixels).save(self.folder / name)
             self.pictures.append(Image(f"photos/p{number}", name, str(number), "photos", width, height))
 
-    def find(self, asked: Asked, count: int) -> SearchAnswer:
+    def find(self, asked: SearchQuery, count: int) -> SearchAnswer:
         self.heard.append(asked)
         if not asked.words:
             return SearchAnswer([], says="Say in words what you look for.")
@@ -55,7 +55,7 @@ class PaintedFinder:
         here = [(place, self.pictures[place]) for place in turned if (self.folder / self.pictures[place].path).exists()]
         box = (0.25, 0.5, 0.5, 1.0)
         results = [
-            FoundPicture(place, one.id, one.path, 83.46 if place == 1 else None, 0.5, box, one.width, one.height)
+            SearchResult(place, one.id, one.path, 83.46 if place == 1 else None, 0.5, box, one.width, one.height)
             for place, one in here
         ]
         return SearchAnswer(results, fits, gone=COUNT - len(results))

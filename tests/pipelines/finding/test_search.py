@@ -18,7 +18,7 @@ from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, read_image
 from ctxr.media.opencv_video import open_video
 from ctxr.pipelines.finding import finder as finder_module
 from ctxr.pipelines.finding import index as index_module
-from ctxr.pipelines.finding.config import Asked, Search
+from ctxr.pipelines.finding.config import Search, SearchQuery
 from ctxr.pipelines.finding.finder import Finder, answering
 from ctxr.pipelines.finding.index import IndexStage, folder_of
 from ctxr.pipelines.finding.search import recorded, run, said
@@ -109,13 +109,13 @@ def test_scores_are_those_that_eval_gives_text_and_trace(
 def test_a_stroke_changes_the_order_and_says_what_answered(drawn: Path, tmp_path: Path) -> None:
     finder = opened(Search(drawn, workdir=tmp_path, **TINY))
     words = [TimedWord("red", 0, 0.2), TimedWord("disc", 0.2, 0.6)]
-    plain, traced = finder.find(Asked(words), 12), finder.find(Asked(words, STROKE), 12)
+    plain, traced = finder.find(SearchQuery(words), 12), finder.find(SearchQuery(words, STROKE), 12)
     assert [one.image for one in plain.results] != [one.image for one in traced.results]
     assert all(one.box is not None and 0 <= one.box[0] < one.box[2] <= 1 for one in plain.results + traced.results)
     # STROKE lies in the upper left
     assert all(one.box is not None and one.box[0] < 0.5 and one.box[1] < 0.5 for one in traced.results)
-    assert finder.find(Asked([], STROKE), 12).says
-    assert finder.find(Asked([TimedWord("  ", 0, 0)]), 12).says
+    assert finder.find(SearchQuery([], STROKE), 12).says
+    assert finder.find(SearchQuery([TimedWord("  ", 0, 0)]), 12).says
 
 
 def test_of_many_pictures_those_that_fit_the_words_best_are_looked_at_closely(
@@ -123,10 +123,10 @@ def test_of_many_pictures_those_that_fit_the_words_best_are_looked_at_closely(
 ) -> None:
     finder = opened(Search(drawn, workdir=tmp_path, **TINY))
     words = [TimedWord("red disc", 0, 0.2)]
-    by_words = [one.image for one in finder.find(Asked(words), 5).results]
+    by_words = [one.image for one in finder.find(SearchQuery(words), 5).results]
     monkeypatch.setattr(finder_module, "ALL_TRACED", 11)
     monkeypatch.setattr(finder_module, "MOST_TRACED", 5)
-    assert {one.image for one in finder.find(Asked(words, STROKE), 12).results} == {*by_words}
+    assert {one.image for one in finder.find(SearchQuery(words, STROKE), 12).results} == {*by_words}
 
 
 def test_the_region_that_answers_is_what_a_slow_search_around_the_best_cell_finds() -> None:
@@ -287,7 +287,7 @@ def test_a_trained_run_scores_as_eval_does(project: Path, name: str) -> None:
     answer = finder.find(recorded(next(data.glob("*train*.jsonl"))), 12)
     own = {one.image: one.score for one in answer.results if one.image in scores[query]}
     assert own == pytest.approx(scores[query], rel=1e-5)
-    strokes_alone, words_alone = finder.find(Asked([], STROKE), 1), finder.find(said("red disc"), 1)
+    strokes_alone, words_alone = finder.find(SearchQuery([], STROKE), 1), finder.find(said("red disc"), 1)
     assert bool(strokes_alone.says) == (finder.reads == "text+trace")
     assert bool(words_alone.says) == (finder.reads == "trace")
     assert bool(finder.alike(read_image(finder.picture(0)), 1).says) == (name == "traces-text+")
