@@ -46,7 +46,7 @@ def from_elsewhere(request: Request) -> bool:
 
 
 async def read_body(request: Request, most: int) -> bytearray:
-    """The body. Raises TooLarge for one of more than `most` bytes, of which it reads no more than that."""
+    """The body. Raises TooLarge for more than `most` bytes, once so many were read."""
     if int(request.headers.get("content-length") or 0) > most:
         raise TooLarge
     body = bytearray()

@@ -91,8 +91,11 @@ class Finder:
         return self._gallery / image.path if image.path else self._folder / FRAMES.format(image.id)
 
     def _answer(self, scores: Array, shown: Array | None, count: int, fits: bool | None = None) -> SearchAnswer:
-        """The pictures of the highest scores, equal ones in their order; `shown`: weights [C, E] of cells, of which
-        those that answer are pointed out."""
+        """The pictures of the highest scores, equal ones in their order.
+
+        Args:
+            shown: weights [C, E] of cells, by which the region that answers is found. fits: see `SearchAnswer`.
+        """
         results, gone = list[SearchResult](), 0
         for place in np.argsort(-scores, kind="stable").tolist():
             if len(results) == count or scores[place] == -np.inf:

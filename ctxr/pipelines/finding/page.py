@@ -53,8 +53,12 @@ class NewNarrative(SearchQuery, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class SearchSite:
-    """How a finder is served: the names of gallery and model, a token that lets others in ("" = only this
-    machine), and the folder where narratives are kept; None = nobody is asked for them."""
+    """How a finder is served.
+
+    Attributes:
+        gallery, by: names of the gallery and the model. token: admits other machines; "" = this machine alone.
+        narratives: folder for what visitors describe; None = visitors describe nothing.
+    """
 
     gallery: str
     by: str

@@ -55,7 +55,7 @@ class SearchModel:
     Attributes:
         width: D. cells: C. size: D + C * E. reach: numbers of a cell that texts reach.
         reads: text, trace or text+trace; text for an encoder without cells.
-        knows: whether everyday words mean anything to it, so that it can be told whether a picture fits.
+        knows: whether everyday words mean anything to it; only then ctxr says whether a picture fits.
     """
 
     def __init__(self, by: Path | str, options: ScoringOptions, progress: Progress) -> None:
