@@ -148,7 +148,7 @@ class PatchEncoder(nn.Module):
 class HeatMaps(nn.Module):
     """The cosine of text and image, plus a weight times <heat map, cosines of text and patches>; of several maps the best one counts.
 
-    It learns nothing. A map is taken less its mean, so that a text which matches everywhere alike adds 0.
+    It learns nothing. A map is taken less its mean: a text that matches all cells alike adds 0.
     """
 
     def __init__(self, recipe: TracesRecipe) -> None:
