@@ -352,7 +352,12 @@ def run(config: ImportAnswers, progress: Progress = SILENT) -> ImportAnswersRepo
         write_bytes(file, pretty_json(rows))
     unconfirmed = ""
     if file is not None and config.platform_of == "prolific":
-        unconfirmed = _confirm(config, prolific.read_submissions(file, studies), file.stat().st_mtime)
+        submissions, written = prolific.read_submissions(file, studies), file.stat().st_mtime
+        visits, listed_at = read_visits(private_folder(config.workdir)), datetime.fromtimestamp(written, UTC)
+        with project_journal(config.workdir, config.database, read_only=False) as journal:
+            if journal is not None:
+                apply_standings(journal, prolific.standings(submissions, visits, listed_at), datetime.now(UTC))
+            unconfirmed = unconfirmed_note(journal)
     before = open_artifact(out, JUDGMENTS).content if (out / MANIFEST).is_file() else ""
     up_to_date = execute(JudgmentStage(config, file), progress).up_to_date
     merged = open_artifact(out)
@@ -370,15 +375,6 @@ def run(config: ImportAnswers, progress: Progress = SILENT) -> ImportAnswersRepo
         unanswered=unanswered,
         unconfirmed=unconfirmed,
     )
-
-
-def _confirm(config: ImportAnswers, submissions: Mapping[str, prolific.Submission], listed_at: float) -> str:
-    """Tell the journal what a list of Prolific says, written at so many seconds since 1970; what is said of unconfirmed answers."""
-    visits, moment = read_visits(private_folder(config.workdir)), datetime.fromtimestamp(listed_at, UTC)
-    with project_journal(config.workdir, config.database, read_only=False) as journal:
-        if journal is not None:
-            apply_standings(journal, prolific.standings(submissions, visits, moment), datetime.now(UTC))
-        return unconfirmed_note(journal)
 
 
 def _units_of(every: Iterable[Tasks]) -> dict[str, AnswerableUnit]:

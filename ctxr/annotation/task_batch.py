@@ -12,7 +12,7 @@ from ctxr.annotation import unit_factory as factory
 from ctxr.annotation.artifacts import TaskBatch, read_judgments
 from ctxr.annotation.config import ExportTasks, listed
 from ctxr.annotation.project_journal import blocked_workers
-from ctxr.annotation.protocol import Protocol, digest
+from ctxr.annotation.protocol import digest
 from ctxr.annotation.records import Purpose, Unit
 from ctxr.annotation.tasks.tag import NOTES
 from ctxr.datasets.dataset import Dataset
@@ -242,10 +242,16 @@ def _checks(config: ExportTasks, work: TaskBatch, progress: Progress) -> TaskBat
     """Attention checks, and questions with a known answer, for workers who retrieve."""
     served = config.backend in ("local", "prolific")
     checks: list[Unit] = []
-    sets = sorted({unit.image_set for unit in work.units})
-    counts = check_counts(config, config.task, served, len(work.units), len(sets))
-    if attentive := counts.pop("attention", 0):
-        checks += [factory.attention_unit(work.sets[name], config) for name in sets[:attentive]]
+    counts: dict[Purpose, int] = {}
+    if config.task == "retrieve" or (config.task == "describe" and served):
+        if config.attention_every:
+            sets = sorted({unit.image_set for unit in work.units})
+            attentive = max(1, len(work.units) // config.attention_every)
+            checks += [factory.attention_unit(work.sets[name], config) for name in sets[:attentive]]
+        if config.gold_every:
+            counts["gold"] = max(1, len(work.units) // config.gold_every)
+        if config.qualification and served:
+            counts["qualification"] = 5 * config.qualification  # several rounds, so workers get different questions
     if config.task == "retrieve" and config.qualification and not served:
         progress.warn(
             f"{config.backend} has no qualification round: questions go to the local server and Prolific only"
@@ -262,19 +268,6 @@ def _checks(config: ExportTasks, work: TaskBatch, progress: Progress) -> TaskBat
         units = factory.check_units(dataset, config, purpose)
         checks += sorted(units, key=lambda unit: digest(config.seed, "check", unit.id))[:count]
     return _batch_of(dataset, config.gold, checks)
-
-
-def check_counts(protocol: Protocol, task: str, served: bool, units: int, sets: int) -> dict[Purpose, int]:
-    """Questions that test the workers of a task of so many units about so many sets, by purpose; `served` by our own server."""
-    counts: dict[Purpose, int] = {}
-    if task == "retrieve" or (task == "describe" and served):
-        if protocol.attention_every:
-            counts["attention"] = min(sets, max(1, units // protocol.attention_every))
-        if protocol.gold_every:
-            counts["gold"] = max(1, units // protocol.gold_every)
-        if protocol.qualification and served:
-            counts["qualification"] = 5 * protocol.qualification  # several rounds, so workers get different questions
-    return counts
 
 
 def _dataset(path: Path, keep_leaks: bool) -> Dataset:
