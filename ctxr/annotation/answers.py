@@ -308,7 +308,17 @@ class JudgmentStage(Stage[ImportInputs]):
             if before
             else {}
         )
-        merge = merge_answers(before.answers if before else (), arrivals, _units_of(every), past, inputs.replaced)
+        units: dict[str, AnswerableUnit] = {}
+        for one in every:
+            for unit in one.units:
+                question = AnswerableUnit(unit, one.sets[unit.image_set], one.protocol)
+                if units.setdefault(unit.id, question).unit != unit:
+                    raise DataError(
+                        f"the unit {unit.id!r} is in {one.path} and elsewhere, and not the same",
+                        hint="export one of them again, with the options of the other",
+                    )
+        known = before.answers if before else ()
+        merge = merge_answers(known, arrivals, units, past, inputs.replaced)
         answered = _answered(merge, before, every)
         # refusals of other files, but for those of answers that this one has too
         accepted = {(row.answer.unit, row.answer.worker) for row in arrivals.rows if row.where in merge.accepted}
@@ -375,20 +385,6 @@ def run(config: ImportAnswers, progress: Progress = SILENT) -> ImportAnswersRepo
         unanswered=unanswered,
         unconfirmed=unconfirmed,
     )
-
-
-def _units_of(every: Iterable[Tasks]) -> dict[str, AnswerableUnit]:
-    """All exported units, by id. Raises DataError for two different ones of one id."""
-    units: dict[str, AnswerableUnit] = {}
-    for tasks in every:
-        for unit in tasks.units:
-            exported = AnswerableUnit(unit, tasks.sets[unit.image_set], tasks.protocol)
-            if units.setdefault(unit.id, exported).unit != unit:
-                raise DataError(
-                    f"the unit {unit.id!r} is in {tasks.path} and elsewhere, and not the same",
-                    hint="export one of them again, with the options of the other",
-                )
-    return units
 
 
 def _answered(merge: AnswerMerge, before: AggregatedAnswers | None, every: list[Tasks]) -> AggregatedAnswers:

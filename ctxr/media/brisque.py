@@ -34,7 +34,6 @@ from ctxr.store.hashing import sha256_bytes, sha256_file
 Plane = NDArray[Any]  # uint8 or float32, [H, W], 0..255
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 Lanes = tuple[tuple[int, ...], ...]
 
 CUBIC_SUPPORT = 4

@@ -1,2 +1,1 @@
-"""Does a premise of text, picture or both entail a hypothesis? The classifier of the entailment
-paper (section 3.1)."""
+"""Does a premise of text, picture or both entail a hypothesis? (Entailment paper, section 3.1.)"""

@@ -107,8 +107,7 @@ def translate_albef(state: Mapping[str, Tensor], ours: Iterable[str], path: Path
 
 
 def resized_positions(positions: Tensor, patches: int) -> Tensor:
-    """Positions [1, 1 + Q, D] of a square grid, interpolated to one of `patches`: [1, 1 + P, D];
-    that of [CLS] stays."""
+    """Positions [1, 1 + Q, D] of a square grid, interpolated to [1, 1 + P, D]; [CLS] stays."""
     old, new = math.isqrt(positions.shape[1] - 1), math.isqrt(patches)
     if old == new:
         return positions

@@ -71,8 +71,7 @@ class EntailmentClassifier(nn.Module):
         self.gates = nn.ModuleDict({str(kind): Gate(width, scalar_gate) for kind in used} if len(used) == 2 else {})
 
     def forward(self, batch: PairBatch) -> Tensor:
-        """Logits [B, 3, 2] of each head, not entailed first;
-        zeros where neither its loss counts nor another needs it."""
+        """Logits [B, 3, 2], not entailed first; zeros of a head that no loss needs."""
         logits = torch.zeros(len(batch.label), 3, 2, device=batch.label.device)
         theta = batch.theta
         hidden: dict[int, Tensor] = {}

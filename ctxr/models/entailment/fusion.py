@@ -125,8 +125,7 @@ class FusionBranch(nn.Module):
         self.register_buffer("black", black)
 
     def forward(self, images: Tensor, place: Tensor, tokens: Tensor) -> Tensor:
-        """h^v [B, D] of hypotheses [B, T] about the pictures in rows `place` [B] of `images`;
-        each is encoded once."""
+        """h^v [B, D] of hypotheses [B, T] about rows `place` [B] of `images`, each encoded once."""
         return joint_vectors(self.words, tokens, self.vision(images).last_hidden_state[place])
 
     def cls_attention(self, images: Tensor) -> Tensor:

@@ -1,5 +1,4 @@
-"""Image branches that no one has trained: the published sizes, small ones,
-and one over the cells of another encoder."""
+"""Image branches that no one has trained: published, small, or over cells of an encoder."""
 
 import hashlib
 import json
@@ -68,8 +67,7 @@ def random_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
 
 
 def aligned_source(name: str, recipe: ClassifierRecipe, device: str) -> ImageSource:
-    """A fusion encoder over the cells of the last feature map of a frozen encoder,
-    with words that start in its space."""
+    """A fusion encoder over the last map of a frozen encoder; its words start in that space."""
     encoder = name.partition(":")[2]
     grid = GridRegions(encoder, FINEST, device)
     cells, features = grid.grid[0] * grid.grid[1], grid.features

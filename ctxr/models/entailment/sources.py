@@ -68,8 +68,7 @@ def find_text(name: str, recipe: ClassifierRecipe) -> TextSource:
 
 @dataclass(frozen=True)
 class Branches:
-    """The branches of a classifier; None for a missing one,
-    and for a text branch that is `shared` with the image branch."""
+    """The branches; None for a missing one, and for a text branch `shared` with the image."""
 
     text: TextSource | None
     image: ImageSource | None
@@ -84,8 +83,7 @@ class Branches:
 
 
 def find_branches(recipe: ClassifierRecipe, device: str = "cpu") -> Branches:
-    """The branches that a recipe names. Raises what `find_text` and `find_image` raise,
-    DataError for widths that differ."""
+    """Those of a recipe. Raises as `find_text` and `find_image`, DataError for unlike widths."""
     image = find_image(recipe.image, recipe, device) if recipe.image else None
     shared = recipe.text == SHARED
     text = find_text(recipe.text, recipe) if recipe.text and not shared else None

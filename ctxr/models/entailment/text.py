@@ -60,13 +60,11 @@ def pooled(states: Tensor, ids: Tensor, how: str) -> Tensor:
 
 
 MIDDLE, SPREAD = 0.6, 6.0
-"""Where cosines of sentences and of their words lie,
-and by how much they are drawn apart for heads that start at random."""
+"""Where cosines of texts and words lie, and how far they are drawn apart for random first heads."""
 
 
 class BertBranch(nn.Module):
-    """h^t of a model of transformers over "[CLS] premise [SEP] hypothesis [SEP]".
-    `pooling`: as `read_pooling` says."""
+    """h^t over "[CLS] premise [SEP] hypothesis [SEP]", pooled as `read_pooling` says."""
 
     def __init__(self, model: Any, pooling: str = CLS) -> None:
         super().__init__()
@@ -105,8 +103,7 @@ class LateBranch(BertBranch):
     """
 
     def forward(self, ids: Tensor, types: Tensor) -> Tensor:
-        """[B, D] of ids and types [B, T]: the premise is of type 0, the hypothesis,
-        with a [CLS] of its own, of type 1."""
+        """[B, D] of ids [B, T] and types: 0 the premise, 1 the hypothesis with its own [CLS]."""
         premise, hypothesis = (
             self._read(cut(leftwards(own, own))) for own in (ids * (types == kind) for kind in (0, 1))
         )
@@ -288,8 +285,7 @@ class CachedBranch(nn.Module):
 
 
 def frozen_text_source(source: TextSource, device: str = "cpu") -> TextSource:
-    """The branch of `source`, frozen: `tokenize` gives h^t.
-    The encoder is built for the first texts, and runs on `device`."""
+    """The frozen branch: `tokenize` gives h^t, by an encoder built at first use on `device`."""
     encoders: list[nn.Module] = []
 
     @torch.no_grad()

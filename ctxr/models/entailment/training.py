@@ -58,8 +58,7 @@ def make_claims(
 
 
 class EntailmentObjective(Objective[Tensor, tuple[PairBatch, Tensor]]):
-    """The joint loss over claims, some of whose pictures are masked to make negatives;
-    arguments as for `Objective`."""
+    """The joint loss over claims, some masked into negatives; arguments as for `Objective`."""
 
     recipe: ClassifierRecipe
     train: PairTable
@@ -134,8 +133,7 @@ def probabilities(
 def looking_up(
     texts: Sequence[tuple[str, str]], hidden: npt.NDArray[np.float32], branches: Branches
 ) -> Callable[[Sequence[str], Sequence[str]], ClaimTokens]:
-    """As `Branches.tokenize`, with h^t from `hidden` [N, D] of `texts`;
-    zeros for other texts, which count in no loss."""
+    """As `Branches.tokenize`, h^t from `hidden` [N, D] of `texts`; zeros for others, in no loss."""
     table = torch.from_numpy(np.concatenate([hidden, np.zeros((1, hidden.shape[1]), np.float32)]))
     row = {pair: number for number, pair in enumerate(texts)}
 

@@ -153,15 +153,10 @@ class PairEvaluation(Evaluation[SplitRows[EntailmentPair], ClassifierRun]):
         return Content([PROBABILITIES, TABLES], counts, {})
 
 
-@dataclass(frozen=True)
-class Card:
-    """A table of a page; `warning` says what one should not overlook."""
-
-    table: Table
-    warning: str = ""
-
-
-def _card(name: str, split: str, quality: Sequence[Sequence[Any]], calibrations: Sequence[Sequence[Any]]) -> Card:
+def _card(
+    name: str, split: str, quality: Sequence[Sequence[Any]], calibrations: Sequence[Sequence[Any]]
+) -> dict[str, object]:
+    """A table of a page, and what one should not overlook."""
     figures = {(kind, figure): values for run, kind, figure, *values in quality if run == name}
     rows, blind = list[tuple[str, ...]](), list[str]()
     for kind in dict.fromkeys(kind for kind, _ in figures):
@@ -179,7 +174,8 @@ def _card(name: str, split: str, quality: Sequence[Sequence[Any]], calibrations:
         f"expected calibration error {error:.3f}, Brier score {brier:.3f}."
     )
     heads = (f"{name} on {split}, %", "pairs", *FIGURES, "commoner answer")
-    return Card(Table(f"{name} on {split}", heads, tuple(rows), note), warning if blind else "")
+    table = Table(f"{name} on {split}", heads, tuple(rows), note)
+    return {"table": table, "warning": warning if blind else ""}
 
 
 class Entailment(Question):
@@ -220,7 +216,7 @@ class Entailment(Question):
         edited = [
             f"results/{one.path.name}/{changed[0]}" for one in results.artifacts if (changed := one.changed_files())
         ]
-        cards: list[Card] = []
+        cards: list[dict[str, object]] = []
         for artifact in results.artifacts:
             split = str(artifact.manifest.counts.get("split"))
             try:
