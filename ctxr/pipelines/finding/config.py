@@ -1,6 +1,5 @@
 """Options and reports of `ctxr search`, and what a searcher asks and is answered."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +10,15 @@ import msgspec
 from ctxr.engine.options import Device, FreeText, NotDecisive, Options, Range, Switch, Workdir
 from ctxr.engine.report import VerbReport
 from ctxr.problems.options import Name, invalid_name
+from ctxr.store.hashing import sha256_of
+from ctxr.store.paths import safe_name
 from ctxr.store.records import TimedWord
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-Seconds = Annotated[float, msgspec.Meta(ge=-1e6, le=1e6)]
+MOST_SECONDS = 100_000
+"""From the start of a query: a day."""
+
+Seconds = Annotated[float, msgspec.Meta(gt=-MOST_SECONDS, lt=MOST_SECONDS)]
 MOST_WORDS, MOST_STROKES, MOST_POINTS = 200, 500, 2000
 """Of a query, and points of a stroke."""
 
@@ -70,10 +74,10 @@ class Search(Options):
 
     gallery: Path | None = None
     """Folder of photos, artifact or published release to search; default: the latest finished one in the workdir."""
-    text: FreeText = ""
+    text: Annotated[str | None, NotDecisive] = None
     """Print the pictures that fit this text, instead of opening a page."""
     recorded: Path | None = None
-    """Print the pictures that fit the words and the mouse trace of the first narrative in this file."""
+    """File of narratives; the pictures that fit the words and the mouse trace of its first one are printed."""
     count: Annotated[int, NotDecisive, Range(1, 1000, "a number of pictures from 1 to 1000")] = 10
     """Pictures to print."""
     by: FreeText = "auto"
@@ -89,7 +93,7 @@ class Search(Options):
     port: Annotated[int, NotDecisive, Range(0, 65535, "a port from 0 to 65535; 0 = any free one")] = 8322
     """Port to listen on; 0 = any free one."""
     name: Name = None
-    """Name of the index, in `indexes/` of the workdir; default: that of the gallery."""
+    """Name of the index, in `indexes/` of the workdir; default: that of the gallery and six digits."""
     workdir: Workdir = Path("work")
     device: Device = "auto"
     """Where to compute: auto, cpu, cuda, mps."""
@@ -97,13 +101,22 @@ class Search(Options):
     def rules(self) -> Iterator[tuple[str, str]]:
         """One way to ask, and a name that a folder can have."""
         yield from invalid_name(self.name)
-        if bool(self.text) + (self.recorded is not None) + self.collect > 1:
-            yield "--text, --recorded and --collect exclude each other", "ctxr search PHOTOS --collect"
+        if self.text is not None and not self.text.strip():
+            yield "--text is empty", '--text "a dog on a beach"'
+        if (self.text is not None) + (self.recorded is not None) + self.collect > 1:
+            yield "--text, --recorded and --collect exclude each other", "give one of them"
 
     def folder(self) -> Path:
         """Where the index is written."""
-        gallery = "project" if self.gallery is None else self.gallery.resolve().name
-        return self.workdir / "indexes" / (self.name or re.sub(r"[^\w.-]+", "-", gallery).strip(".-") or "gallery")
+        return self.workdir / "indexes" / self.called
+
+    @property
+    def called(self) -> str:
+        """The name, or that of the gallery and some digits, as folders of one name may lie in several places."""
+        if self.name or self.gallery is None:
+            return self.name or "project"
+        place = self.gallery.resolve()
+        return f"{safe_name(place.name)}-{sha256_of(str(place))[:6]}"
 
 
 @dataclass(frozen=True)

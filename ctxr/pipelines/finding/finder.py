@@ -31,16 +31,18 @@ class Finder:
     """An open index.
 
     Attributes:
-        pictures: in its order. reads: what a query consists of: text, trace or text+trace.
+        gallery: its name. pictures: in its order. version: by content. reads: what a query consists of: text, trace or text+trace.
     """
 
     def __init__(self, config: Search, gallery: Path, by: Path | str, progress: Progress) -> None:
         """`gallery`: the folder in which its pictures lie. Raises DataError for a damaged index."""
-        self._folder, self._gallery = config.folder(), gallery
+        self._folder, self._gallery, self.gallery = config.folder(), gallery, gallery.resolve().name
         index, self._model = read_index(self._folder), SearchModel(by, scoring_of(config), progress)
         self.pictures, self._vectors, self._cells = index.images, as_tensor(index.vectors), as_tensor(index.cells)
         self.reads, self._lengths = self._model.reads, np.linalg.norm(index.vectors, axis=1)
-        self._background = np.array(open_artifact(self._folder).manifest.counts.get("background", ()))
+        artifact = open_artifact(self._folder)
+        self.version = artifact.sha256[:16]
+        self._background = np.array(artifact.manifest.counts.get("background", ()))
 
     def find(self, query: SearchQuery, count: int) -> SearchAnswer:
         """The best pictures for a query."""
@@ -67,6 +69,7 @@ class Finder:
     def alike(self, like: int | Pixels, count: int) -> SearchAnswer:
         """The pictures nearest to one of the index, by its row, or to another one, RGB uint8 [H, W, 3]."""
         if isinstance(like, int):
+            self._require(like)
             vector = self._vectors[like].numpy()
         elif self._model.regions is None:
             vector = self._model.look([like])[0, : self._model.width]
@@ -79,12 +82,16 @@ class Finder:
 
     def picture(self, place: int) -> Path:
         """The file of a picture. Raises DataError where it is gone or has changed since it was indexed."""
-        image = self.pictures[place]
-        file = self._file(place)
+        self._require(place)
+        image, file = self.pictures[place], self._file(place)
         if not file.is_file():
             raise DataError(f"{image.path or image.id} is gone")
         refuse_other(file, image.sha256)
         return file
+
+    def _require(self, place: int) -> None:
+        if not 0 <= place < len(self.pictures):
+            raise DataError(f"there is no picture {place}", hint=f"places are 0 to {len(self.pictures) - 1}")
 
     def _file(self, place: int) -> Path:
         image = self.pictures[place]

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
@@ -21,10 +21,10 @@ from ctxr.datasets.readers.documents import page_files
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import CHAIN, chosen, command_in
 from ctxr.engine.stage import SourceInputs, Stage, other_keys
-from ctxr.errors import CtxrError, DataError, UsageError, and_more, plural
+from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError, plural, some
 from ctxr.media.footage import SourceLocator, decode_frames
 from ctxr.media.images import Pixels, decoded, encode_jpeg, image_size, read_image
-from ctxr.media.sources import find_sources
+from ctxr.media.sources import find_sources, is_text
 from ctxr.models.hub import placeless
 from ctxr.models.identity import model_identity, resolved_name
 from ctxr.pipelines.finding.config import Search
@@ -62,21 +62,33 @@ class IndexInputs(SourceInputs[Path]):
     by: Path | str
 
 
+@dataclass(eq=False)
 class IndexStage(Stage[IndexInputs]):
-    """The index as an artifact."""
+    """The index as an artifact.
+
+    Attributes:
+        resolved: every result of `inputs`. chunks: files of vectors that are not needed once the index is finished.
+    """
 
     KIND = INDEX
     options: Search
+    resolved: list[IndexInputs] = field(default_factory=list)
+    chunks: set[str] = field(default_factory=set)
 
     def inputs(self, progress: Progress) -> IndexInputs:
         """The gallery and the model, by their content."""
-        options, workdir = self.options, self.options.workdir
-        path, photos = chosen(options.gallery, workdir, CHAIN, progress), None
+        options, workdir, photos = self.options, self.options.workdir, None
+        try:
+            path = chosen(options.gallery, workdir, CHAIN, progress)
+        except UnfinishedError as error:
+            raise UnfinishedError(error.message, hint="ctxr search PHOTOS searches a folder of photos") from error
         try:
             if reader_of(path).files is page_files:  # photos that somebody wrote about are photos
                 raise UsageError(f"{path} holds pages")
             parents = dataset_parents(path, path.resolve().stem, workdir, progress)
         except UsageError:
+            if path.is_file():
+                raise UsageError(f"{path} is a file", hint="name the folder of the photos, or a dataset") from None
             if not path.is_dir():
                 raise
             photos = photos_in(path, workdir, progress)
@@ -93,7 +105,8 @@ class IndexStage(Stage[IndexInputs]):
         key = {"by": placeless(shown), "made_by": sha256_of(made_by)}
         if regions:
             key["regions"] = named_regions(regions, workdir, shown).sha256
-        return IndexInputs(parents, key, path, photos, folder or name)
+        self.resolved.append(IndexInputs(parents, key, path, photos, folder or name))
+        return self.resolved[-1]
 
     def write(self, inputs: IndexInputs, out: Path, progress: Progress) -> Content:
         """Embed the pictures that are new, and write them in order with those that the earlier index of this model holds."""
@@ -102,18 +115,16 @@ class IndexStage(Stage[IndexInputs]):
         rows, troubles = self._rows(inputs, model, {image.sha256: files[image.id] for image in images}, progress)
         kept = [image for image in images if image.sha256 in rows]
         if lost := [image.id for image in images if image.sha256 not in rows]:
-            progress.warn(f"{troubles[0]}{and_more(len(lost))}: left out")
+            progress.warn(f"{plural(len(lost), 'picture')} cannot be read: {some(lost)} ({troubles[0]})")
         if not kept:
             raise DataError(f"{inputs.source} holds no picture that can be read", hint="name another folder of photos")
         write_table(out / IMAGES, kept)
-        shapes = {VECTORS: (0, model.width), CELLS: (model.width, model.size)}
-        for name, (start, stop) in shapes.items():
-            array = open_memmap(out / name, "w+", np.float32, (len(kept), stop - start))
+        for part, name in enumerate((VECTORS, CELLS)):
+            width = (model.width, model.size - model.width)[part]
+            array = open_memmap(out / name, "w+", np.float32, (len(kept), width))
             for row, image in enumerate(kept):
-                array[row] = rows[image.sha256][start:stop]
+                array[row] = rows[image.sha256][part]
             array.flush()
-        for chunk in {str(row.filename) for row in rows.values() if isinstance(row, np.memmap)}:
-            Path(chunk).unlink(missing_ok=True)  # as large as the index
         frames = {FRAMES.format(image.id): files[image.id] for image in kept if not image.path}
         for name, file in frames.items():
             link_or_copy(file, out / name)
@@ -121,20 +132,20 @@ class IndexStage(Stage[IndexInputs]):
         if model.knows:
             fits = model.read(BACKGROUND) @ load_vectors(out / VECTORS).T
             counts["background"] = [round(float(best), 6) for best in sorted(fits.max(1))]
-        return Content([IMAGES, *shapes, *frames], counts, {"weights": model.weights_of})
+        return Content([IMAGES, VECTORS, CELLS, *frames], counts, {"weights": model.weights_of})
 
     def _rows(
         self, inputs: IndexInputs, model: SearchModel, files: Mapping[str, Path], progress: Progress
-    ) -> tuple[dict[str, Array], list[str]]:
+    ) -> tuple[dict[str, tuple[Array, Array]], list[str]]:
         """The vector and cells of each picture by its content, and why pictures cannot be read."""
-        rows, troubles = dict[str, Array](), list[str]()
+        rows, troubles = dict[str, tuple[Array, Array]](), list[str]()
         with suppress(CtxrError):
             earlier = open_artifact(self.out(), INDEX)
             earlier.refuse_changed()
             before = read_index(self.out())
             if not other_keys(earlier.manifest, inputs):
                 whole = zip(before.images, before.vectors, before.cells, strict=True)
-                rows = {image.sha256: np.concatenate(parts) for image, *parts in whole if image.sha256 in files}
+                rows = {image.sha256: (vector, cells) for image, vector, cells in whole if image.sha256 in files}
         missing = [content for content in files if content not in rows]
 
         def read(content: str) -> Pixels | None:
@@ -155,8 +166,11 @@ class IndexStage(Stage[IndexInputs]):
         with progress.task("embedding pictures", len(missing)) as task:
             origin = {"what": INDEX, **inputs.key}
             blocks = cached(self.options.workdir, origin, missing, embed, task.advance, chunk=CHUNK)
-        made = zip(missing, chain.from_iterable(blocks), strict=True)
-        return rows | {content: row for content, row in made if np.isfinite(row).all()}, troubles
+        self.chunks |= {str(block.filename) for block in blocks if isinstance(block, np.memmap)}
+        for content, row in zip(missing, chain.from_iterable(blocks), strict=True):
+            if np.isfinite(row).all():
+                rows[content] = row[: model.width], row[model.width :]
+        return rows, troubles
 
 
 def scoring_of(options: Search) -> ScoringOptions:
@@ -170,7 +184,8 @@ def photos_in(folder: Path, workdir: Path, progress: Progress) -> dict[str, str]
     project = workdir.resolve()
 
     def find(watch: Watch) -> str:
-        watch([folder, *(file for file in folder.rglob("*") if not file.resolve().is_relative_to(project))])
+        inside = (file for file in folder.rglob("*") if is_text(str(file)))
+        watch([folder, *(file for file in inside if not file.resolve().is_relative_to(project))])
         search = find_sources([str(folder)], progress, workdir)
         for remark in search.remarks():
             progress.note(remark)
@@ -190,8 +205,12 @@ def gallery_pictures(inputs: IndexInputs, options: Search, progress: Progress) -
     """The pictures of a gallery by id, with paths in its folder, or "" for frames that lie nowhere else; and the file of each."""
     if inputs.photos is not None:
         files = {name: inputs.source / name for name in inputs.photos}
-        rows = sorted(inputs.photos.items())
-        return [_described(Image(name, name, "", "", 0, 0), files[name], digest) for name, digest in rows], files
+        photos = list[Image]()
+        with progress.task("looking at photos", len(files)) as task:
+            for name, digest in sorted(inputs.photos.items()):
+                photos.append(_described(Image(name, name, "", "", 0, 0), files[name], digest))
+                task.advance()
+        return photos, files
     dataset = open_dataset(inputs.source, options.workdir, progress)
     shown = (dataset.images[name] for name in sorted({name for one in dataset.sets for name in one.images}))
     files = {image.id: file for image in shown if (file := dataset.picture(image)) is not None and file.is_file()}

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from fcntl import LOCK_EX, flock
 from functools import lru_cache, partial
 from hmac import compare_digest
+from math import prod
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from threading import Lock
@@ -18,37 +18,25 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ctxr.datasets.readers.narratives import ImageLine, Utterance
 from ctxr.errors import DataError
-from ctxr.media.images import read_image, thumbnail
+from ctxr.media.images import image_size, read_image, thumbnail
 from ctxr.pipelines.finding.config import SearchAnswer, SearchQuery
 from ctxr.pipelines.finding.finder import Finder
-from ctxr.store.atomic import disk_errors, link_or_copy
-from ctxr.store.paths import safe_name, stays_inside
-from ctxr.store.tables import encode_row
+from ctxr.pipelines.finding.narratives import CollectedNarratives, Consent, NewNarrative
 from ctxr.web.failures import error_handlers, problem_json, too_fast
 from ctxr.web.guard import Buckets, Guard, TooLarge, from_elsewhere, read_body
 from ctxr.web.static import PICTURES, HttpProblem, StaticFiles, environment
 
 SHOWN, SIDE, LARGE = 24, 480, 1920  # results of a query; pixels of the longer side of a picture
 MOST_BYTES, MOST_PICTURE = 1 << 18, 25 << 20  # of a query or narrative, and of a picture
-COLLECTED = "collected_localized_narratives.jsonl"
-COOKIE = "ctxr-search"
+MOST_PIXELS = 60_000_000  # of a picture that is sent: a small file can be a huge picture
 _HERE = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 
 PROBLEMS: dict[tuple[type[Exception], ...], HttpProblem] = {
-    (DataError, IndexError): HttpProblem(404, "This picture is gone or changed since it was indexed"),
+    (DataError,): HttpProblem(404, "This picture is gone or changed since it was indexed"),
     (TooLarge,): HttpProblem(413, "This is too large", "A query may have 256 kB, a picture 25 MB."),
     (msgspec.MsgspecError, UnicodeDecodeError, RecursionError): HttpProblem(422, "This is no query, or one of too many words or strokes"),
 }  # fmt: skip
-
-
-class NewNarrative(SearchQuery, frozen=True, kw_only=True):
-    """What an annotator told of the picture at a place."""
-
-    place: int
-    annotator: int
-    caption: str
 
 
 @dataclass(frozen=True)
@@ -72,13 +60,13 @@ class SearchPages:
     def __init__(self, finder: Finder, site: SearchSite) -> None:
         self.finder, self.site, self._one = finder, site, Lock()
         self.static, self._templates = StaticFiles(__package__), environment(__package__)
-        self._narratives, self._read = set[tuple[object, ...]](), 0
         self._jpeg = lru_cache(2000)(lambda file, changed, side: thumbnail(file, side, 80, tight=True))
 
     def refusal(self, request: Request) -> Response | None:
         """What is shown instead of a page: no entry, or a welcome; None where a request may pass."""
         token, given = self.site.token, request.query_params.get("token")
-        known = request.cookies.get(COOKIE, "") if given is None else given
+        cookie = f"ctxr-search-{request.url.port or 80}"  # browsers share cookies among the ports of a host
+        known = request.cookies.get(cookie, "") if given is None else given
         # without a token: a site whose name was made to lead here must not read the pictures
         here = _HERE.fullmatch(request.headers.get("host", ""))
         entered = compare_digest(known.encode(), token.encode()) if token else here
@@ -90,7 +78,7 @@ class SearchPages:
         # no redirect: after one from another site, such as a mail, browsers leave out strict cookies
         answer = self.problem(HttpProblem(200, "Welcome", "The page opens in a moment."))
         answer.headers["refresh"] = f"0; url={'/describe' if request.url.path == '/describe' else '/'}"
-        answer.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+        answer.set_cookie(cookie, token, httponly=True, samesite="strict")
         return answer
 
     def page(self, template: str, status: int = 200, **context: object) -> HTMLResponse:
@@ -105,8 +93,14 @@ class SearchPages:
         """A page that says what went wrong."""
         return self.page("problem.html", problem.status, title=problem.title, lines=problem.lines)
 
+    def refuse_stale(self, index: str | None) -> None:
+        """Raises HttpProblem where a page of an earlier index asks: its places are those of other pictures."""
+        if index not in (None, self.finder.version):
+            raise HttpProblem(409, "The gallery was indexed again", "Load the page again.")
+
     def picture(self, request: Request) -> Response:
         """A picture as JPEG, small or `whole`; whole as it is where browsers show its kind."""
+        self.refuse_stale(request.query_params.get("index"))
         file, large = self.finder.picture(request.path_params["place"]), request.url.path.endswith("/whole")
         kind = PICTURES.get(file.suffix.lower()) if large else None
         content = file.read_bytes() if kind else self._jpeg(file, file.stat().st_mtime_ns, LARGE if large else SIDE)
@@ -115,6 +109,7 @@ class SearchPages:
     async def post(self, act: Callable[[Request, bytes], SearchAnswer], request: Request) -> Response:
         """Let `act` answer, in a thread, what our page sent. Raises HttpProblem for others, TooLarge."""
         kind = request.headers.get("content-type", "").partition(";")[0]
+        self.refuse_stale(request.headers.get("x-ctxr-index"))
         if from_elsewhere(request) or kind not in ("application/json", "application/octet-stream"):
             raise HttpProblem(403, "This was not sent by the page of ctxr search")
         body = bytes(await read_body(request, MOST_PICTURE if request.url.path == "/alike" else MOST_BYTES))
@@ -127,37 +122,24 @@ class SearchPages:
             file.write(body)
             file.flush()
             try:
+                if prod(image_size(Path(file.name))) > MOST_PIXELS:
+                    raise HttpProblem(413, "This picture is too large", "It may have 60 million pixels.")
                 pixels = read_image(Path(file.name))
             except DataError as error:
                 raise HttpProblem(422, "This file is not a picture that can be read") from error
         return self.finder.alike(pixels, SHOWN)
 
-    def keep(self, folder: Path, request: Request, body: bytes) -> SearchAnswer:
-        """Keep a narrative with its picture, for `read_narratives`. Raises HttpProblem for what is none."""
-        told, dataset = msgspec.json.decode(body, type=NewNarrative), safe_name(self.site.gallery)
-        image, file = self.finder.pictures[told.place], self.finder.picture(told.place)
-        timed = all(-1e6 < one.start <= one.end < 1e6 for one in told.words)
-        if not (told.caption.strip() and told.words and timed and told.strokes):
-            raise HttpProblem(422, "Say in words what the picture shows, and trace it meanwhile")
-        name = image.id if stays_inside(image.id) and image.id.isprintable() else image.sha256
-        words = [Utterance(one.text, round(one.start, 5), round(one.end, 5)) for one in told.words]
-        traces = [[{"x": x, "y": y, "t": round(t, 5)} for x, y, t in stroke] for stroke in told.strokes]
-        link_or_copy(file, folder / "images" / dataset / f"{name}{file.suffix}")
-        self._append(folder / COLLECTED, ImageLine(dataset, name, told.annotator, told.caption.strip(), words, traces))
+    def keep(self, narratives: CollectedNarratives, request: Request, body: bytes) -> SearchAnswer:
+        """Keep a narrative with its picture. Raises HttpProblem for what is none."""
+        new = msgspec.json.decode(body, type=NewNarrative)
+        picture = self.finder.picture(new.place)
+        narratives.add(new, self.finder.pictures[new.place].sha256, picture)
         return SearchAnswer([])
 
-    def _append(self, path: Path, row: ImageLine) -> None:
-        with self._one, disk_errors(path), path.open("a+b") as stream:
-            flock(stream, LOCK_EX)
-            stream.seek(self._read)
-            for line in stream.readlines():  # which others added since
-                if not line.endswith(b"\n"):  # cut off by a kill
-                    stream.truncate(self._read)
-                    break
-                self._read += len(line)
-                self._narratives.add(msgspec.structs.astuple(msgspec.json.decode(line, type=ImageLine))[:4])
-            if msgspec.structs.astuple(row)[:4] not in self._narratives:  # pressed twice
-                stream.write(encode_row(row))
+    def agree(self, narratives: CollectedNarratives, request: Request, body: bytes) -> SearchAnswer:
+        """Keep that a visitor agreed."""
+        narratives.agree(msgspec.json.decode(body, type=Consent))
+        return SearchAnswer([])
 
 
 def make_page(finder: Finder, site: SearchSite) -> ASGIApp:
@@ -176,7 +158,9 @@ def make_page(finder: Finder, site: SearchSite) -> ASGIApp:
     }
     if site.narratives:
         shown["/describe"] = lambda request: pages.page("describe.html", dictate="dictate" in request.query_params)
-        posted["/describe"] = partial(pages.keep, site.narratives)
+        narratives = CollectedNarratives(site.narratives, site.gallery)
+        posted["/describe"] = partial(pages.keep, narratives)
+        posted["/consent"] = partial(pages.agree, narratives)
     routes = [Route(path, act, methods=["GET"]) for path, act in shown.items()]
     routes += [Route(path, partial(pages.post, act), methods=["POST"]) for path, act in posted.items()]
 

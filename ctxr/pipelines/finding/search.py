@@ -1,10 +1,10 @@
 """`ctxr search`: index a gallery, and print the pictures that fit, or open a page to find them."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_urlsafe
-from typing import cast
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ from ctxr.pipelines.finding.finder import Finder
 from ctxr.pipelines.finding.index import IndexStage, folder_of
 from ctxr.pipelines.finding.page import SearchSite, make_page
 from ctxr.store.artifacts import open_artifact
-from ctxr.store.records import TimedWord, Trace
+from ctxr.store.records import Record, TimedWord, Trace
 from ctxr.web.server import LOCAL, address_of, answer_requests, listening_socket
 
 
@@ -31,8 +31,8 @@ def run(
     """
     config.check()
     host = config.host or LOCAL[0]
-    if config.text or config.recorded is not None:
-        query = recorded(config.recorded) if config.recorded else said(config.text)
+    if config.text is not None or config.recorded is not None:
+        query = recorded(config.recorded) if config.recorded is not None else said(config.text or "")
         finder, report = open_index(config, progress)
         answer = finder.find(query, config.count)
         if answer.says:
@@ -44,10 +44,9 @@ def run(
         finder, report = open_index(config, progress)
         token = token_urlsafe(16) if config.host else ""
         link = f"{address_of(listening, host)}/{f'?token={token}' if token else ''}"
-        name = config.folder().name
-        narratives = config.workdir / "narratives" / name if config.collect else None
+        narratives = config.workdir / "narratives" / config.called if config.collect else None
         opened(RunningSearch(link, report.pictures, report.by))
-        page = make_page(finder, SearchSite(name, report.by, token, narratives))
+        page = make_page(finder, SearchSite(finder.gallery, report.by, token, narratives))
         answer_requests(page, listening, lambda: None, progress.warn, behind_proxy=False)
     return replace(report, narratives=narratives)
 
@@ -55,7 +54,10 @@ def run(
 def open_index(config: Search, progress: Progress) -> tuple[Finder, SearchReport]:
     """The index, made or added to where pictures are new, and what is reported of it."""
     stage = IndexStage(config)
-    result, inputs = execute(stage, progress), stage.inputs(SILENT)
+    result = execute(stage, progress)
+    inputs = stage.resolved[-1]
+    for chunk in stage.chunks:  # as large as the index, which holds what they hold
+        Path(chunk).unlink(missing_ok=True)
     with progress.task("opening the model", None):
         finder = Finder(config, folder_of(inputs.source), inputs.by, progress)
     manifest = open_artifact(config.folder()).manifest
@@ -70,8 +72,10 @@ def said(text: str) -> SearchQuery:
 
 def recorded(file: Path) -> SearchQuery:
     """The first narrative of a file as a query. Raises DataError where there is none."""
-    traces = cast("Sequence[Trace]", read_dataset(file).payloads.get("traces", ()))
-    if not traces:
+    traces: Sequence[Record] = ()
+    with suppress(UsageError):
+        traces = read_dataset(file).payloads.get("traces", ())
+    if not traces or not isinstance(first := traces[0], Trace):
         raise DataError(f"{file} holds no narrative", hint="name a file in the format of Localized Narratives")
-    strokes = [np.array(stroke, np.float64).round(5).reshape(-1, 3).tolist() for stroke in traces[0].strokes]
-    return msgspec.convert({"words": traces[0].words, "strokes": strokes}, SearchQuery)
+    strokes = [np.array(stroke, np.float64).round(5).reshape(-1, 3).tolist() for stroke in first.strokes]
+    return msgspec.convert({"words": first.words, "strokes": strokes}, SearchQuery)

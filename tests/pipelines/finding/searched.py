@@ -13,6 +13,7 @@ from ctxr.errors import DataError
 from ctxr.media.images import Pixels
 from ctxr.pipelines.finding.config import SearchAnswer, SearchQuery, SearchResult
 from ctxr.pipelines.finding.page import SearchSite, make_page
+from ctxr.store.hashing import sha256_file
 from ctxr.store.records import Image
 
 COUNT = 9
@@ -24,6 +25,7 @@ class PaintedFinder:
 
     folder: Path
     reads: str = "text+trace"
+    version: str = "now"
     heard: list[SearchQuery] = field(default_factory=list)
     liked: list[int | Pixels] = field(default_factory=list)
     pictures: list[Image] = field(default_factory=list)
@@ -37,7 +39,9 @@ class PaintedFinder:
             pixels = np.full((height, width, 3), 25 * number, np.uint8)
             pixels[height // 2 :, width // 4 : width // 2] = 200, 90, 30
             Pillow.fromarray(pixels).save(self.folder / name)
-            self.pictures.append(Image(f"photos/p{number}", name, str(number), "photos", width, height))
+            self.pictures.append(
+                Image(f"photos/p{number}", name, sha256_file(self.folder / name), "photos", width, height)
+            )
 
     def find(self, asked: SearchQuery, count: int) -> SearchAnswer:
         self.heard.append(asked)
@@ -61,7 +65,7 @@ class PaintedFinder:
         return SearchAnswer(results, fits, gone=COUNT - len(results))
 
     def picture(self, place: int) -> Path:
-        file = self.folder / self.pictures[place].path
+        file = self.folder / (self.pictures[place].path if 0 <= place < COUNT else "none")
         if not file.exists():
             raise DataError(f"{file} is gone")
         return file

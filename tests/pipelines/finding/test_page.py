@@ -3,6 +3,7 @@
 import re
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,9 @@ from PIL import Image as Pillow
 from starlette.testclient import TestClient
 
 from ctxr.datasets.open import read_dataset
-from ctxr.pipelines.finding.page import COLLECTED
+from ctxr.pipelines.finding.narratives import COLLECTED, CONSENTS
+from ctxr.pipelines.modelling.config import Train
+from ctxr.pipelines.modelling.train import run as train
 from ctxr.store.records import TimedWord, Trace
 from tests.pipelines.finding.searched import COUNT, PaintedFinder, visitor
 
@@ -30,6 +33,12 @@ def finder(tmp_path: Path) -> PaintedFinder:
 @pytest.fixture
 def page(finder: PaintedFinder) -> TestClient:
     return visitor(finder, "", finder.folder.parent / "kept")
+
+
+def agreed(page: TestClient, *annotators: int) -> TestClient:
+    for annotator in annotators or (712,):
+        assert page.post("/consent", json={"annotator": annotator}).status_code == 200
+    return page
 
 
 def told(place: int = 3, annotator: int = 712, caption: str = "a dög 7", **more: Any) -> dict[str, Any]:
@@ -120,6 +129,8 @@ def test_the_microphone_is_allowed_where_dictation_was_turned_on_and_nowhere_els
 
 
 def test_narratives_are_read_back_as_they_were_told(page: TestClient, tmp_path: Path) -> None:
+    assert page.post("/describe", json=told()).status_code == 403
+    agreed(page, 712, 5)
     for sent in (told(), told(), told(place=4), told(annotator=5)):
         assert page.post("/describe", json=sent).status_code == 200
     dataset = read_dataset(tmp_path / "kept")
@@ -135,14 +146,17 @@ def test_two_servers_add_at_once_and_half_a_line_is_dropped(
     finder: PaintedFinder, page: TestClient, tmp_path: Path
 ) -> None:
     folder = tmp_path / "kept"
-    pages = [page, visitor(finder, "", folder)]
+    pages = [agreed(page), visitor(finder, "", folder)]
     assert page.post("/describe", json=told()).status_code == 200
+    content = (folder / COLLECTED).read_bytes()
+    (folder / COLLECTED).write_bytes(content.rstrip(b"\n"))
+    assert page.post("/describe", json=told(place=4)).status_code == 200
     with (folder / COLLECTED).open("ab") as file:
         file.write(b'{"dataset_id":"holi')
     with ThreadPoolExecutor(8) as pool:
         sent = [(number % 2, told(number % COUNT, caption=f"{number // 2} dogs")) for number in range(40)]
         assert set(pool.map(lambda one: pages[one[0]].post("/describe", json=one[1]).status_code, sent)) == {200}
-    assert len(read_dataset(folder).payloads["traces"]) == 41
+    assert len(read_dataset(folder).payloads["traces"]) == 42
 
 
 def test_what_is_no_narrative_is_refused(page: TestClient, tmp_path: Path) -> None:
@@ -152,11 +166,30 @@ def test_what_is_no_narrative_is_refused(page: TestClient, tmp_path: Path) -> No
         {"strokes": []},
         {"words": [["a", 2, 1]]},
         {"words": [["a", -2e6, 1]]},
+        {"strokes": [[[0.1, 0.2, 1e6]]]},
     ]
+    agreed(page)
     for more in wrong:
         answer = page.post("/describe", json=told(**more))
         assert (answer.status_code, len(answer.json()["problems"])) == (422, 1)
-    assert not (tmp_path / "kept").exists()
+    assert {one.name for one in (tmp_path / "kept").iterdir()} == {CONSENTS}
+
+
+def test_what_is_about_another_index_or_no_picture_is_refused(finder: PaintedFinder, page: TestClient) -> None:
+    assert [page.get(f"/picture/0?index={index}").status_code for index in (finder.version, "earlier")] == [200, 409]
+    assert page.post("/find", json=QUERY, headers={"x-ctxr-index": "earlier"}).status_code == 409
+    agreed(page)
+    for place in (-1, COUNT, 10**30):
+        assert page.post("/describe", json=told(place)).status_code in (404, 422)
+
+
+def test_models_learn_from_what_visitors_told(finder: PaintedFinder, page: TestClient, tmp_path: Path) -> None:
+    agreed(page)
+    for place, caption in product(range(COUNT), ("a dög 7", "seven dogs")):
+        assert page.post("/describe", json=told(place, caption=caption)).status_code == 200
+    changes = ("encoder=ctxr-tiny", "epochs=1", "batch=8")
+    options = Train("traces-patches", dataset=tmp_path / "kept", workdir=tmp_path, device="cpu", changes=changes)
+    assert train(options).queries["train"] > 2
 
 
 def test_nobody_is_asked_to_describe_without_collect(finder: PaintedFinder, page: TestClient) -> None:

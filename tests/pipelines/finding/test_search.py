@@ -1,10 +1,13 @@
 """Indexes and ranking: against the slow obvious version, resumed, added to, with pictures that are broken, gone or changed."""
 
 import filecmp
+import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -59,7 +62,7 @@ def photos(tmp_path: Path) -> Path:
 
 
 def opened(config: Search) -> Finder:
-    run(config if config.text else Search(**{**vars(config), "text": "a red disc"}))
+    run(config if config.text else replace(config, text="a red disc"))
     inputs = IndexStage(config).inputs(SILENT)
     return Finder(config, folder_of(inputs.source), inputs.by, SILENT)
 
@@ -161,7 +164,8 @@ def test_new_photos_alone_are_embedded_and_the_index_is_that_of_a_first_run(
     assert calls == [4, 2]
     assert run(config).up_to_date
     run(Search(photos, text="red", workdir=tmp_path / "once", **TINY))
-    assert same_files(tmp_path / "added/indexes/photos", tmp_path / "once/indexes/photos")
+    folders = [next((tmp_path / name / "indexes").iterdir()) for name in ("added", "once")]
+    assert same_files(*folders)
 
 
 def test_a_stopped_run_goes_on_behind_the_last_chunk(
@@ -173,14 +177,21 @@ def test_a_stopped_run_goes_on_behind_the_last_chunk(
         assert counting(first, fail_at=2) == []
         with pytest.raises(KeyboardInterrupt):
             run(config)
+    with monkeypatch.context() as last:
+        last.setattr("ctxr.engine.stage.finish", Mock(side_effect=KeyboardInterrupt))
+        calls = counting(last)
+        with pytest.raises(KeyboardInterrupt):
+            run(config)
+        assert calls == [2]
     calls = counting(monkeypatch)
     assert run(config).pictures == 6
-    assert calls == [2]
+    assert calls == []
     assert not [*(tmp_path / CACHE).rglob("*.npy")]
 
 
 def test_unreadable_photos_are_left_out_and_named(photos: Path, tmp_path: Path) -> None:
     (photos / "broken.jpg").write_bytes(b"\xff\xd8 no picture")
+    (photos / os.fsdecode(b"\xff.png")).write_bytes((photos / "0.png").read_bytes())
     heard = Heard()
     report = run(Search(photos, text="red", workdir=tmp_path, **TINY), heard)
     assert (report.pictures, report.left_out) == (6, ("broken.jpg",))
@@ -195,6 +206,9 @@ def test_pictures_that_vanish_or_change_are_not_shown(photos: Path, tmp_path: Pa
     (photos / second.file).write_bytes(b"another")
     answer = finder.find(said("red"), 6)
     assert (answer.gone, len(answer.results), first.file in {one.file for one in answer.results}) == (1, 5, False)
+    for place in (-1, 6):
+        with pytest.raises(DataError, match=str(place)):
+            finder.alike(place, 1)
     for one in (first, second):
         with pytest.raises(DataError, match=one.file):
             finder.picture(one.place)

@@ -1,11 +1,14 @@
 // Pictures to describe and trace, one after the other, each once in a session; what was typed stays until it is stored.
 import { dictation } from "./dictate.js";
+import { index, post } from "./pictures.js";
 import { Recorder } from "./recorder.js";
 
 const KEPT = "ctxr-describe";
 const field = (id) => document.getElementById(id);
 const text = field("text"), subject = field("subject"), count = Number(field("work").dataset.count);
-const visit = JSON.parse(sessionStorage.getItem(KEPT) ?? '{"annotator": null, "seen": [], "told": 0, "place": null, "draft": null}');
+const fresh = { index, seen: [], place: null, draft: null };
+const visit = { annotator: null, told: 0, ...fresh, ...JSON.parse(sessionStorage.getItem(KEPT) ?? "{}") };
+if (visit.index !== index) Object.assign(visit, fresh); // places are those of another index
 
 const save = () => sessionStorage.setItem(KEPT, JSON.stringify(visit));
 const say = (line) => {
@@ -13,6 +16,10 @@ const say = (line) => {
   field("notice").hidden = !line;
 };
 const recorder = new Recorder(text, field("canvas"), () => {}, true);
+const keep = () => {
+  visit.draft = recorder.kept;
+  save();
+};
 
 const next = () => {
   say("");
@@ -26,6 +33,7 @@ const next = () => {
   }
   visit.place = left[Math.floor(Math.random() * left.length)];
   visit.seen.push(visit.place);
+  visit.draft = null;
   save();
   begin();
 };
@@ -34,20 +42,32 @@ const begin = () => {
   field("consent").hidden = true;
   field("work").hidden = false;
   field("count").textContent = visit.told === 0 ? "" : `${visit.told} described. Thank you.`;
-  subject.src = `picture/${visit.place}/whole`;
+  subject.src = `picture/${visit.place}/whole?index=${index}`;
   text.focus({ preventScroll: true });
 };
 
-subject.addEventListener("error", next); // gone since it was indexed
-field("agree").addEventListener("submit", (event) => {
+subject.addEventListener("error", async () => {
+  const answer = await fetch(subject.src).catch(() => null);
+  if (answer?.status === 404) next(); // gone since it was indexed
+  else say("The picture does not arrive. Is ctxr search still running? Load the page again in a moment: your text stays.");
+});
+field("agree").addEventListener("submit", async (event) => {
   event.preventDefault();
-  visit.annotator = crypto.getRandomValues(new Uint32Array(1))[0];
+  const annotator = crypto.getRandomValues(new Uint32Array(1))[0];
+  const answer = await post("consent", JSON.stringify({ annotator })).catch(() => null);
+  if (!answer?.ok) {
+    field("refused").textContent = "The server does not answer. Press Start again in a moment.";
+    return;
+  }
+  visit.annotator = annotator;
   next();
 });
+text.addEventListener("input", keep);
+field("canvas").addEventListener("pointerup", keep);
 field("told").addEventListener("submit", async (event) => {
   event.preventDefault();
   const body = JSON.stringify({ ...recorder.query, caption: text.value.trim(), place: visit.place, annotator: visit.annotator });
-  const answer = await fetch("describe", { method: "POST", headers: { "content-type": "application/json" }, body }).catch(() => null);
+  const answer = await post("describe", body).catch(() => null);
   const told = await answer?.json().catch(() => null);
   if (answer?.ok) {
     visit.told += 1;
@@ -57,14 +77,9 @@ field("told").addEventListener("submit", async (event) => {
 field("skip").addEventListener("click", next);
 field("undo").addEventListener("click", () => recorder.undo());
 field("clear").addEventListener("click", () => recorder.clear());
-dictation(text, say, () => {
-  visit.draft = recorder.kept;
-  save();
-});
+dictation(text, say, keep);
 if (visit.place === null) field("consent").hidden = false;
 else {
   begin();
   if (visit.draft) recorder.restore(visit.draft);
-  visit.draft = null;
-  save();
 }

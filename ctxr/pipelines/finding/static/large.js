@@ -1,5 +1,5 @@
 // A result as large as the window; neighbours by arrow key.
-import { clock, fill, name } from "./pictures.js";
+import { clock, fill, index, name } from "./pictures.js";
 
 const field = (id) => document.getElementById(id), dialog = field("large");
 let shown = [], place = 0, alike = () => {};
@@ -7,7 +7,7 @@ let shown = [], place = 0, alike = () => {};
 const show = (next) => {
   place = Math.min(shown.length - 1, Math.max(0, next));
   const one = shown[place];
-  fill(field("large-shot"), one, `picture/${one.place}/whole`);
+  fill(field("large-shot"), one, `picture/${one.place}/whole?index=${index}`);
   field("large-shot").querySelector("img").alt = name(one);
   field("large-name").textContent = `${one.file} ${clock(one.time)}`;
   field("large-place").textContent = `${place + 1} of ${shown.length}`;

@@ -1,4 +1,10 @@
 // How a picture is shown: its shape, the region that answered, its name and time, and a sentence where it is gone.
+export const index = document.querySelector("[data-index]").dataset.index;
+
+// JSON or bytes to the server, which refuses what is about another index.
+export const post = (address, body, type = "application/json") =>
+  fetch(address, { method: "POST", headers: { "content-type": type, "x-ctxr-index": index }, body });
+
 export const name = (one) => one.file.split("/").pop();
 
 // Seconds in a video as mm:ss.t
@@ -10,7 +16,7 @@ export const clock = (time) => {
 
 export const shape = (shot, width, height) => shot.style.setProperty("--r", String(width / Math.max(1, height)));
 
-export const fill = (shot, one, address = `picture/${one.place}`) => {
+export const fill = (shot, one, address = `picture/${one.place}?index=${index}`) => {
   const image = shot.querySelector("img"), region = shot.querySelector(".region");
   if (image.getAttribute("src") !== address || shot.classList.contains("lost")) {
     shot.classList.remove("lost");

@@ -1,7 +1,7 @@
 // The search: each key and stroke asks again, and results change in place.
 import { dictation } from "./dictate.js";
 import { open } from "./large.js";
-import { clock, fill, name, shape } from "./pictures.js";
+import { clock, fill, name, post, shape } from "./pictures.js";
 import { Recorder } from "./recorder.js";
 
 const PAUSE = 60, AGAIN = 2000, SPEAK = 700, MOST_PICTURE = 25 * 2 ** 20, MOST_ITEMS = 400; // milliseconds; bytes; list items in memory
@@ -64,7 +64,7 @@ const show = (answer) => {
   field("none").hidden = !none;
   arrange(none ? [] : results);
   say(answer.says);
-  field("gone").textContent = `${answer.gone === 1 ? "1 picture is" : `${answer.gone} pictures are`} gone or changed since they were indexed: run the command again.`;
+  field("gone").textContent = `${answer.gone === 1 ? "1 picture is" : `${answer.gone} pictures are`} no longer there: run the command again to index the folder as it is.`;
   field("gone").hidden = !answer.gone;
   const best = answer.fits === false ? "the nearest" : "best first";
   if (none) speak("Nothing here fits", "");
@@ -87,11 +87,14 @@ const run = async () => {
   const mine = turn;
   try {
     const [address, type, body] = request();
-    const answer = await fetch(address, { method: "POST", headers: { "content-type": type }, body });
+    const answer = await post(address, body, type);
     const told = answer.headers.get("content-type") === "application/json" ? await answer.json() : { problems: ["The server could not answer. Please load the page again."] };
     if (mine !== turn) behind = true;
     else if (answer.ok) show(told);
-    else say(told.problems.join(" "));
+    else {
+      if (like?.body) [like, field("like").hidden] = [null, true];
+      say(told.problems.join(" "));
+    }
   } catch {
     say("The server does not answer. Is ctxr search still running? Trying again …");
     setTimeout(ask, AGAIN);
