@@ -1,9 +1,9 @@
 """The page of a search in a real browser: with mouse and keyboard, by voice, on a phone, for who cannot see it."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import re
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
