@@ -388,7 +388,6 @@ class Brisque:
             raise UsageError(f"unknown BRISQUE weights {weights!r}", hint="use live or piq")
         self.name = f"brisque-{weights}"
         self._regressor = _live() if weights == "live" else _piq()
-        self.weights_sha256 = self._regressor.sha256
 
     def score(self, rgb: NDArray[np.uint8]) -> float:
         """BRISQUE / 100 of a picture (uint8 [H, W, 3], or grey [H, W]): about 0 to 1 and not clipped, higher is worse; never NaN.
@@ -409,7 +408,7 @@ class Brisque:
             "implementation": "ctxr-brisque",
             "version": VERSION,
             "weights": self.name,
-            "weights_sha256": self.weights_sha256,
+            "weights_sha256": self._regressor.sha256,
         }
 
 

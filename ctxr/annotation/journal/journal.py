@@ -450,10 +450,8 @@ def lease_next(tx: Transaction, worker: str, tasks: Collection[str] | None) -> s
     best = next_unit(tx, row, tasks)
     if best is None and not examined(row):
         # fewer questions than planned suit this worker: those that were answered decide
-        row = worker_state.end_qualification(tx, row)
-        if row["state"] in _STOPPED:
-            return _STOPPED[row["state"]]
-        best = next_unit(tx, row, tasks)
+        worker_state.end_qualification(tx, row)
+        return lease_next(tx, worker, tasks)
     if examined(row) and (token := rooms.join(tx, row, tasks)) is not None:
         return token
     if best is None:

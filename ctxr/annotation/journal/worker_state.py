@@ -171,14 +171,13 @@ def chance_below(right: int, wrong: int, limit: float) -> float:
     return float(betainc(right + 1, wrong + 1, limit))
 
 
-def end_qualification(tx: Transaction, row: RowMapping) -> RowMapping:
-    """End the qualification round: go on, or be screened out. The row as it is then."""
+def end_qualification(tx: Transaction, row: RowMapping) -> None:
+    """End the qualification round: go on, or be screened out."""
     questions = row["known_right"] + row["known_wrong"]
     tx.update(tables.worker, {"id": row["id"]}, qualified=1)
     if row["known_right"] < tx.rules.protocol.qualification_pass * questions:
         reason = f"{row['known_right']} of {questions} qualification questions right"
         change(tx, row, "screened_out", reason, RULE)
-    return require(tx, row["id"])
 
 
 def change(tx: Transaction, row: RowMapping, after: str, reason: str, by: str, *, undone: int = 0) -> None:

@@ -87,10 +87,10 @@ class ProlificClient:
                 raise DataError(f"Prolific names {path!r} as the next page, which is not its own address")
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None, retry: bool = True) -> Any:
-        pause, tries = 1.0, 0
+        tries = 0
         while True:
-            tries += 1
-            wait, last = pause, tries == TRIES
+            wait, tries = 2.0**tries, tries + 1
+            last = tries == TRIES
             try:
                 answer = self._client.request(method, path, json=body)
             except httpx.TransportError as error:
@@ -108,9 +108,8 @@ class ProlificClient:
                 if last or not (answer.status_code == 429 or (answer.status_code >= 500 and retry)):
                     raise _refusal_of(answer)
                 after = answer.headers.get("Retry-After", "")
-                wait = float(after) if after.isdigit() else pause
+                wait = float(after) if after.isdigit() else wait
             self._sleep(min(LONGEST, wait))
-            pause *= 2
 
 
 def connect(address: str = ADDRESS) -> ProlificClient:
