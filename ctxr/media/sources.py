@@ -141,7 +141,7 @@ class _SourceWalk:
                     self.albums[file.parent][file] = None
                 elif suffix in VIDEO_SUFFIXES or not whole:
                     self.videos[file] = None
-        for folder in [folder for folder in self.albums if not is_text(folder.resolve().name)]:
+        for folder in [folder for folder in self.albums if not is_utf8(folder.resolve().name)]:
             self.left_out.append((folder, NOT_TEXT))
             del self.albums[folder]
         if not self.videos and not self.albums:
@@ -159,7 +159,7 @@ class _SourceWalk:
         return UsageError(f"{message}: {path} is left out: {why}{more}", hint=hints.get(why, f"chmod -R u+rX {path}"))
 
     def _is_usable(self, path: Path) -> bool:
-        why = NOT_TEXT if not is_text(os.fspath(path)) else ARTIFACT if _is_ours(path) else ""
+        why = NOT_TEXT if not is_utf8(os.fspath(path)) else ARTIFACT if _is_ours(path) else ""
         if why:
             self.left_out.append((path, why))
         return not why
@@ -176,7 +176,7 @@ class _SourceWalk:
             for file in (Path(root, name) for name in sorted(files) if not name.startswith(".")):
                 if file.suffix.lower() not in VIDEO_SUFFIXES | PHOTO_SUFFIXES:
                     self.left_out.append((file, STRANGE.get(file.suffix.lower(), OTHER_KIND)))
-                elif not is_text(file.name):
+                elif not is_utf8(file.name):
                     self.left_out.append((file, NOT_TEXT))
                 else:
                     paths.append(file)
@@ -205,7 +205,7 @@ def _expand(text: str) -> list[Path]:
     return [Path(match) for match in matches]
 
 
-def is_text(name: str) -> bool:
+def is_utf8(name: str) -> bool:
     """Whether a table can hold a name: file systems allow bytes that are not text."""
     return name.encode(errors="ignore").decode() == name
 

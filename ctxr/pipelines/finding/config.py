@@ -33,12 +33,16 @@ class SearchQuery(msgspec.Struct, frozen=True):
     ] = []
 
 
+Box = tuple[float, float, float, float]
+"""x1, y1, x2 and y2, as shares of a picture from its top left."""
+
+
 class SearchResult(msgspec.Struct, frozen=True):
     """A picture that was found.
 
     Attributes:
         place: row in the index. file: in its gallery, or the id of a frame. time: seconds in its video.
-        box: what answered, x1, y1, x2, y2 as shares. width, height: pixels.
+        box: the region that answered. width, height: pixels.
     """
 
     place: int
@@ -46,7 +50,7 @@ class SearchResult(msgspec.Struct, frozen=True):
     file: str
     time: float | None
     score: float
-    box: tuple[float, float, float, float] | None
+    box: Box | None
     width: int
     height: int
 

@@ -10,13 +10,13 @@ from ctxr.datasets.changes import refuse_other
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.media.images import Pixels
-from ctxr.pipelines.finding.config import Search, SearchAnswer, SearchQuery, SearchResult
+from ctxr.pipelines.finding.config import Box, Search, SearchAnswer, SearchQuery, SearchResult
 from ctxr.pipelines.finding.index import FRAMES, read_index, scoring_of
 from ctxr.problems.embeddings import Array
 from ctxr.problems.queries import EvalQuery
 from ctxr.problems.traces.queries import TracedQuery
 from ctxr.problems.traces.recipe import TRACE
-from ctxr.problems.traces.searching import SearchModel, as_tensor, products
+from ctxr.problems.traces.searching import SearchModel, as_tensor, row_products
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import TimedWord
 
@@ -31,7 +31,9 @@ class Finder:
     """An open index.
 
     Attributes:
-        gallery: its name. pictures: in its order. version: by content. reads: what a query consists of: text, trace or text+trace.
+        gallery, by: names of the gallery and the model. version: by content.
+        pictures: in its order. left_out: pictures that could not be read.
+        reads: what a query consists of: text, trace or text+trace.
     """
 
     def __init__(self, config: Search, gallery: Path, by: Path | str, progress: Progress) -> None:
@@ -41,7 +43,8 @@ class Finder:
         self.pictures, self._vectors, self._cells = index.images, as_tensor(index.vectors), as_tensor(index.cells)
         self.reads, self._lengths = self._model.reads, np.linalg.norm(index.vectors, axis=1)
         artifact = open_artifact(self._folder)
-        self.version = artifact.sha256[:16]
+        self.version, self.by = artifact.sha256[:16], str(artifact.manifest.config["by"])
+        self.left_out: tuple[str, ...] = tuple(artifact.manifest.counts["left_out"])
         self._background = np.array(artifact.manifest.counts.get("background", ()))
 
     def find(self, query: SearchQuery, count: int) -> SearchAnswer:
@@ -52,7 +55,7 @@ class Finder:
             return SearchAnswer([], says="Draw what you look for: this model reads no words.")
         weights = self._model.weights(traced_query(query))
         whole, cells = weights[: self._model.width], weights[self._model.width :]
-        scores = products(self._vectors, whole)
+        scores = row_products(self._vectors, whole)
         said = whole[self._model.reach]
         fits = bool((self._background < scores.max()).mean() >= LEAST_RANK) if len(self._background) else None
         if not cells.any():
@@ -61,7 +64,7 @@ class Finder:
         rows: slice | npt.NDArray[np.int64] = slice(None)
         if len(scores) > ALL_TRACED and self.reads != TRACE:
             rows = np.sort(np.argpartition(-scores, MOST_TRACED)[:MOST_TRACED])
-        traced[rows] = scores[rows] + products(self._cells[rows], cells)
+        traced[rows] = scores[rows] + row_products(self._cells[rows], cells)
         by_cell = cells.reshape(self._model.cells, -1)
         # a cell beside the drawing counts against a picture, and does not answer
         return self._answer(traced, np.where((by_cell @ said)[:, None] < 0, 0, by_cell), count, fits)
@@ -75,7 +78,7 @@ class Finder:
             vector = self._model.look([like])[0, : self._model.width]
         else:
             return SearchAnswer([], says="This model looks at regions, and a new picture has none.")
-        scores = products(self._vectors, vector) / (self._lengths * np.linalg.norm(vector))
+        scores = row_products(self._vectors, vector) / (self._lengths * np.linalg.norm(vector))
         if isinstance(like, int):
             scores[like] = -np.inf
         return self._answer(scores, None, count)
@@ -120,7 +123,7 @@ class Finder:
         return SearchAnswer(results, fits, gone=gone)
 
 
-def answering(cells: Array) -> tuple[float, float, float, float]:
+def answering(cells: Array) -> Box:
     """The box, x1, y1, x2, y2 as shares, around the best of cells [G, G] and those beside it that are above half of what it exceeds
     their mean by."""
     high = cells >= (cells.max() + cells.mean()) / 2

@@ -24,7 +24,7 @@ from ctxr.engine.stage import SourceInputs, Stage, other_keys
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError, plural, some
 from ctxr.media.footage import SourceLocator, decode_frames
 from ctxr.media.images import Pixels, decoded, encode_jpeg, image_size, read_image
-from ctxr.media.sources import find_sources, is_text
+from ctxr.media.sources import find_sources, is_utf8
 from ctxr.models.hub import placeless
 from ctxr.models.identity import model_identity, resolved_name
 from ctxr.pipelines.finding.config import Search
@@ -110,9 +110,11 @@ class IndexStage(Stage[IndexInputs]):
 
     def write(self, inputs: IndexInputs, out: Path, progress: Progress) -> Content:
         """Embed the pictures that are new, and write them in order with those that the earlier index of this model holds."""
-        images, files = gallery_pictures(inputs, self.options, progress)
+        files = gallery_pictures(inputs, self.options, progress)
+        images = sorted(files, key=lambda image: image.id)
         model = SearchModel(inputs.by, scoring_of(self.options), progress)
-        rows, troubles = self._rows(inputs, model, {image.sha256: files[image.id] for image in images}, progress)
+        troubles = list[str]()
+        rows = self._rows(inputs, model, {image.sha256: files[image] for image in images}, troubles, progress)
         kept = [image for image in images if image.sha256 in rows]
         if lost := [image.id for image in images if image.sha256 not in rows]:
             progress.warn(f"{plural(len(lost), 'picture')} cannot be read: {some(lost)} ({troubles[0]})")
@@ -125,7 +127,7 @@ class IndexStage(Stage[IndexInputs]):
             for row, image in enumerate(kept):
                 array[row] = rows[image.sha256][part]
             array.flush()
-        frames = {FRAMES.format(image.id): files[image.id] for image in kept if not image.path}
+        frames = {FRAMES.format(image.id): files[image] for image in kept if not image.path}
         for name, file in frames.items():
             link_or_copy(file, out / name)
         counts: dict[str, object] = {"pictures": len(kept), "left_out": lost}
@@ -135,10 +137,15 @@ class IndexStage(Stage[IndexInputs]):
         return Content([IMAGES, VECTORS, CELLS, *frames], counts, {"weights": model.weights_of})
 
     def _rows(
-        self, inputs: IndexInputs, model: SearchModel, files: Mapping[str, Path], progress: Progress
-    ) -> tuple[dict[str, tuple[Array, Array]], list[str]]:
-        """The vector and cells of each picture by its content, and why pictures cannot be read."""
-        rows, troubles = dict[str, tuple[Array, Array]](), list[str]()
+        self,
+        inputs: IndexInputs,
+        model: SearchModel,
+        files: Mapping[str, Path],
+        troubles: list[str],
+        progress: Progress,
+    ) -> dict[str, tuple[Array, Array]]:
+        """The vector and cells of each picture by its content; `troubles` gets why others cannot be read."""
+        rows = dict[str, tuple[Array, Array]]()
         with suppress(CtxrError):
             earlier = open_artifact(self.out(), INDEX)
             earlier.refuse_changed()
@@ -170,7 +177,7 @@ class IndexStage(Stage[IndexInputs]):
         for content, row in zip(missing, chain.from_iterable(blocks), strict=True):
             if np.isfinite(row).all():
                 rows[content] = row[: model.width], row[model.width :]
-        return rows, troubles
+        return rows
 
 
 def scoring_of(options: Search) -> ScoringOptions:
@@ -184,7 +191,7 @@ def photos_in(folder: Path, workdir: Path, progress: Progress) -> dict[str, str]
     project = workdir.resolve()
 
     def find(watch: Watch) -> str:
-        inside = (file for file in folder.rglob("*") if is_text(str(file)))
+        inside = (file for file in folder.rglob("*") if is_utf8(str(file)))
         watch([folder, *(file for file in inside if not file.resolve().is_relative_to(project))])
         search = find_sources([str(folder)], progress, workdir)
         for remark in search.remarks():
@@ -201,29 +208,26 @@ def photos_in(folder: Path, workdir: Path, progress: Progress) -> dict[str, str]
     return msgspec.json.decode(remembered(workdir, ["gallery", str(folder.resolve())], find), type=dict[str, str])
 
 
-def gallery_pictures(inputs: IndexInputs, options: Search, progress: Progress) -> tuple[list[Image], dict[str, Path]]:
-    """The pictures of a gallery by id, with paths in its folder, or "" for frames that lie nowhere else; and the file of each."""
+def gallery_pictures(inputs: IndexInputs, options: Search, progress: Progress) -> dict[Image, Path]:
+    """The pictures of a gallery with their files; `path` in its folder, or "" for frames that lie nowhere else."""
     if inputs.photos is not None:
-        files = {name: inputs.source / name for name in inputs.photos}
-        photos = list[Image]()
-        with progress.task("looking at photos", len(files)) as task:
-            for name, digest in sorted(inputs.photos.items()):
-                photos.append(_described(Image(name, name, "", "", 0, 0), files[name], digest))
+        photos = dict[Image, Path]()
+        with progress.task("looking at photos", len(inputs.photos)) as task:
+            for name, digest in inputs.photos.items():
+                photo = inputs.source / name
+                photos[_described(Image(name, name, "", "", 0, 0), photo, digest)] = photo
                 task.advance()
-        return photos, files
-    dataset = open_dataset(inputs.source, options.workdir, progress)
-    shown = (dataset.images[name] for name in sorted({name for one in dataset.sets for name in one.images}))
+        return photos
+    dataset, folder = open_dataset(inputs.source, options.workdir, progress), gallery_folder(inputs.source)
+    shown = (dataset.images[name] for name in {name for one in dataset.sets for name in one.images})
     files = {image.id: file for image in shown if (file := dataset.picture(image)) is not None and file.is_file()}
-    contents, images = contents_of(dataset, files), list[Image]()
+    contents, pictures = contents_of(dataset, files), frames_of(dataset, options, progress)
     for name, file in files.items():
-        path = Path(os.path.relpath(file, folder_of(inputs.source))).as_posix()
-        images.append(structs.replace(dataset.images[name], path=path, sha256=contents[name]))
-    frames = frames_of(dataset, options, progress)
-    files |= {image.id: file for image, file in frames}
-    images += [image for image, _ in frames]
-    if not images:
+        path = Path(os.path.relpath(file, folder)).as_posix()
+        pictures[structs.replace(dataset.images[name], path=path, sha256=contents[name])] = file
+    if not pictures:
         raise DataError(f"{dataset.name} holds no picture", hint="put its pictures where it names them")
-    return sorted(images, key=lambda image: image.id), files
+    return pictures
 
 
 def _described(image: Image, file: Path, sha256: str) -> Image:
@@ -233,7 +237,7 @@ def _described(image: Image, file: Path, sha256: str) -> Image:
     return structs.replace(image, sha256=sha256, width=width, height=height)
 
 
-def frames_of(dataset: Dataset, options: Search, progress: Progress) -> list[tuple[Image, Path]]:
+def frames_of(dataset: Dataset, options: Search, progress: Progress) -> dict[Image, Path]:
     """Frames that were embedded while sets were picked, and are in none; decoded once, to at most `SIDE` pixels a side."""
     root, cache = dataset.root or Path(), options.workdir / CACHE / "frames"
     wanted = [
@@ -254,11 +258,11 @@ def frames_of(dataset: Dataset, options: Search, progress: Progress) -> list[tup
     for _, _, error in decode_frames(lacking, SourceLocator(root, options.videos, progress), save, progress):
         if error is not None:
             progress.warn(f"{error.message}: its frames that are in no set are left out")
-    made = [(image, files[image.id]) for _, image in wanted if files[image.id].is_file()]
-    return [(_described(image, file, sha256_file(file)), file) for image, file in made]
+    made = ((image, files[image.id]) for _, image in wanted if files[image.id].is_file())
+    return {_described(image, file, sha256_file(file)): file for image, file in made}
 
 
-def folder_of(gallery: Path) -> Path:
+def gallery_folder(gallery: Path) -> Path:
     """The folder in which the pictures of a gallery lie."""
     return gallery if gallery.is_dir() else gallery.parent
 

@@ -117,7 +117,7 @@ def as_tensor(rows: Array) -> Tensor:
         return torch.from_numpy(rows)
 
 
-def products(rows: Tensor, weights: Array) -> Array:
+def row_products(rows: Tensor, weights: Array) -> Array:
     """[N] of rows [N, D] and weights [D]."""
     # the threads of NumPy's product spin on, and a text that is read next takes twice as long
     return np.asarray((rows @ torch.from_numpy(weights)).numpy())

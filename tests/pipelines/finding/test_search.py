@@ -23,8 +23,8 @@ from ctxr.pipelines.finding import finder as finder_module
 from ctxr.pipelines.finding import index as index_module
 from ctxr.pipelines.finding.config import Search, SearchQuery
 from ctxr.pipelines.finding.finder import Finder, answering
-from ctxr.pipelines.finding.index import IndexStage, folder_of
-from ctxr.pipelines.finding.search import recorded, run, said
+from ctxr.pipelines.finding.index import IndexStage, gallery_folder
+from ctxr.pipelines.finding.search import narrative_query, run
 from ctxr.pipelines.modelling.config import RegionsConfig, Train
 from ctxr.pipelines.modelling.regions import run as regions
 from ctxr.pipelines.modelling.train import run as train
@@ -64,7 +64,11 @@ def photos(tmp_path: Path) -> Path:
 def opened(config: Search) -> Finder:
     run(config if config.text else replace(config, text="a red disc"))
     inputs = IndexStage(config).inputs(SILENT)
-    return Finder(config, folder_of(inputs.source), inputs.by, SILENT)
+    return Finder(config, gallery_folder(inputs.source), inputs.by, SILENT)
+
+
+def said(text: str) -> SearchQuery:
+    return SearchQuery([TimedWord(text, 0, 0)])
 
 
 def counting(monkeypatch: pytest.MonkeyPatch, fail_at: int = -1) -> list[int]:
@@ -103,7 +107,7 @@ def test_scores_are_those_that_eval_gives_text_and_trace(
     finder = opened(Search(drawn, workdir=tmp_path, **TINY))
     slow = OpenTraces.open("ctxr-tiny", ScoringOptions(tmp_path, "cpu"), SILENT).score((read_dataset(drawn), None))
     (scores,) = slow.values()
-    asked = recorded(next(drawn.glob("*.jsonl")))
+    asked = narrative_query(next(drawn.glob("*.jsonl")))
     answer, expected = finder.find(asked, 12), scores[min(scores)]
     assert [one.image for one in answer.results] == sorted(expected, key=lambda image: (-expected[image], image))
     np.testing.assert_allclose([one.score for one in answer.results], sorted(expected.values())[::-1], atol=1e-5)
@@ -298,7 +302,7 @@ def test_a_trained_run_scores_as_eval_does(project: Path, name: str) -> None:
     )
     finder = opened_by(Search(data, by=name, workdir=project, name=name, device="cpu"), data)
     query = next(iter(read_dataset(data).queries))
-    answer = finder.find(recorded(next(data.glob("*train*.jsonl"))), 12)
+    answer = finder.find(narrative_query(next(data.glob("*train*.jsonl"))), 12)
     own = {one.image: one.score for one in answer.results if one.image in scores[query]}
     assert own == pytest.approx(scores[query], rel=1e-5)
     strokes_alone, words_alone = finder.find(SearchQuery([], STROKE), 1), finder.find(said("red disc"), 1)
