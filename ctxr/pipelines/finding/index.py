@@ -173,7 +173,7 @@ class IndexStage(Stage[IndexInputs]):
         with progress.task("embedding pictures", len(missing)) as task:
             origin = {"what": INDEX, **inputs.key}
             blocks = cached(self.options.workdir, origin, missing, embed, task.advance, chunk=CHUNK)
-        self.chunks |= {str(block.filename) for block in blocks if isinstance(block, np.memmap)}
+        self.chunks.update(str(block.filename) for block in blocks if isinstance(block, np.memmap))
         for content, row in zip(missing, chain.from_iterable(blocks), strict=True):
             if np.isfinite(row).all():
                 rows[content] = row[: model.width], row[model.width :]
