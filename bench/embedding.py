@@ -14,6 +14,7 @@ from PIL import Image
 
 from bench.table import Row, median_seconds
 from ctxr.models.encoders import Encoder, find_source, load_encoder
+from ctxr.models.layers import unit
 from ctxr.models.precision import has_bf16_units
 from ctxr.models.preprocess import Preprocess
 
@@ -54,11 +55,11 @@ def _tower() -> list[Row]:
     def reference() -> None:
         with torch.inference_mode():
             for _ in range(IMAGES // len(batch)):
-                plain.encode_image(batch, normalize=True)
+                unit(plain.visual(batch))
 
     encoder.encode_images(pictures[:16])
     with torch.inference_mode():
-        plain.encode_image(batch)
+        plain.visual(batch)
     ours, theirs = median_seconds(lambda: encoder.encode_images(pictures)), median_seconds(reference)
     bf16 = has_bf16_units()
     gain = _matrix_seconds(torch.float32) / _matrix_seconds(torch.bfloat16)

@@ -94,7 +94,7 @@ def _from_vectors(name: str, asked: Sequence[EvalQuery], pictures: PictureFiles)
     preprocess = Preprocess.from_config(model.visual.preprocess_cfg)
     encoder.encode_images(pictures.read(slice(0, 16)))
     encoder.encode_texts(["warm"])
-    model.encode_image(torch.zeros(10, 3, *preprocess.size))
+    model.visual(torch.zeros(10, 3, *preprocess.size))
 
     start = perf_counter()
     questions = as_vectors(asked, pictures, encoder, Silent())
@@ -143,7 +143,7 @@ def _released(model: Any, tokenize: Any, scorer: Any, asked: Sequence[EvalQuery]
     for one in asked:
         pixels = torch.stack([transform(Image.open(pictures.files[image])) for image in one.images])
         with torch.no_grad():
-            images = unit(model.encode_image(pixels))
+            images = unit(model.visual(pixels))
             text = unit(model.encode_text(tokenize([one.text])))
         pairs = scorer.scale * images[None] * text[:, None]
         scores = scorer.head(pairs, torch.ones(1, 10, dtype=torch.bool), torch.tensor([one.ordered]))

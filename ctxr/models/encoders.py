@@ -463,5 +463,12 @@ def _source(
     files: tuple[tuple[str, int, int], ...] = (), threshold: float = CLIP_THRESHOLD,
 ) -> EncoderSource:  # fmt: skip
     """The source of what `build` makes; its tokenizer is opened for the first text."""
-    make = careful(f"encoder {name!r}")(lambda: build().eval().requires_grad_(False))
+
+    def ready() -> ImageTextModel:
+        model = build().eval().requires_grad_(False)
+        if getattr(model.visual, "output_tokens", False):  # CoCa's pictures also give tokens, for its captions
+            model.visual.output_tokens = False
+        return model
+
+    make = careful(f"encoder {name!r}")(ready)
     return EncoderSource(name, make, config, lambda texts: _open_tokenizer(tokenizer, files)(texts), threshold)

@@ -19,7 +19,6 @@ class ImageTextModel(nn.Module):
 
     visual: Any
     logit_scale: nn.Parameter
-    encode_image: Callable[..., Tensor]
     encode_text: Callable[..., Tensor]
 
 
@@ -199,7 +198,7 @@ class ClipScorer(nn.Module):
 
     def image_vectors(self, images: Tensor) -> Tensor:
         """Unit vectors [N, D] of pixels [N, 3, H, W]; vectors stay as they are."""
-        return images if images.ndim == 2 else unit(self._ask("pixels").encode_image(images))
+        return images if images.ndim == 2 else unit(self._ask("pixels").visual(images))
 
     def text_vectors(self, texts: Tensor) -> Tensor:
         """Unit vectors [B, D] of tokens [B, T]; vectors stay as they are."""

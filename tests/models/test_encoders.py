@@ -11,7 +11,7 @@ import torch
 
 from ctxr.errors import CtxrError
 from ctxr.models.encoders import Encoder, load_encoder
-from tests.models.encoder_folder import PREPROCESS, make_folder
+from tests.models.encoder_folder import COCA, PREPROCESS, make_folder
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,12 @@ def test_an_image_alone_has_the_vector_it_has_in_a_batch_of_a_large_model(
     together = encoder.encode_images(pictures)
     for position in (0, 1, 7, 15, 16, 20):
         np.testing.assert_array_equal(encoder.encode_images([pictures[position]])[0], together[position])
+
+
+def test_a_model_that_also_writes_captions_is_an_encoder(tmp_path: Path, pictures: list[np.ndarray]) -> None:
+    encoder = load_encoder(f"local-dir:{make_folder(tmp_path / 'coca', parts=COCA)}", device="cpu")
+    assert encoder.encode_images(pictures).shape == (21, 32)
+    assert encoder.encode_texts(["a red circle", "a house"]).shape == (2, 32)
 
 
 def test_a_text_alone_has_the_vector_it_has_among_others(encoder: Encoder) -> None:

@@ -165,11 +165,11 @@ def test_a_damaged_folder_is_bad_data_in_one_sentence(
 
 
 def _set_vision(folder: Path, changes: dict[str, object]) -> None:
-    _set_model(folder, {"vision_cfg": {**MODEL["vision_cfg"], **changes}})  # type: ignore[dict-item]
+    _set_model(folder, {"vision_cfg": {**MODEL["vision_cfg"], **changes}})
 
 
 def _set_text(folder: Path, changes: dict[str, object]) -> None:
-    _set_model(folder, {"text_cfg": {**MODEL["text_cfg"], **changes}})  # type: ignore[dict-item]
+    _set_model(folder, {"text_cfg": {**MODEL["text_cfg"], **changes}})
 
 
 def _set_model(folder: Path, changes: dict[str, object]) -> None:

@@ -37,7 +37,7 @@ def change(path: Path, values: dict[str, Any]) -> None:
 
 def text_cfg(folder: Path, **values: Any) -> None:
     """Write values into text_cfg of an encoder's config."""
-    model = MODEL | {"text_cfg": {**MODEL["text_cfg"], **values}}  # type: ignore[dict-item]
+    model = MODEL | {"text_cfg": {**MODEL["text_cfg"], **values}}
     change(folder / "open_clip_config.json", {"model_cfg": model})
 
 

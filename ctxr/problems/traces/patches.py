@@ -161,7 +161,7 @@ class HeatMaps(nn.Module):
 
     def queries(self, text: Tensor, maps: Tensor) -> Tensor:
         """[N, M, D'] of texts [N, D] and heat maps less their mean [N, M, C]."""
-        shares = torch.cat([torch.ones_like(maps[..., :1]), self.weight * maps], -1)
+        shares = torch.cat([maps.new_ones(*maps.shape[:2], 1), self.weight * maps], -1)
         return (shares[..., None] * text[:, None, None]).flatten(2)
 
 

@@ -37,6 +37,7 @@ from ctxr.store.paths import CACHE
 from ctxr.store.records import TimedWord
 from ctxr.store.units import read_unit
 from ctxr.synthetic.narratives import write_narratives
+from tests.models.encoder_folder import COCA, make_folder
 from tests.problems.test_traces_models import SMALL
 
 TINY: dict[str, Any] = {"by": "ctxr-tiny", "device": "cpu"}
@@ -227,6 +228,14 @@ def test_more_like_this_finds_another_copy_first_and_not_the_picture_itself(draw
     assert (dropped.results[0].place, round(dropped.results[0].score, 5)) == (place, 1)
     nearest = np.argsort(-(finder._vectors @ finder._vectors[place]).numpy(), kind="stable")
     assert [one.place for one in likes.results] == [row for row in nearest.tolist() if row != place]
+
+
+def test_an_encoder_without_cells_ranks_by_words_alone(photos: Path, tmp_path: Path) -> None:
+    encoder = make_folder(tmp_path / "coca", parts=COCA)
+    finder = opened(Search(photos, workdir=tmp_path, by=f"local-dir:{encoder}", device="cpu"))
+    expected = finder._vectors.numpy() @ finder._model.read(["red"])[0]
+    found = finder.find(SearchQuery([TimedWord("red", 0, 0)], STROKE), 6).results
+    assert [one.score for one in found] == pytest.approx(sorted(expected.tolist(), reverse=True), abs=1e-6)
 
 
 def test_whether_anything_fits_is_told_by_everyday_words_alone(
