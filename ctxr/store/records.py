@@ -271,8 +271,14 @@ class Judgment(Record, frozen=True):
     round: int = 0
 
 
+UNKNOWN = -1  # speaker
+
+
 class Turn(msgspec.Struct, frozen=True):
-    """A message of a dialogue; `share` with an empty text is the moment the photo is shared (PhotoChat, section 3)."""
+    """A message of a dialogue; `share` with an empty text is the moment the photo is shared (PhotoChat, section 3).
+
+    `user`: 0 or 1, or `UNKNOWN` where nobody wrote down who said it.
+    """
 
     user: int
     text: str
@@ -294,6 +300,13 @@ class Dialogue(Record, frozen=True):
     workers: tuple[str, ...]
     turns: tuple[Turn, ...]
     shared_at: int | None
+
+
+class ObjectLabels(Record, frozen=True):
+    """What is to be seen in an image, in the words of Open Images, such as `Baked goods`."""
+
+    id: str
+    labels: tuple[str, ...]
 
 
 if TYPE_CHECKING:

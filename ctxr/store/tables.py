@@ -17,7 +17,7 @@ import msgspec
 
 from ctxr.errors import DataError
 from ctxr.store.atomic import disk_errors, write_bytes
-from ctxr.store.records import Dialogue, Record, Trace
+from ctxr.store.records import Dialogue, ObjectLabels, Record, Trace
 
 R = TypeVar("R", bound=Record)
 K = TypeVar("K", bound=Hashable)
@@ -47,6 +47,7 @@ class PayloadTable:
 PAYLOADS: dict[str, PayloadTable] = {
     "dialogues": PayloadTable(Dialogue, of="query", answers=True),
     "traces": PayloadTable(Trace, of="query"),
+    "objects": PayloadTable(ObjectLabels, of="image"),
 }
 """Payload tables by name, which is that of the file without `.jsonl`: all that reads, copies or writes a dataset keeps them."""
 

@@ -1,0 +1,48 @@
+"""Dialogues in which a photo is shared, turn by turn (PhotoChat)."""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from ctxr.store.records import UNKNOWN, Dialogue, Turn
+
+LABELLED = "Objects in the photo:"
+"""What object labels stand behind in a description of PhotoChat."""
+
+
+def before_share(dialogue: Dialogue) -> tuple[Turn, ...]:
+    """What was said before the photo was shared; everything where it was not."""
+    return dialogue.turns if dialogue.shared_at is None else dialogue.turns[: dialogue.shared_at]
+
+
+def merged(turns: Iterable[Turn]) -> list[Turn]:
+    """Turns with what one speaker says in a row as one, joined by blanks; a share, and a turn of nobody known, stands alone.
+
+    >>> [turn.text for turn in merged([Turn(0, "Hi!"), Turn(0, "How are you?"), Turn(1, "Fine.")])]
+    ['Hi! How are you?', 'Fine.']
+    """
+    found = list[Turn]()
+    for (user, share), own in groupby(turns, lambda turn: (turn.user, turn.share)):
+        rows = [*own]
+        joins = user != UNKNOWN and not share
+        found += [Turn(user, " ".join(turn.text for turn in rows), at=rows[0].at)] if joins else rows
+    return found
+
+
+def said_by(turns: Sequence[Turn], user: int | None) -> list[str]:
+    """The messages of one speaker; of both for None, and where nobody is known."""
+    return [turn.text for turn in turns if not turn.share and (user is None or turn.user in (user, UNKNOWN))]
+
+
+def sharer_of(dialogue: Dialogue) -> int:
+    """Who shared the photo; 0, who saw it, where it was not shared."""
+    return 0 if dialogue.shared_at is None else dialogue.turns[dialogue.shared_at].user
+
+
+def labels_in(description: str) -> tuple[str, ...]:
+    """The object labels of a description; never what precedes them, which names the person to guess.
+
+    >>> labels_in("The photo has your brother Darwin. Objects in the photo: Dress, Man")
+    ('Dress', 'Man')
+    """
+    _, found, listed = description.rpartition(LABELLED)
+    return tuple(label for part in listed.split(",") if (label := part.strip())) if found else ()
