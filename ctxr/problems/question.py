@@ -6,6 +6,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Protocol, cast
 
+import numpy as np
+
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.options import option_name
 from ctxr.engine.progress import Progress
@@ -20,6 +22,9 @@ from ctxr.store.artifacts import Artifact
 
 DIGITS = 4
 """Digits of a score that a page keeps."""
+
+FIRST = 5
+"""First results of a run that a page shows."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,15 @@ class ProblemResults:
     scorers: Sequence[str]
     dataset: Dataset | None
     picture: Callable[[str], int]
+
+    def firsts(self, row: QueryResult) -> dict[str, object]:
+        """Above, level, and what the page shows of a ranking: the first `FIRST` images, then the best relevant one, each with its
+        picture and whether it is relevant."""
+        order = np.argsort(-np.array(row.scores), kind="stable").tolist()
+        names = [row.candidates[place] for place in order]
+        kept = dict.fromkeys([*names[:FIRST], *[name for name in names if name in row.targets][:1]])
+        found = [(name, self.picture(name), name in row.targets) for name in kept]
+        return {"above": row.above, "level": row.level, "found": found}
 
 
 @dataclass(frozen=True)

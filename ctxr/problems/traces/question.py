@@ -21,7 +21,7 @@ from ctxr.problems.evaluation import ALL_SPLITS, EvalRequest, SplitRows
 from ctxr.problems.figures import Columns, Figure, Summariser, difference_table, none_had, percent, seed_table, seeds_of
 from ctxr.problems.matching import ScoredEvaluation
 from ctxr.problems.queries import EvalQuery, queries_of
-from ctxr.problems.question import ProblemResults, Question, Subject, View, find_learner
+from ctxr.problems.question import FIRST, ProblemResults, Question, Subject, View, find_learner
 from ctxr.problems.results import MOST_SCORES, QueryResult, read_findings
 from ctxr.problems.runs import ModelScores, Run
 from ctxr.problems.traces.queries import TracedQuery, rank_counts, traced, traced_queries
@@ -41,8 +41,8 @@ CURVES = {
 
 TracedRows = SplitRows[TracedQuery]
 
-FIRST, MOST_DRAWN, MOST_POINTS = 5, 200, 600
-"""Of a page: first results of a run, queries (the hardest), and points of a query."""
+MOST_DRAWN, MOST_POINTS = 200, 600
+"""Of a page: queries (the hardest), and points of a query."""
 
 
 def _scores(scorer: ModelScores, rows: Sequence[TracedQuery]) -> list[Doubles]:
@@ -181,8 +181,8 @@ class TracesEvaluation(ScoredEvaluation[TracedRows]):
 
 def query_card(rows: Sequence[QueryResult], one: TracedQuery, results: ProblemResults) -> dict[str, object]:
     """A query as the page draws it. Lines: strokes cut where a word begins, with image, number of the word, and x and
-    y in thousandths; by run above, level, and what is found: first, then the best relevant image."""
-    first, lines, runs = rows[0], [], {}
+    y in thousandths; by run what `ProblemResults.firsts` says."""
+    first, lines = rows[0], []
     step = 1 + len(one.points) // MOST_POINTS
     starts = one.times[:, 0] if one.words else np.zeros(1)
     order = np.argsort(starts, kind="stable")
@@ -192,12 +192,7 @@ def query_card(rows: Sequence[QueryResult], one: TracedQuery, results: ProblemRe
         for start, end in pairwise([0, *(1 + np.flatnonzero(np.diff(said))).tolist(), len(points)]):
             line = np.rint(1000 * points[max(0, start - 1) : end, :2]).astype(int)
             lines.append((image, int(said[start]), line.ravel().tolist()))
-    for row in rows:
-        order = np.argsort(-np.array(row.scores), kind="stable").tolist()
-        names = [row.candidates[place] for place in order]
-        kept = dict.fromkeys([*names[:FIRST], *[name for name in names if name in row.targets][:1]])
-        found = [(name, results.picture(name), name in row.targets) for name in kept]
-        runs[row.run] = {"above": row.above, "level": row.level, "found": found}
+    runs = {row.run: results.firsts(row) for row in rows}
     images = [(name, results.picture(name)) for name in first.targets]
     return {"id": first.query, "set": first.image_set, "split": first.split, "text": first.text, "images": images,
             "words": one.words, "lines": lines, "runs": runs}  # fmt: skip

@@ -1,7 +1,7 @@
 "use strict";
-const { data, make, picture, turnable } = window.ctxr;
+const { data, make, frame, found, turnable } = window.ctxr;
 const held = data.traces, field = (id) => document.getElementById(id), known = new Set((data.sets || []).map((set) => set.id));
-const PAGE = 10, FIRST = 5, NAME = 14, COLOURS = ["--video", "--photos", "--c-text", "--c-close", "--near", "--c-open"];
+const PAGE = 10, COLOURS = ["--video", "--photos", "--c-text", "--c-close", "--near", "--c-open"];
 const WIDTH = 520, HEIGHT = 250, LEFT = 46, RIGHT = 14, TOP = 14, BOTTOM = 46;
 const AXES = { noise: "step of each stroke, share of the image's side", words: "words kept, %" };
 const curved = [...new Set(held.curves.filter((row) => row[1] in AXES).map((row) => row[2]))];
@@ -41,14 +41,6 @@ function chart(split, view) {
 
 const colour = (one, at) => `oklch(.68 .17 ${265 - (245 * at) / Math.max(1, one.words.length - 1)})`;
 
-// a frame of the picture's own shape
-function frame(thumbnail, words, name, ...inside) {
-  const shot = thumbnail < 0 ? make("span", "", name.split("/").pop().slice(-NAME)) : picture(thumbnail, words), box = make("div", "frame", shot, ...inside);
-  box.title = name;
-  shot.addEventListener("load", () => { box.style.aspectRatio = `${shot.naturalWidth} / ${shot.naturalHeight}`; });
-  return box;
-}
-
 function drawing(one, number, [name, thumbnail]) {
   const lines = ["casing", ""].flatMap((kind) => one.lines.filter(([image]) => image === number).map(([, word, places]) => {
     const line = svg("polyline", { class: kind, "data-word": word, points: places.join(" ") });
@@ -57,18 +49,6 @@ function drawing(one, number, [name, thumbnail]) {
   }));
   const strokes = svg("svg", { viewBox: "0 0 1000 1000", preserveAspectRatio: "none", "aria-hidden": "true" }, ...lines);
   return frame(thumbnail, `relevant image ${number + 1}`, name, strokes);
-}
-
-function found(name, run) {
-  if (!run) return make("div", "found-by", make("b", "", name), make("span", "muted", "scored nothing of it"));
-  const rank = run.above + 1, tied = run.level > 1 ? `–${run.above + run.level}` : "";
-  const boxes = run.found.map(([image, thumbnail, right], at) => {
-    const box = frame(thumbnail, `result ${at + 1}`, image, make("span", "place", String(at < FIRST ? at + 1 : rank)));
-    box.classList.toggle("hit", right);
-    return box;
-  });
-  if (boxes.length > FIRST) boxes.splice(FIRST, 0, make("span", "muted", "…"));
-  return make("div", "found-by", make("div", "", make("b", "", name), make("span", rank === 1 && !tied ? "best" : "muted", `rank ${rank}${tied}`)), make("div", "firsts", ...boxes));
 }
 
 function card(one) {

@@ -29,6 +29,27 @@ function framed(boxes, sizes) {
   if (alike && width > 0) for (const box of boxes) box.style.aspectRatio = `${width} / ${height}`;
 }
 
+// a frame of the picture's own shape
+function frame(thumbnail, words, name, ...inside) {
+  const shot = thumbnail < 0 ? make("span", "", name.split("/").pop().slice(-14)) : picture(thumbnail, words), box = make("div", "frame", shot, ...inside);
+  box.title = name;
+  shot.addEventListener("load", () => { box.style.aspectRatio = `${shot.naturalWidth} / ${shot.naturalHeight}`; });
+  return box;
+}
+
+// the first results of a run on a query, with the best relevant image
+function found(name, run) {
+  if (!run) return make("div", "found-by", make("b", "", name), make("span", "muted", "scored nothing of it"));
+  const rank = run.above + 1, tied = run.level > 1 ? `–${run.above + run.level}` : "";
+  const boxes = run.found.map(([image, thumbnail, right], at) => {
+    const box = frame(thumbnail, `result ${at + 1}`, image, make("span", "place", String(at < 5 ? at + 1 : rank)));
+    box.classList.toggle("hit", right);
+    return box;
+  });
+  if (boxes.length > 5) boxes.splice(5, 0, make("span", "muted", "…"));
+  return make("div", "found-by", make("div", "", make("b", "", name), make("span", rank === 1 && !tied ? "best" : "muted", `rank ${rank}${tied}`)), make("div", "firsts", ...boxes));
+}
+
 // buttons to the pages before and after, where there are several
 function turnable(pager, page, pages, turn) {
   const step = (name, by) => {
@@ -99,4 +120,4 @@ function mark() {
 window.addEventListener("scroll", () => { asked = asked || requestAnimationFrame(mark); }, { passive: true });
 mark();
 
-window.ctxr = { data, make, figure, percent, picture, framed, turnable, keys, openSet: () => {} };
+window.ctxr = { data, make, figure, percent, picture, framed, frame, found, turnable, keys, openSet: () => {} };
