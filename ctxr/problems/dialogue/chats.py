@@ -1,0 +1,52 @@
+"""Dialogues as chats on the report's page: when a run would share a photo, and which photos it ranks first."""
+
+from collections.abc import Sequence
+from typing import cast
+
+from ctxr.datasets.talks import before_share, merged
+from ctxr.errors import plural
+from ctxr.problems.question import ProblemResults, View
+from ctxr.problems.turns import TURNS, TurnScores
+from ctxr.store.records import Dialogue, ObjectLabels
+from ctxr.store.tables import grouped, read_table
+
+MOST_SHOWN = 200
+"""Dialogues of a page, the hardest."""
+
+
+def chat_view(results: ProblemResults) -> View | None:
+    """The hardest dialogues: first those whose photo ranks low, then those whose turn was missed; None without the dialogues."""
+    dataset = results.dataset
+    talks = (
+        {row.id: row for row in cast("Sequence[Dialogue]", dataset.payloads.get("dialogues", ()))} if dataset else {}
+    )
+    labels = dict[str, tuple[str, ...]]()
+    if dataset:
+        labels = {row.id: row.labels for row in cast("Sequence[ObjectLabels]", dataset.payloads.get("objects", ()))}
+    files = [one.path / TURNS for one in results.artifacts if TURNS in one.manifest.files]
+    turns = grouped((row.query, row) for file in files for row in read_table(file, TurnScores))
+    found = grouped((row.query, row) for row in results.rows)
+    known = [name for name in dict.fromkeys([*found, *turns]) if name in talks]
+    if not known:
+        return None
+
+    def hardness(name: str) -> tuple[float, float, str]:
+        ranks, right = [row.reciprocal_rank for row in found.get(name, ())], [row.right for row in turns.get(name, ())]
+        return (sum(ranks) / max(1, len(ranks)), sum(right) / max(1, len(right)), name)
+
+    cards = []
+    for name in sorted(known, key=hardness)[:MOST_SHOWN]:
+        talk, rows = talks[name], [*found.get(name, ()), *turns.get(name, ())]
+        said = [(turn.user, turn.text) for turn in merged(before_share(talk))]
+        after = [] if talk.shared_at is None else merged(talk.turns[talk.shared_at + 1 :])
+        cards.append({
+            "id": name, "split": rows[0].split, "turns": said, "after": [(turn.user, turn.text) for turn in after],
+            "by": 0 if talk.shared_at is None else talk.turns[talk.shared_at].user,
+            "photo": (talk.photo, results.picture(talk.photo)), "labels": labels.get(talk.photo, ()),
+            "intent": {row.run: {"p": [round(value, 3) for value in row.values], "at": row.first} for row in turns.get(name, ())},
+            "runs": {row.run: results.firsts(row) for row in found.get(name, ())},
+        })  # fmt: skip
+    intents = list(dict.fromkeys(row.run for rows in turns.values() for row in rows))
+    context = {"runs": results.scorers, "intents": intents, "dialogues": len(known), "shown": len(cards)}
+    data = {"runs": results.scorers, "intents": intents, "rows": cards}
+    return View("dialogues", "Dialogues", __package__, context, data, plural(len(known), "dialogue", form=","))
