@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import cast
 
-from ctxr.datasets.talks import before_share, merged
+from ctxr.datasets.talks import before_share, merged, sharer_of
 from ctxr.errors import plural
 from ctxr.problems.question import ProblemResults, View
 from ctxr.problems.turns import TURNS, TurnScores
@@ -36,15 +36,15 @@ def chat_view(results: ProblemResults) -> View | None:
 
     cards = []
     for name in sorted(known, key=hardness)[:MOST_SHOWN]:
-        talk, rows = talks[name], [*found.get(name, ()), *turns.get(name, ())]
-        said = [(turn.user, turn.text) for turn in merged(before_share(talk))]
+        talk, ranked, own = talks[name], found.get(name, ()), turns.get(name, ())
         after = [] if talk.shared_at is None else merged(talk.turns[talk.shared_at + 1 :])
         cards.append({
-            "id": name, "split": rows[0].split, "turns": said, "after": [(turn.user, turn.text) for turn in after],
-            "by": 0 if talk.shared_at is None else talk.turns[talk.shared_at].user,
+            "id": name, "split": [*ranked, *own][0].split, "by": sharer_of(talk),
+            "turns": [(turn.user, turn.text) for turn in merged(before_share(talk))],
+            "after": [(turn.user, turn.text) for turn in after],
             "photo": (talk.photo, results.picture(talk.photo)), "labels": labels.get(talk.photo, ()),
-            "intent": {row.run: {"p": [round(value, 3) for value in row.values], "at": row.first} for row in turns.get(name, ())},
-            "runs": {row.run: results.firsts(row) for row in found.get(name, ())},
+            "intent": {row.run: {"p": row.values, "limit": row.threshold, "at": row.first} for row in own},
+            "runs": {row.run: results.firsts(row) for row in ranked},
         })  # fmt: skip
     intents = list(dict.fromkeys(row.run for rows in turns.values() for row in rows))
     context = {"runs": results.scorers, "intents": intents, "dialogues": len(known), "shown": len(cards)}

@@ -4,6 +4,7 @@ const held = data.dialogues, field = (id) => document.getElementById(id);
 const PAGE = 8, COLOURS = ["--video", "--photos", "--c-text", "--c-close"];
 let shown = [], page = 0;
 
+const colour = (run) => `var(${COLOURS[held.intents.indexOf(run) % COLOURS.length]})`;
 const chosen = (id, names) => {
   const value = field(id)?.value ?? "";
   return value === "" ? names : [names[Number(value)]];
@@ -18,11 +19,12 @@ function bubble(user, ...inside) {
 // how sure each run is, after a turn, that the photo comes next
 function sureness(one, at) {
   const bars = chosen("d-intent", held.intents).filter((run) => one.intent[run]).map((run) => {
-    const { p, at: first } = one.intent[run], here = first === at + 1, right = first === one.turns.length;
-    const level = make("span", "level"), fill = make("i"), flag = here ? make("b", right ? "right" : "wrong", right ? "shares here" : "would share here") : null;
+    const { p, limit, at: first } = one.intent[run], here = first === at + 1, right = first === one.turns.length;
+    const level = make("span", "level"), fill = make("i"), mark = make("u"), flag = here ? make("b", right ? "right" : "wrong", right ? "shares here" : "would share here") : null;
     fill.style.width = `${(100 * p[at]).toFixed(1)}%`;
-    level.style.setProperty("--c", `var(${COLOURS[held.intents.indexOf(run) % COLOURS.length]})`);
-    level.append(fill);
+    level.style.setProperty("--c", colour(run));
+    mark.style.left = `${(100 * limit).toFixed(1)}%`;
+    level.append(fill, mark);
     const bar = make("span", "sure", level, make("span", "value", p[at].toFixed(2)), flag);
     bar.title = `${run}: ${p[at].toFixed(3)} that the photo comes next`;
     return bar;
@@ -59,6 +61,11 @@ function draw() {
   turnable(field("d-pager"), page, Math.ceil(shown.length / PAGE), (by) => { page += by; draw(); field("d-controls").scrollIntoView(); });
 }
 
+for (const run of held.intents) {
+  const dot = make("i", "dot");
+  dot.style.setProperty("--c", colour(run));
+  field("d-legend").append(make("span", "", dot, run));
+}
 for (const control of ["d-run", "d-intent", "d-sort"]) field(control)?.addEventListener("change", choose);
 field("d-controls").addEventListener("submit", (event) => event.preventDefault());
 choose();
