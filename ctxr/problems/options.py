@@ -96,12 +96,15 @@ class EvalOptions(Options):
     trec: bool = False
     """Print what trec_eval does too: MAP (over galleries MAP@30, as far as their TREC files go), and P@k and nDCG@k at each k of
     --recall."""
+    nothing_fits: Switch = False
+    """Take the right candidates out of a random half of the queries: does the highest score tell (AUROC), and how many answers are right
+    among the surest (selective accuracy)?"""
     resamples: Draws = 10_000
     """Bootstrap resamples of each interval."""
     permutations: Draws = 10_000
     """Random sign patterns of a permutation test; all patterns where there are fewer."""
     seed: Seed = 0
-    """Seed of intervals and tests."""
+    """Seed of intervals and tests, and of the half of --nothing-fits."""
     tokenizer: str = "auto"
     """Tokenizer that measures the length of texts: auto (spaCy where it is installed), spacy, regex."""
     encoder: Annotated[str | None, NotDecisive] = None

@@ -20,6 +20,7 @@ from ctxr.problems import notes
 from ctxr.problems.evaluation import ALL_SPLITS, EvalRequest, SplitRows
 from ctxr.problems.figures import Columns, Figure, Summariser, difference_table, none_had, percent, seed_table, seeds_of
 from ctxr.problems.matching import ScoredEvaluation
+from ctxr.problems.nothing_fits import RankedQueries, rank_queries
 from ctxr.problems.queries import EvalQuery, queries_of
 from ctxr.problems.question import ProblemResults, Question, Subject, View, find_learner
 from ctxr.problems.results import MOST_SCORES, QueryResult, read_findings
@@ -101,6 +102,11 @@ class TracesEvaluation(ScoredEvaluation[TracedRows]):
         # of columns of one name the last is compared with other runs
         whole = [(("overall", "all", name), column) for name, column in columns.items()]
         return [*self.curves(split, run, columns["R@1"]), *whole]
+
+    def ranked(self, split: TracedRows, run: Run) -> RankedQueries | None:
+        """All queries whose relevant images are known."""
+        queries = enumerate(one.query for one in split.rows)
+        return rank_queries(run, ((row, one.query, one.images, one.targets, ()) for row, one in queries))
 
     def curves(self, split: TracedRows, run: Run, whole: RatioColumn) -> Columns:
         """R@1 on changed queries, of a run that can be opened; all see the same changes."""
