@@ -4,7 +4,7 @@ Ties, of candidates and of queries, are broken as by a fair coin, and figures ar
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,7 @@ COVERAGES = (0.25, 0.5, 0.75, 1.0)
 """Shares of the queries that are answered, those with the highest scores first."""
 
 
-@dataclass(frozen=True, eq=False)
-class BestScores:
+class BestScores(NamedTuple):
     """The highest scores of N queries by one scorer: `best` [N] of all candidates and `rest` [N] of those that are not right, -inf where
     all are; `credit` [N] is the chance 0..1 that the first candidate is right."""
 
@@ -28,8 +27,7 @@ class BestScores:
 
 
 def best_scores(blocks: Iterable[tuple[npt.NDArray[np.floating], Flags]]) -> BestScores:
-    """The highest scores of queries that come in blocks: scores [b, K], -inf where there is no candidate, and which are right [b, K].
-    Raises DataError as `count_ranks` does."""
+    """Those of blocks: scores [b, K], -inf where there is no candidate, and which are right [b, K]. Raises DataError as `count_ranks`."""
     columns = [np.zeros((3, 0))]
     for scores, right in blocks:
         rest = np.max(scores, axis=1, where=~right, initial=-np.inf)
@@ -39,10 +37,8 @@ def best_scores(blocks: Iterable[tuple[npt.NDArray[np.floating], Flags]]) -> Bes
 
 def draw_removed(scorers: Sequence[BestScores], rng: np.random.Generator) -> Flags:
     """A random half of the queries [N], rounded down; none of those where nothing but right candidates is ranked."""
-    able = np.flatnonzero(np.all([one.rest > -np.inf for one in scorers], axis=0))
-    removed = np.zeros(len(scorers[0].best), bool)
-    removed[rng.permutation(able)[: len(removed) // 2]] = True
-    return removed
+    able, queries = np.all([one.rest > -np.inf for one in scorers], axis=0), np.arange(len(scorers[0].rest))
+    return np.isin(queries, rng.permutation(queries[able])[: len(queries) // 2])
 
 
 def selective(scorers: Sequence[BestScores], removed: Flags, rows: Codes, clusters: Clusters) -> list[Interval]:

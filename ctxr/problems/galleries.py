@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import PurePosixPath
 from typing import ClassVar
 
@@ -16,7 +15,6 @@ from ctxr.metrics import retrieval
 from ctxr.metrics.compare import RatioColumn
 from ctxr.metrics.ranking import BLOCK, accuracy, count_ranks, reciprocal_rank, row_blocks, untied
 from ctxr.metrics.retrieval import Matrix, QueryScores, Vectors, from_pairs, trec_of_pairs
-from ctxr.metrics.selective import BestScores, best_scores
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.problems.figures import Figure, none_had, percent
 from ctxr.problems.queries import EvalQuery, by_split, queries_of
@@ -251,14 +249,6 @@ def caption_results(
                     accuracy=float(credit[row]), reciprocal_rank=float(ranks[row]), above=int(placed.above[row]),
                     level=int(placed.level[row]), tokens=len(split.texts[caption].split()),
                 )  # fmt: skip
-
-
-def best_pictures(split: GallerySplit, table: Vectors | Matrix) -> BestScores:
-    """The highest scores of captions for pictures of their gallery, where those that they were written for are right."""
-    asked, written = split.condensed(table).turned(), from_pairs(*np.array(split.written, np.int64).T)
-    parts = [(one.captions, one.images) for one in split.parts]
-    blocks = (retrieval.blocks_of(asked.part(*ends), written.part(*ends)) for ends in parts)
-    return best_scores((scores, right) for _, scores, right in chain.from_iterable(blocks))
 
 
 def trec_files(splits: Sequence[GallerySplit], rankings: Sequence[QueryRanking]) -> dict[str, str]:

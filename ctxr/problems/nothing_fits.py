@@ -1,7 +1,7 @@
 """`ctxr eval --nothing-fits`: whether scores tell that the right candidate of a query is missing, in every problem that ranks."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from ctxr.problems.runs import ModelScores, Run
 VIEW, MEASURES = "nothing-fits", ("AUROC", *(f"selective@{100 * share:g}" for share in COVERAGES))
 
 
-@dataclass(frozen=True, eq=False)
-class RankedQueries:
+class RankedQueries(NamedTuple):
     """The N queries of a split with known right candidates, by id, with the row of the evaluation's groups that each belongs to, as the
     scorers of a run rank them, whatever --ties says."""
 
@@ -48,8 +47,8 @@ def rank_queries(
 def add_nothing_fits(findings: Findings, runs: Mapping[str, RankedQueries], summary: Summariser) -> None:
     """Add figures and a table of a split, and a file of the queries that lost their right candidates, the same for all runs."""
     name, queries = summary.split, next(iter(runs.values())).queries
-    scorers = [scorer for run in runs.values() for scorer in run.scorers]
-    removed = draw_removed(scorers, np.random.default_rng((*summary.seed, 1)))  # not the stream of the intervals
+    rng = np.random.default_rng((*summary.seed, 1))  # not the stream of the intervals
+    removed = draw_removed([scorer for run in runs.values() for scorer in run.scorers], rng)
     lost = [queries[row] for row in np.flatnonzero(removed).tolist()]
     findings.files[f"{VIEW}/{name}.txt"] = "".join(f"{query}\n" for query in lost)
     figures = {run: selective(one.scorers, removed, one.rows, summary.clusters) for run, one in runs.items()}
@@ -61,10 +60,8 @@ def add_nothing_fits(findings: Findings, runs: Mapping[str, RankedQueries], summ
     rows = tuple((run, *map(percent, intervals)) for run, intervals in figures.items())
     lacking = none_had([interval for intervals in figures.values() for interval in intervals])
     note = (
-        f"%, of {plural(len(queries), 'query', 'queries', ',')}, {len(lost):,} of them without their right candidates. AUROC: chance "
-        "that the highest score is higher where the right candidate is there, 50 is a guess. Then the share of right answers where "
-        "so many queries are answered, highest scores first; an answer is wrong where nothing fits. In expectation over ties; "
-        f"in brackets {100 * LEVEL:g} % over clusters drawn again{lacking}"
+        f"%, of {plural(len(queries), 'query', 'queries', ',')}, {len(lost):,} of them without their right candidates. AUROC of the "
+        "highest score, 50 is a guess; then right answers among so many % with the highest scores, none where nothing fits. "
+        f"Ties in expectation. In brackets {100 * LEVEL:g} % over clusters drawn again{lacking}"
     )
-    heads = ("run", "AUROC", *(f"{share:.0%} answered" for share in COVERAGES))
-    findings.tables[f"{name}/{VIEW}"] = Table(f"{name}: nothing fits", heads, rows, note)
+    findings.tables[f"{name}/{VIEW}"] = Table(f"{name}: nothing fits", ("run", *MEASURES), rows, note)

@@ -17,7 +17,8 @@ from ctxr.engine.report import Table
 from ctxr.errors import DataError
 from ctxr.metrics.compare import Interval, SampledRho, mean_columns
 from ctxr.metrics.positions import MOST_POSITIONS
-from ctxr.metrics.retrieval import KS, Matrix, Vectors
+from ctxr.metrics.retrieval import KS, blocks_of, from_pairs
+from ctxr.metrics.selective import BestScores, best_scores
 from ctxr.problems import galleries, notes
 from ctxr.problems.evaluation import NO_SPLIT, EvalRequest, Evaluation
 from ctxr.problems.figures import Columns, Figure, Seeds, Summariser, difference_table, seed_table, seeds_of
@@ -98,7 +99,6 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
         self.entailments: list[EntailFigure] = []
         self.rankings: list[QueryRanking] = []
         self.answers: dict[str, _Answers] = {}
-        self.scored: Mapping[str, Vectors | Matrix] = {}
 
     @cached_property
     def shortlists(self) -> dict[str, dict[str, object]]:
@@ -141,8 +141,13 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
         return [(("overall", "all", name), column) for name, column in columns.items()]
 
     def ranked(self, split: GallerySplit, run: GalleryRun) -> RankedQueries:
-        """Captions, each asking for the pictures that it was written for in its gallery."""
-        best = [galleries.best_pictures(split, one) for one in self.scored.values()]
+        """Captions, each among the pictures of its gallery, where those that it was written for are right."""
+        written = from_pairs(*np.array(split.written, np.int64).T)
+        parts, best = [(one.captions, one.images) for one in split.parts], list[BestScores]()
+        for scored in self.scored.values():
+            asked = split.condensed(scored).turned()
+            blocks = (one for at in parts for one in blocks_of(asked.part(*at), written.part(*at)))
+            best.append(best_scores(one[1:] for one in blocks))
         return RankedQueries(split.captions, split.first_owners, best)
 
     def complete(self, split: GallerySplit, figures: list[Figure], summary: Summariser) -> None:
