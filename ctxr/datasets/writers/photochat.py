@@ -30,7 +30,7 @@ def write(job: ExportJob) -> ExportResult:
     rows = [(key, row) for file in files for key, row in released_dialogues(file).items()]
     urls = {f"{key.partition('/')[0]}/{row.photo}": row.photo_url for key, row in rows if "://" in row.photo_url}
     homes = {one.id: job.split(one) for one in data.sets}
-    missing = list[str]()
+    missing = set[str]()
     for split, own in grouped((homes[data.queries[one.id].image_set], one) for one in talks).items():
         folder = job.out / split.replace("valid", "dev")
         keys, photos = _names(split, (one.id for one in own)), _names(split, (one.photo for one in own))
@@ -40,7 +40,7 @@ def write(job: ExportJob) -> ExportResult:
             if photo.path:
                 link_or_copy(job.pictures.checked(photo), folder / "photos" / (name + suffix_of(photo)))
             else:
-                missing.append(f"{name} {urls[image]}" if "://" in urls[image] else name)
+                missing.add(f"{name} {urls[image]}" if "://" in urls[image] else name)
         released = [
             ReleasedDialogue(
                 [PhotoChatMessage(turn.text, turn.share, turn.user) for turn in one.turns],
@@ -52,7 +52,7 @@ def write(job: ExportJob) -> ExportResult:
         ]
         write_bytes(folder / f"{folder.name}.json", pretty_json(released))
     if missing:
-        write_bytes(job.out / "missing.txt", "".join(f"{line}\n" for line in missing).encode())
+        write_bytes(job.out / "missing.txt", "".join(f"{line}\n" for line in sorted(missing)).encode())
     left = (
         (len(data.queries) - len(talks), "query in which no photo is shared", "queries in which no photo is shared"),
         (len(data.images.keys() - {one.photo for one in talks}), "photo that nobody shared", ""),
