@@ -61,7 +61,7 @@ def add_nothing_fits(findings: Findings, runs: Mapping[str, RankedQueries], summ
     lacking = none_had([interval for intervals in figures.values() for interval in intervals])
     note = (
         f"%, of {plural(len(queries), 'query', 'queries', ',')}, {len(lost):,} of them without their right candidates. AUROC of the "
-        "highest score, 50 is a guess; then right answers among so many % with the highest scores, none where nothing fits. "
-        f"Ties in expectation. In brackets {100 * LEVEL:g} % over clusters drawn again{lacking}"
+        "highest score: 50 is a guess. selective@C: accuracy on the C % of queries with the highest scores, where any answer is wrong if "
+        f"nothing fits. Ties in expectation. In brackets {100 * LEVEL:g} % over clusters drawn again{lacking}"
     )
     findings.tables[f"{name}/{VIEW}"] = Table(f"{name}: nothing fits", ("run", *MEASURES), rows, note)

@@ -21,6 +21,7 @@ from ctxr.problems.galleries import RANKINGS, QueryRanking, gallery_splits
 from ctxr.problems.queries import queries_of
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.tables import read_table
+from ctxr.synthetic.dialogues import write_dialogues
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.evaluated import at_random, evaluate, release, right_on, write_scores
 from tests.problems.links.written import write_documents
@@ -126,6 +127,16 @@ def test_sentences_ask_among_images_that_were_judged(tmp_path: Path) -> None:
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     report = evaluate(dataset, file, nothing_fits=True, split="test", workdir=tmp_path)
     check(report, "test", "some", rows)
+
+
+def test_dialogues_ask_for_their_photos(tmp_path: Path) -> None:
+    write_dialogues(tmp_path / "talks", {"test": 21}, seed=0)
+    dataset, scores = tmp_path / "talks", at_random(0)
+    file = write_scores(
+        tmp_path / "some.jsonl", dataset, lambda query, place: round(scores(query, place), 1), ("test",)
+    )
+    report = evaluate(dataset, file, nothing_fits=True)
+    check(report, "test", "some", rows_of(dataset, file, [*read_dataset(dataset).queries]))
 
 
 def test_of_several_relevant_images_all_are_taken_out(tmp_path: Path) -> None:
