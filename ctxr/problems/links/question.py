@@ -115,7 +115,7 @@ class LinkEvaluation(ScoredEvaluation[SplitRows[Document]]):
         return [(("overall", "all", name), column) for name, column in columns.items()]
 
     def ranked(self, split: SplitRows[Document], run: Run) -> RankedQueries | None:
-        """Sentences with a link, each among the images of its document that are not linked or judged."""
+        """Sentences with a link, each among the judged images of its document."""
         return rank_queries(run, (
             (row, sentence, one.images, np.flatnonzero(links == 1).tolist(), np.flatnonzero(np.isnan(links)).tolist())
             for row, one in enumerate(split.rows)
