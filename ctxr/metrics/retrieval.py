@@ -216,7 +216,7 @@ def retrieved(scored: QueryScores, right: Relation, ks: Sequence[int] = KS) -> R
     """Ask the queries of `right` and look where its candidates stand; R counts the absent ones too. Raises DataError for a score that
     is not a number."""
     recalls, precisions, averages = [np.zeros((0, len(ks)))], [np.zeros(0)], [np.zeros(0)]
-    for rows, scores, marked in _blocks(scored, right):
+    for rows, scores, marked in blocks_of(scored, right):
         ranks = count_ranks(scores, marked)
         recalls.append(np.stack([recall(ranks, k) for k in ks], axis=1))
         sizes = right.sizes[rows] + right.absent[rows]
@@ -334,7 +334,7 @@ def trec_figures(scores: Scores, marked: Flags, ks: Sequence[int], depth: int = 
 
 def trec_of_pairs(scored: QueryScores, right: Relation, ks: Sequence[int], depth: int) -> dict[str, Doubles]:
     """`trec_figures` of the queries of `right`, [T] each."""
-    parts = [trec_figures(scores, marked, ks, depth) for _, scores, marked in _blocks(scored, right)]
+    parts = [trec_figures(scores, marked, ks, depth) for _, scores, marked in blocks_of(scored, right)]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
 
 
@@ -361,13 +361,13 @@ def _kth(scores: Scores, k: Codes) -> Scores:
 
 def _recalls(scored: QueryScores, right: Relation, ks: Sequence[int]) -> Doubles:
     parts = [np.zeros((0, len(ks)))]
-    for _, scores, marked in _blocks(scored, right):
+    for _, scores, marked in blocks_of(scored, right):
         ranks = count_ranks(scores, marked)
         parts.append(np.stack([recall(ranks, k) for k in ks], axis=1))
     return np.concatenate(parts)
 
 
-def _blocks(scored: QueryScores, right: Relation) -> Iterator[tuple[slice, Scores, Flags]]:
+def blocks_of(scored: QueryScores, right: Relation) -> Iterator[tuple[slice, Scores, Flags]]:
     """Queries of a relation, block by block: their places in it, their scores [b, G], and which candidates are right [b, G]."""
     width = scored.shape[1]
     for rows in row_blocks(len(right), width, BLOCK):

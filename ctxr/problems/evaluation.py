@@ -20,6 +20,7 @@ from ctxr.metrics.compare import RatioColumn
 from ctxr.models.hub import placeless
 from ctxr.models.identity import model_identity
 from ctxr.problems.figures import Columns, Figure, Summariser, percent
+from ctxr.problems.nothing_fits import RankedQueries
 from ctxr.problems.options import EvalOptions
 from ctxr.problems.results import Findings
 from ctxr.problems.runs import (
@@ -159,6 +160,8 @@ class Evaluation(Generic[SplitT, ScoredRun]):
     def __init__(self, request: EvalRequest) -> None:
         self.request, self.options, self.progress = request, request.options, request.progress
         self.findings = Findings()
+        if self.options.nothing_fits and type(self).ranked is Evaluation.ranked:
+            raise UsageError(f"--nothing-fits needs rankings, and {self.PROBLEM} makes none", hint="leave it out")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -172,6 +175,10 @@ class Evaluation(Generic[SplitT, ScoredRun]):
     def columns(self, split: SplitT, run: ScoredRun, summary: Summariser) -> Columns:
         """The measures of a run, the mean over its scorers; none where all figures are made in `complete`."""
         return ()
+
+    def ranked(self, split: SplitT, run: ScoredRun) -> RankedQueries | None:
+        """What --nothing-fits measures, after the `columns` of the run; only problems that rank candidates have it."""
+        return None
 
     def compared(self, split: SplitT, columns: Mapping[str, Columns]) -> Mapping[str, Mapping[str, RatioColumn]]:
         """The measures by which runs are tested, by part: by default all that every run has."""

@@ -29,7 +29,7 @@ class TrainOptions(Options):
     recipe: FreeText = "clip-batch"
     """clip, vilbert, uniter, blip with -zero-shot, -none, -batch, -module, -temporal; retrieval-clip, -uniter, -blip, also -weak;
     entailment, entailment-tiny; links-ap, -dc, -tk, -nostruct, -objects, -zero-shot;
-    traces, -pretrain, -finetune, -patches, -heat; or a TOML file."""
+    traces, -pretrain, -finetune, -patches, -heat; dialogue, -bm25, -labels, -vse, -scan; or a TOML file."""
     dataset: Path | None = None
     """Artifact or release with train, valid and test queries or documents, or pairs for entailment; default: the latest finished one in
     the workdir."""
@@ -96,12 +96,14 @@ class EvalOptions(Options):
     trec: bool = False
     """Print what trec_eval does too: MAP (over galleries MAP@30, as far as their TREC files go), and P@k and nDCG@k at each k of
     --recall."""
+    nothing_fits: Switch = False
+    """Take the right candidates out of half of the queries: does the highest score tell (AUROC, selective accuracy)?"""
     resamples: Draws = 10_000
     """Bootstrap resamples of each interval."""
     permutations: Draws = 10_000
     """Random sign patterns of a permutation test; all patterns where there are fewer."""
     seed: Seed = 0
-    """Seed of intervals and tests."""
+    """Seed of intervals and tests, and of the half of --nothing-fits."""
     tokenizer: str = "auto"
     """Tokenizer that measures the length of texts: auto (spaCy where it is installed), spacy, regex."""
     encoder: Annotated[str | None, NotDecisive] = None

@@ -24,7 +24,7 @@ DIGITS = 4
 """Digits of a score that a page keeps."""
 
 FIRST = 5
-"""First results of a run that a page shows."""
+"""First results of a run that are kept of a large gallery, and shown on a page, beside the best relevant image."""
 
 
 @dataclass(frozen=True)

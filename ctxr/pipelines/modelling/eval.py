@@ -11,6 +11,7 @@ from ctxr.models.identity import model_identity
 from ctxr.pipelines.modelling.config import Eval, EvalReport
 from ctxr.problems.evaluation import ALL_SPLITS, EvalRequest, Evaluation, ScoredRun, SplitT
 from ctxr.problems.figures import Columns, Summariser, correct_together
+from ctxr.problems.nothing_fits import RankedQueries, add_nothing_fits
 from ctxr.problems.registry import evaluation_of, find_question, problems
 from ctxr.problems.results import RESULTS, read_tables, results_name
 from ctxr.store.artifacts import Content, open_artifact
@@ -40,7 +41,8 @@ class EvalStage(Stage[Inputs]):
         options, runs = self.options, [(source.name, source.origin.sha256) for source in self.request.sources]
         named = {"encoder": options.encoder, "rerank_by": options.rerank_by}
         models = {option: model_identity(name, options.workdir) for option, name in named.items() if name}
-        return Inputs([*self.request.parents()], {**options.key(), **models, "runs": runs})
+        more = {"nothing_fits": True} if options.nothing_fits else {}  # without it, earlier results stay up to date
+        return Inputs([*self.request.parents()], {**options.key(), **models, **more, "runs": runs})
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """What was found."""
@@ -84,18 +86,22 @@ def measure(evaluation: Evaluation[SplitT, ScoredRun], config: Eval, progress: P
     for split in evaluation.splits:
         seed, draws = (config.seed, ALL_SPLITS.index(split.name)), (config.resamples, config.permutations)
         summary = Summariser(split.name, evaluation.groups(split), seed, *draws, evaluation.TOGETHER)
-        columns: dict[str, Columns] = {}
+        columns, ranked = dict[str, Columns](), dict[str, RankedQueries]()
         with progress.task(f"figures of {split.name}", len(evaluation.runs)) as task:
             for run in evaluation.runs:
                 columns[run.name] = evaluation.columns(split, run, summary)
+                if config.nothing_fits and (own := evaluation.ranked(split, run)):
+                    ranked[run.name] = own
                 task.advance()
-        measured.append((split, summary.figures(columns), summary))
+        measured.append((split, summary.figures(columns), summary, ranked))
         if config.compare:
             findings.differences += summary.differences(evaluation.compared(split, columns), evaluation.single)
     findings.differences = correct_together(findings.differences)
-    for split, figures, summary in measured:
+    for split, figures, summary, ranked in measured:
         findings.figures += figures
         evaluation.complete(split, figures, summary)
+        if ranked:
+            add_nothing_fits(findings, ranked, summary)
     if (tests := len(findings.differences)) > (1 - LEVEL) * (config.permutations + 1):
         findings.notes.append(
             f"{tests} tests are corrected together, too many for {config.permutations} sign patterns to show any "

@@ -26,6 +26,7 @@ from ctxr.problems.contextual.recipe import VARIANTS, ContextualRecipe
 from ctxr.problems.evaluation import EvalRequest
 from ctxr.problems.figures import Columns, Figure, Summariser, seed_table, seeds_of
 from ctxr.problems.matching import ScoredEvaluation
+from ctxr.problems.nothing_fits import RankedQueries, rank_queries
 from ctxr.problems.question import Question, find_learner
 from ctxr.problems.results import MOST_SCORES, QueryResult, plain_name, qrel, refuse_same_files, trec_ranking
 from ctxr.problems.runs import ModelScores, Run
@@ -141,6 +142,12 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
             if part.view == "overall" or name == "accuracy"
         ]
 
+    def ranked(self, split: EvalSplit, run: Run) -> RankedQueries | None:
+        """All questions; unsure candidates leave the ranking."""
+        return rank_queries(
+            run, ((row, one.query, one.candidates, one.right, one.unsure) for row, one in enumerate(split.questions))
+        )
+
     def compared(self, split: EvalSplit, columns: Mapping[str, Columns]) -> Mapping[str, Mapping[str, RatioColumn]]:
         """Accuracy by kind of set and phenomenon."""
         found = {name: [name in question.found for question in split.questions] for name in PHENOMENA}
@@ -204,7 +211,7 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
                     distance=one.distance,
                 )
                 self.findings.results.append(result)
-        self.findings.files = files_for_others(self.splits, self.scorers)
+        self.findings.files |= files_for_others(self.splits, self.scorers)
 
     def write(self, out: Path) -> Content:
         """With the name of the tokenizer."""

@@ -17,7 +17,8 @@ from ctxr.engine.report import Table
 from ctxr.errors import DataError
 from ctxr.metrics.compare import Interval, SampledRho, mean_columns
 from ctxr.metrics.positions import MOST_POSITIONS
-from ctxr.metrics.retrieval import KS
+from ctxr.metrics.retrieval import KS, blocks_of, from_pairs
+from ctxr.metrics.selective import BestScores, best_scores
 from ctxr.problems import galleries, notes
 from ctxr.problems.evaluation import NO_SPLIT, EvalRequest, Evaluation
 from ctxr.problems.figures import Columns, Figure, Seeds, Summariser, difference_table, seed_table, seeds_of
@@ -26,6 +27,7 @@ from ctxr.problems.gallery import figures as measuring
 from ctxr.problems.gallery.figures import EntailFigure, Ratings
 from ctxr.problems.gallery.recipe import IN_BATCH, GalleryRecipe
 from ctxr.problems.gallery.truth import PUBLISHED, GroundTruth, Labels, gold_of, labels_of, read_truths
+from ctxr.problems.nothing_fits import RankedQueries
 from ctxr.problems.queries import pictures_of
 from ctxr.problems.question import Question, find_learner
 from ctxr.problems.results import refuse_same_files
@@ -112,7 +114,7 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
     def columns(self, split: GallerySplit, run: GalleryRun, summary: Summariser) -> Columns:
         """Recall both ways, and Entail@K by each source of labels."""
         answers = self._answers(split)
-        scored = run.opened.score((split, self.files_of, self.contents))
+        scored = self.scored = run.opened.score((split, self.files_of, self.contents))
         scored = {scorer: replace(one, ties=self.options.ties) for scorer, one in scored.items()}
         measured = {
             scorer: measuring.gallery_columns(split, one, answers.truths, self.ks, self.options.trec)
@@ -138,6 +140,16 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
             self.findings.results += galleries.caption_results(split, one, scorer, self.kinds)
         return [(("overall", "all", name), column) for name, column in columns.items()]
 
+    def ranked(self, split: GallerySplit, run: GalleryRun) -> RankedQueries:
+        """Captions, each among the pictures of its gallery, where those that it was written for are right."""
+        written = from_pairs(*np.array(split.written, np.int64).T)
+        parts, best = [(one.captions, one.images) for one in split.parts], list[BestScores]()
+        for scored in self.scored.values():
+            asked = split.condensed(scored).turned()
+            blocks = (one for at in parts for one in blocks_of(asked.part(*at), written.part(*at)))
+            best.append(best_scores(one[1:] for one in blocks))
+        return RankedQueries(split.captions, split.first_owners, best)
+
     def complete(self, split: GallerySplit, figures: list[Figure], summary: Summariser) -> None:
         """Accuracy as sets have it, correlations with rated similarity, Entail@K."""
         answers, findings, name = self.answers[split.name], self.findings, split.name
@@ -162,17 +174,15 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
             "seeds": seed_table(name, answers.seeds, "mean recall %", SEED_NOTE),
             "differences": difference_table(name, findings.differences, "pictures"),
         }
-        findings.tables |= {
-            f"{name}/{key}": replace(table, title=_NONE.sub("all photos: ", table.title))
-            for key, table in tables.items()
-            if table is not None
-        }
+        findings.tables |= {f"{name}/{key}": table for key, table in tables.items() if table is not None}
 
     def finish(self) -> None:
         """What keeps figures from being taken at their word."""
         refuse_same_files({row.scorer: None for row in self.rankings})
         notes.add_cautions(self)
         findings = self.findings
+        for name, table in findings.tables.items():
+            findings.tables[name] = replace(table, title=_NONE.sub("all photos: ", table.title))
         used = {run.name: self.shortlists.get(run.name, {}) for run in self.runs}
         listed = [
             f"{name} rescores the {one['most']} candidates of each query that {one['by']} ranks highest, in both directions; "
@@ -191,7 +201,7 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
             findings.notes.append("--rerank has no effect: every run compares the vectors of all pairs")
         findings.rows = {"entailed": self.entailments, "tables": list(findings.tables.values())}
         findings.rows |= {"correlations": [], "errors": [], "seeds": []}
-        findings.files = galleries.trec_files(self.splits, self.rankings)
+        findings.files |= galleries.trec_files(self.splits, self.rankings)
 
     def write(self, out: Path) -> Content:
         """With the rankings as a table."""
@@ -241,5 +251,5 @@ class Gallery(Question):
         """Whether every source is a model, too, which also looks for captions; encoders alone are asked with all that queries carry."""
         places = [source.place for source in request.sources if source.place is not None]
         more = [PAYLOADS[name] for name in request.dataset.payloads]
-        ignored = not places and any(table.of == "query" and not table.answers for table in more)
+        ignored = not places and any(table.of == "query" for table in more)
         return all(map(checkpoints, places)) and not ignored and super().takes(request)

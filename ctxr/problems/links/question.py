@@ -23,6 +23,7 @@ from ctxr.problems.evaluation import NO_SPLIT, EvalRequest, SplitRows
 from ctxr.problems.figures import Columns, Figure, Summariser, difference_table, none_had, percent, seed_table, seeds_of
 from ctxr.problems.links.recipe import CURVE, VARIANTS, CurveRow, LinksRecipe
 from ctxr.problems.matching import ScoredEvaluation
+from ctxr.problems.nothing_fits import RankedQueries, rank_queries
 from ctxr.problems.options import TrainOptions
 from ctxr.problems.question import DIGITS, ProblemResults, Question, Subject, View, find_learner
 from ctxr.problems.results import MOST_SCORES, QueryResult
@@ -112,6 +113,14 @@ class LinkEvaluation(ScoredEvaluation[SplitRows[Document]]):
         figures = {name: value for name, one in each.items() if (value := one[AUC].figure) is not None}
         self.findings.rows["seeds"] += seeds_of(split.name, run.name, figures)
         return [(("overall", "all", name), column) for name, column in columns.items()]
+
+    def ranked(self, split: SplitRows[Document], run: Run) -> RankedQueries | None:
+        """Sentences with a link, each among the judged images of its document."""
+        return rank_queries(run, (
+            (row, sentence, one.images, np.flatnonzero(links == 1).tolist(), np.flatnonzero(np.isnan(links)).tolist())
+            for row, one in enumerate(split.rows)
+            for sentence, links in zip(one.sentences, one.links, strict=True) if (links == 1).any()
+        ))  # fmt: skip
 
     def compared(
         self, split: SplitRows[Document], columns: Mapping[str, Columns]
