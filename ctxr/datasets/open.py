@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers import artifact, captions, documents, imagecode, karpathy, narratives
+from ctxr.datasets.readers import artifact, captions, documents, imagecode, karpathy, narratives, photochat
 from ctxr.datasets.readers.text_files import MOST_BYTES
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import CHAIN, chosen
@@ -40,6 +40,11 @@ READERS: tuple[Reader, ...] = (
     Reader("MMC4 (*.jsonl)", documents.mmc4_files, documents.read_mmc4),
     Reader(
         "Localized Narratives of images or videos (*.jsonl)", narratives.narrative_files, narratives.read_narratives
+    ),
+    Reader(
+        "PhotoChat: dialogues, as released or in the copy without speakers (train/*.json, dev*.json, …)",
+        photochat.photochat_files,
+        photochat.read_photochat,
     ),
     Reader("documents: {train, val, test} of Hessel et al. (*.json)", documents.link_files, documents.read_links),
     Reader(

@@ -23,6 +23,15 @@ MMC4 = {"text_list": ["Red."], "image_info": [{"image_name": "a.jpg", "matched_t
 NARRATIVE = {
     "dataset_id": "a_val", "image_id": "1", "annotator_id": 2, "caption": "Red.", "timed_caption": [], "traces": [],
 }  # fmt: skip
+TALK = [
+    {
+        "dialogue": [
+            {"message": "Red.", "share_photo": False, "user_id": 0},
+            {"message": "", "share_photo": True, "user_id": 0},
+        ],
+        "dialogue_id": 1, "photo_description": "Objects in the photo: Dog", "photo_url": "https://here/a.jpg",
+    }
+]  # fmt: skip
 PAGE = "# Red\n\n![a](a.png)\n"
 
 
@@ -54,6 +63,7 @@ FOLDERS: dict[str, Callable[[Path], Path]] = {
     "an ImageCoDe release": write_release,
     "MMC4": put("shard.jsonl", MMC4),
     "Localized Narratives": put("shard.jsonl", NARRATIVE),
+    "PhotoChat": put("train/train_0.json", TALK),
     "documents": put("documents.json", LINKS),
     "a ctxr artifact": put_artifact,
     "the repository of ImageCoDe": put_repository,
@@ -66,6 +76,7 @@ FILES: dict[str, tuple[str, Any]] = {
     "an ImageCoDe release": ("train_data.json", {"images": {"0": "Red."}}),
     "MMC4": ("shard.jsonl", MMC4),
     "Localized Narratives": ("shard.jsonl", NARRATIVE),
+    "PhotoChat": ("any.json", TALK),
     "documents": ("any.json", LINKS),
     "Karpathy's split": ("any.json", SPLIT),
     "COCO captions": ("any.json", CAPTIONS),

@@ -98,6 +98,16 @@ def put_narratives(folder: Path) -> Path:
     return put(photos(folder), "narratives.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
 
 
+def put_dialogues(folder: Path) -> Path:
+    said = {"message": "Look.", "share_photo": False, "user_id": 0}
+    rows = [
+        {"dialogue": [said, said | {"message": "", "share_photo": True}], "dialogue_id": number}
+        | {"photo_description": "Objects in the photo: Dog", "photo_url": f"https://here/{name}"}
+        for number, name in enumerate(PHOTOS)
+    ]
+    return put(photos(folder), "test.json", rows)
+
+
 def put_page(folder: Path) -> Path:
     return put(photos(folder), "red.md", "# Red\n\n![a](a.jpg)\n")
 
@@ -106,6 +116,7 @@ FORMS: dict[str, Callable[[Path], Path]] = {
     "an ImageCoDe release": put_release,
     "MMC4": put_shard,
     "Localized Narratives": put_narratives,
+    "PhotoChat": put_dialogues,
     "documents": put_links,
     "a ctxr artifact": lambda folder: write_world_dataset(folder, sets=2),
     "the repository of ImageCoDe": put_repository,
