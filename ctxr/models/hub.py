@@ -21,7 +21,7 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 # kinds of models whose names may contain the place of their files, as `blip:FOLDER`
 IN_PLACES = (
-    "local-dir", "checkpoint", "volta", "albef", "bert", "late", "blip", "nli", "faster-rcnn", "classifier", "toy",
+    "local-dir", "checkpoint", "volta", "albef", "bert", "late", "t5", "blip", "nli", "faster-rcnn", "classifier", "toy",
 )  # fmt: skip
 
 # first parts of the names of encoders of pairs; all others are open_clip's

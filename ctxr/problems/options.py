@@ -29,7 +29,7 @@ class TrainOptions(Options):
     recipe: FreeText = "clip-batch"
     """clip, vilbert, uniter, blip with -zero-shot, -none, -batch, -module, -temporal; retrieval-clip, -uniter, -blip, also -weak;
     entailment, entailment-tiny; links-ap, -dc, -tk, -nostruct, -objects, -zero-shot;
-    traces, -pretrain, -finetune, -patches, -heat; or a TOML file."""
+    traces, -pretrain, -finetune, -patches, -heat; intent-bert, -albert, -t5, -minilm, -tiny; or a TOML file."""
     dataset: Path | None = None
     """Artifact or release with train, valid and test queries or documents, or pairs for entailment; default: the latest finished one in
     the workdir."""

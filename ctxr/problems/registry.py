@@ -18,6 +18,7 @@ PROBLEMS: dict[str, str] = {
     "entailment": "ctxr.problems.entailment.question:Entailment",
     "links": "ctxr.problems.links.question:Links",
     "traces": "ctxr.problems.traces.question:Traces",
+    "intent": "ctxr.problems.intent.question:Intent",
     "gallery": "ctxr.problems.gallery.question:Gallery",
     "contextual": "ctxr.problems.contextual.question:Contextual",
 }
