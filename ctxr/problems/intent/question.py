@@ -95,7 +95,8 @@ class IntentEvaluation(ScoredEvaluation[Rows]):
         own.path, own.origin, own.dataset = request.path, request.origin, as_sets(dataset, self.talks)
         own.sources = tuple(one for one in request.sources if scores_turns(one))
         if not own.sources:
-            raise UsageError("no run scores turns of dialogues", hint="ctxr train --recipe intent-minilm")
+            names = ", ".join(one.name for one in request.sources)
+            raise UsageError(f"{names} score no turns of dialogues", hint="ctxr train --recipe intent-minilm")
         super().__init__(own, Intent())
         by_id, self.rows = {one.query: one for one in self.talks}, list[PredictedTurns]()
         known = {one.name: [by_id[name] for name in one.queries if name not in one.lacking] for one in self.match()}
