@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Literal
-from urllib.parse import urlsplit
+from typing import Annotated
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -41,7 +41,7 @@ class PhotoChatMessage(msgspec.Struct):
 
     message: str
     share_photo: bool
-    user_id: Literal[-1, 0, 1]
+    user_id: Annotated[int, msgspec.Meta(ge=UNKNOWN, le=1)]
 
 
 class ReleasedDialogue(msgspec.Struct):
@@ -55,7 +55,7 @@ class ReleasedDialogue(msgspec.Struct):
     @property
     def photo(self) -> str:
         """The name of the photo's file, without suffix."""
-        return PurePosixPath(urlsplit(self.photo_url).path).stem
+        return PurePosixPath(unquote(urlsplit(self.photo_url).path)).stem
 
 
 class _Said(msgspec.Struct, array_like=True, tag="txt"):
@@ -74,8 +74,8 @@ _FORMS = (
 
 
 def photochat_files(path: Path) -> list[Path]:
-    """The JSON at a path, or each in it and in its folders train, dev, …, that begins with a dialogue of either form."""
-    folders = [path, *(path / word for word in SPLIT_WORDS)]
+    """The JSON at a path, or each in it and its folders train, dev, …, that begins with a dialogue of either form."""
+    folders = [path, *(path / word for word in (*SPLIT_WORDS, "unsplit"))]
     listed = [file for folder in folders for file in sorted(folder.glob("*.json"))] if path.is_dir() else [path]
     return [file for file in listed if file.suffix == ".json" and file.is_file() and _is_form(file)]
 
@@ -100,7 +100,7 @@ def released_dialogues(file: Path) -> dict[str, ReleasedDialogue]:
         for key, parts in copied.items():
             shown = next((part for part in parts if isinstance(part, _Shown)), _Shown("", ""))
             said = [part.text if isinstance(part, _Said) else None for part in parts]
-            messages = [PhotoChatMessage(text or "", text is None, -1) for text in said]
+            messages = [PhotoChatMessage(text or "", text is None, UNKNOWN) for text in said]
             rows.append(ReleasedDialogue(messages, key, shown.description, shown.file))
     found: dict[str, ReleasedDialogue] = {}
     for number, row in enumerate(rows):

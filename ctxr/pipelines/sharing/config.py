@@ -11,7 +11,8 @@ from ctxr.engine.options import Choices, FreeText, Options, Range, Workdir, Work
 from ctxr.engine.report import VerbReport
 
 DOCUMENT_FORMATS = ("links", "mmc4")
-FORMATS = ("imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe", "narratives", *DOCUMENT_FORMATS)
+FORMATS = ("imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe", "narratives", "photochat",
+           *DOCUMENT_FORMATS)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Export(Options):
     FOLDER: ClassVar[str] = "export-{to}"
 
     to: Annotated[str, Choices(FORMATS)] = ""
-    """Format: imagecode, hf, webdataset, croissant, fiftyone, recipe, narratives; of documents links, mmc4."""
+    """Format: imagecode, hf, webdataset, croissant, fiftyone, recipe, narratives; of dialogues photochat; of documents links, mmc4."""
     input: Path | None = None
     """Dataset or artifact of image sets to export; default: `dataset` in the workdir, or else `filtered`, or else `sets`."""
     out: Path | None = None

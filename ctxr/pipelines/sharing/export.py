@@ -27,6 +27,7 @@ from ctxr.datasets.writers.job import (
     read_licences,
     without_test_answers,
 )
+from ctxr.datasets.writers.photochat import write as write_photochat
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import CHAIN, chosen
 from ctxr.engine.stage import LEAVING, MAKING, Inputs, Stage, execute
@@ -140,6 +141,7 @@ WRITERS: dict[str, Callable[[ExportJob], ExportResult]] = {
     "links": documents.write_links,
     "mmc4": documents.write_mmc4,
     "narratives": narratives.write,
+    "photochat": write_photochat,
 }
 
 

@@ -21,15 +21,16 @@ from ctxr.engine import stage as place
 from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.pipelines.inspection.artifact_check import check_artifact
-from ctxr.pipelines.sharing.config import DOCUMENT_FORMATS, FORMATS, Export
+from ctxr.pipelines.sharing.config import Export
 from ctxr.pipelines.sharing.export import run
+from ctxr.problems.question import Subject
 from ctxr.store.artifacts import Content, finish, locked, open_artifact
 from tests.exports import export, forge
 from tests.pipelines.curation.test_build_sets import same_tree
 
 runner = CliRunner()
 
-SET_FORMATS = [to for to in FORMATS if to not in DOCUMENT_FORMATS]
+SET_FORMATS = Subject.formats
 
 
 @pytest.fixture
