@@ -18,7 +18,7 @@ from ctxr.store.kinds import DATASET, PAIRS, PICTURES, RELEASE, RUN
 from ctxr.store.memory import Watch, remembered
 from ctxr.store.paths import last_path, remember_paths
 
-AS_PUBLISHED = ("zero-shot", "links-zero-shot", "links-objects", "traces-heat")
+AS_PUBLISHED = ("zero-shot", "links-zero-shot", "links-objects", "traces-heat", "dialogue-bm25", "dialogue-zero-shot")
 """Variants of recipes by which nothing is learned."""
 
 

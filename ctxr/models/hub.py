@@ -19,9 +19,13 @@ T = TypeVar("T")
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
+RESNETS = ("resnet50", "resnet152")
+"""Image towers of torchvision."""
+
 # kinds of models whose names may contain the place of their files, as `blip:FOLDER`
 IN_PLACES = (
     "local-dir", "checkpoint", "volta", "albef", "bert", "late", "t5", "blip", "nli", "faster-rcnn", "classifier", "toy",
+    *RESNETS,
 )  # fmt: skip
 
 # first parts of the names of encoders of pairs; all others are open_clip's

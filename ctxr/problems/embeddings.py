@@ -5,7 +5,7 @@ The cache lies in `.ctxr-cache/encoded`, a file for every `CHUNK` rows, so a sto
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -83,18 +83,20 @@ def cached(
 @dataclass(frozen=True)
 class PictureFiles:
     """Pictures of queries, and the SHA-256 of each, by image id;
-    `workdir` is where caches lie, `regions` are for a model of regions."""
+    `workdir` is where caches lie, `regions` are for a model of regions, `labels` say what is seen for one that reads them."""
 
     files: Mapping[str, Path]
     contents: Mapping[str, str]
     workdir: Path
     regions: RegionFeatures | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, queries: Sequence[EvalQuery]) -> "PictureFiles":
         """The pictures of some queries, in the order of their ids."""
         wanted = sorted({image for query in queries for image in query.images})
         contents = {image: self.contents[image] for image in wanted}
-        return replace(self, files={image: self.files[image] for image in wanted}, contents=contents)
+        files = {image: self.files[image] for image in wanted} if self.files else {}
+        return replace(self, files=files, contents=contents)
 
     def read(self, part: slice) -> list[Pixels]:
         """Some of them, decoded side by side. Raises DataError for an unreadable or changed one."""

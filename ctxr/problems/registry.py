@@ -17,6 +17,7 @@ from ctxr.store.artifacts import open_artifact
 PROBLEMS: dict[str, str] = {
     "entailment": "ctxr.problems.entailment.question:Entailment",
     "links": "ctxr.problems.links.question:Links",
+    "dialogue": "ctxr.problems.dialogue.question:Dialogues",
     "traces": "ctxr.problems.traces.question:Traces",
     "intent": "ctxr.problems.intent.question:Intent",
     "gallery": "ctxr.problems.gallery.question:Gallery",

@@ -25,12 +25,14 @@ from ctxr.pipelines.modelling.config import RegionsConfig, Train
 from ctxr.pipelines.modelling.regions import run as regions
 from ctxr.pipelines.modelling.train import run as train
 from ctxr.problems.embeddings import query_pictures
+from ctxr.problems.ranked import first_rate
 from ctxr.problems.runs import ScoringOptions
-from ctxr.problems.traces.learner import OpenTraces, TraceSources, contrastive_loss, first_rate
+from ctxr.problems.traces.learner import OpenTraces, TraceSources
 from ctxr.problems.traces.patches import HeatMaps, PatchEncoder, PatchTower, cell_vectors, heat_maps
 from ctxr.problems.traces.queries import traced_queries
 from ctxr.problems.traces.recipe import TracesRecipe
 from ctxr.problems.traces.towers import DualEncoder, query_inputs
+from ctxr.problems.two_towers import contrastive_loss
 from ctxr.synthetic.narratives import write_narratives
 from tests.problems.test_traced_queries import FULL, narrated
 

@@ -241,5 +241,5 @@ class Gallery(Question):
         """Whether every source is a model, too, which also looks for captions; encoders alone are asked with all that queries carry."""
         places = [source.place for source in request.sources if source.place is not None]
         more = [PAYLOADS[name] for name in request.dataset.payloads]
-        ignored = not places and any(table.of == "query" and not table.answers for table in more)
+        ignored = not places and any(table.of == "query" for table in more)
         return all(map(checkpoints, places)) and not ignored and super().takes(request)

@@ -25,7 +25,7 @@ from ctxr.problems.intent.recipe import HALF, VARIANTS, IntentRecipe
 from ctxr.problems.matching import ScoredEvaluation
 from ctxr.problems.queries import queries_of
 from ctxr.problems.question import Question, find_learner
-from ctxr.problems.registry import PROBLEMS, find_question, problem_of
+from ctxr.problems.registry import find_question, problem_of
 from ctxr.problems.runs import THRESHOLDS, ModelScores, Run, RunSource, Scoring, find_runs, scores_turns
 from ctxr.store.artifacts import Content, open_artifact
 from ctxr.store.kinds import RUN
@@ -134,7 +134,7 @@ class IntentEvaluation(ScoredEvaluation[Rows]):
     def photo_runs(self, sources: Sequence[RunSource]) -> list[Run]:
         """Runs that rank photos of the same dialogues. Raises UsageError for one of another problem."""
         general, runs, request = problem_of({}), list[Run](), self.request
-        ranks = find_question("dialogue") if "dialogue" in PROBLEMS else general
+        ranks = find_question("dialogue")
         queries = [one.query for split in self.splits for one in split.rows]
         for source in sources:
             folder = source.place if source.place is not None and source.place.is_dir() else None

@@ -15,7 +15,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils.rnn import pack_padded_sequence
 from torchvision.models import DenseNet169_Weights, densenet169
 
 from ctxr.errors import CtxrError, DataError
@@ -25,6 +24,7 @@ from ctxr.models.published import fingerprint_of, read_tensors
 from ctxr.models.regions import ROWS, load_torchvision
 from ctxr.models.scorers import ImageTextModel
 from ctxr.problems.links.recipe import LinksRecipe
+from ctxr.problems.two_towers import WordTower
 
 _MOST_WIDE, _LINE, _WORD = 4096, 1 << 17, 1 << 12
 """Numbers of a vector, bytes of a line, bytes of a word."""
@@ -92,25 +92,6 @@ def _binary(opened: BinaryIO, file: Path, width: int, count: int) -> Iterator[tu
 SENTENCES, IMAGES = 0, 1
 _ANGLE, _CROP = math.radians(20), 0.875
 """The largest rotation of a picture, and the share of its sides that a random crop keeps."""
-
-
-class WordTower(nn.Module):
-    """Word vectors [V, D] under dropout of dimensions, then a GRU's last state (width 0: a sum)."""
-
-    def __init__(self, words: Tensor, width: int, dropout: float) -> None:
-        super().__init__()
-        self.words, self.dropout = nn.Embedding(len(words), words.shape[1], padding_idx=0, _weight=words), dropout
-        self.gru = nn.GRU(words.shape[1], width, batch_first=True) if width else None
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """[N, width] of rows of words [N, T], 0 behind the last of each."""
-        lengths = (tokens > 0).sum(1)
-        words = self.words(tokens[:, : int(lengths.max())])
-        if self.gru is None:
-            return torch.as_tensor(words.sum(1))
-        words = words * functional.dropout(torch.ones_like(words[:, :1]), self.dropout, self.training)
-        packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        return torch.as_tensor(self.gru(packed)[1][0])
 
 
 class DocumentTowers(nn.Module):

@@ -25,6 +25,7 @@ from ctxr.models.scorers import ImageTextModel
 from ctxr.problems.embeddings import Array
 from ctxr.problems.traces.queries import TracedQuery
 from ctxr.problems.traces.recipe import BOTH, TEXT, TRACE, TracesRecipe
+from ctxr.problems.two_towers import TwoTowers
 
 LARGEST_SCALE = math.log(100)
 """Of the learned scale's logarithm, as CLIP was trained."""
@@ -87,7 +88,7 @@ def cell_vectors(tower: Any, cells: Tensor) -> Tensor:
     return torch.as_tensor(head(trunk.forward_head(single)))
 
 
-class PatchEncoder(nn.Module):
+class PatchEncoder(TwoTowers):
     """Images as [whole ; patches] and queries as [text ; phrases on the cells of their boxes]: their product is the cosine of text and
     image plus `weight` times the mean over phrases of <phrase, patches pooled over its box>, times a learned scale.
 
@@ -144,8 +145,13 @@ class PatchEncoder(nn.Module):
             parts.append(where if self.weight is None else self.weight * where)
         return self.scale.exp() * torch.cat(parts, 1).flatten(1)
 
+    @torch.no_grad()
+    def keep_bounds(self) -> None:
+        """Of the learned scale."""
+        self.scale.clamp_(max=LARGEST_SCALE)
 
-class HeatMaps(nn.Module):
+
+class HeatMaps(TwoTowers):
     """The cosine of text and image, plus a weight times <heat map, cosines of text and patches>; of several maps the best one counts.
 
     It learns nothing. A map is taken less its mean: a text that matches all cells alike adds 0.

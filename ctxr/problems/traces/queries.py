@@ -7,7 +7,6 @@ from typing import cast
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.metrics.ranking import RankCounts, count_ranks, untied
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.problems.queries import EvalQuery, queries_of
 from ctxr.store.records import Trace
@@ -88,13 +87,3 @@ def traced(queries: Iterable[EvalQuery]) -> list[TracedQuery]:
 def traced_queries(dataset: Dataset) -> list[TracedQuery]:
     """All queries of a dataset for images, with their traces where they have any."""
     return traced(queries_of(dataset))
-
-
-def rank_counts(rows: Sequence[TracedQuery], scores: Sequence[Doubles], ties: str = "expected") -> RankCounts:
-    """Ranks of relevant images; `scores`: of the candidates of each query; `ties`: see `untied`."""
-    table = np.full((len(rows), max(map(len, scores))), -np.inf)
-    right = np.zeros(table.shape, np.bool_)
-    for row, (one, values) in enumerate(zip(rows, scores, strict=True)):
-        table[row, : len(values)] = values
-        right[row, list(one.query.targets)] = True
-    return count_ranks(untied(table, right, ties), right)

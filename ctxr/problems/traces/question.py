@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,23 +11,20 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.report import Table
 from ctxr.errors import plural
-from ctxr.metrics.compare import FEW_CLUSTERS, Interval, RatioColumn, mean_columns
-from ctxr.metrics.proportions import LEVEL
-from ctxr.metrics.ranking import RankCounts, accuracy, best_of_rows, recall, reciprocal_rank
+from ctxr.metrics.compare import RatioColumn
+from ctxr.metrics.ranking import recall
 from ctxr.metrics.traces import segments
-from ctxr.metrics.votes import Doubles
-from ctxr.problems import notes
 from ctxr.problems.evaluation import ALL_SPLITS, EvalRequest, SplitRows
-from ctxr.problems.figures import Columns, Figure, Summariser, difference_table, none_had, percent, seed_table, seeds_of
-from ctxr.problems.matching import ScoredEvaluation
+from ctxr.problems.figures import Columns, Summariser
 from ctxr.problems.queries import EvalQuery, queries_of
 from ctxr.problems.question import ProblemResults, Question, Subject, View, find_learner
-from ctxr.problems.results import MOST_SCORES, QueryResult, read_findings
-from ctxr.problems.runs import ModelScores, Run
-from ctxr.problems.traces.queries import TracedQuery, rank_counts, traced, traced_queries
+from ctxr.problems.ranked import FIRST, RankedEvaluation, rank_counts
+from ctxr.problems.results import QueryResult, read_findings
+from ctxr.problems.runs import Run
+from ctxr.problems.traces.queries import TracedQuery, traced, traced_queries
 from ctxr.problems.traces.recipe import DUAL, VARIANTS, TracesRecipe
 from ctxr.store.artifacts import open_artifact
-from ctxr.store.kinds import RUN, SET_KINDS
+from ctxr.store.kinds import RUN
 from ctxr.store.tables import grouped
 
 NOISE = {"0": 0.0, "0.05": 0.05, "0.1": 0.1, "0.2": 0.2}
@@ -41,66 +38,29 @@ CURVES = {
 
 TracedRows = SplitRows[TracedQuery]
 
-FIRST, MOST_DRAWN, MOST_POINTS = 5, 200, 600
-"""Of a page: first results of a run, queries (the hardest), and points of a query."""
+MOST_DRAWN, MOST_POINTS = 200, 600
+"""Of a page: queries (the hardest), and points of a query."""
 
 
-def _scores(scorer: ModelScores, rows: Sequence[TracedQuery]) -> list[Doubles]:
-    return [np.array([scorer.values[one.query.query][image] for image in one.query.images]) for one in rows]
-
-
-class TracesEvaluation(ScoredEvaluation[TracedRows]):
-    """Runs on queries with traces. Of several relevant images the one that stands first counts."""
+class TracesEvaluation(RankedEvaluation[TracedQuery]):
+    """Runs on queries with traces."""
 
     PROBLEM: ClassVar[str] = "traces"
+    CLUSTERS: ClassVar[str] = "videos (in galleries: relevant images)"
 
     def __init__(self, request: EvalRequest) -> None:
-        super().__init__(request, Traces())
-        every = {one.query.query: one for one in traced_queries(request.dataset)}
-        self.notes, self.findings.rows["seeds"] = [*notes.first_notes(self)], []
+        super().__init__(request, Traces(), traced_queries(request.dataset))
         self.opened: dict[str, Any] = {}
-        self.splits: list[TracedRows] = []
-        most = max(len(image_set.images) for _, image_set in self.places.values())
-        asked = sorted({1, 5, 10, *self.options.ks()})
-        self.ks = [k for k in asked if k < most or k == 1]
-        if vain := ", ".join(f"R@{k}" for k in asked if k not in self.ks):
-            self.notes.append(f"{vain} is left out, as no set has more than {plural(most, 'image')}")
-        for split in self.match():
-            name, rows = split.name, [every[one] for one in split.queries if one not in split.lacking]
-            known = [one for one in rows if one.query.targets]
-            counts = {
-                "lack scores of some run and were left out of all (--partial)": len(split.lacking),
-                "have hidden targets and are in no figure": len(rows) - len(known),
-                "have no trace and count by their text": sum(not one.strokes for one in known),
-            }
-            total = plural(len(split.queries), "query", "queries", ",")
-            self.notes += [f"{name}: {count:,} of {total} {what}" for what, count in counts.items() if count]
-            self.splits += [SplitRows(name, known)] if known else []
 
-    def groups(self, split: TracedRows) -> list[str]:
-        """Sets of keyframes, in galleries relevant images; or whole videos and albums."""
-        images, found = self.request.dataset.images, []
-        for one in split.rows:
-            own, targets = self.places[one.query.query][1], [one.query.images[place] for place in one.query.targets]
-            by_set = own.id if SET_KINDS[own.kind].ordered else " ".join(targets)
-            found.append(images[targets[0]].group if self.options.cluster == "group" else by_set)
-        return found
-
-    def measures(self, counts: RankCounts) -> dict[str, RatioColumn]:
-        """R@k and MRR of queries."""
-        values = {**{f"R@{k}": recall(counts, k) for k in self.ks}, "MRR": reciprocal_rank(counts)}
-        return {name: RatioColumn(np.arange(len(one)), one, np.ones(len(one))) for name, one in values.items()}
+    def flaws(self, rows: Sequence[TracedQuery]) -> dict[str, int]:
+        """Queries that are text alone."""
+        return {"have no trace and count by their text": sum(not one.strokes for one in rows)}
 
     def columns(self, split: TracedRows, run: Run, summary: Summariser) -> Columns:
         """Every measure, and R@1 by noise and by share of the words."""
-        rows, ties = split.rows, self.options.ties
-        scorers = {one.name: self.measures(rank_counts(rows, _scores(one, rows), ties)) for one in run.scorers}
-        firsts = {name: float(one["R@1"].values.mean()) for name, one in scorers.items()}
-        self.findings.rows["seeds"] += seeds_of(split.name, run.name, firsts)
-        columns = mean_columns([*scorers.values()])
+        whole = super().columns(split, run, summary)
         # of columns of one name the last is compared with other runs
-        whole = [(("overall", "all", name), column) for name, column in columns.items()]
-        return [*self.curves(split, run, columns["R@1"]), *whole]
+        return [*self.curves(split, run, whole[0][1]), *whole]
 
     def curves(self, split: TracedRows, run: Run, whole: RatioColumn) -> Columns:
         """R@1 on changed queries, of a run that can be opened; all see the same changes."""
@@ -126,57 +86,16 @@ class TracesEvaluation(ScoredEvaluation[TracedRows]):
         every = [(view, part) for view, (parts, _) in CURVES.items() for part in parts]
         return [((*point, "R@1"), replace(whole, values=found.get(point[1], whole.values))) for point in every]
 
-    def complete(self, split: TracedRows, figures: list[Figure], summary: Summariser) -> None:
-        """Ranks beside chance, curves, seeds and differences."""
-        name, findings, rows = split.name, self.findings, split.rows
-        guess = self.measures(rank_counts(rows, [np.zeros(len(one.query.images)) for one in rows]))
-        blind = {measure: float(column.values.mean()) for measure, column in guess.items()}
-        # R@1 once more as the accuracy, with a blind guess, which the plot of a report shows
-        for own in [one for one in figures if (one.view, one.measure) == ("overall", "R@1")]:
-            chance = replace(own, measure="chance", interval=Interval(blind["R@1"]))
-            findings.figures += (replace(own, measure="accuracy"), chance)
-        cells = {(one.run, one.view, one.part, one.measure): percent(one.interval) for one in figures}
-        found = [("random", *(f"{100 * value:.1f}" for value in blind.values()))]
-        found += [(run, *(cells[run, "overall", "all", measure] for measure in blind)) for run in self.names]
-        lacking = none_had([one.interval for one in figures])
-        note = f"%, of {plural(len(rows), 'query', 'queries', ',')}"
-        if (clusters := len({*summary.groups})) < FEW_CLUSTERS:
-            note += f" in {plural(clusters, 'cluster')}, too few to tell whether runs differ"
-            self.notes.append(f"{name}: {note.removeprefix('%, of ')}")
-        if several := sum(len(one.query.targets) > 1 for one in rows):
-            note += f"; {several:,} have several relevant images, and the first one found counts"
-        unit = "groups" if self.options.cluster == "group" else "videos (in galleries: relevant images)"
-        note += f". In brackets {100 * LEVEL:g} % over {unit} drawn again{lacking}"
-        tables = {"ranks": Table(f"{name}: relevant images found", ("run", *blind), tuple(found), note)}
+    def views(
+        self, split: TracedRows, cells: Mapping[tuple[str, str, str, str], str], lacking: str
+    ) -> dict[str, Table]:
+        """Both curves."""
+        tables = {}
         for view, (parts, what) in CURVES.items():
             runs = [run for run in self.names if (run, view) in {cell[:2] for cell in cells}]
             lines = tuple((run, *(cells[run, view, part, "R@1"] for part in parts)) for run in runs)
-            tables[view] = Table(f"{name}: R@1 by {view}", ("run", *parts), lines, f"%; {what}{lacking}")
-        over_seeds = "mean and standard deviation over seeds; other figures are means over seeds"
-        seeds = seed_table(name, findings.rows["seeds"], "R@1 %", over_seeds)
-        every = {**tables, "seeds": seeds, "differences": difference_table(name, findings.differences, "clusters")}
-        findings.tables |= {f"{name}/{key}": table for key, table in every.items() if table and table.rows}
-
-    def finish(self) -> None:
-        """With results by query; of a large gallery the first ones and the best relevant image."""
-        super().finish()
-        self.findings.rows["tables"] = list(self.findings.tables.values())
-        for split, scorer in product(self.splits, self.scorers):
-            scores = _scores(scorer, split.rows)
-            counts = rank_counts(split.rows, scores, self.options.ties)
-            figures = np.stack([accuracy(counts), reciprocal_rank(counts), counts.above, counts.level], axis=1).tolist()
-            for one, own, (credit, rank, above, level) in zip(split.rows, scores, figures, strict=True):
-                asked, images, first = one.query, one.query.images, best_of_rows(own[None], FIRST)[0].tolist()
-                best, few = max(asked.targets, key=own.__getitem__), len(own) <= MOST_SCORES
-                kept = range(len(own)) if few else sorted({*first, best})
-                self.findings.results.append(QueryResult(
-                    run=scorer.name, query=asked.query, split=split.name, image_set=asked.image_set,
-                    kind=self.places[asked.query][1].kind, text=one.text,
-                    targets=tuple(images[place] for place in asked.targets),
-                    picks=tuple(images[place] for place in np.flatnonzero(own == own.max())),
-                    accuracy=credit, reciprocal_rank=rank, above=int(above), level=int(level), tokens=len(one.text.split()),
-                    candidates=tuple(images[place] for place in kept), scores=tuple(own[kept].tolist()),
-                ))  # fmt: skip
+            tables[view] = Table(f"{split.name}: R@1 by {view}", ("run", *parts), lines, f"%; {what}{lacking}")
+        return tables
 
 
 def query_card(rows: Sequence[QueryResult], one: TracedQuery, results: ProblemResults) -> dict[str, object]:

@@ -21,10 +21,11 @@ from ctxr.media.images import Pixels
 from ctxr.models.hub import TINY
 from ctxr.problems.embeddings import Array
 from ctxr.problems.runs import ScoringOptions
-from ctxr.problems.traces.learner import Opened, OpenTraces, TraceSources
+from ctxr.problems.traces.learner import OpenTraces, TraceSources
 from ctxr.problems.traces.patches import PatchEncoder
 from ctxr.problems.traces.queries import TracedQuery
 from ctxr.problems.traces.recipe import DUAL, HEAT, TEXT, TRACE, TracesRecipe
+from ctxr.problems.two_towers import OpenedTowers
 
 BACKGROUND: tuple[str, ...] = tuple(EfficientNet_B0_Weights.DEFAULT.meta["categories"][::7])
 """143 everyday words, by which a gallery is known: a query fits that fits it better than `LEAST_RANK` of them (docs/log.md)."""
@@ -36,7 +37,7 @@ name other things, too (docs/log.md)."""
 _KEPT = 512  # vectors of texts; somebody who types asks for the same words again
 
 
-def opened_model(by: Path | str, options: ScoringOptions, progress: Progress) -> Opened:
+def opened_model(by: Path | str, options: ScoringOptions, progress: Progress) -> OpenedTowers[TracedQuery]:
     """The first seed of a run, or an encoder with heat maps over its cells, or without cells where it has none."""
     if isinstance(by, Path):
         run = OpenTraces.open(by, options, progress)
@@ -46,7 +47,7 @@ def opened_model(by: Path | str, options: ScoringOptions, progress: Progress) ->
         sources = TraceSources(recipe, options, progress)
     except UsageError:
         sources = TraceSources(replace(recipe, grid=0), options, progress)
-    return Opened(sources, sources.model(()).eval(), ())
+    return OpenedTowers(sources, sources.model(()).eval(), ())
 
 
 class SearchModel:

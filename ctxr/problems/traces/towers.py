@@ -13,6 +13,7 @@ from ctxr.metrics.traces import WHOLE, word_boxes
 from ctxr.models.words import token_rows, tokens_of
 from ctxr.problems.traces.queries import TracedQuery
 from ctxr.problems.traces.recipe import TEXT, TRACE, TracesRecipe
+from ctxr.problems.two_towers import TwoTowers
 from ctxr.store.regions import BOX
 
 
@@ -76,7 +77,7 @@ class Tower(nn.Module):
         return torch.as_tensor(self.pooler((items * counted).sum(1) / counted.sum(1)))
 
 
-class DualEncoder(nn.Module):
+class DualEncoder(TwoTowers):
     """Vectors of queries and of images, whose product says how well they match.
 
     Parts that an ablation leaves out are not there. Words and boxes share one table of places.

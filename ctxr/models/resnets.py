@@ -1,0 +1,66 @@
+"""ResNets of torchvision as image towers, by the names and with the interface of other encoders of vectors."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torchvision import models
+
+from ctxr.errors import CtxrError
+from ctxr.models.encoders import EncoderSource, find_source
+from ctxr.models.hub import RESNETS
+from ctxr.models.published import read_tensors
+from ctxr.models.regions import load_torchvision
+
+_WEIGHTS = {
+    "resnet50": models.ResNet50_Weights.IMAGENET1K_V1,
+    "resnet152": models.ResNet152_Weights.IMAGENET1K_V1,
+}
+_FEATURES = 2048
+_PREPROCESS = {
+    "size": 224, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225), "interpolation": "bilinear", "resize_mode": "shortest"
+}  # fmt: skip
+
+
+class _Pictures(nn.Module):
+    """A tower alone."""
+
+    def __init__(self, visual: nn.Module) -> None:
+        super().__init__()
+        self.visual = visual
+
+    def encode_text(self, text: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+def resnet_file(name: str) -> Path:
+    """The weights of `resnet50`, `resnet152`, or either with `:FILE`; without one those that torchvision left in TORCH_HOME.
+
+    Raises CtxrError where they are not there: nothing is downloaded.
+    """
+    kind, _, place = name.partition(":")
+    file = Path(place or f"{torch.hub.get_dir()}/checkpoints/{Path(_WEIGHTS[kind].url).name}")
+    if not file.is_file():
+        raise CtxrError(
+            f"the weights of torchvision's {kind} are not on this machine: there is no {file}",
+            hint=f"--set encoder={kind}:WEIGHTS.pth, or an encoder that is here: --set encoder=ctxr-tiny",
+        )
+    return file
+
+
+def find_tower(name: str, warn: Any) -> EncoderSource:
+    """An encoder of vectors of pictures. Raises as `find_source` and `resnet_file`; DataError for weights of something else."""
+    kind = name.partition(":")[0]
+    if kind not in RESNETS:
+        return find_source(name, warn)
+    file = resnet_file(name)
+
+    def build() -> Any:
+        with torch.random.fork_rng(devices=[]):
+            tower: Any = getattr(models, kind)(weights=None)
+        load_torchvision(tower, read_tensors(file), file, kind)
+        tower.fc, tower.preprocess_cfg, tower.image_size = nn.Identity(), _PREPROCESS, (224, 224)
+        return _Pictures(tower).eval().requires_grad_(False)
+
+    return EncoderSource(name, build, {"embed_dim": _FEATURES, "tower": kind}, lambda _: torch.zeros(0, 0))

@@ -1,0 +1,1 @@
+"""Which photo does a dialogue lead to? (PhotoChat, Zang et al., 2021)"""

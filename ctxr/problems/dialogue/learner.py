@@ -1,0 +1,219 @@
+"""How models learn which photo a dialogue leads to, each dialogue against the photos of its step, and how they are opened."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.engine.progress import Progress
+from ctxr.models.encoders import Encoder, EncoderSource, fingerprint
+from ctxr.models.entailment.recipe import ClassifierRecipe
+from ctxr.models.entailment.sources import find_text
+from ctxr.models.hub import placeless
+from ctxr.models.layers import seeded
+from ctxr.models.precision import memory_for
+from ctxr.models.preprocess import Preprocess
+from ctxr.models.published import read_object
+from ctxr.models.resnets import find_tower
+from ctxr.models.scorers import trainable
+from ctxr.models.training.checkpoint import CONFIG
+from ctxr.models.words import token_rows
+from ctxr.problems import embeddings
+from ctxr.problems.dialogue.queries import TalkQuery, bm25_scores, labels_of, talk_queries
+from ctxr.problems.dialogue.recipe import (
+    ALL,
+    BM25,
+    DUAL,
+    HARDEST,
+    IMAGE,
+    SCAN,
+    SHARER,
+    SOFTMAX,
+    VSE,
+    ZERO_SHOT,
+    DialogueRecipe,
+)
+from ctxr.problems.dialogue.towers import AsPublished, TalkEncoder, WordAttention, WordMatcher, text_ids
+from ctxr.problems.embeddings import Array, PictureFiles
+from ctxr.problems.runs import ScoringOptions
+from ctxr.problems.scorers import source_of
+from ctxr.problems.two_towers import (
+    Inputs,
+    OpenedTowers,
+    OpenTowers,
+    StepTargets,
+    TowersCheckpoint,
+    TowersJob,
+    TowersObjective,
+    TowerSources,
+    TwoTowers,
+    hinge_loss,
+)
+from ctxr.store.tables import grouped
+
+
+class TalkSources(TowerSources[TalkQuery]):
+    """Inputs of dialogues and photos; `tuned`: in place of the encoder of the recipe."""
+
+    recipe: DialogueRecipe
+    asked = staticmethod(talk_queries)
+
+    def __init__(
+        self, recipe: DialogueRecipe, options: ScoringOptions, progress: Progress, tuned: EncoderSource | None = None
+    ) -> None:
+        super().__init__(recipe, options, progress)
+        self.looks, self.reads_words = recipe.looks, recipe.variant in (VSE, SCAN)
+        # a tuned encoder learned from the whole text of a query
+        self.whole = tuned is not None
+        if recipe.variant == SCAN:
+            self.regions = embeddings.named_regions(options.regions or recipe.regions, options.workdir, "SCAN")
+        if recipe.encodes:
+            self.source = tuned or find_tower(recipe.encoder, progress.warn)
+            model, self.encoder_name = self.source.build(), self.source.name
+            self.preprocess = Preprocess.from_config(model.visual.preprocess_cfg)
+            self.weights[placeless(self.source.name)] = fingerprint(model, self.source.config, self.preprocess)
+            self.recipe = replace(recipe, encoder=self.source.name)
+        self.texts = {kind: find_text(name, ClassifierRecipe()) for kind, name in recipe.texts.items()}
+        self.weights |= {placeless(one.name): one.fingerprint for one in self.texts.values()}
+
+    def model(self, words: Sequence[str], seed: int = 0) -> TwoTowers:
+        """The untrained model, drawn by `seed`, for a vocabulary."""
+        recipe, texts = self.recipe, self.texts
+        tower: nn.Module | None = trainable(self.source.build).visual if recipe.tunes else None
+        features = self.source.width if recipe.looks and self.regions is None else 0
+        with seeded(seed), memory_for(f"a model of {recipe.variant}", self.device, "use smaller towers"):
+            made: TwoTowers = AsPublished()
+            if recipe.variant == DUAL:
+                made = TalkEncoder(recipe, tower, features, texts["text"], texts.get("label_text"))
+            elif recipe.variant == VSE:
+                made = WordMatcher(recipe, tower, features, len(words))
+            elif self.regions is not None:
+                made = WordAttention(recipe, self.regions.features, len(words))
+            return made.to(self.device)
+
+    def pictures(self, dataset: Dataset, queries: Sequence[TalkQuery]) -> PictureFiles:
+        """Those of queries with their labels; without files, each its own content, where none are looked at."""
+        wanted = sorted({image for one in queries for image in one.query.images})
+        absent = PictureFiles({}, dict(zip(wanted, wanted, strict=True)), self.options.workdir)
+        pictures = super().pictures(dataset, queries) if self.looks else absent
+        labels = {} if self.recipe.photo == IMAGE else labels_of(dataset)
+        return replace(pictures, labels={image: ", ".join(labels.get(image, ())) for image in wanted})
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """What makes vectors that stay as they are."""
+        return Encoder(self.source, self.device, "fp32", self.progress.warn)
+
+    def vectors(self, texts: Sequence[str]) -> Mapping[str, Tensor]:
+        """Unit vectors by text, each computed once."""
+        known = sorted({*texts})
+        rows = embeddings.embedded_texts(known, self.options.workdir, self.encoder, self.progress)
+        return dict(zip(known, torch.from_numpy(rows), strict=True))
+
+    def inputs(self, queries: Sequence[TalkQuery], words: Sequence[str]) -> Inputs:
+        """Vectors of an encoder as it is, the mean of those of messages; word pieces; rows of words."""
+        recipe = self.recipe
+        said = [one.by_sharer if recipe.said == SHARER else one.said for one in queries]
+        if recipe.variant == ZERO_SHOT:
+            said = [(one.text,) if self.whole or not own else own for one, own in zip(queries, said, strict=True)]
+            known = self.vectors([text for own in said for text in own])
+            table = torch.stack([torch.stack([known[text] for text in own]).mean(0) for own in said])
+        elif recipe.variant == DUAL:
+            table = text_ids(self.texts["text"], [" ".join(own) for own in said], recipe.max_tokens)
+        else:
+            table = torch.from_numpy(token_rows([" ".join(own) for own in said], words, recipe.max_tokens))
+        return lambda rows: (table[rows],)
+
+    def images(self, pictures: PictureFiles) -> Inputs:
+        """Regions; or pixels of a tower that learns, vectors of one that does not, with what is read of labels behind them."""
+        if self.regions is not None:
+            return self.region_rows(self.regions, pictures)
+        parts = list[Any]()
+        if self.recipe.tunes:
+            parts.append(embeddings.pixels_of(pictures, self.preprocess, self.device, self.progress))
+        elif self.looks:
+            vectors = torch.from_numpy(embeddings.embedded_images(pictures, self.encoder, self.progress))
+            parts.append(vectors.__getitem__)
+        labels = [pictures.labels[image] for image in pictures.contents]
+        if "label_text" in self.texts:
+            parts.append(text_ids(self.texts["label_text"], labels, self.recipe.max_tokens).__getitem__)
+        elif self.recipe.variant == ZERO_SHOT and self.recipe.photo != IMAGE:
+            known = self.vectors(labels)
+            parts.append(torch.stack([known[label] for label in labels]).__getitem__)
+        return lambda rows: tuple(part(rows) for part in parts)
+
+    def scores(
+        self,
+        dataset: Dataset,
+        queries: Sequence[TalkQuery],
+        model: TwoTowers,
+        words: Sequence[str],
+        seen: dict[object, Tensor],
+    ) -> list[Array]:
+        """See `TowerSources`; by words alone where there is no model."""
+        if self.recipe.variant != BM25:
+            return super().scores(dataset, queries, model, words, seen)
+        labels, found = self.pictures(dataset, queries).labels, dict[int, Array]()
+        for images, rows in grouped((one.query.images, row) for row, one in enumerate(queries)).items():
+            texts = [
+                " ".join(one.by_sharer if self.recipe.said == SHARER else one.said)
+                for one in map(queries.__getitem__, rows)
+            ]
+            found |= dict(zip(rows, bm25_scores([labels[image] for image in images], texts), strict=True))
+        return [found[row] for row in range(len(queries))]
+
+
+class TalkObjective(TowersObjective[TalkQuery]):
+    """With the losses of the paper (section 5.2)."""
+
+    def compare(self, scores: Tensor, facts: StepTargets) -> Tensor:
+        """Cross-entropy (CE), or hinge over all (SH) or the hardest (MH)."""
+        recipe: Any = self.recipe
+        if recipe.loss == SOFTMAX:
+            return super().compare(scores, facts)
+        return hinge_loss(scores, *facts, margin=recipe.margin, hardest=recipe.loss == HARDEST)
+
+
+@dataclass(frozen=True)
+class TalkCheckpoint(TowersCheckpoint):
+    """How to build a trained model."""
+
+    recipe: DialogueRecipe
+
+
+class OpenTalks(OpenTowers[TalkQuery]):
+    """A run that scores photos by dialogues, or an encoder, as it was published or as a run of another problem tuned it."""
+
+    CHECKPOINT: ClassVar[type[TowersCheckpoint]] = TalkCheckpoint
+    SOURCES = TalkSources
+
+    def published(self, encoder: str, tuned: EncoderSource | None = None) -> OpenedTowers[TalkQuery]:
+        """See `OpenTowers`."""
+        recipe = DialogueRecipe(variant=ZERO_SHOT, encoder=encoder, photo=IMAGE, said=ALL).check()
+        sources = TalkSources(recipe, self.options, self.progress, tuned)
+        return OpenedTowers(sources, sources.model(()).eval(), ())
+
+    def open_model(self, scorer: str) -> OpenedTowers[TalkQuery]:
+        """See `OpenTowers`."""
+        checkpoint = self.checkpoints[scorer]
+        if checkpoint is None or "recipe" in read_object(checkpoint / CONFIG):
+            return super().open_model(scorer)
+        source: Any = source_of(checkpoint, self.encoder, self.progress)
+        return self.published(self.encoder, source)
+
+
+class DialogueJob(TowersJob[TalkQuery]):
+    """Seeds that learn from dialogues, or from captions before them."""
+
+    SHAPE = ("variant", "photo", "encoder", "frozen", "text", "label_text", "width", "embedded")
+    FIRST = "dialogue"
+    SOURCES, OPEN, OBJECTIVE = TalkSources, OpenTalks, TalkObjective
+    checkpoint = staticmethod(OpenTalks.notes)
+    recipe: DialogueRecipe
+
+
+job, open_run = DialogueJob, OpenTalks.open

@@ -1,0 +1,538 @@
+"""Models with a tower for queries and one for images: how they learn, each query against the others of its step, and how they are opened.
+
+Letters: Q queries, N images, B queries of a step, n images of a step, M vectors of a query, D width, T words, V size of a vocabulary.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, ClassVar, Generic, NamedTuple, cast
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from ctxr.datasets.changes import parent_of
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.open import open_dataset
+from ctxr.datasets.splits import SPLITS
+from ctxr.engine.progress import Progress
+from ctxr.errors import DataError, UsageError
+from ctxr.models.precision import choose_device, in_microbatches
+from ctxr.models.training.checkpoint import CONFIG, SeedConfig, fill, read_config, write_config
+from ctxr.models.training.examples import PositivePairs
+from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
+from ctxr.models.training.scoring import in_bf16
+from ctxr.models.training.state import save_tensors
+from ctxr.models.words import vocabulary_of
+from ctxr.problems.embeddings import Array, PictureFiles, query_pictures
+from ctxr.problems.galleries import RECALLS, RecallRow
+from ctxr.problems.options import TrainOptions
+from ctxr.problems.queries import EvalQuery
+from ctxr.problems.ranked import AskedT, first_rate
+from ctxr.problems.runs import ScoringOptions, scorers_in
+from ctxr.problems.scorers import OpenScorer
+from ctxr.problems.training import SeedTrainer, TrainJob
+from ctxr.store.artifacts import Parent, open_artifact
+from ctxr.store.hashing import sha256_of
+from ctxr.store.kinds import REGION_FEATURES, RUN, RUNS
+from ctxr.store.regions import RegionFeatures
+from ctxr.store.tables import PAYLOADS, grouped, read_table, write_table
+
+WEIGHTS, AT_ONCE = "weights.safetensors", 64
+"""File of a seed; queries or images in one pass of scoring."""
+
+IMAGES, QUERIES = 0, 1
+"""Towers of a step."""
+
+Inputs = Callable[[Tensor], tuple[Tensor, ...]]
+"""Of some rows, what a tower takes."""
+
+
+def dot_scores(queries: Tensor, images: Tensor) -> Tensor:
+    """[n, N] of queries [n, D] and images [N, D]; of queries [n, M, D] the largest of M."""
+    return queries @ images.T if queries.ndim == 2 else (queries @ images.T).amax(1)
+
+
+class TwoTowers(nn.Module):
+    """Vectors of queries and of images, and what a pair of these says: by default their product."""
+
+    images: Callable[..., Tensor]
+    queries: Callable[..., Tensor]
+
+    def match(self, queries: Tensor, images: Tensor) -> Tensor:
+        """[n, N] of what the towers make."""
+        return dot_scores(queries, images)
+
+    def keep_bounds(self) -> None:
+        """Called after each step of a training."""
+
+
+@dataclass(frozen=True)
+class TowerTable(Generic[AskedT]):
+    """Queries and their images as what models take.
+
+    Attributes:
+        inputs, images: of some queries and of some images, by row, as the `queries` and `images` of a model take them.
+        rows: of each image, by id; equal pictures share one.
+    """
+
+    queries: Sequence[AskedT]
+    inputs: Inputs
+    images: Inputs
+    rows: Mapping[str, int]
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    @cached_property
+    def targets(self) -> PositivePairs:
+        """Rows of the relevant images of each query."""
+        asked = enumerate(one.query for one in self.queries)
+        pairs = ((row, self.rows[one.images[at]]) for row, one in asked for at in one.targets)
+        return PositivePairs.of(pairs, len(self.queries))
+
+    def encoded(self, model: TwoTowers, tower: int, rows: Tensor, device: str) -> Tensor:
+        """Vectors of some images [n, D], or of some queries [n, D] or [n, M, D]."""
+        encode, inputs = (model.images, self.images) if tower == IMAGES else (model.queries, self.inputs)
+        return encode(*(part.to(device) for part in inputs(rows)))
+
+    @torch.no_grad()
+    def vectors(self, model: TwoTowers, tower: int, at_once: int, run: TrainingRun) -> Tensor:
+        """As `encoded`, of all, float32 on the CPU, by a model in evaluation mode."""
+
+        def encode(part: Tensor) -> Tensor:
+            with torch.autocast(run.device, torch.bfloat16, enabled=run.bf16):
+                return self.encoded(model, tower, part, run.device).float().cpu()
+
+        count = len(self.rows) if tower == IMAGES else len(self.queries)
+        return torch.cat(in_microbatches(torch.arange(count), at_once, run.device, encode))
+
+    @torch.no_grad()
+    def scores(self, model: TwoTowers, queries: Tensor, images: Tensor) -> list[Array]:
+        """What each query says of its candidates, by vectors of all."""
+        scores = [np.zeros(0, np.float32)] * len(self.queries)
+        for candidates, own in grouped((one.query.images, row) for row, one in enumerate(self.queries)).items():
+            gallery = images[[self.rows[image] for image in candidates]]
+            for row, values in zip(own, model.match(queries[own], gallery).numpy(), strict=True):
+                scores[row] = values
+        return scores
+
+
+class StepTargets(NamedTuple):
+    """Which of the n images of a step each query stands for, [B], and which are relevant to it, [B, n]."""
+
+    own: Tensor
+    relevant: Tensor
+
+
+def both_ways(scores: Tensor, own: Tensor, relevant: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Scores [B, K] of each query with images, then of each query's image with queries, and the place [B] of the right one in each row.
+
+    What is relevant beside the own image of a query, and beside the own query of an image, is -inf.
+
+    Args:
+        scores: [B, n] of different images.
+    """
+    others = relevant & ~functional.one_hot(own, scores.shape[1]).bool()
+    yield scores.masked_fill(others, -torch.inf), own
+    same = relevant[:, own].T & ~torch.eye(len(own), dtype=torch.bool, device=own.device)
+    yield scores[:, own].T.masked_fill(same, -torch.inf), torch.arange(len(own), device=own.device)
+
+
+def contrastive_loss(scores: Tensor, own: Tensor, relevant: Tensor) -> Tensor:
+    """Half the cross-entropies of each query among images, and of each image among queries, mean over queries (What and where, Eq. 2
+    and 3, with a minus). Arguments as for `both_ways`.
+    """
+    to_image, to_query = (functional.cross_entropy(*one) for one in both_ways(scores, own, relevant))
+    return (to_image + to_query) / 2
+
+
+def hinge_loss(scores: Tensor, own: Tensor, relevant: Tensor, margin: float, hardest: bool) -> Tensor:
+    """[margin - right + wrong]+ both ways, mean over queries: of the highest wrong score (VSE++), or summed over all.
+
+    Arguments as for `both_ways`.
+    """
+    losses = []
+    for table, right in both_ways(scores, own, relevant):
+        short = (margin - table.gather(1, right[:, None]) + table).clamp(min=0)
+        short = short.masked_fill(functional.one_hot(right, table.shape[1]).bool(), 0.0)
+        losses.append((short.amax(1) if hardest else short.sum(1)).mean())
+    return losses[0] + losses[1]
+
+
+class TowersObjective(Objective[StepTargets, Tensor], Generic[AskedT]):
+    """Queries against the images of their step; of several relevant images one is drawn. Arguments as for `Objective`."""
+
+    SPLITS = False
+    AVERAGES = True
+
+    train: TowerTable[AskedT]
+    valid: TowerTable[AskedT] | None
+
+    def __init__(
+        self, recipe: Any, train: TowerTable[AskedT], valid: TowerTable[AskedT] | None, run: TrainingRun
+    ) -> None:
+        super().__init__(recipe, train, valid, run)
+        self._chance = torch.Generator()
+
+    def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
+        """Queries in random order; a last one that is alone has nothing to be compared with."""
+        self._chance = generator
+        return [step for step in super().batches(epoch, generator) if len(step) > 1]
+
+    def updates(self, rows: Tensor, apply: bool) -> Iterator[Update]:
+        """Queries, and each image that they stand for once."""
+        targets = self.train.targets
+        images, own = torch.unique(targets.draw(rows, self._chance).images, return_inverse=True)
+        facts = StepTargets(own, targets.among(rows, images.expand(len(rows), -1)))
+        yield Update(((Step((images, rows), len(rows), facts), 1.0),), apply=apply)
+
+    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: StepTargets) -> Tensor:
+        """Vectors of images (tower 0) or queries (tower 1)."""
+        return self.train.encoded(cast("TwoTowers", model), tower, rows, self.run.device)
+
+    def compare(self, scores: Tensor, facts: StepTargets) -> Tensor:
+        """The loss of scores [B, n]."""
+        return contrastive_loss(scores, *facts)
+
+    def loss(self, model: nn.Module, encoded: Sequence[Tensor], step: Step[StepTargets]) -> Tensor:
+        """That of the whole step."""
+        images, queries = (one.float() for one in encoded)
+        scores = cast("TwoTowers", model).match(queries, images)
+        return self.compare(scores, StepTargets(*(fact.to(images.device) for fact in step.facts)))
+
+    def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
+        """R@1 of the validation queries, each among the images of its set."""
+        if (table := self.valid) is None:
+            return None
+        scorer = cast("TwoTowers", model.eval())
+        images, queries = (table.vectors(scorer, tower, micro_batch, self.run) for tower in (IMAGES, QUERIES))
+        if not all(bool(one.isfinite().all()) for one in (images, queries)):
+            raise FloatingPointError(f"the vectors of validation after epoch {epoch} are not finite")
+        return first_rate(table.queries, table.scores(scorer, queries, images))
+
+    def after_step(self, model: nn.Module) -> None:
+        """Keep what is learned within bounds."""
+        cast("TwoTowers", model).keep_bounds()
+
+
+class TowerSources(ABC, Generic[AskedT]):
+    """Inputs of queries and images, and models over them.
+
+    Attributes:
+        weights: fingerprints of the models below. regions: that images are seen as, if any. looks: whether pictures are needed.
+        reads_words: whether texts are rows of a vocabulary, of the `vocabulary` of the recipe. encoder_name: to report.
+    """
+
+    regions: RegionFeatures | None = None
+    looks: bool = True
+    reads_words: bool = False
+    encoder_name: str = ""
+
+    def __init__(self, recipe: Any, options: ScoringOptions, progress: Progress) -> None:
+        self.recipe, self.options, self.progress = recipe, options, progress
+        self.device, self.weights = choose_device(options.device), dict[str, str]()
+
+    @staticmethod
+    @abstractmethod
+    def asked(dataset: Dataset, wanted: Collection[str] | None = None) -> list[AskedT]:
+        """All queries of a dataset, or those of some ids, with what the problem adds to them."""
+
+    @abstractmethod
+    def model(self, words: Sequence[str], seed: int = 0) -> TwoTowers:
+        """The untrained model, drawn by `seed`, for a vocabulary."""
+
+    @abstractmethod
+    def inputs(self, queries: Sequence[AskedT], words: Sequence[str]) -> Inputs:
+        """What the `queries` of the model take, by row."""
+
+    @abstractmethod
+    def images(self, pictures: PictureFiles) -> Inputs:
+        """What the `images` of the model take, by row."""
+
+    def pictures(self, dataset: Dataset, queries: Sequence[AskedT]) -> PictureFiles:
+        """Those of queries. Raises what `query_pictures` raises."""
+        return query_pictures(dataset, [one.query for one in queries], self.options.workdir)
+
+    def table(self, queries: Sequence[AskedT], pictures: PictureFiles, words: Sequence[str]) -> TowerTable[AskedT]:
+        """Queries and their pictures as arrays. Raises DataError for a picture without regions, or one that cannot be read."""
+        # one picture may have several ids: the row of the first is that of all
+        firsts = {content: row for row, content in reversed([*enumerate(pictures.contents.values())])}
+        rows = {image: firsts[content] for image, content in pictures.contents.items()}
+        return TowerTable(queries, self.inputs(queries, words), self.images(pictures), rows)
+
+    def region_rows(self, regions: RegionFeatures, pictures: PictureFiles) -> Inputs:
+        """Regions [n, R, F + BOX] of pictures. Raises DataError for one without."""
+        contents = list(pictures.contents.values())
+        regions.check(contents)
+        return lambda rows: (torch.from_numpy(regions.of([contents[row] for row in rows.tolist()])),)
+
+    def scores(
+        self,
+        dataset: Dataset,
+        queries: Sequence[AskedT],
+        model: TwoTowers,
+        words: Sequence[str],
+        seen: dict[object, Tensor],
+    ) -> list[Array]:
+        """Of the candidates of each query; `seen` keeps vectors of images, by their contents."""
+        device, pictures = self.device, self.pictures(dataset, queries)
+        run = TrainingRun(self.options.workdir, device=device, bf16=in_bf16(self.options.precision, device))
+        table, key = self.table(queries, pictures, words), tuple(pictures.contents.values())
+        if key not in seen:
+            seen[key] = table.vectors(model, IMAGES, AT_ONCE, run)
+        return table.scores(model, table.vectors(model, QUERIES, AT_ONCE, run), seen[key])
+
+
+@dataclass(frozen=True)
+class TowersCheckpoint(SeedConfig):
+    """How to build a trained model; a problem names the class of its recipe.
+
+    Attributes:
+        weights: fingerprints of the models below, by name. words: the vocabulary, none for texts of an encoder.
+    """
+
+    recipe: Any
+    weights: dict[str, str]
+    words: list[str]
+
+
+class TowersJob(TrainJob, Generic[AskedT]):
+    """Seeds that learn from the queries of `parts`, by split; `words`: the vocabulary, `start`: run whose weights are the first ones.
+
+    Attributes:
+        SHAPE: keys in which a run has to agree with one that starts from it. FIRST: recipe of a run to start from.
+        SOURCES, OPEN, OBJECTIVE, CHECKPOINT: of the problem.
+    """
+
+    MEASURE, NOTE = "R@1", "each query among the images of its set"
+    SHAPE: ClassVar[Sequence[str]]
+    FIRST: ClassVar[str]
+    SOURCES: ClassVar[type[TowerSources[Any]]]
+    OPEN: ClassVar[type["OpenTowers[Any]"]]
+    OBJECTIVE: ClassVar[type[TowersObjective[Any]]] = TowersObjective
+    recipe: Any
+
+    def __init__(self, options: TrainOptions, recipe: Any, progress: Progress) -> None:
+        """Raises UsageError for options that make no sense, DataError for a dataset that cannot be learned from."""
+        super().__init__(options, recipe, progress)
+        self.data = dataset = open_dataset(options.dataset, options.workdir, progress)
+        own = [one for one in self.SOURCES.asked(dataset) if one.query.targets]
+        self.parts = {name: [one for one in own if (one.query.split or "none") == name] for name in (*SPLITS, "none")}
+        # of train only the relevant images are seen
+        self.parts["train"] = [by_targets(one) for one in self.parts["train"]] if recipe.learns else []
+        if recipe.learns and len(self.parts["train"]) < 2:
+            raise DataError(f"{dataset.name} has too few queries on train to learn from", hint="name another --dataset")
+        self.check_queries()
+        self.sources = self.SOURCES(recipe, ScoringOptions(options.workdir, self.device, recipe.precision), progress)
+        self.recipe, self.weights, self.start = self.sources.recipe, self.sources.weights, None
+        recipe, self.words = self.recipe, list[str]()
+        if self.sources.reads_words:
+            self.words = [*vocabulary_of((one.text for one in self.parts["train"]), most=recipe.vocabulary)]
+        if recipe.start:
+            self.start = options.workdir / RUNS / recipe.start
+            self.words = self.start_of(self.start).words or self.words
+        self.pictures = self.sources.pictures(dataset, [one for part in self.parts.values() for one in part])
+        # queries of a gallery have the same candidates, which are hashed once
+        queries, sets = [without_candidates(one.query) for one in own], [[one.id, one.images] for one in dataset.sets]
+        labels = [sorted(self.pictures.labels.items())] if self.pictures.labels else []
+        received = sha256_of([queries, sets, sorted(self.pictures.contents.items()), *labels])
+        self.parents = [parent_of(dataset, received)]
+        if self.start is not None:
+            self.parents.append(Parent(recipe.start, RUN, open_artifact(self.start, RUN).sha256))
+        if self.sources.regions is not None:
+            self.parents.append(Parent(recipe.regions, REGION_FEATURES, self.sources.regions.sha256))
+        self.dataset, self.regions = dataset.name, recipe.regions
+        self.encoder = self.sources.encoder_name
+        self.queries = {name: len(part) for name, part in self.parts.items() if part}
+        self.judged_on = "valid" if recipe.learns and self.parts["valid"] else ""
+
+    def check_queries(self) -> None:
+        """Raises DataError for queries that a recipe cannot learn from."""
+
+    def check(self) -> None:
+        """Read every picture but those of train, or find the regions of all."""
+        pictures = replace(self.pictures, regions=self.sources.regions)
+        judged = [one.query for name, part in self.parts.items() if name != "train" for one in part]
+        if self.sources.looks:
+            (pictures if pictures.regions is not None else pictures.of(judged)).check(self.progress)
+
+    def fit(self, seed: int, train: SeedTrainer) -> Callable[[Path], None]:
+        """See `TrainJob`."""
+        recipe, sources, epoch = self.recipe, self.sources, 0
+        model = sources.model(self.words, seed)
+        if recipe.learns:
+            if self.start is not None:
+                self.fill_from(self.start, model, seed)
+            examples, valid = self.table("train"), self.table("valid") if self.parts["valid"] else None
+            if valid is None:
+                self.progress.warn(
+                    f"seed {seed}: there is nothing on valid to choose an epoch by, so the last epoch counts"
+                )
+            objective = partial(self.OBJECTIVE, recipe, examples, valid)
+            epoch = train(model, len(self.parts["train"]), objective).best or 0
+        notes = self.OPEN.CHECKPOINT(epoch, self.seed_key(seed), recipe, sources.weights, self.words)
+
+        def save(folder: Path) -> None:
+            save_tensors(folder / WEIGHTS, load_file(train.weights) if recipe.learns else model.state_dict(), {})
+            write_config(folder, notes)
+
+        return save
+
+    def table(self, split: str) -> TowerTable[AskedT]:
+        """The queries of a split as arrays, with their images."""
+        part = self.parts[split]
+        return self.sources.table(part, self.pictures.of([one.query for one in part]), self.words)
+
+    def start_of(self, folder: Path) -> TowersCheckpoint:
+        """The first checkpoint of the run that this starts from. Raises UsageError where it is of another shape, or this very run."""
+        if folder.resolve() == self.out.resolve():
+            raise UsageError(f"the run {folder.name} cannot start from itself", hint="give it another --name")
+        open_artifact(folder, RUN, f"ctxr train --recipe {self.FIRST}")
+        notes = self.OPEN.notes(folder / "seed0")
+        for key in self.SHAPE:
+            theirs, own = getattr(notes.recipe, key), getattr(self.recipe, key)
+            if theirs != own:
+                wanted = str(theirs).lower() if isinstance(theirs, bool) else theirs
+                sentence = f"the run {folder.name} has {key} = {theirs}, and this one, which starts from it, has {own}"
+                other = f"--set start=RUN   of the variant {own}"
+                raise UsageError(sentence, hint=other if key == "variant" else f"--set {key}={wanted}")
+        return notes
+
+    def fill_from(self, start: Path, model: nn.Module, seed: int) -> None:
+        """Take the weights of the same seed of a run, or of its first; what that has not stays random."""
+        same = start / f"seed{seed}"
+        trained = load_file((same if (same / CONFIG).is_file() else start / "seed0") / WEIGHTS)
+        try:
+            model.load_state_dict({name: trained.get(name, value) for name, value in model.state_dict().items()})
+        except RuntimeError as error:
+            sentence = f"the run {start.name} was trained over regions or an encoder of another width"
+            raise UsageError(sentence, hint="name those that it was trained over") from error
+
+    def write_scores(self) -> list[str]:
+        """R@1 of validation and test."""
+        checkpoints = dict[str, Path | None](scorers_in(self.out))
+        opened = self.OPEN(checkpoints, self.recipe.encoder, self.sources.options, self.progress)
+        rows = [
+            RecallRow(scorer, split, self.MEASURE, first_rate(self.parts[split], scores))
+            for split in ("valid", "test")
+            for scorer, scores in opened.rescored(self.data, self.parts[split]).items()
+        ]
+        write_table(self.out / RECALLS, rows)
+        return [RECALLS]
+
+    def results(self) -> list[tuple[float | None, float | None]]:
+        """R@1."""
+        values = {(row.scorer, row.split): row.value for row in read_table(self.out / RECALLS, RecallRow)}
+        return [(values.get((name, "valid")), values.get((name, "test"))) for name in scorers_in(self.out)]
+
+    def models(self) -> dict[str, object]:
+        """The models below."""
+        return {name: {"name": name, "fingerprint": weights} for name, weights in self.sources.weights.items()}
+
+
+def by_targets(asked: AskedT) -> AskedT:
+    """A query whose candidates are its relevant images."""
+    query, one = asked.query, cast("Any", asked)
+    images = tuple(query.images[at] for at in query.targets)
+    return cast("AskedT", replace(one, query=replace(query, images=images, targets=tuple(range(len(images))))))
+
+
+def without_candidates(query: EvalQuery) -> EvalQuery:
+    """What belongs to a query alone, to be hashed."""
+    own = {name: rows for name, rows in query.payload.items() if PAYLOADS[name].of in ("query", "text")}
+    return replace(query, images=(), payload=own)
+
+
+@dataclass(frozen=True)
+class OpenedTowers(Generic[AskedT]):
+    """A model in evaluation mode with what it was trained over, and vectors of the images that it saw, by their contents."""
+
+    sources: Any
+    model: TwoTowers
+    words: Sequence[str]
+    seen: dict[object, Tensor] = field(default_factory=dict)
+
+    def scores(self, dataset: Dataset, queries: Sequence[AskedT]) -> list[Array]:
+        """Of the candidates of each query."""
+        found: list[Array] = self.sources.scores(dataset, queries, self.model, self.words, self.seen)
+        return found
+
+
+@dataclass(frozen=True)
+class OpenTowers(OpenScorer, Generic[AskedT]):
+    """A run that scores the images of a query, or an encoder as it was published. Vectors of images are kept."""
+
+    CHECKPOINT: ClassVar[type[TowersCheckpoint]]
+    SOURCES: ClassVar[type[TowerSources[Any]]]
+    opened: dict[str, OpenedTowers[AskedT]] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def notes(cls, checkpoint: Path) -> TowersCheckpoint:
+        """How to build the model of a checkpoint. Raises DataError for one of another problem."""
+        return read_config(checkpoint, cls.CHECKPOINT, "a training of two towers")
+
+    def score(self, examples: tuple[Dataset, Collection[str] | None]) -> dict[str, dict[str, dict[str, float]]]:
+        """Scores of some queries or all. Raises DataError for absent or unfit inputs, weights."""
+        dataset, wanted = examples
+        queries: list[AskedT] = self.SOURCES.asked(dataset, wanted)
+        return {
+            scorer: {
+                one.query.query: dict(zip(one.query.images, row.tolist(), strict=True))
+                for one, row in zip(queries, scores, strict=True)
+            }
+            for scorer, scores in self.rescored(dataset, queries).items()
+        }
+
+    def rescored(self, dataset: Dataset, queries: Sequence[AskedT]) -> dict[str, list[Array]]:
+        """Of each query, by scorer, the scores of its candidates in their order. Raises as `score`."""
+        scores = {}
+        for scorer in self.checkpoints if queries else ():
+            if scorer not in self.opened:
+                self.opened[scorer] = self.open_model(scorer)
+            scores[scorer] = self.opened[scorer].scores(dataset, queries)
+        return scores
+
+    @abstractmethod
+    def published(self, encoder: str) -> OpenedTowers[AskedT]:
+        """An encoder as it was published."""
+
+    def open_model(self, scorer: str) -> OpenedTowers[AskedT]:
+        """The model of a scorer. Raises DataError for weights that are other ones than it was trained with."""
+        if (checkpoint := self.checkpoints[scorer]) is None:
+            return self.published(self.encoder)
+        notes = self.notes(checkpoint)
+        sources = self.SOURCES(notes.recipe, self.options, self.progress)
+        if sources.weights != notes.weights:
+            raise DataError(
+                f"{checkpoint} was trained over other weights than {', '.join(sources.weights)}",
+                hint="put those back that it was trained with, or train again: ctxr train",
+            )
+        model = sources.model(notes.words)
+        fill(model, checkpoint / WEIGHTS, f"the model that {checkpoint / CONFIG} describes")
+        return OpenedTowers(sources, model.eval(), notes.words)
+
+
+class WordTower(nn.Module):
+    """Word vectors [V, D] under dropout of dimensions, then a GRU's last state (width 0: a sum)."""
+
+    def __init__(self, words: Tensor, width: int, dropout: float) -> None:
+        super().__init__()
+        self.words, self.dropout = nn.Embedding(len(words), words.shape[1], padding_idx=0, _weight=words), dropout
+        self.gru = nn.GRU(words.shape[1], width, batch_first=True) if width else None
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """[N, width] of rows of words [N, T], 0 behind the last of each."""
+        lengths = (tokens > 0).sum(1)
+        words = self.words(tokens[:, : int(lengths.max())])
+        if self.gru is None:
+            return torch.as_tensor(words.sum(1))
+        words = words * functional.dropout(torch.ones_like(words[:, :1]), self.dropout, self.training)
+        packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        return torch.as_tensor(self.gru(packed)[1][0])
