@@ -13,6 +13,7 @@ from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.training.recipe import Recipe, ScorerRecipe
 from ctxr.problems.contextual.recipe import ContextualRecipe
 from ctxr.problems.gallery.recipe import GalleryRecipe
+from ctxr.problems.intent.recipe import IntentRecipe
 from ctxr.problems.links.recipe import LinksRecipe
 from ctxr.problems.traces.recipe import TracesRecipe
 from scripts.cli_docs import TARGET, page
@@ -76,6 +77,7 @@ def test_no_hint_installs_ctxr_from_an_index_that_does_not_have_it() -> None:
         ("models.md", "key over galleries", GalleryRecipe, ScorerRecipe),
         ("links.md", "document key", LinksRecipe, Recipe),
         ("traces.md", "trace key", TracesRecipe, Recipe),
+        ("intent.md", "intent key", IntentRecipe, Recipe),
         ("entailment.md", "classifier key", ClassifierRecipe, Recipe),
     ],
 )

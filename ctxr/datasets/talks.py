@@ -1,9 +1,12 @@
 """Dialogues in which a photo is shared, turn by turn (PhotoChat)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
-from ctxr.store.records import UNKNOWN, Dialogue, Turn
+from ctxr.datasets.dataset import Dataset
+from ctxr.errors import DataError
+from ctxr.store.records import UNKNOWN, Dialogue, SplitName, Turn
 
 LABELLED = "Objects in the photo:"
 """What object labels stand behind in a description of PhotoChat."""
@@ -46,3 +49,31 @@ def labels_in(description: str) -> tuple[str, ...]:
     """
     _, found, listed = description.rpartition(LABELLED)
     return tuple(label for part in listed.split(",") if (label := part.strip())) if found else ()
+
+
+@dataclass(frozen=True)
+class SharedTalk:
+    """A dialogue, by the id of its query, before its photo: texts of the turns t1..th, and who said each. The photo follows the last."""
+
+    query: str
+    split: SplitName | None
+    texts: tuple[str, ...]
+    users: tuple[int, ...]
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Its turns as scores name them: "1" to the last."""
+        return tuple(map(str, range(1, len(self.texts) + 1)))
+
+
+def talks_of(dataset: Dataset, queries: Collection[str] | None = None) -> list[SharedTalk]:
+    """The dialogues with a turn before their photo, by id: all, or those of some queries. Raises DataError where there are none."""
+    sets, talks = {one.id: one for one in dataset.sets}, list[SharedTalk]()
+    for row in dataset.payloads.get("dialogues", ()):
+        if isinstance(row, Dialogue) and row.shared_at and row.id in (dataset.queries if queries is None else queries):
+            turns, split = merged(before_share(row)), dataset.split_of(sets[dataset.queries[row.id].image_set])
+            talks.append(SharedTalk(row.id, split, tuple(one.text for one in turns), tuple(one.user for one in turns)))
+    if not talks:
+        sentence = f"{dataset.name} has no dialogue with a turn before its photo"
+        raise DataError(sentence, hint="--dataset names dialogues, such as those of PhotoChat")
+    return sorted(talks, key=lambda talk: talk.query)

@@ -152,6 +152,16 @@ def threshold_for(entailed: Flags, probability: Doubles, wanted: float) -> Thres
     return Threshold(float(ranked[last][precise[-1]]), wanted, precision, recall, trials, low >= wanted)
 
 
+def best_threshold(due: Flags, values: Doubles) -> tuple[float, float]:
+    """The threshold with the highest F1, between two values, and that F1: where a photo is `due` [N], `values` [N] should reach it."""
+    order = np.argsort(-values, kind="stable")
+    ranked = values[order]
+    last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
+    f1 = 2 * np.cumsum(due[order])[last] / (last + 1 + due.sum())
+    best = int(f1.argmax())
+    return float(ranked[last[best] : last[best] + 2].mean()), float(f1[best])
+
+
 def _check_probabilities(probability: Doubles) -> None:
     odd = ~((probability >= 0) & (probability <= 1))
     if odd.any():

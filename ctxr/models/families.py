@@ -37,7 +37,7 @@ def locate_model(name: str) -> tuple[str, Sequence[Path]]:
         return f"{kind}:{(file := resnet_file(name))}", [file]
     if kind == "nli":
         return name, sorted(file for file in nli_folder(value).iterdir() if file.is_file())
-    if is_blip(name) or kind in ("bert", "late"):
+    if is_blip(name) or kind in ("bert", "late", "t5"):
         folder = blip_folder(value) if is_blip(name) else bert_folder(name)
         return name, sorted(file for file in folder.iterdir() if file.is_file())
     if name == "auto":

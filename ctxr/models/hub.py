@@ -24,7 +24,7 @@ RESNETS = ("resnet50", "resnet152")
 
 # kinds of models whose names may contain the place of their files, as `blip:FOLDER`
 IN_PLACES = (
-    "local-dir", "checkpoint", "volta", "albef", "bert", "late", "blip", "nli", "faster-rcnn", "classifier", "toy",
+    "local-dir", "checkpoint", "volta", "albef", "bert", "late", "t5", "blip", "nli", "faster-rcnn", "classifier", "toy",
     *RESNETS,
 )  # fmt: skip
 

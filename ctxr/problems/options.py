@@ -29,7 +29,8 @@ class TrainOptions(Options):
     recipe: FreeText = "clip-batch"
     """clip, vilbert, uniter, blip with -zero-shot, -none, -batch, -module, -temporal; retrieval-clip, -uniter, -blip, also -weak;
     entailment, entailment-tiny; links-ap, -dc, -tk, -nostruct, -objects, -zero-shot;
-    traces, -pretrain, -finetune, -patches, -heat; dialogue, -bm25, -labels, -vse, -scan; or a TOML file."""
+    traces, -pretrain, -finetune, -patches, -heat; dialogue, -bm25, -labels, -vse, -scan;
+    intent-bert, -albert, -t5, -minilm, -tiny; or a TOML file."""
     dataset: Path | None = None
     """Artifact or release with train, valid and test queries or documents, or pairs for entailment; default: the latest finished one in
     the workdir."""

@@ -19,6 +19,7 @@ PROBLEMS: dict[str, str] = {
     "links": "ctxr.problems.links.question:Links",
     "dialogue": "ctxr.problems.dialogue.question:Dialogues",
     "traces": "ctxr.problems.traces.question:Traces",
+    "intent": "ctxr.problems.intent.question:Intent",
     "gallery": "ctxr.problems.gallery.question:Gallery",
     "contextual": "ctxr.problems.contextual.question:Contextual",
 }

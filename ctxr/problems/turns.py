@@ -1,18 +1,19 @@
-"""What is kept of a dialogue after each turn: how sure a run is that the photo comes next."""
+"""What evaluations of intent keep of each dialogue, which the report shows beside its photos."""
 
 from typing import ClassVar
 
 from ctxr.store.records import Record
 
 TURNS = "turns.jsonl"
+"""Table of an evaluation: `PredictedTurns` of each scorer and dialogue."""
 
 
-class TurnScores(Record, frozen=True):
-    """What a run said of one dialogue; a run of several seeds has a row for each, `RUN/seedN`.
+class PredictedTurns(Record, frozen=True):
+    """What a scorer, `RUN/seedN` where there are several seeds, says of a dialogue.
 
     Attributes:
-        values: probability after each merged turn that the photo is shared next. threshold: at which the run would share.
-        first: number, from 1, of the first turn after which it would; 0 for none. right: whether that is the last one.
+        values: how sure it is, after each turn (`talks.merged`) before the photo, that the photo comes next; it does after the last.
+        threshold: from which value on it would share. first: turn, from 1, after which it would share first; None for no turn.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("run", "query")
@@ -22,5 +23,4 @@ class TurnScores(Record, frozen=True):
     split: str
     values: tuple[float, ...]
     threshold: float
-    first: int
-    right: bool
+    first: int | None

@@ -19,6 +19,7 @@ from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import Summariser
 from ctxr.problems.galleries import RANKINGS, RECALLS, QueryRanking, RecallRow, rankings_of
 from ctxr.problems.gallery.question import GalleryEvaluation
+from ctxr.problems.intent.recipe import VARIANTS as INTENT
 from ctxr.problems.links.recipe import VARIANTS
 from ctxr.problems.question import find_learner
 from ctxr.problems.recipes import list_recipes
@@ -29,13 +30,14 @@ from ctxr.store.scores import read_scores
 from ctxr.store.tables import read_table
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from ctxr.synthetic.captions import WorldCaptions, write_captions
+from ctxr.synthetic.dialogues import write_dialogues
 from ctxr.synthetic.narratives import write_narratives
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.galleries import draw
 from tests.problems.links.written import write_documents
 
 OWNERS = {"entailment": "entailment", "in-batch": "gallery"} | dict.fromkeys(VARIANTS, "links")
-OWNERS |= dict.fromkeys(TRACES, "traces")
+OWNERS |= dict.fromkeys(TRACES, "traces") | dict.fromkeys(INTENT, "intent")
 """Problems by the variant of a model; every other is contextual."""
 
 
@@ -84,6 +86,10 @@ def draw_narratives(out: Path) -> None:
     write_narratives(out, {"train": 8, "valid": 4, "test": 4}, 0)
 
 
+def draw_dialogues(out: Path) -> None:
+    write_dialogues(out, {"train": 8, "valid": 6, "test": 6}, 0)
+
+
 def same_scores(opened: OpenRun, evaluation: Any, run: Path) -> bool:
     scores = opened.score((evaluation.request.dataset, None))
     stored = read_scores(run / "scores.jsonl")
@@ -124,6 +130,7 @@ SMALL: dict[str, tuple[str, tuple[str, ...], Callable[[Path], object], Callable[
     "links": ("links-ap", (*SMALL_TOWERS, "features=", "batch=4"), draw_documents, same_scores),
     "gallery": ("retrieval-clip", ("batch=40",), draw, same_rankings),
     "traces": ("traces-patches", ("batch=4",), draw_narratives, same_recalls),
+    "intent": ("intent-tiny", ("batch=16",), draw_dialogues, same_scores),
     "entailment": ("entailment-tiny", (*SMALL_BRANCHES, "batch=16"), draw_pairs, same_probabilities),
 }
 """A recipe, its changes, a small dataset, and whether a run that is opened again says what was kept of it."""
@@ -134,7 +141,7 @@ def test_what_a_problem_trains_is_opened_and_evaluated(name: str, tmp_path: Path
     recipe, changes, draw_dataset, is_same = SMALL[name]
     question, dataset, work = find_question(name), tmp_path / "dataset", tmp_path / "work"
     draw_dataset(dataset)
-    if name != "entailment":
+    if name not in {"entailment", "intent"}:
         changes = (*changes, f"encoder=local-dir:{make_folder(tmp_path / 'encoder')}")
     report = train.run(Train(recipe, dataset, changes=(*ONE_EPOCH, *changes), workdir=work, device="cpu"))
     assert report.folder == work / ("classifiers" if type(question).KIND == "classifier" else "runs") / recipe

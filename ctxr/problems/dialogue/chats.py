@@ -6,7 +6,7 @@ from typing import cast
 from ctxr.datasets.talks import before_share, merged, sharer_of
 from ctxr.errors import plural
 from ctxr.problems.question import ProblemResults, View
-from ctxr.problems.turns import TURNS, TurnScores
+from ctxr.problems.turns import TURNS, PredictedTurns
 from ctxr.store.records import Dialogue, ObjectLabels
 from ctxr.store.tables import grouped, read_table
 
@@ -16,23 +16,20 @@ MOST_SHOWN = 200
 
 def chat_view(results: ProblemResults) -> View | None:
     """The hardest dialogues: first those whose photo ranks low, then those whose turn was missed; None without the dialogues."""
-    dataset = results.dataset
-    talks = (
-        {row.id: row for row in cast("Sequence[Dialogue]", dataset.payloads.get("dialogues", ()))} if dataset else {}
-    )
-    labels = dict[str, tuple[str, ...]]()
-    if dataset:
-        labels = {row.id: row.labels for row in cast("Sequence[ObjectLabels]", dataset.payloads.get("objects", ()))}
+    payloads = results.dataset.payloads if results.dataset else {}
+    talks = {row.id: row for row in cast("Sequence[Dialogue]", payloads.get("dialogues", ()))}
+    labels = {row.id: row.labels for row in cast("Sequence[ObjectLabels]", payloads.get("objects", ()))}
     files = [one.path / TURNS for one in results.artifacts if TURNS in one.manifest.files]
-    turns = grouped((row.query, row) for file in files for row in read_table(file, TurnScores))
+    turns = grouped((row.query, row) for file in files for row in read_table(file, PredictedTurns))
     found = grouped((row.query, row) for row in results.rows)
     known = [name for name in dict.fromkeys([*found, *turns]) if name in talks]
     if not known:
         return None
 
     def hardness(name: str) -> tuple[float, float, str]:
-        ranks, right = [row.reciprocal_rank for row in found.get(name, ())], [row.right for row in turns.get(name, ())]
-        return (sum(ranks) / max(1, len(ranks)), sum(right) / max(1, len(right)), name)
+        ranks = [row.reciprocal_rank for row in found.get(name, ())]
+        timed = [row.first == len(row.values) for row in turns.get(name, ())]
+        return (sum(ranks) / max(1, len(ranks)), sum(timed) / max(1, len(timed)), name)
 
     cards = []
     for name in sorted(known, key=hardness)[:MOST_SHOWN]:

@@ -9,13 +9,14 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.photo_labels import THEMES, themes_of
 from ctxr.engine.report import Table
 from ctxr.metrics.compare import RatioColumn
+from ctxr.problems.dialogue.chats import chat_view
 from ctxr.problems.dialogue.queries import TalkQuery, labels_of, talk_queries
 from ctxr.problems.dialogue.recipe import VARIANTS, DialogueRecipe
 from ctxr.problems.evaluation import EvalRequest, SplitRows
 from ctxr.problems.figures import Columns, Summariser
-from ctxr.problems.question import Question, Subject
+from ctxr.problems.question import ProblemResults, Question, Subject, View
 from ctxr.problems.ranked import RankedEvaluation
-from ctxr.problems.runs import Run
+from ctxr.problems.runs import Run, scores_turns
 from ctxr.problems.talk_tables import dialogue_tables
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import RUN
@@ -83,9 +84,13 @@ class Dialogues(Question):
         """Whether the dataset has dialogues, or a run was trained on some, and none to tell when a photo is shared."""
         folders = [one.place for one in request.sources if one.place is not None and one.place.is_dir()]
         variants = {str(open_artifact(folder).manifest.config.get("variant")) for folder in folders}
-        of_intent = any(one.startswith("intent") for one in variants)
-        return not of_intent and (bool(variants & {*VARIANTS}) or super().takes(request))
+        turns = any(scores_turns(one) for one in request.sources)
+        return not turns and (bool(variants & {*VARIANTS}) or super().takes(request))
 
     def tables(self, dataset: Dataset) -> Mapping[str, Table]:
         """Turns, moments and themes of each split."""
         return dialogue_tables(dataset)
+
+    def view(self, results: ProblemResults) -> View | None:
+        """Dialogues as chats."""
+        return chat_view(results)

@@ -38,7 +38,7 @@ function card(one) {
   photo.classList.add("shared");
   const after = one.after.map(([user, text]) => bubble(user, make("p", "", text)));
   for (const later of after) later.classList.add("later");
-  const missed = chosen("d-intent", held.intents).filter((run) => one.intent[run] && one.intent[run].at === 0);
+  const missed = chosen("d-intent", held.intents).filter((run) => one.intent[run] && one.intent[run].at === null);
   const never = missed.length ? make("p", "small muted", `Would not share: ${missed.join(", ")}`) : null;
   const chat = make("ol", "talk", ...said, photo, ...after);
   const runs = chosen("d-run", held.runs).map((run) => found(run, one.runs[run]));

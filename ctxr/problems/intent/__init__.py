@@ -1,0 +1,1 @@
+"""Intent: after each turn of a dialogue, whether a photo is shared next."""

@@ -1,0 +1,45 @@
+"""Recipes of trainings that tell when a photo is shared (PhotoChat, section 6.1)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Annotated, ClassVar
+
+from ctxr.engine.options import Choices, Range
+from ctxr.models.training.recipe import Positive, Recipe
+from ctxr.store.kinds import MODEL
+
+WHOLE, WRITTEN, APART = VARIANTS = ("intent", "intent-t5", "intent-turns")
+"""An encoder over all turns, T5 that writes a label, and a GRU over turns that an encoder read one by one."""
+
+HALF = 0.5
+"""The threshold where valid chooses none: the likelier class."""
+
+
+@dataclass(frozen=True)
+class IntentRecipe(Recipe):
+    """How a model learns whether a photo is shared next; `batch`: dialogues up to a turn."""
+
+    DOCS: ClassVar[str] = "docs/models.md and docs/intent.md"
+    READ_BY: ClassVar[Mapping[str, Sequence[str]]] = {"max_tokens": (WHOLE, WRITTEN)}
+
+    variant: Annotated[str, Choices(VARIANTS)] = WHOLE
+    """How turns are read."""
+    text: str = "bert:google-bert/bert-base-uncased"
+    """Model of texts: "bert:FOLDER" or "bert:OWNER/NAME" (BERT, ALBERT), "bert:minilm", untrained "random:bert-tiny"; for intent-t5
+    "t5:FOLDER" or "t5:OWNER/NAME"."""
+    max_tokens: Annotated[int, Range(16, inf, "a whole number, 16 or more")] = 512
+    """Tokens of a dialogue; the first ones are cut off."""
+    positive_weight: Positive = 1.0
+    """Of a turn before a photo in the loss, where any other has 1."""
+
+    def inputs(self) -> Iterator[tuple[str, str]]:
+        """See `Recipe`."""
+        yield "text", MODEL
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """A model that the variant reads with."""
+        yield from super().rules()
+        kinds, example = (("t5",), "t5:DIRECTORY") if self.variant == WRITTEN else (("bert", "random"), "bert:minilm")
+        if self.text.partition(":")[0] not in kinds:
+            yield f"{self.variant} does not read with text = {self.text}", f"--set text={example}"

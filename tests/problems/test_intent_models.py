@@ -1,0 +1,151 @@
+"""Models that tell when a photo is shared: what they read, learn, and keep."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoTokenizer, T5ForConditionalGeneration
+
+from ctxr.datasets.open import open_dataset
+from ctxr.datasets.talks import SharedTalk, talks_of
+from ctxr.engine.progress import Silent
+from ctxr.errors import CtxrError, DataError
+from ctxr.pipelines.modelling import train
+from ctxr.pipelines.modelling.config import Train
+from ctxr.problems.intent.learner import TalkTable, open_reader, read_intent
+from ctxr.problems.intent.recipe import IntentRecipe
+from ctxr.problems.registry import open_run
+from ctxr.problems.runs import ScoringOptions
+from ctxr.store.artifacts import open_artifact
+from ctxr.synthetic.dialogues import write_dialogues
+from tests.models.bert_folder import make_bert
+from tests.models.talk_folders import make_albert, make_t5
+
+Make = Callable[[Path], Path]
+
+TALK = SharedTalk("train/0", "train", ("hi there", "", "a red photo", "wow"), (1, 0, 1, 0))
+ONE_EPOCH = ("lr=1e-3", "epochs=1", "warmup=0", "at_once=0", "batch=16")
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("drawn")
+    write_dialogues(folder, {"train": 12, "valid": 4, "test": 4}, 0)
+    return folder
+
+
+def reader_of(folder: Path, text: str, variant: str = "intent", **more: int) -> TalkTable:
+    recipe = IntentRecipe(variant=variant, text=text, **more).check()  # type: ignore
+    return TalkTable(open_reader(recipe, [TALK], ScoringOptions(folder, "cpu"), Silent()), [TALK], "cpu")
+
+
+@pytest.mark.parametrize("make", [make_bert, make_albert])
+def test_turns_stand_between_separators_with_their_speaker(make: Make, tmp_path: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(make(tmp_path / "model"))
+    table = reader_of(tmp_path, f"bert:{tmp_path / 'model'}")
+    start, end = tokenizer.cls_token_id, tokenizer.sep_token_id
+    numbers, users = [start], [0]
+    for place, (text, user) in enumerate(zip(TALK.texts, TALK.users, strict=True)):
+        own = [end] * (place > 0) + tokenizer(text, add_special_tokens=False)["input_ids"]
+        numbers, users = numbers + own, users + [user] * len(own)
+        assert table.reader.row(TALK, place + 1).T.tolist() == [numbers, users]
+    assert table.label.tolist() == [0, 0, 0, 1]
+
+
+def test_the_beginning_is_cut_off(tmp_path: Path) -> None:
+    make_bert(tmp_path / "bert")
+    whole, cut = (reader_of(tmp_path, f"bert:{tmp_path / 'bert'}", max_tokens=most) for most in (512, 16))
+    long, short = (table.reader.row(TALK, 4) for table in (whole, cut))
+    assert len(long) > len(short) == 16
+    assert short.tolist() == [long[0].tolist(), *long[-15:].tolist()]
+
+
+def test_an_albert_reads_no_more_than_it_has_positions(tmp_path: Path) -> None:
+    make_albert(tmp_path / "albert")
+    assert reader_of(tmp_path, f"bert:{tmp_path / 'albert'}").reader.most == 48
+
+
+def test_t5_weighs_the_first_tokens_of_both_labels(tmp_path: Path) -> None:
+    folder = make_t5(tmp_path / "t5")
+    table = reader_of(tmp_path, f"t5:{folder}", "intent-t5")
+    model, tokenizer = T5ForConditionalGeneration.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    (found,) = table.probabilities(table.reader.build())
+    labels = [tokenizer(word)["input_ids"][0] for word in ("no", "yes")]
+    for turn, value in enumerate(found, start=1):
+        pieces = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in TALK.texts[:turn]]
+        ids = tokenizer("predict share intent:", add_special_tokens=False)["input_ids"]
+        for place, own in enumerate(pieces):
+            ids = ids + (tokenizer("[SEP]", add_special_tokens=False)["input_ids"] if place else []) + own
+        told = model(input_ids=torch.tensor([[*ids, 1]]), decoder_input_ids=torch.tensor([[0]])).logits[0, 0, labels]
+        assert value == pytest.approx(float(told.softmax(0)[1].detach()), abs=1e-5)
+
+
+def test_a_t5_without_a_label_in_its_vocabulary_is_refused(tmp_path: Path) -> None:
+    folder = make_t5(tmp_path / "t5", leave_out=("▁no", "▁yes"))
+    with pytest.raises(DataError, match="no and yes"):
+        reader_of(tmp_path, f"t5:{folder}", "intent-t5")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "make"), [("intent-bert", make_bert), ("intent-albert", make_albert), ("intent-t5", make_t5)]
+)
+def test_a_published_model_learns_and_is_opened_with_the_same_scores(
+    recipe: str, make: Make, drawn: Path, tmp_path: Path
+) -> None:
+    kind = "t5" if make is make_t5 else "bert"
+    changes = (*ONE_EPOCH, f"text={kind}:{make(tmp_path / 'model')}")
+    report = train.run(Train(recipe, drawn, changes=changes, workdir=tmp_path / "work", device="cpu"))
+    (result,) = report.seeds
+    assert report.judged_on == "valid"
+    assert result.valid is not None
+    assert 0 < result.valid <= 1
+    kept, dataset = read_intent(report.folder / "seed0"), open_dataset(drawn, tmp_path / "work", Silent())
+    assert open_artifact(report.folder).manifest.counts["thresholds"] == {recipe: kept.threshold}
+    (scores,) = (
+        open_run(report.folder, ScoringOptions(tmp_path / "work", "cpu"), Silent())
+        .score((dataset, ["test/0"]))
+        .values()
+    )
+    (talk,) = talks_of(dataset, ["test/0"])
+    assert [*scores["test/0"]] == [str(turn) for turn in range(1, len(talk.texts) + 1)]
+
+
+def test_a_run_is_not_opened_over_other_weights(drawn: Path, tmp_path: Path) -> None:
+    changes = (*ONE_EPOCH, f"text=bert:{make_bert(tmp_path / 'model')}")
+    run = train.run(Train("intent-bert", drawn, changes=changes, workdir=tmp_path / "work", device="cpu")).folder
+    make_bert(tmp_path / "model", layers=2)
+    with pytest.raises(DataError, match=str(run / "seed0")):
+        open_run(run, ScoringOptions(tmp_path, "cpu"), Silent()).score((open_dataset(drawn, tmp_path, Silent()), None))
+
+
+def test_a_weight_on_turns_before_a_photo_makes_them_likelier(drawn: Path, tmp_path: Path) -> None:
+    means = []
+    for weight in (1, 20):
+        changes = (*ONE_EPOCH, f"positive_weight={weight}")
+        run = train.run(Train("intent-tiny", drawn, f"w{weight}", changes=changes, workdir=tmp_path, device="cpu"))
+        dataset = open_dataset(drawn, tmp_path, Silent())
+        (scores,) = open_run(run.folder, ScoringOptions(tmp_path, "cpu"), Silent()).score((dataset, None)).values()
+        means.append(np.mean([value for row in scores.values() for value in row.values()]))
+    assert means[1] > means[0] + 0.1
+
+
+def test_without_valid_the_last_epoch_counts_and_a_half(tmp_path: Path) -> None:
+    write_dialogues(tmp_path / "drawn", {"train": 6}, 0)
+    changes = (*ONE_EPOCH, "epochs=2")
+    run = train.run(Train("intent-tiny", tmp_path / "drawn", changes=changes, workdir=tmp_path, device="cpu"))
+    kept = read_intent(run.folder / "seed0")
+    assert (kept.epoch, kept.threshold, run.judged_on) == (2, 0.5, "")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "change", "word"),
+    [("intent-t5", "text=bert:minilm", "intent-t5"), ("intent-tiny", "text=t5:x", "t5:x"), ("intent-tiny", "max_tokens=64", "max_tokens"),
+     ("intent-bert", "text=bert:nowhere", "nowhere")],
+)  # fmt: skip
+def test_a_model_that_a_variant_does_not_read_with_is_refused(
+    recipe: str, change: str, word: str, drawn: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(CtxrError, match=word):
+        train.run(Train(recipe, drawn, changes=(change,), workdir=tmp_path, device="cpu"))
