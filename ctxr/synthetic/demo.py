@@ -36,6 +36,7 @@ from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from ctxr.synthetic.captions import WorldCaptions, write_captions
 from ctxr.synthetic.config import Demo
 from ctxr.synthetic.crowd import Rehearsal, rehearse
+from ctxr.synthetic.dialogues import write_dialogues
 from ctxr.synthetic.narratives import write_narratives
 from ctxr.synthetic.world.films import BLUR
 from ctxr.synthetic.world.footage import World, WorldConfig, write_world
@@ -125,6 +126,7 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
         run_revision(config.out / "captions", progress),
         run_links(config.out / "documents", config, progress),
         (traces := run_traces(config.out / "narratives", config, progress)).gain,
+        (talks := run_dialogues(config.out / "dialogues", config, progress)).gain,
     )
     rows = []
     for what, *shares in map(astuple, gains):
@@ -134,9 +136,9 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
     note = "points; low, high: 95 % over sets or pictures drawn again"
     gained = Table("What each stage gains, in %", heads, tuple(rows), note, digits=1)
     clip, clip_pages = run_clip(config.out / "clip", progress)
-    pages = (*models.pages, *traces.pages, *clip_pages)
+    pages = (*models.pages, *traces.pages, *talks.pages, *clip_pages)
     page = run_command("report", progress, input=filtered.artifact, workdir=work, more=tuple(map(str, pages))).page
-    tables |= crowd.tables | models.tables | traces.tables | {"gains": gained}
+    tables |= crowd.tables | models.tables | traces.tables | talks.tables | {"gains": gained}
     return DemoReport(config.out, (page, *pages), built, filtered, tables, clip)
 
 
@@ -352,6 +354,32 @@ def run_traces(work: Path, sizes: Demo, progress: Progress) -> DemoPart:
     title = "Pictures that fit the first narrative, which is about test-00000"
     searched = {"search": replace(table, title=title)}
     return DemoPart(Gain(what, base, own, gain["low"], gain["high"]), searched, (page,))
+
+
+def run_dialogues(work: Path, sizes: Demo, progress: Progress) -> DemoPart:
+    """Draw dialogues, learn when a photo is shared, and look for it by the words of its labels, and by its pixels without training."""
+    dataset, runs = work / "dataset", ("dialogue-bm25", "pixels", "intent-tiny")
+    write_dialogues(
+        dataset, {"train": 2 * sizes.pairs, "valid": max(24, sizes.pairs // 2), "test": sizes.gallery}, sizes.seed
+    )
+    pixels = {
+        "recipe": "dialogue-labels",
+        "changes": ("encoder=ctxr-tiny", "said=sharer", "photo=image"),
+        "name": "pixels",
+    }
+    for options in ({"recipe": runs[0]}, pixels, {"recipe": runs[2]}):
+        run_command("train", progress, **options, dataset=dataset, workdir=work)
+    test: dict[str, Any] = {"dataset": dataset, "workdir": work, "split": "test", "resamples": RESAMPLES}
+    results = run_command("eval", progress, runs=runs[:2], compare=True, nothing_fits=True, **test).results
+    both = run_command("eval", progress, runs=(runs[2], "pixels"), **test).tables
+    figures = msgspec.json.decode((results / "figures.json").read_bytes())
+    rows = {(row["run"], row["measure"]): row["value"] for row in figures["figures"] if row["view"] == "overall"}
+    (gain,) = (row for row in figures["differences"] if row["part"] == "R@1")
+    what = "photo of a dialogue found first: by words of its labels, by its pixels"
+    page = run_command("report", progress, input=dataset, workdir=work).page
+    base, own = (rows[run, "R@1"] for run in runs[:2])
+    found = Gain(what, base, own, gain["low"], gain["high"])
+    return DemoPart(found, {"turns": both["test/turns"], "both": both["test/both"]}, (page,))
 
 
 WHEEL = Wheel(
