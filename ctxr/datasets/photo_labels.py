@@ -45,6 +45,12 @@ def is_main(left: float, right: float, top: float, bottom: float) -> bool:
     return all(0.1 < (start + end) / 2 < 0.9 and end - start >= 0.3 for start, end in sides)
 
 
+def is_boxes(path: Path) -> bool:
+    """Whether a file is a CSV of boxes of Open Images, by its head."""
+    with path.open("rb") as file:
+        return file.readline(64).removeprefix(b"\xef\xbb\xbf").startswith(b"ImageID,")
+
+
 def labels_of_boxes(path: Path, names: Mapping[str, str]) -> tuple[dict[str, ObjectLabels], set[str]]:
     """Labels of images from a CSV of boxes of Open Images, and which of these images are to talk about: those with a label of a theme,
     people only as main objects.
