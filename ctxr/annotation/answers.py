@@ -397,7 +397,9 @@ def _answered(merge: AnswerMerge, before: AggregatedAnswers | None, every: list[
     merged = merge_roots(parts or [(tasks.root, ()) for tasks in every])
     images = {name: image for name, image in merged.images.items() if name in shown}
     sets = {unit.image_set: merge.units[unit.id].image_set for unit in units.values()}
-    return AggregatedAnswers(merged.root, units, sets, images, tuple(merge.answers.values()), **merge.tables())
+    rows = [*(before.objects if before else ()), *(row for tasks in every for row in tasks.objects)]
+    tables = merge.tables() | {"objects": tuple({row.key(): row for row in rows}.values())}
+    return AggregatedAnswers(merged.root, units, sets, images, tuple(merge.answers.values()), **tables)
 
 
 def merge_journal(workdir: Path, progress: Progress, database: str = "") -> Path:

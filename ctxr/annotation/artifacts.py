@@ -19,7 +19,7 @@ from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import JUDGMENTS, TASKS
 from ctxr.store.paths import relative
 from ctxr.store.records import Dialogue, Image, ImageSet, Judgment, Query, Record, Text
-from ctxr.store.tables import UNREADABLE, pretty_json, read_table, write_table, write_tables
+from ctxr.store.tables import UNREADABLE, pretty_json, read_payloads, read_table, write_table, write_tables
 
 CROWD = "crowd"
 """Folder of the project for the server's journal, and in `private/` for the key and the people behind the pseudonyms."""
@@ -30,12 +30,14 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(frozen=True)
 class TaskBatch:
-    """Units with the sets and images, by id, that they show; `root` is the folder that `Image.path` is relative to."""
+    """Units with the sets and images, by id, that they show; `root` is the folder that `Image.path` is relative to; `objects`: rows of
+    that payload table."""
 
     units: Sequence[Unit]
     sets: Mapping[str, ImageSet]
     images: Mapping[str, Image]
     root: Path
+    objects: tuple[Record, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class AggregatedAnswers:
     queries: tuple[Query, ...] = ()
     judgments: tuple[Judgment, ...] = ()
     dialogues: tuple[Dialogue, ...] = ()
+    objects: tuple[Record, ...] = ()
 
 
 def write_task_tables(path: Path, batch: TaskBatch, home: Path, files: Sequence[str] = ()) -> Content:
@@ -78,10 +81,11 @@ def write_task_tables(path: Path, batch: TaskBatch, home: Path, files: Sequence[
     write_table(path / "sets.jsonl", (image_set for image_set in batch.sets.values() if image_set.id in used))
     write_table(path / "images.jsonl", (image for image in batch.images.values() if image.id in shown))
     write_bytes(path / PICTURES, pretty_json({"root": relative(batch.root, home)}))
+    known = ["objects.jsonl"] if batch.objects and write_table(path / "objects.jsonl", batch.objects) else []
     work = [unit.most for unit in batch.units if unit.purpose == "work"]
     counts = {"units": len(batch.units), "sets": len(used), "images": len(shown), "votes": sum(work)}
     counts["checks"] = len(batch.units) - len(work)
-    return Content(["units.jsonl", "sets.jsonl", "images.jsonl", PICTURES, *files], counts, {})
+    return Content(["units.jsonl", "sets.jsonl", "images.jsonl", *known, PICTURES, *files], counts, {})
 
 
 def read_tasks(path: Path) -> Tasks:
@@ -104,7 +108,8 @@ def read_tasks(path: Path) -> Tasks:
             f"{path / MANIFEST} says another protocol than this ctxr knows", hint="run ctxr export-tasks again"
         ) from error
     name, root = path.resolve().name, root_of(path)
-    return Tasks(units, sets, images, root, path, name, protocol, config["backend"], config)
+    objects = read_payloads(path, artifact.manifest.files).get("objects", ())
+    return Tasks(units, sets, images, root, path, name, protocol, config["backend"], config, objects=objects)
 
 
 def first_task(workdir: Path) -> str:
@@ -123,7 +128,7 @@ def open_tasks(workdir: Path) -> list[Artifact]:
 
 def write_judgment_tables(path: Path, answered: AggregatedAnswers, home: Path) -> Content:
     """Write the tables of an artifact of kind `judgments` into the folder `path`, which will be moved to `home`."""
-    tables = {name: getattr(answered, name) for name in (*_BY_ID, *_LISTED)}
+    tables = {name: getattr(answered, name) for name in (*_BY_ID, *_LISTED, *["objects"] * bool(answered.objects))}
     counts = write_tables(path, {name: rows.values() if name in _BY_ID else rows for name, rows in tables.items()})
     names = [f"{name}.jsonl" for name in counts]
     counts["workers"] = len({answer.worker for answer in answered.answers})
@@ -143,9 +148,10 @@ def root_of(path: Path) -> Path:
 def read_judgments(path: Path) -> AggregatedAnswers:
     """The answers in a folder. Raises UnfinishedError without a manifest, DataError for another kind or a changed table."""
     take = command_in(project_of(path, JUDGMENTS), "import-answers")
-    open_artifact(path, JUDGMENTS, take).refuse_changed()
+    (artifact := open_artifact(path, JUDGMENTS, take)).refuse_changed()
     tables: dict[str, Any] = {name: _by_id(path / f"{name}.jsonl", kind) for name, kind in _BY_ID.items()}
     tables |= {name: tuple(read_table(path / f"{name}.jsonl", kind)) for name, kind in _LISTED.items()}
+    tables["objects"] = read_payloads(path, artifact.manifest.files).get("objects", ())
     return AggregatedAnswers(root_of(path), **tables)
 
 

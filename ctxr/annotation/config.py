@@ -69,7 +69,8 @@ class ExportTasks(Protocol):
     """JSONL of {image, statement, text, captions} to judge (entail); default: the sample of the latest round of
     `ctxr revise-labels`."""
     objects: Path | None = None
-    """JSONL of {image, labels}: objects in each photo, shown as a hint to the worker who sees it (dialogue)."""
+    """JSONL of {image, labels}: objects in each photo, shown as a hint to the worker who sees it (dialogue). Or a CSV of boxes of Open
+    Images, which also chooses the photos: with one of PhotoChat's labels, people only as main objects."""
     fraction: Annotated[float, Range(0, 1, "a share above 0, at most 1", above=True)] = 0.1
     """Share of the answered units that is judged a second time (audit)."""
     gold: Path | None = None

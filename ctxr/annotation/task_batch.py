@@ -3,10 +3,11 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TypeVar
+from pathlib import Path, PurePosixPath
+from typing import TypeVar, cast
 
 import msgspec
+from msgspec import structs
 
 from ctxr.annotation import unit_factory as factory
 from ctxr.annotation.artifacts import TaskBatch, read_judgments
@@ -18,6 +19,7 @@ from ctxr.annotation.tasks.tag import NOTES
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import content_of, dataset_parents
 from ctxr.datasets.open import read_dataset
+from ctxr.datasets.photo_labels import labels_of_boxes
 from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.datasets.rounds import labels_of_sample, newest_sample
 from ctxr.datasets.splits import leakage_of
@@ -27,7 +29,7 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import JUDGMENTS
-from ctxr.store.records import Image, Text
+from ctxr.store.records import Image, ObjectLabels, Text
 from ctxr.store.tables import UNREADABLE
 
 T = TypeVar("T")
@@ -74,7 +76,8 @@ def merge_batches(batches: Sequence[TaskBatch]) -> TaskBatch:
     merged = merge_roots((batch.root, batch.images.values()) for batch in batches)
     units = sorted((unit for batch in batches for unit in batch.units), key=lambda unit: unit.id)
     sets = {name: image_set for batch in reversed(batches) for name, image_set in batch.sets.items()}
-    return replace(merged, units=tuple(units), sets=sets)
+    objects = {row.key(): row for batch in reversed(batches) for row in batch.objects}
+    return replace(merged, units=tuple(units), sets=sets, objects=tuple(objects.values()))
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ def ask(config: ExportTasks, sources: TaskSources, progress: Progress) -> TaskBa
         elif config.task == "describe":
             units = factory.describe_units(dataset, config)
         elif config.task == "dialogue":
-            units = factory.describe_units(dataset, config, _objects(config.objects, dataset))
+            dataset, units = _dialogues(config, dataset)
         elif config.task == "tag":
             units = factory.tag_units(dataset, listed(config.labels) or tuple(NOTES), config.raters or 1)
         else:
@@ -223,19 +226,29 @@ def _entailments(config: ExportTasks, sources: TaskSources, dataset: Dataset) ->
     return list(units.values())
 
 
-def _objects(path: Path | None, dataset: Dataset) -> dict[str, tuple[str, ...]]:
-    labels: dict[str, tuple[str, ...]] = {}
+def _dialogues(config: ExportTasks, dataset: Dataset) -> tuple[Dataset, list[Unit]]:
+    """Units to talk about photos, those that a CSV of boxes chooses, or else any; and the dataset with what is known of its images."""
+    path, pool = config.objects, dataset
+    known = cast("tuple[ObjectLabels, ...]", () if path else dataset.payloads.get("objects", ()))
+    rows = {row.id: row for row in known}
+    if path and path.suffix == ".csv":
+        names = {image: PurePosixPath(image).stem for image in dataset.images}
+        rows, chosen = labels_of_boxes(path, names)
+        kept = (tuple(image for image in one.images if image in chosen) for one in dataset.sets)
+        sets = (structs.replace(one, images=own) for one, own in zip(dataset.sets, kept, strict=True))
+        pool = replace(dataset, sets=tuple(sets))
     example = '{"image": "a/1", "labels": ["Dog", "Bread"]}'
-    for number, row in _read_lines(path, Objects, "--objects", example) if path else ():
+    for number, row in _read_lines(path, Objects, "--objects", example) if path and pool is dataset else ():
         if row.image not in dataset.images:
             raise DataError(
                 f"{path}:{number}: {dataset.name} has no image {row.image!r}",
                 hint="name the dataset that the objects are in (--input)",
             )
-        if row.image in labels:
+        if row.image in rows:
             raise DataError(f"{path}:{number}: the image {row.image!r} is repeated")
-        labels[row.image] = row.labels
-    return labels
+        rows[row.image] = ObjectLabels(row.image, row.labels)
+    units = factory.describe_units(pool, config, {image: row.labels for image, row in rows.items()})
+    return replace(dataset, payloads={**dataset.payloads, "objects": tuple(rows.values())}), units
 
 
 def _checks(config: ExportTasks, work: TaskBatch, progress: Progress) -> TaskBatch:
@@ -284,4 +297,5 @@ def _dataset(path: Path, keep_leaks: bool) -> Dataset:
 
 def _batch_of(dataset: Dataset, path: Path, units: Sequence[Unit]) -> TaskBatch:
     sets = {image_set.id: image_set for image_set in dataset.sets}
-    return TaskBatch(units, sets, dataset.images, dataset.root or path.resolve())
+    objects = dataset.payloads.get("objects", ())
+    return TaskBatch(units, sets, dataset.images, dataset.root or path.resolve(), objects=objects)

@@ -27,7 +27,10 @@ GROUPS, SPLITS_TABLE = "groups.jsonl", "splits.jsonl"
 
 def hash_split(group: str, salt: str = "ctxr") -> SplitName:
     """The split of a group, by hash alone: 80 % train, 10 % valid, 10 % test; another salt gives another one."""
-    position = _position(salt, group)
+    return _split_at(_position(salt, group))
+
+
+def _split_at(position: float) -> SplitName:
     return "train" if position < 0.8 else "valid" if position < 0.8 + 0.1 else "test"
 
 
@@ -41,6 +44,7 @@ def assign_splits(
     shared: Iterable[SharedFootage] = (),
     fixed: Mapping[str, SplitName] | None = None,
     salt: str = "ctxr",
+    strata: Mapping[str, tuple[str, ...]] | None = None,
 ) -> list[Split]:
     """One row per source, by name: its fixed split, or that of its group, which holds all sources that `shared` connects.
 
@@ -49,6 +53,7 @@ def assign_splits(
 
     Args:
         sources: names, and whether the source is large enough for sets: only those fill a split.
+        strata: what sources are of; of each, every split gets its share.
         fixed: splits that are given. A group of several such splits is torn apart; another source of it goes where it shares most.
     """
     fixed = {name: split for name, split in (fixed or {}).items() if name in sources}
@@ -63,6 +68,10 @@ def assign_splits(
         else:
             free[group[0]] = group
     dealt = {name: hash_split(name, salt) for name in free}
+    for stratum, own in grouped((strata[name], name) for name in free if strata and name in strata).items():
+        start = _position(salt, repr(stratum))  # so that small strata are not all in train
+        own.sort(key=partial(_position, salt))
+        dealt |= {name: _split_at((place + start) / len(own)) for place, name in enumerate(own)}
     ranked = sorted((name for name in free if any(sources[name] for name in free[name])), key=partial(_position, salt))
     filled = {splits[name] for name in splits if sources[name]}
     if {*SPLITS} - filled - {dealt[name] for name in ranked}:

@@ -20,9 +20,10 @@ def dialogue_tables(dataset: Dataset) -> dict[str, Table]:
     talks = cast("tuple[Dialogue, ...]", dataset.payloads.get("dialogues", ()))
     objects = cast("tuple[ObjectLabels, ...]", dataset.payloads.get("objects", ()))
     labels, names = {row.id: row.labels for row in objects}, [*dict.fromkeys(THEMES.values())]
+    homes = {one.id: dataset.split_of(one) for one in dataset.sets}
     turns, themes = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
     for split in (*SPLITS, None, "all"):
-        part = [one for one in talks if split in (dataset.splits.get(dataset.images[one.photo].group), "all")]
+        part = [one for one in talks if split in (homes[dataset.queries[one.id].image_set], "all")]
         if not part:
             continue
         photos, count = {one.photo for one in part}, len(part)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.datasets.splits import assign_splits, find_leakage, hash_split, read_published
+from ctxr.datasets.splits import SPLITS, assign_splits, find_leakage, hash_split, read_published
 from ctxr.errors import DataError
 from ctxr.store.records import Image, ImageSet, SharedFootage, Split, SplitName
 
@@ -136,3 +136,22 @@ def test_shared_footage_leaks_where_its_sources_have_sets_in_two_splits() -> Non
     assert leak.counts() == {"leaking_groups": 0, "leaking_images": 0, "leaking_footage": 1}
     assert "g and h" in leak.sentence()
     assert not find_leakage(sets, images, {"s1": "test", "s2": "test"}, rows).sentence()
+
+
+def test_every_split_gets_its_share_of_each_stratum() -> None:
+    strata = {f"photo-{number}": ("food",) if number % 4 else ("people",) for number in range(400)}
+    dealt = {row.group: row.split for row in assign_splits(dict.fromkeys(strata, True), strata=strata)}
+    counts = Counter((strata[name], split) for name, split in dealt.items())
+    for stratum, size in ((("food",), 300), (("people",), 100)):
+        shares = {split: counts[stratum, split] for split in SPLITS}
+        assert shares == {
+            "train": pytest.approx(0.8 * size, abs=1),
+            "valid": pytest.approx(0.1 * size, abs=1),
+            "test": pytest.approx(0.1 * size, abs=1),
+        }
+    alone = {f"photo-{number}": (str(number),) for number in range(400)}
+    few = Counter(row.split for row in assign_splits(dict.fromkeys(alone, True), strata=alone))
+    assert min(few.values()) > 20
+    assert assign_splits(dict.fromkeys(strata, True), strata=strata) == assign_splits(
+        dict.fromkeys([*strata][::-1], True), strata=strata
+    )

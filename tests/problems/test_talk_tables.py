@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from ctxr.datasets.open import read_dataset
-from ctxr.datasets.photo_labels import THEMES
 from ctxr.problems.talk_tables import dialogue_tables
 from tests.datasets.readers.test_photochat import put, real, row
 
@@ -25,10 +24,6 @@ def test_turns_are_counted_as_they_are_and_merged(tmp_path: Path) -> None:
         ("test", 0, 0, 0, 1, 1.0, 1),
         ("all", 2, 2, 1, 1, 2.0, 3),
     )
-
-
-def test_labels_of_the_paper_are_88() -> None:
-    assert len(THEMES) == 88
 
 
 @real

@@ -86,10 +86,10 @@ def _is_form(file: Path) -> bool:
     return any(form.match(start) for form in _FORMS)
 
 
-def released_dialogues(file: Path) -> dict[str, ReleasedDialogue]:
-    """The dialogues of a file of either form by `SPLIT/ID`; the split is that which its name, or else its folder's, tells.
+def released_dialogues(file: Path) -> list[tuple[str, ReleasedDialogue]]:
+    """The dialogues of a file of either form with `SPLIT/ID`; the split is that which its name, or else its folder's, tells.
 
-    Raises DataError naming the file, and row or id, for content of another form, and for an id that is there twice.
+    Raises DataError naming the file, and row or id, for content of another form.
     """
     gallery = split_named(re.split(r"[\W\d_]", file.stem)[0]) or split_named(file.parent.name) or file.stem
     value, rows = read_json(file).value, list[ReleasedDialogue]()
@@ -102,28 +102,25 @@ def released_dialogues(file: Path) -> dict[str, ReleasedDialogue]:
             said = [part.text if isinstance(part, _Said) else None for part in parts]
             messages = [PhotoChatMessage(text or "", text is None, UNKNOWN) for text in said]
             rows.append(ReleasedDialogue(messages, key, shown.description, shown.file))
-    found: dict[str, ReleasedDialogue] = {}
-    for number, row in enumerate(rows):
-        if found.setdefault(f"{gallery}/{row.dialogue_id}", row) is not row:
-            raise DataError(f"{file}: [{number}] repeats the dialogue {row.dialogue_id}", hint="delete one of the two")
-    return found
+    return [(f"{gallery}/{row.dialogue_id}", row) for row in rows]
 
 
 def read_photochat(path: Path, files: Sequence[Path], passed: Callable[[], None]) -> Dataset:
     """A gallery of photos by split, and for each dialogue a query of what was said before the photo was shared.
 
     Empty messages, and dialogues without exactly one share or with nothing before it, are left out and counted. Raises DataError as
-    `released_dialogues` does, and naming both files for a dialogue that a split has twice.
+    `released_dialogues` does, and naming the files for a dialogue that a split has twice.
     """
-    reading, homes = _Reading(Galleries(path if path.is_dir() else path.parent, passed)), dict[str, Path]()
-    found: dict[str, ReleasedDialogue] = {}
+    reading = _Reading(Galleries(path if path.is_dir() else path.parent, passed))
+    found: dict[str, tuple[ReleasedDialogue, Path]] = {}
     for file in files:
-        for key, row in released_dialogues(file).items():
-            if homes.setdefault(key, file) != file:
-                raise DataError(f"{file}: the dialogue {key} is already in {homes[key]}", hint="name one of the files")
-            found[key] = row
-    for key, row in sorted(found.items()):
-        reading.take(key, row, homes[key])
+        for key, row in released_dialogues(file):
+            if found.setdefault(key, (row, file))[0] is not row:
+                raise DataError(
+                    f"{file}: the dialogue {key} is already in {found[key][1]}", hint="delete one of the two"
+                )
+    for key, (row, file) in sorted(found.items()):
+        reading.take(key, row, file)
     return reading.dataset(path)
 
 
@@ -133,6 +130,7 @@ class _Reading:
 
     galleries: Galleries
     dialogues: list[Dialogue] = field(default_factory=list)
+    queries: dict[str, Query] = field(default_factory=dict)
     labels: dict[str, dict[str, None]] = field(default_factory=dict)
     left: dict[str, list[str]] = field(default_factory=dict)
 
@@ -165,10 +163,11 @@ class _Reading:
                 self.left.setdefault("photos are missing, see ctxr export --to photochat", []).append(row.photo)
         self.labels.setdefault(image, {}).update(dict.fromkeys(labels_in(row.photo_description)))
         self.dialogues.append(dialogue := Dialogue(key, "", image, (), turns, shares[0]))
-        for index, turn in enumerate(before_share(dialogue)):
-            author = "unknown" if turn.user == UNKNOWN else f"user-{turn.user}"
-            name = f"{key}/{index:03d}"
-            self.galleries.texts[name] = Text(name, turn.text, author, index)
+        authors = {UNKNOWN: "unknown", 0: "user-0", 1: "user-1"}
+        said = enumerate(before_share(dialogue))
+        texts = {(name := f"{key}/{at:03d}"): Text(name, turn.text, authors[turn.user], at) for at, turn in said}
+        self.galleries.texts |= texts
+        self.queries[key] = Query(key, gallery, tuple(texts))
         self.galleries.judgments.append(Judgment(key, image, "gold", 1.0))
 
     def dataset(self, path: Path) -> Dataset:
@@ -183,13 +182,10 @@ class _Reading:
             "dialogues name no speakers and join some messages, so counts of turns are not the paper's": without,
         }
         notes = [f"{len(which)} {what}: {some(which)}" for what, which in self.left.items() if which]
-        queries, members = {}, self.galleries.members
+        members = self.galleries.members
         splits = {str(split): split for split in SPLIT_WORDS.values() if split in members}
-        for one in self.dialogues:
-            texts = tuple(f"{one.id}/{index:03d}" for index in range(one.shared_at or 0))
-            queries[one.id] = Query(one.id, self.galleries.images[one.photo].group, texts)
         self.galleries.members = {gallery: sorted(members[gallery]) for gallery in sorted(members)}
         objects = [ObjectLabels(image, tuple(labels)) for image, labels in sorted(self.labels.items()) if labels]
         payloads = {"dialogues": tuple(self.dialogues)} | ({"objects": tuple(objects)} if objects else {})
         dataset = self.galleries.dataset(path.resolve().stem, splits, notes)
-        return replace(dataset, queries=queries, payloads=payloads)
+        return replace(dataset, queries=self.queries, payloads=payloads)

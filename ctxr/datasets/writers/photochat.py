@@ -22,12 +22,11 @@ def write(job: ExportJob) -> ExportResult:
     Raises DataError for ids of which one file would get two, or that cannot be names.
     """
     data, result = job.dataset, ExportResult(_LOAD, kept=("dialogues", "objects"))
-    talks = [
-        one for one in cast("tuple[Dialogue, ...]", data.payloads.get("dialogues", ())) if one.shared_at is not None
-    ]
+    every = cast("tuple[Dialogue, ...]", data.payloads.get("dialogues", ()))
+    talks = [one for one in every if one.shared_at is not None and one.photo in data.images]
     labels = {row.id: row.labels for row in cast("tuple[ObjectLabels, ...]", data.payloads.get("objects", ()))}
     files = [file for known in data.files for file in photochat_files(known)]
-    rows = [(key, row) for file in files for key, row in released_dialogues(file).items()]
+    rows = [row for file in files for row in released_dialogues(file)]
     urls = {f"{key.partition('/')[0]}/{row.photo}": row.photo_url for key, row in rows if "://" in row.photo_url}
     homes = {one.id: job.split(one) for one in data.sets}
     missing = set[str]()
@@ -53,9 +52,14 @@ def write(job: ExportJob) -> ExportResult:
         write_bytes(folder / f"{folder.name}.json", pretty_json(released))
     if missing:
         write_bytes(job.out / "missing.txt", "".join(f"{line}\n" for line in sorted(missing)).encode())
+    asked = [one.id for one in data.queries.values() if one.labels is None]
     left = (
-        (len(data.queries) - len(talks), "query in which no photo is shared", "queries in which no photo is shared"),
-        (len(data.images.keys() - {one.photo for one in talks}), "photo that nobody shared", ""),
+        (len(asked) - len(talks), "query in which no photo is shared", "queries in which no photo is shared"),
+        (
+            len(data.images.keys() - {one.photo for one in talks}),
+            "photo that nobody shared",
+            "photos that nobody shared",
+        ),
         (sum(row.worker != "gold" for row in data.judgments), "other judgment", ""),
     )
     result.left_out += [f"{plural(*one)}." for one in left if one[0]]

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import combinations
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from ctxr.datasets.image_sets import sets_report
+from ctxr.datasets.photo_labels import is_boxes, labels_of_boxes, themes_of
 from ctxr.datasets.splits import SPLITS, SPLITS_TABLE, assign_splits, read_published
 from ctxr.engine.options import option_name
 from ctxr.engine.progress import SILENT, Progress
@@ -149,7 +150,7 @@ class BuildStage(SetsStage[BuildInputs]):
         """Load the quality measures and the encoder, then warn about what the options and sources leave out."""
         options = self.options
         scan = ScanOptions(**{name: getattr(options, name) for name in ScanOptions.describe()})
-        published = read_published(options.splits) if options.splits else {}
+        published = read_published(options.splits) if options.splits and not is_boxes(options.splits) else {}
         quality = QualityGate(QualityLimits.of(options), options.brisque_weights, options.ocr)
         instruments = quality.describe()
         embedder = Embedder(inputs.encoder, options.device, options.precision, progress)
@@ -312,7 +313,7 @@ class BuildRun(SetsRun):
         sources |= {one.name: len(one.ids) >= needed if large else bool(one.ids) for one in hashes}
         ties = () if options.keep_leaks else shared
         free = sources.keys() - {name for row in ties for name in (row.first, row.second)}
-        deal = partial(assign_splits, sources, ties, salt=options.salt)
+        deal = partial(assign_splits, sources, ties, salt=options.salt, strata=_strata(options.splits, hashes))
         given = self.published, bound
         afresh, kept = (_pooled(deal(one), hashes, free - one.keys(), options) for one in given)
         groups = {name: f"{name.partition('/')[0]}/{split}" if "/" in name else name for name, split in kept.items()}
@@ -456,6 +457,15 @@ def _begun(out: Path, sources: Sequence[InputSource], scan: ScanOptions, encoder
             if scanned_unit(out, source.name, key) or (source.kind == "photos" and has_shard(out, source, key)):
                 return precision
     return None
+
+
+def _strata(boxes: Path | None, sources: Sequence[SourceHashes]) -> dict[str, tuple[str, ...]]:
+    """The themes of photos by a CSV of boxes of Open Images; nothing of another file."""
+    if boxes is None or not is_boxes(boxes):
+        return {}
+    found, _ = labels_of_boxes(boxes, {name: PurePosixPath(name).stem for one in sources for name in one.ids})
+    labels = {one.name: [label for name in one.ids if name in found for label in found[name].labels] for one in sources}
+    return {name: themes_of(own) for name, own in labels.items()}
 
 
 def _pooled(

@@ -139,7 +139,7 @@ class BuildSets(ScanOptions, SetsOptions):
     """Seed of the sample."""
     splits: Path | None = None
     """CSV file `group,split` with the publisher's splits of sources (videos, and folders of photos by name); the others are dealt by
-    salted hash."""
+    salted hash. Or a CSV of boxes of Open Images: photos are dealt so that each split has its share of people, food, animals, products."""
     salt: str = "ctxr"
     """Salt of that hash; another salt gives other splits."""
     keep_leaks: bool = False

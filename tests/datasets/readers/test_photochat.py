@@ -136,7 +136,7 @@ def told(**more: object) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("content", "named"),
     [
-        (edited(dialogue_id=1), r"test\.json: \[1\].* 1"),
+        (edited(dialogue_id=1), r"test\.json: .* test/1 "),
         (edited(photo_url=""), r"test\.json: dialogue test/2: ''"),
         (edited(dialogue_id="a/b"), r"test\.json: dialogue test/a/b: 'a/b'"),
         (edited(photo_description=None), r"test\.json: .*\$\[1\]\.photo_description"),
