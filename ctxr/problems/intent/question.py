@@ -29,7 +29,7 @@ from ctxr.problems.registry import find_question, problem_of
 from ctxr.problems.runs import THRESHOLDS, ModelScores, Run, RunSource, Scoring, find_runs, scores_turns
 from ctxr.store.artifacts import Content, open_artifact
 from ctxr.store.kinds import RUN
-from ctxr.store.records import UNKNOWN, Record
+from ctxr.store.records import Record
 from ctxr.store.tables import write_table
 
 TURNS = "turns.jsonl"
@@ -105,12 +105,8 @@ class IntentEvaluation(ScoredEvaluation[Rows]):
         self.photos = self.photo_runs([one for one in request.sources if one not in own.sources])
         self.thresholds = {scorer.name: self.threshold(run, scorer) for run in self.runs for scorer in run.scorers}
         self.longest, self.right = max(len(one.texts) for one in self.talks), dict[tuple[str, str], Doubles]()
-        unknown = sum(UNKNOWN in one.users for one in self.talks)
-        counts = {
-            "left out: no photo, or no turn before it": len(dataset.payloads["dialogues"]) - len(self.talks),
-            "without speakers: each message is a turn, so counts and figures are not those of the paper": unknown,
-        }
-        self.notes += [f"{plural(count, 'dialogue', form=',')} {what}" for what, count in counts.items() if count]
+        if lost := len(dataset.payloads["dialogues"]) - len(self.talks):
+            self.notes.append(f"{plural(lost, 'dialogue', form=',')} without a photo, or a turn before it, left out")
 
     def asked(self, rows: Sequence[SharedTalk]) -> Flags:
         """[n, T] the turns that dialogues have."""
