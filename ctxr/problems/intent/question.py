@@ -26,7 +26,7 @@ from ctxr.problems.matching import ScoredEvaluation
 from ctxr.problems.queries import queries_of
 from ctxr.problems.question import Question, find_learner
 from ctxr.problems.registry import find_question, problem_of
-from ctxr.problems.runs import THRESHOLDS, ModelScores, Run, RunSource, Scoring, find_runs, scores_turns
+from ctxr.problems.runs import THRESHOLDS, ModelScores, Run, RunSource, Scoring, find_runs, refuse_twice, scores_turns
 from ctxr.store.artifacts import Content, open_artifact
 from ctxr.store.kinds import RUN
 from ctxr.store.records import Record
@@ -140,6 +140,7 @@ class IntentEvaluation(ScoredEvaluation[Rows]):
             learner = partial(find_learner, asks)
             scoring = Scoring(request.dataset, request.origin, queries, request.scoring, self.progress, learner)
             runs += find_runs([source], scoring)
+        refuse_twice([*self.runs, *runs], "rename one of the files, or give its rows another scorer")
         return runs
 
     def columns(self, split: Rows, run: Run, summary: Summariser) -> Columns:
