@@ -74,6 +74,8 @@ class OpenScorer(OpenRun):
             return cls({source: None}, rooted(source, options.workdir), options, progress)
         manifest = open_artifact(source, RUN, "ctxr train").manifest
         config = rooted(manifest.config | manifest.models.get(NAMED, {}), source / "../..")
+        if "encoder" not in config:
+            raise UsageError(f"{source} was not trained to score pictures", hint="leave out --problem")
         checkpoints = scorers_in(source)
         if not checkpoints:
             raise DataError(f"{source} holds no checkpoint", hint="train it again: ctxr train")

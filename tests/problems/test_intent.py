@@ -15,7 +15,8 @@ from ctxr.datasets.talks import SharedTalk, talks_of
 from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.metrics.entailment import best_threshold
-from ctxr.pipelines.modelling.config import Eval, EvalReport
+from ctxr.pipelines.modelling import train
+from ctxr.pipelines.modelling.config import Eval, EvalReport, Train
 from ctxr.pipelines.modelling.eval import run as evaluate
 from ctxr.problems.intent.question import LAST
 from ctxr.problems.queries import queries_of
@@ -197,3 +198,15 @@ def test_dialogues_without_a_turn_before_a_photo_are_left_out(dataset: Dataset) 
     assert [one.texts for one in talks_of(changed)] == [("see",)]
     with pytest.raises(CtxrError, match=dataset.name):
         talks_of(replace(dataset, payloads={"dialogues": tuple(odd[:3])}))
+
+
+def test_a_run_of_turns_is_no_run_of_pictures(drawn: Path, tmp_path: Path) -> None:
+    changes = ("lr=1e-3", "epochs=1", "batch=16")
+    train.run(Train("intent-tiny", drawn, changes=changes, workdir=tmp_path, device="cpu"))
+    with pytest.raises(UsageError, match="intent-tiny"):
+        evaluate(Eval(("intent-tiny",), drawn, tmp_path, problem="contextual"))
+
+
+def test_the_sample_of_the_release_has_the_turns_of_the_paper(real_files: Path, tmp_path: Path) -> None:
+    dataset = open_dataset(real_files / "photochat" / "dev_00.first9.json", tmp_path, Silent())
+    assert [len(one.texts) for one in talks_of(dataset)] == [6, 5, 10, 9, 10, 7, 3, 7, 11]

@@ -141,7 +141,8 @@ def test_without_valid_the_last_epoch_counts_and_a_half(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("recipe", "change", "word"),
-    [("intent-t5", "text=bert:minilm", "intent-t5"), ("intent-tiny", "text=t5:x", "t5:x"), ("intent-tiny", "max_tokens=64", "max_tokens"),
+    [("intent-t5", "text=bert:minilm", "intent-t5"), ("intent-tiny", "text=t5:x", "t5:x"),
+        ("intent-bert", "text=random:bert-tiny", "random:bert-tiny"), ("intent-tiny", "max_tokens=64", "max_tokens"),
      ("intent-bert", "text=bert:nowhere", "nowhere")],
 )  # fmt: skip
 def test_a_model_that_a_variant_does_not_read_with_is_refused(

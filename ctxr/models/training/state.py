@@ -61,6 +61,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], notes: Mapping[str, obj
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         passing = path.with_name(f".{path.name}.part")
+        # a copy of each, as tied weights share memory, which safetensors refuses
         whole = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
         save_file(whole, passing, metadata={"notes": json.dumps(notes)})
         passing.replace(path)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
@@ -33,13 +34,13 @@ from ctxr.models.precision import choose_device
 from ctxr.models.published import careful, fingerprint_of, load, vocabulary_hash
 from ctxr.models.training.checkpoint import SeedConfig, fill, read_config, write_config
 from ctxr.models.training.loop import Objective, Step
+from ctxr.models.training.state import save_tensors
 from ctxr.problems.embeddings import cached
 from ctxr.problems.intent.recipe import APART, HALF, WRITTEN, IntentRecipe
 from ctxr.problems.options import TrainOptions
 from ctxr.problems.runs import SCORES, THRESHOLDS, OpenRun, ScoringOptions, scorers_in
 from ctxr.problems.training import SeedTrainer, TrainJob
 from ctxr.store.arrays import stack_vectors
-from ctxr.store.atomic import link_or_copy
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Score
 from ctxr.store.scores import write_scores
@@ -54,25 +55,25 @@ CHUNK, WEIGHTS, THRESHOLD = 128, "weights.safetensors", "threshold"
 
 
 class TurnReader(NamedTuple):
-    """How a dialogue becomes at most `most` numbers above 0: `pieces` of each text, with `start`, `between` and `end` around them; and
-    what builds the model of numbers and speakers [B, T], to log-probabilities [B, 2] that no photo, and that a photo comes next."""
+    """How a dialogue becomes at most `most` numbers above 0: the `pieces` of each text, and `marks` before, between and behind texts.
+
+    `build`: the model of numbers and speakers [B, T], to log-probabilities [B, 2] that no photo, and that a photo comes next.
+    """
 
     fingerprint: str
     pieces: Mapping[str, Sequence[int]]
     build: Callable[[], nn.Module]
     most: int
-    start: Sequence[int] = ()
-    between: Sequence[int] = ()
-    end: Sequence[int] = ()
+    marks: Sequence[Sequence[int]] = ((), (), ())
 
     def row(self, talk: SharedTalk, turns: int) -> Tensor:
         """Numbers and speakers [T, 2] of the first turns; what is too long loses its beginning."""
         said = [
             (number, max(user, 0))
             for place, (text, user) in enumerate(zip(talk.texts[:turns], talk.users, strict=False))
-            for number in (*(self.between if place else ()), *self.pieces[text])
+            for number in (*(self.marks[1] if place else ()), *self.pieces[text])
         ]
-        before, after = ([(number, 0) for number in marks] for marks in (self.start, self.end))
+        before, _, after = ([(number, 0) for number in own] for own in self.marks)
         return torch.tensor([*before, *said[-max(1, self.most - len(before + after)) :], *after])
 
 
@@ -192,7 +193,7 @@ def _published(recipe: IntentRecipe, texts: Sequence[str]) -> TurnReader:
         raise DataError(f"{folder} pads with another token than 0, or lacks [CLS], [SEP], or {' and '.join(LABELS)}")
     most = min(recipe.max_tokens, getattr(model.config, "max_position_embeddings", recipe.max_tokens))
     about = json.dumps([model.config.to_dict() | {"_name_or_path": ""}, vocabulary_hash(tokenizer)], default=str)
-    return TurnReader(fingerprint_of(model.state_dict(), about.encode()), pieces, build, most, *marks)
+    return TurnReader(fingerprint_of(model.state_dict(), about.encode()), pieces, build, most, marks)
 
 
 class IntentObjective(Objective[None, tuple[Tensor, Tensor]]):
@@ -304,8 +305,7 @@ class IntentJob(TrainJob):
         notes = IntentCheckpoint(epoch, self.seed_key(seed), self.recipe, self.reader.fingerprint, threshold)
 
         def save(folder: Path) -> None:
-            folder.mkdir(parents=True, exist_ok=True)
-            link_or_copy(train.weights, folder / WEIGHTS)
+            save_tensors(folder / WEIGHTS, load_file(train.weights), {})
             write_config(folder, notes)
 
         return save
@@ -314,9 +314,11 @@ class IntentJob(TrainJob):
         """Probabilities of each turn of validation and test."""
         judged = [one.query for name in ("valid", "test") for one in self.parts[name]]
         opened = OpenIntent(scorers_in(self.out) if judged else {}, self.options, self.progress)
-        scores = opened.score((self.data, judged or None)).items()
-        rows = ((scorer, query, one) for scorer, own in scores for query, row in own.items() for one in row.items())
-        write_scores(self.out / SCORES, (Score(query, turn, scorer, value) for scorer, query, (turn, value) in rows))
+        write_scores(self.out / SCORES, (
+            Score(query, turn, scorer, value)
+            for scorer, rows in opened.score((self.data, judged or None)).items()
+            for query, row in rows.items() for turn, value in row.items()
+        ))  # fmt: skip
         return [SCORES]
 
     def counts(self, valid: float | None, test: float | None) -> dict[str, object]:

@@ -26,11 +26,10 @@ from ctxr.problems.matching import ScoredEvaluation
 from ctxr.problems.queries import queries_of
 from ctxr.problems.question import Question, find_learner
 from ctxr.problems.registry import find_question, problem_of
-from ctxr.problems.runs import THRESHOLDS, ModelScores, Run, RunSource, Scoring, find_runs, scores_turns
+from ctxr.problems.runs import THRESHOLDS, ModelScores, Run, RunSource, Scoring, find_runs, refuse_twice, scores_turns
 from ctxr.problems.turns import TURNS, PredictedTurns
 from ctxr.store.artifacts import Content, open_artifact
 from ctxr.store.kinds import RUN
-from ctxr.store.records import UNKNOWN
 from ctxr.store.tables import write_table
 
 LAST = 12
@@ -85,12 +84,8 @@ class IntentEvaluation(ScoredEvaluation[Rows]):
         self.photos = self.photo_runs([one for one in request.sources if one not in own.sources])
         self.thresholds = {scorer.name: self.threshold(run, scorer) for run in self.runs for scorer in run.scorers}
         self.longest, self.right = max(len(one.texts) for one in self.talks), dict[tuple[str, str], Doubles]()
-        unknown = sum(UNKNOWN in one.users for one in self.talks)
-        counts = {
-            "left out: no photo, or no turn before it": len(dataset.payloads["dialogues"]) - len(self.talks),
-            "without speakers: each message is a turn, so counts and figures are not those of the paper": unknown,
-        }
-        self.notes += [f"{plural(count, 'dialogue', form=',')} {what}" for what, count in counts.items() if count]
+        if lost := len(dataset.payloads["dialogues"]) - len(self.talks):
+            self.notes.append(f"{plural(lost, 'dialogue', form=',')} without a photo, or a turn before it, left out")
 
     def asked(self, rows: Sequence[SharedTalk]) -> Flags:
         """[n, T] the turns that dialogues have."""
@@ -124,6 +119,7 @@ class IntentEvaluation(ScoredEvaluation[Rows]):
             learner = partial(find_learner, asks)
             scoring = Scoring(request.dataset, request.origin, queries, request.scoring, self.progress, learner)
             runs += find_runs([source], scoring)
+        refuse_twice([*self.runs, *runs], "rename one of the files, or give its rows another scorer")
         return runs
 
     def columns(self, split: Rows, run: Run, summary: Summariser) -> Columns:

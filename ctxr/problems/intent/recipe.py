@@ -26,8 +26,8 @@ class IntentRecipe(Recipe):
     variant: Annotated[str, Choices(VARIANTS)] = WHOLE
     """How turns are read."""
     text: str = "bert:google-bert/bert-base-uncased"
-    """Model of texts: "bert:FOLDER" or "bert:OWNER/NAME" (BERT, ALBERT), "bert:minilm", untrained "random:bert-tiny"; for intent-t5
-    "t5:FOLDER" or "t5:OWNER/NAME"."""
+    """Model of texts: "bert:FOLDER" or "bert:OWNER/NAME" (BERT, ALBERT), "bert:minilm"; of intent-t5 "t5:FOLDER" or "t5:OWNER/NAME"; of
+    intent-turns also "random:bert-tiny", untrained."""
     max_tokens: Annotated[int, Range(16, inf, "a whole number, 16 or more")] = 512
     """Tokens of a dialogue; the first ones are cut off."""
     positive_weight: Positive = 1.0
@@ -40,6 +40,6 @@ class IntentRecipe(Recipe):
     def rules(self) -> Iterator[tuple[str, str]]:
         """A model that the variant reads with."""
         yield from super().rules()
-        kinds, example = (("t5",), "t5:DIRECTORY") if self.variant == WRITTEN else (("bert", "random"), "bert:minilm")
+        kinds = {WHOLE: ("bert",), WRITTEN: ("t5",)}.get(self.variant, ("bert", "random"))
         if self.text.partition(":")[0] not in kinds:
-            yield f"{self.variant} does not read with text = {self.text}", f"--set text={example}"
+            yield f"{self.variant} does not read with text = {self.text}", f"--set text={kinds[0]}:DIRECTORY"
