@@ -12,6 +12,7 @@ from ctxr.engine.options import Options
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.training.recipe import Recipe, ScorerRecipe
 from ctxr.problems.contextual.recipe import ContextualRecipe
+from ctxr.problems.dialogue.recipe import DialogueRecipe
 from ctxr.problems.gallery.recipe import GalleryRecipe
 from ctxr.problems.links.recipe import LinksRecipe
 from ctxr.problems.traces.recipe import TracesRecipe
@@ -76,6 +77,7 @@ def test_no_hint_installs_ctxr_from_an_index_that_does_not_have_it() -> None:
         ("models.md", "key over galleries", GalleryRecipe, ScorerRecipe),
         ("links.md", "document key", LinksRecipe, Recipe),
         ("traces.md", "trace key", TracesRecipe, Recipe),
+        ("dialogues.md", "dialogue key", DialogueRecipe, Recipe),
         ("entailment.md", "classifier key", ClassifierRecipe, Recipe),
     ],
 )
