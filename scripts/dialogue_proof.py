@@ -29,7 +29,15 @@ ROWS: dict[str, tuple[str, ...]] = {
 }
 """Runs by name, with what they change."""
 
-SETTINGS = ("encoder=ctxr-tiny", "frozen=true", "text=random:bert-tiny", "width=128", "lr=1e-3", "schedule=cosine", "patience=0")
+SETTINGS = (
+    "encoder=ctxr-tiny",
+    "frozen=true",
+    "text=random:bert-tiny",
+    "width=128",
+    "lr=1e-3",
+    "schedule=cosine",
+    "patience=0",
+)
 SOFTMAX = ("temperature=0.05",)
 WITH_LABELS = ("label_text=random:bert-tiny",)
 BASELINES = ("dialogue-bm25", "dialogue-labels")

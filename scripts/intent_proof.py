@@ -26,7 +26,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--drawing", type=int, default=1)
     options = parser.parse_args(arguments)
-    drawn, work, others = options.folder / f"drawn{options.drawing}", options.folder / "work", options.dialogues * 3 // 20
+    drawn, work, others = (
+        options.folder / f"drawn{options.drawing}",
+        options.folder / "work",
+        options.dialogues * 3 // 20,
+    )
     write_dialogues(drawn, {"train": options.dialogues, "valid": others, "test": others}, options.drawing)
     name = f"{options.recipe}-{options.drawing}"
     train.run(Train(options.recipe, drawn, name, options.seeds, workdir=work))

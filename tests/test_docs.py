@@ -12,6 +12,7 @@ from ctxr.engine.options import Options
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.training.recipe import Recipe, ScorerRecipe
 from ctxr.problems.contextual.recipe import ContextualRecipe
+from ctxr.problems.dialogue.recipe import DialogueRecipe
 from ctxr.problems.gallery.recipe import GalleryRecipe
 from ctxr.problems.intent.recipe import IntentRecipe
 from ctxr.problems.links.recipe import LinksRecipe
@@ -78,6 +79,7 @@ def test_no_hint_installs_ctxr_from_an_index_that_does_not_have_it() -> None:
         ("links.md", "document key", LinksRecipe, Recipe),
         ("traces.md", "trace key", TracesRecipe, Recipe),
         ("intent.md", "intent key", IntentRecipe, Recipe),
+        ("dialogues.md", "dialogue key", DialogueRecipe, Recipe),
         ("entailment.md", "classifier key", ClassifierRecipe, Recipe),
     ],
 )

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
+from torch import nn
 from torchvision import models
 
 from ctxr.errors import CtxrError
@@ -13,25 +14,14 @@ from ctxr.models.hub import RESNETS
 from ctxr.models.published import read_tensors
 from ctxr.models.regions import load_torchvision
 
-_WEIGHTS = {
-    "resnet50": models.ResNet50_Weights.IMAGENET1K_V1,
-    "resnet152": models.ResNet152_Weights.IMAGENET1K_V1,
-}
-_FEATURES = 2048
+_WEIGHTS = {"resnet50": models.ResNet50_Weights.IMAGENET1K_V1, "resnet152": models.ResNet152_Weights.IMAGENET1K_V1}
 _PREPROCESS = {
-    "size": 224, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225), "interpolation": "bilinear", "resize_mode": "shortest"
-}  # fmt: skip
-
-
-class _Pictures(nn.Module):
-    """A tower alone."""
-
-    def __init__(self, visual: nn.Module) -> None:
-        super().__init__()
-        self.visual = visual
-
-    def encode_text(self, text: Tensor) -> Tensor:
-        raise NotImplementedError
+    "size": 224,
+    "mean": IMAGENET_DEFAULT_MEAN,
+    "std": IMAGENET_DEFAULT_STD,
+    "interpolation": "bilinear",
+    "resize_mode": "shortest",
+}
 
 
 def resnet_file(name: str) -> Path:
@@ -61,6 +51,6 @@ def find_tower(name: str, warn: Any) -> EncoderSource:
             tower: Any = getattr(models, kind)(weights=None)
         load_torchvision(tower, read_tensors(file), file, kind)
         tower.fc, tower.preprocess_cfg, tower.image_size = nn.Identity(), _PREPROCESS, (224, 224)
-        return _Pictures(tower).eval().requires_grad_(False)
+        return nn.ModuleDict({"visual": tower}).eval().requires_grad_(False)
 
-    return EncoderSource(name, build, {"embed_dim": _FEATURES, "tower": kind}, lambda _: torch.zeros(0, 0))
+    return EncoderSource(name, build, {"embed_dim": 2048, "tower": kind}, lambda _: torch.zeros(0, 0))

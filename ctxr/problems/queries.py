@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError, plural
-from ctxr.store.records import Query, Record, SplitName, Text
-from ctxr.store.tables import PAYLOADS, Owner, grouped
+from ctxr.store.records import ImageSet, Query, Record, SplitName, Text
+from ctxr.store.tables import PAYLOADS, grouped
 
 
 @dataclass(frozen=True)
@@ -61,19 +61,15 @@ def queries_of(dataset: Dataset, queries: Collection[str] | None = None) -> list
     by_id = {image_set.id: image_set for image_set in dataset.sets}
     targets = grouped((query.id, position) for query, _, position in dataset.targets())
 
-    def rows_of(of: Owner, owners: Iterable[str]) -> dict[str, list[Record]]:
-        names = [name for name in dataset.payloads if PAYLOADS[name].of == of]
-        rows = {name: [row for owner in owners for row in dataset.payload(of, owner).get(name, ())] for name in names}
-        return {name: own for name, own in rows.items() if own}
-
     @cache
-    def shared(name: str) -> dict[str, list[Record]]:
-        # all queries of a gallery have the rows of its thousands of images, once
-        return rows_of("image", by_id[name].images) | rows_of("image_set", [name])
+    def rows_of(
+        name: str, owners: tuple[str, ...]
+    ) -> list[Record]:  # all queries of a gallery share those of its images
+        return [row for owner in owners for row in dataset.payload(PAYLOADS[name].of, owner).get(name, ())]
 
-    def payload(query: Query) -> dict[str, list[Record]]:
-        rows = rows_of("query", [query.id]) | rows_of("text", query.texts) | shared(query.image_set)
-        return {name: rows[name] for name in dataset.payloads if name in rows}
+    def payload(query: Query, image_set: ImageSet) -> dict[str, list[Record]]:
+        owners = {"query": (query.id,), "text": query.texts, "image": image_set.images, "image_set": (image_set.id,)}
+        return {name: own for name in dataset.payloads if (own := rows_of(name, owners[PAYLOADS[name].of]))}
 
     asked = [one for one in dataset.queries.values() if one.labels is None and (queries is None or one.id in queries)]
     return [
@@ -85,7 +81,7 @@ def queries_of(dataset: Dataset, queries: Collection[str] | None = None) -> list
             targets=tuple(sorted({*targets[one.id]})),
             ordered=by_id[one.image_set].ordered,
             split=dataset.split_of(by_id[one.image_set]),
-            payload=payload(one),
+            payload=payload(one, by_id[one.image_set]),
         )
         for one in sorted(asked, key=lambda one: one.id)
     ]

@@ -1,9 +1,9 @@
 """Evaluations of queries that look for one image among those of a set: ranks beside chance, seeds, differences, results by query."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -25,16 +25,12 @@ from ctxr.problems.runs import ModelScores, Run
 from ctxr.store.kinds import SET_KINDS
 
 
-class AskedQuery(Protocol):
-    """A query with what a problem adds to it."""
+@dataclass(frozen=True, eq=False)
+class AskedQuery:
+    """A query with its candidates, and the text that is read of it; a problem adds to it."""
 
-    @property
-    def query(self) -> EvalQuery:
-        """With its candidates."""
-
-    @property
-    def text(self) -> str:
-        """What is read of it."""
+    query: EvalQuery
+    text: str
 
 
 AskedT = TypeVar("AskedT", bound=AskedQuery)

@@ -3,12 +3,12 @@
 Letters: Q queries, N images, B queries of a step, n images of a step, M vectors of a query, D width, T words, V size of a vocabulary.
 """
 
-from abc import ABC, abstractmethod
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, cast
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from ctxr.models.precision import choose_device, in_microbatches
 from ctxr.models.training.checkpoint import CONFIG, SeedConfig, fill, read_config, write_config
 from ctxr.models.training.examples import PositivePairs
 from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
+from ctxr.models.training.recipe import HARDEST, SOFTMAX, Recipe
 from ctxr.models.training.scoring import in_bf16
 from ctxr.models.training.state import save_tensors
 from ctxr.models.words import vocabulary_of
@@ -47,6 +48,9 @@ from ctxr.store.tables import PAYLOADS, grouped, read_table, write_table
 WEIGHTS, AT_ONCE = "weights.safetensors", 64
 """File of a seed; queries or images in one pass of scoring."""
 
+LARGEST_SCALE = math.log(100)
+"""Of the learned scale's logarithm, as CLIP was trained."""
+
 IMAGES, QUERIES = 0, 1
 """Towers of a step."""
 
@@ -60,17 +64,19 @@ def dot_scores(queries: Tensor, images: Tensor) -> Tensor:
 
 
 class TwoTowers(nn.Module):
-    """Vectors of queries and of images, and what a pair of these says: by default their product."""
+    """Vectors of queries and of images, and what a pair of these says: by default what comes in, of images the sum, and their product."""
 
-    images: Callable[..., Tensor]
-    queries: Callable[..., Tensor]
+    def images(self, *inputs: Any, **_: Any) -> Tensor:
+        """Of what `TowerSources.images` gives."""
+        return torch.stack(inputs).sum(0)
+
+    def queries(self, *inputs: Any, **_: Any) -> Tensor:
+        """Of what `TowerSources.inputs` gives."""
+        return torch.as_tensor(*inputs)
 
     def match(self, queries: Tensor, images: Tensor) -> Tensor:
         """[n, N] of what the towers make."""
         return dot_scores(queries, images)
-
-    def keep_bounds(self) -> None:
-        """Called after each step of a training."""
 
 
 @dataclass(frozen=True)
@@ -175,10 +181,8 @@ class TowersObjective(Objective[StepTargets, Tensor], Generic[AskedT]):
     train: TowerTable[AskedT]
     valid: TowerTable[AskedT] | None
 
-    def __init__(
-        self, recipe: Any, train: TowerTable[AskedT], valid: TowerTable[AskedT] | None, run: TrainingRun
-    ) -> None:
-        super().__init__(recipe, train, valid, run)
+    def __init__(self, recipe: Any, *given: Any) -> None:
+        super().__init__(recipe, *given)
         self._chance = torch.Generator()
 
     def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
@@ -197,15 +201,14 @@ class TowersObjective(Objective[StepTargets, Tensor], Generic[AskedT]):
         """Vectors of images (tower 0) or queries (tower 1)."""
         return self.train.encoded(cast("TwoTowers", model), tower, rows, self.run.device)
 
-    def compare(self, scores: Tensor, facts: StepTargets) -> Tensor:
-        """The loss of scores [B, n]."""
-        return contrastive_loss(scores, *facts)
-
     def loss(self, model: nn.Module, encoded: Sequence[Tensor], step: Step[StepTargets]) -> Tensor:
-        """That of the whole step."""
+        """That of the whole step: by the `loss` of the recipe, where it has any."""
         images, queries = (one.float() for one in encoded)
-        scores = cast("TwoTowers", model).match(queries, images)
-        return self.compare(scores, StepTargets(*(fact.to(images.device) for fact in step.facts)))
+        recipe, facts = cast("Any", self.recipe), StepTargets(*(fact.to(images.device) for fact in step.facts))
+        scores, kind = cast("TwoTowers", model).match(queries, images), getattr(recipe, "loss", SOFTMAX)
+        if kind == SOFTMAX:
+            return contrastive_loss(scores, *facts)
+        return hinge_loss(scores, *facts, recipe.margin, kind == HARDEST)
 
     def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
         """R@1 of the validation queries, each among the images of its set."""
@@ -217,44 +220,33 @@ class TowersObjective(Objective[StepTargets, Tensor], Generic[AskedT]):
             raise FloatingPointError(f"the vectors of validation after epoch {epoch} are not finite")
         return first_rate(table.queries, table.scores(scorer, queries, images))
 
+    @torch.no_grad()
     def after_step(self, model: nn.Module) -> None:
-        """Keep what is learned within bounds."""
-        cast("TwoTowers", model).keep_bounds()
+        """Keep a learned scale within bounds."""
+        if isinstance(scale := getattr(model, "scale", None), nn.Parameter):
+            scale.clamp_(max=LARGEST_SCALE)
 
 
-class TowerSources(ABC, Generic[AskedT]):
+class TowerSources(Generic[AskedT]):
     """Inputs of queries and images, and models over them.
 
     Attributes:
+        asked: all queries of a dataset, or those of some ids. model: the untrained one, for a vocabulary, drawn by a seed.
+        inputs, images: of queries with a vocabulary, and of pictures, what a model takes, by row.
         weights: fingerprints of the models below. regions: that images are seen as, if any. looks: whether pictures are needed.
         reads_words: whether texts are rows of a vocabulary, of the `vocabulary` of the recipe. encoder_name: to report.
     """
 
+    asked: Callable[..., list[AskedT]]
+    model: Callable[..., TwoTowers]
+    inputs: Callable[..., Inputs]
+    images: Callable[..., Inputs]
     regions: RegionFeatures | None = None
-    looks: bool = True
-    reads_words: bool = False
-    encoder_name: str = ""
+    looks, reads_words, encoder_name = True, False, ""
 
     def __init__(self, recipe: Any, options: ScoringOptions, progress: Progress) -> None:
         self.recipe, self.options, self.progress = recipe, options, progress
         self.device, self.weights = choose_device(options.device), dict[str, str]()
-
-    @staticmethod
-    @abstractmethod
-    def asked(dataset: Dataset, wanted: Collection[str] | None = None) -> list[AskedT]:
-        """All queries of a dataset, or those of some ids, with what the problem adds to them."""
-
-    @abstractmethod
-    def model(self, words: Sequence[str], seed: int = 0) -> TwoTowers:
-        """The untrained model, drawn by `seed`, for a vocabulary."""
-
-    @abstractmethod
-    def inputs(self, queries: Sequence[AskedT], words: Sequence[str]) -> Inputs:
-        """What the `queries` of the model take, by row."""
-
-    @abstractmethod
-    def images(self, pictures: PictureFiles) -> Inputs:
-        """What the `images` of the model take, by row."""
 
     def pictures(self, dataset: Dataset, queries: Sequence[AskedT]) -> PictureFiles:
         """Those of queries. Raises what `query_pictures` raises."""
@@ -273,32 +265,15 @@ class TowerSources(ABC, Generic[AskedT]):
         regions.check(contents)
         return lambda rows: (torch.from_numpy(regions.of([contents[row] for row in rows.tolist()])),)
 
-    def scores(
-        self,
-        dataset: Dataset,
-        queries: Sequence[AskedT],
-        model: TwoTowers,
-        words: Sequence[str],
-        seen: dict[object, Tensor],
-    ) -> list[Array]:
-        """Of the candidates of each query; `seen` keeps vectors of images, by their contents."""
-        device, pictures = self.device, self.pictures(dataset, queries)
-        run = TrainingRun(self.options.workdir, device=device, bf16=in_bf16(self.options.precision, device))
-        table, key = self.table(queries, pictures, words), tuple(pictures.contents.values())
-        if key not in seen:
-            seen[key] = table.vectors(model, IMAGES, AT_ONCE, run)
-        return table.scores(model, table.vectors(model, QUERIES, AT_ONCE, run), seen[key])
+
+RecipeT = TypeVar("RecipeT", bound=Recipe)
 
 
 @dataclass(frozen=True)
-class TowersCheckpoint(SeedConfig):
-    """How to build a trained model; a problem names the class of its recipe.
+class TowersCheckpoint(SeedConfig, Generic[RecipeT]):
+    """How to build a trained model; `weights`: fingerprints of the models below, by name; `words`: the vocabulary, if any."""
 
-    Attributes:
-        weights: fingerprints of the models below, by name. words: the vocabulary, none for texts of an encoder.
-    """
-
-    recipe: Any
+    recipe: RecipeT
     weights: dict[str, str]
     words: list[str]
 
@@ -307,16 +282,14 @@ class TowersJob(TrainJob, Generic[AskedT]):
     """Seeds that learn from the queries of `parts`, by split; `words`: the vocabulary, `start`: run whose weights are the first ones.
 
     Attributes:
-        SHAPE: keys in which a run has to agree with one that starts from it. FIRST: recipe of a run to start from.
-        SOURCES, OPEN, OBJECTIVE, CHECKPOINT: of the problem.
+        SHAPE: keys in which a run has to agree with one that starts from it.
+        SOURCES, OPEN: of the problem.
     """
 
     MEASURE, NOTE = "R@1", "each query among the images of its set"
     SHAPE: ClassVar[Sequence[str]]
-    FIRST: ClassVar[str]
     SOURCES: ClassVar[type[TowerSources[Any]]]
     OPEN: ClassVar[type["OpenTowers[Any]"]]
-    OBJECTIVE: ClassVar[type[TowersObjective[Any]]] = TowersObjective
     recipe: Any
 
     def __init__(self, options: TrainOptions, recipe: Any, progress: Progress) -> None:
@@ -332,9 +305,8 @@ class TowersJob(TrainJob, Generic[AskedT]):
         self.check_queries()
         self.sources = self.SOURCES(recipe, ScoringOptions(options.workdir, self.device, recipe.precision), progress)
         self.recipe, self.weights, self.start = self.sources.recipe, self.sources.weights, None
-        recipe, self.words = self.recipe, list[str]()
-        if self.sources.reads_words:
-            self.words = [*vocabulary_of((one.text for one in self.parts["train"]), most=recipe.vocabulary)]
+        recipe, read = self.recipe, (one.text for one in self.parts["train"])
+        self.words = [*vocabulary_of(read, most=recipe.vocabulary)] if self.sources.reads_words else []
         if recipe.start:
             self.start = options.workdir / RUNS / recipe.start
             self.words = self.start_of(self.start).words or self.words
@@ -375,9 +347,9 @@ class TowersJob(TrainJob, Generic[AskedT]):
                 self.progress.warn(
                     f"seed {seed}: there is nothing on valid to choose an epoch by, so the last epoch counts"
                 )
-            objective = partial(self.OBJECTIVE, recipe, examples, valid)
+            objective = partial(TowersObjective, recipe, examples, valid)
             epoch = train(model, len(self.parts["train"]), objective).best or 0
-        notes = self.OPEN.CHECKPOINT(epoch, self.seed_key(seed), recipe, sources.weights, self.words)
+        notes = TowersCheckpoint(epoch, self.seed_key(seed), recipe, sources.weights, self.words)
 
         def save(folder: Path) -> None:
             save_tensors(folder / WEIGHTS, load_file(train.weights) if recipe.learns else model.state_dict(), {})
@@ -390,11 +362,11 @@ class TowersJob(TrainJob, Generic[AskedT]):
         part = self.parts[split]
         return self.sources.table(part, self.pictures.of([one.query for one in part]), self.words)
 
-    def start_of(self, folder: Path) -> TowersCheckpoint:
+    def start_of(self, folder: Path) -> TowersCheckpoint[Any]:
         """The first checkpoint of the run that this starts from. Raises UsageError where it is of another shape, or this very run."""
         if folder.resolve() == self.out.resolve():
             raise UsageError(f"the run {folder.name} cannot start from itself", hint="give it another --name")
-        open_artifact(folder, RUN, f"ctxr train --recipe {self.FIRST}")
+        open_artifact(folder, RUN, f"ctxr train --name {folder.name}")
         notes = self.OPEN.notes(folder / "seed0")
         for key in self.SHAPE:
             theirs, own = getattr(notes.recipe, key), getattr(self.recipe, key)
@@ -439,9 +411,8 @@ class TowersJob(TrainJob, Generic[AskedT]):
 
 def by_targets(asked: AskedT) -> AskedT:
     """A query whose candidates are its relevant images."""
-    query, one = asked.query, cast("Any", asked)
-    images = tuple(query.images[at] for at in query.targets)
-    return cast("AskedT", replace(one, query=replace(query, images=images, targets=tuple(range(len(images))))))
+    query, images = asked.query, tuple(asked.query.images[at] for at in asked.query.targets)
+    return replace(asked, query=replace(query, images=images, targets=tuple(range(len(images)))))
 
 
 def without_candidates(query: EvalQuery) -> EvalQuery:
@@ -461,7 +432,13 @@ class OpenedTowers(Generic[AskedT]):
 
     def scores(self, dataset: Dataset, queries: Sequence[AskedT]) -> list[Array]:
         """Of the candidates of each query."""
-        found: list[Array] = self.sources.scores(dataset, queries, self.model, self.words, self.seen)
+        sources, options, device = self.sources, self.sources.options, self.sources.device
+        run = TrainingRun(options.workdir, device=device, bf16=in_bf16(options.precision, device))
+        pictures = sources.pictures(dataset, queries)
+        table, key = sources.table(queries, pictures, self.words), tuple(pictures.contents.values())
+        if key not in self.seen:
+            self.seen[key] = table.vectors(self.model, IMAGES, AT_ONCE, run)
+        found: list[Array] = table.scores(self.model, table.vectors(self.model, QUERIES, AT_ONCE, run), self.seen[key])
         return found
 
 
@@ -469,14 +446,16 @@ class OpenedTowers(Generic[AskedT]):
 class OpenTowers(OpenScorer, Generic[AskedT]):
     """A run that scores the images of a query, or an encoder as it was published. Vectors of images are kept."""
 
-    CHECKPOINT: ClassVar[type[TowersCheckpoint]]
+    RECIPE: ClassVar[Any]
+    PUBLISHED: ClassVar[Mapping[str, str]]
     SOURCES: ClassVar[type[TowerSources[Any]]]
     opened: dict[str, OpenedTowers[AskedT]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def notes(cls, checkpoint: Path) -> TowersCheckpoint:
+    def notes(cls, checkpoint: Path) -> TowersCheckpoint[Any]:
         """How to build the model of a checkpoint. Raises DataError for one of another problem."""
-        return read_config(checkpoint, cls.CHECKPOINT, "a training of two towers")
+        kind: Any = TowersCheckpoint
+        return read_config(checkpoint, kind[cls.RECIPE], "a training of two towers")
 
     def score(self, examples: tuple[Dataset, Collection[str] | None]) -> dict[str, dict[str, dict[str, float]]]:
         """Scores of some queries or all. Raises DataError for absent or unfit inputs, weights."""
@@ -499,16 +478,19 @@ class OpenTowers(OpenScorer, Generic[AskedT]):
             scores[scorer] = self.opened[scorer].scores(dataset, queries)
         return scores
 
-    @abstractmethod
-    def published(self, encoder: str) -> OpenedTowers[AskedT]:
-        """An encoder as it was published."""
+    @property
+    def published(self) -> Any:
+        """The recipe of an encoder as it was published."""
+        return self.RECIPE(**self.PUBLISHED, encoder=self.encoder).check()
 
     def open_model(self, scorer: str) -> OpenedTowers[AskedT]:
         """The model of a scorer. Raises DataError for weights that are other ones than it was trained with."""
-        if (checkpoint := self.checkpoints[scorer]) is None:
-            return self.published(self.encoder)
+        checkpoint, options, progress = self.checkpoints[scorer], self.options, self.progress
+        if checkpoint is None:
+            sources = self.SOURCES(self.published, options, progress)
+            return OpenedTowers(sources, sources.model(()).eval(), ())
         notes = self.notes(checkpoint)
-        sources = self.SOURCES(notes.recipe, self.options, self.progress)
+        sources = self.SOURCES(notes.recipe, options, progress)
         if sources.weights != notes.weights:
             raise DataError(
                 f"{checkpoint} was trained over other weights than {', '.join(sources.weights)}",

@@ -13,6 +13,9 @@ WEAK = ("off", "mask-only", "extra-batch", "loss-weight", "soft-label")
 """How weak positives count: as negatives (off); not at all (mask-only); in a step of their own, at alpha times the rate
 (extra-batch); in the loss, times alpha (loss-weight); as alpha of a positive (soft-label). Unless off, unsure images do not count."""
 
+SOFTMAX, SUM, HARDEST = "softmax", "sum-hinge", "max-hinge"
+"""Losses of queries against the images of their step: cross-entropy, or a hinge over all wrong pairs or the hardest one."""
+
 HEADS = ("module", "temporal")  # variants of scorers with a head over all candidates of a query
 
 TRAINING = (

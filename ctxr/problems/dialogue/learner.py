@@ -1,7 +1,7 @@
 """How models learn which photo a dialogue leads to, each dialogue against the photos of its step, and how they are opened."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -23,36 +23,14 @@ from ctxr.models.scorers import trainable
 from ctxr.models.training.checkpoint import CONFIG
 from ctxr.models.words import token_rows
 from ctxr.problems import embeddings
+from ctxr.problems.dialogue import recipe as recipes
 from ctxr.problems.dialogue.queries import TalkQuery, bm25_scores, labels_of, talk_queries
-from ctxr.problems.dialogue.recipe import (
-    ALL,
-    BM25,
-    DUAL,
-    HARDEST,
-    IMAGE,
-    SCAN,
-    SHARER,
-    SOFTMAX,
-    VSE,
-    ZERO_SHOT,
-    DialogueRecipe,
-)
-from ctxr.problems.dialogue.towers import AsPublished, TalkEncoder, WordAttention, WordMatcher, text_ids
+from ctxr.problems.dialogue.recipe import BM25, DUAL, SCAN, SHARER, VSE, ZERO_SHOT, DialogueRecipe
+from ctxr.problems.dialogue.towers import TalkEncoder, WordAttention, text_ids
 from ctxr.problems.embeddings import Array, PictureFiles
 from ctxr.problems.runs import ScoringOptions
 from ctxr.problems.scorers import source_of
-from ctxr.problems.two_towers import (
-    Inputs,
-    OpenedTowers,
-    OpenTowers,
-    StepTargets,
-    TowersCheckpoint,
-    TowersJob,
-    TowersObjective,
-    TowerSources,
-    TwoTowers,
-    hinge_loss,
-)
+from ctxr.problems.two_towers import Inputs, OpenedTowers, OpenTowers, TowersJob, TowerSources, TwoTowers
 from ctxr.store.tables import grouped
 
 
@@ -77,30 +55,28 @@ class TalkSources(TowerSources[TalkQuery]):
             self.preprocess = Preprocess.from_config(model.visual.preprocess_cfg)
             self.weights[placeless(self.source.name)] = fingerprint(model, self.source.config, self.preprocess)
             self.recipe = replace(recipe, encoder=self.source.name)
-        self.texts = {kind: find_text(name, ClassifierRecipe()) for kind, name in recipe.texts.items()}
+        # of encoders that start from nothing; a head is 32 wide
+        untrained = ClassifierRecipe(width=32 * max(1, recipe.width // 32))
+        self.texts = {kind: find_text(name, untrained) for kind, name in recipe.texts.items()}
         self.weights |= {placeless(one.name): one.fingerprint for one in self.texts.values()}
 
     def model(self, words: Sequence[str], seed: int = 0) -> TwoTowers:
         """The untrained model, drawn by `seed`, for a vocabulary."""
-        recipe, texts = self.recipe, self.texts
+        recipe = self.recipe
         tower: nn.Module | None = trainable(self.source.build).visual if recipe.tunes else None
         features = self.source.width if recipe.looks and self.regions is None else 0
         with seeded(seed), memory_for(f"a model of {recipe.variant}", self.device, "use smaller towers"):
-            made: TwoTowers = AsPublished()
-            if recipe.variant == DUAL:
-                made = TalkEncoder(recipe, tower, features, texts["text"], texts.get("label_text"))
-            elif recipe.variant == VSE:
-                made = WordMatcher(recipe, tower, features, len(words))
-            elif self.regions is not None:
-                made = WordAttention(recipe, self.regions.features, len(words))
-            return made.to(self.device)
+            if recipe.variant in (DUAL, VSE):
+                return TalkEncoder(recipe, tower, features, self.texts, len(words)).to(self.device)
+            scan = self.regions and WordAttention(recipe, self.regions.features, len(words))
+            return (scan or TwoTowers()).to(self.device)
 
     def pictures(self, dataset: Dataset, queries: Sequence[TalkQuery]) -> PictureFiles:
         """Those of queries with their labels; without files, each its own content, where none are looked at."""
         wanted = sorted({image for one in queries for image in one.query.images})
         absent = PictureFiles({}, dict(zip(wanted, wanted, strict=True)), self.options.workdir)
         pictures = super().pictures(dataset, queries) if self.looks else absent
-        labels = {} if self.recipe.photo == IMAGE else labels_of(dataset)
+        labels = {} if self.recipe.photo == recipes.IMAGE else labels_of(dataset)
         return replace(pictures, labels={image: ", ".join(labels.get(image, ())) for image in wanted})
 
     @cached_property
@@ -114,10 +90,14 @@ class TalkSources(TowerSources[TalkQuery]):
         rows = embeddings.embedded_texts(known, self.options.workdir, self.encoder, self.progress)
         return dict(zip(known, torch.from_numpy(rows), strict=True))
 
+    def read_of(self, one: TalkQuery) -> tuple[str, ...]:
+        """The messages that are read."""
+        return one.by_sharer if self.recipe.said == SHARER else one.said
+
     def inputs(self, queries: Sequence[TalkQuery], words: Sequence[str]) -> Inputs:
         """Vectors of an encoder as it is, the mean of those of messages; word pieces; rows of words."""
         recipe = self.recipe
-        said = [one.by_sharer if recipe.said == SHARER else one.said for one in queries]
+        said = [self.read_of(one) for one in queries]
         if recipe.variant == ZERO_SHOT:
             said = [(one.text,) if self.whole or not own else own for one, own in zip(queries, said, strict=True)]
             known = self.vectors([text for own in said for text in own])
@@ -141,77 +121,47 @@ class TalkSources(TowerSources[TalkQuery]):
         labels = [pictures.labels[image] for image in pictures.contents]
         if "label_text" in self.texts:
             parts.append(text_ids(self.texts["label_text"], labels, self.recipe.max_tokens).__getitem__)
-        elif self.recipe.variant == ZERO_SHOT and self.recipe.photo != IMAGE:
+        elif self.recipe.variant == ZERO_SHOT and self.recipe.photo != recipes.IMAGE:
             known = self.vectors(labels)
             parts.append(torch.stack([known[label] for label in labels]).__getitem__)
         return lambda rows: tuple(part(rows) for part in parts)
 
-    def scores(
-        self,
-        dataset: Dataset,
-        queries: Sequence[TalkQuery],
-        model: TwoTowers,
-        words: Sequence[str],
-        seen: dict[object, Tensor],
-    ) -> list[Array]:
-        """See `TowerSources`; by words alone where there is no model."""
-        if self.recipe.variant != BM25:
-            return super().scores(dataset, queries, model, words, seen)
-        labels, found = self.pictures(dataset, queries).labels, dict[int, Array]()
+
+class OpenedWords(OpenedTowers[TalkQuery]):
+    """BM25 in place of a model."""
+
+    def scores(self, dataset: Dataset, queries: Sequence[TalkQuery]) -> list[Array]:
+        """See `OpenedTowers`."""
+        labels, found = self.sources.pictures(dataset, queries).labels, dict[int, Array]()
         for images, rows in grouped((one.query.images, row) for row, one in enumerate(queries)).items():
-            texts = [
-                " ".join(one.by_sharer if self.recipe.said == SHARER else one.said)
-                for one in map(queries.__getitem__, rows)
-            ]
+            texts = [" ".join(self.sources.read_of(queries[row])) for row in rows]
             found |= dict(zip(rows, bm25_scores([labels[image] for image in images], texts), strict=True))
         return [found[row] for row in range(len(queries))]
-
-
-class TalkObjective(TowersObjective[TalkQuery]):
-    """With the losses of the paper (section 5.2)."""
-
-    def compare(self, scores: Tensor, facts: StepTargets) -> Tensor:
-        """Cross-entropy (CE), or hinge over all (SH) or the hardest (MH)."""
-        recipe: Any = self.recipe
-        if recipe.loss == SOFTMAX:
-            return super().compare(scores, facts)
-        return hinge_loss(scores, *facts, margin=recipe.margin, hardest=recipe.loss == HARDEST)
-
-
-@dataclass(frozen=True)
-class TalkCheckpoint(TowersCheckpoint):
-    """How to build a trained model."""
-
-    recipe: DialogueRecipe
 
 
 class OpenTalks(OpenTowers[TalkQuery]):
     """A run that scores photos by dialogues, or an encoder, as it was published or as a run of another problem tuned it."""
 
-    CHECKPOINT: ClassVar[type[TowersCheckpoint]] = TalkCheckpoint
-    SOURCES = TalkSources
-
-    def published(self, encoder: str, tuned: EncoderSource | None = None) -> OpenedTowers[TalkQuery]:
-        """See `OpenTowers`."""
-        recipe = DialogueRecipe(variant=ZERO_SHOT, encoder=encoder, photo=IMAGE, said=ALL).check()
-        sources = TalkSources(recipe, self.options, self.progress, tuned)
-        return OpenedTowers(sources, sources.model(()).eval(), ())
+    RECIPE, SOURCES = DialogueRecipe, TalkSources
+    PUBLISHED: ClassVar[Mapping[str, str]] = {"variant": ZERO_SHOT, "photo": recipes.IMAGE, "said": recipes.ALL}
 
     def open_model(self, scorer: str) -> OpenedTowers[TalkQuery]:
         """See `OpenTowers`."""
         checkpoint = self.checkpoints[scorer]
         if checkpoint is None or "recipe" in read_object(checkpoint / CONFIG):
-            return super().open_model(scorer)
-        source: Any = source_of(checkpoint, self.encoder, self.progress)
-        return self.published(self.encoder, source)
+            opened = super().open_model(scorer)
+            by_words = opened.sources.recipe.variant == BM25
+            return OpenedWords(opened.sources, opened.model, ()) if by_words else opened
+        tuned: Any = source_of(checkpoint, self.encoder, self.progress)
+        sources = TalkSources(self.published, self.options, self.progress, tuned)
+        return OpenedTowers(sources, sources.model(()).eval(), ())
 
 
 class DialogueJob(TowersJob[TalkQuery]):
     """Seeds that learn from dialogues, or from captions before them."""
 
     SHAPE = ("variant", "photo", "encoder", "frozen", "text", "label_text", "width", "embedded")
-    FIRST = "dialogue"
-    SOURCES, OPEN, OBJECTIVE = TalkSources, OpenTalks, TalkObjective
+    SOURCES, OPEN = TalkSources, OpenTalks
     checkpoint = staticmethod(OpenTalks.notes)
     recipe: DialogueRecipe
 

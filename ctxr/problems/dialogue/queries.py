@@ -11,7 +11,8 @@ import numpy as np
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.talks import before_share, said_by, sharer_of
 from ctxr.metrics.votes import Doubles
-from ctxr.problems.queries import EvalQuery, queries_of
+from ctxr.problems.queries import queries_of
+from ctxr.problems.ranked import AskedQuery
 from ctxr.store.records import Dialogue, ObjectLabels
 
 K1, B = 1.5, 0.75
@@ -19,18 +20,12 @@ K1, B = 1.5, 0.75
 _WORD = re.compile("[a-z0-9]+")
 
 
-@dataclass(frozen=True)
-class TalkQuery:
+@dataclass(frozen=True, eq=False)
+class TalkQuery(AskedQuery):
     """A query with what was `said` before the photo, and what of it `by_sharer`; of one without a dialogue both are its texts."""
 
-    query: EvalQuery
     said: tuple[str, ...]
     by_sharer: tuple[str, ...]
-
-    @property
-    def text(self) -> str:
-        """All that was said, joined by blanks."""
-        return " ".join(self.said)
 
 
 def talk_queries(dataset: Dataset, wanted: Collection[str] | None = None) -> list[TalkQuery]:
@@ -40,7 +35,7 @@ def talk_queries(dataset: Dataset, wanted: Collection[str] | None = None) -> lis
         said = by_sharer = [text.text for text in one.texts]
         for talk in cast("Sequence[Dialogue]", one.payload.get("dialogues", ())):
             said, by_sharer = (said_by(before_share(talk), user) for user in (None, sharer_of(talk)))
-        found.append(TalkQuery(one, tuple(said), tuple(by_sharer)))
+        found.append(TalkQuery(one, " ".join(said), tuple(said), tuple(by_sharer)))
     return found
 
 

@@ -5,8 +5,18 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ctxr.engine.options import Choices
-from ctxr.models.hub import LITE, makes_pairs
-from ctxr.models.training.recipe import FROZEN_LITE, TRAINING, Natural, NotNegative, Positive, Recipe
+from ctxr.models.hub import LITE
+from ctxr.models.training.recipe import (
+    FROZEN_LITE,
+    HARDEST,
+    SOFTMAX,
+    SUM,
+    TRAINING,
+    Natural,
+    NotNegative,
+    Positive,
+    Recipe,
+)
 from ctxr.store.kinds import MODEL, REGION_FEATURES, RUN
 
 DUAL, BM25, ZERO_SHOT, VSE, SCAN = VARIANTS = (
@@ -16,7 +26,6 @@ DUAL, BM25, ZERO_SHOT, VSE, SCAN = VARIANTS = (
 
 IMAGE, LABELS, BOTH = "image", "labels", "both"
 SHARER, ALL = "sharer", "all"
-SOFTMAX, SUM, HARDEST = "softmax", "sum-hinge", "max-hinge"
 
 _DECAY, _EPOCHS = 0.999, 12
 """Of the schedule `steps`: what the rate is multiplied by, and after how many epochs: 972 steps of the published training set."""
@@ -34,7 +43,7 @@ class DialogueRecipe(Recipe):
         "photo": (DUAL, ZERO_SHOT),
         "encoder": (DUAL, ZERO_SHOT, VSE),
         "frozen": (DUAL, VSE),
-        **dict.fromkeys(("regions", "sharpness"), (SCAN,)),
+        "regions": (SCAN,),
     }
 
     variant: Annotated[str, Choices(VARIANTS)] = DUAL
@@ -69,8 +78,6 @@ class DialogueRecipe(Recipe):
     """Most words that are known, the most common ones of the training texts."""
     max_tokens: Natural = 128
     """Words or word pieces of a dialogue; the rest is cut off."""
-    sharpness: Positive = 9.0
-    """That attention of words to regions is multiplied with (lambda 1)."""
     schedule: Annotated[str, Choices(("constant", "linear", "cosine", "steps"))] = "steps"
     """Of the rate after the warm-up; steps: times 0.999 every 12 epochs."""
 
@@ -116,12 +123,7 @@ class DialogueRecipe(Recipe):
     def rules(self) -> Iterator[tuple[str, str]]:
         """An encoder of vectors where there is one, texts that are read one by one, and two dialogues a step."""
         yield from super().rules()
-        if self.encodes and makes_pairs(self.encoder):
-            yield f"{self.encoder} makes no vectors", "--set encoder=ViT-B-32:openai"
         if self.encoder == LITE and self.tunes:
             yield FROZEN_LITE[0], "--set frozen=true"
-        for key, name in self.texts.items():
-            if name.startswith("late:") or ":" not in name:
-                yield f"{key} = {name!r} makes no vector of a text", f"--set {key}=bert:minilm"
         if self.learns and self.batch < 2:
             yield f"batch = {self.batch}: a dialogue needs another one to be compared with", "--set batch=128"

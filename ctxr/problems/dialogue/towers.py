@@ -3,7 +3,7 @@
 Letters: N photos, Q dialogues, T words, R regions, F features of a region or picture, D width, V size of a vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -20,69 +20,9 @@ _CELLS = 20_000_000
 
 
 def text_ids(source: TextSource, texts: Sequence[str], most: int) -> Tensor:
-    """[N, up to `most`] ids of `[CLS] text [SEP]`, 0 where there is none; what is too long is cut before [SEP]."""
+    """[N, up to `most`] ids of `[CLS] text [SEP]`, 0 where there is none; the rest is cut off."""
     ids, types = source.tokenize(texts, [""] * len(texts))
-    ids = cut(ids * (types == 0))
-    ends = ids.gather(1, (ids != 0).sum(1, keepdim=True).clamp(min=1) - 1)
-    return ids if ids.shape[1] <= most else torch.cat([ids[:, : most - 1], ends * (ids[:, most - 1 : most] != 0)], 1)
-
-
-class Looking(TwoTowers):
-    """Photos through an image tower that learns; through none where their vectors come in."""
-
-    def __init__(self, tower: nn.Module | None) -> None:
-        super().__init__()
-        self.tower = tower
-
-    def look(self, pictures: Tensor) -> Tensor:
-        """Unit vectors [N, F] of pixels [N, 3, H, W], or of vectors."""
-        return unit(pictures if self.tower is None else self.tower(pictures))
-
-
-class TalkEncoder(Looking):
-    """B = norm(FC([A; L])) of a photo A and its labels L, T = norm(FC([CLS])) of a dialogue (section 5.2): the score is B · T over the
-    temperature.
-
-    Args:
-        features: F, 0 where no pictures are seen. text, labels: what reads; None where no labels are read.
-    """
-
-    def __init__(
-        self,
-        recipe: DialogueRecipe,
-        tower: nn.Module | None,
-        features: int,
-        text: TextSource,
-        labels: TextSource | None,
-    ) -> None:
-        super().__init__(tower)
-        self.temperature, self.features = recipe.temperature, features
-        self.read, self.read_labels = text.build(), None if labels is None else labels.build()
-        self.of_text = nn.Linear(text.width, recipe.width)
-        self.of_photo = nn.Linear(features + (0 if labels is None else labels.width), recipe.width)
-
-    def images(self, *inputs: Tensor) -> Tensor:
-        """[N, D] of pixels or vectors, ids of labels [N, T], or both, in this order."""
-        parts = [self.look(inputs[0])] if self.features else []
-        if self.read_labels is not None:
-            parts.append(self.read_labels(cut(inputs[-1]), torch.zeros_like(cut(inputs[-1]))))
-        return unit(self.of_photo(torch.cat(parts, 1)))
-
-    def queries(self, ids: Tensor) -> Tensor:
-        """[Q, D] of ids [Q, T]."""
-        return unit(self.of_text(self.read(cut(ids), torch.zeros_like(cut(ids))))) / self.temperature
-
-
-class AsPublished(TwoTowers):
-    """Vectors of an encoder as they are; of a photo the sum of those of its pixels and of its labels."""
-
-    def images(self, *vectors: Tensor) -> Tensor:
-        """[N, D] of unit vectors [N, D]."""
-        return torch.stack(vectors).sum(0)
-
-    def queries(self, vectors: Tensor) -> Tensor:
-        """[Q, D] as they are."""
-        return vectors
+    return cut(ids * (types == 0))[:, :most]
 
 
 def first_words(count: int, width: int) -> Tensor:
@@ -90,21 +30,43 @@ def first_words(count: int, width: int) -> Tensor:
     return torch.empty(count, width).uniform_(-0.1, 0.1)
 
 
-class WordMatcher(Looking):
-    """VSE++ (Faghri et al., 2018): a photo through a linear layer, the last state of a GRU over words, and their cosine."""
+class TalkEncoder(TwoTowers):
+    """B = norm(FC([A; L])) of a photo A and its labels L, T = norm(FC([CLS])) of a dialogue, and B · T over the temperature (section 5.2);
+    T is the last state of a GRU over words where no text is named (VSE++, Faghri et al., 2018).
 
-    def __init__(self, recipe: DialogueRecipe, tower: nn.Module | None, features: int, words: int) -> None:
-        super().__init__(tower)
-        self.of_photo = nn.Linear(features, recipe.width)
-        self.read = WordTower(first_words(words, recipe.embedded), recipe.width, 0.0)
+    Args:
+        tower: of images, which learns; None where vectors come in. features: F, 0 where no pictures are seen. texts: by what they read.
+    """
 
-    def images(self, pictures: Tensor) -> Tensor:
-        """[N, D] of pixels or vectors."""
-        return unit(self.of_photo(self.look(pictures)))
+    def __init__(
+        self,
+        recipe: DialogueRecipe,
+        tower: nn.Module | None,
+        features: int,
+        texts: Mapping[str, TextSource],
+        words: int,
+    ) -> None:
+        super().__init__()
+        self.tower, self.features, self.temperature = tower, features, recipe.temperature
+        self.texts = nn.ModuleDict({kind: source.build() for kind, source in texts.items()})
+        seen = features + (texts["label_text"].width if "label_text" in texts else 0)
+        self.of_photo = nn.Linear(seen, recipe.width)
+        table = first_words(words, recipe.embedded)
+        self.of_text = nn.Linear(texts["text"].width, recipe.width) if texts else WordTower(table, recipe.width, 0.0)
 
-    def queries(self, tokens: Tensor) -> Tensor:
-        """[Q, D] of rows of words [Q, T]."""
-        return unit(self.read(tokens))
+    def read(self, kind: str, ids: Tensor) -> Tensor:
+        """Vectors of ids [N, T]; the ids themselves where they are rows of words."""
+        return self.texts[kind](cut(ids), torch.zeros_like(cut(ids))) if kind in self.texts else ids
+
+    def images(self, *inputs: Tensor) -> Tensor:
+        """[N, D] of pixels [N, 3, H, W] or vectors [N, F], ids of labels [N, T], or both, in this order."""
+        parts = [unit(inputs[0] if self.tower is None else self.tower(inputs[0]))] if self.features else []
+        parts += [self.read("label_text", inputs[-1])] if "label_text" in self.texts else []
+        return unit(self.of_photo(torch.cat(parts, 1)))
+
+    def queries(self, ids: Tensor) -> Tensor:
+        """[Q, D] of ids [Q, T]."""
+        return unit(self.of_text(self.read("text", ids))) / self.temperature
 
 
 class WordAttention(TwoTowers):
@@ -112,7 +74,6 @@ class WordAttention(TwoTowers):
 
     def __init__(self, recipe: DialogueRecipe, features: int, words: int) -> None:
         super().__init__()
-        self.sharpness = recipe.sharpness
         self.seen = nn.Linear(features, recipe.width)
         self.words = nn.Embedding(words, recipe.embedded, _weight=first_words(words, recipe.embedded))
         self.gru = nn.GRU(recipe.embedded, recipe.width, batch_first=True, bidirectional=True)
@@ -134,10 +95,10 @@ class WordAttention(TwoTowers):
         """[Q, N] of words [Q, T, D] and regions [N, R, D]."""
         said = int((queries != 0).any(-1).sum(1).max())
         rows = max(1, _CELLS // (said * images.shape[0] * images.shape[1]))
-        return torch.cat([attended(part, images, self.sharpness) for part in torch.split(queries[:, :said], rows)])
+        return torch.cat([attended(part, images) for part in torch.split(queries[:, :said], rows)])
 
 
-def attended(words: Tensor, regions: Tensor, sharpness: float) -> Tensor:
+def attended(words: Tensor, regions: Tensor, sharpness: float = 9.0) -> Tensor:
     """[Q, N]: the mean over words of cos(word, attended regions), of unit vectors [Q, T, D] and [N, R, D] that are 0 where there is none.
 
     Attention is the softmax over regions of `sharpness` times [cosine]+, which is first brought to length 1 over the words. Attended

@@ -1,7 +1,7 @@
 """How models learn queries of text and mouse trace, each against the others of its step, and how they are opened to score images."""
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from math import isqrt
 from typing import ClassVar
@@ -29,15 +29,7 @@ from ctxr.problems.traces.patches import HeatMaps, PatchEncoder, PatchTower, hea
 from ctxr.problems.traces.queries import TracedQuery, traced
 from ctxr.problems.traces.recipe import BOTH, DUAL, HEAT, PATCHES, TEXT, TRACE, TracesRecipe
 from ctxr.problems.traces.towers import DualEncoder, query_inputs
-from ctxr.problems.two_towers import (
-    Inputs,
-    OpenedTowers,
-    OpenTowers,
-    TowersCheckpoint,
-    TowersJob,
-    TowerSources,
-    TwoTowers,
-)
+from ctxr.problems.two_towers import Inputs, OpenTowers, TowersJob, TowerSources, TwoTowers
 
 
 class TraceSources(TowerSources[TracedQuery]):
@@ -140,23 +132,11 @@ class TraceSources(TowerSources[TracedQuery]):
         return lambda rows: (table[whole[rows]], table[phrases[rows]], places[rows])
 
 
-@dataclass(frozen=True)
-class TracesCheckpoint(TowersCheckpoint):
-    """How to build a trained model."""
-
-    recipe: TracesRecipe
-
-
 class OpenTraces(OpenTowers[TracedQuery]):
     """A run that scores the images of a query, or an encoder as it was published, by heat maps."""
 
-    CHECKPOINT: ClassVar[type[TowersCheckpoint]] = TracesCheckpoint
-    SOURCES = TraceSources
-
-    def published(self, encoder: str) -> OpenedTowers[TracedQuery]:
-        """See `OpenTowers`."""
-        sources = TraceSources(TracesRecipe(variant=HEAT, encoder=encoder).check(), self.options, self.progress)
-        return OpenedTowers(sources, sources.model(()).eval(), ())
+    RECIPE, SOURCES = TracesRecipe, TraceSources
+    PUBLISHED: ClassVar[Mapping[str, str]] = {"variant": HEAT}
 
 
 class TracesJob(TowersJob[TracedQuery]):
@@ -166,7 +146,6 @@ class TracesJob(TowersJob[TracedQuery]):
         *("variant", "encoder", "frozen", "grid", "locations", "positions", "text_layers", "image_layers"),
         *("width", "inner", "heads", "embedded", "pooled", "max_tokens"),
     )
-    FIRST = "traces-pretrain"
     SOURCES, OPEN = TraceSources, OpenTraces
     checkpoint = staticmethod(OpenTraces.notes)
     recipe: TracesRecipe

@@ -3,7 +3,6 @@
 Letters: N queries or images, P phrases, C cells of a picture (G x G), M maps, F features of a cell, D width, T tokens.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,9 +25,6 @@ from ctxr.problems.embeddings import Array
 from ctxr.problems.traces.queries import TracedQuery
 from ctxr.problems.traces.recipe import BOTH, TEXT, TRACE, TracesRecipe
 from ctxr.problems.two_towers import TwoTowers
-
-LARGEST_SCALE = math.log(100)
-"""Of the learned scale's logarithm, as CLIP was trained."""
 
 
 class PatchTower(nn.Module):
@@ -144,11 +140,6 @@ class PatchEncoder(TwoTowers):
                 where = shares.sum(1)[..., None] * self.anything
             parts.append(where if self.weight is None else self.weight * where)
         return self.scale.exp() * torch.cat(parts, 1).flatten(1)
-
-    @torch.no_grad()
-    def keep_bounds(self) -> None:
-        """Of the learned scale."""
-        self.scale.clamp_(max=LARGEST_SCALE)
 
 
 class HeatMaps(TwoTowers):

@@ -9,21 +9,20 @@ import numpy as np
 from ctxr.datasets.dataset import Dataset
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.problems.queries import EvalQuery, queries_of
+from ctxr.problems.ranked import AskedQuery
 from ctxr.store.records import Trace
 
 
 @dataclass(frozen=True, eq=False)
-class TracedQuery:
+class TracedQuery(AskedQuery):
     """A query with its trace.
 
     Attributes:
-        query: with its candidates. text: what was said. words: said one after the other, [K].
+        words: said one after the other, [K].
         times: [K, 2] seconds in which each was said. strokes: [P, 3] x, y and seconds of the points of each.
         drawn_on: [S] image of each stroke, numbered among the relevant ones in the order of the set.
     """
 
-    query: EvalQuery
-    text: str
     words: tuple[str, ...]
     times: Doubles
     strokes: Sequence[Doubles]
