@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
-from ctxr.models.encoders import Encoder, EncoderSource, fingerprint
+from ctxr.models.encoders import EncoderSource, fingerprint
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import find_text
 from ctxr.models.hub import placeless
@@ -76,11 +75,6 @@ class TalkSources(TowerSources[TalkQuery]):
         pictures = super().pictures(dataset, queries) if self.looks else absent
         labels = {} if self.recipe.photo == recipes.IMAGE else labels_of(dataset)
         return replace(pictures, labels={image: ", ".join(labels.get(image, ())) for image in wanted})
-
-    @cached_property
-    def encoder(self) -> Encoder:
-        """What makes vectors that stay as they are."""
-        return Encoder(self.source, self.device, "fp32", self.progress.warn)
 
     def vectors(self, texts: Sequence[str]) -> Tensor:
         """Unit vectors [N, D], each computed once."""

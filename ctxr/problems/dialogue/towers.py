@@ -60,7 +60,8 @@ class TalkEncoder(TwoTowers):
 
     def images(self, *inputs: Tensor) -> Tensor:
         """[N, D] of pixels [N, 3, H, W] or vectors [N, F], ids of labels [N, T], or both, in this order."""
-        parts = [unit(inputs[0] if self.tower is None else self.tower(inputs[0]))] if self.features else []
+        seen = [inputs[0] if self.tower is None else self.tower(inputs[0])] if self.features else []
+        parts = [self.features**0.5 * unit(one) for one in seen]  # numbers about as large as those of [CLS]
         parts += [self.read("label_text", inputs[-1])] if "label_text" in self.texts else []
         return unit(self.of_photo(torch.cat(parts, 1)))
 
