@@ -1,5 +1,5 @@
 """What dialogues say of drawn photos by their pixels, by their labels, and by both (PhotoChat, section 6.2):
-`python -m scripts.dialogue_proof FOLDER [--seeds 3] [--epochs 30] [--only both,image,…] [--drawing 1]`.
+`python -m scripts.dialogue_proof FOLDER [--seeds 3] [--epochs 16] [--only both,image,…] [--drawing 1]`.
 
 The dual encoder learns from scratch over frozen vectors of ctxr-tiny. Settings were chosen on the drawing 0; figures are of test of another
 one. A stopped proof goes on, and a finished one only prints. 0 when photos with their labels have a higher R@1 than either alone, by
@@ -22,10 +22,9 @@ from ctxr.synthetic.dialogues import write_dialogues
 ROWS: dict[str, tuple[str, ...]] = {
     "both": (),
     "image": ("photo=image",),
-    "labels": ("photo=labels", "label_text=random:bert-tiny"),
+    "labels": ("photo=labels",),
     "both-SH": ("loss=sum-hinge",),
     "both-MH": ("loss=max-hinge",),
-    "both-all-said": ("said=all",),
 }
 """Runs by name, with what they change."""
 
@@ -33,8 +32,11 @@ SETTINGS = (
     "encoder=ctxr-tiny",
     "frozen=true",
     "text=random:bert-tiny",
-    "width=128",
-    "lr=1e-3",
+    "width=64",
+    "lr=7e-4",
+    "warmup=0.1",
+    "batch=64",
+    "max_tokens=80",
     "schedule=cosine",
     "patience=0",
 )
@@ -50,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", default=",".join(ROWS))
-    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--epochs", type=int, default=16)
     parser.add_argument("--drawing", type=int, default=1)
     options = parser.parse_args(arguments)
     drawn, work, names = options.folder / "dialogues", options.folder / "work", options.only.split(",")
@@ -75,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             show_table(result.tables[name])
     tests = {(row["run"], row["against"]): row for row in content["differences"] if row["part"] == "R@1"}
     above = True
-    for base in {"image", "labels"} & {*names}:
+    for base in {"image", "labels"} & {*names} if "both" in names else ():
         row, sign = (tests["both", base], 1) if ("both", base) in tests else (tests[base, "both"], -1)
         above &= sign * row["value"] > 0 and row["low"] * row["high"] > 0
     return 0 if above else 1

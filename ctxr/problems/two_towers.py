@@ -23,6 +23,7 @@ from ctxr.datasets.open import open_dataset
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError
+from ctxr.models.encoders import Encoder, EncoderSource
 from ctxr.models.precision import choose_device, in_microbatches
 from ctxr.models.training.checkpoint import CONFIG, SeedConfig, fill, read_config, write_config
 from ctxr.models.training.examples import PositivePairs
@@ -53,6 +54,8 @@ LARGEST_SCALE = math.log(100)
 
 IMAGES, QUERIES = 0, 1
 """Towers of a step."""
+
+RecipeT = TypeVar("RecipeT", bound=Recipe)
 
 Inputs = Callable[[Tensor], tuple[Tensor, ...]]
 """Of some rows, what a tower takes."""
@@ -241,12 +244,18 @@ class TowerSources(Generic[AskedT]):
     model: Callable[..., TwoTowers]
     inputs: Callable[..., Inputs]
     images: Callable[..., Inputs]
+    source: EncoderSource
     regions: RegionFeatures | None = None
     looks, reads_words, encoder_name = True, False, ""
 
     def __init__(self, recipe: Any, options: ScoringOptions, progress: Progress) -> None:
         self.recipe, self.options, self.progress = recipe, options, progress
         self.device, self.weights = choose_device(options.device), dict[str, str]()
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The `source` as it is."""
+        return Encoder(self.source, self.device, "fp32", self.progress.warn)
 
     def pictures(self, dataset: Dataset, queries: Sequence[AskedT]) -> PictureFiles:
         """Those of queries. Raises what `query_pictures` raises."""
@@ -264,9 +273,6 @@ class TowerSources(Generic[AskedT]):
         contents = list(pictures.contents.values())
         regions.check(contents)
         return lambda rows: (torch.from_numpy(regions.of([contents[row] for row in rows.tolist()])),)
-
-
-RecipeT = TypeVar("RecipeT", bound=Recipe)
 
 
 @dataclass(frozen=True)
@@ -320,8 +326,7 @@ class TowersJob(TrainJob, Generic[AskedT]):
             self.parents.append(Parent(recipe.start, RUN, open_artifact(self.start, RUN).sha256))
         if self.sources.regions is not None:
             self.parents.append(Parent(recipe.regions, REGION_FEATURES, self.sources.regions.sha256))
-        self.dataset, self.regions = dataset.name, recipe.regions
-        self.encoder = self.sources.encoder_name
+        self.dataset, self.regions, self.encoder = dataset.name, recipe.regions, self.sources.encoder_name
         self.queries = {name: len(part) for name, part in self.parts.items() if part}
         self.judged_on = "valid" if recipe.learns and self.parts["valid"] else ""
 

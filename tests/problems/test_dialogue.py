@@ -147,6 +147,8 @@ def test_fields_that_a_variant_does_not_read_are_refused() -> None:
     for changes, named in (
         ({"variant": "dialogue-bm25", "photo": "image"}, "photo"),
         ({"variant": "dialogue-vse", "text": "bert:minilm"}, "text"),
+        ({"text": "late:minilm"}, "late:minilm"),
+        ({"encoder": "blip:folder"}, "blip:folder"),
         ({"encoder": "ctxr-lite"}, "ctxr-lite"),
         ({"batch": 1}, "batch = 1"),
     ):

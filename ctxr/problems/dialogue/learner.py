@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
-from ctxr.models.encoders import Encoder, EncoderSource, fingerprint
+from ctxr.models.encoders import EncoderSource, fingerprint
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import find_text
 from ctxr.models.hub import placeless
@@ -45,8 +44,6 @@ class TalkSources(TowerSources[TalkQuery]):
     ) -> None:
         super().__init__(recipe, options, progress)
         self.looks, self.reads_words = recipe.looks, recipe.variant in (VSE, SCAN)
-        # a tuned encoder learned from the whole text of a query
-        self.whole = tuned is not None
         if recipe.variant == SCAN:
             self.regions = embeddings.named_regions(options.regions or recipe.regions, options.workdir, "SCAN")
         if recipe.encodes:
@@ -79,33 +76,23 @@ class TalkSources(TowerSources[TalkQuery]):
         labels = {} if self.recipe.photo == recipes.IMAGE else labels_of(dataset)
         return replace(pictures, labels={image: ", ".join(labels.get(image, ())) for image in wanted})
 
-    @cached_property
-    def encoder(self) -> Encoder:
-        """What makes vectors that stay as they are."""
-        return Encoder(self.source, self.device, "fp32", self.progress.warn)
+    def vectors(self, texts: Sequence[str]) -> Tensor:
+        """Unit vectors [N, D], each computed once."""
+        return torch.from_numpy(embeddings.embedded_texts(texts, self.options.workdir, self.encoder, self.progress))
 
-    def vectors(self, texts: Sequence[str]) -> Mapping[str, Tensor]:
-        """Unit vectors by text, each computed once."""
-        known = sorted({*texts})
-        rows = embeddings.embedded_texts(known, self.options.workdir, self.encoder, self.progress)
-        return dict(zip(known, torch.from_numpy(rows), strict=True))
-
-    def read_of(self, one: TalkQuery) -> tuple[str, ...]:
-        """The messages that are read."""
-        return one.by_sharer if self.recipe.said == SHARER else one.said
+    def read_of(self, one: TalkQuery) -> str:
+        """The messages that are read, joined by blanks."""
+        return " ".join(one.by_sharer if self.recipe.said == SHARER else one.said)
 
     def inputs(self, queries: Sequence[TalkQuery], words: Sequence[str]) -> Inputs:
-        """Vectors of an encoder as it is, the mean of those of messages; word pieces; rows of words."""
-        recipe = self.recipe
-        said = [self.read_of(one) for one in queries]
+        """Vectors of an encoder as it is, word pieces, or rows of words."""
+        recipe, said = self.recipe, [self.read_of(one) for one in queries]
         if recipe.variant == ZERO_SHOT:
-            said = [(one.text,) if self.whole or not own else own for one, own in zip(queries, said, strict=True)]
-            known = self.vectors([text for own in said for text in own])
-            table = torch.stack([torch.stack([known[text] for text in own]).mean(0) for own in said])
+            table = self.vectors(said)
         elif recipe.variant == DUAL:
-            table = text_ids(self.texts["text"], [" ".join(own) for own in said], recipe.max_tokens)
+            table = text_ids(self.texts["text"], said, recipe.max_tokens)
         else:
-            table = torch.from_numpy(token_rows([" ".join(own) for own in said], words, recipe.max_tokens))
+            table = torch.from_numpy(token_rows(said, words, recipe.max_tokens))
         return lambda rows: (table[rows],)
 
     def images(self, pictures: PictureFiles) -> Inputs:
@@ -122,8 +109,7 @@ class TalkSources(TowerSources[TalkQuery]):
         if "label_text" in self.texts:
             parts.append(text_ids(self.texts["label_text"], labels, self.recipe.max_tokens).__getitem__)
         elif self.recipe.variant == ZERO_SHOT and self.recipe.photo != recipes.IMAGE:
-            known = self.vectors(labels)
-            parts.append(torch.stack([known[label] for label in labels]).__getitem__)
+            parts.append(self.vectors(labels).__getitem__)
         return lambda rows: tuple(part(rows) for part in parts)
 
 
@@ -134,7 +120,7 @@ class OpenedWords(OpenedTowers[TalkQuery]):
         """See `OpenedTowers`."""
         labels, found = self.sources.pictures(dataset, queries).labels, dict[int, Array]()
         for images, rows in grouped((one.query.images, row) for row, one in enumerate(queries)).items():
-            texts = [" ".join(self.sources.read_of(queries[row])) for row in rows]
+            texts = [self.sources.read_of(queries[row]) for row in rows]
             found |= dict(zip(rows, bm25_scores([labels[image] for image in images], texts), strict=True))
         return [found[row] for row in range(len(queries))]
 

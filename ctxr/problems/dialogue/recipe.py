@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ctxr.engine.options import Choices
-from ctxr.models.hub import LITE
+from ctxr.models.hub import LITE, makes_pairs
 from ctxr.models.training.recipe import (
     FROZEN_LITE,
     HARDEST,
@@ -123,6 +123,10 @@ class DialogueRecipe(Recipe):
     def rules(self) -> Iterator[tuple[str, str]]:
         """An encoder of vectors where there is one, texts that are read one by one, and two dialogues a step."""
         yield from super().rules()
+        if self.encodes and makes_pairs(self.encoder):
+            yield f"{self.encoder} makes no vectors", "--set encoder=ViT-B-32:openai"
+        if late := next((key for key, name in self.texts.items() if name.startswith("late:")), ""):
+            yield f"{late} = {self.texts[late]!r} makes no vector of one text", f"--set {late}=bert:minilm"
         if self.encoder == LITE and self.tunes:
             yield FROZEN_LITE[0], "--set frozen=true"
         if self.learns and self.batch < 2:

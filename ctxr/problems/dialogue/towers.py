@@ -4,12 +4,14 @@ Letters: N photos, Q dialogues, T words, R regions, F features of a region or pi
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ctxr.models.entailment.base import TextSource
+from ctxr.models.entailment.text import MEAN, TINY
 from ctxr.models.layers import cut, unit
 from ctxr.problems.dialogue.recipe import DialogueRecipe
 from ctxr.problems.two_towers import TwoTowers, WordTower
@@ -48,7 +50,11 @@ class TalkEncoder(TwoTowers):
     ) -> None:
         super().__init__()
         self.tower, self.features, self.temperature = tower, features, recipe.temperature
-        self.texts = nn.ModuleDict({kind: source.build() for kind, source in texts.items()})
+        built: dict[str, Any] = {kind: source.build() for kind, source in texts.items()}
+        for kind, source in texts.items():
+            if source.name == TINY:  # its [CLS] takes long to say anything
+                built[kind].pooling = MEAN
+        self.texts = nn.ModuleDict(built)
         seen = features + (texts["label_text"].width if "label_text" in texts else 0)
         self.of_photo = nn.Linear(seen, recipe.width)
         table = first_words(words, recipe.embedded)
@@ -60,7 +66,8 @@ class TalkEncoder(TwoTowers):
 
     def images(self, *inputs: Tensor) -> Tensor:
         """[N, D] of pixels [N, 3, H, W] or vectors [N, F], ids of labels [N, T], or both, in this order."""
-        parts = [unit(inputs[0] if self.tower is None else self.tower(inputs[0]))] if self.features else []
+        seen = [inputs[0] if self.tower is None else self.tower(inputs[0])] if self.features else []
+        parts = [self.features**0.5 * unit(one) for one in seen]  # numbers about as large as those of [CLS]
         parts += [self.read("label_text", inputs[-1])] if "label_text" in self.texts else []
         return unit(self.of_photo(torch.cat(parts, 1)))
 

@@ -1,8 +1,7 @@
 """How models learn queries of text and mouse trace, each against the others of its step, and how they are opened to score images."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from math import isqrt
 from typing import ClassVar
 
@@ -11,11 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.metrics.traces import cell_shares, word_boxes
-from ctxr.models.encoders import Encoder, find_source, fingerprint
+from ctxr.models.encoders import find_source, fingerprint
 from ctxr.models.hub import placeless
 from ctxr.models.layers import seeded
 from ctxr.models.precision import memory_for
@@ -23,10 +21,9 @@ from ctxr.models.preprocess import Preprocess
 from ctxr.models.scorers import trainable
 from ctxr.problems import embeddings
 from ctxr.problems.embeddings import CHUNK, Array, PictureFiles
-from ctxr.problems.queries import queries_of
 from ctxr.problems.runs import ScoringOptions
 from ctxr.problems.traces.patches import HeatMaps, PatchEncoder, PatchTower, heat_maps
-from ctxr.problems.traces.queries import TracedQuery, traced
+from ctxr.problems.traces.queries import TracedQuery, traced_queries
 from ctxr.problems.traces.recipe import BOTH, DUAL, HEAT, PATCHES, TEXT, TRACE, TracesRecipe
 from ctxr.problems.traces.towers import DualEncoder, query_inputs
 from ctxr.problems.two_towers import Inputs, OpenTowers, TowersJob, TowerSources, TwoTowers
@@ -36,6 +33,7 @@ class TraceSources(TowerSources[TracedQuery]):
     """Inputs of queries and images."""
 
     recipe: TracesRecipe
+    asked = staticmethod(traced_queries)
 
     def __init__(self, recipe: TracesRecipe, options: ScoringOptions, progress: Progress) -> None:
         super().__init__(recipe, options, progress)
@@ -55,11 +53,6 @@ class TraceSources(TowerSources[TracedQuery]):
         with torch.inference_mode():
             self.side = isqrt(self.patches(torch.zeros(1, 3, *self.preprocess.size)).shape[1] - 1)
         self.patches.to(self.device)
-
-    @staticmethod
-    def asked(dataset: Dataset, wanted: Collection[str] | None = None) -> list[TracedQuery]:
-        """See `TowerSources`."""
-        return traced(queries_of(dataset, wanted))
 
     def model(self, words: Sequence[str], seed: int = 0) -> TwoTowers:
         """The untrained model, drawn by `seed`, for a vocabulary."""
@@ -92,11 +85,6 @@ class TraceSources(TowerSources[TracedQuery]):
                 task.advance,
             )
         return lambda rows: (torch.from_numpy(np.stack([arrays[row // CHUNK][row % CHUNK] for row in rows.tolist()])),)
-
-    @cached_property
-    def encoder(self) -> Encoder:
-        """What reads texts."""
-        return Encoder(self.source, self.device, "fp32", self.progress.warn)
 
     def inputs(
         self, queries: Sequence[TracedQuery], words: Sequence[str], read: Callable[[list[str]], Array] | None = None

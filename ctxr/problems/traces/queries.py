@@ -1,6 +1,6 @@
 """Queries of text and mouse trace as arrays, moved by noise, or cut to their first words."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -83,6 +83,6 @@ def traced(queries: Iterable[EvalQuery]) -> list[TracedQuery]:
     return found
 
 
-def traced_queries(dataset: Dataset) -> list[TracedQuery]:
-    """All queries of a dataset for images, with their traces where they have any."""
-    return traced(queries_of(dataset))
+def traced_queries(dataset: Dataset, wanted: Collection[str] | None = None) -> list[TracedQuery]:
+    """All queries of a dataset for images, or those of some ids, with their traces where they have any."""
+    return traced(queries_of(dataset, wanted))
