@@ -30,8 +30,7 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(frozen=True)
 class TaskBatch:
-    """Units with the sets and images, by id, that they show; `root` is the folder that `Image.path` is relative to; `objects`: rows of
-    that payload table."""
+    """Units with the sets and images, by id, that they show, and what is in these; `root`: folder that `Image.path` is relative to."""
 
     units: Sequence[Unit]
     sets: Mapping[str, ImageSet]

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TypeVar, cast
 
 import msgspec
@@ -228,25 +228,21 @@ def _entailments(config: ExportTasks, sources: TaskSources, dataset: Dataset) ->
 
 def _dialogues(config: ExportTasks, dataset: Dataset) -> tuple[Dataset, list[Unit]]:
     """Units to talk about photos, those that a CSV of boxes chooses, or else any; and the dataset with what is known of its images."""
-    path, pool = config.objects, dataset
-    known = cast("tuple[ObjectLabels, ...]", () if path else dataset.payloads.get("objects", ()))
-    rows = {row.id: row for row in known}
-    if path and path.suffix == ".csv":
-        names = {image: PurePosixPath(image).stem for image in dataset.images}
-        rows, chosen = labels_of_boxes(path, names)
-        kept = (tuple(image for image in one.images if image in chosen) for one in dataset.sets)
-        sets = (structs.replace(one, images=own) for one, own in zip(dataset.sets, kept, strict=True))
+    path, pool, rows = config.objects, dataset, dict[str, ObjectLabels]()
+    if path is None:
+        rows = {row.id: row for row in cast("tuple[ObjectLabels, ...]", dataset.payloads.get("objects", ()))}
+    elif path.suffix == ".csv":
+        rows, chosen = labels_of_boxes(path, dataset.images)
+        sets = (structs.replace(one, images=tuple(filter(chosen.__contains__, one.images))) for one in dataset.sets)
         pool = replace(dataset, sets=tuple(sets))
-    example = '{"image": "a/1", "labels": ["Dog", "Bread"]}'
-    for number, row in _read_lines(path, Objects, "--objects", example) if path and pool is dataset else ():
-        if row.image not in dataset.images:
-            raise DataError(
-                f"{path}:{number}: {dataset.name} has no image {row.image!r}",
-                hint="name the dataset that the objects are in (--input)",
-            )
-        if row.image in rows:
-            raise DataError(f"{path}:{number}: the image {row.image!r} is repeated")
-        rows[row.image] = ObjectLabels(row.image, row.labels)
+    else:
+        for number, row in _read_lines(path, Objects, "--objects", '{"image": "a/1", "labels": ["Dog", "Bread"]}'):
+            if row.image not in dataset.images:
+                what = f"{path}:{number}: {dataset.name} has no image {row.image!r}"
+                raise DataError(what, hint="name the dataset that the objects are in (--input)")
+            if row.image in rows:
+                raise DataError(f"{path}:{number}: the image {row.image!r} is repeated")
+            rows[row.image] = ObjectLabels(row.image, row.labels)
     units = factory.describe_units(pool, config, {image: row.labels for image, row in rows.items()})
     return replace(dataset, payloads={**dataset.payloads, "objects": tuple(rows.values())}), units
 
@@ -297,5 +293,5 @@ def _dataset(path: Path, keep_leaks: bool) -> Dataset:
 
 def _batch_of(dataset: Dataset, path: Path, units: Sequence[Unit]) -> TaskBatch:
     sets = {image_set.id: image_set for image_set in dataset.sets}
-    objects = dataset.payloads.get("objects", ())
-    return TaskBatch(units, sets, dataset.images, dataset.root or path.resolve(), objects=objects)
+    root, objects = dataset.root or path.resolve(), dataset.payloads.get("objects", ())
+    return TaskBatch(units, sets, dataset.images, root, objects=objects)

@@ -41,11 +41,7 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "Localized Narratives of images or videos (*.jsonl)", narratives.narrative_files, narratives.read_narratives
     ),
-    Reader(
-        "PhotoChat: dialogues, as released or in the copy without speakers (train/*.json, dev*.json, …)",
-        photochat.photochat_files,
-        photochat.read_photochat,
-    ),
+    Reader("PhotoChat: dialogues (dev.json, train/*.json, …)", photochat.photochat_files, photochat.read_photochat),
     Reader("documents: {train, val, test} of Hessel et al. (*.json)", documents.link_files, documents.read_links),
     Reader(
         "a ctxr artifact (manifest.json)",

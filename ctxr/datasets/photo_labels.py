@@ -1,9 +1,8 @@
 """The photos that PhotoChat asks people to talk about, by labels of Open Images (section 3.1; the appendix has a table of them)."""
 
 import csv
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
 
 from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.errors import DataError
@@ -26,23 +25,9 @@ THEMES = {label: theme for theme, labels in _LABELS.items() for label in labels.
 
 
 def themes_of(labels: Iterable[str]) -> tuple[str, ...]:
-    """The themes that labels belong to, in the order of the paper: people, food, animals, products.
-
-    >>> themes_of(["Tea", "Plate", "Man"])
-    ('people', 'food')
-    """
+    """The themes that labels belong to, in the order of the paper: people, food, animals, products."""
     found = {THEMES.get(label) for label in labels}
     return tuple(theme for theme in _LABELS if theme in found)
-
-
-def is_main(left: float, right: float, top: float, bottom: float) -> bool:
-    """Whether a box is of a main object: its centre is more than 0.1 from the border, and no side is below 0.3 of the image's.
-
-    >>> is_main(0.2, 0.6, 0.3, 0.9), is_main(0.0, 0.2, 0.3, 0.9)
-    (True, False)
-    """
-    sides = (left, right), (top, bottom)
-    return all(0.1 < (start + end) / 2 < 0.9 and end - start >= 0.3 for start, end in sides)
 
 
 def is_boxes(path: Path) -> bool:
@@ -51,37 +36,41 @@ def is_boxes(path: Path) -> bool:
         return file.readline(64).removeprefix(b"\xef\xbb\xbf").startswith(b"ImageID,")
 
 
-def labels_of_boxes(path: Path, names: Mapping[str, str]) -> tuple[dict[str, ObjectLabels], set[str]]:
-    """Labels of images from a CSV of boxes of Open Images, and which of these images are to talk about: those with a label of a theme,
-    people only as main objects.
+def labels_of_boxes(path: Path, images: Iterable[str]) -> tuple[dict[str, ObjectLabels], set[str]]:
+    """Labels of images by boxes of Open Images, and the images to talk about: with a label of a theme, people only as main objects.
 
-    `names`: Open Images id of each image. What `/m/…` means is read from `*class-descriptions*.csv` beside it. Raises DataError naming
-    the line that is not a box, and where no image is chosen.
+    What `/m/…` means is read from `*class-descriptions*.csv` beside. Raises DataError naming the line, and where no image is chosen.
     """
-    words, labels, chosen = dict[str, str](), defaultdict[str, dict[str, None]](dict), set[str]()
-    for file in path.parent.glob("*class-descriptions*.csv"):
-        words |= {row[0]: row[1] for row in csv.reader(read_utf8(file).splitlines()) if len(row) > 1}
-    wanted = {*names.values()}
+    files = sorted(path.parent.glob("*class-descriptions*.csv"))
+    words = {row[0]: row[1] for file in files for row in csv.reader(read_utf8(file).splitlines()) if len(row) > 1}
+    names = {image: PurePosixPath(image).stem for image in images}
+    labels, chosen = {name: dict[str, None]() for name in names.values()}, set[str]()
     with path.open(encoding="utf-8-sig", newline="") as lines:
-        rows = csv.DictReader(lines)
+        rows = csv.DictReader(lines, restval="")
         try:
             for row in rows:
-                if (image := row["ImageID"]) in wanted:
-                    label = words.get(row["LabelName"], row["LabelName"])
+                sides = [float(row[column]) for column in ("XMin", "XMax", "YMin", "YMax")]
+                if not all(0 <= side <= 1 for side in sides):
+                    raise ValueError(f"{sides} leaves 0..1")
+                label, name = words.get(row["LabelName"], row["LabelName"]), row["ImageID"]
+                if name in labels:
                     if label.startswith("/m/"):
                         raise ValueError(f"{label} has no name")
                     if label != "Human body":  # PhotoChat says Face, Hair
                         label = label.removeprefix("Human ").capitalize()
-                    labels[image][label] = None
-                    box = [float(row[column]) for column in ("XMin", "XMax", "YMin", "YMax")]
-                    if label in THEMES and (THEMES[label] != "people" or is_main(*box)):
-                        chosen.add(image)
-        except (KeyError, TypeError, ValueError, csv.Error) as error:
+                    labels[name][label] = None
+                    if label in THEMES and (THEMES[label] != "people" or _is_main(*sides)):
+                        chosen.add(name)
+        except (KeyError, ValueError, csv.Error) as error:
             hint = "ImageID,LabelName,XMin,XMax,YMin,YMax, with class-descriptions-boxable.csv of Open Images beside it"
             raise DataError(f"{path}:{rows.line_num} is not a box: {error}", hint=hint) from error
     if not chosen:
-        raise DataError(
-            f"{path} has no photo of this dataset to talk about", hint="photos are called as in Open Images: ID.jpg"
-        )
-    found = {image: ObjectLabels(image, tuple(labels[name])) for image, name in names.items() if name in labels}
+        what = f"{path} has no photo of this dataset to talk about"
+        raise DataError(what, hint="photos are called as in Open Images: ID.jpg")
+    found = {image: ObjectLabels(image, tuple(labels[name])) for image, name in names.items() if labels[name]}
     return found, {image for image, name in names.items() if name in chosen}
+
+
+def _is_main(left: float, right: float, top: float, bottom: float) -> bool:
+    """Whether the centre of a box is more than 0.1 from the border and no side below 0.3 of the image's (section 3.1)."""
+    return all(0.1 < (start + end) / 2 < 0.9 and end - start >= 0.3 for start, end in ((left, right), (top, bottom)))

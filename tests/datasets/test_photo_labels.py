@@ -29,7 +29,7 @@ def test_people_count_as_main_objects_alone_and_everything_else_anywhere(tmp_pat
     }
     rows = [(image, label, box) for image, (label, box) in kinds.items()]
     rows += [("d", "/m/1", MARGIN), ("d", "/m/2", WHOLE), ("f", "Man", WHOLE), ("other", "Man", WHOLE)]
-    labels, chosen = labels_of_boxes(boxes(tmp_path, *rows), {f"album/{name}.jpg": name for name in "abcdefg"})
+    labels, chosen = labels_of_boxes(boxes(tmp_path, *rows), [f"album/{name}.jpg" for name in "abcdefg"])
     assert chosen == {"album/a.jpg", "album/d.jpg", "album/f.jpg"}
     assert {image[6]: row.labels for image, row in labels.items()} == {
         "a": ("Face",), "b": ("Face",), "c": ("Human body",), "d": ("Bagel", "Face"), "e": ("Plate",), "f": ("Man",),
@@ -42,6 +42,10 @@ def test_people_count_as_main_objects_alone_and_everything_else_anywhere(tmp_pat
     [
         (("boxes", "/m/2", "/m/9"), r"boxes\.csv:3 .*/m/9"),
         (("boxes", "0.4", "left"), r"boxes\.csv:3 .*left"),
+        (("boxes", "0.4,0.69", "-0.1,0.69"), r"boxes\.csv:3 .*-0\.1"),
+        (("boxes", "0.4,0.69", "0.4,1.01"), r"boxes\.csv:3 .*1\.01"),
+        (("boxes", "0.4,0.69", "nan,0.69"), r"boxes\.csv:3 .*nan"),
+        (("boxes", ",0.9,0.1,0.9,0,0,0,0,0", ""), r"boxes\.csv:2 .*"),
         (("boxes", "XMin", "X"), r"boxes\.csv:2 .*XMin"),
         (("class-descriptions-boxable", "Bagel", "Plate"), r"boxes\.csv"),
     ],
@@ -51,7 +55,7 @@ def test_what_is_no_box_is_named_by_its_line(change: tuple[str, str, str], named
     edited = tmp_path / f"{change[0]}.csv"
     edited.write_text(edited.read_text().replace(*change[1:]))
     with pytest.raises(DataError, match=named):
-        labels_of_boxes(file, {"a": "a"})
+        labels_of_boxes(file, ["a"])
 
 
 def test_labels_of_the_paper_are_88_in_four_themes() -> None:

@@ -55,6 +55,13 @@ def test_what_the_format_has_no_place_for_is_counted(tmp_path: Path) -> None:
     assert [line.split()[:2] for line in left] == [["1", "query"], ["1", "photo"], ["1", "other"]]
 
 
+def test_a_dataset_without_a_shared_photo_is_refused(tmp_path: Path) -> None:
+    dataset = replace(read_dataset(put(tmp_path, "train.json", [row(7)])), payloads={})
+    with pytest.raises(DataError, match=dataset.name):
+        written(dataset, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_ids_that_would_become_one_file_are_refused(tmp_path: Path) -> None:
     dataset = read_dataset(put(tmp_path, "train.json", [row(7), row(8, "b")]))
     one, other = dataset.payloads["dialogues"]

@@ -18,8 +18,7 @@ from markdown_it import MarkdownIt
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.documents import GOLD, DocumentTables, Links, validate_size
-from ctxr.datasets.readers.galleries import Galleries
-from ctxr.datasets.readers.karpathy import files_below
+from ctxr.datasets.readers.galleries import Galleries, files_below
 from ctxr.datasets.readers.text_files import read_json, read_utf8, value_starts
 from ctxr.errors import DataError, plural
 from ctxr.store.artifacts import MANIFEST, MARKER

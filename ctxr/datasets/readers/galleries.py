@@ -1,5 +1,6 @@
 """Galleries of photos as they are read: every caption is a query against all photos of its gallery."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -7,7 +8,8 @@ from pathlib import Path
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.frames import describe_picture
-from ctxr.store.records import Image, ImageSet, Judgment, Query, SplitName, Text
+from ctxr.store.records import PHOTO_SUFFIXES, Image, ImageSet, Judgment, Query, SplitName, Text
+from ctxr.store.tables import grouped
 
 
 @dataclass
@@ -38,6 +40,16 @@ class Galleries:
     def find(self, name: str) -> Path | None:
         """The file of that name in the folder or a direct subfolder."""
         return next((top / name for top in self.tops if self.holds(top / name)), None)
+
+    @cached_property
+    def _below(self) -> dict[str, list[Path]]:
+        files = sorted((len(file.parts), file) for files in files_below(self.root).values() for file in files)
+        stems = (file.stem if file.suffix.lower() in PHOTO_SUFFIXES else file.name for _, file in files)
+        return grouped((name, file) for (_, file), stem in zip(files, stems, strict=True) for name in {file.name, stem})
+
+    def below(self, name: str) -> list[Path]:
+        """All files of that name, pictures with or without their suffix, in the folder and those below, the nearest first."""
+        return [file for file in self._below.get(name, ()) if self.holds(file)]
 
     def add_photo(self, gallery: str, image: str, file: Path | None) -> bool:
         """Add a photo; whether its picture is available."""
@@ -75,3 +87,15 @@ class Galleries:
             licences=licences or {},
             notes=tuple(notes),
         )
+
+
+def files_below(root: Path) -> dict[str, list[Path]]:
+    """All files below a folder by their names, those nearest to it first; hidden folders and links are not followed."""
+    by_name: dict[str, list[Path]] = {}
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(child for child in folders if not child.startswith("."))
+        for name in files:
+            by_name.setdefault(name, []).append(Path(folder, name))
+    for paths in by_name.values():
+        paths.sort(key=lambda path: (len(path.parts), path))
+    return by_name

@@ -3,10 +3,8 @@
 The published figures of COCO 1K are means over five parts of the test pictures in this order.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -94,11 +92,6 @@ class _Reading:
     missing: list[str] = field(default_factory=list)
     blank: list[str] = field(default_factory=list)
 
-    @cached_property
-    def files(self) -> dict[str, list[Path]]:
-        """All files below the folder by their names."""
-        return files_below(self.galleries.root)
-
     def take(self, at: str, row: SplitPicture) -> None:
         name, split = row.filename, SPLITS[row.split]
         for unsafe in (row.filepath, name) if row.filepath else (name,):
@@ -131,18 +124,6 @@ class _Reading:
         base_name = PurePosixPath(name).name
         others = published_names(coco_image(base_name) or "") if base_name.startswith("COCO_") else ()
         for candidate in dict.fromkeys((base_name, *others)):
-            if file := next(filter(holds, self.files.get(candidate, ())), None):
-                return file
+            if files := self.galleries.below(candidate):
+                return files[0]
         return None
-
-
-def files_below(root: Path) -> dict[str, list[Path]]:
-    """All files below a folder by their names, those nearest to it first; hidden folders and links are not followed."""
-    by_name: dict[str, list[Path]] = {}
-    for folder, folders, files in os.walk(root):
-        folders[:] = sorted(child for child in folders if not child.startswith("."))
-        for name in files:
-            by_name.setdefault(name, []).append(Path(folder, name))
-    for paths in by_name.values():
-        paths.sort(key=lambda path: (len(path.parts), path))
-    return by_name

@@ -9,7 +9,6 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import Annotated
@@ -21,11 +20,10 @@ from msgspec import structs
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import coco_image, published_names
 from ctxr.datasets.readers.galleries import Galleries
-from ctxr.datasets.readers.karpathy import files_below
 from ctxr.datasets.readers.text_files import refuse_unsafe_path
 from ctxr.errors import DataError, plural
-from ctxr.store.records import PHOTO_SUFFIXES, SPLIT_WORDS, Floats, Judgment, SplitName, Text, TimedWord, Trace
-from ctxr.store.tables import UNREADABLE, grouped, numbered_lines
+from ctxr.store.records import SPLIT_WORDS, Floats, Judgment, SplitName, Text, TimedWord, Trace
+from ctxr.store.tables import UNREADABLE, numbered_lines
 
 Point = dict[str, float]
 """x, y, and the seconds `t`; in a video `time_ms_since_epoch`, and the keyframe `kf_idx` that it is on."""
@@ -230,17 +228,10 @@ class _Reading:
         for part in np.split(points, np.flatnonzero(np.diff(points[:, 3])) + 1):
             yield part[0, 3].item(), array("f", part[:, :3].astype(np.float32).tobytes())
 
-    @cached_property
-    def files(self) -> dict[str, list[Path]]:
-        """All pictures below the folder by their names with and without suffix, those nearest to it first."""
-        files = [file for files in files_below(self.galleries.root).values() for file in files]
-        pictures = sorted((len(file.parts), file) for file in files if file.suffix.lower() in PHOTO_SUFFIXES)
-        return grouped((name, file) for _, file in pictures for name in (file.name, file.stem))
-
     def find(self, path: PurePosixPath) -> Path | None:
         """The picture of DATASET/VIDEO/KEYFRAME or DATASET/IMAGE: in a folder that ends so, else in one that ends so without DATASET."""
         spellings = (path.name, *published_names(coco_image(path.name) or ""))
-        files = [file for one in spellings for file in self.files.get(one, ()) if self.galleries.holds(file)]
+        files = [file for one in spellings for file in self.galleries.below(one)]
         ends = path.parts[:-1], path.parts[1:-1]
         return next((file for end in ends for file in files if file.parts[-1 - len(end) : -1] == end), None)
 

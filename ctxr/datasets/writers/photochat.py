@@ -9,71 +9,62 @@ from ctxr.datasets.readers.photochat import PhotoChatMessage, ReleasedDialogue, 
 from ctxr.datasets.readers.text_files import refuse_unsafe
 from ctxr.datasets.talks import LABELLED
 from ctxr.datasets.writers.job import ExportJob, ExportResult, suffix_of
-from ctxr.errors import DataError, plural
+from ctxr.errors import DataError, plural, some
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.records import Dialogue, ObjectLabels
 from ctxr.store.tables import grouped, pretty_json
 
 
 def write(job: ExportJob) -> ExportResult:
-    """Write `SPLIT/SPLIT.json`, its `SPLIT/photos/`, and `missing.txt`, a line for each photo without a picture: its name, which is the
-    id where photos are called as in Open Images, and its URL if known.
+    """Write `SPLIT/SPLIT.json`, its photos, and `missing.txt`, a line for each photo without a picture: its name, and its URL if known.
 
-    Raises DataError for ids of which one file would get two, or that cannot be names.
+    Raises DataError without a shared photo, and for ids of which one file would get two, or that cannot be names.
     """
     data, result = job.dataset, ExportResult(_LOAD, kept=("dialogues", "objects"))
     every = cast("tuple[Dialogue, ...]", data.payloads.get("dialogues", ()))
     talks = [one for one in every if one.shared_at is not None and one.photo in data.images]
+    if not talks:
+        raise DataError(f"{data.name} has no dialogue in which a photo is shared", hint="name one that has: --input")
     labels = {row.id: row.labels for row in cast("tuple[ObjectLabels, ...]", data.payloads.get("objects", ()))}
-    files = [file for known in data.files for file in photochat_files(known)]
-    rows = [row for file in files for row in released_dialogues(file)]
-    urls = {f"{key.partition('/')[0]}/{row.photo}": row.photo_url for key, row in rows if "://" in row.photo_url}
-    homes = {one.id: job.split(one) for one in data.sets}
-    missing = set[str]()
+    files = [file for origin in data.files for file in photochat_files(origin)]
+    known = (row for file in files for row in released_dialogues(file))
+    urls = {f"{split}/{row.photo}": row.photo_url for split, row in known if "://" in row.photo_url}
+    homes, missing = {one.id: job.split(one) for one in data.sets}, set[str]()
     for split, own in grouped((homes[data.queries[one.id].image_set], one) for one in talks).items():
         folder = job.out / split.replace("valid", "dev")
         keys, photos = _names(split, (one.id for one in own)), _names(split, (one.photo for one in own))
         for image, name in photos.items():
             photo = data.images[image]
-            urls.setdefault(image, quote(name) + suffix_of(photo))
             if photo.path:
                 link_or_copy(job.pictures.checked(photo), folder / "photos" / (name + suffix_of(photo)))
             else:
-                missing.add(f"{name} {urls[image]}" if "://" in urls[image] else name)
-        released = [
-            ReleasedDialogue(
-                [PhotoChatMessage(turn.text, turn.share, turn.user) for turn in one.turns],
-                int(keys[one.id]) if re.fullmatch("0|[1-9][0-9]*", keys[one.id]) else keys[one.id],
-                f"{LABELLED} {', '.join(labels[one.photo])}" if one.photo in labels else "",
-                urls[one.photo],
-            )
-            for one in own
-        ]
-        write_bytes(folder / f"{folder.name}.json", pretty_json(released))
+                missing.add(f"{name} {urls.get(image, '')}".rstrip())
+            urls.setdefault(image, quote(name) + suffix_of(photo))
+        rows = []
+        for one in own:
+            turns = [PhotoChatMessage(turn.text, turn.share, turn.user) for turn in one.turns]
+            key, described = keys[one.id], f"{LABELLED} {', '.join(labels.get(one.photo, ()))}"
+            number = int(key) if re.fullmatch("0|[1-9][0-9]*", key) else key
+            rows.append(ReleasedDialogue(turns, number, described, urls[one.photo]))
+        write_bytes(folder / f"{folder.name}.json", pretty_json(rows))
     if missing:
         write_bytes(job.out / "missing.txt", "".join(f"{line}\n" for line in sorted(missing)).encode())
-    asked = [one.id for one in data.queries.values() if one.labels is None]
     left = (
-        (len(asked) - len(talks), "query in which no photo is shared", "queries in which no photo is shared"),
-        (
-            len(data.images.keys() - {one.photo for one in talks}),
-            "photo that nobody shared",
-            "photos that nobody shared",
-        ),
-        (sum(row.worker != "gold" for row in data.judgments), "other judgment", ""),
+        (sum(one.labels is None for one in data.queries.values()) - len(talks), "query", "queries", " without a photo"),
+        (len(data.images.keys() - {one.photo for one in talks}), "photo", "", " that nobody shared"),
+        (sum(row.worker != "gold" for row in data.judgments), "other judgment", "", ""),
     )
-    result.left_out += [f"{plural(*one)}." for one in left if one[0]]
+    result.left_out += [f"{plural(number, *nouns)}{what}." for number, *nouns, what in left if number]
     return result
 
 
 def _names(split: str, ids: Iterable[str]) -> dict[str, str]:
     """Names of files by id."""
-    names, owners = dict[str, str](), dict[str, str]()
-    for one in ids:
-        names[one] = name = one.removeprefix(f"{split}/").replace("/", "_")
-        refuse_unsafe(one.__str__, name)
-        if (other := owners.setdefault(name, one)) != one:
-            raise DataError(f"{other!r} and {one!r} would both be called {name}", hint="rename one of the two")
+    names = {one: one.removeprefix(f"{split}/").replace("/", "_") for one in ids}
+    for name, own in grouped((name, one) for one, name in names.items()).items():
+        refuse_unsafe(own[0].__str__, name)
+        if len(own) > 1:
+            raise DataError(f"{some(own)} would all be called {name}", hint="rename all but one")
     return names
 
 

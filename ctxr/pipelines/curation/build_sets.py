@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import combinations
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -463,9 +463,9 @@ def _strata(boxes: Path | None, sources: Sequence[SourceHashes]) -> dict[str, tu
     """The themes of photos by a CSV of boxes of Open Images; nothing of another file."""
     if boxes is None or not is_boxes(boxes):
         return {}
-    found, _ = labels_of_boxes(boxes, {name: PurePosixPath(name).stem for one in sources for name in one.ids})
-    labels = {one.name: [label for name in one.ids if name in found for label in found[name].labels] for one in sources}
-    return {name: themes_of(own) for name, own in labels.items()}
+    known, _ = labels_of_boxes(boxes, [image for one in sources for image in one.ids])
+    found = {one.name: [known[image] for image in one.ids if image in known] for one in sources}
+    return {name: themes_of(label for row in rows for label in row.labels) for name, rows in found.items()}
 
 
 def _pooled(
