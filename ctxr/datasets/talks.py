@@ -60,9 +60,14 @@ class SharedTalk:
     turns: tuple[Turn, ...]
 
     @property
-    def numbers(self) -> list[str]:
+    def numbers(self) -> tuple[str, ...]:
         """Its turns as scores name them: "1" to the last."""
-        return [str(turn) for turn in range(1, len(self.turns) + 1)]
+        return tuple(map(str, range(1, len(self.turns) + 1)))
+
+    @property
+    def moments(self) -> list[tuple[tuple[Turn, ...], bool]]:
+        """What was said up to each turn, and whether the photo comes next."""
+        return [(self.turns[:turn], turn == len(self.turns)) for turn in range(1, len(self.turns) + 1)]
 
 
 def talks_of(dataset: Dataset) -> list[SharedTalk]:

@@ -1,7 +1,6 @@
 """Models that tell when a photo is shared: what they read, learn, and keep."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +14,10 @@ from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError
 from ctxr.pipelines.modelling import train
 from ctxr.pipelines.modelling.config import Train
-from ctxr.problems.intent.learner import IntentModel, due, moments_of, open_model, read_intent
+from ctxr.problems.intent.learner import IntentModel, open_model, read_intent
 from ctxr.problems.intent.recipe import IntentRecipe
 from ctxr.problems.registry import open_run
 from ctxr.problems.runs import ScoringOptions
-from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Turn
 from ctxr.synthetic.dialogues import write_dialogues
 from tests.models.bert_folder import make_bert
@@ -52,19 +50,19 @@ def test_turns_stand_between_separators_with_their_speaker(make: Make, tmp_path:
     for place, turn in enumerate(TALK.turns):
         own = [end] * (place > 0) + tokenizer(turn.text, add_special_tokens=False)["input_ids"]
         numbers, users = numbers + own, users + [turn.user] * len(own)
-        assert model.row(TALK, place + 1).T.tolist() == [numbers, users]
+        assert model.row(TALK.turns[: place + 1]).T.tolist() == [numbers, users]
 
 
 def test_only_the_last_turn_stands_before_a_photo() -> None:
-    assert due(moments_of([TALK])).tolist() == [False, False, False, True]
+    assert [due for _, due in TALK.moments] == [False, False, False, True]
 
 
 def test_the_beginning_is_cut_off_where_a_model_has_no_more_positions(tmp_path: Path) -> None:
     model = model_of(tmp_path, f"bert:{make_albert(tmp_path / 'albert')}")
-    long = replace(TALK, turns=TALK.turns * 3)
-    short = model.row(long, len(long.turns))
+    long = TALK.turns * 3
+    short = model.row(long)
     model.most = 512
-    whole = model.row(long, len(long.turns))
+    whole = model.row(long)
     assert len(whole) > len(short) == 48
     assert short.tolist() == [whole[0].tolist(), *whole[-47:].tolist()]
 
@@ -103,8 +101,7 @@ def test_a_published_model_learns_and_is_opened_with_the_same_scores(
     assert report.judged_on == "valid"
     assert result.valid is not None
     assert 0 < result.valid <= 1
-    kept, dataset = read_intent(report.folder / "seed0"), open_dataset(drawn, tmp_path / "work", Silent())
-    assert open_artifact(report.folder).manifest.counts["thresholds"] == {"seed0": kept.threshold}
+    dataset = open_dataset(drawn, tmp_path / "work", Silent())
     (scores,) = (
         open_run(report.folder, ScoringOptions(tmp_path / "work", "cpu"), Silent())
         .score((dataset, ["test/0"]))

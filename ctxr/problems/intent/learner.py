@@ -4,8 +4,7 @@ Letters: B dialogues up to a turn, T tokens or turns, V texts, D width.
 """
 
 import json
-from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -25,7 +24,7 @@ from ctxr.datasets.talks import SharedTalk, talks_of
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.metrics.entailment import best_threshold
-from ctxr.metrics.votes import Doubles, Flags
+from ctxr.metrics.votes import Doubles
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import find_text
 from ctxr.models.entailment.text import BertBranch, bert_folder, frozen_text_source
@@ -34,15 +33,14 @@ from ctxr.models.precision import choose_device
 from ctxr.models.published import careful, fingerprint_of, load, vocabulary_hash
 from ctxr.models.training.checkpoint import SeedConfig, fill, read_config, write_config
 from ctxr.models.training.loop import Objective, Step
-from ctxr.problems.embeddings import cached
+from ctxr.problems.embeddings import frozen_texts
 from ctxr.problems.intent.recipe import APART, HALF, WRITTEN, IntentRecipe
 from ctxr.problems.options import TrainOptions
-from ctxr.problems.runs import SCORES, THRESHOLDS, OpenRun, ScoringOptions, checkpoints, scorers_in
+from ctxr.problems.runs import SCORES, OpenRun, ScoringOptions, scorers_in
 from ctxr.problems.training import SeedTrainer, TrainJob
-from ctxr.store.arrays import stack_vectors
 from ctxr.store.atomic import link_or_copy
 from ctxr.store.hashing import sha256_of
-from ctxr.store.records import Score
+from ctxr.store.records import Score, Turn
 from ctxr.store.scores import write_scores
 from ctxr.store.tables import grouped
 
@@ -52,21 +50,7 @@ PROMPT, BETWEEN, LABELS = "predict share intent:", "[SEP]", ("no", "yes")
 HIDDEN, DROPOUT, MOST = 128, 0.1, 512
 """Width of the layer over [CLS] (section 6.1) and of the GRU; dropout of vectors of turns; tokens that are read (section 6.1)."""
 
-CHUNK, WEIGHTS, THRESHOLD = 128, "weights.safetensors", "threshold"
-
-
-Moment = tuple[SharedTalk, int]
-"""A dialogue up to a turn, from 1."""
-
-
-def moments_of(talks: Sequence[SharedTalk]) -> list[Moment]:
-    """Dialogues up to each of their turns."""
-    return [(talk, turn) for talk in talks for turn in range(1, len(talk.turns) + 1)]
-
-
-def due(moments: Sequence[Moment]) -> Flags:
-    """Whether the photo comes next."""
-    return np.array([turn == len(talk.turns) for talk, turn in moments])
+WEIGHTS, THRESHOLD = "weights.safetensors", "threshold"
 
 
 class IntentModel(nn.Module):
@@ -74,32 +58,29 @@ class IntentModel(nn.Module):
 
     Attributes:
         fingerprint: of the model of texts. pieces: numbers above 0 of a text. marks: those before, between and behind texts.
-        most: numbers that are read. labels: columns of the logits that stand for no and yes.
+        most: numbers that are read. logits: of numbers and speakers [B, T], 0 behind the last. labels: their columns for no and yes.
     """
 
     fingerprint: str
     pieces: Callable[[str], Sequence[int]]
     marks: Sequence[Sequence[int | None]] = ((), (), ())
     most: int = MOST
+    logits: Callable[[Tensor, Tensor], Tensor]
     labels: Sequence[int] = (0, 1)
 
-    @abstractmethod
-    def logits(self, numbers: Tensor, users: Tensor) -> Tensor:
-        """Of numbers and speakers [B, T], 0 behind the last."""
-
-    def row(self, talk: SharedTalk, turns: int) -> Tensor:
-        """Numbers and speakers [T, 2] of the first turns; what is too long loses its beginning."""
+    def row(self, turns: Sequence[Turn]) -> Tensor:
+        """Numbers and speakers [T, 2]; what is too long loses its beginning."""
         said = [
             (number, max(turn.user, 0))
-            for place, turn in enumerate(talk.turns[:turns])
+            for place, turn in enumerate(turns)
             for number in (*(self.marks[1] if place else ()), *self.pieces(turn.text))
         ]
         before, _, after = ([(number, 0) for number in own] for own in self.marks)
         return torch.tensor([*before, *said[-max(1, self.most - len(before + after)) :], *after])
 
-    def forward(self, moments: Sequence[Moment]) -> Tensor:
+    def forward(self, talks: Sequence[Sequence[Turn]]) -> Tensor:
         """[B, 2] of B dialogues up to a turn."""
-        read = pad_sequence([self.row(*one) for one in moments], batch_first=True)
+        read = pad_sequence([self.row(turns) for turns in talks], batch_first=True)
         logits = self.logits(*read.to(next(self.parameters()).device).unbind(-1))
         return functional.log_softmax(logits.float(), -1)[:, list(self.labels)]
 
@@ -107,7 +88,7 @@ class IntentModel(nn.Module):
     def probabilities(self, talks: Sequence[SharedTalk]) -> list[Doubles]:
         """That the photo comes next, [T] of each dialogue: each by itself, so that no digit depends on what else is asked."""
         self.eval()
-        return [self(moments_of([talk])).softmax(-1)[:, 1].double().cpu().numpy() for talk in talks]
+        return [self([said for said, _ in talk.moments]).softmax(-1)[:, 1].double().cpu().numpy() for talk in talks]
 
 
 class _Published(IntentModel):
@@ -132,10 +113,11 @@ class _Published(IntentModel):
             self.branch, self.marks = BertBranch(model), [[tokenizer.cls_token_id], [tokenizer.sep_token_id], []]
             # the paper names no function between its layers
             self.head = nn.Sequential(nn.Linear(self.branch.width, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 2))
-        strange = self.writes and len({*self.labels} - {tokenizer.unk_token_id}) < len(LABELS)
-        if strange or tokenizer.pad_token_id != 0 or [None] in self.marks:
-            words = " and ".join(LABELS)
-            raise DataError(f"{folder} pads with another token than 0, or lacks [CLS], [SEP], or {words}")
+        known = {*self.labels} - {tokenizer.unk_token_id} if self.writes else LABELS
+        if len(known) < 2 or tokenizer.pad_token_id != 0 or [None] in self.marks:
+            raise DataError(
+                f"{folder} pads with another token than 0, or lacks [CLS], [SEP], or {' and '.join(LABELS)}"
+            )
         about = json.dumps([model.config.to_dict() | {"_name_or_path": ""}, vocabulary_hash(tokenizer)], default=str)
         self.fingerprint = fingerprint_of(model.state_dict(), about.encode())
         self.most = min(MOST, getattr(model.config, "max_position_embeddings", MOST))
@@ -158,17 +140,10 @@ class _Turns(IntentModel):
         super().__init__()
         texts = sorted({turn.text for talk in talks for turn in talk.turns})
         source = frozen_text_source(find_text(recipe.text, ClassifierRecipe()), options.device)
-
-        def read(part: slice) -> np.ndarray:
-            return np.asarray(source.tokenize(texts[part], [""] * len(texts[part])).ids.numpy())
-
-        with progress.task("reading turns", len(texts)) as task:
-            origin, contents = {"turns": source.fingerprint, "device": options.device}, list(map(sha256_of, texts))
-            arrays = cached(options.workdir, origin, contents, read, task.advance, chunk=CHUNK)
-        vectors = np.pad(stack_vectors(arrays, source.width), ((1, 0), (0, 0)))
+        vectors = frozen_texts(source, [(text, "") for text in texts], options.workdir, options.device, progress)
         rows = {text: (row,) for row, text in enumerate(texts, start=1)}
         self.fingerprint, self.pieces = source.fingerprint, rows.__getitem__
-        self.register_buffer("vectors", torch.from_numpy(vectors), persistent=False)
+        self.register_buffer("vectors", torch.from_numpy(np.pad(vectors, ((1, 0), (0, 0)))), persistent=False)
         self.gru, self.head = nn.GRU(source.width + 1, HIDDEN, batch_first=True), nn.Linear(HIDDEN, 2)
 
     def logits(self, numbers: Tensor, users: Tensor) -> Tensor:
@@ -190,13 +165,13 @@ class IntentObjective(Objective[None, tuple[Tensor, Tensor]]):
     """Cross-entropy, with a weight on turns before a photo; F1 on valid, at its best threshold, chooses the epoch."""
 
     recipe: IntentRecipe
-    train: Sequence[Moment]
+    train: Sequence[tuple[Sequence[Turn], bool]]
     valid: Sequence[SharedTalk] | None
 
     def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: None) -> tuple[Tensor, Tensor]:
         """Log-probabilities and labels."""
-        moments = [self.train[row] for row in rows.tolist()]
-        return (said := model(moments)), torch.from_numpy(due(moments)).long().to(said.device)
+        talks, due = zip(*(self.train[row] for row in rows.tolist()), strict=True)
+        return (said := model(talks)), torch.tensor(due, device=said.device).long()
 
     def loss(self, model: nn.Module, encoded: Sequence[tuple[Tensor, Tensor]], step: Step[None]) -> Tensor:
         """Summed over a pass."""
@@ -210,7 +185,7 @@ class IntentObjective(Objective[None, tuple[Tensor, Tensor]]):
         values = np.concatenate(cast("IntentModel", model).probabilities(self.valid))
         if not np.isfinite(values).all():
             raise FloatingPointError(f"the probabilities on valid after epoch {epoch} are not finite")
-        threshold, f1 = best_threshold(due(moments_of(self.valid)), values)
+        threshold, f1 = best_threshold(np.array([due for talk in self.valid for _, due in talk.moments]), values)
         self.figures = {"F1": f1, THRESHOLD: threshold}
         return f1
 
@@ -227,21 +202,18 @@ class IntentCheckpoint(SeedConfig):
 read_intent = partial(read_config, kind=IntentCheckpoint, what="a training on when photos are shared")
 
 
-@dataclass(frozen=True)
 class OpenIntent(OpenRun):
-    """A run that scores turns; `options.device` is one that is here."""
+    """A trained run that scores turns, by its folder."""
 
-    checkpoints: Mapping[str, Path]
-    options: ScoringOptions
-    progress: Progress
+    def __init__(self, source: Path | str, options: ScoringOptions, progress: Progress) -> None:
+        self.checkpoints, self.progress = scorers_in(Path(source)), progress
+        self.options = replace(options, device=choose_device(options.device))
 
     def score(self, examples: tuple[Dataset, Collection[str] | None]) -> dict[str, dict[str, dict[str, float]]]:
-        """By scorer, dialogue and number of the turn: the probability that the photo comes next.
-
-        Raises DataError for weights other than those that a run was trained with.
-        """
-        every, wanted = talks_of(examples[0]), examples[1]
-        talks, found = [one for one in every if wanted is None or one.query in wanted], {}
+        """Probabilities by scorer, dialogue and turn. Raises DataError for weights other than those that a run was trained with."""
+        (dataset, wanted), found = examples, {}
+        every = talks_of(dataset)
+        talks = [one for one in every if wanted is None or one.query in wanted]
         for name, folder in self.checkpoints.items():
             notes = read_intent(folder)
             # for every dialogue, as the last digits of a vector depend on what is read with it
@@ -253,11 +225,6 @@ class OpenIntent(OpenRun):
             rows = zip(talks, model.to(self.options.device).probabilities(talks), strict=True)
             found[name] = {talk.query: dict(zip(talk.numbers, row.tolist(), strict=True)) for talk, row in rows}
         return found
-
-
-def open_run(source: Path | str, options: ScoringOptions, progress: Progress) -> OpenIntent:
-    """A trained run by its folder."""
-    return OpenIntent(scorers_in(Path(source)), replace(options, device=choose_device(options.device)), progress)
 
 
 class IntentJob(TrainJob):
@@ -277,24 +244,19 @@ class IntentJob(TrainJob):
         if not any(len(one.turns) > 1 for one in self.parts["train"]):
             raise DataError(f"no dialogue of {self.data.name} on train has two turns", hint="name another --dataset")
         self.weights = open_model(recipe, self.talks, self.options, progress).fingerprint
-        self.dataset, self.encoder, self.parents = (
-            self.data.name,
-            recipe.text,
-            [parent_of(self.data, sha256_of(self.talks))],
-        )
+        self.dataset, self.encoder = self.data.name, recipe.text
+        self.parents = [parent_of(self.data, sha256_of(self.talks))]
         self.queries = {name: len(self.parts[name]) for name in SPLITS if self.parts[name]}
         self.judged_on = "valid" if self.parts["valid"] else ""
 
     def fit(self, seed: int, train: SeedTrainer) -> Callable[[Path], None]:
         """See `TrainJob`."""
-        moments, valid = moments_of(self.parts["train"]), self.parts["valid"]
+        moments, valid = [one for talk in self.parts["train"] for one in talk.moments], self.parts["valid"]
         model = open_model(self.recipe, self.talks, self.options, self.progress, seed).to(self.device)
         epoch = train(model, len(moments), partial(IntentObjective, self.recipe, moments, valid or None)).best or 0
         threshold = train.epochs[epoch - 1].figures.get(THRESHOLD, HALF)
         if not valid:
-            self.progress.warn(
-                f"seed {seed}: nothing on valid chooses: the last epoch counts, and a threshold of {HALF}"
-            )
+            self.progress.warn(f"seed {seed}: without valid, the last epoch counts, and a threshold of {HALF}")
         notes = IntentCheckpoint(epoch, self.seed_key(seed), self.recipe, str(self.weights), threshold)
 
         def save(folder: Path) -> None:
@@ -306,17 +268,10 @@ class IntentJob(TrainJob):
     def write_scores(self) -> list[str]:
         """Probabilities of each turn of validation and test."""
         judged = [one.query for name in ("valid", "test") for one in self.parts[name]]
-        scores = OpenIntent(scorers_in(self.out), self.options, self.progress).score((self.data, judged))
-        rows = ((name, query, row) for name, queries in scores.items() for query, row in queries.items())
-        write_scores(
-            self.out / SCORES, (Score(query, turn, name, p) for name, query, row in rows for turn, p in row.items())
-        )
+        scores = OpenIntent(self.out, self.options, self.progress).score((self.data, judged))
+        rows = ((name, query, row) for name, own in scores.items() for query, row in own.items())
+        write_scores(self.out / SCORES, (Score(q, turn, name, p) for name, q, row in rows for turn, p in row.items()))
         return [SCORES]
 
-    def counts(self, valid: float | None, test: float | None) -> dict[str, object]:
-        """With the threshold of each seed, by which an evaluation decides."""
-        thresholds = {seed.name: read_intent(seed).threshold for seed in checkpoints(self.out)}
-        return super().counts(valid, test) | {THRESHOLDS: thresholds}
 
-
-job = IntentJob
+job, open_run = IntentJob, OpenIntent

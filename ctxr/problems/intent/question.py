@@ -1,8 +1,10 @@
 """The question of intent: after each turn of a dialogue, is a photo shared next?"""
 
+import json
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -22,9 +24,11 @@ from ctxr.problems.intent.recipe import HALF, VARIANTS, IntentRecipe
 from ctxr.problems.matching import ScoredEvaluation
 from ctxr.problems.question import Question
 from ctxr.problems.registry import find_question
-from ctxr.problems.runs import THRESHOLDS, ModelScores, Run, refuse_twice, scores_turns
+from ctxr.problems.runs import ModelScores, Run, RunSource, refuse_twice, scorers_in
 from ctxr.problems.turns import TURNS, PredictedTurns
+from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import RUN
+from ctxr.store.scores import read_scores
 from ctxr.store.tables import encode_row
 
 LAST = 12
@@ -35,6 +39,19 @@ F1, RIGHT = "F1", "right turn"
 HEADS, BOTH = (F1, "precision", "recall", RIGHT), (RIGHT, "right photo", "both")
 
 Rows = SplitRows[SharedTalk]
+
+
+def by_kind(request: EvalRequest) -> tuple[tuple[RunSource, ...], tuple[RunSource, ...]]:
+    """Runs that score turns, by training or as files of numbers that are no images, and all others. Raises as `read_scores`."""
+
+    def scores_turns(place: Path) -> bool:
+        if place.is_dir():
+            return open_artifact(place).manifest.config.get("variant") in VARIANTS
+        names = {name for one in read_scores(place).values() for row in one.values.values() for name in row}
+        return all(map(str.isdecimal, names)) and names.isdisjoint(request.dataset.images)
+
+    turns = tuple(one for one in request.sources if one.place is not None and scores_turns(one.place))
+    return turns, tuple(one for one in request.sources if one not in turns)
 
 
 def measures(called: Flags, asked: Flags) -> dict[Measure, RatioColumn]:
@@ -57,27 +74,19 @@ class IntentEvaluation(ScoredEvaluation[Rows]):
 
     def __init__(self, request: EvalRequest) -> None:
         dataset, turns, photos = request.dataset, copy(request), copy(request)
-        turns.sources = tuple(one for one in request.sources if scores_turns(one))
-        photos.sources = tuple(one for one in request.sources if one not in turns.sources)
+        turns.sources, photos.sources = by_kind(request)
         if not turns.sources:
             names = ", ".join(one.name for one in photos.sources)
             raise UsageError(f"{names} score no turns of dialogues", hint="ctxr train --recipe intent-minilm")
-        self.talks, sets = talks_of(dataset), {one.id: one for one in dataset.sets}
-        own = [(one, dataset.queries[one.query]) for one in self.talks]
-        turns.dataset = replace(
-            dataset,
-            sets=tuple(
-                structs.replace(sets[query.image_set], id=query.id, images=tuple(one.numbers)) for one, query in own
-            ),
-            queries={query.id: structs.replace(query, image_set=query.id) for _, query in own},
-        )
+        self.talks, homes = talks_of(dataset), {one.id: one for one in dataset.sets}
+        by_id, asked = {one.query: one for one in self.talks}, [dataset.queries[one.query] for one in self.talks]
+        queries = {one.id: structs.replace(one, image_set=one.id) for one in asked}
+        sets = (structs.replace(homes[one.image_set], id=one.id, images=by_id[one.id].numbers) for one in asked)
+        turns.dataset = replace(dataset, sets=tuple(sets), queries=queries)
         super().__init__(turns, Intent())
-        self.photos = find_question("dialogue").evaluation(photos) if photos.sources else None
-        refuse_twice(
-            [*self.runs, *(self.photos.runs if self.photos else ())],
-            "rename one of the files, or give its rows another scorer",
-        )
-        by_id = {one.query: one for one in self.talks}
+        self.photos = [find_question("dialogue").evaluation(photos)] if photos.sources else []
+        every = [*self.runs, *(run for one in self.photos for run in one.runs)]
+        refuse_twice(every, "rename one of the files, or give its rows another scorer")
         known = {one.name: [by_id[name] for name in one.queries if name not in one.lacking] for one in self.match()}
         self.request, self.splits = request, [SplitRows(name, rows) for name, rows in known.items() if rows]
         self.notes += notes.first_notes(self)
@@ -94,8 +103,8 @@ class IntentEvaluation(ScoredEvaluation[Rows]):
     def threshold(self, run: Run, scorer: ModelScores) -> float:
         """What a trained scorer chose on valid; of a file the best on its scores of valid, else a half."""
         if run.artifact is not None:
-            kept = run.artifact.manifest.counts[THRESHOLDS]
-            return float(kept.get(scorer.name.rpartition("/")[2], kept["seed0"]))
+            config = scorers_in(run.artifact.path)[scorer.name] / "config.json"
+            return float(json.loads(config.read_bytes())["threshold"])
         valid = [(one, scorer.values.get(one.query, {})) for one in self.talks if one.split == "valid"]
         turns = [(turn == one.numbers[-1], row[turn]) for one, row in valid for turn in one.numbers if turn in row]
         found, why = HALF, "as nothing of valid is scored"
@@ -136,20 +145,17 @@ class IntentEvaluation(ScoredEvaluation[Rows]):
     def both(self, split: Rows, summary: Summariser) -> dict[str, Columns]:
         """Of each run with each that ranks photos: right turns, photos that are ranked first (R@1), and both."""
         found = dict[str, Columns]()
-        if self.photos is None:
-            return found
-        for part in (one for one in self.photos.splits if one.name == split.name):
-            for photos in self.photos.runs:
-                firsts = dict(self.photos.columns(part, photos, summary))["overall", "all", "R@1"].values
-                by_id = dict(zip((one.query.query for one in part.rows), firsts, strict=True))
-                rows = np.array([row for row, one in enumerate(split.rows) if one.query in by_id], np.int64)
-                photo = np.array([by_id[split.rows[row].query] for row in rows])
-                for run in self.runs:
-                    turn = self.right[split.name, run.name][rows]
-                    found[f"{run.name} + {photos.name}"] = [
-                        (("overall", "all", name), RatioColumn(rows, values, np.ones(len(rows))))
-                        for name, values in zip(BOTH, (turn, photo, turn * photo), strict=True)
-                    ]
+        own = ((one, part) for one in self.photos for part in one.splits if part.name == split.name)
+        for ranking, part, photos in ((one, part, run) for one, part in own for run in one.runs):
+            firsts = dict(ranking.columns(part, photos, summary))["overall", "all", "R@1"].values
+            by_id = dict(zip((one.query.query for one in part.rows), firsts, strict=True))
+            rows = np.array([row for row, one in enumerate(split.rows) if one.query in by_id], np.int64)
+            photo = np.array([by_id[split.rows[row].query] for row in rows])
+            for run in self.runs:
+                turn = self.right[split.name, run.name][rows]
+                each = zip(BOTH, (turn, photo, turn * photo), strict=True)
+                columns = [(("overall", "all", name), RatioColumn(rows, one, np.ones(len(rows)))) for name, one in each]
+                found[f"{run.name} + {photos.name}"] = columns
         return found
 
     def complete(self, split: Rows, figures: list[Figure], summary: Summariser) -> None:
@@ -193,4 +199,4 @@ class Intent(Question):
 
     def takes(self, request: EvalRequest) -> bool:
         """Whether a run scores turns."""
-        return any(scores_turns(one) for one in request.sources)
+        return bool(by_kind(request)[0])
