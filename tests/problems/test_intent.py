@@ -18,8 +18,11 @@ from ctxr.metrics.entailment import best_threshold
 from ctxr.pipelines.modelling import train
 from ctxr.pipelines.modelling.config import Eval, EvalReport, Train
 from ctxr.pipelines.modelling.eval import run as evaluate
+from ctxr.problems.evaluation import EvalRequest
+from ctxr.problems.intent.learner import read_intent
 from ctxr.problems.intent.question import LAST
 from ctxr.problems.queries import queries_of
+from ctxr.problems.registry import find_question
 from ctxr.problems.turns import TURNS, PredictedTurns
 from ctxr.store.records import Dialogue, Turn
 from ctxr.store.tables import read_table
@@ -122,6 +125,30 @@ def test_the_constant_rule_is_chosen_on_valid(dataset: Dataset, drawn: Path, tmp
     (best,) = {run for run, *_ in figures} - {"mine", "always"}
     assert f1(*rules[best], "valid") == max(f1(*ends, "valid") for ends in rules.values())
     assert figures[best, "test", "all", "F1"] == pytest.approx(f1(*rules[best], "test"))
+
+
+def test_figures_of_seeds_are_pooled_each_at_its_own_threshold(drawn: Path, tmp_path: Path) -> None:
+    changes = ("lr=1e-3", "epochs=1", "batch=16")
+    run = train.run(Train("intent-tiny", drawn, changes=changes, seeds=2, workdir=tmp_path, device="cpu")).folder
+    report = evaluate(Eval(("intent-tiny",), drawn, tmp_path, split="test", resamples=20))
+    rows, hits, called, right = read_table(report.results / TURNS, PredictedTurns), 0, 0, 0
+    assert len(rows) == 2 * COUNTS["test"]
+    for row in rows:
+        assert row.threshold == read_intent(run / row.run.removeprefix("intent-tiny/")).threshold
+        hits += row.values[-1] >= row.threshold
+        called += sum(value >= row.threshold for value in row.values)
+        right += row.first == len(row.values)
+    figures = figures_of(report)
+    assert figures["intent-tiny", "test", "all", "F1"] == pytest.approx(2 * hits / (called + len(rows)))
+    assert figures["intent-tiny", "test", "all", "right turn"] == pytest.approx(right / len(rows))
+
+
+def test_files_of_numbered_images_score_no_turns(dataset: Dataset, drawn: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "mine.jsonl", random_rows(dataset))
+    request = EvalRequest(Eval((file,), drawn, tmp_path), Silent())
+    assert find_question("intent").takes(request)
+    request.dataset = replace(dataset, images={"1": next(iter(dataset.images.values()))})
+    assert not find_question("intent").takes(request)
 
 
 def test_without_scores_of_valid_a_half_decides(dataset: Dataset, drawn: Path, tmp_path: Path) -> None:
