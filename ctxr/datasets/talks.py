@@ -1,6 +1,6 @@
 """Dialogues in which a photo is shared, turn by turn (PhotoChat)."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -53,26 +53,31 @@ def labels_in(description: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class SharedTalk:
-    """A dialogue, by the id of its query, before its photo: texts of the turns t1..th, and who said each. The photo follows the last."""
+    """A dialogue, by the id of its query: its turns t1..th, merged, before the photo that follows the last."""
 
     query: str
     split: SplitName | None
-    texts: tuple[str, ...]
-    users: tuple[int, ...]
+    turns: tuple[Turn, ...]
 
     @property
     def numbers(self) -> tuple[str, ...]:
         """Its turns as scores name them: "1" to the last."""
-        return tuple(map(str, range(1, len(self.texts) + 1)))
+        return tuple(map(str, range(1, len(self.turns) + 1)))
+
+    @property
+    def moments(self) -> list[tuple[tuple[Turn, ...], bool]]:
+        """What was said up to each turn, and whether the photo comes next."""
+        return [(self.turns[:turn], turn == len(self.turns)) for turn in range(1, len(self.turns) + 1)]
 
 
-def talks_of(dataset: Dataset, queries: Collection[str] | None = None) -> list[SharedTalk]:
-    """The dialogues with a turn before their photo, by id: all, or those of some queries. Raises DataError where there are none."""
-    sets, talks = {one.id: one for one in dataset.sets}, list[SharedTalk]()
-    for row in dataset.payloads.get("dialogues", ()):
-        if isinstance(row, Dialogue) and row.shared_at and row.id in (dataset.queries if queries is None else queries):
-            turns, split = merged(before_share(row)), dataset.split_of(sets[dataset.queries[row.id].image_set])
-            talks.append(SharedTalk(row.id, split, tuple(one.text for one in turns), tuple(one.user for one in turns)))
+def talks_of(dataset: Dataset) -> list[SharedTalk]:
+    """The dialogues with a turn before their photo, by id. Raises DataError where there are none."""
+    homes, rows = {one.id: dataset.split_of(one) for one in dataset.sets}, dataset.payloads.get("dialogues", ())
+    talks = [
+        SharedTalk(row.id, homes[dataset.queries[row.id].image_set], tuple(merged(before_share(row))))
+        for row in rows
+        if isinstance(row, Dialogue) and row.shared_at
+    ]
     if not talks:
         sentence = f"{dataset.name} has no dialogue with a turn before its photo"
         raise DataError(sentence, hint="--dataset names dialogues, such as those of PhotoChat")

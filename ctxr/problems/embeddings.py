@@ -22,6 +22,7 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.images import Pixels, decoded, read_image
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import Encoder, EncoderSource
+from ctxr.models.entailment.base import TextSource
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.training.examples import ExampleTable, Images, PixelTable, PositivePairs, vector_table, with_features
 from ctxr.models.training.scoring import features_of, in_bf16
@@ -39,6 +40,9 @@ CHUNK = 512
 
 PAIR_CHUNK = 64
 """Queries in a file of pair features: some minutes of a large encoder on a CPU."""
+
+TEXT_CHUNK = 128
+"""Texts in a file of vectors by a text branch."""
 
 Array = npt.NDArray[Any]
 Source = EncoderSource | CrossSource
@@ -319,3 +323,17 @@ def as_features(
         )
     whole = np.concatenate(arrays) if arrays else np.zeros((0, most, source.width), np.float32)
     return with_features(questions, np.argsort(np.array(order, np.int64)), whole)
+
+
+def frozen_texts(
+    source: TextSource, pairs: Sequence[tuple[str, str]], workdir: Path, device: str, progress: Progress
+) -> Array:
+    """float32 [N, D] of premises with their hypotheses, by a frozen text branch; computed once."""
+
+    def ask(part: slice) -> Array:
+        premises, hypotheses = zip(*pairs[part], strict=True)
+        return source.tokenize(premises, hypotheses).ids.numpy()
+
+    with progress.task("reading texts", len(pairs)) as task:
+        origin, contents = {"text": source.fingerprint, "device": device}, list(map(sha256_of, pairs))
+        return stack_vectors(cached(workdir, origin, contents, ask, task.advance, chunk=TEXT_CHUNK), source.width)

@@ -26,9 +26,6 @@ from ctxr.store.scores import read_scores
 SCORES = "scores.jsonl"
 """Table of a run with what its scorers say of validation and test."""
 
-THRESHOLDS = "thresholds"
-"""In the counts of a run's manifest: from which probability on each of its scorers says yes to a turn of a dialogue, by its number."""
-
 NAMED = "named"
 """In the models of a run's manifest: what its recipe names;
 in the config stands the content of what is named by a place."""
@@ -203,15 +200,6 @@ def _source(source: str, workdir: Path) -> RunSource:
         return RunSource(name, file, Parent(name, "scores", sha256_file(file)))
     name = portable(from_root(source), workdir)
     return RunSource(name, None, Parent(name, MODEL, model_identity(source, workdir)))
-
-
-def scores_turns(source: RunSource) -> bool:
-    """Whether a run scores the turns of dialogues, by their numbers, and not images. Raises what `read_scores` raises."""
-    if source.place is None or source.place.is_dir():
-        return source.place is not None and THRESHOLDS in open_artifact(source.place).manifest.counts
-    return all(
-        name.isdecimal() for one in read_scores(source.place).values() for row in one.values.values() for name in row
-    )
 
 
 def find_runs(sources: Sequence[RunSource], scoring: Scoring, named: bool = True) -> list[Run]:

@@ -18,8 +18,11 @@ from ctxr.metrics.entailment import best_threshold
 from ctxr.pipelines.modelling import train
 from ctxr.pipelines.modelling.config import Eval, EvalReport, Train
 from ctxr.pipelines.modelling.eval import run as evaluate
+from ctxr.problems.evaluation import EvalRequest
+from ctxr.problems.intent.learner import read_intent
 from ctxr.problems.intent.question import LAST
 from ctxr.problems.queries import queries_of
+from ctxr.problems.registry import find_question
 from ctxr.problems.turns import TURNS, PredictedTurns
 from ctxr.store.records import Dialogue, Turn
 from ctxr.store.tables import read_table
@@ -60,7 +63,7 @@ def figures_of(report: EvalReport) -> dict[tuple[str, str, str, str], float]:
 
 def random_rows(dataset: Dataset, *splits: str) -> dict[str, dict[str, float]]:
     rng = np.random.default_rng(1)
-    return scored(dataset, lambda one, turn: float(rng.random() + 0.5 * (turn == len(one.texts))), *splits)
+    return scored(dataset, lambda one, turn: float(rng.random() + 0.5 * (turn == len(one.turns))), *splits)
 
 
 def test_figures_are_those_of_a_loop_over_turns(dataset: Dataset, drawn: Path, tmp_path: Path) -> None:
@@ -76,9 +79,9 @@ def test_figures_are_those_of_a_loop_over_turns(dataset: Dataset, drawn: Path, t
             for one in own:
                 for turn, value in rows[one.query].items():
                     inside = part in ("all", turn) or (part == f"{LAST}+" and int(turn) >= LAST)
-                    hits += inside and value >= threshold and int(turn) == len(one.texts)
+                    hits += inside and value >= threshold and int(turn) == len(one.turns)
                     called += inside and value >= threshold
-                    due += inside and int(turn) == len(one.texts)
+                    due += inside and int(turn) == len(one.turns)
             wanted = {"precision": (hits, called), "recall": (hits, due), "F1": (2 * hits, called + due)}
             for measure, (above, below) in wanted.items():
                 found = figures.get(("mine", split, part, measure))
@@ -87,7 +90,7 @@ def test_figures_are_those_of_a_loop_over_turns(dataset: Dataset, drawn: Path, t
             one.query: next((int(turn) for turn, value in rows[one.query].items() if value >= threshold), None)
             for one in own
         }
-        right = [firsts[one.query] == len(one.texts) for one in own]
+        right = [firsts[one.query] == len(one.turns) for one in own]
         assert figures["mine", split, "all", "right turn"] == pytest.approx(np.mean(right))
         assert {row.query: row.first for row in kept if row.split == split} == firsts
     assert all(row.values == tuple(rows[row.query].values()) for row in kept)
@@ -109,7 +112,7 @@ def test_the_constant_rule_is_chosen_on_valid(dataset: Dataset, drawn: Path, tmp
         evaluate(Eval((write(tmp_path / "mine.jsonl", random_rows(dataset)),), drawn, tmp_path, resamples=20))
     )
     lengths = {
-        split: [len(one.texts) for one in talks_of(dataset) if one.split == split] for split in ("valid", "test")
+        split: [len(one.turns) for one in talks_of(dataset) if one.split == split] for split in ("valid", "test")
     }
     assert figures["always", "test", "all", "precision"] == pytest.approx(24 / sum(lengths["test"]))
     assert figures["always", "test", "all", "recall"] == 1
@@ -124,6 +127,30 @@ def test_the_constant_rule_is_chosen_on_valid(dataset: Dataset, drawn: Path, tmp
     assert figures[best, "test", "all", "F1"] == pytest.approx(f1(*rules[best], "test"))
 
 
+def test_figures_of_seeds_are_pooled_each_at_its_own_threshold(drawn: Path, tmp_path: Path) -> None:
+    changes = ("lr=1e-3", "epochs=1", "batch=16")
+    run = train.run(Train("intent-tiny", drawn, changes=changes, seeds=2, workdir=tmp_path, device="cpu")).folder
+    report = evaluate(Eval(("intent-tiny",), drawn, tmp_path, split="test", resamples=20))
+    rows, hits, called, right = read_table(report.results / TURNS, PredictedTurns), 0, 0, 0
+    assert len(rows) == 2 * COUNTS["test"]
+    for row in rows:
+        assert row.threshold == read_intent(run / row.run.removeprefix("intent-tiny/")).threshold
+        hits += row.values[-1] >= row.threshold
+        called += sum(value >= row.threshold for value in row.values)
+        right += row.first == len(row.values)
+    figures = figures_of(report)
+    assert figures["intent-tiny", "test", "all", "F1"] == pytest.approx(2 * hits / (called + len(rows)))
+    assert figures["intent-tiny", "test", "all", "right turn"] == pytest.approx(right / len(rows))
+
+
+def test_files_of_numbered_images_score_no_turns(dataset: Dataset, drawn: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "mine.jsonl", random_rows(dataset))
+    request = EvalRequest(Eval((file,), drawn, tmp_path), Silent())
+    assert find_question("intent").takes(request)
+    request.dataset = replace(dataset, images={"1": next(iter(dataset.images.values()))})
+    assert not find_question("intent").takes(request)
+
+
 def test_without_scores_of_valid_a_half_decides(dataset: Dataset, drawn: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "mine.jsonl", random_rows(dataset, "test"))
     report = evaluate(Eval((file,), drawn, tmp_path, resamples=20))
@@ -132,8 +159,8 @@ def test_without_scores_of_valid_a_half_decides(dataset: Dataset, drawn: Path, t
 
 
 def test_right_photo_and_right_turn_are_counted_by_dialogue(dataset: Dataset, drawn: Path, tmp_path: Path) -> None:
-    perfect = scored(dataset, lambda one, turn: float(turn == len(one.texts)))
-    hasty = scored(dataset, lambda one, turn: float(turn == len(one.texts) or (one.query == "test/0" and turn == 1)))
+    perfect = scored(dataset, lambda one, turn: float(turn == len(one.turns)))
+    hasty = scored(dataset, lambda one, turn: float(turn == len(one.turns) or (one.query == "test/0" and turn == 1)))
     photos = {}
     for one in queries_of(dataset):
         if one.split == "test":  # the right photo alone, or with another one in two dialogues
@@ -195,7 +222,7 @@ def test_dialogues_without_a_turn_before_a_photo_are_left_out(dataset: Dataset) 
         Dialogue(rows[3].id, "", "", (), (Turn(0, "see"), share), 1),
     ]
     changed = replace(dataset, payloads={"dialogues": tuple(odd)})
-    assert [one.texts for one in talks_of(changed)] == [("see",)]
+    assert [one.turns for one in talks_of(changed)] == [(Turn(0, "see"),)]
     with pytest.raises(CtxrError, match=dataset.name):
         talks_of(replace(dataset, payloads={"dialogues": tuple(odd[:3])}))
 
@@ -209,4 +236,4 @@ def test_a_run_of_turns_is_no_run_of_pictures(drawn: Path, tmp_path: Path) -> No
 
 def test_the_sample_of_the_release_has_the_turns_of_the_paper(real_files: Path, tmp_path: Path) -> None:
     dataset = open_dataset(real_files / "photochat" / "dev_00.first9.json", tmp_path, Silent())
-    assert [len(one.texts) for one in talks_of(dataset)] == [6, 5, 10, 9, 10, 7, 3, 7, 11]
+    assert [len(one.turns) for one in talks_of(dataset)] == [6, 5, 10, 9, 10, 7, 3, 7, 11]

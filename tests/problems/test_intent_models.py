@@ -14,18 +14,18 @@ from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError
 from ctxr.pipelines.modelling import train
 from ctxr.pipelines.modelling.config import Train
-from ctxr.problems.intent.learner import TalkTable, open_reader, read_intent
+from ctxr.problems.intent.learner import IntentModel, open_model, read_intent
 from ctxr.problems.intent.recipe import IntentRecipe
 from ctxr.problems.registry import open_run
 from ctxr.problems.runs import ScoringOptions
-from ctxr.store.artifacts import open_artifact
+from ctxr.store.records import Turn
 from ctxr.synthetic.dialogues import write_dialogues
 from tests.models.bert_folder import make_bert
 from tests.models.talk_folders import make_albert, make_t5
 
 Make = Callable[[Path], Path]
 
-TALK = SharedTalk("train/0", "train", ("hi there", "", "a red photo", "wow"), (1, 0, 1, 0))
+TALK = SharedTalk("train/0", "train", (Turn(1, "hi there"), Turn(0, ""), Turn(1, "a red photo"), Turn(0, "wow")))
 ONE_EPOCH = ("lr=1e-3", "epochs=1", "warmup=0", "at_once=0", "batch=16")
 
 
@@ -36,45 +36,45 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def reader_of(folder: Path, text: str, variant: str = "intent", **more: int) -> TalkTable:
-    recipe = IntentRecipe(variant=variant, text=text, **more).check()  # type: ignore
-    return TalkTable(open_reader(recipe, [TALK], ScoringOptions(folder, "cpu"), Silent()), [TALK], "cpu")
+def model_of(folder: Path, text: str, variant: str = "intent") -> IntentModel:
+    recipe = IntentRecipe(variant=variant, text=text).check()
+    return open_model(recipe, [TALK], ScoringOptions(folder, "cpu"), Silent())
 
 
 @pytest.mark.parametrize("make", [make_bert, make_albert])
 def test_turns_stand_between_separators_with_their_speaker(make: Make, tmp_path: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(make(tmp_path / "model"))
-    table = reader_of(tmp_path, f"bert:{tmp_path / 'model'}")
+    model = model_of(tmp_path, f"bert:{tmp_path / 'model'}")
     start, end = tokenizer.cls_token_id, tokenizer.sep_token_id
     numbers, users = [start], [0]
-    for place, (text, user) in enumerate(zip(TALK.texts, TALK.users, strict=True)):
-        own = [end] * (place > 0) + tokenizer(text, add_special_tokens=False)["input_ids"]
-        numbers, users = numbers + own, users + [user] * len(own)
-        assert table.reader.row(TALK, place + 1).T.tolist() == [numbers, users]
-    assert table.label.tolist() == [0, 0, 0, 1]
+    for place, turn in enumerate(TALK.turns):
+        own = [end] * (place > 0) + tokenizer(turn.text, add_special_tokens=False)["input_ids"]
+        numbers, users = numbers + own, users + [turn.user] * len(own)
+        assert model.row(TALK.turns[: place + 1]).T.tolist() == [numbers, users]
 
 
-def test_the_beginning_is_cut_off(tmp_path: Path) -> None:
-    make_bert(tmp_path / "bert")
-    whole, cut = (reader_of(tmp_path, f"bert:{tmp_path / 'bert'}", max_tokens=most) for most in (512, 16))
-    long, short = (table.reader.row(TALK, 4) for table in (whole, cut))
-    assert len(long) > len(short) == 16
-    assert short.tolist() == [long[0].tolist(), *long[-15:].tolist()]
+def test_only_the_last_turn_stands_before_a_photo() -> None:
+    assert [due for _, due in TALK.moments] == [False, False, False, True]
 
 
-def test_an_albert_reads_no_more_than_it_has_positions(tmp_path: Path) -> None:
-    make_albert(tmp_path / "albert")
-    assert reader_of(tmp_path, f"bert:{tmp_path / 'albert'}").reader.most == 48
+def test_the_beginning_is_cut_off_where_a_model_has_no_more_positions(tmp_path: Path) -> None:
+    model = model_of(tmp_path, f"bert:{make_albert(tmp_path / 'albert')}")
+    long = TALK.turns * 3
+    short = model.row(long)
+    model.most = 512
+    whole = model.row(long)
+    assert len(whole) > len(short) == 48
+    assert short.tolist() == [whole[0].tolist(), *whole[-47:].tolist()]
 
 
 def test_t5_weighs_the_first_tokens_of_both_labels(tmp_path: Path) -> None:
     folder = make_t5(tmp_path / "t5")
-    table = reader_of(tmp_path, f"t5:{folder}", "intent-t5")
+    ours = model_of(tmp_path, f"t5:{folder}", "intent-t5")
     model, tokenizer = T5ForConditionalGeneration.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
-    (found,) = table.probabilities(table.reader.build())
-    labels = [tokenizer(word)["input_ids"][0] for word in ("no", "yes")]
+    (found,) = ours.probabilities([TALK])
+    texts, labels = [turn.text for turn in TALK.turns], [tokenizer(word)["input_ids"][0] for word in ("no", "yes")]
     for turn, value in enumerate(found, start=1):
-        pieces = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in TALK.texts[:turn]]
+        pieces = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts[:turn]]
         ids = tokenizer("predict share intent:", add_special_tokens=False)["input_ids"]
         for place, own in enumerate(pieces):
             ids = ids + (tokenizer("[SEP]", add_special_tokens=False)["input_ids"] if place else []) + own
@@ -85,7 +85,7 @@ def test_t5_weighs_the_first_tokens_of_both_labels(tmp_path: Path) -> None:
 def test_a_t5_without_a_label_in_its_vocabulary_is_refused(tmp_path: Path) -> None:
     folder = make_t5(tmp_path / "t5", leave_out=("▁no", "▁yes"))
     with pytest.raises(DataError, match="no and yes"):
-        reader_of(tmp_path, f"t5:{folder}", "intent-t5")
+        model_of(tmp_path, f"t5:{folder}", "intent-t5")
 
 
 @pytest.mark.parametrize(
@@ -101,15 +101,14 @@ def test_a_published_model_learns_and_is_opened_with_the_same_scores(
     assert report.judged_on == "valid"
     assert result.valid is not None
     assert 0 < result.valid <= 1
-    kept, dataset = read_intent(report.folder / "seed0"), open_dataset(drawn, tmp_path / "work", Silent())
-    assert open_artifact(report.folder).manifest.counts["thresholds"] == {recipe: kept.threshold}
+    dataset = open_dataset(drawn, tmp_path / "work", Silent())
     (scores,) = (
         open_run(report.folder, ScoringOptions(tmp_path / "work", "cpu"), Silent())
         .score((dataset, ["test/0"]))
         .values()
     )
-    (talk,) = talks_of(dataset, ["test/0"])
-    assert [*scores["test/0"]] == [str(turn) for turn in range(1, len(talk.texts) + 1)]
+    (talk,) = [one for one in talks_of(dataset) if one.query == "test/0"]
+    assert [*scores["test/0"]] == [str(turn) for turn in range(1, len(talk.turns) + 1)]
 
 
 def test_a_run_is_not_opened_over_other_weights(drawn: Path, tmp_path: Path) -> None:
@@ -142,7 +141,7 @@ def test_without_valid_the_last_epoch_counts_and_a_half(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("recipe", "change", "word"),
     [("intent-t5", "text=bert:minilm", "intent-t5"), ("intent-tiny", "text=t5:x", "t5:x"),
-        ("intent-bert", "text=random:bert-tiny", "random:bert-tiny"), ("intent-tiny", "max_tokens=64", "max_tokens"),
+        ("intent-bert", "text=random:bert-tiny", "random:bert-tiny"),
      ("intent-bert", "text=bert:nowhere", "nowhere")],
 )  # fmt: skip
 def test_a_model_that_a_variant_does_not_read_with_is_refused(

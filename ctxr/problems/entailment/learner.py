@@ -25,19 +25,15 @@ from ctxr.models.regions import GridRegions
 from ctxr.models.training.checkpoint import fill
 from ctxr.models.training.examples import Images, PixelTable, vector_table
 from ctxr.models.training.scoring import in_bf16
-from ctxr.problems.embeddings import cached
+from ctxr.problems.embeddings import cached, frozen_texts
 from ctxr.problems.entailment.pairs import EntailmentPairs, open_pairs
 from ctxr.problems.options import TrainOptions
 from ctxr.problems.runs import OpenRun, ScoringOptions
 from ctxr.problems.training import SeedTrainer, TrainJob
-from ctxr.store.arrays import stack_vectors
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.hashing import sha256_bytes, sha256_of
 from ctxr.store.kinds import CLASSIFIER, CLASSIFIERS
 from ctxr.store.paths import portable
-
-TEXTS = 128
-"""Texts in a file of what a text branch says of them."""
 
 HALF = 0.5
 """The threshold where dev suggests no better one: the likelier class."""
@@ -147,18 +143,7 @@ def claim_table(
         return make_claims(images, claims, branches.tokenize)
     needed = {(one.premise, one.hypothesis) for one in rows if one.theta[TEXT] or one.theta[JOINT]}
     texts = sorted(needed | {(one.premise, one.hypothesis or "") for one in pairs.rows if one.premise})
-    source = branches.text
-
-    def ask(part: slice) -> np.ndarray:
-        premises, hypotheses = zip(*texts[part], strict=True)
-        return np.asarray(source.tokenize(premises, hypotheses)[0].numpy())
-
-    # h^t [N, D] by a text branch that stays as it is, asked once for all runs
-    with progress.task("reading texts", len(texts)) as task:
-        origin = {"text": source.fingerprint, "device": device}
-        contents = [sha256_of(list(pair)) for pair in texts]
-        arrays = cached(workdir, origin, contents, ask, task.advance, chunk=TEXTS)
-    vectors = stack_vectors(arrays, source.width)
+    vectors = frozen_texts(branches.text, texts, workdir, device, progress)
     return make_claims(images, claims, looking_up(texts, vectors, branches))
 
 

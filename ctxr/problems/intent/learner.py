@@ -4,15 +4,14 @@ Letters: B dialogues up to a turn, T tokens or turns, V texts, D width.
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
@@ -34,192 +33,159 @@ from ctxr.models.precision import choose_device
 from ctxr.models.published import careful, fingerprint_of, load, vocabulary_hash
 from ctxr.models.training.checkpoint import SeedConfig, fill, read_config, write_config
 from ctxr.models.training.loop import Objective, Step
-from ctxr.models.training.state import save_tensors
-from ctxr.problems.embeddings import cached
+from ctxr.problems.embeddings import frozen_texts
 from ctxr.problems.intent.recipe import APART, HALF, WRITTEN, IntentRecipe
 from ctxr.problems.options import TrainOptions
-from ctxr.problems.runs import SCORES, THRESHOLDS, OpenRun, ScoringOptions, scorers_in
+from ctxr.problems.runs import SCORES, OpenRun, ScoringOptions, scorers_in
 from ctxr.problems.training import SeedTrainer, TrainJob
-from ctxr.store.arrays import stack_vectors
+from ctxr.store.atomic import link_or_copy
 from ctxr.store.hashing import sha256_of
-from ctxr.store.records import Score
+from ctxr.store.records import Score, Turn
 from ctxr.store.scores import write_scores
+from ctxr.store.tables import grouped
 
 PROMPT, BETWEEN, LABELS = "predict share intent:", "[SEP]", ("no", "yes")
 """What T5 reads before and between turns, and what it learns to write: the paper does not name these words."""
 
-HIDDEN, DROPOUT = 128, 0.1
-"""Width of the layer over [CLS] (section 6.1) and of the GRU; dropout of vectors of turns."""
+HIDDEN, DROPOUT, MOST = 128, 0.1, 512
+"""Width of the layer over [CLS] (section 6.1) and of the GRU; dropout of vectors of turns; tokens that are read (section 6.1)."""
 
-CHUNK, WEIGHTS, THRESHOLD = 128, "weights.safetensors", "threshold"
+WEIGHTS, THRESHOLD = "weights.safetensors", "threshold"
 
 
-class TurnReader(NamedTuple):
-    """How a dialogue becomes at most `most` numbers above 0: the `pieces` of each text, and `marks` before, between and behind texts.
+class IntentModel(nn.Module):
+    """Log-probabilities [B, 2] that no photo, and that a photo comes next.
 
-    `build`: the model of numbers and speakers [B, T], to log-probabilities [B, 2] that no photo, and that a photo comes next.
+    Attributes:
+        fingerprint: of the model of texts. pieces: numbers above 0 of a text. marks: those before, between and behind texts.
+        most: numbers that are read. logits: of numbers and speakers [B, T], 0 behind the last. labels: their columns for no and yes.
     """
 
     fingerprint: str
-    pieces: Mapping[str, Sequence[int]]
-    build: Callable[[], nn.Module]
-    most: int
-    marks: Sequence[Sequence[int]] = ((), (), ())
+    pieces: Callable[[str], Sequence[int]]
+    marks: Sequence[Sequence[int | None]] = ((), (), ())
+    most: int = MOST
+    logits: Callable[[Tensor, Tensor], Tensor]
+    labels: Sequence[int] = (0, 1)
 
-    def row(self, talk: SharedTalk, turns: int) -> Tensor:
-        """Numbers and speakers [T, 2] of the first turns; what is too long loses its beginning."""
+    def row(self, turns: Sequence[Turn]) -> Tensor:
+        """Numbers and speakers [T, 2]; what is too long loses its beginning."""
         said = [
-            (number, max(user, 0))
-            for place, (text, user) in enumerate(zip(talk.texts[:turns], talk.users, strict=False))
-            for number in (*(self.marks[1] if place else ()), *self.pieces[text])
+            (number, max(turn.user, 0))
+            for place, turn in enumerate(turns)
+            for number in (*(self.marks[1] if place else ()), *self.pieces(turn.text))
         ]
         before, _, after = ([(number, 0) for number in own] for own in self.marks)
         return torch.tensor([*before, *said[-max(1, self.most - len(before + after)) :], *after])
 
-
-class TalkTable:
-    """Dialogues up to each turn as rows, those of a dialogue in one of `spans`; `label` [N] is 1 where the photo comes next."""
-
-    def __init__(self, reader: TurnReader, talks: Sequence[SharedTalk], device: str) -> None:
-        self.reader, self.device = reader, device
-        self.rows = [(talk, turn) for talk in talks for turn in range(1, len(talk.texts) + 1)]
-        self.label = torch.tensor([int(turn == len(talk.texts)) for talk, turn in self.rows], device=device)
-        self.spans = torch.split(torch.arange(len(self.rows)), [len(talk.texts) for talk in talks])
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def asked(self, model: nn.Module, rows: Tensor) -> Tensor:
-        """What the model says of some rows, [B, 2]."""
-        read = pad_sequence([self.reader.row(*self.rows[row]) for row in rows.tolist()], batch_first=True)
-        return model(*read.to(self.device).unbind(-1))  # type: ignore[no-any-return]
+    def forward(self, talks: Sequence[Sequence[Turn]]) -> Tensor:
+        """[B, 2] of B dialogues up to a turn."""
+        read = pad_sequence([self.row(turns) for turns in talks], batch_first=True)
+        logits = self.logits(*read.to(next(self.parameters()).device).unbind(-1))
+        return functional.log_softmax(logits.float(), -1)[:, list(self.labels)]
 
     @torch.no_grad()
-    def probabilities(self, model: nn.Module) -> list[Doubles]:
+    def probabilities(self, talks: Sequence[SharedTalk]) -> list[Doubles]:
         """That the photo comes next, [T] of each dialogue: each by itself, so that no digit depends on what else is asked."""
-        model.eval()
-        return [self.asked(model, rows).softmax(-1)[:, 1].double().cpu().numpy() for rows in self.spans]
+        self.eval()
+        return [self([said for said, _ in talk.moments]).softmax(-1)[:, 1].double().cpu().numpy() for talk in talks]
 
 
-class IntentModel(nn.Module):
-    """What a `head` makes of what a `branch` makes of numbers and speakers: log-probabilities, of which no and yes are `taken`."""
+class _Published(IntentModel):
+    """BERT or ALBERT with layers over [CLS], segments for speakers, or T5, which writes a label first; nothing in a folder is run."""
 
-    def __init__(self, branch: nn.Module, head: nn.Module, taken: Sequence[int] = (0, 1)) -> None:
+    def __init__(self, recipe: IntentRecipe) -> None:
+        from transformers import AutoModel, AutoTokenizer, T5ForConditionalGeneration
+
         super().__init__()
-        self.branch, self.head, self.taken = branch, head, list(taken)
+        folder, self.writes = bert_folder(recipe.text), recipe.variant == WRITTEN
+        with careful(f"the model {recipe.text!r}"):
+            tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            spare = ("position", "pooler", "lm_head", "embed_tok")
+            model = load(T5ForConditionalGeneration if self.writes else AutoModel, folder, spare=spare)
+        model.pooler = None  # never used, and random where the folder has none
+        self.pieces = pieces = cache(lambda text: tokenizer(text, add_special_tokens=False)["input_ids"])
+        if self.writes:
+            self.branch: Any = model
+            self.labels = [number for word in LABELS for number in pieces(word)[:1]]
+            self.marks = [pieces(PROMPT), pieces(BETWEEN), [tokenizer.eos_token_id]]
+        else:
+            self.branch, self.marks = BertBranch(model), [[tokenizer.cls_token_id], [tokenizer.sep_token_id], []]
+            # the paper names no function between its layers
+            self.head = nn.Sequential(nn.Linear(self.branch.width, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 2))
+        known = {*self.labels} - {tokenizer.unk_token_id} if self.writes else LABELS
+        if len(known) < 2 or tokenizer.pad_token_id != 0 or [None] in self.marks:
+            raise DataError(
+                f"{folder} pads with another token than 0, or lacks [CLS], [SEP], or {' and '.join(LABELS)}"
+            )
+        about = json.dumps([model.config.to_dict() | {"_name_or_path": ""}, vocabulary_hash(tokenizer)], default=str)
+        self.fingerprint = fingerprint_of(model.state_dict(), about.encode())
+        self.most = min(MOST, getattr(model.config, "max_position_embeddings", MOST))
 
-    def forward(self, numbers: Tensor, users: Tensor) -> Tensor:
-        """[B, 2] of [B, T]."""
-        return functional.log_softmax(self.head(self.branch(numbers, users)).float(), -1)[:, self.taken]
-
-
-class _FirstToken(nn.Module):
-    """What T5 writes first, as logits; it is not told who speaks."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, numbers: Tensor, users: Tensor) -> Tensor:
-        begun = torch.full_like(numbers[:, :1], self.model.config.decoder_start_token_id)
-        written = self.model(input_ids=numbers, attention_mask=(numbers != 0).long(), decoder_input_ids=begun)
+    def logits(self, numbers: Tensor, users: Tensor) -> Tensor:
+        """See `IntentModel`; T5 is not told who speaks."""
+        if not self.writes:
+            return self.head(self.branch(numbers, users))  # type: ignore[no-any-return]
+        begun = torch.full_like(numbers[:, :1], self.branch.config.decoder_start_token_id)
+        written = self.branch(input_ids=numbers, attention_mask=(numbers != 0).long(), decoder_input_ids=begun)
         return written.logits[:, 0]  # type: ignore[no-any-return]
 
 
-class _Turns(nn.GRU):
-    """A GRU over vectors [V, D] of turns with their speakers; the vectors do not learn."""
+class _Turns(IntentModel):
+    """A GRU over vectors of turns, which do not learn, and their speakers."""
 
-    def __init__(self, vectors: Tensor) -> None:
-        super().__init__(vectors.shape[1] + 1, HIDDEN, batch_first=True)
-        self.register_buffer("vectors", vectors, persistent=False)
+    def __init__(
+        self, recipe: IntentRecipe, talks: Sequence[SharedTalk], options: ScoringOptions, progress: Progress
+    ) -> None:
+        super().__init__()
+        texts = sorted({turn.text for talk in talks for turn in talk.turns})
+        source = frozen_text_source(find_text(recipe.text, ClassifierRecipe()), options.device)
+        vectors = frozen_texts(source, [(text, "") for text in texts], options.workdir, options.device, progress)
+        rows = {text: (row,) for row, text in enumerate(texts, start=1)}
+        self.fingerprint, self.pieces = source.fingerprint, rows.__getitem__
+        self.register_buffer("vectors", torch.from_numpy(np.pad(vectors, ((1, 0), (0, 0)))), persistent=False)
+        self.gru, self.head = nn.GRU(source.width + 1, HIDDEN, batch_first=True), nn.Linear(HIDDEN, 2)
 
-    def forward(self, numbers: Tensor, users: Tensor) -> Tensor:  # type: ignore[override]
+    def logits(self, numbers: Tensor, users: Tensor) -> Tensor:
+        """See `IntentModel`."""
         turns = functional.dropout(self.get_buffer("vectors")[numbers], DROPOUT, self.training)
-        states = super().forward(torch.cat([turns, 2.0 * users[..., None] - 1], -1))[0]
-        return states[range(len(states)), (numbers != 0).sum(1) - 1]
+        states = self.gru(torch.cat([turns, 2.0 * users[..., None] - 1], -1))[0]
+        return self.head(states[range(len(states)), (numbers != 0).sum(1) - 1])  # type: ignore[no-any-return]
 
 
-def open_reader(
-    recipe: IntentRecipe, talks: Sequence[SharedTalk], options: ScoringOptions, progress: Progress
-) -> TurnReader:
-    """The reader of a recipe for some dialogues. Raises DataError for a model that does not fit, and what `find_text` raises."""
-    texts = sorted({text for talk in talks for text in talk.texts})
-    if recipe.variant != APART:
-        return _published(recipe, texts)
-    source = frozen_text_source(find_text(recipe.text, ClassifierRecipe()), options.device)
-
-    def read(part: slice) -> np.ndarray:
-        return np.asarray(source.tokenize(texts[part], [""] * len(texts[part])).ids.numpy())
-
-    with progress.task("reading turns", len(texts)) as task:
-        origin, contents = {"turns": source.fingerprint, "device": options.device}, [sha256_of(text) for text in texts]
-        arrays = cached(options.workdir, origin, contents, read, task.advance, chunk=CHUNK)
-    vectors = torch.from_numpy(np.pad(stack_vectors(arrays, source.width), ((1, 0), (0, 0))))
-    rows = {text: [row] for row, text in enumerate(texts, start=1)}
-    return TurnReader(source.fingerprint, rows, lambda: IntentModel(_Turns(vectors), nn.Linear(HIDDEN, 2)), len(texts))
-
-
-def _published(recipe: IntentRecipe, texts: Sequence[str]) -> TurnReader:
-    """BERT, ALBERT or T5 in a folder; nothing in it is run."""
-    from transformers import AutoModel, AutoTokenizer, T5ForConditionalGeneration
-
-    folder, writes = bert_folder(recipe.text), recipe.variant == WRITTEN
-    kind = T5ForConditionalGeneration if writes else AutoModel
-
-    @careful(f"the model {recipe.text!r}")
-    def opened() -> tuple[Any, Any]:
-        model = load(kind, folder, spare=("position", "pooler", "lm_head", "embed_tok"))
-        model.pooler = None  # never used, and random where the folder has none
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False), model
-
-    def build() -> nn.Module:
-        model = opened()[1]
-        if writes:
-            return IntentModel(_FirstToken(model), nn.Identity(), labels)
-        # the paper names no function between its layers
-        head = nn.Sequential(nn.Linear(model.config.hidden_size, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 2))
-        return IntentModel(BertBranch(model), head)
-
-    def read(part: Sequence[str]) -> list[list[int]]:
-        return tokenizer([*part], add_special_tokens=False)["input_ids"]  # type: ignore[no-any-return]
-
-    tokenizer, model = opened()
-    pieces, labels = dict(zip(texts, read(texts), strict=True)), [row[0] for row in read(LABELS) if row]
-    marks = [[tokenizer.cls_token_id], [tokenizer.sep_token_id], []]
-    if writes:
-        marks = [*read([PROMPT, BETWEEN]), [tokenizer.eos_token_id]]
-    strange = writes and len({*labels} - {tokenizer.unk_token_id}) < len(LABELS)
-    if strange or tokenizer.pad_token_id != 0 or [None] in marks:
-        raise DataError(f"{folder} pads with another token than 0, or lacks [CLS], [SEP], or {' and '.join(LABELS)}")
-    most = min(recipe.max_tokens, getattr(model.config, "max_position_embeddings", recipe.max_tokens))
-    about = json.dumps([model.config.to_dict() | {"_name_or_path": ""}, vocabulary_hash(tokenizer)], default=str)
-    return TurnReader(fingerprint_of(model.state_dict(), about.encode()), pieces, build, most, marks)
+def open_model(
+    recipe: IntentRecipe, talks: Sequence[SharedTalk], options: ScoringOptions, progress: Progress, seed: int = 0
+) -> IntentModel:
+    """The untrained model for some dialogues. Raises DataError for weights that do not fit, and what `find_text` raises."""
+    with seeded(seed):
+        return _Turns(recipe, talks, options, progress) if recipe.variant == APART else _Published(recipe)
 
 
 class IntentObjective(Objective[None, tuple[Tensor, Tensor]]):
     """Cross-entropy, with a weight on turns before a photo; F1 on valid, at its best threshold, chooses the epoch."""
 
     recipe: IntentRecipe
-    train: TalkTable
-    valid: TalkTable | None
+    train: Sequence[tuple[Sequence[Turn], bool]]
+    valid: Sequence[SharedTalk] | None
 
     def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: None) -> tuple[Tensor, Tensor]:
         """Log-probabilities and labels."""
-        return self.train.asked(model, rows), self.train.label[rows]
+        talks, due = zip(*(self.train[row] for row in rows.tolist()), strict=True)
+        return (said := model(talks)), torch.tensor(due, device=said.device).long()
 
     def loss(self, model: nn.Module, encoded: Sequence[tuple[Tensor, Tensor]], step: Step[None]) -> Tensor:
         """Summed over a pass."""
-        weights = torch.tensor([1.0, self.recipe.positive_weight], device=self.train.device)
-        return functional.nll_loss(*encoded[0], weights, reduction="sum")
+        ((said, label),) = encoded
+        return functional.nll_loss(said, label, said.new_tensor([1.0, self.recipe.positive_weight]), reduction="sum")
 
     def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
         """F1 on valid."""
-        if self.valid is None:
+        if not self.valid:
             return None
-        values = np.concatenate(self.valid.probabilities(model))
+        values = np.concatenate(cast("IntentModel", model).probabilities(self.valid))
         if not np.isfinite(values).all():
             raise FloatingPointError(f"the probabilities on valid after epoch {epoch} are not finite")
-        threshold, f1 = best_threshold(self.valid.label.cpu().numpy() == 1, values)
+        threshold, f1 = best_threshold(np.array([due for talk in self.valid for _, due in talk.moments]), values)
         self.figures = {"F1": f1, THRESHOLD: threshold}
         return f1
 
@@ -236,36 +202,29 @@ class IntentCheckpoint(SeedConfig):
 read_intent = partial(read_config, kind=IntentCheckpoint, what="a training on when photos are shared")
 
 
-@dataclass(frozen=True)
 class OpenIntent(OpenRun):
-    """A run that scores turns; `options.device` is one that is here."""
+    """A trained run that scores turns, by its folder."""
 
-    checkpoints: Mapping[str, Path]
-    options: ScoringOptions
-    progress: Progress
+    def __init__(self, source: Path | str, options: ScoringOptions, progress: Progress) -> None:
+        self.checkpoints, self.progress = scorers_in(Path(source)), progress
+        self.options = replace(options, device=choose_device(options.device))
 
     def score(self, examples: tuple[Dataset, Collection[str] | None]) -> dict[str, dict[str, dict[str, float]]]:
-        """By scorer, dialogue and number of the turn: the probability that the photo comes next.
-
-        Raises DataError for weights other than those that a run was trained with.
-        """
-        talks, every, found = talks_of(*examples), talks_of(examples[0]), {}  # a vector depends on its neighbours
+        """Probabilities by scorer, dialogue and turn. Raises DataError for weights other than those that a run was trained with."""
+        (dataset, wanted), found = examples, {}
+        every = talks_of(dataset)
+        talks = [one for one in every if wanted is None or one.query in wanted]
         for name, folder in self.checkpoints.items():
             notes = read_intent(folder)
-            reader = open_reader(notes.recipe, every, self.options, self.progress)
-            if reader.fingerprint != notes.fingerprint:
+            # for every dialogue, as the last digits of a vector depend on what is read with it
+            model = open_model(notes.recipe, every, self.options, self.progress)
+            if model.fingerprint != notes.fingerprint:
                 sentence = f"{folder} was trained over other weights than {notes.recipe.text} has now"
                 raise DataError(sentence, hint="put those back, or train again: ctxr train")
-            fill(model := reader.build(), folder / WEIGHTS, "the model that its config describes")
-            table = TalkTable(reader, talks, self.options.device)
-            rows = zip(talks, table.probabilities(model.to(table.device)), strict=True)
+            fill(model, folder / WEIGHTS, "the model that its config describes")
+            rows = zip(talks, model.to(self.options.device).probabilities(talks), strict=True)
             found[name] = {talk.query: dict(zip(talk.numbers, row.tolist(), strict=True)) for talk, row in rows}
         return found
-
-
-def open_run(source: Path | str, options: ScoringOptions, progress: Progress) -> OpenIntent:
-    """A trained run by its folder."""
-    return OpenIntent(scorers_in(Path(source)), replace(options, device=choose_device(options.device)), progress)
 
 
 class IntentJob(TrainJob):
@@ -277,35 +236,31 @@ class IntentJob(TrainJob):
     recipe: IntentRecipe
 
     def __init__(self, options: TrainOptions, recipe: IntentRecipe, progress: Progress) -> None:
-        """Raises DataError for a dataset without dialogues to learn from, and what `open_reader` raises."""
+        """Raises DataError for a dataset without dialogues to learn from, and what `open_model` raises."""
         super().__init__(options, recipe, progress)
         self.data = open_dataset(options.dataset, options.workdir, progress)
-        talks, self.options = talks_of(self.data), ScoringOptions(options.workdir, self.device)
-        self.parts = {name: [one for one in talks if one.split == name] for name in SPLITS}
-        if not any(len(one.texts) > 1 for one in self.parts["train"]):
+        self.talks, self.options = talks_of(self.data), ScoringOptions(options.workdir, self.device)
+        self.parts = grouped((one.split, one) for one in self.talks)
+        if not any(len(one.turns) > 1 for one in self.parts["train"]):
             raise DataError(f"no dialogue of {self.data.name} on train has two turns", hint="name another --dataset")
-        self.reader = open_reader(recipe, talks, self.options, progress)
-        self.weights, self.dataset, self.encoder = self.reader.fingerprint, self.data.name, recipe.text
-        self.parents = [parent_of(self.data, sha256_of(talks))]
-        self.queries = {name: len(part) for name, part in self.parts.items() if part}
+        self.weights = open_model(recipe, self.talks, self.options, progress).fingerprint
+        self.dataset, self.encoder = self.data.name, recipe.text
+        self.parents = [parent_of(self.data, sha256_of(self.talks))]
+        self.queries = {name: len(self.parts[name]) for name in SPLITS if self.parts[name]}
         self.judged_on = "valid" if self.parts["valid"] else ""
 
     def fit(self, seed: int, train: SeedTrainer) -> Callable[[Path], None]:
         """See `TrainJob`."""
-        learned, valid = (TalkTable(self.reader, self.parts[name], self.device) for name in ("train", "valid"))
-        with seeded(seed):
-            model = self.reader.build().to(self.device)
-        objective = partial(IntentObjective, self.recipe, learned, valid if len(valid) else None)
-        epoch = train(model, len(learned), objective).best or 0
+        moments, valid = [one for talk in self.parts["train"] for one in talk.moments], self.parts["valid"]
+        model = open_model(self.recipe, self.talks, self.options, self.progress, seed).to(self.device)
+        epoch = train(model, len(moments), partial(IntentObjective, self.recipe, moments, valid or None)).best or 0
         threshold = train.epochs[epoch - 1].figures.get(THRESHOLD, HALF)
-        if not len(valid):
-            self.progress.warn(
-                f"seed {seed}: nothing on valid chooses: the last epoch counts, and a threshold of {HALF}"
-            )
-        notes = IntentCheckpoint(epoch, self.seed_key(seed), self.recipe, self.reader.fingerprint, threshold)
+        if not valid:
+            self.progress.warn(f"seed {seed}: without valid, the last epoch counts, and a threshold of {HALF}")
+        notes = IntentCheckpoint(epoch, self.seed_key(seed), self.recipe, str(self.weights), threshold)
 
         def save(folder: Path) -> None:
-            save_tensors(folder / WEIGHTS, load_file(train.weights), {})
+            link_or_copy(train.weights, folder / WEIGHTS)
             write_config(folder, notes)
 
         return save
@@ -313,18 +268,10 @@ class IntentJob(TrainJob):
     def write_scores(self) -> list[str]:
         """Probabilities of each turn of validation and test."""
         judged = [one.query for name in ("valid", "test") for one in self.parts[name]]
-        opened = OpenIntent(scorers_in(self.out) if judged else {}, self.options, self.progress)
-        write_scores(self.out / SCORES, (
-            Score(query, turn, scorer, value)
-            for scorer, rows in opened.score((self.data, judged or None)).items()
-            for query, row in rows.items() for turn, value in row.items()
-        ))  # fmt: skip
+        scores = OpenIntent(self.out, self.options, self.progress).score((self.data, judged))
+        rows = ((name, query, row) for name, own in scores.items() for query, row in own.items())
+        write_scores(self.out / SCORES, (Score(q, turn, name, p) for name, q, row in rows for turn, p in row.items()))
         return [SCORES]
 
-    def counts(self, valid: float | None, test: float | None) -> dict[str, object]:
-        """With the threshold of each scorer, by which an evaluation decides."""
-        thresholds = {name: read_intent(folder).threshold for name, folder in scorers_in(self.out).items()}
-        return super().counts(valid, test) | {THRESHOLDS: thresholds}
 
-
-job = IntentJob
+job, open_run = IntentJob, OpenIntent

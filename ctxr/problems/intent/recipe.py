@@ -1,11 +1,10 @@
 """Recipes of trainings that tell when a photo is shared (PhotoChat, section 6.1)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
 from typing import Annotated, ClassVar
 
-from ctxr.engine.options import Choices, Range
+from ctxr.engine.options import Choices
 from ctxr.models.training.recipe import Positive, Recipe
 from ctxr.store.kinds import MODEL
 
@@ -21,15 +20,12 @@ class IntentRecipe(Recipe):
     """How a model learns whether a photo is shared next; `batch`: dialogues up to a turn."""
 
     DOCS: ClassVar[str] = "docs/models.md and docs/intent.md"
-    READ_BY: ClassVar[Mapping[str, Sequence[str]]] = {"max_tokens": (WHOLE, WRITTEN)}
 
     variant: Annotated[str, Choices(VARIANTS)] = WHOLE
     """How turns are read."""
     text: str = "bert:google-bert/bert-base-uncased"
     """Model of texts: "bert:FOLDER" or "bert:OWNER/NAME" (BERT, ALBERT), "bert:minilm"; of intent-t5 "t5:FOLDER" or "t5:OWNER/NAME"; of
     intent-turns also "random:bert-tiny", untrained."""
-    max_tokens: Annotated[int, Range(16, inf, "a whole number, 16 or more")] = 512
-    """Tokens of a dialogue; the first ones are cut off."""
     positive_weight: Positive = 1.0
     """Of a turn before a photo in the loss, where any other has 1."""
 
