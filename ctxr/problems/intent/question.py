@@ -24,8 +24,8 @@ from ctxr.problems.intent.recipe import HALF, VARIANTS, IntentRecipe
 from ctxr.problems.matching import ScoredEvaluation
 from ctxr.problems.question import Question
 from ctxr.problems.registry import find_question
+from ctxr.problems.results import TURNS, PredictedTurns
 from ctxr.problems.runs import ModelScores, Run, RunSource, refuse_twice, scorers_in
-from ctxr.problems.turns import TURNS, PredictedTurns
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import RUN
 from ctxr.store.scores import read_scores
