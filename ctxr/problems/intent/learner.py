@@ -208,8 +208,7 @@ class OpenIntent(OpenRun):
 
     def score(self, examples: tuple[Dataset, Collection[str] | None]) -> dict[str, dict[str, dict[str, float]]]:
         """Probabilities by scorer, dialogue and turn. Raises DataError for weights other than those that a run was trained with."""
-        (dataset, wanted), found = examples, {}
-        every = talks_of(dataset)
+        every, wanted, found = talks_of(examples[0]), examples[1], {}
         talks = [one for one in every if wanted is None or one.query in wanted]
         for name, folder in self.checkpoints.items():
             notes = read_intent(folder)
