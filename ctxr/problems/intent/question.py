@@ -1,7 +1,8 @@
 """The question of intent: after each turn of a dialogue, is a photo shared next?"""
 
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import ClassVar
@@ -57,6 +58,11 @@ def measures(called: Flags, asked: Flags) -> dict[Measure, RatioColumn]:
         found |= {(view, part, name): RatioColumn(rows, *two) for name, two in columns.items()}
     right = (called & due).any(1) & (called.sum(1) == 1)
     return found | {("overall", "all", RIGHT): RatioColumn(rows, right.astype(float), np.ones(len(rows)))}
+
+
+def defined(columns: Mapping[Measure, RatioColumn]) -> Columns:
+    """Those with a figure: where a run would never share, it has no precision."""
+    return [(measure, column) for measure, column in columns.items() if column.weights.any()]
 
 
 class IntentEvaluation(ScoredEvaluation[SplitRows[SharedTalk]]):
@@ -120,7 +126,7 @@ class IntentEvaluation(ScoredEvaluation[SplitRows[SharedTalk]]):
             seeds.append(measures(called, asked))
         columns = mean_columns(seeds)
         self.right[split.name, run.name] = columns["overall", "all", RIGHT].values
-        return [*columns.items()]
+        return defined(columns)
 
     def constants(self, split: SplitRows[SharedTalk]) -> dict[str, Columns]:
         """Sharing after every turn, and the rule on the number of the turn with the highest F1 on valid, if there is any."""
@@ -129,7 +135,7 @@ class IntentEvaluation(ScoredEvaluation[SplitRows[SharedTalk]]):
         rules |= {f"at turn {k}": turns == k for k in turns}
         chosen, asked = self.asked(valid or split.rows), self.asked(split.rows)
         best = max(rules, key=lambda name: measures(rules[name], chosen)["overall", "all", F1].figure or 0)
-        return {name: [*measures(rules[name], asked).items()] for name in dict.fromkeys(("always", best))}
+        return {name: defined(measures(rules[name], asked)) for name in dict.fromkeys(("always", best))}
 
     def both(self, split: SplitRows[SharedTalk], summary: Summariser) -> dict[str, Columns]:
         """Of each run with each that ranks photos: right turns, photos that are ranked first (R@1), and both."""
@@ -152,7 +158,8 @@ class IntentEvaluation(ScoredEvaluation[SplitRows[SharedTalk]]):
         name, findings, asked = split.name, self.findings, self.asked(split.rows)
         rules, pairs = self.constants(split), self.both(split, summary)
         findings.figures += (more := summary.figures(rules | pairs))
-        cells = {(one.run, one.part, one.measure): percent(one.interval) for one in (*figures, *more)}
+        cells = defaultdict[tuple[str, str, str], str](lambda: "–")
+        cells |= {(one.run, one.part, one.measure): percent(one.interval) for one in (*figures, *more)}
         runs, parts = [*self.names, *rules], [part for part, at in PARTS.items() if asked[:, at].any()][:-1]
         shown = [(run, *(cells[run, "all", head] for head in HEADS)) for run in runs]
         curve = [(part, cells["always", part, "precision"], *(cells[run, part, F1] for run in runs)) for part in parts]
