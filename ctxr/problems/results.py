@@ -165,6 +165,28 @@ class QueryResult(Record, frozen=True):
     distance: float | None = None
 
 
+TURNS = "turns.jsonl"
+"""Table of an evaluation: `PredictedTurns` of each scorer and dialogue."""
+
+
+class PredictedTurns(Record, frozen=True):
+    """What a scorer, `RUN/seedN` where there are several seeds, says of a dialogue.
+
+    Attributes:
+        values: how sure it is, after each turn (`talks.merged`) before the photo, that the photo comes next; it does after the last.
+        threshold: from which value on it would share. first: turn, from 1, after which it would share first; None for no turn.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("run", "query")
+
+    run: str
+    query: str
+    split: str
+    values: tuple[float, ...]
+    threshold: float
+    first: int | None
+
+
 @dataclass
 class Findings:
     """What an evaluation found.

@@ -23,7 +23,7 @@ from ctxr.problems.intent.learner import read_intent
 from ctxr.problems.intent.question import LAST
 from ctxr.problems.queries import queries_of
 from ctxr.problems.registry import find_question
-from ctxr.problems.turns import TURNS, PredictedTurns
+from ctxr.problems.results import TURNS, PredictedTurns
 from ctxr.store.records import Dialogue, Turn
 from ctxr.store.tables import read_table
 from ctxr.synthetic.dialogues import write_dialogues

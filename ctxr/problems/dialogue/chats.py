@@ -6,7 +6,7 @@ from typing import cast
 from ctxr.datasets.talks import before_share, merged, sharer_of
 from ctxr.errors import plural
 from ctxr.problems.question import ProblemResults, View
-from ctxr.problems.turns import TURNS, PredictedTurns
+from ctxr.problems.results import TURNS, PredictedTurns
 from ctxr.store.records import Dialogue, ObjectLabels
 from ctxr.store.tables import grouped, read_table
 

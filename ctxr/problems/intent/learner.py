@@ -70,13 +70,10 @@ class IntentModel(nn.Module):
 
     def row(self, turns: Sequence[Turn]) -> Tensor:
         """Numbers and speakers [T, 2]; what is too long loses its beginning."""
-        said = [
-            (number, max(turn.user, 0))
-            for place, turn in enumerate(turns)
-            for number in (*(self.marks[1] if place else ()), *self.pieces(turn.text))
-        ]
-        before, _, after = ([(number, 0) for number in own] for own in self.marks)
-        return torch.tensor([*before, *said[-max(1, self.most - len(before + after)) :], *after])
+        before, between, after = self.marks
+        said = [(number, max(turn.user, 0)) for turn in turns for number in (*between, *self.pieces(turn.text))]
+        said = said[len(between) :][-max(1, self.most - len(before) - len(after)) :]
+        return torch.tensor([*((number, 0) for number in before), *said, *((number, 0) for number in after)])
 
     def forward(self, talks: Sequence[Sequence[Turn]]) -> Tensor:
         """[B, 2] of B dialogues up to a turn."""
@@ -211,8 +208,7 @@ class OpenIntent(OpenRun):
 
     def score(self, examples: tuple[Dataset, Collection[str] | None]) -> dict[str, dict[str, dict[str, float]]]:
         """Probabilities by scorer, dialogue and turn. Raises DataError for weights other than those that a run was trained with."""
-        (dataset, wanted), found = examples, {}
-        every = talks_of(dataset)
+        every, wanted, found = talks_of(examples[0]), examples[1], {}
         talks = [one for one in every if wanted is None or one.query in wanted]
         for name, folder in self.checkpoints.items():
             notes = read_intent(folder)

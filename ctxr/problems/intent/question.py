@@ -1,10 +1,10 @@
 """The question of intent: after each turn of a dialogue, is a photo shared next?"""
 
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -24,8 +24,8 @@ from ctxr.problems.intent.recipe import HALF, VARIANTS, IntentRecipe
 from ctxr.problems.matching import ScoredEvaluation
 from ctxr.problems.question import Question
 from ctxr.problems.registry import find_question
+from ctxr.problems.results import TURNS, PredictedTurns
 from ctxr.problems.runs import ModelScores, Run, RunSource, refuse_twice, scorers_in
-from ctxr.problems.turns import TURNS, PredictedTurns
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import RUN
 from ctxr.store.scores import read_scores
@@ -38,20 +38,13 @@ PARTS = {f"{k}": slice(k - 1, k) for k in range(1, LAST)} | {f"{LAST}+": slice(L
 F1, RIGHT = "F1", "right turn"
 HEADS, BOTH = (F1, "precision", "recall", RIGHT), (RIGHT, "right photo", "both")
 
-Rows = SplitRows[SharedTalk]
 
-
-def by_kind(request: EvalRequest) -> tuple[tuple[RunSource, ...], tuple[RunSource, ...]]:
-    """Runs that score turns, by training or as files of numbers that are no images, and all others. Raises as `read_scores`."""
-
-    def scores_turns(place: Path) -> bool:
-        if place.is_dir():
-            return open_artifact(place).manifest.config.get("variant") in VARIANTS
-        names = {name for one in read_scores(place).values() for row in one.values.values() for name in row}
-        return all(map(str.isdecimal, names)) and names.isdisjoint(request.dataset.images)
-
-    turns = tuple(one for one in request.sources if one.place is not None and scores_turns(one.place))
-    return turns, tuple(one for one in request.sources if one not in turns)
+def scores_turns(request: EvalRequest, run: RunSource) -> bool:
+    """Whether a run learned to score turns, or is a file of numbers that are no images. Raises what `read_scores` raises."""
+    if run.place is None or run.place.is_dir():
+        return run.place is not None and open_artifact(run.place).manifest.config.get("variant") in VARIANTS
+    names = {name for one in read_scores(run.place).values() for row in one.values.values() for name in row}
+    return all(map(str.isdecimal, names)) and names.isdisjoint(request.dataset.images)
 
 
 def measures(called: Flags, asked: Flags) -> dict[Measure, RatioColumn]:
@@ -67,14 +60,20 @@ def measures(called: Flags, asked: Flags) -> dict[Measure, RatioColumn]:
     return found | {("overall", "all", RIGHT): RatioColumn(rows, right.astype(float), np.ones(len(rows)))}
 
 
-class IntentEvaluation(ScoredEvaluation[Rows]):
+def defined(columns: Mapping[Measure, RatioColumn]) -> Columns:
+    """Those with a figure: where a run would never share, it has no precision."""
+    return [(measure, column) for measure, column in columns.items() if column.weights.any()]
+
+
+class IntentEvaluation(ScoredEvaluation[SplitRows[SharedTalk]]):
     """Runs that score the turns of dialogues, which are their candidates; beside runs that rank photos, also both at once."""
 
     PROBLEM: ClassVar[str] = "dialogue"  # one section of the report shows turns and photos
 
     def __init__(self, request: EvalRequest) -> None:
         dataset, turns, photos = request.dataset, copy(request), copy(request)
-        turns.sources, photos.sources = by_kind(request)
+        turns.sources = tuple(one for one in request.sources if scores_turns(request, one))
+        photos.sources = tuple(one for one in request.sources if one not in turns.sources)
         if not turns.sources:
             names = ", ".join(one.name for one in photos.sources)
             raise UsageError(f"{names} score no turns of dialogues", hint="ctxr train --recipe intent-minilm")
@@ -114,7 +113,7 @@ class IntentEvaluation(ScoredEvaluation[Rows]):
         self.notes.append(f"{scorer.name} shares from {found:.3g} on, {why}")
         return found
 
-    def columns(self, split: Rows, run: Run, summary: Summariser) -> Columns:
+    def columns(self, split: SplitRows[SharedTalk], run: Run, summary: Summariser) -> Columns:
         """Precision, recall and F1 by turn and over all, and how often a run would first share at the right turn."""
         asked, seeds = self.asked(split.rows), []
         for scorer in run.scorers:
@@ -127,22 +126,18 @@ class IntentEvaluation(ScoredEvaluation[Rows]):
             seeds.append(measures(called, asked))
         columns = mean_columns(seeds)
         self.right[split.name, run.name] = columns["overall", "all", RIGHT].values
-        return [*columns.items()]
+        return defined(columns)
 
-    def constants(self, split: Rows) -> dict[str, Columns]:
-        """Sharing after every turn, and the rule on the number of the turn with the highest F1."""
+    def constants(self, split: SplitRows[SharedTalk]) -> dict[str, Columns]:
+        """Sharing after every turn, and the rule on the number of the turn with the highest F1 on valid, if there is any."""
         turns, valid = np.arange(1, self.longest + 1), [one for one in self.talks if one.split == "valid"]
         rules = {"always": turns > 0} | {f"from turn {k} on": turns >= k for k in turns[1:]}
         rules |= {f"at turn {k}": turns == k for k in turns}
-        asked, where = self.asked(valid or split.rows), "valid" if valid else split.name
-        best = max(rules, key=lambda name: measures(rules[name], asked)["overall", "all", F1].figure or 0)
-        self.findings.notes.append(
-            f"{split.name}: of all rules on numbers of turns {best!r} has the highest F1 on {where}"
-        )
-        asked = self.asked(split.rows)
-        return {name: [*measures(rules[name], asked).items()] for name in dict.fromkeys(("always", best))}
+        chosen, asked = self.asked(valid or split.rows), self.asked(split.rows)
+        best = max(rules, key=lambda name: measures(rules[name], chosen)["overall", "all", F1].figure or 0)
+        return {name: defined(measures(rules[name], asked)) for name in dict.fromkeys(("always", best))}
 
-    def both(self, split: Rows, summary: Summariser) -> dict[str, Columns]:
+    def both(self, split: SplitRows[SharedTalk], summary: Summariser) -> dict[str, Columns]:
         """Of each run with each that ranks photos: right turns, photos that are ranked first (R@1), and both."""
         found = dict[str, Columns]()
         own = ((one, part) for one in self.photos for part in one.splits if part.name == split.name)
@@ -158,12 +153,13 @@ class IntentEvaluation(ScoredEvaluation[Rows]):
                 found[f"{run.name} + {photos.name}"] = columns
         return found
 
-    def complete(self, split: Rows, figures: list[Figure], summary: Summariser) -> None:
+    def complete(self, split: SplitRows[SharedTalk], figures: list[Figure], summary: Summariser) -> None:
         """Runs beside constant rules, by turn, and with each run that ranks photos."""
         name, findings, asked = split.name, self.findings, self.asked(split.rows)
         rules, pairs = self.constants(split), self.both(split, summary)
         findings.figures += (more := summary.figures(rules | pairs))
-        cells = {(one.run, one.part, one.measure): percent(one.interval) for one in (*figures, *more)}
+        cells = defaultdict[tuple[str, str, str], str](lambda: "–")
+        cells |= {(one.run, one.part, one.measure): percent(one.interval) for one in (*figures, *more)}
         runs, parts = [*self.names, *rules], [part for part, at in PARTS.items() if asked[:, at].any()][:-1]
         shown = [(run, *(cells[run, "all", head] for head in HEADS)) for run in runs]
         curve = [(part, cells["always", part, "precision"], *(cells[run, part, F1] for run in runs)) for part in parts]
@@ -199,4 +195,4 @@ class Intent(Question):
 
     def takes(self, request: EvalRequest) -> bool:
         """Whether a run scores turns."""
-        return bool(by_kind(request)[0])
+        return any(scores_turns(request, one) for one in request.sources)
