@@ -118,12 +118,9 @@ class _Reading:
 
     def _find(self, folder: str, name: str) -> Path | None:
         """The file of a picture: where the row says, else of that name, or of another that COCO gave it, anywhere below."""
-        root, holds = self.galleries.root, self.galleries.holds
-        if holds(root / folder / name):
-            return root / folder / name
+        if self.galleries.holds(here := self.galleries.root / folder / name):
+            return here
         base_name = PurePosixPath(name).name
         others = published_names(coco_image(base_name) or "") if base_name.startswith("COCO_") else ()
-        for candidate in dict.fromkeys((base_name, *others)):
-            if files := self.galleries.below(candidate):
-                return files[0]
-        return None
+        found = (file for one in dict.fromkeys((base_name, *others)) for file in self.galleries.below(one))
+        return next(found, None)

@@ -1,7 +1,7 @@
 """PhotoChat (Zang et al., 2021): dialogues in which one photo is shared, as they were released, and a third party's copy.
 
-Released are shards of JSON in folders `train`, `dev` and `test`. The copy is a JSON object of dialogues by id, without speakers and with
-consecutive messages of one speaker joined in part. Photos are never fetched: they are searched by the name at the end of their URL.
+The copy has no speakers, and joins consecutive messages of one speaker in part. Photos are never fetched, but searched by the name at
+the end of their URL.
 """
 
 import re
@@ -89,8 +89,7 @@ def released_dialogues(file: Path) -> list[tuple[str, ReleasedDialogue]]:
 def read_photochat(path: Path, files: Sequence[Path], passed: Callable[[], None]) -> Dataset:
     """A gallery of photos by split, and for each dialogue a query of what was said before the photo was shared.
 
-    Empty messages, and dialogues without exactly one share or with nothing before it, are left out and counted. Raises DataError as
-    `released_dialogues` does, for a dialogue that a split has twice, and where none is left.
+    Raises DataError as `released_dialogues` does, for a dialogue that a split has twice, and where none is left.
     """
     reading = _Reading(Galleries(path if path.is_dir() else path.parent, passed))
     rows = ((split, row, file) for file in files for split, row in released_dialogues(file))
@@ -101,7 +100,8 @@ def read_photochat(path: Path, files: Sequence[Path], passed: Callable[[], None]
             raise DataError(what, hint="delete one of the two")
         reading.take(key, *first)
     if not reading.dialogues:
-        raise DataError(f"{path}: there is no dialogue in which a photo is shared", hint="restore the file")
+        what = f"{path}: no dialogue has exactly one shared photo and something said before it"
+        raise DataError(what, hint="restore the file")
     return reading.dataset(path.resolve().stem)
 
 
@@ -133,7 +133,7 @@ class _Reading:
             if not self.galleries.add_photo(split, image, near[0] if near else None):
                 self.left["photo", "missing, see ctxr export --to photochat"].append(row.photo)
         if turns[0].user == UNKNOWN:
-            self.left["dialogue", "without speakers, joined in part: counts of turns are not the paper's"].append(key)
+            self.left["dialogue", "without speakers and joined in part, so turns are not the paper's"].append(key)
         self.labels[image] |= dict.fromkeys(labels_in(row.photo_description))
         self.dialogues.append(Dialogue(key, "", image, (), turns, shares[0]))
         said = enumerate(turns[: shares[0]])

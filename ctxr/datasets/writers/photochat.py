@@ -26,8 +26,7 @@ def write(job: ExportJob) -> ExportResult:
     if not talks:
         raise DataError(f"{data.name} has no dialogue in which a photo is shared", hint="name one that has: --input")
     labels = {row.id: row.labels for row in cast("tuple[ObjectLabels, ...]", data.payloads.get("objects", ()))}
-    files = [file for origin in data.files for file in photochat_files(origin)]
-    known = (row for file in files for row in released_dialogues(file))
+    known = (row for origin in data.files for file in photochat_files(origin) for row in released_dialogues(file))
     urls = {f"{split}/{row.photo}": row.photo_url for split, row in known if "://" in row.photo_url}
     homes, missing = {one.id: job.split(one) for one in data.sets}, set[str]()
     for split, own in grouped((homes[data.queries[one.id].image_set], one) for one in talks).items():
@@ -49,8 +48,9 @@ def write(job: ExportJob) -> ExportResult:
         write_bytes(folder / f"{folder.name}.json", pretty_json(rows))
     if missing:
         write_bytes(job.out / "missing.txt", "".join(f"{line}\n" for line in sorted(missing)).encode())
+    asked = [one for one in data.queries.values() if one.labels is None]
     left = (
-        (sum(one.labels is None for one in data.queries.values()) - len(talks), "query", "queries", " without a photo"),
+        (len(asked) - len(talks), "query", "queries", " without a shared photo"),
         (len(data.images.keys() - {one.photo for one in talks}), "photo", "", " that nobody shared"),
         (sum(row.worker != "gold" for row in data.judgments), "other judgment", "", ""),
     )
@@ -68,7 +68,7 @@ def _names(split: str, ids: Iterable[str]) -> dict[str, str]:
     return names
 
 
-_LOAD = """`SPLIT/SPLIT.json` lists dialogues in PhotoChat's released format, with the labels of the photo in `photo_description`. Its file
-is `SPLIT/photos/NAME`, with the name at the end of `photo_url`; `missing.txt` lists the photos that are not there, by name, with the URL
-where one is known. A `user_id` of -1 is a speaker nobody wrote down. All photos of a split are the candidates of each of its dialogues.
+_LOAD = """`SPLIT/SPLIT.json` lists dialogues in PhotoChat's released format. The photo is `SPLIT/photos/NAME`, with the name at the end of
+`photo_url`; `missing.txt` lists those that are not there. A `user_id` of -1 is a speaker nobody wrote down. All photos of a
+split are the candidates of each of its dialogues.
 """
