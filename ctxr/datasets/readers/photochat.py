@@ -148,6 +148,8 @@ class _Reading:
             self.left["photo", "in several splits"] = [photo for photo, count in splits_of.items() if count > 1]
         self.left["photo", "without labels of objects"] = [image for image, own in self.labels.items() if not own]
         notes = [f"{plural(len(own), noun)} {what}: {some(own)}" for (noun, what), own in self.left.items() if own]
+        for images in self.galleries.members.values():
+            images.sort()  # else a photo would stand where its dialogue does
         splits = {split: SPLIT_WORDS[split] for split in self.galleries.members if split in SPLIT_WORDS}
         objects = tuple(ObjectLabels(image, tuple(own)) for image, own in sorted(self.labels.items()) if own)
         payloads = {"dialogues": tuple(self.dialogues)} | ({"objects": objects} if objects else {})
