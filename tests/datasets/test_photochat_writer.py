@@ -13,7 +13,7 @@ from ctxr.datasets.writers.photochat import write
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError
 from ctxr.store.records import Judgment
-from tests.datasets.readers.test_photochat import REAL, put, real, row
+from tests.datasets.readers.test_photochat import put, row
 from tests.releases import draw
 
 
@@ -71,10 +71,9 @@ def test_ids_that_would_become_one_file_are_refused(tmp_path: Path) -> None:
         written(replace(dataset, payloads={"dialogues": tuple(moved)}, queries=queries), tmp_path / "out")
 
 
-@real
 @pytest.mark.parametrize("name", ["dev_00.first9.json", "dev.json"])
-def test_the_real_files_are_read_back_as_they_were(name: str, tmp_path: Path) -> None:
-    before = read_dataset(REAL / name)
+def test_the_real_files_are_read_back_as_they_were(name: str, real_files: Path, tmp_path: Path) -> None:
+    before = read_dataset(real_files / "photochat" / name)
     written(before, tmp_path)
     assert said(read_dataset(tmp_path)) == said(before)
     assert len((tmp_path / "missing.txt").read_text().splitlines()) == len(before.images)

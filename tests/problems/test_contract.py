@@ -50,7 +50,7 @@ def test_a_problem_is_a_question_and_a_learner(name: str) -> None:
     assert type(question).KIND in {"run", "classifier"}
     assert issubclass(question.evaluation, Evaluation)
     # the report shows turns and photos of dialogues in one section
-    assert question.evaluation.PROBLEM == ("dialogue" if name == "intent" else name)
+    assert ("dialogue" if name == "intent" else name) == question.evaluation.PROBLEM
     for variant in question.VARIANTS:
         assert type(problem_of({"variant": variant})) is type(question)
 

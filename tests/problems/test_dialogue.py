@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -24,8 +23,6 @@ from ctxr.problems.registry import question_about
 from ctxr.problems.results import PER_QUERY, QueryResult
 from ctxr.store.tables import read_table
 from ctxr.synthetic.dialogues import write_dialogues
-
-REAL = Path(os.environ.get("CTXR_REAL_DATA", "absent")) / "photochat" / "dev.json"
 
 
 def literal_bm25(documents: list[str], query: str, k1: float = 1.5, b: float = 0.75) -> list[float]:
@@ -156,12 +153,12 @@ def test_fields_that_a_variant_does_not_read_are_refused() -> None:
             DialogueRecipe(**changes).check()
 
 
-@pytest.mark.skipif(not REAL.is_file(), reason="needs CTXR_REAL_DATA")
-def test_bm25_finds_the_known_share_of_the_real_dev_photos(tmp_path: Path) -> None:
-    train(Train("dialogue-bm25", REAL, workdir=tmp_path, device="cpu"))
+def test_bm25_finds_the_known_share_of_the_real_dev_photos(real_files: Path, tmp_path: Path) -> None:
+    copy = real_files / "photochat" / "dev.json"
+    train(Train("dialogue-bm25", copy, workdir=tmp_path, device="cpu"))
     for ties, wanted in (
         ("expected", (9.5, 18.5, 24.1)), ("first", (14.8, 30.4, 47.6)), ("last", (7.8, 16.0, 21.9))
     ):  # fmt: skip
-        options = Eval(("dialogue-bm25",), REAL, tmp_path, resamples=10, ties=ties, device="cpu")
+        options = Eval(("dialogue-bm25",), copy, tmp_path, resamples=10, ties=ties, device="cpu")
         found = figures(evaluate(options), view="overall", run="dialogue-bm25")
         assert [100 * found[f"R@{k}"] for k in (1, 5, 10)] == pytest.approx(wanted, abs=0.06)

@@ -1,13 +1,12 @@
 """Statistics of dialogues, on one that is written out and on the real copy."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from ctxr.datasets.open import read_dataset
 from ctxr.problems.talk_tables import dialogue_tables
-from tests.datasets.readers.test_photochat import put, real, row
+from tests.datasets.readers.test_photochat import put, row
 
 
 def test_turns_are_counted_as_they_are_and_merged(tmp_path: Path) -> None:
@@ -26,15 +25,13 @@ def test_turns_are_counted_as_they_are_and_merged(tmp_path: Path) -> None:
     )
 
 
-@real
-def test_themes_of_the_real_copy_are_those_of_the_papers_table() -> None:
-    tables = dialogue_tables(read_dataset(Path(os.environ["CTXR_REAL_DATA"]) / "photochat" / "dev.json"))
+def test_themes_of_the_real_copy_are_those_of_the_papers_table(real_files: Path) -> None:
+    tables = dialogue_tables(read_dataset(real_files / "photochat" / "dev.json"))
     # the paper has 109 of products
     assert tables["themes"].rows[0] == ("valid", 606, 424, 87, 112, 3.566, 648)
     assert "unknown speakers" in tables["dialogues"].note
 
 
-@real
-def test_moments_of_the_released_sample_are_merged_turns() -> None:
-    tables = dialogue_tables(read_dataset(Path(os.environ["CTXR_REAL_DATA"]) / "photochat" / "dev_00.first9.json"))
+def test_moments_of_the_released_sample_are_merged_turns(real_files: Path) -> None:
+    tables = dialogue_tables(read_dataset(real_files / "photochat" / "dev_00.first9.json"))
     assert tables["dialogues"].rows[0][-3:] == (pytest.approx(86 / 9), 68 - 9, 9)

@@ -1,7 +1,6 @@
 """PhotoChat as it was released and in a third party's copy: turns, speakers, labels, photos, and what is wrong in them."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,6 @@ from ctxr.datasets.talks import before_share, merged
 from ctxr.errors import DataError
 from ctxr.store.records import Dialogue, ObjectLabels, Turn
 from tests.releases import draw
-
-REAL = Path(os.environ.get("CTXR_REAL_DATA", "")) / "photochat"
-real = pytest.mark.skipif("CTXR_REAL_DATA" not in os.environ, reason="CTXR_REAL_DATA names the folder of real files")
 
 TALK = [(0, "Hi!"), (0, "How are you?"), (1, "Fine."), (0, None), (1, "Nice.")]
 
@@ -161,9 +157,8 @@ def test_a_dialogue_that_two_shards_have_is_refused_with_both(tmp_path: Path) ->
         read_dataset(tmp_path)
 
 
-@real
-def test_labels_of_every_photo_of_the_real_copy_are_found() -> None:
-    dataset = read_dataset(REAL / "dev.json")
+def test_labels_of_every_photo_of_the_real_copy_are_found(real_files: Path) -> None:
+    dataset = read_dataset(real_files / "photochat" / "dev.json")
     labels = [one.labels for one in payload(dataset, "objects")]
     assert (len(labels), len({frozenset(one) for one in labels})) == (1000, 648)
     assert sum(map(len, labels)) / 1000 == pytest.approx(3.57, abs=0.005)
@@ -172,9 +167,8 @@ def test_labels_of_every_photo_of_the_real_copy_are_found() -> None:
     assert any(note.startswith("231 dialogues") for note in dataset.notes)
 
 
-@real
-def test_the_released_sample_has_speakers() -> None:
-    talks = payload(read_dataset(REAL / "dev_00.first9.json"), "dialogues")
+def test_the_released_sample_has_speakers(real_files: Path) -> None:
+    talks = payload(read_dataset(real_files / "photochat" / "dev_00.first9.json"), "dialogues")
     assert [len(before_share(one)) for one in talks][:2] == [9, 7]
     assert sum(len(before_share(one)) for one in talks) == 86
     assert sum(len(merged(before_share(one))) for one in talks) == 68
