@@ -24,6 +24,9 @@ THEMES = {label: theme for theme, labels in _LABELS.items() for label in labels.
 """The theme of each label: 88, since the 89 of the paper count Blender twice."""
 
 
+_SIDES = ("XMin", "XMax", "YMin", "YMax")
+
+
 def themes_of(labels: Iterable[str]) -> tuple[str, ...]:
     """The themes that labels belong to, in the order of the paper: people, food, animals, products."""
     found = {THEMES.get(label) for label in labels}
@@ -48,8 +51,10 @@ def labels_of_boxes(path: Path, images: Iterable[str]) -> tuple[dict[str, Object
     with path.open(encoding="utf-8-sig", newline="") as lines:
         rows = csv.DictReader(lines, restval="")
         try:
+            if lacking := sorted({"ImageID", "LabelName", *_SIDES} - {*(rows.fieldnames or ())}):
+                raise ValueError(f"there is no column {', '.join(lacking)}")
             for row in rows:
-                sides = [float(row[column]) for column in ("XMin", "XMax", "YMin", "YMax")]
+                sides = [float(row[column]) for column in _SIDES]
                 if not all(0 <= side <= 1 for side in sides):
                     raise ValueError(f"{sides} leaves 0..1")
                 label, name = words.get(row["LabelName"], row["LabelName"]), row["ImageID"]
@@ -61,7 +66,7 @@ def labels_of_boxes(path: Path, images: Iterable[str]) -> tuple[dict[str, Object
                     labels[name][label] = None
                     if label in THEMES and (THEMES[label] != "people" or _is_main(*sides)):
                         chosen.add(name)
-        except (KeyError, ValueError, csv.Error) as error:
+        except (ValueError, csv.Error) as error:
             hint = "ImageID,LabelName,XMin,XMax,YMin,YMax, with class-descriptions-boxable.csv of Open Images beside it"
             raise DataError(f"{path}:{rows.line_num} is not a box: {error}", hint=hint) from error
     if not chosen:
@@ -73,4 +78,5 @@ def labels_of_boxes(path: Path, images: Iterable[str]) -> tuple[dict[str, Object
 
 def _is_main(left: float, right: float, top: float, bottom: float) -> bool:
     """Whether the centre of a box is more than 0.1 from the border and no side below 0.3 of the image's (section 3.1)."""
-    return all(0.1 < (start + end) / 2 < 0.9 and end - start >= 0.3 for start, end in ((left, right), (top, bottom)))
+    sides = (left, right), (top, bottom)
+    return all(0.1 < round((start + end) / 2, 6) < 0.9 and round(end - start, 6) >= 0.3 for start, end in sides)

@@ -69,8 +69,8 @@ class EvalOptions(Options):
     """What an evaluation is told."""
 
     runs: Annotated[tuple[str, ...], NotDecisive] = ()
-    """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each; always
-    evaluated as on image sets or documents), or models; default: every run."""
+    """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each; of
+    dialogues a candidate may be the number of a turn), or models; default: every run."""
     dataset: Path | None = None
     """Artifact or published release (folder or file);
     default: the dataset of the runs, else the latest finished one in the workdir."""

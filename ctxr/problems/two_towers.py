@@ -307,7 +307,9 @@ class TowersJob(TrainJob, Generic[AskedT]):
         # of train only the relevant images are seen
         self.parts["train"] = [by_targets(one) for one in self.parts["train"]] if recipe.learns else []
         if recipe.learns and len(self.parts["train"]) < 2:
-            raise DataError(f"{dataset.name} has too few queries on train to learn from", hint="name another --dataset")
+            splits = ", ".join(name for name, part in self.parts.items() if part) or "none"
+            what = f"{dataset.name} has too few queries on train to learn from (splits: {splits})"
+            raise DataError(what, hint="name another --dataset")
         self.check_queries()
         self.sources = self.SOURCES(recipe, ScoringOptions(options.workdir, self.device, recipe.precision), progress)
         self.recipe, self.weights, self.start = self.sources.recipe, self.sources.weights, None

@@ -77,3 +77,15 @@ def test_the_real_files_are_read_back_as_they_were(name: str, real_files: Path, 
     written(before, tmp_path)
     assert said(read_dataset(tmp_path)) == said(before)
     assert len((tmp_path / "missing.txt").read_text().splitlines()) == len(before.images)
+
+
+def test_photos_are_found_and_missing_ones_listed_by_their_ids_in_open_images(tmp_path: Path) -> None:
+    put(tmp_path, "test/test.json", [row(0, "here"), row(1, "gone")])
+    names = {"here": "0a", "gone": "0b", "other": "0c"}
+    lines = [f"{key},https://farm1.example/5/{name}_o.jpg" for name, key in names.items()]
+    put(tmp_path, "images.csv", "\n".join(["ImageID,OriginalURL", *lines]))
+    draw(tmp_path / "0a.jpg", 1)
+    dataset = read_dataset(tmp_path)
+    assert {name: image.path for name, image in dataset.images.items()} == {"test/here_o": "0a.jpg", "test/gone_o": ""}
+    written(dataset, tmp_path / "out")
+    assert (tmp_path / "out" / "missing.txt").read_text().split()[0] == "0b"

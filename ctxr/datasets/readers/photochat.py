@@ -1,12 +1,13 @@
 """PhotoChat (Zang et al., 2021): dialogues in which one photo is shared, as they were released, and a third party's copy.
 
 The copy has no speakers, and joins consecutive messages of one speaker in part. Photos are never fetched, but searched by the name at
-the end of their URL.
+the end of their URL, or by their id in Open Images where its table of images lies beside.
 """
 
+import csv
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated
@@ -43,7 +44,24 @@ class ReleasedDialogue(msgspec.Struct):
     @property
     def photo(self) -> str:
         """The name of the photo's file, without suffix."""
-        return PurePosixPath(unquote(urlsplit(self.photo_url).path)).stem
+        return name_in(self.photo_url)
+
+
+def name_in(url: str) -> str:
+    """The name of the file at the end of a URL, without suffix."""
+    return PurePosixPath(unquote(urlsplit(url).path)).stem
+
+
+def open_images_ids(folder: Path, names: Collection[str]) -> dict[str, str]:
+    """Ids of photos in Open Images by the names at the end of their URLs, from its tables of images (CSV) in a folder."""
+    found: dict[str, str] = {}
+    for file in sorted(folder.glob("*.csv")):
+        with file.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+            rows = csv.DictReader(lines)
+            if {"ImageID", "OriginalURL"} <= {*(rows.fieldnames or ())}:
+                pairs = ((name_in(row["OriginalURL"] or ""), row["ImageID"]) for row in rows)
+                found |= {name: key for name, key in pairs if name in names}
+    return found
 
 
 _AUTHORS = {UNKNOWN: "unknown", 0: "user-0", 1: "user-1"}
@@ -91,8 +109,9 @@ def read_photochat(path: Path, files: Sequence[Path], passed: Callable[[], None]
 
     Raises DataError as `released_dialogues` does, for a dialogue that a split has twice, and where none is left.
     """
-    reading = _Reading(Galleries(path if path.is_dir() else path.parent, passed))
-    rows = ((split, row, file) for file in files for split, row in released_dialogues(file))
+    root = path if path.is_dir() else path.parent
+    rows = [(split, row, file) for file in files for split, row in released_dialogues(file)]
+    reading = _Reading(Galleries(root, passed), open_images_ids(root, {row.photo for _, row, _ in rows}))
     found = grouped((f"{split}/{row.dialogue_id}", (split, row, file)) for split, row, file in rows)
     for key, (first, *others) in sorted(found.items()):
         if others:
@@ -105,21 +124,27 @@ def read_photochat(path: Path, files: Sequence[Path], passed: Callable[[], None]
     return reading.dataset(path.resolve().stem)
 
 
+_MISSING = "photo", "missing, listed by ctxr export --to photochat"
+
+
 @dataclass
 class _Reading:
     """What was read; `left`: what was left out or is missing, by its noun and what is wrong with it."""
 
     galleries: Galleries
+    ids: Mapping[str, str]
     dialogues: list[Dialogue] = field(default_factory=list)
     queries: dict[str, Query] = field(default_factory=dict)
     labels: defaultdict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
-    left: defaultdict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+    left: defaultdict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list, {_MISSING: []}))
 
     def take(self, key: str, split: str, row: ReleasedDialogue, file: Path) -> None:
         kept = [one for one in row.dialogue if one.share_photo or one.message.strip()]
         turns = tuple(Turn(one.user_id, one.message, one.share_photo) for one in kept)
         if len(turns) < len(row.dialogue):
             self.left["dialogue", "with empty messages, which were left out"].append(key)
+        if any(turn.share and turn.text.strip() for turn in turns):
+            self.left["dialogue", "with a text beside the photo, which no model reads"].append(key)
         shares = [index for index, turn in enumerate(turns) if turn.share]
         if len(shares) != 1 or shares == [0]:
             wrong = "with nothing said before the photo" if shares == [0] else "without exactly one shared photo"
@@ -128,11 +153,11 @@ class _Reading:
         for name in (str(row.dialogue_id), row.photo):
             refuse_unsafe(lambda: f"{file}: dialogue {key}", name)
         if (image := f"{split}/{row.photo}") not in self.galleries.images:
-            files = self.galleries.below(row.photo)
+            files = self.galleries.below(row.photo) or self.galleries.below(self.ids.get(row.photo, ""))
             near = [one for one in files if one.is_relative_to(file.parent)] or files
             if not self.galleries.add_photo(split, image, near[0] if near else None):
-                self.left["photo", "missing, see ctxr export --to photochat"].append(row.photo)
-        if turns[0].user == UNKNOWN:
+                self.left[_MISSING].append(image)
+        if any(turn.user == UNKNOWN for turn in turns):
             self.left["dialogue", "without speakers and joined in part, so turns are not the paper's"].append(key)
         self.labels[image] |= dict.fromkeys(labels_in(row.photo_description))
         self.dialogues.append(Dialogue(key, "", image, (), turns, shares[0]))

@@ -5,7 +5,13 @@ from collections.abc import Iterable
 from typing import cast
 from urllib.parse import quote
 
-from ctxr.datasets.readers.photochat import PhotoChatMessage, ReleasedDialogue, photochat_files, released_dialogues
+from ctxr.datasets.readers.photochat import (
+    PhotoChatMessage,
+    ReleasedDialogue,
+    open_images_ids,
+    photochat_files,
+    released_dialogues,
+)
 from ctxr.datasets.readers.text_files import refuse_unsafe
 from ctxr.datasets.talks import LABELLED
 from ctxr.datasets.writers.job import ExportJob, ExportResult, suffix_of
@@ -28,6 +34,7 @@ def write(job: ExportJob) -> ExportResult:
     labels = {row.id: row.labels for row in cast("tuple[ObjectLabels, ...]", data.payloads.get("objects", ()))}
     known = (row for origin in data.files for file in photochat_files(origin) for row in released_dialogues(file))
     urls = {f"{split}/{row.photo}": row.photo_url for split, row in known if "://" in row.photo_url}
+    ids = open_images_ids(data.root, {one.rpartition("/")[2] for one in data.images}) if data.root else {}
     homes, missing = {one.id: job.split(one) for one in data.sets}, set[str]()
     for split, own in grouped((homes[data.queries[one.id].image_set], one) for one in talks).items():
         folder = job.out / split.replace("valid", "dev")
@@ -37,7 +44,7 @@ def write(job: ExportJob) -> ExportResult:
             if photo.path:
                 link_or_copy(job.pictures.checked(photo), folder / "photos" / (name + suffix_of(photo)))
             else:
-                missing.add(f"{name} {urls.get(image, '')}".rstrip())
+                missing.add(f"{ids.get(name, name)} {urls.get(image, '')}".rstrip())
             urls.setdefault(image, quote(name) + suffix_of(photo))
         rows = []
         for one in own:
@@ -50,6 +57,7 @@ def write(job: ExportJob) -> ExportResult:
         write_bytes(job.out / "missing.txt", "".join(f"{line}\n" for line in sorted(missing)).encode())
     asked = [one for one in data.queries.values() if one.labels is None]
     left = (
+        (len(missing), "photo", "", " without a picture, listed in missing.txt"),
         (len(asked) - len(talks), "query", "queries", " without a shared photo"),
         (len(data.images.keys() - {one.photo for one in talks}), "photo", "", " that nobody shared"),
         (sum(row.worker != "gold" for row in data.judgments), "other judgment", "", ""),

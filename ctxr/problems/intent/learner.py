@@ -238,7 +238,9 @@ class IntentJob(TrainJob):
         self.talks, self.options = talks_of(self.data), ScoringOptions(options.workdir, self.device)
         self.parts = grouped((one.split, one) for one in self.talks)
         if not any(len(one.turns) > 1 for one in self.parts["train"]):
-            raise DataError(f"no dialogue of {self.data.name} on train has two turns", hint="name another --dataset")
+            splits = ", ".join(str(name) for name, part in self.parts.items() if part)
+            what = f"{self.data.name} has no dialogue of several turns on train (splits: {splits})"
+            raise DataError(what, hint="name another --dataset")
         self.weights = open_model(recipe, self.talks, self.options, progress).fingerprint
         self.dataset, self.encoder = self.data.name, recipe.text
         self.parents = [parent_of(self.data, sha256_of(self.talks))]

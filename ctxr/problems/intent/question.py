@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from msgspec import structs
@@ -74,6 +74,9 @@ class IntentEvaluation(ScoredEvaluation[SplitRows[SharedTalk]]):
         dataset, turns, photos = request.dataset, copy(request), copy(request)
         turns.sources = tuple(one for one in request.sources if scores_turns(request, one))
         photos.sources = tuple(one for one in request.sources if one not in turns.sources)
+        if request.options.nothing_fits:
+            what = "--nothing-fits needs rankings, and intent makes none"
+            raise UsageError(what, hint="evaluate the runs that rank photos by themselves")
         if not turns.sources:
             names = ", ".join(one.name for one in photos.sources)
             raise UsageError(f"{names} score no turns of dialogues", hint="ctxr train --recipe intent-minilm")
@@ -83,12 +86,12 @@ class IntentEvaluation(ScoredEvaluation[SplitRows[SharedTalk]]):
         sets = (structs.replace(homes[one.image_set], id=one.id, images=by_id[one.id].numbers) for one in asked)
         turns.dataset = replace(dataset, sets=tuple(sets), queries=queries)
         super().__init__(turns, Intent())
-        self.photos = [find_question("dialogue").evaluation(photos)] if photos.sources else []
+        self.photos: list[Any] = [find_question("dialogue").evaluation(photos)] if photos.sources else []
         every = [*self.runs, *(run for one in self.photos for run in one.runs)]
         refuse_twice(every, "rename one of the files, or give its rows another scorer")
         known = {one.name: [by_id[name] for name in one.queries if name not in one.lacking] for one in self.match()}
         self.request, self.splits = request, [SplitRows(name, rows) for name, rows in known.items() if rows]
-        self.notes += notes.first_notes(self)
+        self.notes += [*notes.first_notes(self), *(note for one in self.photos for note in one.notes)]
         self.thresholds = {scorer.name: self.threshold(run, scorer) for run in self.runs for scorer in run.scorers}
         self.longest, self.right = max(len(one.turns) for one in self.talks), dict[tuple[str, str], Doubles]()
         self.rows = list[PredictedTurns]()
@@ -194,5 +197,7 @@ class Intent(Question):
     evaluation = IntentEvaluation
 
     def takes(self, request: EvalRequest) -> bool:
-        """Whether a run scores turns."""
-        return any(scores_turns(request, one) for one in request.sources)
+        """Whether the dataset has dialogues, and a run scores their turns."""
+        return bool(request.dataset.payloads.get("dialogues")) and any(
+            scores_turns(request, one) for one in request.sources
+        )

@@ -60,7 +60,7 @@ def test_shards_of_a_split_are_one_gallery_with_a_query_of_what_was_said_before_
     assert payload(dataset, "dialogues")[0] == Dialogue("train/7", "", "train/a_o", (), turns, 3)
     assert payload(dataset, "objects")[0] == ObjectLabels("train/a_o", ("Dog", "Man", "Hat"))
     assert [image.id for image in dataset.images.values() if image.path] == ["train/b_o"]
-    assert any(note.startswith("2 photos missing") and "a_o, c_o" in note for note in dataset.notes)
+    assert any(note.startswith("2 photos missing") and "train/a_o, valid/c_o" in note for note in dataset.notes)
 
 
 def test_the_order_of_shards_changes_nothing(tmp_path: Path) -> None:
