@@ -9,6 +9,7 @@ from ctxr.errors import DataError
 
 HEAD = "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsOccluded,IsTruncated,IsGroupOf,IsDepiction,IsInside"
 WHOLE, MARGIN, SMALL = (0.1, 0.9, 0.1, 0.9), (0.0, 0.2, 0.1, 0.9), (0.4, 0.69, 0.4, 0.9)
+LEAST = (0.4, 0.7, 0.4, 0.9)  # a side of exactly 0.3
 
 
 def boxes(folder: Path, *rows: tuple[str, str, tuple[float, ...]], head: str = HEAD) -> Path:
@@ -28,7 +29,7 @@ def test_people_count_as_main_objects_alone_and_everything_else_anywhere(tmp_pat
         "e": ("/m/3", WHOLE),
     }
     rows = [(image, label, box) for image, (label, box) in kinds.items()]
-    rows += [("d", "/m/1", MARGIN), ("d", "/m/2", WHOLE), ("f", "Man", WHOLE), ("other", "Man", WHOLE)]
+    rows += [("d", "/m/1", MARGIN), ("d", "/m/2", WHOLE), ("f", "Man", LEAST), ("other", "Man", WHOLE)]
     labels, chosen = labels_of_boxes(boxes(tmp_path, *rows), [f"album/{name}.jpg" for name in "abcdefg"])
     assert chosen == {"album/a.jpg", "album/d.jpg", "album/f.jpg"}
     assert {image[6]: row.labels for image, row in labels.items()} == {
@@ -46,7 +47,7 @@ def test_people_count_as_main_objects_alone_and_everything_else_anywhere(tmp_pat
         (("boxes", "0.4,0.69", "0.4,1.01"), r"boxes\.csv:3 .*1\.01"),
         (("boxes", "0.4,0.69", "nan,0.69"), r"boxes\.csv:3 .*nan"),
         (("boxes", ",0.9,0.1,0.9,0,0,0,0,0", ""), r"boxes\.csv:2 .*"),
-        (("boxes", "XMin", "X"), r"boxes\.csv:2 .*XMin"),
+        (("boxes", "XMin", "X"), r"boxes\.csv:1 .*XMin"),
         (("class-descriptions-boxable", "Bagel", "Plate"), r"boxes\.csv"),
     ],
 )
