@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from msgspec import structs
 
@@ -48,6 +48,8 @@ class EvalRequest:
 
     options: EvalOptions
     progress: Progress
+    beside: "type[Evaluation[Any, Any]] | None" = None
+    """Evaluation of runs of another problem (`Question.BESIDE`)."""
 
     @cached_property
     def path(self) -> Path:

@@ -91,10 +91,12 @@ class Question(Protocol):
     """What models are asked. Enough for files of scores, endpoints and people.
 
     Attributes:
+        BESIDE: name of a problem whose runs are also evaluated beside those of this one; none by default.
         LEARNER: the other half, by dotted name. KIND: of its trained models. VARIANTS: of recipes for this problem.
         Recipe: everything that decides a training. evaluation: how answers are evaluated. subject: what datasets of this problem hold.
     """
 
+    BESIDE: ClassVar[str] = ""
     LEARNER: ClassVar[str]
     KIND: ClassVar[str]
     VARIANTS: ClassVar[tuple[str, ...]] = ()

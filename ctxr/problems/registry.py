@@ -76,18 +76,25 @@ def evaluation_of(request: EvalRequest) -> Evaluation[Any, Any]:
     Raises UsageError where that is more than one problem, and what `ctxr eval` says.
     """
     if request.options.problem:
-        return find_question(request.options.problem).evaluation(request)
+        return _evaluation(find_question(request.options.problem), request)
     *special, general = problems().items()
     folders = [one.place for one in request.sources if one.place is not None and one.place.is_dir()]
     variants = {open_artifact(folder).manifest.config.get("variant") for folder in folders}
     trained = [(name, one) for name, one in (*special, general) if variants.intersection(one.VARIANTS)]
     taken = {name: one for name, one in trained if one.takes(request)}
     taken = taken or {name: one for name, one in special if one.takes(request)} or dict([general])
+    for name in [one.BESIDE for one in taken.values()]:
+        taken.pop(name, None)
     if len(taken) > 1:
         raise UsageError(
             f"several problems can be evaluated here: {', '.join(taken)}", hint=f"--problem {next(iter(taken))}"
         )
-    return next(iter(taken.values())).evaluation(request)
+    return _evaluation(next(iter(taken.values())), request)
+
+
+def _evaluation(question: Question, request: EvalRequest) -> Evaluation[Any, Any]:
+    request.beside = find_question(question.BESIDE).evaluation if question.BESIDE else None
+    return question.evaluation(request)
 
 
 def recipe_class(recipe: Mapping[str, object]) -> type[Recipe]:

@@ -11,7 +11,6 @@ from ctxr.problems.dialogue.recipe import VARIANTS, DialogueRecipe
 from ctxr.problems.evaluation import EvalRequest
 from ctxr.problems.question import ProblemResults, Question, Subject, View
 from ctxr.problems.ranked import RankedEvaluation
-from ctxr.problems.registry import find_question
 from ctxr.problems.talk_tables import dialogue_tables
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import RUN
@@ -49,10 +48,10 @@ class Dialogues(Question):
         return bool(dataset.payloads.get("dialogues"))
 
     def takes(self, request: EvalRequest) -> bool:
-        """Whether the dataset has dialogues, or a run was trained on some, and none to tell when a photo is shared."""
+        """Whether the dataset has dialogues, or a run was trained on some."""
         folders = [one.place for one in request.sources if one.place is not None and one.place.is_dir()]
         variants = {str(open_artifact(folder).manifest.config.get("variant")) for folder in folders}
-        return not find_question("intent").takes(request) and (bool(variants & {*VARIANTS}) or super().takes(request))
+        return bool(variants & {*VARIANTS}) or super().takes(request)
 
     def tables(self, dataset: Dataset) -> Mapping[str, Table]:
         """Turns, moments and themes of each split."""

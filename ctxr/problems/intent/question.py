@@ -23,7 +23,6 @@ from ctxr.problems.figures import Columns, Figure, Measure, Summariser, differen
 from ctxr.problems.intent.recipe import HALF, VARIANTS, IntentRecipe
 from ctxr.problems.matching import ScoredEvaluation
 from ctxr.problems.question import Question
-from ctxr.problems.registry import find_question
 from ctxr.problems.results import TURNS, PredictedTurns
 from ctxr.problems.runs import ModelScores, Run, RunSource, refuse_twice, scorers_in
 from ctxr.store.artifacts import open_artifact
@@ -86,7 +85,7 @@ class IntentEvaluation(ScoredEvaluation[SplitRows[SharedTalk]]):
         sets = (structs.replace(homes[one.image_set], id=one.id, images=by_id[one.id].numbers) for one in asked)
         turns.dataset = replace(dataset, sets=tuple(sets), queries=queries)
         super().__init__(turns, Intent())
-        self.photos: list[Any] = [find_question("dialogue").evaluation(photos)] if photos.sources else []
+        self.photos: list[Any] = [request.beside(photos)] if request.beside and photos.sources else []
         every = [*self.runs, *(run for one in self.photos for run in one.runs)]
         refuse_twice(every, "rename one of the files, or give its rows another scorer")
         known = {one.name: [by_id[name] for name in one.queries if name not in one.lacking] for one in self.match()}
@@ -190,6 +189,7 @@ class IntentEvaluation(ScoredEvaluation[SplitRows[SharedTalk]]):
 class Intent(Question):
     """Dialogues, turn by turn."""
 
+    BESIDE: ClassVar[str] = "dialogue"
     LEARNER: ClassVar[str] = "ctxr.problems.intent.learner"
     Recipe: ClassVar[type[IntentRecipe]] = IntentRecipe
     KIND: ClassVar[str] = RUN
