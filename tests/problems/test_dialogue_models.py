@@ -37,7 +37,7 @@ TINY = (
     "encoder=ctxr-tiny",
     "frozen=true",
     "text=random:bert-tiny",
-    "label_text=random:bert-tiny",
+    "label_text=aligned:ctxr-tiny",
     "width=16",
     "batch=16",
 )

@@ -52,8 +52,8 @@ class TalkSources(TowerSources[TalkQuery]):
             self.preprocess = Preprocess.from_config(model.visual.preprocess_cfg)
             self.weights[placeless(self.source.name)] = fingerprint(model, self.source.config, self.preprocess)
             self.recipe = replace(recipe, encoder=self.source.name)
-        # of encoders that start from nothing; a head is 32 wide
-        untrained = ClassifierRecipe(width=32 * max(1, recipe.width // 32))
+        # of encoders that start from nothing, for few dialogues; a head is 32 wide
+        untrained = ClassifierRecipe(width=32 * max(1, recipe.width // 32), text_layers=1, dropout=0.0)
         self.texts = {kind: find_text(name, untrained) for kind, name in recipe.texts.items()}
         self.weights |= {placeless(one.name): one.fingerprint for one in self.texts.values()}
 
