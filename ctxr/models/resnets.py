@@ -15,13 +15,7 @@ from ctxr.models.published import read_tensors
 from ctxr.models.regions import load_torchvision
 
 _WEIGHTS = {"resnet50": models.ResNet50_Weights.IMAGENET1K_V1, "resnet152": models.ResNet152_Weights.IMAGENET1K_V1}
-_PREPROCESS = {
-    "size": 224,
-    "mean": IMAGENET_DEFAULT_MEAN,
-    "std": IMAGENET_DEFAULT_STD,
-    "interpolation": "bilinear",
-    "resize_mode": "shortest",
-}
+_PREPROCESS = {"size": 224, "mean": IMAGENET_DEFAULT_MEAN, "std": IMAGENET_DEFAULT_STD, "interpolation": "bilinear"}
 
 
 def resnet_file(name: str) -> Path:

@@ -4,6 +4,7 @@ A scorer maps a `Batch` to float32 [B, K]: higher is better, -inf where there is
 Letters: B queries, K candidates, N images, R regions, F features of a region, T tokens, D width of a pair.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, TypeVar, cast
@@ -26,6 +27,9 @@ Fusion = Literal["multiply", "concat"]
 
 SCALE = 1000.0
 """Brings products of unit vectors of 512 numbers, about 1/512, to order 1 (released code)."""
+
+LARGEST_SCALE = math.log(100)
+"""Of the logarithm of a learned temperature, as CLIP was trained."""
 
 PLACES = 10  # positions that are learned: as many as a set of ImageCoDe has images
 

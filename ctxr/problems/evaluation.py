@@ -79,6 +79,12 @@ class EvalRequest:
         """The dataset, read."""
         return open_dataset(self.path, self.options.workdir, self.progress)
 
+    @property
+    def variants(self) -> set[object]:
+        """What was trained, of the runs that are folders."""
+        folders = [one.place for one in self.sources if one.place is not None and one.place.is_dir()]
+        return {open_artifact(folder).manifest.config.get("variant") for folder in folders}
+
     def parents(self) -> Iterator[Parent]:
         """The dataset, the runs, and what options name or people said beside them, by content."""
         options = self.options

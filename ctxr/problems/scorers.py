@@ -42,7 +42,7 @@ from ctxr.problems.options import TrainOptions
 from ctxr.problems.queries import EvalQuery
 from ctxr.problems.recipes import list_recipes, read_recipe
 from ctxr.problems.runs import NAMED, OpenRun, ScoringOptions, scorers_in
-from ctxr.problems.training import SeedTrainer, TrainJob
+from ctxr.problems.training import UNJUDGED, SeedTrainer, TrainJob
 from ctxr.problems.verdicts import PairVerdicts, verdicts_in
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_of
@@ -309,8 +309,7 @@ class ScorerJob(TrainJob):
         if recipe.learns:
             learning = self.learning(source)
             if not learning.judged:
-                unchosen = "there is nothing on valid to choose an epoch by, so the last epoch counts"
-                self.progress.warn(f"seed {seed}: {unchosen}")
+                self.progress.warn(f"seed {seed}: {UNJUDGED}")
             epoch = train(self.model(source, seed), learning.examples, learning.objective).best or 0
 
         def save(folder: Path) -> None:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MAKING = "making"
 """Folder of a run for what only an unfinished training needs."""
 
+UNJUDGED = "there is nothing on valid to choose an epoch by, so the last epoch counts"
+
 TENSORBOARD = "tensorboard"
 """Folder of a run for event files: they hold clocks, so no manifest lists them."""
 

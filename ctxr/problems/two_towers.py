@@ -3,12 +3,11 @@
 Letters: Q queries, N images, B queries of a step, n images of a step, M vectors of a query, D width, T words, V size of a vocabulary.
 """
 
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -23,8 +22,13 @@ from ctxr.datasets.open import open_dataset
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError
-from ctxr.models.encoders import Encoder, EncoderSource
-from ctxr.models.precision import choose_device, in_microbatches
+from ctxr.models.encoders import Encoder, EncoderSource, find_source, fingerprint
+from ctxr.models.hub import placeless
+from ctxr.models.layers import seeded
+from ctxr.models.precision import choose_device, in_microbatches, memory_for
+from ctxr.models.preprocess import Preprocess
+from ctxr.models.published import read_object
+from ctxr.models.scorers import LARGEST_SCALE
 from ctxr.models.training.checkpoint import CONFIG, SeedConfig, fill, read_config, write_config
 from ctxr.models.training.examples import PositivePairs
 from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
@@ -32,14 +36,14 @@ from ctxr.models.training.recipe import HARDEST, SOFTMAX, Recipe
 from ctxr.models.training.scoring import in_bf16
 from ctxr.models.training.state import save_tensors
 from ctxr.models.words import vocabulary_of
-from ctxr.problems.embeddings import Array, PictureFiles, query_pictures
+from ctxr.problems.embeddings import Array, PictureFiles, embedded_texts, named_regions, query_pictures
 from ctxr.problems.galleries import RECALLS, RecallRow
 from ctxr.problems.options import TrainOptions
 from ctxr.problems.queries import EvalQuery
-from ctxr.problems.ranked import AskedT, first_rate
+from ctxr.problems.ranked import AskedQuery, AskedT, first_rate
 from ctxr.problems.runs import ScoringOptions, scorers_in
-from ctxr.problems.scorers import OpenScorer
-from ctxr.problems.training import SeedTrainer, TrainJob
+from ctxr.problems.scorers import OpenScorer, source_of
+from ctxr.problems.training import UNJUDGED, SeedTrainer, TrainJob
 from ctxr.store.artifacts import Parent, open_artifact
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import REGION_FEATURES, RUN, RUNS
@@ -49,9 +53,6 @@ from ctxr.store.tables import PAYLOADS, grouped, read_table, write_table
 WEIGHTS, AT_ONCE = "weights.safetensors", 64
 """File of a seed; queries or images in one pass of scoring."""
 
-LARGEST_SCALE = math.log(100)
-"""Of the learned scale's logarithm, as CLIP was trained."""
-
 IMAGES, QUERIES = 0, 1
 """Towers of a step."""
 
@@ -59,11 +60,6 @@ RecipeT = TypeVar("RecipeT", bound=Recipe)
 
 Inputs = Callable[[Tensor], tuple[Tensor, ...]]
 """Of some rows, what a tower takes."""
-
-
-def dot_scores(queries: Tensor, images: Tensor) -> Tensor:
-    """[n, N] of queries [n, D] and images [N, D]; of queries [n, M, D] the largest of M."""
-    return queries @ images.T if queries.ndim == 2 else (queries @ images.T).amax(1)
 
 
 class TwoTowers(nn.Module):
@@ -78,8 +74,8 @@ class TwoTowers(nn.Module):
         return torch.as_tensor(*inputs)
 
     def match(self, queries: Tensor, images: Tensor) -> Tensor:
-        """[n, N] of what the towers make."""
-        return dot_scores(queries, images)
+        """[n, N] of queries [n, D] and images [N, D]; of queries [n, M, D] the largest of M."""
+        return queries @ images.T if queries.ndim == 2 else (queries @ images.T).amax(1)
 
 
 @dataclass(frozen=True)
@@ -133,20 +129,13 @@ class TowerTable(Generic[AskedT]):
         return scores
 
 
-class StepTargets(NamedTuple):
-    """Which of the n images of a step each query stands for, [B], and which are relevant to it, [B, n]."""
-
-    own: Tensor
-    relevant: Tensor
-
-
 def both_ways(scores: Tensor, own: Tensor, relevant: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Scores [B, K] of each query with images, then of each query's image with queries, and the place [B] of the right one in each row.
 
     What is relevant beside the own image of a query, and beside the own query of an image, is -inf.
 
     Args:
-        scores: [B, n] of different images.
+        scores: [B, n] of different images. own: [B] which of them each query stands for. relevant: [B, n] which are right for it.
     """
     others = relevant & ~functional.one_hot(own, scores.shape[1]).bool()
     yield scores.masked_fill(others, -torch.inf), own
@@ -155,18 +144,13 @@ def both_ways(scores: Tensor, own: Tensor, relevant: Tensor) -> Iterator[tuple[T
 
 
 def contrastive_loss(scores: Tensor, own: Tensor, relevant: Tensor) -> Tensor:
-    """Half the cross-entropies of each query among images, and of each image among queries, mean over queries (What and where, Eq. 2
-    and 3, with a minus). Arguments as for `both_ways`.
-    """
+    """Half the cross-entropies `both_ways`, mean over queries (What and where, Eq. 2 and 3, with a minus)."""
     to_image, to_query = (functional.cross_entropy(*one) for one in both_ways(scores, own, relevant))
     return (to_image + to_query) / 2
 
 
 def hinge_loss(scores: Tensor, own: Tensor, relevant: Tensor, margin: float, hardest: bool) -> Tensor:
-    """[margin - right + wrong]+ both ways, mean over queries: of the highest wrong score (VSE++), or summed over all.
-
-    Arguments as for `both_ways`.
-    """
+    """[margin - right + wrong]+ `both_ways`, mean over queries: of the highest wrong score (VSE++), or summed over all."""
     losses = []
     for table, right in both_ways(scores, own, relevant):
         short = (margin - table.gather(1, right[:, None]) + table).clamp(min=0)
@@ -175,18 +159,13 @@ def hinge_loss(scores: Tensor, own: Tensor, relevant: Tensor, margin: float, har
     return losses[0] + losses[1]
 
 
-class TowersObjective(Objective[StepTargets, Tensor], Generic[AskedT]):
+class TowersObjective(Objective[tuple[Tensor, Tensor], Tensor]):
     """Queries against the images of their step; of several relevant images one is drawn. Arguments as for `Objective`."""
 
-    SPLITS = False
-    AVERAGES = True
+    SPLITS, AVERAGES = False, True
 
-    train: TowerTable[AskedT]
-    valid: TowerTable[AskedT] | None
-
-    def __init__(self, recipe: Any, *given: Any) -> None:
-        super().__init__(recipe, *given)
-        self._chance = torch.Generator()
+    train: TowerTable[Any]
+    valid: TowerTable[Any] | None
 
     def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
         """Queries in random order; a last one that is alone has nothing to be compared with."""
@@ -197,21 +176,21 @@ class TowersObjective(Objective[StepTargets, Tensor], Generic[AskedT]):
         """Queries, and each image that they stand for once."""
         targets = self.train.targets
         images, own = torch.unique(targets.draw(rows, self._chance).images, return_inverse=True)
-        facts = StepTargets(own, targets.among(rows, images.expand(len(rows), -1)))
+        facts = (own, targets.among(rows, images.expand(len(rows), -1)))
         yield Update(((Step((images, rows), len(rows), facts), 1.0),), apply=apply)
 
-    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: StepTargets) -> Tensor:
+    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: tuple[Tensor, Tensor]) -> Tensor:
         """Vectors of images (tower 0) or queries (tower 1)."""
         return self.train.encoded(cast("TwoTowers", model), tower, rows, self.run.device)
 
-    def loss(self, model: nn.Module, encoded: Sequence[Tensor], step: Step[StepTargets]) -> Tensor:
+    def loss(self, model: nn.Module, encoded: Sequence[Tensor], step: Step[tuple[Tensor, Tensor]]) -> Tensor:
         """That of the whole step: by the `loss` of the recipe, where it has any."""
         images, queries = (one.float() for one in encoded)
-        recipe, facts = cast("Any", self.recipe), StepTargets(*(fact.to(images.device) for fact in step.facts))
-        scores, kind = cast("TwoTowers", model).match(queries, images), getattr(recipe, "loss", SOFTMAX)
-        if kind == SOFTMAX:
-            return contrastive_loss(scores, *facts)
-        return hinge_loss(scores, *facts, recipe.margin, kind == HARDEST)
+        scores, recipe = cast("TwoTowers", model).match(queries, images), cast("Any", self.recipe)
+        own, relevant = (fact.to(images.device) for fact in step.facts)
+        if (kind := getattr(recipe, "loss", SOFTMAX)) == SOFTMAX:
+            return contrastive_loss(scores, own, relevant)
+        return hinge_loss(scores, own, relevant, recipe.margin, kind == HARDEST)
 
     def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
         """R@1 of the validation queries, each among the images of its set."""
@@ -234,28 +213,76 @@ class TowerSources(Generic[AskedT]):
     """Inputs of queries and images, and models over them.
 
     Attributes:
-        asked: all queries of a dataset, or those of some ids. model: the untrained one, for a vocabulary, drawn by a seed.
-        inputs, images: of queries with a vocabulary, and of pictures, what a model takes, by row.
-        weights: fingerprints of the models below. regions: that images are seen as, if any. looks: whether pictures are needed.
-        reads_words: whether texts are rows of a vocabulary, of the `vocabulary` of the recipe. encoder_name: to report.
+        asked: all queries of a dataset, or those of some ids. find: the encoder of a name. CUT: changes in how it cuts pictures.
+        inputs, images: of queries with a vocabulary, and of pictures without regions, what a model takes, by row.
+        weights: fingerprints of the models below. regions: that images are seen as, if any.
+        reads_words: whether texts are rows of a vocabulary, of the `vocabulary` of the recipe.
+        opened, words: the model that scores, and its vocabulary. seen: vectors of the images that it saw, by their contents.
     """
 
     asked: Callable[..., list[AskedT]]
-    model: Callable[..., TwoTowers]
     inputs: Callable[..., Inputs]
     images: Callable[..., Inputs]
+    find: Callable[..., EncoderSource] = staticmethod(find_source)
+    CUT: ClassVar[Mapping[str, Any]] = {}
     source: EncoderSource
+    opened: TwoTowers
+    words: Sequence[str]
     regions: RegionFeatures | None = None
-    looks, reads_words, encoder_name = True, False, ""
+    reads_words = False
 
-    def __init__(self, recipe: Any, options: ScoringOptions, progress: Progress) -> None:
-        self.recipe, self.options, self.progress = recipe, options, progress
-        self.device, self.weights = choose_device(options.device), dict[str, str]()
+    def __init__(
+        self, recipe: Any, options: ScoringOptions, progress: Progress, tuned: EncoderSource | None = None
+    ) -> None:
+        """`tuned`: in place of the encoder of the recipe. Raises what `named_regions` and `find` raise."""
+        self.recipe, self.options, self.progress, self.seen = recipe, options, progress, dict[object, Tensor]()
+        self.device, self.weights, named = choose_device(options.device), dict[str, str](), dict(recipe.inputs())
+        if "regions" in named:
+            self.regions = named_regions(options.regions or recipe.regions, options.workdir, recipe.variant)
+        if "encoder" in named:
+            self.source = source = tuned or self.find(recipe.encoder, progress.warn)
+            self.recipe, model = replace(recipe, encoder=source.name), source.build()
+            self.preprocess = replace(Preprocess.from_config(model.visual.preprocess_cfg), **self.CUT)
+            self.weights[placeless(source.name)] = fingerprint(model, source.config, self.preprocess)
+            self.keep(model.visual)
+
+    def keep(self, tower: nn.Module) -> None:
+        """What is needed of the image tower of the encoder as it is."""
+
+    def build(self, words: int) -> TwoTowers:
+        """The untrained model, for so many words."""
+        return TwoTowers()
+
+    def model(self, words: Sequence[str], seed: int = 0) -> TwoTowers:
+        """The untrained model, drawn by `seed`, for a vocabulary."""
+        advice = "use a smaller width or encoder"
+        with seeded(seed), memory_for(f"a model of {self.recipe.variant}", self.device, advice):
+            return self.build(len(words)).to(self.device)
+
+    def open(self, words: Sequence[str] = (), checkpoint: Path | None = None) -> Self:
+        """With the model of a checkpoint, by default the untrained one, to score. Raises what `fill` raises."""
+        self.words, self.opened = words, self.model(words).eval()
+        if checkpoint is not None:
+            fill(self.opened, checkpoint / WEIGHTS, f"the model that {checkpoint / CONFIG} describes")
+        return self
+
+    def scores(self, dataset: Dataset, queries: Sequence[AskedT]) -> list[Array]:
+        """What the open model says of the candidates of each query."""
+        run = TrainingRun(self.options.workdir, device=self.device, bf16=in_bf16(self.options.precision, self.device))
+        pictures = self.pictures(dataset, queries)
+        table, key = self.table(queries, pictures, self.words), tuple(pictures.contents.values())
+        if key not in self.seen:
+            self.seen[key] = table.vectors(self.opened, IMAGES, AT_ONCE, run)
+        return table.scores(self.opened, table.vectors(self.opened, QUERIES, AT_ONCE, run), self.seen[key])
 
     @cached_property
     def encoder(self) -> Encoder:
         """The `source` as it is."""
         return Encoder(self.source, self.device, "fp32", self.progress.warn)
+
+    def vectors(self, texts: Sequence[str]) -> Array:
+        """Unit vectors [N, D] by the `encoder`, kept on the disk."""
+        return embedded_texts(texts, self.options.workdir, self.encoder, self.progress)
 
     def pictures(self, dataset: Dataset, queries: Sequence[AskedT]) -> PictureFiles:
         """Those of queries. Raises what `query_pictures` raises."""
@@ -266,13 +293,15 @@ class TowerSources(Generic[AskedT]):
         # one picture may have several ids: the row of the first is that of all
         firsts = {content: row for row, content in reversed([*enumerate(pictures.contents.values())])}
         rows = {image: firsts[content] for image, content in pictures.contents.items()}
-        return TowerTable(queries, self.inputs(queries, words), self.images(pictures), rows)
+        images = self.images(pictures) if self.regions is None else region_rows(self.regions, pictures)
+        return TowerTable(queries, self.inputs(queries, words), images, rows)
 
-    def region_rows(self, regions: RegionFeatures, pictures: PictureFiles) -> Inputs:
-        """Regions [n, R, F + BOX] of pictures. Raises DataError for one without."""
-        contents = list(pictures.contents.values())
-        regions.check(contents)
-        return lambda rows: (torch.from_numpy(regions.of([contents[row] for row in rows.tolist()])),)
+
+def region_rows(regions: RegionFeatures, pictures: PictureFiles) -> Inputs:
+    """Regions [n, R, F + BOX] of pictures. Raises DataError for one without."""
+    contents = list(pictures.contents.values())
+    regions.check(contents)
+    return lambda rows: (torch.from_numpy(regions.of([contents[row] for row in rows.tolist()])),)
 
 
 @dataclass(frozen=True)
@@ -284,25 +313,23 @@ class TowersCheckpoint(SeedConfig, Generic[RecipeT]):
     words: list[str]
 
 
-class TowersJob(TrainJob, Generic[AskedT]):
+class TowersJob(TrainJob):
     """Seeds that learn from the queries of `parts`, by split; `words`: the vocabulary, `start`: run whose weights are the first ones.
 
     Attributes:
-        SHAPE: keys in which a run has to agree with one that starts from it.
-        SOURCES, OPEN: of the problem.
+        SHAPE: keys in which a run has to agree with one that starts from it. OPEN: how runs of the problem are opened.
     """
 
     MEASURE, NOTE = "R@1", "each query among the images of its set"
     SHAPE: ClassVar[Sequence[str]]
-    SOURCES: ClassVar[type[TowerSources[Any]]]
-    OPEN: ClassVar[type["OpenTowers[Any]"]]
+    OPEN: ClassVar[type["OpenTowers"]]
     recipe: Any
 
     def __init__(self, options: TrainOptions, recipe: Any, progress: Progress) -> None:
         """Raises UsageError for options that make no sense, DataError for a dataset that cannot be learned from."""
         super().__init__(options, recipe, progress)
         self.data = dataset = open_dataset(options.dataset, options.workdir, progress)
-        own = [one for one in self.SOURCES.asked(dataset) if one.query.targets]
+        own = [one for one in self.OPEN.SOURCES.asked(dataset) if one.query.targets]
         self.parts = {name: [one for one in own if (one.query.split or "none") == name] for name in (*SPLITS, "none")}
         # of train only the relevant images are seen
         self.parts["train"] = [by_targets(one) for one in self.parts["train"]] if recipe.learns else []
@@ -310,8 +337,8 @@ class TowersJob(TrainJob, Generic[AskedT]):
             splits = ", ".join(name for name, part in self.parts.items() if part) or "none"
             what = f"{dataset.name} has too few queries on train to learn from (splits: {splits})"
             raise DataError(what, hint="name another --dataset")
-        self.check_queries()
-        self.sources = self.SOURCES(recipe, ScoringOptions(options.workdir, self.device, recipe.precision), progress)
+        scoring = ScoringOptions(options.workdir, self.device, recipe.precision)
+        self.sources = self.OPEN.SOURCES(recipe, scoring, progress)
         self.recipe, self.weights, self.start = self.sources.recipe, self.sources.weights, None
         recipe, read = self.recipe, (one.text for one in self.parts["train"])
         self.words = [*vocabulary_of(read, most=recipe.vocabulary)] if self.sources.reads_words else []
@@ -328,18 +355,16 @@ class TowersJob(TrainJob, Generic[AskedT]):
             self.parents.append(Parent(recipe.start, RUN, open_artifact(self.start, RUN).sha256))
         if self.sources.regions is not None:
             self.parents.append(Parent(recipe.regions, REGION_FEATURES, self.sources.regions.sha256))
-        self.dataset, self.regions, self.encoder = dataset.name, recipe.regions, self.sources.encoder_name
+        self.dataset, self.regions = dataset.name, recipe.regions
+        self.encoder = recipe.encoder if "encoder" in dict(recipe.inputs()) else ""
         self.queries = {name: len(part) for name, part in self.parts.items() if part}
         self.judged_on = "valid" if recipe.learns and self.parts["valid"] else ""
-
-    def check_queries(self) -> None:
-        """Raises DataError for queries that a recipe cannot learn from."""
 
     def check(self) -> None:
         """Read every picture but those of train, or find the regions of all."""
         pictures = replace(self.pictures, regions=self.sources.regions)
         judged = [one.query for name, part in self.parts.items() if name != "train" for one in part]
-        if self.sources.looks:
+        if pictures.files:
             (pictures if pictures.regions is not None else pictures.of(judged)).check(self.progress)
 
     def fit(self, seed: int, train: SeedTrainer) -> Callable[[Path], None]:
@@ -351,9 +376,7 @@ class TowersJob(TrainJob, Generic[AskedT]):
                 self.fill_from(self.start, model, seed)
             examples, valid = self.table("train"), self.table("valid") if self.parts["valid"] else None
             if valid is None:
-                self.progress.warn(
-                    f"seed {seed}: there is nothing on valid to choose an epoch by, so the last epoch counts"
-                )
+                self.progress.warn(f"seed {seed}: {UNJUDGED}")
             objective = partial(TowersObjective, recipe, examples, valid)
             epoch = train(model, len(self.parts["train"]), objective).best or 0
         notes = TowersCheckpoint(epoch, self.seed_key(seed), recipe, sources.weights, self.words)
@@ -364,7 +387,7 @@ class TowersJob(TrainJob, Generic[AskedT]):
 
         return save
 
-    def table(self, split: str) -> TowerTable[AskedT]:
+    def table(self, split: str) -> TowerTable[Any]:
         """The queries of a split as arrays, with their images."""
         part = self.parts[split]
         return self.sources.table(part, self.pictures.of([one.query for one in part]), self.words)
@@ -429,34 +452,17 @@ def without_candidates(query: EvalQuery) -> EvalQuery:
 
 
 @dataclass(frozen=True)
-class OpenedTowers(Generic[AskedT]):
-    """A model in evaluation mode with what it was trained over, and vectors of the images that it saw, by their contents."""
+class OpenTowers(OpenScorer):
+    """A run that scores the images of a query, or an encoder, as it was published or as a run of another problem tuned it.
 
-    sources: Any
-    model: TwoTowers
-    words: Sequence[str]
-    seen: dict[object, Tensor] = field(default_factory=dict)
-
-    def scores(self, dataset: Dataset, queries: Sequence[AskedT]) -> list[Array]:
-        """Of the candidates of each query."""
-        sources, options, device = self.sources, self.sources.options, self.sources.device
-        run = TrainingRun(options.workdir, device=device, bf16=in_bf16(options.precision, device))
-        pictures = sources.pictures(dataset, queries)
-        table, key = sources.table(queries, pictures, self.words), tuple(pictures.contents.values())
-        if key not in self.seen:
-            self.seen[key] = table.vectors(self.model, IMAGES, AT_ONCE, run)
-        found: list[Array] = table.scores(self.model, table.vectors(self.model, QUERIES, AT_ONCE, run), self.seen[key])
-        return found
-
-
-@dataclass(frozen=True)
-class OpenTowers(OpenScorer, Generic[AskedT]):
-    """A run that scores the images of a query, or an encoder as it was published. Vectors of images are kept."""
+    Attributes:
+        RECIPE: of the problem. PUBLISHED: its values for encoders. opened: by scorer.
+    """
 
     RECIPE: ClassVar[Any]
     PUBLISHED: ClassVar[Mapping[str, str]]
     SOURCES: ClassVar[type[TowerSources[Any]]]
-    opened: dict[str, OpenedTowers[AskedT]] = field(default_factory=dict, repr=False, compare=False)
+    opened: dict[str, TowerSources[Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def notes(cls, checkpoint: Path) -> TowersCheckpoint[Any]:
@@ -467,7 +473,7 @@ class OpenTowers(OpenScorer, Generic[AskedT]):
     def score(self, examples: tuple[Dataset, Collection[str] | None]) -> dict[str, dict[str, dict[str, float]]]:
         """Scores of some queries or all. Raises DataError for absent or unfit inputs, weights."""
         dataset, wanted = examples
-        queries: list[AskedT] = self.SOURCES.asked(dataset, wanted)
+        queries = self.SOURCES.asked(dataset, wanted)
         return {
             scorer: {
                 one.query.query: dict(zip(one.query.images, row.tolist(), strict=True))
@@ -476,7 +482,7 @@ class OpenTowers(OpenScorer, Generic[AskedT]):
             for scorer, scores in self.rescored(dataset, queries).items()
         }
 
-    def rescored(self, dataset: Dataset, queries: Sequence[AskedT]) -> dict[str, list[Array]]:
+    def rescored(self, dataset: Dataset, queries: Sequence[AskedQuery]) -> dict[str, list[Array]]:
         """Of each query, by scorer, the scores of its candidates in their order. Raises as `score`."""
         scores = {}
         for scorer in self.checkpoints if queries else ():
@@ -485,17 +491,13 @@ class OpenTowers(OpenScorer, Generic[AskedT]):
             scores[scorer] = self.opened[scorer].scores(dataset, queries)
         return scores
 
-    @property
-    def published(self) -> Any:
-        """The recipe of an encoder as it was published."""
-        return self.RECIPE(**self.PUBLISHED, encoder=self.encoder).check()
-
-    def open_model(self, scorer: str) -> OpenedTowers[AskedT]:
+    def open_model(self, scorer: str) -> TowerSources[Any]:
         """The model of a scorer. Raises DataError for weights that are other ones than it was trained with."""
         checkpoint, options, progress = self.checkpoints[scorer], self.options, self.progress
-        if checkpoint is None:
-            sources = self.SOURCES(self.published, options, progress)
-            return OpenedTowers(sources, sources.model(()).eval(), ())
+        if checkpoint is None or "recipe" not in read_object(checkpoint / CONFIG):
+            tuned: Any = checkpoint and source_of(checkpoint, self.encoder, progress)
+            recipe = self.RECIPE(**self.PUBLISHED, encoder=self.encoder).check()
+            return self.SOURCES(recipe, options, progress, tuned).open()
         notes = self.notes(checkpoint)
         sources = self.SOURCES(notes.recipe, options, progress)
         if sources.weights != notes.weights:
@@ -503,9 +505,7 @@ class OpenTowers(OpenScorer, Generic[AskedT]):
                 f"{checkpoint} was trained over other weights than {', '.join(sources.weights)}",
                 hint="put those back that it was trained with, or train again: ctxr train",
             )
-        model = sources.model(notes.words)
-        fill(model, checkpoint / WEIGHTS, f"the model that {checkpoint / CONFIG} describes")
-        return OpenedTowers(sources, model.eval(), notes.words)
+        return sources.open(notes.words, checkpoint)
 
 
 class WordTower(nn.Module):

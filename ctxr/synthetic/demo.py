@@ -259,6 +259,14 @@ def _compared(done: Rehearsal, aggregated: AggregateReport) -> dict[str, Table]:
     return {"crowd": crowd, "estimates": Table(title, columns, tuple(estimates), note)}
 
 
+def compared(what: str, results: Path, measure: str, part: str) -> Gain:
+    """A measure of two compared runs over all queries; `part`: what the table of differences calls it."""
+    figures = msgspec.json.decode((results / "figures.json").read_bytes())
+    base, own = (row["value"] for row in figures["figures"] if (row["part"], row["measure"]) == ("all", measure))
+    (gain,) = (row for row in figures["differences"] if row["part"] == part)
+    return Gain(what, base, own, gain["low"], gain["high"])
+
+
 def run_models(work: Path, sizes: Demo, progress: Progress) -> DemoPart:
     """Draw a benchmark, let the bundled encoder find the targets: accuracies, what it gains over chance, and the report."""
     dataset, workers = work / "dataset", 2 if sizes.queries > FEW else 1
@@ -271,10 +279,7 @@ def run_models(work: Path, sizes: Demo, progress: Progress) -> DemoPart:
     runs = (str(work / "chance.jsonl"), BY)
     test: dict[str, object] = {"workdir": work, "split": "test", "compare": True}
     evaluated = run_command("eval", progress, runs=runs, dataset=dataset, **test)
-    figures = msgspec.json.decode((evaluated.results / "figures.json").read_bytes())
-    (gain,) = (row for row in figures["differences"] if row["part"] == "all")
-    base, own = (row["value"] for row in figures["figures"] if (row["part"], row["measure"]) == ("all", "accuracy"))
-    found = Gain("targets found in sets of ten: by chance, by ctxr-tiny", base, own, gain["low"], gain["high"])
+    found = compared("targets found in sets of ten: by chance, by ctxr-tiny", evaluated.results, "accuracy", "all")
     page = run_command("report", progress, workdir=work).page
     return DemoPart(found, {"accuracy": evaluated.tables["test/accuracy"]}, (page,))
 
@@ -341,9 +346,6 @@ def run_traces(work: Path, sizes: Demo, progress: Progress) -> DemoPart:
         run_command("train", progress, recipe="traces-heat", name=query, dataset=dataset, changes=changes, workdir=work)
     test: dict[str, object] = {"workdir": work, "split": "test", "resamples": RESAMPLES, "compare": True}
     results = run_command("eval", progress, runs=runs, dataset=dataset, **test).results
-    figures = msgspec.json.decode((results / "figures.json").read_bytes())
-    base, own = (row["value"] for row in figures["figures"] if (row["part"], row["measure"]) == ("all", "R@1"))
-    (gain,) = (row for row in figures["differences"] if row["part"] == "R@1")
     what = "picture meant found first: by a text, by the text and a mouse trace"
     page = run_command("report", progress, input=dataset, workdir=work).page
     (file,) = dataset.glob("*.jsonl")
@@ -353,7 +355,7 @@ def run_traces(work: Path, sizes: Demo, progress: Progress) -> DemoPart:
     )
     title = "Pictures that fit the first narrative, which is about test-00000"
     searched = {"search": replace(table, title=title)}
-    return DemoPart(Gain(what, base, own, gain["low"], gain["high"]), searched, (page,))
+    return DemoPart(compared(what, results, "R@1", "R@1"), searched, (page,))
 
 
 def run_dialogues(work: Path, sizes: Demo, progress: Progress) -> DemoPart:
@@ -361,23 +363,16 @@ def run_dialogues(work: Path, sizes: Demo, progress: Progress) -> DemoPart:
     dataset, runs = work / "dataset", ("dialogue-bm25", "pixels", "intent-tiny")
     counts = {"train": 2 * sizes.pairs, "valid": max(24, sizes.pairs // 2), "test": max(24, sizes.pairs)}
     write_dialogues(dataset, counts, sizes.seed)
-    pixels = {
-        "recipe": "dialogue-labels",
-        "changes": ("encoder=ctxr-tiny", "said=sharer", "photo=image"),
-        "name": "pixels",
-    }
+    changes = ("encoder=ctxr-tiny", "said=sharer", "photo=image")
+    pixels = {"recipe": "dialogue-labels", "changes": changes, "name": "pixels"}
     for options in ({"recipe": runs[0]}, pixels, {"recipe": runs[2]}):
         run_command("train", progress, **options, dataset=dataset, workdir=work)
     test: dict[str, Any] = {"dataset": dataset, "workdir": work, "split": "test", "resamples": RESAMPLES}
     results = run_command("eval", progress, runs=runs[:2], compare=True, nothing_fits=True, **test).results
     both = run_command("eval", progress, runs=(runs[2], "pixels"), **test).tables
-    figures = msgspec.json.decode((results / "figures.json").read_bytes())
-    rows = {(row["run"], row["measure"]): row["value"] for row in figures["figures"] if row["view"] == "overall"}
-    (gain,) = (row for row in figures["differences"] if row["part"] == "R@5")
     what = "photo of a dialogue among the first five: by words of its labels, by its pixels"
     page = run_command("report", progress, input=dataset, workdir=work).page
-    base, own = (rows[run, "R@5"] for run in runs[:2])
-    found = Gain(what, base, own, gain["low"], gain["high"])
+    found = compared(what, results, "R@5", "R@5")
     return DemoPart(found, {"turns": both["test/turns"], "both": both["test/both"]}, (page,))
 
 

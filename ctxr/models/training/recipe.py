@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, nextafter
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from ctxr.engine.options import Choices, NotDecisive, Options, Range
-from ctxr.models.hub import LITE
+from ctxr.models.hub import LITE, makes_pairs
 from ctxr.store.kinds import MODEL, REGION_FEATURES, RUN
 
 WEAK = ("off", "mask-only", "extra-batch", "loss-weight", "soft-label")
 """How weak positives count: as negatives (off); not at all (mask-only); in a step of their own, at alpha times the rate
 (extra-batch); in the loss, times alpha (loss-weight); as alpha of a positive (soft-label). Unless off, unsure images do not count."""
 
-SOFTMAX, SUM, HARDEST = "softmax", "sum-hinge", "max-hinge"
+SOFTMAX, SUM, HARDEST = LOSSES = "softmax", "sum-hinge", "max-hinge"
 """Losses of queries against the images of their step: cross-entropy, or a hinge over all wrong pairs or the hardest one."""
 
 HEADS = ("module", "temporal")  # variants of scorers with a head over all candidates of a query
@@ -116,6 +116,17 @@ class Recipe(Options):
                 yield from self.unread([name], ", ".join(variants))
         if self.learns and self.epochs < 1:
             yield f"epochs = {self.epochs}: {self.variant} would learn nothing", "--set epochs=1"
+
+
+def step_rules(recipe: Any, row: str) -> Iterator[tuple[str, str]]:
+    """Rules where what a step holds is compared with the rest of it: an encoder of vectors that can learn, and two `row`s a step."""
+    if "encoder" in dict(recipe.inputs()):
+        if makes_pairs(recipe.encoder):
+            yield f"{recipe.encoder} makes no vectors", "--set encoder=ViT-B-32:openai"
+        if recipe.encoder == LITE and recipe.tunes:
+            yield FROZEN_LITE[0], "--set frozen=true, or --set encoder=ctxr-tiny"
+    if recipe.learns and recipe.batch < 2:
+        yield f"batch = {recipe.batch}: a {row} needs another one to be compared with", "--set batch=32"
 
 
 @dataclass(frozen=True)

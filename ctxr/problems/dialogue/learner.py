@@ -5,21 +5,14 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.engine.progress import Progress
-from ctxr.models.encoders import EncoderSource, fingerprint
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import find_text
 from ctxr.models.hub import placeless
-from ctxr.models.layers import seeded
-from ctxr.models.precision import memory_for
-from ctxr.models.preprocess import Preprocess
-from ctxr.models.published import read_object
 from ctxr.models.resnets import find_tower
 from ctxr.models.scorers import trainable
-from ctxr.models.training.checkpoint import CONFIG
 from ctxr.models.words import token_rows
 from ctxr.problems import embeddings
 from ctxr.problems.dialogue import recipe as recipes
@@ -27,58 +20,41 @@ from ctxr.problems.dialogue.queries import TalkQuery, bm25_scores, labels_of, ta
 from ctxr.problems.dialogue.recipe import BM25, DUAL, SCAN, SHARER, VSE, ZERO_SHOT, DialogueRecipe
 from ctxr.problems.dialogue.towers import TalkEncoder, WordAttention, text_ids
 from ctxr.problems.embeddings import Array, PictureFiles
-from ctxr.problems.runs import ScoringOptions
-from ctxr.problems.scorers import source_of
-from ctxr.problems.two_towers import Inputs, OpenedTowers, OpenTowers, TowersJob, TowerSources, TwoTowers
+from ctxr.problems.two_towers import Inputs, OpenTowers, TowersJob, TowerSources, TwoTowers
 from ctxr.store.tables import grouped
 
 
 class TalkSources(TowerSources[TalkQuery]):
-    """Inputs of dialogues and photos; `tuned`: in place of the encoder of the recipe."""
+    """Inputs of dialogues and photos."""
 
     recipe: DialogueRecipe
-    asked = staticmethod(talk_queries)
+    asked, find = staticmethod(talk_queries), staticmethod(find_tower)
 
-    def __init__(
-        self, recipe: DialogueRecipe, options: ScoringOptions, progress: Progress, tuned: EncoderSource | None = None
-    ) -> None:
-        super().__init__(recipe, options, progress)
-        self.looks, self.reads_words = recipe.looks, recipe.variant in (VSE, SCAN)
-        if recipe.variant == SCAN:
-            self.regions = embeddings.named_regions(options.regions or recipe.regions, options.workdir, "SCAN")
-        if recipe.encodes:
-            self.source = tuned or find_tower(recipe.encoder, progress.warn)
-            model, self.encoder_name = self.source.build(), self.source.name
-            self.preprocess = Preprocess.from_config(model.visual.preprocess_cfg)
-            self.weights[placeless(self.source.name)] = fingerprint(model, self.source.config, self.preprocess)
-            self.recipe = replace(recipe, encoder=self.source.name)
+    def __init__(self, recipe: DialogueRecipe, *given: Any) -> None:
+        super().__init__(recipe, *given)
+        self.reads_words = recipe.variant in (VSE, SCAN)
         # of encoders that start from nothing, for few dialogues; a head is 32 wide
         untrained = ClassifierRecipe(width=32 * max(1, recipe.width // 32), text_layers=1, dropout=0.0)
         self.texts = {kind: find_text(name, untrained) for kind, name in recipe.texts.items()}
         self.weights |= {placeless(one.name): one.fingerprint for one in self.texts.values()}
 
-    def model(self, words: Sequence[str], seed: int = 0) -> TwoTowers:
-        """The untrained model, drawn by `seed`, for a vocabulary."""
+    def build(self, words: int) -> TwoTowers:
+        """See `TowerSources`."""
         recipe = self.recipe
+        if self.regions is not None:
+            return WordAttention(recipe, self.regions.features, words)
+        if recipe.variant not in (DUAL, VSE):
+            return super().build(words)
         tower: nn.Module | None = trainable(self.source.build).visual if recipe.tunes else None
-        features = self.source.width if recipe.looks and self.regions is None else 0
-        with seeded(seed), memory_for(f"a model of {recipe.variant}", self.device, "use smaller towers"):
-            if recipe.variant in (DUAL, VSE):
-                return TalkEncoder(recipe, tower, features, self.texts, len(words)).to(self.device)
-            scan = self.regions and WordAttention(recipe, self.regions.features, len(words))
-            return (scan or TwoTowers()).to(self.device)
+        return TalkEncoder(recipe, tower, self.source.width if recipe.looks else 0, self.texts, words)
 
     def pictures(self, dataset: Dataset, queries: Sequence[TalkQuery]) -> PictureFiles:
         """Those of queries with their labels; without files, each its own content, where none are looked at."""
         wanted = sorted({image for one in queries for image in one.query.images})
         absent = PictureFiles({}, dict(zip(wanted, wanted, strict=True)), self.options.workdir)
-        pictures = super().pictures(dataset, queries) if self.looks else absent
+        pictures = super().pictures(dataset, queries) if self.recipe.looks else absent
         labels = {} if self.recipe.photo == recipes.IMAGE else labels_of(dataset)
         return replace(pictures, labels={image: ", ".join(labels.get(image, ())) for image in wanted})
-
-    def vectors(self, texts: Sequence[str]) -> Tensor:
-        """Unit vectors [N, D], each computed once."""
-        return torch.from_numpy(embeddings.embedded_texts(texts, self.options.workdir, self.encoder, self.progress))
 
     def read_of(self, one: TalkQuery) -> str:
         """The messages that are read, joined by blanks."""
@@ -88,7 +64,7 @@ class TalkSources(TowerSources[TalkQuery]):
         """Vectors of an encoder as it is, word pieces, or rows of words."""
         recipe, said = self.recipe, [self.read_of(one) for one in queries]
         if recipe.variant == ZERO_SHOT:
-            table = self.vectors(said)
+            table = torch.from_numpy(self.vectors(said))
         elif recipe.variant == DUAL:
             table = text_ids(self.texts["text"], said, recipe.max_tokens)
         else:
@@ -96,58 +72,43 @@ class TalkSources(TowerSources[TalkQuery]):
         return lambda rows: (table[rows],)
 
     def images(self, pictures: PictureFiles) -> Inputs:
-        """Regions; or pixels of a tower that learns, vectors of one that does not, with what is read of labels behind them."""
-        if self.regions is not None:
-            return self.region_rows(self.regions, pictures)
+        """Pixels of a tower that learns, vectors of one that does not, with what is read of labels behind them."""
         parts = list[Any]()
         if self.recipe.tunes:
             parts.append(embeddings.pixels_of(pictures, self.preprocess, self.device, self.progress))
-        elif self.looks:
+        elif self.recipe.looks:
             vectors = torch.from_numpy(embeddings.embedded_images(pictures, self.encoder, self.progress))
             parts.append(vectors.__getitem__)
         labels = [pictures.labels[image] for image in pictures.contents]
         if "label_text" in self.texts:
             parts.append(text_ids(self.texts["label_text"], labels, self.recipe.max_tokens).__getitem__)
         elif self.recipe.variant == ZERO_SHOT and self.recipe.photo != recipes.IMAGE:
-            parts.append(self.vectors(labels).__getitem__)
+            parts.append(torch.from_numpy(self.vectors(labels)).__getitem__)
         return lambda rows: tuple(part(rows) for part in parts)
 
-
-class OpenedWords(OpenedTowers[TalkQuery]):
-    """BM25 in place of a model."""
-
     def scores(self, dataset: Dataset, queries: Sequence[TalkQuery]) -> list[Array]:
-        """See `OpenedTowers`."""
-        labels, found = self.sources.pictures(dataset, queries).labels, dict[int, Array]()
+        """See `TowerSources`; BM25 needs no model."""
+        if self.recipe.variant != BM25:
+            return super().scores(dataset, queries)
+        labels, found = self.pictures(dataset, queries).labels, dict[int, Array]()
         for images, rows in grouped((one.query.images, row) for row, one in enumerate(queries)).items():
-            texts = [self.sources.read_of(queries[row]) for row in rows]
+            texts = [self.read_of(queries[row]) for row in rows]
             found |= dict(zip(rows, bm25_scores([labels[image] for image in images], texts), strict=True))
         return [found[row] for row in range(len(queries))]
 
 
-class OpenTalks(OpenTowers[TalkQuery]):
-    """A run that scores photos by dialogues, or an encoder, as it was published or as a run of another problem tuned it."""
+class OpenTalks(OpenTowers):
+    """A run that scores photos by dialogues, or an encoder."""
 
     RECIPE, SOURCES = DialogueRecipe, TalkSources
     PUBLISHED: ClassVar[Mapping[str, str]] = {"variant": ZERO_SHOT, "photo": recipes.IMAGE, "said": recipes.ALL}
 
-    def open_model(self, scorer: str) -> OpenedTowers[TalkQuery]:
-        """See `OpenTowers`."""
-        checkpoint = self.checkpoints[scorer]
-        if checkpoint is None or "recipe" in read_object(checkpoint / CONFIG):
-            opened = super().open_model(scorer)
-            by_words = opened.sources.recipe.variant == BM25
-            return OpenedWords(opened.sources, opened.model, ()) if by_words else opened
-        tuned: Any = source_of(checkpoint, self.encoder, self.progress)
-        sources = TalkSources(self.published, self.options, self.progress, tuned)
-        return OpenedTowers(sources, sources.model(()).eval(), ())
 
-
-class DialogueJob(TowersJob[TalkQuery]):
+class DialogueJob(TowersJob):
     """Seeds that learn from dialogues, or from captions before them."""
 
     SHAPE = ("variant", "photo", "encoder", "frozen", "text", "label_text", "width", "embedded")
-    SOURCES, OPEN = TalkSources, OpenTalks
+    OPEN = OpenTalks
     checkpoint = staticmethod(OpenTalks.notes)
     recipe: DialogueRecipe
 

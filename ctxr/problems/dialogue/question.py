@@ -1,18 +1,15 @@
 """The question of dialogues: which photo does one lead to?"""
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.engine.report import Table
 from ctxr.problems.dialogue.chats import chat_view
 from ctxr.problems.dialogue.queries import TalkQuery, talk_queries
 from ctxr.problems.dialogue.recipe import VARIANTS, DialogueRecipe
 from ctxr.problems.evaluation import EvalRequest
-from ctxr.problems.question import ProblemResults, Question, Subject, View
+from ctxr.problems.question import Question, Subject
 from ctxr.problems.ranked import RankedEvaluation
 from ctxr.problems.talk_tables import dialogue_tables
-from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import RUN
 
 
@@ -35,6 +32,7 @@ class Dialogues(Question):
     KIND: ClassVar[str] = RUN
     VARIANTS: ClassVar[tuple[str, ...]] = VARIANTS
     evaluation = DialogueEvaluation
+    tables, view = staticmethod(dialogue_tables), staticmethod(chat_view)
     subject: ClassVar[Subject] = Subject(
         text="dialogue",
         sets="galleries of photos with dialogues in which they are shared",
@@ -49,14 +47,4 @@ class Dialogues(Question):
 
     def takes(self, request: EvalRequest) -> bool:
         """Whether the dataset has dialogues, or a run was trained on some."""
-        folders = [one.place for one in request.sources if one.place is not None and one.place.is_dir()]
-        variants = {str(open_artifact(folder).manifest.config.get("variant")) for folder in folders}
-        return bool(variants & {*VARIANTS}) or super().takes(request)
-
-    def tables(self, dataset: Dataset) -> Mapping[str, Table]:
-        """Turns, moments and themes of each split."""
-        return dialogue_tables(dataset)
-
-    def view(self, results: ProblemResults) -> View | None:
-        """Dialogues as chats."""
-        return chat_view(results)
+        return not request.variants.isdisjoint(VARIANTS) or super().takes(request)

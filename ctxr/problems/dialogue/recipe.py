@@ -5,18 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ctxr.engine.options import Choices
-from ctxr.models.hub import LITE, makes_pairs
-from ctxr.models.training.recipe import (
-    FROZEN_LITE,
-    HARDEST,
-    SOFTMAX,
-    SUM,
-    TRAINING,
-    Natural,
-    NotNegative,
-    Positive,
-    Recipe,
-)
+from ctxr.models.training.recipe import LOSSES, TRAINING, Natural, NotNegative, Positive, Recipe, step_rules
 from ctxr.store.kinds import MODEL, REGION_FEATURES, RUN
 
 DUAL, BM25, ZERO_SHOT, VSE, SCAN = VARIANTS = (
@@ -64,7 +53,7 @@ class DialogueRecipe(Recipe):
     """Encoder of dialogues, as recipes of entailment name text branches."""
     label_text: str = "bert:google-bert/bert-base-uncased"
     """Encoder of object labels, likewise; its weights are its own."""
-    loss: Annotated[str, Choices((SOFTMAX, SUM, HARDEST))] = SOFTMAX
+    loss: Annotated[str, Choices(LOSSES)] = LOSSES[0]
     """Cross-entropy (CE), or a hinge over all wrong pairs (SH) or the hardest one (MH), both ways."""
     margin: NotNegative = 0.2
     """Of the hinge."""
@@ -123,11 +112,6 @@ class DialogueRecipe(Recipe):
     def rules(self) -> Iterator[tuple[str, str]]:
         """An encoder of vectors where there is one, texts that are read one by one, and two dialogues a step."""
         yield from super().rules()
-        if self.encodes and makes_pairs(self.encoder):
-            yield f"{self.encoder} makes no vectors", "--set encoder=ViT-B-32:openai"
+        yield from step_rules(self, "dialogue")
         if late := next((key for key, name in self.texts.items() if name.startswith("late:")), ""):
             yield f"{late} = {self.texts[late]!r} makes no vector of one text", f"--set {late}=bert:minilm"
-        if self.encoder == LITE and self.tunes:
-            yield FROZEN_LITE[0], "--set frozen=true"
-        if self.learns and self.batch < 2:
-            yield f"batch = {self.batch}: a dialogue needs another one to be compared with", "--set batch=128"

@@ -3,7 +3,7 @@
 Letters: N photos, Q dialogues, T words, R regions, F features of a region or picture, D width, V size of a vocabulary.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -41,12 +41,7 @@ class TalkEncoder(TwoTowers):
     """
 
     def __init__(
-        self,
-        recipe: DialogueRecipe,
-        tower: nn.Module | None,
-        features: int,
-        texts: Mapping[str, TextSource],
-        words: int,
+        self, recipe: DialogueRecipe, tower: nn.Module | None, features: int, texts: dict[str, TextSource], words: int
     ) -> None:
         super().__init__()
         self.tower, self.features, self.temperature = tower, features, recipe.temperature

@@ -3,7 +3,6 @@
 Letters: C captions, N pictures, B pairs of a batch, m captions and n pictures of a batch, K candidates, D width.
 """
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from torch.nn import functional
 
 from ctxr.metrics.retrieval import Matrix, Vectors, from_pairs, gallery_means
 from ctxr.models.precision import in_microbatches
-from ctxr.models.scorers import ClipScorer
+from ctxr.models.scorers import LARGEST_SCALE, ClipScorer
 from ctxr.models.training.examples import ExampleTable, Images, PositivePairs
 from ctxr.models.training.loop import EncodedT, GivenT, Objective, Step, TrainingRun, Update
 from ctxr.problems.gallery.recipe import GalleryRecipe
@@ -194,10 +193,6 @@ def info_nce(images: Tensor, texts: Tensor, scale: Tensor, relations: Contrast, 
     to_image = cross_entropy_of(scores[captions], positive[captions], weak[captions], pictures, soft)
     to_text = cross_entropy_of(scores.T[pictures], positive.T[pictures], weak.T[pictures], captions, soft)
     return (to_image + to_text) / 2
-
-
-LARGEST_SCALE = math.log(100)
-"""Of the learned temperature's logarithm, as CLIP was trained."""
 
 
 class ContrastiveObjective(GalleryObjective[Contrast, Tensor]):

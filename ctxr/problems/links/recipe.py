@@ -6,8 +6,8 @@ from math import inf
 from typing import Annotated, ClassVar
 
 from ctxr.engine.options import Choices, NotDecisive
-from ctxr.models.hub import LITE, MINILM, makes_pairs
-from ctxr.models.training.recipe import FROZEN_LITE, TRAINING, Count, Natural, NotNegative, Recipe, Share
+from ctxr.models.hub import MINILM
+from ctxr.models.training.recipe import TRAINING, Count, Natural, NotNegative, Recipe, Share, step_rules
 from ctxr.store.kinds import MODEL
 from ctxr.store.records import Record
 
@@ -114,14 +114,9 @@ class LinksRecipe(Recipe):
     def rules(self) -> Iterator[tuple[str, str]]:
         """Two documents a step, an image tower that can learn, and word vectors for labels."""
         yield from super().rules()
-        if makes_pairs(self.encoder):
-            yield f"{self.encoder} makes no vectors", "--set encoder=ViT-B-32:openai"
-        if self.encoder == LITE and not self.frozen:
-            yield FROZEN_LITE
+        yield from step_rules(self, "document")
         if self.text == MINILM and not self.frozen:
             yield "frozen = false: minilm stays as it is", "--set text=encoder, or --set frozen=true"
-        if self.learns and self.batch < 2:
-            yield f"batch = {self.batch}: a document needs another one to be compared with", "--set batch=11"
         if self.features and not self.frozen:
             yield "frozen = false needs pictures, and features are given", "--set features="
         if self.augment and self.frozen:

@@ -1,27 +1,19 @@
 """How models learn queries of text and mouse trace, each against the others of its step, and how they are opened to score images."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from math import isqrt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.metrics.traces import cell_shares, word_boxes
-from ctxr.models.encoders import find_source, fingerprint
-from ctxr.models.hub import placeless
-from ctxr.models.layers import seeded
-from ctxr.models.precision import memory_for
-from ctxr.models.preprocess import Preprocess
 from ctxr.models.scorers import trainable
 from ctxr.problems import embeddings
 from ctxr.problems.embeddings import CHUNK, Array, PictureFiles
-from ctxr.problems.runs import ScoringOptions
 from ctxr.problems.traces.patches import HeatMaps, PatchEncoder, PatchTower, heat_maps
 from ctxr.problems.traces.queries import TracedQuery, traced_queries
 from ctxr.problems.traces.recipe import BOTH, DUAL, HEAT, PATCHES, TEXT, TRACE, TracesRecipe
@@ -34,56 +26,42 @@ class TraceSources(TowerSources[TracedQuery]):
 
     recipe: TracesRecipe
     asked = staticmethod(traced_queries)
+    # boxes are shares of the whole picture, so all of it is seen
+    CUT: ClassVar[Mapping[str, Any]] = {"resize_mode": "squash"}
 
-    def __init__(self, recipe: TracesRecipe, options: ScoringOptions, progress: Progress) -> None:
-        super().__init__(recipe, options, progress)
+    def __init__(self, recipe: TracesRecipe, *given: Any) -> None:
+        super().__init__(recipe, *given)
         self.reads_words = recipe.variant == DUAL and recipe.query != TRACE
-        if recipe.variant == DUAL:
-            self.regions = embeddings.named_regions(
-                options.regions or recipe.regions, options.workdir, "the dual encoder"
-            )
-            return
-        self.source = find_source(recipe.encoder, progress.warn)
-        self.encoder_name, model = self.source.name, self.source.build()
-        self.recipe = replace(recipe, encoder=self.source.name)
-        # boxes are shares of the whole picture, so all of it is seen
-        self.preprocess = replace(Preprocess.from_config(model.visual.preprocess_cfg), resize_mode="squash")
-        self.weights[placeless(self.source.name)] = fingerprint(model, self.source.config, self.preprocess)
-        self.patches = PatchTower(model.visual, recipe.grid)
+
+    def keep(self, tower: nn.Module) -> None:
+        """It makes patches."""
+        self.patches = PatchTower(tower, self.recipe.grid)
         with torch.inference_mode():
             self.side = isqrt(self.patches(torch.zeros(1, 3, *self.preprocess.size)).shape[1] - 1)
         self.patches.to(self.device)
 
-    def model(self, words: Sequence[str], seed: int = 0) -> TwoTowers:
-        """The untrained model, drawn by `seed`, for a vocabulary."""
+    def build(self, words: int) -> TwoTowers:
+        """See `TowerSources`."""
         recipe = self.recipe
-        with seeded(seed), memory_for(f"a model of {recipe.variant}", self.device, "use a smaller width or encoder"):
-            made: TwoTowers
-            if self.regions is not None:
-                made = DualEncoder(recipe, self.regions.features, len(words))
-            elif recipe.variant == HEAT:
-                made = HeatMaps(recipe)
-            else:
-                made = PatchEncoder(recipe, self.source.width, trainable(self.source.build) if recipe.tunes else None)
-            return made.to(self.device)
+        if self.regions is not None:
+            return DualEncoder(recipe, self.regions.features, words)
+        if recipe.variant == HEAT:
+            return HeatMaps(recipe)
+        return PatchEncoder(recipe, self.source.width, trainable(self.source.build) if recipe.tunes else None)
 
     def images(self, pictures: PictureFiles) -> Inputs:
-        """Regions, pixels of encoders that learn, or patches of frozen ones, each computed once for the same weights and precision."""
-        if self.regions is not None:
-            return self.region_rows(self.regions, pictures)
+        """Pixels of encoders that learn, or patches of frozen ones, each computed once for the same weights and precision."""
         if self.recipe.tunes:
             pixels = embeddings.pixels_of(pictures, self.preprocess, self.device, self.progress)
             return lambda rows: (pixels(rows),)
         contents = list(pictures.contents.values())
         origin = {"what": "patches", "weights": self.weights, "side": self.side}
+
+        def embed(part: slice) -> Array:
+            return self.patches.encode(pictures.read(part), self.preprocess, self.device)
+
         with self.progress.task("embedding patches", len(contents)) as task:
-            arrays = embeddings.cached(
-                pictures.workdir,
-                origin,
-                contents,
-                lambda part: self.patches.encode(pictures.read(part), self.preprocess, self.device),
-                task.advance,
-            )
+            arrays = embeddings.cached(pictures.workdir, origin, contents, embed, task.advance)
         return lambda rows: (torch.from_numpy(np.stack([arrays[row // CHUNK][row % CHUNK] for row in rows.tolist()])),)
 
     def inputs(
@@ -103,10 +81,7 @@ class TraceSources(TowerSources[TracedQuery]):
         if recipe.tunes:
             table: Tensor = self.source.tokenize(known)
         else:
-            read = read or (
-                lambda texts: embeddings.embedded_texts(texts, self.options.workdir, self.encoder, self.progress)
-            )
-            table = torch.from_numpy(read(known))
+            table = torch.from_numpy((read or self.vectors)(known))
         whole = torch.tensor([row[text] for text in said], dtype=torch.int64)
         if recipe.variant == HEAT:
             maps = heat_maps(queries, recipe, self.side)
@@ -120,29 +95,30 @@ class TraceSources(TowerSources[TracedQuery]):
         return lambda rows: (table[whole[rows]], table[phrases[rows]], places[rows])
 
 
-class OpenTraces(OpenTowers[TracedQuery]):
+class OpenTraces(OpenTowers):
     """A run that scores the images of a query, or an encoder as it was published, by heat maps."""
 
     RECIPE, SOURCES = TracesRecipe, TraceSources
     PUBLISHED: ClassVar[Mapping[str, str]] = {"variant": HEAT}
 
 
-class TracesJob(TowersJob[TracedQuery]):
+class TracesJob(TowersJob):
     """Seeds that learn from queries with traces."""
 
     SHAPE = (
         *("variant", "encoder", "frozen", "grid", "locations", "positions", "text_layers", "image_layers"),
         *("width", "inner", "heads", "embedded", "pooled", "max_tokens"),
     )
-    SOURCES, OPEN = TraceSources, OpenTraces
+    OPEN = OpenTraces
     checkpoint = staticmethod(OpenTraces.notes)
     recipe: TracesRecipe
 
-    def check_queries(self) -> None:
-        """At least one trace where traces are read."""
+    def check(self) -> None:
+        """With at least one trace where traces are read."""
         recipe, train = self.recipe, self.parts["train"]
         if recipe.learns and recipe.query != TEXT and not any(len(one.points) for one in train):
             raise DataError(f"no query of {self.data.name} on train has a trace", hint="--set query=text")
+        super().check()
 
 
 job, open_run = TracesJob, OpenTraces.open

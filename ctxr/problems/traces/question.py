@@ -23,7 +23,6 @@ from ctxr.problems.results import QueryResult, read_findings
 from ctxr.problems.runs import Run
 from ctxr.problems.traces.queries import TracedQuery, traced, traced_queries
 from ctxr.problems.traces.recipe import DUAL, VARIANTS, TracesRecipe
-from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import RUN
 from ctxr.store.tables import grouped
 
@@ -35,8 +34,6 @@ CURVES = {
     "noise": (NOISE, "strokes are moved by normal steps with this standard deviation, a share of the image"),
     "words": (WORDS, "the first words, with what was drawn until the last of them was said"),
 }
-
-TracedRows = SplitRows[TracedQuery]
 
 MOST_DRAWN, MOST_POINTS = 200, 600
 """Of a page: queries (the hardest), and points of a query."""
@@ -56,13 +53,13 @@ class TracesEvaluation(RankedEvaluation[TracedQuery]):
         """Queries that are text alone."""
         return {"have no trace and count by their text": sum(not one.strokes for one in rows)}
 
-    def columns(self, split: TracedRows, run: Run, summary: Summariser) -> Columns:
+    def columns(self, split: SplitRows[TracedQuery], run: Run, summary: Summariser) -> Columns:
         """Every measure, and R@1 by noise and by share of the words."""
         whole = super().columns(split, run, summary)
         # of columns of one name the last is compared with other runs
         return [*self.curves(split, run, whole[0][1]), *whole]
 
-    def curves(self, split: TracedRows, run: Run, whole: RatioColumn) -> Columns:
+    def curves(self, split: SplitRows[TracedQuery], run: Run, whole: RatioColumn) -> Columns:
         """R@1 on changed queries, of a run that can be opened; all see the same changes."""
         source = next((one for one in self.request.sources if one.name == run.name and one.looks), None)
         variant = run.artifact.manifest.config.get("variant") if run.artifact else DUAL
@@ -87,7 +84,7 @@ class TracesEvaluation(RankedEvaluation[TracedQuery]):
         return [((*point, "R@1"), replace(whole, values=found.get(point[1], whole.values))) for point in every]
 
     def views(
-        self, split: TracedRows, cells: Mapping[tuple[str, str, str, str], str], lacking: str
+        self, split: SplitRows[TracedQuery], cells: Mapping[tuple[str, str, str, str], str], lacking: str
     ) -> dict[str, Table]:
         """Both curves."""
         tables = {}
@@ -138,9 +135,7 @@ class Traces(Question):
 
     def takes(self, request: EvalRequest) -> bool:
         """Whether the dataset has traces, or a run was trained on some: it also reads text alone."""
-        folders = [one.place for one in request.sources if one.place is not None and one.place.is_dir()]
-        trained = any(open_artifact(folder).manifest.config.get("variant") in VARIANTS for folder in folders)
-        return trained or super().takes(request)
+        return not request.variants.isdisjoint(VARIANTS) or super().takes(request)
 
     def tables(self, dataset: Dataset) -> Mapping[str, Table]:
         """Narratives of each split, with their images, strokes, points and words."""

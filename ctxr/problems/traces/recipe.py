@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ctxr.engine.options import Choices
-from ctxr.models.hub import LITE, makes_pairs
-from ctxr.models.training.recipe import FROZEN_LITE, TRAINING, Natural, NotNegative, Positive, Recipe, Share
+from ctxr.models.training.recipe import TRAINING, Natural, NotNegative, Positive, Recipe, Share, step_rules
 from ctxr.store.kinds import MODEL, REGION_FEATURES, RUN
 
 DUAL, PATCHES, HEAT = VARIANTS = ("traces", "traces-patches", "traces-heat")
@@ -25,13 +24,8 @@ class TracesRecipe(Recipe):
     DOCS: ClassVar[str] = "docs/traces.md"
     READ_BY: ClassVar[Mapping[str, Sequence[str]]] = {
         **dict.fromkeys([*(name for name in TRAINING if name != "loss"), "start", "temperature"], (DUAL, PATCHES)),
-        **dict.fromkeys(
-            (
-                *("regions", "locations", "positions", "text_layers", "image_layers", "width", "inner", "heads"),
-                *("embedded", "pooled", "dropout", "vocabulary", "max_tokens"),
-            ),
-            (DUAL,),
-        ),
+        **dict.fromkeys(("regions", "locations", "positions", "text_layers", "image_layers", "width"), (DUAL,)),
+        **dict.fromkeys(("inner", "heads", "embedded", "pooled", "dropout", "vocabulary", "max_tokens"), (DUAL,)),
         **dict.fromkeys(("encoder", "grid", "trace_weight"), (PATCHES, HEAT)),
         **dict.fromkeys(("margin", "padding"), (DUAL, PATCHES)),
         **dict.fromkeys(("frozen", "phrase"), (PATCHES,)),
@@ -117,16 +111,9 @@ class TracesRecipe(Recipe):
     def rules(self) -> Iterator[tuple[str, str]]:
         """An encoder of vectors where there is one, and two queries a step."""
         yield from super().rules()
-        if self.variant != DUAL and makes_pairs(self.encoder):
-            yield f"{self.encoder} makes no vectors", "--set encoder=ViT-B-32:openai"
-        if self.encoder == LITE and self.tunes:
-            yield FROZEN_LITE
-        if self.learns and self.batch < 2:
-            yield f"batch = {self.batch}: a query needs another one to be compared with", "--set batch=128"
+        yield from step_rules(self, "query")
         if self.variant == HEAT and self.query == TRACE:
-            yield (
-                "a heat map is compared with where a text matches, and query = trace has no text",
-                "--set query=text+trace",
-            )
+            lack = "a heat map is compared with where a text matches, and query = trace has no text"
+            yield lack, "--set query=text+trace"
         if self.width % self.heads:
             yield f"heads = {self.heads} does not divide the width {self.width}", "--set heads=8"

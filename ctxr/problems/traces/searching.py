@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
+from typing import Any
 from warnings import catch_warnings
 
 import numpy as np
@@ -25,7 +26,6 @@ from ctxr.problems.traces.learner import OpenTraces, TraceSources
 from ctxr.problems.traces.patches import PatchEncoder
 from ctxr.problems.traces.queries import TracedQuery
 from ctxr.problems.traces.recipe import DUAL, HEAT, TEXT, TRACE, TracesRecipe
-from ctxr.problems.two_towers import OpenedTowers
 
 BACKGROUND: tuple[str, ...] = tuple(EfficientNet_B0_Weights.DEFAULT.meta["categories"][::7])
 """143 everyday words, by which a gallery is known: a query fits that fits it better than `LEAST_RANK` of them (docs/log.md)."""
@@ -37,17 +37,16 @@ name other things, too (docs/log.md)."""
 _KEPT = 512  # vectors of texts; somebody who types asks for the same words again
 
 
-def opened_model(by: Path | str, options: ScoringOptions, progress: Progress) -> OpenedTowers[TracedQuery]:
+def opened_model(by: Path | str, options: ScoringOptions, progress: Progress) -> Any:
     """The first seed of a run, or an encoder with heat maps over its cells, or without cells where it has none."""
     if isinstance(by, Path):
         run = OpenTraces.open(by, options, progress)
         return run.open_model(min(run.checkpoints))
     recipe = TracesRecipe(variant=HEAT, encoder=by, trace_weight=TRACE_WEIGHT)
     try:
-        sources = TraceSources(recipe, options, progress)
+        return TraceSources(recipe, options, progress).open()
     except UsageError:
-        sources = TraceSources(replace(recipe, grid=0), options, progress)
-    return OpenedTowers(sources, sources.model(()).eval(), ())
+        return TraceSources(replace(recipe, grid=0), options, progress).open()
 
 
 class SearchModel:
@@ -60,8 +59,8 @@ class SearchModel:
     """
 
     def __init__(self, by: Path | str, options: ScoringOptions, progress: Progress) -> None:
-        self._opened, self._lock = opened_model(by, options, progress), Lock()
-        self._sources, self._model = self._opened.sources, self._opened.model
+        self._sources, self._lock = opened_model(by, options, progress), Lock()
+        self._model = self._sources.opened
         recipe, self.weights_of, self.regions = self._sources.recipe, self._sources.weights, self._sources.regions
         self.traced_alone, dual, self.side = recipe.query == TRACE, recipe.variant == DUAL, 0
         if not dual and recipe.query != TEXT:
@@ -88,7 +87,8 @@ class SearchModel:
         """
         device = self._sources.device
         if self.regions is not None:
-            return self._model.images(torch.from_numpy(self.regions.of(contents)).to(device)).cpu().numpy()
+            seen: Array = self._model.images(torch.from_numpy(self.regions.of(contents)).to(device)).cpu().numpy()
+            return seen
         tuned = self._model.tower if isinstance(self._model, PatchEncoder) else None
         with self._lock:
             vectors = (tuned or self._sources.patches).encode(pictures, self._sources.preprocess, device)
@@ -100,7 +100,7 @@ class SearchModel:
     def weights(self, query: TracedQuery) -> Array:
         """What the vector and cells of a picture are multiplied with, [D + C * E]."""
         with self._lock:
-            inputs = self._sources.inputs([query], self._opened.words, self.read)(torch.tensor([0]))
+            inputs = self._sources.inputs([query], self._sources.words, self.read)(torch.tensor([0]))
             rows = self._model.queries(*(part.to(self._sources.device) for part in inputs)).cpu().numpy().reshape(1, -1)
         whole = np.zeros((1, self.width), np.float32) if self.traced_alone else rows[:, : self.width]
         row: Array = np.concatenate([whole, self._reached(rows)], 1)[0]

@@ -13,12 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from ctxr.errors import CtxrError
-from ctxr.models.scorers import ClipScorer
+from ctxr.models.scorers import LARGEST_SCALE, ClipScorer
 from ctxr.models.training.examples import PositivePairs
 from ctxr.models.training.loop import STATE, Callbacks, Trainer, TrainingRun, cached_gradients
 from ctxr.models.training.state import Epoch
 from ctxr.problems.gallery.contrastive import (
-    LARGEST_SCALE,
     ContrastiveObjective,
     GalleryPairs,
     contrast,
