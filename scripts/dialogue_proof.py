@@ -24,7 +24,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "image": ("photo=image",),
     "labels": ("photo=labels",),
     "both-SH": ("loss=sum-hinge",),
-    "both-MH": ("loss=max-hinge", "margin=0.05"),
+    "both-MH": ("loss=max-hinge",),
 }
 """Runs by name, with what they change."""
 
