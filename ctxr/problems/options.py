@@ -97,7 +97,7 @@ class EvalOptions(Options):
     trec: bool = False
     """Print what trec_eval does too: MAP (over galleries MAP@30, as far as their TREC files go), and P@k and nDCG@k at each k of
     --recall."""
-    nothing_fits: Switch = False
+    nothing_fits: bool = False
     """Take the right candidates out of half of the queries: does the highest score tell (AUROC, selective accuracy)?"""
     resamples: Draws = 10_000
     """Bootstrap resamples of each interval."""

@@ -61,10 +61,8 @@ def queries_of(dataset: Dataset, queries: Collection[str] | None = None) -> list
     by_id = {image_set.id: image_set for image_set in dataset.sets}
     targets = grouped((query.id, position) for query, _, position in dataset.targets())
 
-    @cache
-    def rows_of(
-        name: str, owners: tuple[str, ...]
-    ) -> list[Record]:  # all queries of a gallery share those of its images
+    @cache  # all queries of a gallery share the rows of its images
+    def rows_of(name: str, owners: tuple[str, ...]) -> list[Record]:
         return [row for owner in owners for row in dataset.payload(PAYLOADS[name].of, owner).get(name, ())]
 
     def payload(query: Query, image_set: ImageSet) -> dict[str, list[Record]]:

@@ -173,7 +173,7 @@ class PredictedTurns(Record, frozen=True):
     """What a scorer, `RUN/seedN` where there are several seeds, says of a dialogue.
 
     Attributes:
-        values: how sure it is, after each turn (`talks.merged`) before the photo, that the photo comes next; it does after the last.
+        values: how sure it is, after each turn (`dialogues.merged`) before the photo, that the photo comes next; it does after the last.
         threshold: from which value on it would share. first: turn, from 1, after which it would share first; None for no turn.
     """
 

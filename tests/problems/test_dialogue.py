@@ -17,7 +17,7 @@ from ctxr.errors import UsageError
 from ctxr.pipelines.modelling.config import Eval, Train
 from ctxr.pipelines.modelling.eval import run as evaluate
 from ctxr.pipelines.modelling.train import run as train
-from ctxr.problems.dialogue.queries import bm25_scores, labels_of, talk_queries
+from ctxr.problems.dialogue.queries import bm25_scores, dialogue_queries, labels_of
 from ctxr.problems.dialogue.recipe import DialogueRecipe
 from ctxr.problems.registry import question_about
 from ctxr.problems.results import PER_QUERY, QueryResult
@@ -73,7 +73,7 @@ def figures(report: Any, **wanted: str) -> dict[str, float]:
 def test_nothing_that_follows_the_photo_is_read(drawn: Path) -> None:
     data = open_dataset(drawn / "dialogues", drawn, Silent())
     released = json.loads((drawn / "dialogues" / "test" / "test.json").read_text())
-    asked = {one.query.query: one for one in talk_queries(data)}
+    asked = {one.query.query: one for one in dialogue_queries(data)}
     for row in released:
         turns, query = row["dialogue"], asked[f"test/{row['dialogue_id']}"]
         shared = next(at for at, turn in enumerate(turns) if turn["share_photo"])
@@ -88,7 +88,7 @@ def test_nothing_that_follows_the_photo_is_read(drawn: Path) -> None:
 def test_captions_are_read_whole(drawn: Path) -> None:
     data = open_dataset(drawn / "dialogues", drawn, Silent())
     data = type(data)(**{**vars(data), "payloads": {}})
-    one = talk_queries(data)[0]
+    one = dialogue_queries(data)[0]
     assert one.said == one.by_sharer == tuple(text.text for text in one.query.texts)
 
 
@@ -113,7 +113,7 @@ def slow_ranks(scores: Mapping[str, float], target: str) -> dict[str, float]:
 def test_figures_equal_the_slow_version(drawn: Path) -> None:
     trained(drawn, "dialogue-bm25", "words")
     data = open_dataset(drawn / "dialogues", drawn, Silent())
-    labels, asked = labels_of(data), [one for one in talk_queries(data) if one.query.split == "test"]
+    labels, asked = labels_of(data), [one for one in dialogue_queries(data) if one.query.split == "test"]
     each = []
     for one in asked:
         images = one.query.images

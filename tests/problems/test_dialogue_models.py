@@ -21,8 +21,8 @@ from ctxr.models.training.state import save_tensors
 from ctxr.pipelines.modelling.config import Eval, RegionsConfig
 from ctxr.pipelines.modelling.eval import run as evaluate
 from ctxr.pipelines.modelling.regions import run as regions
-from ctxr.problems.dialogue.learner import OpenTalks, TalkSources
-from ctxr.problems.dialogue.queries import talk_queries
+from ctxr.problems.dialogue.learner import DialogueSources, OpenDialogues
+from ctxr.problems.dialogue.queries import dialogue_queries
 from ctxr.problems.dialogue.recipe import DialogueRecipe
 from ctxr.problems.dialogue.towers import WordAttention, attended, text_ids
 from ctxr.problems.ranked import first_rate
@@ -157,10 +157,10 @@ def test_every_model_learns_and_says_the_same_when_opened(drawn: Path, recipe: s
     losses = recalls(run)
     assert losses[-1] < losses[0]
     opened, data = (
-        OpenTalks.open(run, ScoringOptions(drawn, "cpu"), Silent()),
+        OpenDialogues.open(run, ScoringOptions(drawn, "cpu"), Silent()),
         open_dataset(drawn / "dialogues", drawn, Silent()),
     )
-    part = [one for one in talk_queries(data) if one.query.split == "test"]
+    part = [one for one in dialogue_queries(data) if one.query.split == "test"]
     (scores,) = opened.rescored(data, part).values()
     kept = [json.loads(line) for line in (run / "recalls.jsonl").read_text().splitlines()]
     assert {row["split"]: row["value"] for row in kept}["test"] == pytest.approx(first_rate(part, scores))
@@ -170,8 +170,8 @@ def test_every_model_learns_and_says_the_same_when_opened(drawn: Path, recipe: s
 
 def test_two_dialogues_with_one_photo_are_no_negatives_of_each_other(drawn: Path) -> None:
     data = open_dataset(drawn / "dialogues", drawn, Silent())
-    part = [one for one in talk_queries(data) if one.query.split == "train"]
-    sources = TalkSources(
+    part = [one for one in dialogue_queries(data) if one.query.split == "train"]
+    sources = DialogueSources(
         DialogueRecipe(variant="dialogue-zero-shot", encoder="ctxr-tiny", photo="image"),
         ScoringOptions(drawn),
         Silent(),
@@ -207,9 +207,9 @@ def test_captions_without_labels_or_dialogues_are_learned_from(tmp_path: Path) -
     write_dialogues(tmp_path / "dialogues", {"train": 16, "valid": 8}, 0)
     data = open_dataset(tmp_path / "dialogues", tmp_path, Silent())
     towers = {"encoder": "ctxr-tiny", "text": "random:bert-tiny", "label_text": "random:bert-tiny"}
-    sources = TalkSources(DialogueRecipe(frozen=True, **towers), ScoringOptions(tmp_path, "cpu"), Silent())  # type: ignore[arg-type]
+    sources = DialogueSources(DialogueRecipe(frozen=True, **towers), ScoringOptions(tmp_path, "cpu"), Silent())  # type: ignore[arg-type]
     plain = type(data)(**{**vars(data), "payloads": {}})
-    part = talk_queries(plain)
+    part = dialogue_queries(plain)
     table = sources.table(part, sources.pictures(plain, part), ())
     vectors, ids = table.images(torch.arange(4))
     assert vectors.shape == (4, 256)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.dialogues import SharedDialogue, dialogues_of
 from ctxr.datasets.open import open_dataset
-from ctxr.datasets.talks import SharedTalk, talks_of
 from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.metrics.entailment import best_threshold
@@ -51,8 +51,10 @@ def write(file: Path, rows: Mapping[str, Mapping[str, float]]) -> str:
     return str(file)
 
 
-def scored(dataset: Dataset, value: Callable[[SharedTalk, int], float], *splits: str) -> dict[str, dict[str, float]]:
-    talks = [one for one in talks_of(dataset) if one.split in (splits or ("valid", "test"))]
+def scored(
+    dataset: Dataset, value: Callable[[SharedDialogue, int], float], *splits: str
+) -> dict[str, dict[str, float]]:
+    talks = [one for one in dialogues_of(dataset) if one.split in (splits or ("valid", "test"))]
     return {one.query: {turn: value(one, int(turn)) for turn in one.numbers} for one in talks}
 
 
@@ -69,7 +71,7 @@ def random_rows(dataset: Dataset, *splits: str) -> dict[str, dict[str, float]]:
 def test_figures_are_those_of_a_loop_over_turns(dataset: Dataset, drawn: Path, tmp_path: Path) -> None:
     rows = random_rows(dataset)
     report = evaluate(Eval((write(tmp_path / "mine.jsonl", rows),), drawn, tmp_path, resamples=50))
-    figures, talks = figures_of(report), talks_of(dataset)
+    figures, talks = figures_of(report), dialogues_of(dataset)
     kept = read_table(report.results / TURNS, PredictedTurns)
     threshold = kept[0].threshold
     for split in ("valid", "test"):
@@ -112,7 +114,7 @@ def test_the_constant_rule_is_chosen_on_valid(dataset: Dataset, drawn: Path, tmp
         evaluate(Eval((write(tmp_path / "mine.jsonl", random_rows(dataset)),), drawn, tmp_path, resamples=20))
     )
     lengths = {
-        split: [len(one.turns) for one in talks_of(dataset) if one.split == split] for split in ("valid", "test")
+        split: [len(one.turns) for one in dialogues_of(dataset) if one.split == split] for split in ("valid", "test")
     }
     assert figures["always", "test", "all", "precision"] == pytest.approx(24 / sum(lengths["test"]))
     assert figures["always", "test", "all", "recall"] == 1
@@ -172,6 +174,7 @@ def test_right_photo_and_right_turn_are_counted_by_dialogue(dataset: Dataset, dr
         for name, rows in (("perfect", perfect), ("hasty", hasty), ("photos", photos))
     ]
     report = evaluate(Eval(tuple(files), drawn, tmp_path, split="test", resamples=20))
+    assert report.runs == ("perfect", "hasty", "photos")
     figures, n = figures_of(report), COUNTS["test"]
     both = {
         run: [figures[f"{run} + photos", "test", "all", one] for one in ("right turn", "right photo", "both")]
@@ -222,9 +225,9 @@ def test_dialogues_without_a_turn_before_a_photo_are_left_out(dataset: Dataset) 
         Dialogue(rows[3].id, "", "", (), (Turn(0, "see"), share), 1),
     ]
     changed = replace(dataset, payloads={"dialogues": tuple(odd)})
-    assert [one.turns for one in talks_of(changed)] == [(Turn(0, "see"),)]
+    assert [one.turns for one in dialogues_of(changed)] == [(Turn(0, "see"),)]
     with pytest.raises(CtxrError, match=dataset.name):
-        talks_of(replace(dataset, payloads={"dialogues": tuple(odd[:3])}))
+        dialogues_of(replace(dataset, payloads={"dialogues": tuple(odd[:3])}))
 
 
 def test_a_run_of_turns_is_no_run_of_pictures(drawn: Path, tmp_path: Path) -> None:
@@ -236,4 +239,4 @@ def test_a_run_of_turns_is_no_run_of_pictures(drawn: Path, tmp_path: Path) -> No
 
 def test_the_sample_of_the_release_has_the_turns_of_the_paper(real_files: Path, tmp_path: Path) -> None:
     dataset = open_dataset(real_files / "photochat" / "dev_00.first9.json", tmp_path, Silent())
-    assert [len(one.turns) for one in talks_of(dataset)] == [6, 5, 10, 9, 10, 7, 3, 7, 11]
+    assert [len(one.turns) for one in dialogues_of(dataset)] == [6, 5, 10, 9, 10, 7, 3, 7, 11]

@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers import AutoTokenizer, T5ForConditionalGeneration
 
+from ctxr.datasets.dialogues import SharedDialogue, dialogues_of
 from ctxr.datasets.open import open_dataset
-from ctxr.datasets.talks import SharedTalk, talks_of
 from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError
 from ctxr.pipelines.modelling import train
@@ -25,7 +25,7 @@ from tests.models.talk_folders import make_albert, make_t5
 
 Make = Callable[[Path], Path]
 
-TALK = SharedTalk("train/0", "train", (Turn(1, "hi there"), Turn(0, ""), Turn(1, "a red photo"), Turn(0, "wow")))
+TALK = SharedDialogue("train/0", "train", (Turn(1, "hi there"), Turn(0, ""), Turn(1, "a red photo"), Turn(0, "wow")))
 ONE_EPOCH = ("lr=1e-3", "epochs=1", "warmup=0", "at_once=0", "batch=16")
 
 
@@ -107,7 +107,7 @@ def test_a_published_model_learns_and_is_opened_with_the_same_scores(
         .score((dataset, ["test/0"]))
         .values()
     )
-    (talk,) = [one for one in talks_of(dataset) if one.query == "test/0"]
+    (talk,) = [one for one in dialogues_of(dataset) if one.query == "test/0"]
     assert [*scores["test/0"]] == [str(turn) for turn in range(1, len(talk.turns) + 1)]
 
 

@@ -16,10 +16,10 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.dialogues import labels_in
 from ctxr.datasets.readers.galleries import Galleries
 from ctxr.datasets.readers.narratives import split_named
 from ctxr.datasets.readers.text_files import as_record, read_json, refuse_unsafe
-from ctxr.datasets.talks import labels_in
 from ctxr.errors import DataError, plural, some
 from ctxr.store.records import SPLIT_WORDS, UNKNOWN, Dialogue, Judgment, ObjectLabels, Query, Text, Turn
 from ctxr.store.tables import grouped

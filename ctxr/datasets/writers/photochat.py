@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import cast
 from urllib.parse import quote
 
+from ctxr.datasets.dialogues import LABELLED
 from ctxr.datasets.readers.photochat import (
     PhotoChatMessage,
     ReleasedDialogue,
@@ -13,7 +14,6 @@ from ctxr.datasets.readers.photochat import (
     released_dialogues,
 )
 from ctxr.datasets.readers.text_files import refuse_unsafe
-from ctxr.datasets.talks import LABELLED
 from ctxr.datasets.writers.job import ExportJob, ExportResult, suffix_of
 from ctxr.errors import DataError, plural, some
 from ctxr.store.atomic import link_or_copy, write_bytes

@@ -41,8 +41,7 @@ class EvalStage(Stage[Inputs]):
         options, runs = self.options, [(source.name, source.origin.sha256) for source in self.request.sources]
         named = {"encoder": options.encoder, "rerank_by": options.rerank_by}
         models = {option: model_identity(name, options.workdir) for option, name in named.items() if name}
-        more = {"nothing_fits": True} if options.nothing_fits else {}  # without it, earlier results stay up to date
-        return Inputs([*self.request.parents()], {**options.key(), **models, **more, "runs": runs})
+        return Inputs([*self.request.parents()], {**options.key(), **models, "runs": runs})
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """What was found."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import cast
 
-from ctxr.datasets.talks import before_share, merged, sharer_of
+from ctxr.datasets.dialogues import before_share, merged, sharer_of
 from ctxr.errors import plural
 from ctxr.problems.question import ProblemResults, View
 from ctxr.problems.results import TURNS, PredictedTurns

@@ -16,19 +16,19 @@ from ctxr.models.scorers import trainable
 from ctxr.models.words import token_rows
 from ctxr.problems import embeddings
 from ctxr.problems.dialogue import recipe as recipes
-from ctxr.problems.dialogue.queries import TalkQuery, bm25_scores, labels_of, talk_queries
+from ctxr.problems.dialogue.queries import DialogueQuery, bm25_scores, dialogue_queries, labels_of
 from ctxr.problems.dialogue.recipe import BM25, DUAL, SCAN, SHARER, VSE, ZERO_SHOT, DialogueRecipe
-from ctxr.problems.dialogue.towers import TalkEncoder, WordAttention, text_ids
+from ctxr.problems.dialogue.towers import DialogueEncoder, WordAttention, text_ids
 from ctxr.problems.embeddings import Array, PictureFiles
 from ctxr.problems.two_towers import Inputs, OpenTowers, TowersJob, TowerSources, TwoTowers
 from ctxr.store.tables import grouped
 
 
-class TalkSources(TowerSources[TalkQuery]):
+class DialogueSources(TowerSources[DialogueQuery]):
     """Inputs of dialogues and photos."""
 
     recipe: DialogueRecipe
-    asked, find = staticmethod(talk_queries), staticmethod(find_tower)
+    asked, find = staticmethod(dialogue_queries), staticmethod(find_tower)
 
     def __init__(self, recipe: DialogueRecipe, *given: Any) -> None:
         super().__init__(recipe, *given)
@@ -46,9 +46,9 @@ class TalkSources(TowerSources[TalkQuery]):
         if recipe.variant not in (DUAL, VSE):
             return super().build(words)
         tower: nn.Module | None = trainable(self.source.build).visual if recipe.tunes else None
-        return TalkEncoder(recipe, tower, self.source.width if recipe.looks else 0, self.texts, words)
+        return DialogueEncoder(recipe, tower, self.source.width if recipe.looks else 0, self.texts, words)
 
-    def pictures(self, dataset: Dataset, queries: Sequence[TalkQuery]) -> PictureFiles:
+    def pictures(self, dataset: Dataset, queries: Sequence[DialogueQuery]) -> PictureFiles:
         """Those of queries with their labels; without files, each its own content, where none are looked at."""
         wanted = sorted({image for one in queries for image in one.query.images})
         absent = PictureFiles({}, dict(zip(wanted, wanted, strict=True)), self.options.workdir)
@@ -56,11 +56,11 @@ class TalkSources(TowerSources[TalkQuery]):
         labels = {} if self.recipe.photo == recipes.IMAGE else labels_of(dataset)
         return replace(pictures, labels={image: ", ".join(labels.get(image, ())) for image in wanted})
 
-    def read_of(self, one: TalkQuery) -> str:
+    def read_of(self, one: DialogueQuery) -> str:
         """The messages that are read, joined by blanks."""
         return " ".join(one.by_sharer if self.recipe.said == SHARER else one.said)
 
-    def inputs(self, queries: Sequence[TalkQuery], words: Sequence[str]) -> Inputs:
+    def inputs(self, queries: Sequence[DialogueQuery], words: Sequence[str]) -> Inputs:
         """Vectors of an encoder as it is, word pieces, or rows of words."""
         recipe, said = self.recipe, [self.read_of(one) for one in queries]
         if recipe.variant == ZERO_SHOT:
@@ -86,7 +86,7 @@ class TalkSources(TowerSources[TalkQuery]):
             parts.append(torch.from_numpy(self.vectors(labels)).__getitem__)
         return lambda rows: tuple(part(rows) for part in parts)
 
-    def scores(self, dataset: Dataset, queries: Sequence[TalkQuery]) -> list[Array]:
+    def scores(self, dataset: Dataset, queries: Sequence[DialogueQuery]) -> list[Array]:
         """See `TowerSources`; BM25 needs no model."""
         if self.recipe.variant != BM25:
             return super().scores(dataset, queries)
@@ -97,10 +97,10 @@ class TalkSources(TowerSources[TalkQuery]):
         return [found[row] for row in range(len(queries))]
 
 
-class OpenTalks(OpenTowers):
+class OpenDialogues(OpenTowers):
     """A run that scores photos by dialogues, or an encoder."""
 
-    RECIPE, SOURCES = DialogueRecipe, TalkSources
+    RECIPE, SOURCES = DialogueRecipe, DialogueSources
     PUBLISHED: ClassVar[Mapping[str, str]] = {"variant": ZERO_SHOT, "photo": recipes.IMAGE, "said": recipes.ALL}
 
 
@@ -108,9 +108,9 @@ class DialogueJob(TowersJob):
     """Seeds that learn from dialogues, or from captions before them."""
 
     SHAPE = ("variant", "photo", "encoder", "frozen", "text", "label_text", "width", "embedded")
-    OPEN = OpenTalks
-    checkpoint = staticmethod(OpenTalks.notes)
+    OPEN = OpenDialogues
+    checkpoint = staticmethod(OpenDialogues.notes)
     recipe: DialogueRecipe
 
 
-job, open_run = DialogueJob, OpenTalks.open
+job, open_run = DialogueJob, OpenDialogues.open

@@ -9,7 +9,7 @@ import bm25s
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.talks import before_share, said_by, sharer_of
+from ctxr.datasets.dialogues import before_share, said_by, sharer_of
 from ctxr.metrics.votes import Doubles
 from ctxr.problems.queries import queries_of
 from ctxr.problems.ranked import AskedQuery
@@ -21,21 +21,21 @@ _WORD = re.compile("[a-z0-9]+")
 
 
 @dataclass(frozen=True, eq=False)
-class TalkQuery(AskedQuery):
+class DialogueQuery(AskedQuery):
     """A query with what was `said` before the photo, and what of it `by_sharer`; of one without a dialogue both are its texts."""
 
     said: tuple[str, ...]
     by_sharer: tuple[str, ...]
 
 
-def talk_queries(dataset: Dataset, wanted: Collection[str] | None = None) -> list[TalkQuery]:
+def dialogue_queries(dataset: Dataset, wanted: Collection[str] | None = None) -> list[DialogueQuery]:
     """All queries of a dataset for images, or those of some ids; nothing that follows the photo is read."""
     found = []
     for one in queries_of(dataset, wanted):
         said = by_sharer = [text.text for text in one.texts]
         for talk in cast("Sequence[Dialogue]", one.payload.get("dialogues", ())):
             said, by_sharer = (said_by(before_share(talk), user) for user in (None, sharer_of(talk)))
-        found.append(TalkQuery(one, " ".join(said), tuple(said), tuple(by_sharer)))
+        found.append(DialogueQuery(one, " ".join(said), tuple(said), tuple(by_sharer)))
     return found
 
 

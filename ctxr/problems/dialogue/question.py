@@ -4,16 +4,16 @@ from typing import ClassVar
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.problems.dialogue.chats import chat_view
-from ctxr.problems.dialogue.queries import TalkQuery, talk_queries
+from ctxr.problems.dialogue.queries import DialogueQuery, dialogue_queries
 from ctxr.problems.dialogue.recipe import VARIANTS, DialogueRecipe
+from ctxr.problems.dialogue_tables import dialogue_tables
 from ctxr.problems.evaluation import EvalRequest
 from ctxr.problems.question import Question, Subject
 from ctxr.problems.ranked import RankedEvaluation
-from ctxr.problems.talk_tables import dialogue_tables
 from ctxr.store.kinds import RUN
 
 
-class DialogueEvaluation(RankedEvaluation[TalkQuery]):
+class DialogueEvaluation(RankedEvaluation[DialogueQuery]):
     """Runs on dialogues that lead to a photo."""
 
     PROBLEM: ClassVar[str] = "dialogue"
@@ -21,7 +21,7 @@ class DialogueEvaluation(RankedEvaluation[TalkQuery]):
     SUMMED = (1, 5, 10)
 
     def __init__(self, request: EvalRequest) -> None:
-        super().__init__(request, Dialogues(), talk_queries(request.dataset))
+        super().__init__(request, Dialogues(), dialogue_queries(request.dataset))
 
 
 class Dialogues(Question):

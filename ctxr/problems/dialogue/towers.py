@@ -32,7 +32,7 @@ def first_words(count: int, width: int) -> Tensor:
     return torch.empty(count, width).uniform_(-0.1, 0.1)
 
 
-class TalkEncoder(TwoTowers):
+class DialogueEncoder(TwoTowers):
     """B = norm(FC([A; L])) of a photo A and its labels L, T = norm(FC([CLS])) of a dialogue, and B · T over the temperature (section 5.2);
     T is the last state of a GRU over words where no text is named (VSE++, Faghri et al., 2018).
 

@@ -18,9 +18,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ctxr.datasets.changes import parent_of
 from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.dialogues import SharedDialogue, dialogues_of
 from ctxr.datasets.open import open_dataset
 from ctxr.datasets.splits import SPLITS
-from ctxr.datasets.talks import SharedTalk, talks_of
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.metrics.entailment import best_threshold
@@ -82,7 +82,7 @@ class IntentModel(nn.Module):
         return functional.log_softmax(logits.float(), -1)[:, list(self.labels)]
 
     @torch.no_grad()
-    def probabilities(self, talks: Sequence[SharedTalk]) -> list[Doubles]:
+    def probabilities(self, talks: Sequence[SharedDialogue]) -> list[Doubles]:
         """That the photo comes next, [T] of each dialogue: each by itself, so that no digit depends on what else is asked."""
         self.eval()
         return [self([said for said, _ in talk.moments]).softmax(-1)[:, 1].double().cpu().numpy() for talk in talks]
@@ -132,7 +132,7 @@ class _Turns(IntentModel):
     """A GRU over vectors of turns, which do not learn, and their speakers."""
 
     def __init__(
-        self, recipe: IntentRecipe, talks: Sequence[SharedTalk], options: ScoringOptions, progress: Progress
+        self, recipe: IntentRecipe, talks: Sequence[SharedDialogue], options: ScoringOptions, progress: Progress
     ) -> None:
         super().__init__()
         texts = sorted({turn.text for talk in talks for turn in talk.turns})
@@ -151,7 +151,7 @@ class _Turns(IntentModel):
 
 
 def open_model(
-    recipe: IntentRecipe, talks: Sequence[SharedTalk], options: ScoringOptions, progress: Progress, seed: int = 0
+    recipe: IntentRecipe, talks: Sequence[SharedDialogue], options: ScoringOptions, progress: Progress, seed: int = 0
 ) -> IntentModel:
     """The untrained model for some dialogues. Raises DataError for weights that do not fit, and what `find_text` raises."""
     with seeded(seed):
@@ -163,7 +163,7 @@ class IntentObjective(Objective[None, tuple[Tensor, Tensor]]):
 
     recipe: IntentRecipe
     train: Sequence[tuple[Sequence[Turn], bool]]
-    valid: Sequence[SharedTalk] | None
+    valid: Sequence[SharedDialogue] | None
 
     def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: None) -> tuple[Tensor, Tensor]:
         """Log-probabilities and labels."""
@@ -208,7 +208,7 @@ class OpenIntent(OpenRun):
 
     def score(self, examples: tuple[Dataset, Collection[str] | None]) -> dict[str, dict[str, dict[str, float]]]:
         """Probabilities by scorer, dialogue and turn. Raises DataError for weights other than those that a run was trained with."""
-        every, wanted, found = talks_of(examples[0]), examples[1], {}
+        every, wanted, found = dialogues_of(examples[0]), examples[1], {}
         talks = [one for one in every if wanted is None or one.query in wanted]
         for name, folder in self.checkpoints.items():
             notes = read_intent(folder)
@@ -235,7 +235,7 @@ class IntentJob(TrainJob):
         """Raises DataError for a dataset without dialogues to learn from, and what `open_model` raises."""
         super().__init__(options, recipe, progress)
         self.data = open_dataset(options.dataset, options.workdir, progress)
-        self.talks, self.options = talks_of(self.data), ScoringOptions(options.workdir, self.device)
+        self.talks, self.options = dialogues_of(self.data), ScoringOptions(options.workdir, self.device)
         self.parts = grouped((one.split, one) for one in self.talks)
         if not any(len(one.turns) > 1 for one in self.parts["train"]):
             splits = ", ".join(str(name) for name, part in self.parts.items() if part)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from msgspec import structs
 
-from ctxr.datasets.talks import SharedTalk, talks_of
+from ctxr.datasets.dialogues import SharedDialogue, dialogues_of
 from ctxr.engine.report import Table
 from ctxr.errors import UsageError, plural
 from ctxr.metrics.compare import RatioColumn, mean_columns
@@ -64,7 +64,7 @@ def defined(columns: Mapping[Measure, RatioColumn]) -> Columns:
     return [(measure, column) for measure, column in columns.items() if column.weights.any()]
 
 
-class IntentEvaluation(ScoredEvaluation[SplitRows[SharedTalk]]):
+class IntentEvaluation(ScoredEvaluation[SplitRows[SharedDialogue]]):
     """Runs that score the turns of dialogues, which are their candidates; beside runs that rank photos, also both at once."""
 
     PROBLEM: ClassVar[str] = "dialogue"  # one section of the report shows turns and photos
@@ -79,13 +79,14 @@ class IntentEvaluation(ScoredEvaluation[SplitRows[SharedTalk]]):
         if not turns.sources:
             names = ", ".join(one.name for one in photos.sources)
             raise UsageError(f"{names} score no turns of dialogues", hint="ctxr train --recipe intent-minilm")
-        self.talks, homes = talks_of(dataset), {one.id: one for one in dataset.sets}
+        self.talks, homes = dialogues_of(dataset), {one.id: one for one in dataset.sets}
         by_id, asked = {one.query: one for one in self.talks}, [dataset.queries[one.query] for one in self.talks]
         queries = {one.id: structs.replace(one, image_set=one.id) for one in asked}
         sets = (structs.replace(homes[one.image_set], id=one.id, images=by_id[one.id].numbers) for one in asked)
         turns.dataset = replace(dataset, sets=tuple(sets), queries=queries)
+        self.photos: list[Any] = []
         super().__init__(turns, Intent())
-        self.photos: list[Any] = [request.beside(photos)] if request.beside and photos.sources else []
+        self.photos += [request.beside(photos)] if request.beside and photos.sources else []
         every = [*self.runs, *(run for one in self.photos for run in one.runs)]
         refuse_twice(every, "rename one of the files, or give its rows another scorer")
         known = {one.name: [by_id[name] for name in one.queries if name not in one.lacking] for one in self.match()}
@@ -97,7 +98,12 @@ class IntentEvaluation(ScoredEvaluation[SplitRows[SharedTalk]]):
         if lost := len(dataset.payloads["dialogues"]) - len(self.talks):
             self.notes.append(f"{plural(lost, 'dialogue', form=',')} without a photo, or a turn before it, left out")
 
-    def asked(self, rows: Sequence[SharedTalk]) -> Flags:
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the runs, those that rank photos last."""
+        return (*super().names, *(name for one in self.photos for name in one.names))
+
+    def asked(self, rows: Sequence[SharedDialogue]) -> Flags:
         """[n, T] the turns that dialogues have."""
         return np.arange(self.longest) < np.array([len(one.turns) for one in rows])[:, None]
 
@@ -115,7 +121,7 @@ class IntentEvaluation(ScoredEvaluation[SplitRows[SharedTalk]]):
         self.notes.append(f"{scorer.name} shares from {found:.3g} on, {why}")
         return found
 
-    def columns(self, split: SplitRows[SharedTalk], run: Run, summary: Summariser) -> Columns:
+    def columns(self, split: SplitRows[SharedDialogue], run: Run, summary: Summariser) -> Columns:
         """Precision, recall and F1 by turn and over all, and how often a run would first share at the right turn."""
         asked, seeds = self.asked(split.rows), []
         for scorer in run.scorers:
@@ -130,7 +136,7 @@ class IntentEvaluation(ScoredEvaluation[SplitRows[SharedTalk]]):
         self.right[split.name, run.name] = columns["overall", "all", RIGHT].values
         return defined(columns)
 
-    def constants(self, split: SplitRows[SharedTalk]) -> dict[str, Columns]:
+    def constants(self, split: SplitRows[SharedDialogue]) -> dict[str, Columns]:
         """Sharing after every turn, and the rule on the number of the turn with the highest F1 on valid, if there is any."""
         turns, valid = np.arange(1, self.longest + 1), [one for one in self.talks if one.split == "valid"]
         rules = {"always": turns > 0} | {f"from turn {k} on": turns >= k for k in turns[1:]}
@@ -139,7 +145,7 @@ class IntentEvaluation(ScoredEvaluation[SplitRows[SharedTalk]]):
         best = max(rules, key=lambda name: measures(rules[name], chosen)["overall", "all", F1].figure or 0)
         return {name: defined(measures(rules[name], asked)) for name in dict.fromkeys(("always", best))}
 
-    def both(self, split: SplitRows[SharedTalk], summary: Summariser) -> dict[str, Columns]:
+    def both(self, split: SplitRows[SharedDialogue], summary: Summariser) -> dict[str, Columns]:
         """Of each run with each that ranks photos: right turns, photos that are ranked first (R@1), and both."""
         found = dict[str, Columns]()
         own = ((one, part) for one in self.photos for part in one.splits if part.name == split.name)
@@ -155,14 +161,17 @@ class IntentEvaluation(ScoredEvaluation[SplitRows[SharedTalk]]):
                 found[f"{run.name} + {photos.name}"] = columns
         return found
 
-    def complete(self, split: SplitRows[SharedTalk], figures: list[Figure], summary: Summariser) -> None:
+    def complete(self, split: SplitRows[SharedDialogue], figures: list[Figure], summary: Summariser) -> None:
         """Runs beside constant rules, by turn, and with each run that ranks photos."""
         name, findings, asked = split.name, self.findings, self.asked(split.rows)
         rules, pairs = self.constants(split), self.both(split, summary)
         findings.figures += (more := summary.figures(rules | pairs))
         cells = defaultdict[tuple[str, str, str], str](lambda: "–")
         cells |= {(one.run, one.part, one.measure): percent(one.interval) for one in (*figures, *more)}
-        runs, parts = [*self.names, *rules], [part for part, at in PARTS.items() if asked[:, at].any()][:-1]
+        runs, parts = (
+            [*(run.name for run in self.runs), *rules],
+            [part for part, at in PARTS.items() if asked[:, at].any()][:-1],
+        )
         shown = [(run, *(cells[run, "all", head] for head in HEADS)) for run in runs]
         curve = [(part, cells["always", part, "precision"], *(cells[run, part, F1] for run in runs)) for part in parts]
         paired = [(pair, *(cells[pair, "all", head] for head in BOTH)) for pair in pairs]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.dialogues import before_share, merged
 from ctxr.datasets.open import read_dataset
-from ctxr.datasets.talks import before_share, merged
 from ctxr.errors import DataError
 from ctxr.store.records import Dialogue, ObjectLabels, Turn
 from tests.releases import draw

@@ -8,8 +8,8 @@ from axe_playwright_python.base import AXE_SCRIPT
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from ctxr.datasets.dialogues import dialogues_of
 from ctxr.datasets.open import read_dataset
-from ctxr.datasets.talks import talks_of
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.inspection.report import run
 from ctxr.pipelines.modelling.config import Eval
@@ -41,7 +41,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         talk.query: {
             turn: float(turn == (talk.numbers[-1] if talk.query == "test/0" else "1")) for turn in talk.numbers
         }
-        for talk in talks_of(dataset)
+        for talk in dialogues_of(dataset)
     }
     for name, values in (("photos", photos), ("turns", turns)):
         evaluate(Eval((write(work / f"{name}.jsonl", values),), data, work, resamples=200))

@@ -52,7 +52,7 @@ def labels_in(description: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class SharedTalk:
+class SharedDialogue:
     """A dialogue, by the id of its query: its turns t1..th, merged, before the photo that follows the last."""
 
     query: str
@@ -70,11 +70,11 @@ class SharedTalk:
         return [(self.turns[:turn], turn == len(self.turns)) for turn in range(1, len(self.turns) + 1)]
 
 
-def talks_of(dataset: Dataset) -> list[SharedTalk]:
+def dialogues_of(dataset: Dataset) -> list[SharedDialogue]:
     """The dialogues with a turn before their photo, by id. Raises DataError where there are none."""
     homes, rows = {one.id: dataset.split_of(one) for one in dataset.sets}, dataset.payloads.get("dialogues", ())
     talks = [
-        SharedTalk(row.id, homes[dataset.queries[row.id].image_set], tuple(merged(before_share(row))))
+        SharedDialogue(row.id, homes[dataset.queries[row.id].image_set], tuple(merged(before_share(row))))
         for row in rows
         if isinstance(row, Dialogue) and row.shared_at
     ]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ctxr.datasets.open import read_dataset
-from ctxr.problems.talk_tables import dialogue_tables
+from ctxr.problems.dialogue_tables import dialogue_tables
 from tests.datasets.readers.test_photochat import put, row
 
 

@@ -4,9 +4,9 @@ from collections import Counter
 from typing import Any, cast
 
 from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.dialogues import before_share, merged
 from ctxr.datasets.photo_labels import THEMES, themes_of
 from ctxr.datasets.splits import SPLITS
-from ctxr.datasets.talks import before_share, merged
 from ctxr.engine.report import Table
 from ctxr.store.records import UNKNOWN, Dialogue, ObjectLabels
 
