@@ -19,6 +19,7 @@ from typing import Any
 
 import cv2
 import msgspec
+import numpy as np
 
 from ctxr.engine.units import die_with_parent
 from ctxr.media.decoder_process import OUT_OF_MEMORY, CandidateFrame, ScanEnd, read_as, send
@@ -33,6 +34,7 @@ TOLERATED_LOSS = 0.02  # share of lost packets above which a video counts as dam
 _HELD_SHARE = 0.25  # of the memory limit, for frames held back for the detector
 _SEARCH_SHARE = 0.08  # of the memory limit, for frames kept for the search
 _SPAN_FRAMES = 32  # kept for the search before one sample, at most
+_BLOCKS = (16, 9)  # columns and rows of 4 x 4 cells of a thumbnail, which the gate compares
 
 
 class Questions:
@@ -103,8 +105,8 @@ class ScanPass:
         self._held, self._held_bytes = deque[Frame](), 0
         self._cuts: set[int] = set()
         self._step: int | None = None
+        self._sample = -1
         self._reference: Pixels | None = None
-        self._moved = False
         self.frames = 0
         self.late_cuts = 0
         self.starts: list[tuple[int, Fraction]] = []
@@ -132,33 +134,43 @@ class ScanPass:
             self._beat()
         while held:
             self._release()
+        self._close_shot()
         self._settle()
 
     def _release(self) -> None:
-        """Send the oldest held frame if it is sampled, with its pixels if it opens a shot or passes the gate."""
+        """Settle the oldest held frame: the first of a shot and samples are sent, after the last of the shot before."""
         frame = self._held.popleft()
         self._held_bytes -= frame.nbytes
         opens = not self.starts or frame.index in self._cuts
         if opens:
+            self._close_shot()
             self._cuts.discard(frame.index)
             self.starts.append((frame.index, frame.time))
-            self._span.clear()
-            self._moved = False
+            self._reference = None
         # a frame is sampled when it is in another interval of 1/rate than the frame before: exact at any frame rate, also a variable one
         rate = self._steps_per_second
         step = frame.time.numerator * rate.numerator // (frame.time.denominator * rate.denominator)
-        sampled = opens or self._options.every_frame or step != self._step
+        sampled = opens or step != self._step
         self._step = step
-        if not sampled:
+        if sampled or self._options.frames == "every":
+            self._consider(frame, sampled)
+        else:
             self._keep(frame)
-            return
-        thumbnail = frame.luma_thumbnail()
-        difference = None
-        if not opens and self._reference is not None:
-            difference = float(cv2.norm(thumbnail, self._reference, cv2.NORM_L1)) / thumbnail.size
-        gate = 0.0 if self._options.every_frame else self._options.gate
-        self._moved = self._options.searches and (self._moved or (difference or 0) >= gate)
-        passes = difference is None or difference >= gate / (1 + self._moved)
+
+    def _close_shot(self) -> None:
+        """Send the last frame of the shot, if the search may need it and it was no sample."""
+        if self._span and self._span[-1].index != self._sample:
+            self._consider(self._span.pop())
+        self._span.clear()
+
+    def _consider(self, frame: Frame, sampled: bool = True) -> None:
+        """Send a frame, with its pixels if it opens a shot or passes the gate."""
+        self._sample = frame.index
+        thumbnail, difference = frame.luma_thumbnail(), None
+        if self._reference is not None:
+            changes = cv2.absdiff(thumbnail, self._reference).astype(np.float32)
+            difference = float(cv2.resize(changes, _BLOCKS, interpolation=cv2.INTER_AREA).max())
+        passes = difference is None or self._options.frames == "every" or difference >= self._options.gate
         between = list(self._span) if passes else []
         if passes:
             self._reference = thumbnail
@@ -168,14 +180,14 @@ class ScanPass:
             self._keep(frame)
         place = frame.index, frame.time, len(self.starts) - 1
         digest, held = blake2b(thumbnail.tobytes(), digest_size=8), [(kept.index, kept.time) for kept in between]
-        candidate = CandidateFrame(*place, difference, digest.hexdigest(), None, held)
+        candidate = CandidateFrame(*place, difference, digest.hexdigest(), None, held, sampled)
         send(self._out, {"candidate": candidate}, frame.rgb() if passes else None)
         if sum(kept.nbytes for kept in self._kept.values()) > self._most_kept:
             self._settle()
 
     def _keep(self, frame: Frame) -> None:
         """Keep a frame for the search before the next sample that passes."""
-        if self._options.searches:
+        if self._options.frames == "search":
             self._span.append(frame)
             while len(self._span) > min(_SPAN_FRAMES, self._most_kept // (2 * frame.nbytes)):
                 self._span.popleft()
@@ -190,8 +202,8 @@ class ScanPass:
         """Send the kept frames that the parent wants, and forget those that it released."""
         while self._kept and (question := self._questions.next(wait)):
             if "want" in question:
-                index = question["want"]
-                send(self._out, {"pixels": index}, self._kept[index].rgb())
+                for index in question["want"]:
+                    send(self._out, {"pixels": index}, self._kept[index].rgb())
             else:
                 self._kept = {index: kept for index, kept in self._kept.items() if index > question["release"]}
 

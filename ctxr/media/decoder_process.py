@@ -52,10 +52,12 @@ class CandidateFrame:
     """A considered frame.
 
     Attributes:
-        gate_difference: mean absolute difference 0..255 of the luma thumbnail to the last frame of the shot with pixels, if any.
+        gate_difference: mean absolute difference 0..255 of the block of the luma thumbnail that differs most from that of the last
+            frame of the shot with pixels, if any.
         thumbnail_hash: 16 hexadecimal digits of the luma thumbnail's BLAKE2b.
         rgb: the upright picture uint8 [H, W, 3]; None where the gate skipped the frame.
         held: index and time of the frames before it that the child keeps, in order.
+        sampled: whether it is a sample, also where every frame is considered.
     """
 
     index: int
@@ -65,6 +67,7 @@ class CandidateFrame:
     thumbnail_hash: str
     rgb: Pixels | None
     held: Sequence[tuple[int, Fraction]] = ()
+    sampled: bool = True
 
 
 @dataclass(frozen=True)
@@ -377,18 +380,21 @@ class Scanner(DecoderClient):
         problems = "; ".join(f"{decoder}: {failure.problem}" for decoder, failure in failures)
         raise VideoError(first.reason, problems, first.hint, path)
 
-    def fetch(self, index: int) -> Pixels:
-        """Pixels uint8 [H, W, 3] of a frame that the running scan keeps. Raises FrameGone where its child failed."""
-        child = self._child
+    def fetch(self, indices: Sequence[int]) -> list[Pixels]:
+        """Pixels uint8 [H, W, 3] of frames that the running scan keeps. Raises FrameGone where its child failed."""
+        child, fetched = self._child, list[Pixels]()
         if child is not None and all(message.kind != "failed" for message in self._waiting):
-            child.tell({"want": index})
+            child.tell({"want": indices})
             with contextlib.suppress(VideoError):
-                while (message := child.next()).kind != "failed":
+                while len(fetched) < len(indices) and (message := child.next()).kind != "failed":
                     if message.kind == "pixels" and message.pixels is not None:
-                        return message.pixels
-                    self._waiting.append(message)
+                        fetched.append(message.pixels)
+                    else:
+                        self._waiting.append(message)
+                if len(fetched) == len(indices):
+                    return fetched
                 self._waiting.append(message)
-        raise FrameGone("decoder_failed", f"frame {index} is gone")
+        raise FrameGone("decoder_failed", f"frames {indices} are gone")
 
     def release(self, index: int) -> None:
         """Tell the running scan that frames up to `index` are no longer needed."""

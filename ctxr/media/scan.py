@@ -30,17 +30,14 @@ SCAN_LIMITS = frozenset({"threads", "stall_seconds", "time_limit"})
 class ScanOptions(Options):
     """Options of whatever scans videos."""
 
-    rate: Annotated[float, Range(0.001, 1000, "frames per second, 0.001 to 1000")] = 5.0
-    """Frames sampled per second of video; larger finds more sets and takes longer."""
-    every_frame: bool = False
-    """Follow the paper literally: consider every frame, and skip none as nearly static. With a small encoder such as ctxr-tiny
-    this is faster than the search."""
-    samples_only: bool = False
-    """Embed only sampled frames, instead of searching between them for the first frame that is different enough: a fourth to
-    a third of the sets for as small a share of the embeddings."""
-    gate: Annotated[float, Range(0, 255, "a luma difference: 0..255")] = 4.0
-    """Mean luma difference (0..255) to the last embedded frame below which a frame is skipped as nearly static; 0
-    embeds all. Once a shot has moved, half of this value applies, unless --samples-only is given."""
+    frames: Annotated[str, Choices(("auto", "every", "search", "samples"))] = "auto"
+    """Frames that are embedded: every, as in the paper; search, samples and those between them that sets need; samples, no others;
+    auto, every with an encoder that is cheap beside decoding, such as ctxr-tiny, or on a GPU, and else search."""
+    rate: Annotated[float, Range(0.001, 1000, "frames per second, 0.001 to 1000")] = 3.0
+    """Samples per second of video, beside the ends of shots; larger finds more sets and takes longer."""
+    gate: Annotated[float, Range(0, 255, "a luma difference: 0..255")] = 6.0
+    """Skip a sample as nearly static if no block, a 144th of the picture, differs more from the last embedded sample (mean luma,
+    0..255); 0 skips none. With --frames every no frame is skipped."""
     detector: Annotated[str, Choices(tuple(THRESHOLDS))] = "adaptive"
     """Shot detector: adaptive, content, threshold, histogram, hash (PySceneDetect's), or ffmpeg's scene filter as in
     the paper."""
@@ -62,16 +59,9 @@ class ScanOptions(Options):
     """Memory limit for decoding one video, in GiB; a small one holds fewer frames for the search between samples. A decoder takes
     0.6 GiB at 1280 x 720."""
 
-    @property
-    def searches(self) -> bool:
-        """Whether frames between samples are kept for the search."""
-        return not (self.every_frame or self.samples_only)
-
     def rules(self) -> Iterator[tuple[str, str]]:
-        """Options that exclude each other, a threshold out of its detector's range, and a detector that is not installed."""
+        """A threshold out of its detector's range, and a detector that is not installed."""
         yield from super().rules()
-        if self.every_frame and self.samples_only:
-            yield "--every-frame and --samples-only exclude each other", "leave out one of them"
         limit, largest = self.detector_threshold, _LARGEST.get(self.detector, 255.0)
         if limit is not None and not 0 < limit <= largest:
             sentence = f"--detector-threshold of {self.detector} must be above 0 and at most {largest:g}, not {limit:g}"

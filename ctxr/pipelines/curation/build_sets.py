@@ -161,6 +161,8 @@ class BuildStage(SetsStage[BuildInputs]):
             raise DataError(f"{options.splits} names none of the sources", hint=f"they are {some(sorted(names))}")
         if unknown := sorted(published.keys() - names):
             progress.warn(f"{options.splits} names {plural(len(unknown), 'unknown source')}: {some(unknown)}")
+        if scan.frames == "auto":
+            scan = replace(scan, frames="every" if encoder.cheap else "search")
         if options.precision == "auto":
             if began := _begun(out, inputs.sources, scan, encoder):
                 encoder.use(began)

@@ -163,7 +163,7 @@ class SourceHashes:
     def of(cls, unit: SourceUnit) -> "SourceHashes":
         """The hashes of a video."""
         source = unit.source
-        kept = [(row, row.row) for row in unit.ledger if row.row is not None and not row.held]
+        kept = [(row, row.row) for row in unit.ledger if row.row is not None and row.phash is not None]
         ids = [f"{source.name}/img{row.index}" for row, _ in kept]
         hashes, rows = [row.phash or "" for row, _ in kept], [at for _, at in kept]
         return cls(source.name, source.kind, ids, hashes, unit.vectors[rows])

@@ -24,7 +24,7 @@ from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, perceptual_hash
 from ctxr.media.scan import ScanOptions
 from ctxr.media.sources import InputSource
 from ctxr.media.video import VideoError, VideoHeader
-from ctxr.metrics.selection import GreedyPicker, PickedSet, Rejection
+from ctxr.metrics.selection import Gap, GreedyPicker, PickedSet, Rejection
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.pipelines.curation.quality import FactCache, QualityGate, QualityLimits, forget_other_measures
 from ctxr.store.arrays import VectorLog, Vectors, set_distances, stack_vectors
@@ -36,7 +36,7 @@ from ctxr.store.units import DROPPED, IMAGES, SOURCES, SourceUnit, UnitKeys, wri
 
 BATCH = 16  # frames that are embedded together; their pixels are held until they were decided on
 BATCH_BYTES = 160 * 2**20  # of pixels for one batch at most, which bounds memory for 4K and 8K footage
-RECENT = 4  # frames that are decoded again and may be asked for twice
+RECENT = BATCH  # frames that are decoded again and may be asked for twice
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,8 @@ class VideoPass(SetPicker):
         self.vectors = VectorLog(context.artifact / SOURCES / f".{video.name}.vectors")
         self._scanner = scanner
         self._reader = ChildFrameReader(video.path, header.decoder, context.options)
-        self._batch: list[tuple[CandidateFrame, Pixels]] = []
+        self._batch: list[CandidateFrame] = []
+        self._released = -1
         self._live: dict[int, Pixels] = {}
 
     def take(self, candidate: CandidateFrame) -> None:
@@ -239,6 +240,8 @@ class VideoPass(SetPicker):
         gate = _rounded(candidate.gate_difference, 4)
         why: dict[str, Any] = {"reason": "near_still", "value": gate} if candidate.rgb is None else {}
         place = self.source, candidate.index, candidate.time, candidate.shot
+        if candidate.rgb is not None and candidate.sampled:
+            why["phash"] = perceptual_hash(candidate.rgb)
         self.rows[candidate.index] = LedgerRow(*place, gate=gate, thumbnail=candidate.thumbnail_hash, **why)
         for index, time in candidate.held:
             between = LedgerRow(self.source, index, time, candidate.shot, reason=BETWEEN)
@@ -246,40 +249,43 @@ class VideoPass(SetPicker):
         if candidate.rgb is None:
             return
         self._live[candidate.index] = candidate.rgb
-        self._batch.append((candidate, candidate.rgb))
-        if len(self._batch) >= max(1, min(BATCH, BATCH_BYTES // candidate.rgb.nbytes)):
+        self._batch.append(candidate)
+        if len(self._batch) >= _at_once(candidate.rgb):
             self.settle()
 
     def settle(self) -> None:
         """Embed the frames that wait, and decide on them."""
         if not self._batch:
             return
-        embedded = self.context.embedder.embed([rgb for _, rgb in self._batch])
-        first, last = self.vectors.append(embedded), self._batch[-1][0].index
-        for offset, ((candidate, rgb), vector) in enumerate(zip(self._batch, embedded, strict=True)):
-            index = candidate.index
-            self.places[index] = first + offset
-            self.rows[index] = msgspec.structs.replace(self.rows[index], phash=perceptual_hash(rgb))
-            self.search([held for held, _ in candidate.held], index, candidate.shot, vector)
-            # of what went by, only pixels of the open set may be asked for again
-            chosen = self.chosen()
-            for gone in [one for one in self._live if one <= index and one not in chosen]:
-                del self._live[gone]
-        self._batch.clear()
-        if self.context.options.searches:
-            self._scanner.release(last)
+        gaps = []
+        samples = [candidate.index for candidate in self._batch]
+        vectors = self._embed(samples, [self._live[index] for index in samples])
+        for candidate, vector in zip(self._batch, vectors, strict=True):
+            gaps.append(Gap([index for index, _ in candidate.held], candidate.index, candidate.shot, vector))
+        self.search(gaps)
+        # of what went by, only pixels of the open set may be asked for again
+        self._live = {index: self.pixels(index) for index in self.chosen()}
+        self._batch, self._released = [], samples[-1]
+        self._scanner.release(samples[-1])
 
-    def embed(self, index: int) -> Vectors:
-        """The vector of a frame that the child process keeps."""
-        self._live[index] = self._scanner.fetch(index)
-        vectors = self.context.embedder.embed([self._live[index]], rows=1)
-        self.places[index] = self.vectors.append(vectors)
-        return np.asarray(vectors[0])
+    def embed(self, indices: Sequence[int]) -> Vectors:
+        """The vectors of frames that the child process keeps."""
+        at_once = _at_once(next(iter(self._live.values())))
+        parts = (indices[start : start + at_once] for start in range(0, len(indices), at_once))
+        return np.concatenate([self._embed(part, self._scanner.fetch(part)) for part in parts])
+
+    def _embed(self, indices: Sequence[int], pictures: Sequence[Pixels]) -> Vectors:
+        vectors = self.context.embedder.embed(pictures)
+        first = self.vectors.append(vectors)
+        self.places.update(zip(indices, range(first, first + len(indices)), strict=True))
+        return vectors
 
     def pixels(self, index: int) -> Pixels:
         """A frame that just went by; an older one is decoded again."""
         if index in self._live:
             return self._live[index]
+        if index > self._released:
+            return self._scanner.fetch([index])[0]
         time = self.rows[index].time
         assert time is not None  # noqa: S101  # every frame of a video has its time
         return self._reader.read(index, time)
@@ -288,6 +294,11 @@ class VideoPass(SetPicker):
         """End the child process, and remove the vectors that are not written yet."""
         self._reader.close()
         self.vectors.discard()
+
+
+def _at_once(rgb: Pixels) -> int:
+    """Frames of this size that are held at the same time."""
+    return max(1, min(BATCH, BATCH_BYTES // rgb.nbytes))
 
 
 def scan_video(
@@ -377,7 +388,7 @@ class LedgerPass(SetPicker):
 
     def pick(self) -> Vectors:
         """Decide on all frames. Returns the vectors at `places`."""
-        old, held = self._old, list[int]()
+        old, held, gaps = self._old, list[int](), list[Gap]()
         samples = {row.index for row in old.ledger if row.row is not None and not row.held}
         self.places.update((index, place) for index, place in self._before.items() if index in samples)
         for index, row in self.rows.items():
@@ -386,18 +397,27 @@ class LedgerPass(SetPicker):
             if row.held:
                 held.append(index)
             elif index in samples:
-                self.search(held, index, row.shot or 0, old.vectors[self._before[index]])
+                gaps.append(Gap(held, index, row.shot or 0, old.vectors[self._before[index]]))
                 held = []
-        return np.concatenate([old.vectors, np.stack(self._fresh)]) if self._fresh else old.vectors
+            if len(gaps) == BATCH:
+                self.search(gaps)
+                gaps = []
+        self.search(gaps)
+        return np.concatenate([old.vectors, *self._fresh]) if self._fresh else old.vectors
 
-    def embed(self, index: int) -> Vectors:
-        """The vector that the unit holds, or a new one."""
-        vectors = self._old.vectors
-        if index not in self._before:
-            self._before[index] = len(vectors) + len(self._fresh)
-            self._fresh.extend(self.context.embedder.embed([self.pixels(index)], rows=1))
-        self.places[index] = at = self._before[index]
-        return np.asarray(vectors[at] if at < len(vectors) else self._fresh[at - len(vectors)])
+    def embed(self, indices: Sequence[int]) -> Vectors:
+        """The vectors that the unit holds, and new ones."""
+        held = len(self._old.vectors)
+        missing = [index for index in indices if index not in self._before]
+        for start in range(0, len(missing), BATCH):
+            part = missing[start : start + BATCH]
+            first = held + sum(map(len, self._fresh))
+            self._before |= zip(part, range(first, first + len(part)), strict=True)
+            self._fresh.append(self.context.embedder.embed([self.pixels(index) for index in part]))
+        self.places.update((index, self._before[index]) for index in indices)
+        vectors = [*self._fresh] and np.concatenate(self._fresh)
+        places = (self._before[index] for index in indices)
+        return np.stack([self._old.vectors[at] if at < held else vectors[at - held] for at in places])
 
     def pixels(self, index: int) -> Pixels:
         """A frame, decoded again."""
