@@ -17,7 +17,7 @@ import numpy as np
 
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.units import Portable
-from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.errors import CtxrError, DataError
 from ctxr.media.decoder_process import CandidateFrame, ChildFrameReader, FrameGone, ScanEnd, Scanner
 from ctxr.media.footage import SourceLocator
 from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, perceptual_hash
@@ -68,7 +68,7 @@ class Embedder(Portable):
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder. Raises DataError where it is not that of the earlier sets, UsageError where it cannot run as then."""
+        """The encoder. Raises DataError where it is not that of the earlier sets."""
         with self.lock:
             if self.loaded is None:
                 self.loaded = load_encoder(self.name, self.device, self.precision, warn=self.progress.warn)
@@ -77,17 +77,12 @@ class Embedder(Portable):
                         f"the encoder {self.name} is not the one the sets were built with (other weights)",
                         hint="run ctxr build-sets again, then filter",
                     )
-                if self.fingerprint and self.precision not in self.loaded.precisions():
-                    raise UsageError(
-                        f"these sets were made with OpenVINO, which is not available on {self.loaded.device}",
-                        hint="pip install openvino and use --device cpu",
-                    )
             return self.loaded
 
-    def embed(self, pictures: Sequence[Pixels], exact: bool = False, rows: int | None = None) -> Vectors:
-        """Unit vectors [n, D] float32 of pictures uint8 [H, W, 3], `rows` of them in a pass."""
+    def embed(self, pictures: Sequence[Pixels], exact: bool = False) -> Vectors:
+        """Unit vectors [n, D] float32 of pictures uint8 [H, W, 3]."""
         with self.lock:
-            vectors: Vectors = self.encoder.encode_images(pictures, exact=exact, rows=rows)
+            vectors: Vectors = self.encoder.encode_images(pictures, exact=exact)
         if not np.isfinite(vectors).all():
             raise CtxrError("the encoder returned NaN or infinite vectors", hint="try --precision fp32")
         return vectors
@@ -272,7 +267,7 @@ class VideoPass(SetPicker):
     def embed(self, index: int) -> Vectors:
         """The vector of a frame that the child process keeps."""
         self._live[index] = self._scanner.fetch(index)
-        vectors = self.context.embedder.embed([self._live[index]], rows=1)
+        vectors = self.context.embedder.embed([self._live[index]])
         self.places[index] = self.vectors.append(vectors)
         return np.asarray(vectors[0])
 
@@ -395,7 +390,7 @@ class LedgerPass(SetPicker):
         vectors = self._old.vectors
         if index not in self._before:
             self._before[index] = len(vectors) + len(self._fresh)
-            self._fresh.extend(self.context.embedder.embed([self.pixels(index)], rows=1))
+            self._fresh.extend(self.context.embedder.embed([self.pixels(index)]))
         self.places[index] = at = self._before[index]
         return np.asarray(vectors[at] if at < len(vectors) else self._fresh[at - len(vectors)])
 
