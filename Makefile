@@ -34,7 +34,7 @@ system:         ## install tesseract, ffmpeg, chromium and postgresql if they ar
 
 # beside the environment, not in it: the demo and `ctxr` run as they do without these extras
 peers: setup
-	@for peer in faiss-cpu openvino tesserocr; do \
+	@for peer in faiss-cpu tesserocr; do \
 	  test -e $(PEERS)/.$$peer && continue; \
 	  $(BIN)/python -m pip install --quiet --no-deps --only-binary :all: --constraint constraints.txt --target $(PEERS) $$peer \
 	  && touch $(PEERS)/.$$peer || echo "$$peer cannot be installed here: what uses it is not tested or timed"; \

@@ -1,11 +1,8 @@
 """Embedding: images per second of ViT-B/32's image tower, and preprocessing per 720p frame.
 
 The weights are random: they change nothing about the speed. Every figure stands beside the plain way measured in the
-same run: open_clip's model in eager fp32 with batches of 32, and its PIL transform; OpenVINO also beside our own path in torch.
+same run: open_clip's model in eager fp32 with batches of 32, and its PIL transform.
 """
-
-import statistics
-from collections.abc import Callable, Iterator
 
 import numpy as np
 import open_clip
@@ -13,7 +10,7 @@ import torch
 from PIL import Image
 
 from bench.table import Row, median_seconds
-from ctxr.models.encoders import Encoder, find_source, load_encoder
+from ctxr.models.encoders import find_source, load_encoder
 from ctxr.models.layers import unit
 from ctxr.models.precision import has_bf16_units
 from ctxr.models.preprocess import Preprocess
@@ -22,8 +19,6 @@ IMAGES = 64
 FRAMES = 16
 SPEED_UP = 3.3
 """Wanted of bf16 weights over eager fp32, where the processor multiplies bf16 matrices itself."""
-SPEED_UP_FP32, SPEED_UP_BF16 = 2.0, 4.4
-"""Wanted of OpenVINO over eager fp32, without such units and with them."""
 
 
 def frames(count: int, height: int = 720, width: int = 1280) -> list[np.ndarray]:
@@ -42,10 +37,10 @@ def frames(count: int, height: int = 720, width: int = 1280) -> list[np.ndarray]
 
 def measure() -> list[Row]:
     """The rows of this bench."""
-    return [*_preprocessing(), *_tower()]
+    return [*_preprocessing(), _tower()]
 
 
-def _tower() -> list[Row]:
+def _tower() -> Row:
     encoder = load_encoder("random:ViT-B-32", device="cpu")
     plain = find_source("random:ViT-B-32", lambda _: None).build()  # open_clip's own module, untouched
     batch = torch.randn(32, 3, encoder.image_size, encoder.image_size)
@@ -64,7 +59,7 @@ def _tower() -> list[Row]:
     bf16 = has_bf16_units()
     gain = _matrix_seconds(torch.float32) / _matrix_seconds(torch.bfloat16)
     speeds = f"{IMAGES / ours:.1f} against {IMAGES / theirs:.1f} images/s, {theirs / ours:.2f} x"
-    row = Row(
+    return Row(
         figure=f"embed {IMAGES} images, ViT-B/32, {encoder.precision} weights",
         seconds=ours,
         against="open_clip, eager fp32, batches of 32",
@@ -73,31 +68,6 @@ def _tower() -> list[Row]:
         met=theirs / ours >= SPEED_UP if bf16 else None,
         note=f"{speeds}; this processor multiplies matrices {gain:.2f} x faster in bf16",
     )
-    return [row, *(_openvino(encoder, pictures, reference) if "openvino" in encoder.precisions() else ())]
-
-
-def _openvino(ours: Encoder, pictures: list[np.ndarray], reference: Callable[[], None]) -> Iterator[Row]:
-    """OpenVINO beside eager fp32 and beside our path in torch, each pair measured in turns."""
-    precision = "openvino-bf16" if has_bf16_units() else "openvino"
-    other = load_encoder("random:ViT-B-32", device="cpu", precision=precision)
-    other.encode_images(pictures[:16])
-    wanted = SPEED_UP_BF16 if has_bf16_units() else SPEED_UP_FP32
-    peers = {
-        "open_clip, eager fp32, batches of 32": reference,
-        f"ctxr with torch, {ours.precision} weights": lambda: ours.encode_images(pictures),
-    }
-    for name, peer in peers.items():
-        turns = [(median_seconds(lambda: other.encode_images(pictures), 1), median_seconds(peer, 1)) for _ in range(3)]
-        seconds, against = (statistics.median(times) for times in zip(*turns, strict=True))
-        yield Row(
-            figure=f"embed {IMAGES} images, ViT-B/32, {precision}",
-            seconds=seconds,
-            against=name,
-            against_seconds=against,
-            target=f">= {wanted} x faster" if peer is reference else "",
-            met=against / seconds >= wanted if peer is reference else None,
-            note=f"{IMAGES / seconds:.1f} against {IMAGES / against:.1f} images/s, {against / seconds:.2f} x",
-        )
 
 
 def _matrix_seconds(dtype: torch.dtype) -> float:

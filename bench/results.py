@@ -24,7 +24,6 @@ from bench.table import Median, Row, runs_of
 PACKAGES = (
     "torch",
     "open_clip_torch",
-    "openvino",
     "numpy",
     "opencv-python",
     "av",

@@ -21,9 +21,7 @@ GREY = 3.0
 class DrawnEncoder(Encoder):
     """Says what ctxr-tiny says of itself, and takes a picture of 12 by 8 pixels for its vector."""
 
-    def encode_images(
-        self, images: Sequence[npt.NDArray[Any]], exact: bool = False, rows: int | None = None
-    ) -> npt.NDArray[np.float32]:
+    def encode_images(self, images: Sequence[npt.NDArray[Any]], exact: bool = False) -> npt.NDArray[np.float32]:
         """Float32 [N, 289], L2-normalised."""
         small = [cv2.resize(image, (12, 8), interpolation=cv2.INTER_AREA).ravel() / 255.0 for image in images]
         vectors = np.array([[*row, GREY] for row in small]).reshape(len(images), -1)

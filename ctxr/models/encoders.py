@@ -6,12 +6,13 @@ A vector does not depend on the other images or texts of a call: every forward p
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
@@ -20,15 +21,12 @@ import numpy as np
 
 from ctxr.errors import CtxrError, DataError, UsageError, did_you_mean
 from ctxr.models.hub import DEFAULT_ENCODER, LITE, STAND_INS, TINY, architectures, fetched_weights, split_name
-from ctxr.models.openvino_tower import OpenVinoTower, fastest
 from ctxr.models.precision import (
     BF16_PARAMETERS,
-    OPENVINO,
     choose_device,
     choose_precision,
     cpu_matmul_precision,
     float32_matmul,
-    has_bf16_units,
     is_memory,
 )
 from ctxr.models.preprocess import Preprocess
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
 
 Warn = Callable[[str], None]
 
+CHEAP = 0.05e12  # parameters of an image tower times pixels
 TEXT_ROWS = 8  # texts in one pass: queries come one at a time, and a text costs a fifth of an image
 
 
@@ -68,6 +67,7 @@ class Encoder:
 
     Attributes:
         fingerprint: sha256 in hex over weights, architecture and preprocessing. image_size: side of its pictures, in pixels.
+        rows: images in one pass, into which fewer are padded: calls with multiples of it cost least.
         threshold: Euclidean distance between unit vectors, 0..2, beyond which two images count as different.
     """
 
@@ -80,8 +80,7 @@ class Encoder:
         self.image_size = self._preprocess.size[0]
         self._matmul = cpu_matmul_precision() if device == "cpu" else "highest"
         # an encoder of images alone is half the memory: the text tower is loaded again by whoever asks for texts
-        self._fine, self._margins = model.visual, {"fp32": 0.0}
-        self._towers: dict[str, Callable[[Tensor], Tensor]] = {}
+        self._fine: nn.Module = model.visual
         self._parameters = sum(weights.numel() for weights in model.visual.parameters())
         del model
         if not source.rounds and precision.endswith("bf16"):
@@ -89,105 +88,60 @@ class Encoder:
                 f"in bf16, distances of {self.name} err by more than its threshold", hint="--precision fp32"
             )
         chosen = "fp32" if not source.rounds and precision == "auto" else precision
-        self.precision, self._rows = choose_precision(chosen, device, self._parameters), 0
-        self.use(self.precision)
-
-    def use(self, precision: str) -> None:
-        """Compute in this precision from now on."""
-        self.precision = precision
+        self.precision = choose_precision(chosen, device, self._parameters)
         # measured with ViT-B/32 on two cores: bf16 gains up to 16 rows, fp32 little beyond 4; small towers are all overhead
-        few = self._parameters >= BF16_PARAMETERS and not precision.endswith("bf16")
-        self._rows = 64 if self.device != "cpu" else 4 if few else 16
+        few = self._parameters >= BF16_PARAMETERS and self.precision == "fp32"
+        self.rows = 64 if device != "cpu" else 4 if few else 16
 
-    def use_fastest(self) -> None:
-        """Change to OpenVINO where it was faster on this machine; small towers stay with torch."""
-        first = self.precision
-        engines = [name for name in self.precisions() if name == "openvino" or (name in OPENVINO and has_bf16_units())]
-        if self._parameters < BF16_PARAMETERS or not engines:
-            return
-
-        def run(precision: str) -> int:
-            self.use(precision)
-            _ = self.margin  # an engine with wrong vectors is not used
-            # one by one, as a search asks for most of them
-            self.encode_images([np.zeros((*self._preprocess.size, 3), np.uint8)] * (rows := self._rows), rows=1)
-            return rows
-
-        try:
-            self.use(fastest(self.fingerprint, [first, *engines], run))
-            _ = self.margin
-        except CtxrError:
-            self.use(first)
-        self._towers = {name: tower for name, tower in self._towers.items() if name == self.precision}
-
-    def precisions(self) -> dict[str, str]:
-        """What this device can compute in, each with what its vectors depend on: the version of OpenVINO."""
-        usable = {"fp32": "fp32", "bf16": "bf16"}
-        with suppress(PackageNotFoundError):
-            usable |= {name: f"{name} {version('openvino')}" for name in OPENVINO if self.device == "cpu"}
-        return usable
-
-    @property
-    def _tower(self) -> Callable[[Tensor], Tensor]:
-        """What embeds images. Raises UsageError for a precision that this machine does not have."""
+    @cached_property
+    def _rounded(self) -> nn.Module:
+        """The image tower in bf16."""
         from torch import nn
 
-        if self.precision not in self._towers:
-            if self.precision not in self.precisions():
-                hint = "pip install openvino and use --device cpu, or --precision auto"
-                raise UsageError(f"precision {self.precision} is not available on {self.device} here", hint=hint)
-            tower: Any = self._fine
-            if self.precision in OPENVINO:
-                tower = OpenVinoTower(tower, self._preprocess.size, OPENVINO[self.precision])
-            elif self.precision == "bf16":
-                # weight by weight: a copy in fp32 first would cost its memory once more
-                weights = {
-                    id(own): nn.Parameter(own.detach().bfloat16(), requires_grad=False) for own in tower.parameters()
-                }
-                tower = deepcopy(tower, weights).bfloat16().to(self.device)
-            else:
-                tower = tower.to(self.device)
-            self._towers[self.precision] = tower
-        return self._towers[self.precision]
+        tower = self._fine
+        # weight by weight: a copy in fp32 first would cost its memory once more
+        own = {id(one): nn.Parameter(one.detach().bfloat16(), requires_grad=False) for one in tower.parameters()}
+        return deepcopy(tower, own).bfloat16().to(self.device)
 
-    @property
+    @cached_property
     def margin(self) -> float:
         """Half-width of the band around a threshold in which a distance must be computed again with `exact=True`.
 
-        0 in torch's fp32. Else twice the largest error of a vector among sixteen made-up pictures: a distance errs by at most the errors
-        of its two vectors. Raises CtxrError where OpenVINO gives other vectors than torch.
+        0 in fp32. Else twice the largest error of a vector among sixteen made-up pictures: a distance errs by at most the errors of its
+        two vectors.
         """
         # the largest error of a distance was 0.53 of this margin on 300 frames of two films for ctxr-tiny in bf16, 0.43 for ViT-B/32
         # on every twelfth frame, and 0.82 on 300 single colours for ctxr-tiny
-        if self.precision not in self._margins:
-            rough, exact = (self.encode_images(_probes(), exact=fine) for fine in (False, True))
-            margin = 2 * float(np.linalg.norm(rough - exact, axis=1).max())
-            if self.precision in OPENVINO and not margin <= (1e-3 if self.precision == "openvino" else 0.25):
-                wrong = f"OpenVINO's vectors of {self.name} differ too much from torch's"
-                raise CtxrError(wrong, hint="use --precision fp32")
-            # at least ten times what distances in fp32 differ by between engines and numbers of rows
-            self._margins[self.precision] = max(margin, 1e-5)
-        return self._margins[self.precision]
+        if self.precision == "fp32":
+            return 0.0
+        rough, exact = (self.encode_images(_probes(), exact=fine) for fine in (False, True))
+        # at least ten times what distances in fp32 differ by between numbers of rows
+        return max(2 * float(np.linalg.norm(rough - exact, axis=1).max()), 1e-5)
 
-    def encode_images(self, images: Sequence[np.ndarray], exact: bool = False, rows: int | None = None) -> np.ndarray:
-        """Float32 [N, dim], L2-normalised, of uint8 RGB arrays [H, W, 3]. Raises ValueError for another type or shape.
+    @property
+    def cheap(self) -> bool:
+        """Whether embedding every frame costs little beside decoding it: on a GPU, and of a small image tower."""
+        # an upper bound of its multiply-adds, as if every weight met every pixel: 0.014e12 of ctxr-tiny, 0.23e12 of ctxr-lite, 4.4e12
+        # of ViT-B/32
+        return self.device != "cpu" or self._parameters * math.prod(self._preprocess.size) < CHEAP
 
-        Args:
-            exact: compute in torch's fp32 whatever the precision is; keeps both copies of the image tower in memory.
-            rows: images in one pass, at most as many as by default. Another number rounds vectors differently.
+    def encode_images(self, images: Sequence[np.ndarray], exact: bool = False) -> np.ndarray:
+        """Float32 [N, dim], L2-normalised, of uint8 RGB arrays [H, W, 3]; a vector does not depend on the other images.
+
+        `exact`: compute in fp32 whatever the precision is; keeps both copies of the image tower in memory. Raises ValueError for an
+        array of another type or shape.
         """
         import torch
 
-        tower = self._fine.to(self.device) if exact else self._tower
-        dtype = torch.bfloat16 if self.precision == "bf16" and not exact else torch.float32
+        rough = self.precision == "bf16" and not exact
+        tower, dtype = (self._rounded, torch.bfloat16) if rough else (self._fine.to(self.device), torch.float32)
         parts, done = [], 0
         while done < len(images):
-            # fewer rows for the exact copy: it is asked for single images, and fp32 gains little from more
-            usual = min(self._rows, 4) if exact and self.precision != "fp32" else self._rows
-            limit = min(usual, rows or usual)
-            part = images[done : done + limit]
+            # fewer for the exact copy: it is asked for single images, and fp32 gains little from more
+            rows = min(self.rows, 4) if exact and self.precision == "bf16" else self.rows
+            part = images[done : done + rows]
             # filled up with zeros
-            pixels = torch.nn.functional.pad(self._preprocess(part), (*[0] * 7, limit - len(part)))
+            pixels = torch.nn.functional.pad(self._preprocess(part), (*[0] * 7, rows - len(part)))
             vectors = self._forward(tower, pixels.to(self.device, dtype), self._matmul)
             if vectors is not None:
                 parts.append(vectors[: len(part)])
@@ -213,7 +167,6 @@ class Encoder:
 
     def describe(self) -> dict[str, object]:
         """What a manifest should keep of the encoder, as plain values."""
-        packages = ["torch", "torchvision", "open_clip_torch"] + ["openvino"] * (self.precision in OPENVINO)
         return {
             "name": self.name,
             "fingerprint": self.fingerprint,
@@ -224,7 +177,7 @@ class Encoder:
             "threshold": self.threshold,
             "float32_matmul": self._matmul,
             "preprocess": asdict(self._preprocess),
-            "versions": {package: version(package) for package in packages},
+            "versions": {package: version(package) for package in ("torch", "torchvision", "open_clip_torch")},
         }
 
     @cached_property
@@ -249,8 +202,8 @@ class Encoder:
                 raise
             if len(batch) == 1:
                 raise CtxrError(f"no memory left on {self.device} for one image", hint="use --device cpu") from error
-            self._rows = len(batch) // 2
-            self._warn(f"{self.device} ran out of memory: going on with batches of {self._rows}")
+            self.rows = len(batch) // 2
+            self._warn(f"{self.device} ran out of memory: going on with batches of {self.rows}")
             return None
 
 

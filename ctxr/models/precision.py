@@ -72,10 +72,7 @@ def in_microbatches(rows: Tensor, at_once: int, device: str, work: Callable[[Ten
     return done
 
 
-# precisions that OpenVINO computes in on a CPU, with its names for their number formats
-OPENVINO = {"openvino": "f32", "openvino-bf16": "bf16"}
-
-PRECISIONS = ("auto", "fp32", "bf16", *OPENVINO)
+PRECISIONS = ("auto", "fp32", "bf16")
 BF16_PARAMETERS = 80_000_000
 """From ViT-B upwards (86 to 88 million) bf16 gains on a CPU; below, casts take as long."""
 

@@ -38,10 +38,6 @@ def test_an_image_alone_has_bit_for_bit_the_vector_it_has_in_any_batch(
     for position, picture in enumerate(pictures):
         np.testing.assert_array_equal(encoder.encode_images([picture])[0], together[position])
     np.testing.assert_array_equal(encoder.encode_images(pictures[3:8]), together[3:8])
-    for rows in (1, 2):
-        few = encoder.encode_images(pictures, rows=rows)
-        np.testing.assert_array_equal(encoder.encode_images(pictures[7:8], rows=rows), few[7:8])
-        np.testing.assert_allclose(few, together, atol=0.02 if precision == "bf16" else 1e-5)
 
 
 @pytest.mark.prove
@@ -158,7 +154,7 @@ def test_a_full_device_gets_half_the_batch_and_says_so(
         result: torch.Tensor = tower(batch)
         return result
 
-    monkeypatch.setattr(encoder._tower, "forward", small)
+    monkeypatch.setattr(encoder._fine, "forward", small)
     limit = 4
     np.testing.assert_allclose(encoder.encode_images(pictures), expected, atol=1e-6)
     assert [one.endswith(f" {rows}") for one, rows in zip(said, (8, 4), strict=True)] == [True, True]

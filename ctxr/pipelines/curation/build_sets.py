@@ -33,7 +33,7 @@ from ctxr.models.identity import model_identity
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, deduplicate, exact_distances, shared_footage
 from ctxr.pipelines.curation.image_sets import SetsRun, SetsStage, VideoJob, gone
-from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool, has_shard, with_copies
+from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool, with_copies
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext, pick_from_ledger, scan_video
 from ctxr.store.artifacts import Artifact, Parent, earlier_manifest, open_artifact, package_versions
@@ -153,7 +153,9 @@ class BuildStage(SetsStage[BuildInputs]):
         published = read_published(options.splits) if options.splits and not is_boxes(options.splits) else {}
         quality = QualityGate(QualityLimits.of(options), options.brisque_weights, options.ocr)
         instruments = quality.describe()
-        embedder = Embedder(inputs.encoder, options.device, options.precision, progress)
+        # a merge may run on another machine than the ranks, whose precisions are the same
+        precision = str(self.merged.key["precision"]) if self.merged else options.precision
+        embedder = Embedder(inputs.encoder, options.device, precision, progress)
         with progress.task(f"load the encoder {inputs.encoder}", None):
             encoder = embedder.encoder
         names = {source.name for source in inputs.sources}
@@ -163,12 +165,7 @@ class BuildStage(SetsStage[BuildInputs]):
             progress.warn(f"{options.splits} names {plural(len(unknown), 'unknown source')}: {some(unknown)}")
         if scan.frames == "auto":
             scan = replace(scan, frames="every" if encoder.cheap else "search")
-        if options.precision == "auto":
-            if began := _begun(out, inputs.sources, scan, encoder):
-                encoder.use(began)
-            elif not self.shard:  # ranks would each measure, and could come to different engines
-                encoder.use_fastest()
-            embedder.precision = encoder.precision  # for processes with an encoder of their own
+        embedder.precision = encoder.precision  # for processes with an encoder of their own
         remember_paths(out, {source.sha256: source.path for source in inputs.sources})
         threshold = encoder.threshold if options.threshold is None else options.threshold
         picking = PickingRules(threshold, options.set_size, encoder.margin, quality)
@@ -183,7 +180,7 @@ class BuildStage(SetsStage[BuildInputs]):
         identity = model_identity(encoder.name, out.resolve().parent)
         albums = [source for source in inputs.sources if source.kind == "photos"]
         stamps = {
-            source.name: unit_stamp(source, scan_key(source, scan, encoder, encoder.precision), picking, choice)
+            source.name: unit_stamp(source, scan_key(source, scan, encoder), picking, choice)
             for source in inputs.sources
         }
         return BuildRun(
@@ -428,7 +425,7 @@ class BuildVideos(VideoJob):
             scanner.close()
 
 
-def scan_key(source: InputSource, scan: ScanOptions, encoder: Encoder, precision: str) -> str:
+def scan_key(source: InputSource, scan: ScanOptions, encoder: Encoder) -> str:
     """What decides the scan of a source: its content, how it is decoded and embedded, and the packages that do it."""
     packages = ["opencv-python", "torch", "open_clip_torch"]  # which builds the layers of the encoder
     decisive: dict[str, object] = {}
@@ -438,7 +435,7 @@ def scan_key(source: InputSource, scan: ScanOptions, encoder: Encoder, precision
         decisive = {name: value for name, value in vars(scan).items() if name not in SCAN_LIMITS}
         packages += [] if scan.decoder == "opencv" else ["av"]
         packages += [] if scan.detector in ("adaptive", "ffmpeg") else ["scenedetect"]
-    vectors = encoder.fingerprint, encoder.precisions()[precision]
+    vectors = encoder.fingerprint, encoder.precision
     return sha256_of([source.sha256, decisive, vectors, package_versions(*packages)])
 
 
@@ -449,16 +446,6 @@ def unit_stamp(
     photos = [asdict(choice.copies), choice.sample, choice.seed, pool] if source.kind == "photos" else []
     select = [picking.threshold, picking.set_size, vars(picking.quality.limits), photos]
     return UnitKeys(scan, sha256_of(select), picking.quality.stamps())
-
-
-def _begun(out: Path, sources: Sequence[InputSource], scan: ScanOptions, encoder: Encoder) -> str | None:
-    """The precision in which an earlier run finished a source or photos of it; None without one."""
-    for source in sources:
-        for precision in encoder.precisions():
-            key = scan_key(source, scan, encoder, precision)
-            if scanned_unit(out, source.name, key) or (source.kind == "photos" and has_shard(out, source, key)):
-                return precision
-    return None
 
 
 def _strata(boxes: Path | None, sources: Sequence[SourceHashes]) -> dict[str, tuple[str, ...]]:

@@ -123,10 +123,9 @@ class BuildSets(ScanOptions, SetsOptions):
     """open_clip `name:pretrained`, `local-dir:PATH` or `checkpoint:PATH` (open_clip_config.json and safetensors),
     `random:ARCH` (for measuring speed), `ctxr-lite`, `ctxr-tiny`, or `auto`: ViT-B-32:openai if its weights can be
     downloaded, else ctxr-lite, else ctxr-tiny, with a warning."""
-    precision: Annotated[str, NotDecisive, Choices(("auto", "fp32", "bf16", "openvino", "openvino-bf16"))] = "auto"
-    """Engine and number format of the encoder: fp32 or bf16 of torch, openvino (fp32) or openvino-bf16 on a CPU (an extra), or auto:
-    what the run began with, else the fastest, measured once per machine and encoder; ranks stay with torch. Decisions near the
-    threshold are always made in torch's fp32."""
+    precision: Annotated[str, NotDecisive, Choices(("auto", "fp32", "bf16"))] = "auto"
+    """Number format of the encoder: fp32, bf16, or auto: bf16 where the device computes in it and the encoder is large enough to gain.
+    Decisions near the threshold are always made in fp32."""
     threshold: Annotated[float | None, Range(0, 2, "a distance between unit vectors: 0..2")] = None
     """Minimum distance (0..2, on unit vectors) of a frame to every other frame of its set; larger gives fewer, more
     different frames. Default: the encoder's, 0.35 for CLIP as in the paper."""

@@ -187,12 +187,6 @@ def _kept(artifact: Path, name: str, key: str, shard: Shard) -> Shard:
     return shard
 
 
-def has_shard(artifact: Path, album: InputSource, scan: str) -> bool:
-    """Whether an earlier run finished the first shard of an album under the key `scan`."""
-    head = artifact / SOURCES / f".{album.name}.shard0.json"
-    return head.is_file() and sha256_of([scan, list(album.photo_sha256[:SHARD])]).encode() in head.read_bytes()
-
-
 @dataclass(frozen=True)
 class PhotoPicking:
     """Which photos are copies, how many sets are wanted, as `BuildSets.sample` says, and the seed of their order."""

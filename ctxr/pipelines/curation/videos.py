@@ -17,7 +17,7 @@ import numpy as np
 
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.units import Portable
-from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.errors import CtxrError, DataError
 from ctxr.media.decoder_process import CandidateFrame, ChildFrameReader, FrameGone, ScanEnd, Scanner
 from ctxr.media.footage import SourceLocator
 from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, perceptual_hash
@@ -68,7 +68,7 @@ class Embedder(Portable):
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder. Raises DataError where it is not that of the earlier sets, UsageError where it cannot run as then."""
+        """The encoder. Raises DataError where it is not that of the earlier sets."""
         with self.lock:
             if self.loaded is None:
                 self.loaded = load_encoder(self.name, self.device, self.precision, warn=self.progress.warn)
@@ -77,17 +77,12 @@ class Embedder(Portable):
                         f"the encoder {self.name} is not the one the sets were built with (other weights)",
                         hint="run ctxr build-sets again, then filter",
                     )
-                if self.fingerprint and self.precision not in self.loaded.precisions():
-                    raise UsageError(
-                        f"these sets were made with OpenVINO, which is not available on {self.loaded.device}",
-                        hint="pip install openvino and use --device cpu",
-                    )
             return self.loaded
 
-    def embed(self, pictures: Sequence[Pixels], exact: bool = False, rows: int | None = None) -> Vectors:
-        """Unit vectors [n, D] float32 of pictures uint8 [H, W, 3], `rows` of them in a pass."""
+    def embed(self, pictures: Sequence[Pixels], exact: bool = False) -> Vectors:
+        """Unit vectors [n, D] float32 of pictures uint8 [H, W, 3]."""
         with self.lock:
-            vectors: Vectors = self.encoder.encode_images(pictures, exact=exact, rows=rows)
+            vectors: Vectors = self.encoder.encode_images(pictures, exact=exact)
         if not np.isfinite(vectors).all():
             raise CtxrError("the encoder returned NaN or infinite vectors", hint="try --precision fp32")
         return vectors
@@ -403,21 +398,18 @@ class LedgerPass(SetPicker):
                 self.search(gaps)
                 gaps = []
         self.search(gaps)
-        return np.concatenate([old.vectors, *self._fresh]) if self._fresh else old.vectors
+        return np.concatenate([old.vectors, np.stack(self._fresh)]) if self._fresh else old.vectors
 
     def embed(self, indices: Sequence[int]) -> Vectors:
         """The vectors that the unit holds, and new ones."""
-        held = len(self._old.vectors)
-        missing = [index for index in indices if index not in self._before]
+        old, missing = self._old.vectors, [index for index in indices if index not in self._before]
         for start in range(0, len(missing), BATCH):
             part = missing[start : start + BATCH]
-            first = held + sum(map(len, self._fresh))
-            self._before |= zip(part, range(first, first + len(part)), strict=True)
-            self._fresh.append(self.context.embedder.embed([self.pixels(index) for index in part]))
+            self._before |= {index: at for at, index in enumerate(part, len(old) + len(self._fresh))}
+            self._fresh.extend(self.context.embedder.embed([self.pixels(index) for index in part]))
         self.places.update((index, self._before[index]) for index in indices)
-        vectors = [*self._fresh] and np.concatenate(self._fresh)
         places = (self._before[index] for index in indices)
-        return np.stack([self._old.vectors[at] if at < held else vectors[at - held] for at in places])
+        return np.stack([old[at] if at < len(old) else self._fresh[at - len(old)] for at in places])
 
     def pixels(self, index: int) -> Pixels:
         """A frame, decoded again."""

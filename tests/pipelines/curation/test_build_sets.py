@@ -107,8 +107,8 @@ def test_a_scan_depends_on_the_version_of_pyav_where_that_may_decode(
 ) -> None:
     versions = Mock(return_value={})
     monkeypatch.setattr(build_sets, "package_versions", versions)
-    encoder: Any = SimpleNamespace(fingerprint="f", precisions=lambda: {"fp32": "fp32"})
-    scan_key(InputSource("clip", "video", tmp_path, "0", 1), ScanOptions(decoder=decoder), encoder, "fp32")
+    encoder: Any = SimpleNamespace(fingerprint="f", precision="fp32")
+    scan_key(InputSource("clip", "video", tmp_path, "0", 1), ScanOptions(decoder=decoder), encoder)
     assert ("av" in versions.call_args.args, "opencv-python" in versions.call_args.args) == (named, True)
 
 

@@ -44,7 +44,7 @@ class Means:
     def __init__(self, lasts: int = 10**9) -> None:
         self.lasts, self.seen = lasts, 0
 
-    def encode_images(self, pictures: Sequence[Pixels], exact: bool = False, rows: int | None = None) -> Vectors:
+    def encode_images(self, pictures: Sequence[Pixels], exact: bool = False) -> Vectors:
         if self.seen + len(pictures) > self.lasts:
             raise RuntimeError("killed")
         self.seen += len(pictures)
