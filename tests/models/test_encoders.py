@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from ctxr.errors import CtxrError
 from ctxr.models.encoders import Encoder, load_encoder
+from ctxr.models.precision import folded
 from tests.models.encoder_folder import COCA, PREPROCESS, make_folder
 
 
@@ -29,14 +31,18 @@ def test_vectors_are_float32_of_length_one_in_the_order_of_the_images(
     np.testing.assert_array_equal(encoder.encode_images(pictures[::-1])[::-1], vectors)
 
 
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", ["small", "ctxr-tiny"])
 def test_an_image_alone_has_bit_for_bit_the_vector_it_has_in_any_batch(
-    folder: Path, pictures: list[np.ndarray], precision: str
+    name: str, folder: Path, pictures: list[np.ndarray], precision: str
 ) -> None:
-    encoder = load_encoder(f"local-dir:{folder}", device="cpu", precision=precision)
+    encoder = load_encoder(f"local-dir:{folder}" if name == "small" else name, device="cpu", precision=precision)
     together = encoder.encode_images(pictures)
-    for position, picture in enumerate(pictures):
-        np.testing.assert_array_equal(encoder.encode_images([picture])[0], together[position])
+    assert 1 < encoder.rows < len(pictures)
+    np.testing.assert_array_equal(encoder.encode_images(pictures[::-1])[::-1], together)
+    for position in (0, 15, 20):
+        np.testing.assert_array_equal(encoder.encode_images([pictures[position]])[0], together[position])
     np.testing.assert_array_equal(encoder.encode_images(pictures[3:8]), together[3:8])
 
 
@@ -169,6 +175,36 @@ def test_a_full_device_gets_half_the_batch_and_says_so(
 def test_only_rgb_bytes_are_images(encoder: Encoder, wrong: np.ndarray) -> None:
     with pytest.raises(ValueError, match=r"image 1 is .*, wanted uint8 \[H, W, 3\]"):
         encoder.encode_images([np.zeros((8, 8, 3), np.uint8), wrong])
+
+
+def normed(first: int, *layers: nn.Module) -> nn.Module:
+    """A tower of a convolution, a batch norm that changes its channels, and other layers."""
+    torch.manual_seed(first)
+    norm = nn.BatchNorm2d(8)
+    for values in (norm.weight, norm.bias, norm.running_mean, norm.running_var):
+        nn.init.uniform_(values, 0.5, 2)  # type: ignore[arg-type]
+    return nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), norm, *layers, nn.Flatten()).eval().requires_grad_(False)
+
+
+class Parallel(nn.Module):
+    """Its batch norm does not follow the convolution that stands before it."""
+
+    def __init__(self, tower: nn.Module) -> None:
+        super().__init__()
+        self.one, self.other = tower[0], tower[1]  # type: ignore[index]
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        return torch.cat([self.one(batch), self.other(self.one(batch.flip(-1)).relu())]).flatten(1)
+
+
+def test_batch_norms_are_folded_where_that_changes_no_vector() -> None:
+    plain, pixels = normed(0, nn.ReLU()), torch.randn(5, 3, 12, 12)
+    fast = folded(plain, (12, 12))
+    assert [type(layer) for layer in fast.children()] == [nn.Conv2d, nn.Identity, nn.ReLU, nn.Flatten]
+    assert isinstance(plain[1], nn.BatchNorm2d)  # type: ignore[index]
+    torch.testing.assert_close(fast(pixels), plain(pixels))
+    for tower in (Parallel(plain), nn.Sequential(nn.Conv2d(3, 8, 3), nn.LayerNorm(10))):
+        assert folded(tower, (12, 12)) is tower
 
 
 def test_importing_the_encoders_leaves_torch_alone() -> None:

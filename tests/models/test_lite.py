@@ -58,6 +58,21 @@ def test_an_image_holds_unit_features_and_what_the_classifier_sees(
     np.testing.assert_allclose(features, expected, atol=1e-5)
 
 
+@pytest.mark.usefixtures("threads")
+def test_an_image_alone_has_the_vector_it_has_in_any_batch(untrained: Encoder, pictures: list[np.ndarray]) -> None:
+    together = untrained.encode_images(pictures)
+    for chosen in ([0], [20, 3, 16]):
+        np.testing.assert_array_equal(untrained.encode_images([pictures[at] for at in chosen]), together[chosen])
+
+
+def test_embedding_every_frame_is_cheap_on_a_gpu_and_for_the_small_model(
+    untrained: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (load_encoder("ctxr-tiny", "cpu").cheap, untrained.cheap) == (True, False)
+    monkeypatch.setattr(untrained, "device", "cuda")
+    assert untrained.cheap
+
+
 def test_a_text_has_no_features_and_does_not_depend_on_its_neighbours(untrained: Encoder) -> None:
     texts = ["a dog", "a red bus " * 60, ""]
     together = untrained.encode_texts(texts)
