@@ -23,11 +23,11 @@ def measure() -> list[Row]:
     found: list[int] = []
     events: list[int] = []
     with Scanner() as scanner, tempfile.TemporaryDirectory() as folder:
-        _scan(scanner, clip, ScanOptions(samples_only=True), [])  # the child's imports are not what is measured
+        _scan(scanner, clip, ScanOptions(frames="samples"), [])  # the child's imports are not what is measured
         runs: dict[str, Callable[[], object]] = {
             "decode": lambda: _decode(clip),
-            "shots": lambda: _scan(scanner, clip, ScanOptions(samples_only=True, gate=255, threads=THREADS), found),
-            "scan": lambda: events.append(_scan(scanner, clip, ScanOptions(samples_only=True, threads=THREADS), [])),
+            "shots": lambda: _scan(scanner, clip, ScanOptions(frames="samples", gate=255, threads=THREADS), found),
+            "scan": lambda: events.append(_scan(scanner, clip, ScanOptions(frames="samples", threads=THREADS), [])),
         }
         if shutil.which("ffmpeg"):
             runs["floor"] = lambda: ffmpeg_null(clip)

@@ -182,8 +182,7 @@ class ScanPass:
         digest, held = blake2b(thumbnail.tobytes(), digest_size=8), [(kept.index, kept.time) for kept in between]
         candidate = CandidateFrame(*place, difference, digest.hexdigest(), None, held, sampled)
         send(self._out, {"candidate": candidate}, frame.rgb() if passes else None)
-        if sum(kept.nbytes for kept in self._kept.values()) > self._most_kept:
-            self._settle()
+        self._settle(self._most_kept)
 
     def _keep(self, frame: Frame) -> None:
         """Keep a frame for the search before the next sample that passes."""
@@ -192,19 +191,20 @@ class ScanPass:
             while len(self._span) > min(_SPAN_FRAMES, self._most_kept // (2 * frame.nbytes)):
                 self._span.popleft()
 
-    def _settle(self) -> None:
-        """Wait until the parent has released all kept frames."""
-        if self._kept:
+    def _settle(self, most: int = 0) -> None:
+        """Wait until the parent has released all kept frames but `most` bytes."""
+        while sum(kept.nbytes for kept in self._kept.values()) > most:
             send(self._out, {"settle": {}})
             self._answer(wait=True)
 
     def _answer(self, wait: bool = False) -> None:
-        """Send the kept frames that the parent wants, and forget those that it released."""
+        """Send the kept frames that the parent wants, and forget those that it released; `wait` until it has released some."""
         while self._kept and (question := self._questions.next(wait)):
             if "want" in question:
                 for index in question["want"]:
                     send(self._out, {"pixels": index}, self._kept[index].rgb())
             else:
+                wait = False
                 self._kept = {index: kept for index, kept in self._kept.items() if index > question["release"]}
 
 

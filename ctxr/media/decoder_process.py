@@ -72,7 +72,7 @@ class CandidateFrame:
 
 @dataclass(frozen=True)
 class Waiting:
-    """The child waits until the frames that it keeps are released."""
+    """The child waits until frames that it keeps are released."""
 
 
 @dataclass(frozen=True)
@@ -353,8 +353,8 @@ class Scanner(DecoderClient):
     """Scans files one after the other in one child process."""
 
     def scan(self, path: Path, options: ScanOptions) -> Generator[Event, None, None]:
-        """Events of one file: a VideoHeader, candidates in order of time, and a ScanEnd; in a search also Waiting, after which
-        `release` must be called for the last candidate.
+        """Events of one file: a VideoHeader, candidates in order of time, and a ScanEnd; in a search also Waiting, after each of which
+        `release` must be called.
 
         A second VideoHeader means that another decoder begins the file again: forget what came before.
         Raises VideoError where the file gives no frames, or is damaged and `keep_damaged` is off.
@@ -383,6 +383,8 @@ class Scanner(DecoderClient):
     def fetch(self, indices: Sequence[int]) -> list[Pixels]:
         """Pixels uint8 [H, W, 3] of frames that the running scan keeps. Raises FrameGone where its child failed."""
         child, fetched = self._child, list[Pixels]()
+        if not indices:
+            return fetched
         if child is not None and all(message.kind != "failed" for message in self._waiting):
             child.tell({"want": indices})
             with contextlib.suppress(VideoError):

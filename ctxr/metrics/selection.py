@@ -11,8 +11,10 @@ A subclass gives what the picker asks for: vectors of frames that are not embedd
 within `margin` of the threshold (low-precision embeddings then pick the sets that fp32 would), and why quality rules a frame out.
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 import numpy as np
 
@@ -55,19 +57,27 @@ class PickedSet:
 SPACING = 0.7
 """Multiple of the threshold beyond which two embedded frames are too far apart: one between them is embedded."""
 
-SWERVE = 0.5
+SWERVE = 0.6
 """Share of the distance of two embedded frames by which a frame between them may be farther from the chosen ones than they are on
 average."""
 
 
 @dataclass(frozen=True)
 class Gap:
-    """A sample, its vector [D], and the frames since the sample before it that can be embedded, in order; none at the start of a shot."""
+    """A sample of a shot, and the frames since the sample before it that can be embedded, in order; `held` none for a shot's first."""
 
     held: Sequence[int]
     sample: int
     shot: int
-    vector: Vectors = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Span:
+    """The frames of a gap, after the sample that `follows` says is the first of them; that one is pushed already."""
+
+    frames: Sequence[int]
+    shot: int
+    follows: bool
 
 
 class GreedyPicker:
@@ -78,21 +88,23 @@ class GreedyPicker:
             more different frames. The paper's value for CLIP is 0.35.
         set_size: images in a set; the paper's is 10.
         margin: half-width of the band around the threshold in which distances are taken again with `refine`; 0 = never.
+        rows: frames that cost as much as one when they are embedded together.
         decisions: on the frames that were pushed, by index.
     """
 
-    def __init__(self, threshold: float, set_size: int = 10, margin: float = 0.0) -> None:
-        self.threshold, self.set_size, self.margin = threshold, set_size, margin
+    def __init__(self, threshold: float, set_size: int = 10, margin: float = 0.0, rows: int = 1) -> None:
+        self.threshold, self.set_size, self.margin, self.rows = threshold, set_size, margin, rows
         self.decisions: dict[int, FrameDecision] = {}
         self._shot: int | None = None
         self._number = self._rejections = 0
         self._chosen: list[FrameDecision] = []
         self._vectors: list[Vectors] = []
         self._sample: tuple[int, int] | None = None
+        self._spans = deque[Span]()
         self._known: dict[int, Vectors] = {}
 
     def embed(self, indices: Sequence[int]) -> Vectors:
-        """The vectors [n, D] of frames between samples."""
+        """The vectors [n, D] of samples and of frames between them."""
         raise NotImplementedError
 
     def refine(self, indices: Sequence[int]) -> Vectors:
@@ -142,41 +154,57 @@ class GreedyPicker:
             decision.set_number = None
         self._chosen, self._vectors = [], []
 
-    def search(self, gaps: Sequence[Gap]) -> None:
-        """Push the samples of consecutive gaps, and before each those of its held frames that the search embeds.
+    def queue(self, gap: Gap) -> int:
+        """Take the next gap, for `search`. Returns how many wait."""
+        before = [self._sample[0]] if self._sample and self._sample[1] == gap.shot else []
+        self._spans.append(Span([*before, *gap.held, gap.sample], gap.shot, bool(before)))
+        self._sample = gap.sample, gap.shot
+        return len(self._spans)
 
-        Pushing the embedded frames alone gives the same sets. Frames that quality rules out often follow each other: after every third
-        in a row, one more frame is skipped before the next try.
+    def search(self, keep: int = 0) -> None:
+        """Push the samples of all gaps but the last `keep`, and before each those of its held frames that the search embeds.
+
+        What is embedded, and so the sets, depends on no other gap that waits: those only fill up what is embedded together. Pushing the
+        embedded frames alone gives the same sets. Frames that quality rules out often follow each other: after every third in a row, one
+        more frame is skipped before the next try.
         """
-        spans = []
-        for gap in gaps:
-            before = [self._sample[0]] if self._sample and self._sample[1] == gap.shot else []
-            spans.append([*before, *gap.held, gap.sample])
-            self._known[gap.sample], self._sample = gap.vector, (gap.sample, gap.shot)
-        self._scout(spans)
-        for gap, frames in zip(gaps, spans, strict=True):
-            self._walk(frames, gap.shot, 0 if len(frames) > len(gap.held) + 1 else -1)
-        self._known = {gap.sample: gap.vector for gap in gaps[-1:]}
+        while len(self._spans) > keep:
+            span = self._spans.popleft()
+            while wanted := [*self._wanted(span)]:
+                self._learn(wanted)
+            self._walk(span)
+            for frame in span.frames[:-1]:
+                self._known.pop(frame, None)
 
     def _learn(self, frames: Sequence[int]) -> None:
+        """Embed frames, and with them what the gaps that wait want."""
+        waiting = chain.from_iterable(map(self._wanted, self._spans))
+        frames = [*frames, *islice(waiting, -len(frames) % self.rows)]
         self._known.update(zip(frames, self.embed(frames), strict=True))
 
-    def _scout(self, spans: Sequence[Sequence[int]]) -> None:
-        """Embed frames halfway, and halfway again, until neighbours are near enough; those of all spans together."""
-        parts = [(frames, 0, len(frames) - 1) for frames in spans]
-        while parts := [part for part in parts if part[2] - part[1] > 1 and self._too_far_apart(*part)]:
-            self._learn([frames[(low + high) // 2] for frames, low, high in parts])
-            halves = ((frames, low, (low + high) // 2, high) for frames, low, high in parts)
-            parts = [part for frames, *ends in halves for part in ((frames, *ends[:2]), (frames, *ends[1:]))]
+    def _wanted(self, span: Span) -> Iterator[int]:
+        """What is to be embedded whatever the sets are: the sample, then frames halfway between two that are too far apart."""
+        frames, last = span.frames, len(span.frames) - 1
+        if frames[last] not in self._known:
+            yield frames[last]
+        parts = [(0, last)] if self._known.keys() >= {frames[0], frames[last]} else []
+        while parts:
+            low, high = parts.pop()
+            if high - low > 1 and self._too_far_apart(frames[low], frames[high]):
+                middle = (low + high) // 2
+                if frames[middle] in self._known:
+                    parts += [(middle, high), (low, middle)]
+                else:
+                    yield frames[middle]
 
-    def _too_far_apart(self, frames: Sequence[int], low: int, high: int) -> bool:
-        first, second = frames[low], frames[high]
+    def _too_far_apart(self, first: int, second: int) -> bool:
         apart, mark = self._apart(first, second), SPACING * self.threshold
         unsure = self.margin and abs(apart - mark) <= self.margin
         return (self._apart(first, second, exact=True) if unsure else apart) > mark
 
-    def _walk(self, frames: Sequence[int], shot: int, low: int) -> None:
-        """Push what is known of the frames after position `low`, and what the set asks for."""
+    def _walk(self, span: Span) -> None:
+        """Push what is known of a gap, and what the set asks for."""
+        frames, low = span.frames, 0 if span.follows else -1
         waiting = [at for at in range(len(frames) - 1, low, -1) if frames[at] in self._known]
         while waiting:
             probe = self._probe(frames, low, waiting[-1])
@@ -185,7 +213,7 @@ class GreedyPicker:
                 waiting.append(probe)
                 continue
             low = waiting.pop()
-            decision = self.push(frames[low], shot, self._known[frames[low]])
+            decision = self.push(frames[low], span.shot, self._known[frames[low]])
             rejected = decision.set_number is None and decision.reason != "too_close"
             self._rejections = self._rejections + 1 if rejected else 0
 

@@ -14,8 +14,8 @@ from ctxr.media.video import Frame, VideoError, VideoHeader
 from ctxr.store.records import Shot
 from tests.media.clips import MILLISECOND, RATE, break_packet, pictures, scene, write_clip
 
-EVERY = ScanOptions(every_frame=True)
-SAMPLES = ScanOptions(samples_only=True)
+EVERY = ScanOptions(frames="every")
+SAMPLES = ScanOptions(frames="samples")
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def test_a_damaged_clip_fails_unless_what_is_left_is_wanted(scanner: Scanner, tm
         _scan(scanner, path)
     assert failed.value.reason == "truncated"
     assert "--keep-damaged" in failed.value.hint
-    _, candidates, end = _scan(scanner, path, ScanOptions(keep_damaged=True, every_frame=True))
+    _, candidates, end = _scan(scanner, path, ScanOptions(keep_damaged=True, frames="every"))
     assert end.frames == 33
     assert str(end.damage).startswith("33 of 40 ")
     assert len(candidates) == 33

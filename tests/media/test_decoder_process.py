@@ -34,8 +34,8 @@ from ctxr.media.scan import ScanOptions
 from ctxr.media.video import VideoError, VideoHeader
 from tests.media.clips import RATE, pictures, write_clip, write_sound
 
-SAMPLES = ScanOptions(samples_only=True)
-PYAV = ScanOptions(decoder="pyav", samples_only=True)
+SAMPLES = ScanOptions(frames="samples")
+PYAV = ScanOptions(decoder="pyav", frames="samples")
 # Stands in for the child: reads the question, then does what follows.
 ASKED = "import json, os, signal, sys, time; question = json.loads(sys.stdin.buffer.readline()); "
 
@@ -183,7 +183,7 @@ def test_a_slow_consumer_is_no_silent_decoder(clip: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(scan_process, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     with Scanner() as scanner:
         taken = 0
-        for _ in scanner.scan(clip, ScanOptions(every_frame=True, stall_seconds=300, time_limit=500)):
+        for _ in scanner.scan(clip, ScanOptions(frames="every", stall_seconds=300, time_limit=500)):
             taken += 1
             clock[0] += 400 if taken in (2, 30) else 0
     assert taken == 62

@@ -34,9 +34,8 @@ from ctxr.store.paths import CACHE
 from ctxr.store.records import BETWEEN, Facts, Image, ImageSet, LedgerRow, Shot, Source
 from ctxr.store.units import DROPPED, IMAGES, SOURCES, SourceUnit, UnitKeys, write_unit
 
-BATCH = 16  # frames that are embedded together; their pixels are held until they were decided on
-BATCH_BYTES = 160 * 2**20  # of pixels for one batch at most, which bounds memory for 4K and 8K footage
-RECENT = BATCH  # frames that are decoded again and may be asked for twice
+BATCH = 16  # frames that are decoded again and embedded together
+HELD_BYTES = 160 * 2**20  # of pixels of frames that wait to be embedded, which bounds memory for 4K and 8K footage
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,8 @@ class SetPicker(GreedyPicker, ABC):
     """
 
     def __init__(self, context: UnitContext, source: str) -> None:
-        super().__init__(context.picking.threshold, context.picking.set_size, context.picking.margin)
+        picking = context.picking
+        super().__init__(picking.threshold, picking.set_size, picking.margin, BATCH)
         self.context, self.source = context, source
         self.rows: dict[int, LedgerRow] = {}
         self.places: dict[int, int] = {}
@@ -226,7 +226,8 @@ class VideoPass(SetPicker):
         self.vectors = VectorLog(context.artifact / SOURCES / f".{video.name}.vectors")
         self._scanner = scanner
         self._reader = ChildFrameReader(video.path, header.decoder, context.options)
-        self._batch: list[CandidateFrame] = []
+        self.rows = context.embedder.encoder.rows
+        self._most = max(1, HELD_BYTES // (3 * header.width * header.height))
         self._released = -1
         self._live: dict[int, Pixels] = {}
 
@@ -244,36 +245,32 @@ class VideoPass(SetPicker):
         if candidate.rgb is None:
             return
         self._live[candidate.index] = candidate.rgb
-        self._batch.append(candidate)
-        if len(self._batch) >= _at_once(candidate.rgb):
-            self.settle()
+        gap = Gap([index for index, _ in candidate.held], candidate.index, candidate.shot)
+        if self.queue(gap) >= min(self.rows, self._most):
+            # a search asks for single frames too, and the samples that wait make full passes of them
+            self.settle() if self.context.options.frames == "search" else self.settle(keep=0)
 
-    def settle(self) -> None:
-        """Embed the frames that wait, and decide on them."""
-        if not self._batch:
-            return
-        gaps = []
-        samples = [candidate.index for candidate in self._batch]
-        vectors = self._embed(samples, [self._live[index] for index in samples])
-        for candidate, vector in zip(self._batch, vectors, strict=True):
-            gaps.append(Gap([index for index, _ in candidate.held], candidate.index, candidate.shot, vector))
-        self.search(gaps)
+    def settle(self, keep: int | None = None) -> None:
+        """Embed and decide on the samples that wait, all but the last `keep`, by default half of them."""
+        self.search(len(self._spans) // 2 if keep is None else keep)
+        waiting = [span.frames[-1] for span in self._spans]
         # of what went by, only pixels of the open set may be asked for again
-        self._live = {index: self.pixels(index) for index in self.chosen()}
-        self._batch, self._released = [], samples[-1]
-        self._scanner.release(samples[-1])
+        self._live = {index: self.pixels(index) for index in (*self.chosen(), *waiting)}
+        if self._sample:
+            self._released = self._spans[0].frames[0] if waiting else self._sample[0]
+            self._scanner.release(self._released)
 
     def embed(self, indices: Sequence[int]) -> Vectors:
-        """The vectors of frames that the child process keeps."""
-        at_once = _at_once(next(iter(self._live.values())))
-        parts = (indices[start : start + at_once] for start in range(0, len(indices), at_once))
-        return np.concatenate([self._embed(part, self._scanner.fetch(part)) for part in parts])
-
-    def _embed(self, indices: Sequence[int], pictures: Sequence[Pixels]) -> Vectors:
-        vectors = self.context.embedder.embed(pictures)
-        first = self.vectors.append(vectors)
-        self.places.update(zip(indices, range(first, first + len(indices)), strict=True))
-        return vectors
+        """The vectors of samples, and of frames that the child process keeps."""
+        embedded = []
+        for start in range(0, len(indices), self._most):
+            part = indices[start : start + self._most]
+            kept = [index for index in part if index not in self._live]
+            pictures = self._live | dict(zip(kept, self._scanner.fetch(kept), strict=True))
+            embedded.append(self.context.embedder.embed([pictures[index] for index in part]))
+            first = self.vectors.append(embedded[-1])
+            self.places.update(zip(part, range(first, first + len(part)), strict=True))
+        return np.concatenate(embedded)
 
     def pixels(self, index: int) -> Pixels:
         """A frame that just went by; an older one is decoded again."""
@@ -316,7 +313,7 @@ def scan_video(
                     by_time = float(event.duration * event.rate) if event.duration and event.rate else 0
                     frames = int(event.promised_frames or by_time)
                 elif decode and isinstance(event, ScanEnd):
-                    decode.settle()
+                    decode.settle(keep=0)
                     shots = [msgspec.structs.replace(shot, source=video.name) for shot in event.shots]
                     known = ("width", "height", "rate", "duration", "decoder")
                     facts = {name: getattr(event.header, name) for name in known}
@@ -383,21 +380,18 @@ class LedgerPass(SetPicker):
 
     def pick(self) -> Vectors:
         """Decide on all frames. Returns the vectors at `places`."""
-        old, held, gaps = self._old, list[int](), list[Gap]()
+        old, held = self._old, list[int]()
         samples = {row.index for row in old.ledger if row.row is not None and not row.held}
-        self.places.update((index, place) for index, place in self._before.items() if index in samples)
         for index, row in self.rows.items():
             if self.context.stopping.is_set():
                 raise VideoError("cancelled", f"{self.source}: picking was stopped")
             if row.held:
                 held.append(index)
             elif index in samples:
-                gaps.append(Gap(held, index, row.shot or 0, old.vectors[self._before[index]]))
+                if self.queue(Gap(held, index, row.shot or 0)) >= BATCH:
+                    self.search(BATCH // 2)
                 held = []
-            if len(gaps) == BATCH:
-                self.search(gaps)
-                gaps = []
-        self.search(gaps)
+        self.search()
         return np.concatenate([old.vectors, np.stack(self._fresh)]) if self._fresh else old.vectors
 
     def embed(self, indices: Sequence[int]) -> Vectors:
@@ -421,7 +415,7 @@ class LedgerPass(SetPicker):
             options = replace(self.context.options, keep_damaged=bool(source.damage))
             self._reader = ChildFrameReader(path, source.decoder or "pyav", options)
         assert time is not None  # noqa: S101  # every frame of a video has its time
-        if len(self._recent) == RECENT:
+        if len(self._recent) == BATCH:
             del self._recent[next(iter(self._recent))]
         self._recent[index] = self._reader.read(index, time)
         return self._recent[index]

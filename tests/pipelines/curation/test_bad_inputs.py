@@ -63,7 +63,7 @@ def only_sentence(result: Result) -> str:
         (["clip.mp4", "--min-size", "0"], 2, "--min-size 0"),
         (["clip.mp4", "--workers", "257"], 2, "--workers 257"),
         (["clip.mp4", "--workers", "-1"], 2, "--workers -1"),
-        (["clip.mp4", "--every-frame", "--samples-only"], 2, "--samples-only"),
+        (["clip.mp4", "--frames", "every", "--frames", "samples"], 2, "--samples-only"),
         (["clip.mp4", "--workdir", "file"], 2, "a file, not a"),
         (["clip.mp4", "--out", "file"], 2, "a file, not a"),
         (["clip.mp4", "--splits", "none.csv"], 2, "no such file: none.csv"),
@@ -214,7 +214,7 @@ def test_a_failed_source_is_tried_again_when_asked(footage: Path, tmp_path: Path
 
 def test_a_video_shorter_than_a_set_says_so(tmp_path: Path) -> None:
     clip = two_shot_clip(tmp_path / "clip.mp4", 1, frames=10)
-    result = build(clip, "--out", tmp_path / "sets", "--samples-only")
+    result = build(clip, "--out", tmp_path / "sets", "--frames", "samples")
     assert result.exit_code == 0
     assert "gives no set" in result.stderr
     assert "of its 20 frames" in result.stderr
@@ -281,7 +281,7 @@ def every_frame(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     long = two_shot_clip(project / "videos" / "long.mp4", 9, frames=100)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(LOADER, load_encoder)
-        build_sets(footage, project / "sets", sources=(str(long.parent),), every_frame=True)
+        build_sets(footage, project / "sets", sources=(str(long.parent),), frames="every")
     return project
 
 
@@ -301,7 +301,7 @@ def test_a_run_stopped_within_a_video_goes_on_to_the_same_bytes(
 ) -> None:
     videos, stopped, log = every_frame / "videos", tmp_path / "sets", tmp_path / "stderr"
     command = ["build-sets", str(videos), "--encoder", "ctxr-tiny"]
-    command += ["--threshold", THRESHOLD, "--every-frame", "--out", str(stopped)]
+    command += ["--threshold", THRESHOLD, "--frames", "every", "--out", str(stopped)]
     # forked from a process without threads: a fork of this one, in which torch has worked, may crash when it is interrupted
     context = get_context("forkserver")
     context.set_forkserver_preload(["open_clip", "ctxr.cli.app"])
@@ -317,7 +317,7 @@ def test_a_run_stopped_within_a_video_goes_on_to_the_same_bytes(
     assert ("interrupted" in log.read_text()) == (ending == signal.SIGINT)
     assert "Traceback" not in log.read_text()
     assert not (stopped / "sources" / "long").exists()
-    build_sets(footage, stopped, sources=(str(videos),), every_frame=True)
+    build_sets(footage, stopped, sources=(str(videos),), frames="every")
     assert same_tree(stopped, every_frame / "sets")
 
 

@@ -163,7 +163,7 @@ def test_the_gate_skips_only_frames_close_to_an_embedded_frame_of_their_shot(bui
 
 
 def test_every_frame_considers_every_frame(footage: Path, tmp_path: Path) -> None:
-    report = build(footage, tmp_path / "sets", sources=(str(footage / "videos" / "clip0.mp4"),), every_frame=True)
+    report = build(footage, tmp_path / "sets", sources=(str(footage / "videos" / "clip0.mp4"),), frames="every")
     assert report.counts["considered"] == report.counts["embedded"] == 200
 
 
