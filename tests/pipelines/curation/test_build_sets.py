@@ -218,21 +218,25 @@ def test_a_damaged_video_says_how_its_rest_can_be_used(
     footage: Path, sets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = write_clip(tmp_path / "clip.mp4", pictures((1, 40)), options={"g": "10", "bf": "0"})
-    said = talk_of(capsys, sets, break_packet(whole, 13), footage / "videos" / "clip1.mp4")
+    (tmp_path / "another.mp4").write_text("no video")
+    said = talk_of(capsys, sets, tmp_path / "another.mp4", break_packet(whole, 13), footage / "videos" / "clip1.mp4")
     assert "7 of 40 frames" in said
     assert "--keep-damaged" in said
-    (failure,) = read_table(sets / "failures.jsonl", Failure)
-    assert failure.reason == "truncated"
+    other, failure = sorted(read_table(sets / "failures.jsonl", Failure), key=lambda row: row.source)
+    assert (other.reason, failure.reason) == ("not_a_video", "truncated")
+    assert "--keep-damaged" not in other.retry
     options = shlex.split(failure.retry)
     assert "--keep-damaged" in options
     # a filter cannot take it either, and names the command that can
     filtered = ["filter", "--input", str(sets), "--out", str(tmp_path / "filtered"), "--min-size", "1", "--json"]
-    assert json.loads(CliRunner().invoke(app, filtered).stdout)["retry"] == failure.retry
+    result = json.loads(CliRunner().invoke(app, filtered).stdout)
+    assert result["retry"] == failure.retry
+    assert {row["retry"] for row in result["failures"]} == {other.retry, failure.retry}
     assert CliRunner().invoke(app, [*options[1:], "--out", str(sets), "--yes"]).exit_code == 0
     damaged = {row.name: row.damage for row in read_table(sets / "sources.jsonl", Source)}
     assert str(damaged["clip"]).startswith("7 of 40 ")
     assert damaged["clip1"] is None
-    assert read_table(sets / "failures.jsonl", Failure) == []
+    assert [row.source for row in read_table(sets / "failures.jsonl", Failure)] == ["another"]
 
 
 def test_the_last_line_counts_what_failed_and_names_the_retry(footage: Path, tmp_path: Path) -> None:
