@@ -401,16 +401,16 @@ class BuildVideos(VideoJob):
     def make(self, unit: WorkUnit) -> SourceUnit:
         """Scan the video, or pick from its ledger."""
         self.task.say(unit.name)
-        artifact, video = self.context.artifact, unit.payload
+        artifact, video, show = self.context.artifact, unit.payload, partial(self.show, unit.name)
         if old := scanned_unit(artifact, unit.name, unit.stamp.scan):
-            return pick_from_ledger(self.context, old, artifact, video.path, unit.stamp)
+            return pick_from_ledger(self.context, old, artifact, video.path, unit.stamp, show=show)
         try:
             scanner = self.free.pop()
         except IndexError:
             scanner = Scanner()
             self.scanners.append(scanner)
         try:
-            return scan_video(self.context, video, unit.stamp, scanner, partial(self.show, unit.name))
+            return scan_video(self.context, video, unit.stamp, scanner, show)
         finally:
             self.free.append(scanner)
 

@@ -375,17 +375,18 @@ class LedgerPass(SetPicker):
         self.facts |= rows
         self.files |= {index: file for index, file in files.items() if file.is_file()}
 
-    def pick(self) -> Vectors:
-        """Decide on all frames. Returns the vectors at `places`."""
+    def pick(self, show: Callable[[float], None]) -> Vectors:
+        """Decide on all frames. Returns the vectors at `places`. `show` hears which share of the ledger, 0..1, was walked."""
         old, held = self._old, list[int]()
         samples = {row.index for row in old.ledger if row.row is not None and not row.held}
         self.places.update((index, place) for index, place in self._before.items() if index in samples)
-        for index, row in self.rows.items():
+        for number, (index, row) in enumerate(self.rows.items()):
             if self.context.stopping.is_set():
                 raise VideoError("cancelled", f"{self.source}: picking was stopped")
             if row.held:
                 held.append(index)
             elif index in samples:
+                show(number / len(self.rows))
                 self.search(held, index, row.shot or 0, old.vectors[self._before[index]])
                 held = []
         return np.concatenate([old.vectors, np.stack(self._fresh)]) if self._fresh else old.vectors
@@ -421,8 +422,14 @@ class LedgerPass(SetPicker):
 
 
 def pick_from_ledger(
-    context: UnitContext, old: SourceUnit, origin: Path, place: Path | SourceLocator, stamp: UnitKeys
+    context: UnitContext,
+    old: SourceUnit,
+    origin: Path,
+    place: Path | SourceLocator,
+    stamp: UnitKeys,
+    *,
+    show: Callable[[float], None],
 ) -> SourceUnit:
     """Pick again from the ledger of a unit, and write the unit; see `LedgerPass`."""
     with closing(LedgerPass(context, old, origin, place, stamp.measures)) as again:
-        return context.save(again.unit(stamp, old.source, old.shots, again.pick()))
+        return context.save(again.unit(stamp, old.source, old.shots, again.pick(show)))
