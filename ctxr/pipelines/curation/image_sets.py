@@ -414,7 +414,8 @@ class SetsStage(Stage[InputsT]):
         # what failed when the sets were built is tried again there, with --keep-damaged if anything needs it, which filter lacks
         retries, flag = [row["retry"] for row in report.failures], " --keep-damaged"
         built = (retry for retry in retries if not retry.startswith(f"ctxr {self.options.COMMAND} "))
-        retry = next(built, self.options.command_line(retry_failed=True)).removesuffix(flag)
+        words = {"retry_failed": True} | ({"yield_curve": False} if curve else {})
+        retry = next(built, self.options.command_line(**words)).removesuffix(flag)
         return replace(report, retry=retry + flag * any(row.endswith(flag) for row in retries))
 
 

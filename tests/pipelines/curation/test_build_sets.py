@@ -148,6 +148,37 @@ def test_the_yield_curve_counts_what_a_build_gives(footage: Path, built: Path) -
     assert counts == sorted(counts, reverse=True)
 
 
+@pytest.mark.parametrize("searches", [True, False])
+def test_the_yield_curve_is_exact_where_it_says_so_and_else_a_lower_bound(
+    footage: Path, tmp_path: Path, searches: bool
+) -> None:
+    mode: dict[str, Any] = {} if searches else {"samples_only": True}
+    options = {"sources": (str(footage / "videos"),), "out": tmp_path / "sets", "yield_curve": True, **mode}
+    report = run(BuildSets(encoder="ctxr-tiny", threshold=float(THRESHOLD), **options))
+    assert report.curve is not None
+    assert [*report.exact] == ([f"{float(THRESHOLD):.4g}"] if searches else [*report.curve])
+    thresholds = [float(THRESHOLD) * 2**exponent for exponent in (-1, 0, 0.5, 1)]
+    for threshold in thresholds:
+        built = build(footage, tmp_path / f"{threshold:.4g}", sources=options["sources"], threshold=threshold, **mode)
+        name, sets = f"{threshold:.4g}", built.counts["video_sets"]
+        assert report.curve[name] == sets if name in report.exact else report.curve[name] <= sets
+
+
+def test_a_yield_curve_replaces_no_finished_sets(footage: Path, tmp_path: Path) -> None:
+    out = tmp_path / "work" / "sets"
+    command = ["build-sets", str(footage / "videos"), "--encoder", "ctxr-tiny", "--yield-curve", "--out", str(out)]
+    first = CliRunner().invoke(app, [*command, "--threshold", THRESHOLD])
+    assert first.exit_code == 0
+    assert "≥" in first.stdout
+    content = {file: file.read_bytes() for file in out.rglob("*") if file.is_file()}
+    again = CliRunner().invoke(app, [*command, "--threshold", THRESHOLD, "--json"])
+    assert json.loads(again.stdout)["exact"] == [f"{float(THRESHOLD):.4g}"]
+    other = CliRunner().invoke(app, [*command, "--threshold", "0.3"])
+    assert other.exit_code == 2
+    assert "other --threshold" in other.stderr
+    assert {file: file.read_bytes() for file in out.rglob("*") if file.is_file()} == content
+
+
 def test_the_gate_skips_only_frames_close_to_an_embedded_frame_of_their_shot(built: Path) -> None:
     for number in range(3):
         latest: dict[int, LedgerRow] = {}
