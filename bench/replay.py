@@ -49,7 +49,7 @@ def measure() -> list[Row]:
         context = UnitContext(out, PickingRules(THRESHOLD, 10, 0.0, quality), embedder)
 
         def again() -> SourceUnit:
-            return pick_from_ledger(context, unit, origin, Path("absent.mp4"), stamp)
+            return pick_from_ledger(context, unit, origin, Path("absent.mp4"), stamp, show=lambda _: None)
 
         made = again()
         shots, vectors = [row.shot or 0 for row in unit.ledger], np.asarray(unit.vectors)

@@ -22,7 +22,6 @@ from ctxr.pipelines.modelling.config import EvalReport, ListenReport, RegionsRep
 from ctxr.pipelines.revision.config import ReviseReport
 from ctxr.pipelines.sharing.config import ExportReport
 from ctxr.store.artifacts import merge_hint
-from ctxr.store.records import BETWEEN
 
 MOST_SHOWN = 20
 """Images that are named on the terminal; `--json` names all."""
@@ -70,11 +69,12 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
     if report.curve is not None:
         most = max(report.curve.values(), default=0)
         yield "\n[bold]sets per threshold[/] (videos, without limits of quality; ◀ is in use)"
-        if counts.get(BETWEEN):
-            yield "counted on the frames embedded for ◀: another threshold may give more"
+        if len(report.exact) < len(report.curve):
+            yield "≥ is a lower bound: frames that were not embedded for ◀ may give more; the others are exact"
         for threshold, sets in report.curve.items():
             mark = "◀" if threshold == f"{report.threshold:.4g}" else ""
-            yield f"{threshold:>8} {sets:>6} {'█' * round(40 * sets / most) if most else ''} {mark}"
+            count = f"{'' if threshold in report.exact else '≥ '}{sets}"
+            yield f"{threshold:>8} {count:>8} {'█' * round(40 * sets / most) if most else ''} {mark}"
     if report.failures:
         # a command of thousands of names is what a shell made of a pattern
         retry = report.retry if len(report.retry) < 1000 else "the same command with --retry-failed"

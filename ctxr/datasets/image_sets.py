@@ -11,7 +11,7 @@ from ctxr.engine.report import SetsReport
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import rooted
-from ctxr.store.records import Failure
+from ctxr.store.records import BETWEEN, Failure
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, read_unit
 
@@ -28,7 +28,13 @@ def sets_report(path: Path, up_to_date: bool, curve: bool = False, read: Path | 
         failures=[msgspec.structs.asdict(row) for row in read_table(path / "failures.jsonl", Failure)],
         read=read,
     )
-    return replace(report, curve=yield_curve(path)) if curve and manifest.counts["videos"] else report
+    if not curve or not manifest.counts["videos"]:
+        return report
+    # without a search all frames that a build may take are embedded; limits of quality let it embed others than a build without
+    unlimited = all(manifest.config.get(name) is None for name in ("brisque", "max_text", "min_size"))
+    sets, used = yield_curve(path), f"{report.threshold:.4g}"
+    exact = [name for name in sets if not manifest.counts.get(BETWEEN) or (unlimited and name == used)]
+    return replace(report, curve=sets, exact=exact)
 
 
 def yield_curve(path: Path, units: Iterable[SourceUnit] | None = None) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """What verbs report: findings, tables of figures, and the contents of an artifact of image sets."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ class SetsReport(VerbReport):
 
     Attributes:
         counts: of the manifest, or of the sources of a rank. curve: sets by threshold, for `--yield-curve`.
+        exact: thresholds of the curve at which it counts what a build without limits of quality gives; else it is a lower bound.
         rank: which rank of how many this was; empty for a whole run.
         retry: the command that tries failed sources again; may be empty.
     """
@@ -55,6 +56,7 @@ class SetsReport(VerbReport):
     counts: dict[str, Any]
     failures: list[dict[str, Any]]
     curve: dict[str, int] | None = None
+    exact: Sequence[str] = ()
     read: Path | None = None
     rank: str = ""
     retry: str = ""

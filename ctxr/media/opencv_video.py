@@ -15,7 +15,8 @@ from ctxr.media.pyav_video import (
     MOST_FRAMES,
     NO_FRAMES,
     PyavVideo,
-    short_of,
+    ends_early,
+    is_short,
     small_size,
     square_size,
     thumbnail_of,
@@ -55,7 +56,7 @@ class OpencvVideo(Video):
 
     def __init__(self, path: Path, threads: int) -> None:
         self._path = path
-        self._gap = self._end = Fraction(0)
+        self._gap, self._end, self._count = Fraction(0), Fraction(0), 0
         self._capture = cv2.VideoCapture(str(path.absolute()), cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, threads])
         if not self._capture.isOpened():
             self.close()
@@ -83,13 +84,16 @@ class OpencvVideo(Video):
                 self._gap = max(self._gap, time - previous)
             self._end = time + (1 / self.header.rate if self.header.rate else 0)
             yield OpencvFrame(index, time, bgr)
-            index += 1
+            self._count = index = index + 1
             bgr = self._read()
 
     @property
     def damage(self) -> Damage | None:
         """Damage if the video ends long before its stated end; OpenCV does not report failed packets."""
-        return short_of(self.header.duration, self._end, max(self._gap, _LEAST_GAP))
+        length = self.header.duration
+        if length is None or not is_short(length, self._end, max(self._gap, _LEAST_GAP)):
+            return None
+        return ends_early(self._count, self._end, length, self._end / self._count)
 
     def close(self) -> None:
         """See `Closeable.close`."""

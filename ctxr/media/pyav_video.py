@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from av.video.reformatter import VideoReformatter
 
+from ctxr.errors import plural
 from ctxr.media.video import THUMBNAIL_SHAPE, Damage, Frame, Pixels, Video, VideoError, VideoHeader, turned
 
 _OPTIONS = {"protocol_whitelist": "file"}  # a playlist must not open other files or addresses
@@ -28,9 +29,13 @@ _MAX_FAILURES_IN_A_ROW = 256  # packets, after which the rest is taken for garba
 _FRAMES_WORTH_A_JUMP = 12  # a jump discards what the decoding threads have ahead
 _DEFAULT_RATE = Fraction(25)
 _TAIL = 512  # packets, more than a decoder holds
+_NEAR = 6  # packets between a gap in the decoding times and what shows that frames are missing there
+_PAUSE = 1.75  # frames; pulldown repeats fields, which makes steps of 1.5
+_OVERHEAD = 64  # bytes that a container puts around a packet, at most
 MOST_FRAMES = 100_000_000  # without a count in the container, libraries compute absurd numbers of frames
 # containers under FFmpeg's names
 MP4, MATROSKA, FLV, AVI, ASF = "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "flv", "avi", "asf"
+TRANSPORT, PROGRAM, OGG = "mpegts", "mpeg", "ogg"
 NO_FRAMES = "the file has a video stream, but not one frame of it could be decoded"
 # Planar YUV or grey, 8 bits or little-endian words, can be viewed as arrays. FFmpeg reformats the others.
 _PLANAR = re.compile(r"(?:yuvj?4[0-4][0-4]p|gray)(?P<bits>9|10|12|14|16)?(?:le)?")
@@ -152,7 +157,8 @@ class PyavVideo(Video):
 
     def __init__(self, path: Path, threads: int) -> None:
         self._path = path
-        self._packets = self._count = self._failures = self._failures_in_a_row = self._left_out = 0
+        self._packets = self._count = self._failures = self._failures_in_a_row = 0
+        self._left_out: list[int | None] = []  # their presentation times
         self._waiting_for_keyframe = False
         self._keys: list[int] | None = None
         self._gap, self._end = 0, Fraction(0)
@@ -187,8 +193,7 @@ class PyavVideo(Video):
                 *(size[::-1] if self._turn & 4 else size),
                 rate=Fraction(rate) if rate else None,
                 duration=duration if duration > 0 else None,
-                # AVI also counts frames without a packet, which repeat the one before
-                promised_frames=None if self._container.format.name == AVI else self._stream.frames or None,
+                promised_frames=self._promised(),
                 decoder="pyav",
             )
         except BaseException:
@@ -214,51 +219,85 @@ class PyavVideo(Video):
 
     @property
     def damage(self) -> Damage | None:
-        """Lost packets of the container's list; without a list the worst of failed packets, an early end, and a file that ends
-        inside a piece of its container.
+        """Frames promised against frames decoded; where a decoder conceals damage, the frame is not among them.
 
-        Fewer frames than promised are not a loss where every packet was decoded: some streams put a frame into two packets. Where
-        there are more packets than promised, the list was that of the first fragment.
+        The container's index promises frames, as many as it lists packets: some streams put a frame into two. Where there are more
+        packets than that, the list was that of the first fragment. Without an index `_missing` counts packets by their times, and
+        the end is that which the container states, or which a piece of it cut off at the end of the file shows.
+
+        It cannot be told that pixels are wrong where the decoder takes them for a picture, as those of Motion JPEG, VP8, VP9, Theora
+        and WMV often do; nor that a file was cut between two pieces of a container that states no length.
         """
-        promised = self.header.promised_frames
+        promised, form = self.header.promised_frames, self._container.format.name
         # at the end of a file, threads lose packets without an error
-        step = 1 / (self.header.rate or _DEFAULT_RATE) / self._time_base
-        after = sum(stamp > self._last_stamp + 0.75 * step for stamp in self._last_packets)
-        lost = self._failures + self._left_out + max(0, after - self._failures_in_a_row)
+        frame_seconds = 1 / (self.header.rate or _DEFAULT_RATE)
+        after = sum(stamp > self._last_stamp + 0.75 * frame_seconds / self._time_base for stamp in self._last_packets)
+        lost = self._failures + len(self._left_out) + max(0, after - self._failures_in_a_row)
+        start = (self._stream.start_time or 0) * self._time_base
+        seen = self._end - start
+        # after a loss a decoder may drop frames in silence; a stream may put a frame into two packets, or show none of one
+        by_time = round(seen / frame_seconds) - self._count
+        lost = min(max(lost, by_time), max(0, self._packets - self._count)) if lost else 0
         if promised and self._packets <= promised:
-            lost += promised - self._packets
-            message = f"{self._count} of {promised} promised frames could be decoded"
-            return Damage(message, lost / promised) if lost else None
-        # a stream's own duration is counted from its start, a container's from 0
-        start = (self._stream.start_time or 0) * self._time_base if self._stream.duration else 0
-        form, seen = self._container.format.name, self._end - start
+            return lost_frames(lost + promised - self._packets, promised)
         # the length that the container states: FFmpeg gives one that it computed from the bit rate to each stream
         of_all = form in (MATROSKA, FLV) and self._stream.duration is None
         length = self.header.duration if of_all or form in (MP4, ASF) else None
         if form == AVI and self._stream.frames < MOST_FRAMES:
             length = self._stream.frames * self._time_base
-        cut = _is_cut(self._path, form)
-        gap = self._gap * self._time_base * (not cut)
-        short = short_of(length, seen, gap)
-        if cut and not short and (form not in (AVI, MATROSKA) or not length):
-            short = Damage(f"the file is cut off, and {float(seen):.1f} seconds of it could be decoded", 1.0)
-        elif short and not cut and (form == AVI or not short_of(length, self._end_of_others(), gap)):
-            # AVI counts frames without a packet, which repeat the one before; elsewhere, the sound goes on
-            short = None
-        share = lost / max(1, self._packets)
-        if not lost or (short and short.share >= share):
-            return short
-        failed = f"{self._failures} of {self._packets} packets could not be decoded"
-        return Damage(f"{failed} and {self._left_out} frames were left out", share)
+        if length and not self._stream.duration:
+            length -= start  # a stream's own duration is counted from its start, a container's from 0
+        cut, gap = _is_cut(self._path, form), self._gap * self._time_base
+        short = is_short(length, seen, gap * (not cut))
+        missing, end = 0, Fraction(0)
+        if form != AVI and (gap > _PAUSE * frame_seconds or (short and not cut)):
+            missing, end = self._missing(form == ASF and cut)
+        lost += missing
+        if cut and (not length or form not in (AVI, MATROSKA, ASF)):
+            return Damage(f"the file is cut off after {plural(self._count + lost, 'frame')}", 1.0)
+        if length and short and (cut or (form != AVI and is_short(length, end - start, gap))):
+            # else AVI counts frames without a packet, which repeat the one before, or the sound goes on
+            return ends_early(self._count, seen, length, frame_seconds)
+        return lost_frames(lost, self._count + lost)
 
-    def _end_of_others(self) -> Fraction:
-        """Seconds at which the last packet of the other streams ends."""
-        end = Fraction(0)
-        with _open_container(self._path) as container, suppress(av.FFmpegError):
-            others = [stream for stream in container.streams if stream.index != self.stream]
-            for packet in container.demux(others) if others else ():
-                end = max(end, ((packet.pts or 0) + (packet.duration or 0)) * Fraction(packet.time_base or 0))
-        return end
+    def _promised(self) -> int | None:
+        """Frames in the container's index. Of AVI those that have bytes: it also counts frames that repeat the one before."""
+        if self._container.format.name != AVI:
+            return self._stream.frames or None
+        listed = sum(entry.size > 0 for entry in self._stream.index_entries)
+        return listed if listed > 1 else None  # FFmpeg lists the first packet by itself
+
+    def _missing(self, shrunk: bool) -> tuple[int, Fraction]:
+        """Packets that are missing according to decoding times, and seconds at which the last packet of the other streams ends.
+
+        A gap in the times is a loss where something near it shows damage: a packet that the container calls corrupt, a frame that
+        was left out, or bytes that belong to no packet, at least a fourth of what the missing ones would have, and clearly more
+        than elsewhere; not in transport streams, which are padded. If a gap has nothing of this kind near it, the rate is
+        variable, and gaps are pauses. Everything shows damage in a file that has `shrunk`.
+        """
+        end, held, left_out = Fraction(0), 0, {*self._left_out} - {None}
+        rows = list[tuple[int, int, int, bool]]()
+        with _open_container(self._path) as container, suppress(av.FFmpegError, IndexError):
+            for number, packet in enumerate(container.demux()):
+                if packet.stream_index != self.stream:
+                    end = max(end, ((packet.pts or 0) + (packet.duration or 0)) * Fraction(packet.time_base or 0))
+                elif packet.dts is not None:
+                    trouble = packet.is_corrupt or packet.pts in left_out
+                    rows.append((packet.dts, (packet.pos or 0) - held, number, trouble))
+                held += packet.size
+        if len(rows) < 3:
+            return 0, end
+        stamps, spare, numbers, trouble = np.array(rows).T
+        values, counts = np.unique(np.diff(stamps), return_counts=True)
+        steps = np.diff(stamps) / max(1, values[counts.argmax()])
+        first, last = (np.clip(np.arange(len(steps)) + side, 0, len(steps)) for side in (-_NEAR, _NEAR + 1))
+        unknown, troubles = np.maximum.accumulate(spare), np.cumsum(trouble)
+        bytes_near = unknown[last] - unknown[first]
+        usual = 4 * np.median(bytes_near) + _OVERHEAD * (numbers[last] - numbers[first])
+        lost = np.where(steps > _PAUSE, np.round(steps) - 1, 0)
+        shown = bytes_near > np.maximum(usual, lost * held / len(rows) / 4)
+        shown = (shown & (self._container.format.name != TRANSPORT)) | (troubles[last] > troubles[first]) | shrunk
+        return int(lost.sum()) if shown[lost > 0].all() else 0, end
 
     def rgb_of(self, frame: Any) -> Pixels:
         """A PyAV frame as upright RGB uint8 [H, W, 3] in square pixels, by the colour matrix and range of its tags."""
@@ -333,21 +372,22 @@ class PyavVideo(Video):
                     try:
                         frames = packet.decode()
                     except av.FFmpegError as error:
-                        self._fail(error)
+                        if packet.size or packet.pts is None:  # else the frame before is to be shown again
+                            self._fail(error)
                         frames = []
                     for frame in frames:
                         self._failures_in_a_row = 0
                         self._last_stamp = max(self._last_stamp, frame.pts or 0)
                         if frame.is_corrupt or (self._waiting_for_keyframe and not frame.key_frame):
-                            self._left_out += 1
+                            self._left_out.append(frame.pts)
                         else:
                             self._waiting_for_keyframe = False
                             yield frame
                     if self._failures_in_a_row >= _MAX_FAILURES_IN_A_ROW:
                         return
                 return
-            except EOFError:
-                return
+            except (EOFError, IndexError):
+                return  # PyAV finds no stream where damaged FLV seems to begin one, after the last packet
             except av.FFmpegError as error:
                 self._fail(error)
 
@@ -359,13 +399,26 @@ class PyavVideo(Video):
         self._waiting_for_keyframe = True
 
 
-def short_of(duration: Fraction | None, seen: Fraction, gap: Fraction) -> Damage | None:
-    """Damage if a video ends before its stated duration by more than a hundredth, since muxers round, and more than twice its
+def lost_frames(lost: int, total: int, why: str = "") -> Damage | None:
+    """Damage of a video that lost some of all its frames."""
+    verb = "is" if lost == 1 else "are"
+    return Damage(f"{lost} of {plural(total, 'frame')} {verb} missing or damaged{why}", lost / total) if lost else None
+
+
+def ends_early(frames: int, seen: Fraction, length: Fraction, frame_seconds: Fraction) -> Damage | None:
+    """Damage of a video with `frames` decoded in the `seen` seconds of its `length`, at a rate that fits them or is variable."""
+    before = seen / frame_seconds
+    total = length / seen * (before if frames <= before <= 1.25 * frames else frames) if seen > 0 else frames
+    total = max(frames + 1, round(total))
+    return lost_frames(
+        total - frames, total, f": the video ends after {float(seen):.1f} of {float(length):.1f} seconds"
+    )
+
+
+def is_short(duration: Fraction | None, seen: Fraction, gap: Fraction) -> bool:
+    """Whether a video ends before its stated duration by more than a hundredth, since muxers round, and more than twice its
     longest frame `gap`, since they count the last frame in different ways."""
-    if not duration or duration - seen <= max(duration / 100, 2 * gap):
-        return None
-    message = f"{float(seen):.1f} of {float(duration):.1f} promised seconds could be decoded"
-    return Damage(message, float(1 - seen / duration))
+    return duration is not None and duration - seen > max(duration / 100, 2 * gap)
 
 
 def _open_container(path: Path) -> Any:
@@ -388,14 +441,24 @@ def _open_container(path: Path) -> Any:
 
 
 def _is_cut(path: Path, container: str) -> bool:
-    """Whether a file ends inside a box of MP4, a chunk of AVI or a packet of a transport stream, or before the size that ASF or
-    Matroska state; False for other containers, and for files that were written to a pipe and state no size."""
+    """Whether a file ends inside a box of MP4, a chunk of AVI, a page of Ogg or a packet of a transport or program stream, or before
+    the size that ASF or Matroska state; False for other containers, and for files that were written to a pipe and state no size."""
     size = path.stat().st_size
     with path.open("rb") as file:
         head, at = file.read(4096), 0
-        if container == "mpegts":  # packets of 188, 192 or 204 bytes, each with a sync byte at its place
-            units = (unit for unit, sync in ((188, 0), (192, 4), (204, 0)) if set(head[sync:1024:unit]) == {0x47})
-            return size % next(units, 1) != 0
+        if container == TRANSPORT:  # packets of 188, 192 or 204 bytes, each with a sync byte at its place
+            for unit, sync in ((188, 0), (192, 4), (204, 0)):
+                if set(head[sync:1024:unit]) == {0x47}:
+                    file.seek(max(0, size - 5 * unit))
+                    return set(file.read()[sync::unit]) != {0x47}
+        if container in (PROGRAM, OGG):
+            file.seek(max(0, size - (1 << 17)))
+            tail = file.read()
+            starts = [b"OggS"] if container == OGG else [bytes((0, 0, 1, kind)) for kind in range(0xE0, 0xF0)]
+            at = max(tail.rfind(start) for start in starts)
+            lengths = tail[at + 27 : at + 27 + int.from_bytes(tail[at + 26 : at + 27])]
+            length = 27 + len(lengths) + sum(lengths) if container == OGG else 6 + int.from_bytes(tail[at + 4 : at + 6])
+            return at >= 0 and len(tail) < at + length
         if container == ASF and (found := head.find(bytes.fromhex("a1dcab8c47a9cf118ee400c00c205365"))) >= 0:
             return size < int.from_bytes(head[found + 40 : found + 48], "little")
         if container == MATROSKA and (found := head.find(bytes.fromhex("18538067")) + 4) >= 4:

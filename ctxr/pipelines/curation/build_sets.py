@@ -21,7 +21,7 @@ from ctxr.datasets.splits import SPLITS, SPLITS_TABLE, assign_splits, read_publi
 from ctxr.engine.options import option_name
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
-from ctxr.engine.stage import Inputs
+from ctxr.engine.stage import Inputs, other_keys
 from ctxr.engine.units import WorkUnit
 from ctxr.errors import CtxrError, DataError, UsageError, and_more, plural, some
 from ctxr.media.decoder_process import Scanner
@@ -36,7 +36,7 @@ from ctxr.pipelines.curation.image_sets import SetsRun, SetsStage, VideoJob, gon
 from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool, with_copies
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext, pick_from_ledger, scan_video
-from ctxr.store.artifacts import Artifact, Parent, earlier_manifest, open_artifact, package_versions
+from ctxr.store.artifacts import MANIFEST, Artifact, Parent, earlier_manifest, open_artifact, package_versions
 from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import last_path, portable, remember_paths, rooted
@@ -116,6 +116,15 @@ class BuildStage(SetsStage[BuildInputs]):
         if earlier and earlier.kind == IMAGE_SETS and encoder == "auto":
             encoder = rooted(earlier.models["encoder"]["name"], out)
         return BuildInputs(parents, options.key(), sources=search.found, encoder=encoder)
+
+    def refuse(self, inputs: BuildInputs, progress: Progress) -> None:
+        """Raises UsageError where a yield curve is asked for, and finished sets are not what the command builds."""
+        out = self.out()
+        if self.options.yield_curve and (out / MANIFEST).is_file() and (earlier := earlier_manifest(out)):
+            names = [option_name(name.removesuffix("_sha256")) for name in other_keys(earlier, inputs)]
+            other = some(names) if names else "sources, encoder or files"
+            problem = f"{out} is not what this command builds (other {other}), and --yield-curve replaces nothing"
+            raise UsageError(problem, hint="leave out --yield-curve to build again, or name another --out")
 
     def _earlier_sources(self) -> Iterator[str]:
         """Where the sources of the folder were last seen, finished or not, and files that failed."""
@@ -400,16 +409,16 @@ class BuildVideos(VideoJob):
     def make(self, unit: WorkUnit) -> SourceUnit:
         """Scan the video, or pick from its ledger."""
         self.task.say(unit.name)
-        artifact, video = self.context.artifact, unit.payload
+        artifact, video, show = self.context.artifact, unit.payload, partial(self.show, unit.name)
         if old := scanned_unit(artifact, unit.name, unit.stamp.scan):
-            return pick_from_ledger(self.context, old, artifact, video.path, unit.stamp)
+            return pick_from_ledger(self.context, old, artifact, video.path, unit.stamp, show=show)
         try:
             scanner = self.free.pop()
         except IndexError:
             scanner = Scanner()
             self.scanners.append(scanner)
         try:
-            return scan_video(self.context, video, unit.stamp, scanner, partial(self.show, unit.name))
+            return scan_video(self.context, video, unit.stamp, scanner, show)
         finally:
             self.free.append(scanner)
 

@@ -6,6 +6,7 @@ filtering gives the same sets as building with the same limits in one pass.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -185,4 +186,6 @@ class FilterVideos(VideoJob):
 
     def make(self, unit: WorkUnit) -> SourceUnit:
         """Pick the sets of a video again."""
-        return pick_from_ledger(self.context, read_unit(self.built, unit.name), self.built, self.locator, unit.stamp)
+        self.task.say(unit.name)
+        old, show = read_unit(self.built, unit.name), partial(self.show, unit.name)
+        return pick_from_ledger(self.context, old, self.built, self.locator, unit.stamp, show=show)

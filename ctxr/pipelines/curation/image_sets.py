@@ -411,14 +411,12 @@ class SetsStage(Stage[InputsT]):
             progress.warn(remark)
         if leak_sentence(report.counts):
             alert_of_leaks(dataset_of(open_artifact(self.out())), progress)
-        retry = self.options.command_line(retry_failed=True)
-        if any(row["retry"].endswith(" --keep-damaged") for row in report.failures):
-            retry += " --keep-damaged"
-        # what failed when the sets were built is tried again there
-        built = (
-            row["retry"] for row in report.failures if not row["retry"].startswith(f"ctxr {self.options.COMMAND} ")
-        )
-        return replace(report, retry=next(built, retry))
+        # what failed when the sets were built is tried again there, with --keep-damaged if anything needs it, which filter lacks
+        retries, flag = [row["retry"] for row in report.failures], " --keep-damaged"
+        built = (retry for retry in retries if not retry.startswith(f"ctxr {self.options.COMMAND} "))
+        words = {"retry_failed": True} | ({"yield_curve": False} if curve else {})
+        retry = next(built, self.options.command_line(**words)).removesuffix(flag)
+        return replace(report, retry=retry + flag * any(row.endswith(flag) for row in retries))
 
 
 def gone(artifact: Path, parents: Sequence[Parent]) -> list[Source]:

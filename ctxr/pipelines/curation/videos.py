@@ -246,12 +246,14 @@ class VideoPass(SetPicker):
             return
         self._live[candidate.index] = candidate.rgb
         gap = Gap([index for index, _ in candidate.held], candidate.index, candidate.shot)
-        if self.queue(gap) >= min(self.rows, self._most):
+        searches = self.context.options.frames == "search"
+        most = min(BATCH if searches else self.rows, self._most)
+        if self.queue(gap) >= most:
             # a search asks for single frames too, and the samples that wait make full passes of them
-            self.settle() if self.context.options.frames == "search" else self.settle(keep=0)
+            self.settle(most - 1 if searches else 0)
 
     def settle(self, keep: int | None = None) -> None:
-        """Embed and decide on the samples that wait, all but the last `keep`, by default half of them."""
+        """Embed and decide on the samples that wait, but the last `keep`; by default on half of them."""
         self.search(len(self._spans) // 2 if keep is None else keep)
         waiting = [span.frames[-1] for span in self._spans]
         # of what went by, only pixels of the open set may be asked for again
@@ -378,18 +380,19 @@ class LedgerPass(SetPicker):
         self.facts |= rows
         self.files |= {index: file for index, file in files.items() if file.is_file()}
 
-    def pick(self) -> Vectors:
-        """Decide on all frames. Returns the vectors at `places`."""
+    def pick(self, show: Callable[[float], None]) -> Vectors:
+        """Decide on all frames. Returns the vectors at `places`. `show` hears which share of the ledger, 0..1, was walked."""
         old, held = self._old, list[int]()
         samples = {row.index for row in old.ledger if row.row is not None and not row.held}
-        for index, row in self.rows.items():
+        for number, (index, row) in enumerate(self.rows.items()):
             if self.context.stopping.is_set():
                 raise VideoError("cancelled", f"{self.source}: picking was stopped")
             if row.held:
                 held.append(index)
             elif index in samples:
-                if self.queue(Gap(held, index, row.shot or 0)) >= BATCH:
-                    self.search(BATCH // 2)
+                show(number / len(self.rows))
+                if self.queue(Gap(held, index, row.shot or 0)) == BATCH:
+                    self.search(BATCH - 1)
                 held = []
         self.search()
         return np.concatenate([old.vectors, np.stack(self._fresh)]) if self._fresh else old.vectors
@@ -427,8 +430,14 @@ class LedgerPass(SetPicker):
 
 
 def pick_from_ledger(
-    context: UnitContext, old: SourceUnit, origin: Path, place: Path | SourceLocator, stamp: UnitKeys
+    context: UnitContext,
+    old: SourceUnit,
+    origin: Path,
+    place: Path | SourceLocator,
+    stamp: UnitKeys,
+    *,
+    show: Callable[[float], None],
 ) -> SourceUnit:
     """Pick again from the ledger of a unit, and write the unit; see `LedgerPass`."""
     with closing(LedgerPass(context, old, origin, place, stamp.measures)) as again:
-        return context.save(again.unit(stamp, old.source, old.shots, again.pick()))
+        return context.save(again.unit(stamp, old.source, old.shots, again.pick(show)))

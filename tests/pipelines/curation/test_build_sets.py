@@ -148,6 +148,37 @@ def test_the_yield_curve_counts_what_a_build_gives(footage: Path, built: Path) -
     assert counts == sorted(counts, reverse=True)
 
 
+@pytest.mark.parametrize("searches", [True, False])
+def test_the_yield_curve_is_exact_where_it_says_so_and_else_a_lower_bound(
+    footage: Path, tmp_path: Path, searches: bool
+) -> None:
+    mode: dict[str, Any] = {} if searches else {"samples_only": True}
+    options = {"sources": (str(footage / "videos"),), "out": tmp_path / "sets", "yield_curve": True, **mode}
+    report = run(BuildSets(encoder="ctxr-tiny", threshold=float(THRESHOLD), **options))
+    assert report.curve is not None
+    assert [*report.exact] == ([f"{float(THRESHOLD):.4g}"] if searches else [*report.curve])
+    thresholds = [float(THRESHOLD) * 2**exponent for exponent in (-1, 0, 0.5, 1)]
+    for threshold in thresholds:
+        built = build(footage, tmp_path / f"{threshold:.4g}", sources=options["sources"], threshold=threshold, **mode)
+        name, sets = f"{threshold:.4g}", built.counts["video_sets"]
+        assert report.curve[name] == sets if name in report.exact else report.curve[name] <= sets
+
+
+def test_a_yield_curve_replaces_no_finished_sets(footage: Path, tmp_path: Path) -> None:
+    out = tmp_path / "work" / "sets"
+    command = ["build-sets", str(footage / "videos"), "--encoder", "ctxr-tiny", "--yield-curve", "--out", str(out)]
+    first = CliRunner().invoke(app, [*command, "--threshold", THRESHOLD])
+    assert first.exit_code == 0
+    assert "≥" in first.stdout
+    content = {file: file.read_bytes() for file in out.rglob("*") if file.is_file()}
+    again = CliRunner().invoke(app, [*command, "--threshold", THRESHOLD, "--json"])
+    assert json.loads(again.stdout)["exact"] == [f"{float(THRESHOLD):.4g}"]
+    other = CliRunner().invoke(app, [*command, "--threshold", "0.3"])
+    assert other.exit_code == 2
+    assert "other --threshold" in other.stderr
+    assert {file: file.read_bytes() for file in out.rglob("*") if file.is_file()} == content
+
+
 def test_the_gate_skips_only_frames_close_to_an_embedded_frame_of_their_shot(built: Path) -> None:
     for number in range(3):
         latest: dict[int, LedgerRow] = {}
@@ -218,21 +249,25 @@ def test_a_damaged_video_says_how_its_rest_can_be_used(
     footage: Path, sets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = write_clip(tmp_path / "clip.mp4", pictures((1, 40)), options={"g": "10", "bf": "0"})
-    said = talk_of(capsys, sets, break_packet(whole, 13), footage / "videos" / "clip1.mp4")
-    assert "33 of 40 promised" in said
+    (tmp_path / "another.mp4").write_text("no video")
+    said = talk_of(capsys, sets, tmp_path / "another.mp4", break_packet(whole, 13), footage / "videos" / "clip1.mp4")
+    assert "7 of 40 frames" in said
     assert "--keep-damaged" in said
-    (failure,) = read_table(sets / "failures.jsonl", Failure)
-    assert failure.reason == "truncated"
+    other, failure = sorted(read_table(sets / "failures.jsonl", Failure), key=lambda row: row.source)
+    assert (other.reason, failure.reason) == ("not_a_video", "truncated")
+    assert "--keep-damaged" not in other.retry
     options = shlex.split(failure.retry)
     assert "--keep-damaged" in options
     # a filter cannot take it either, and names the command that can
     filtered = ["filter", "--input", str(sets), "--out", str(tmp_path / "filtered"), "--min-size", "1", "--json"]
-    assert json.loads(CliRunner().invoke(app, filtered).stdout)["retry"] == failure.retry
+    result = json.loads(CliRunner().invoke(app, filtered).stdout)
+    assert result["retry"] == failure.retry
+    assert {row["retry"] for row in result["failures"]} == {other.retry, failure.retry}
     assert CliRunner().invoke(app, [*options[1:], "--out", str(sets), "--yes"]).exit_code == 0
     damaged = {row.name: row.damage for row in read_table(sets / "sources.jsonl", Source)}
-    assert str(damaged["clip"]).startswith("33 of 40 ")
+    assert str(damaged["clip"]).startswith("7 of 40 ")
     assert damaged["clip1"] is None
-    assert read_table(sets / "failures.jsonl", Failure) == []
+    assert [row.source for row in read_table(sets / "failures.jsonl", Failure)] == ["another"]
 
 
 def test_the_last_line_counts_what_failed_and_names_the_retry(footage: Path, tmp_path: Path) -> None:
@@ -263,7 +298,7 @@ def test_a_video_that_is_used_in_part_is_told_of(
     whole = write_clip(tmp_path / "clip.mp4", pictures((1, 200)), options={"g": "10", "bf": "0"})
     break_packet(whole, 199)
     said = talk_of(capsys, sets, whole, footage / "videos" / "clip1.mp4")
-    assert "in part: 199 of 200" in said
+    assert "in part: 1 of 200" in said
 
 
 def test_sets_that_a_fallback_picked_say_so_again_when_nothing_is_to_do(

@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 import pytest
 
+from ctxr.engine.progress import Progress
 from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.brisque import Brisque
@@ -128,6 +129,29 @@ def test_the_way_back_to_a_filter_gives_its_bytes_and_needs_no_decode_and_no_ins
     refilter(project / "sets", project / "filtered", brisque=LIMIT)
     assert same_tree(project / "filtered", filtered)
     assert refilter(project / "sets", project / "filtered", brisque=LIMIT).up_to_date
+
+
+class Steps(Progress):
+    """Keeps the steps of all tasks, and what was said before the first."""
+
+    def __init__(self) -> None:
+        self.steps, self.said = list[float](), list[str]()
+
+    def advance(self, steps: float = 1) -> None:
+        self.steps.append(steps)
+
+    def say(self, text: str) -> None:
+        self.said += [] if self.steps else [text]
+
+
+def test_progress_moves_within_a_video(built: Path, tmp_path: Path) -> None:
+    heard = Steps()
+    report = run(Filter(input=built, out=tmp_path / "small", min_size=60, workers=1), heard)
+    videos = report.counts["videos"]
+    assert heard.said[0] == "clip0"
+    assert sum(heard.steps) == pytest.approx(videos)
+    assert len(heard.steps) > 5 * videos
+    assert max(heard.steps) < 0.5
 
 
 def test_small_images_fall_out(built: Path, tmp_path: Path) -> None:
