@@ -83,7 +83,7 @@ def _reduce(plane: Any, bits: int, into: Pixels) -> None:
     """Scale a plane bilinearly into `into` [h, w], words reduced to 8 bits.
 
     With an odd whole ratio, such as 1280 to 256, the centre of a target pixel is a source pixel: bilinear is then every fifth
-    pixel, which a strided view gives three times as fast.
+    pixel of every fifth row. Whole rows are copied first, as a frame that another core decoded is read faster in a row.
     """
     height, width = into.shape
     words: npt.NDArray[Any] = np.frombuffer(plane, np.uint8 if bits == 8 else "<u2")
@@ -91,7 +91,7 @@ def _reduce(plane: Any, bits: int, into: Pixels) -> None:
     down, down_rest = divmod(plane.height, height)
     across, across_rest = divmod(plane.width, width)
     if not down_rest and not across_rest and down % 2 and across % 2:
-        view = view[down // 2 :: down, across // 2 :: across]
+        view = np.ascontiguousarray(view[down // 2 :: down])[:, across // 2 :: across]
     elif bits == 8:
         cv2.resize(view, (width, height), dst=into, interpolation=cv2.INTER_LINEAR)
         return
