@@ -131,12 +131,13 @@ class PyavFrame(Frame):
         bits = _planar_bits(frame.format.name)
         if bits is None:
             return _packed(frame.reformat(width, height, "bgr24", threads=1), 3)
-        i420, luma = np.empty(width * height * 3 // 2, np.uint8), width * height
-        _reduce(frame.planes[0], bits, i420[:luma].reshape(height, width))
-        i420[luma:] = _NEUTRAL_CHROMA
-        for plane, chroma in zip(frame.planes[1:3], i420[luma:].reshape(2, height // 2, width // 2), strict=False):
-            _reduce(plane, bits, chroma)
-        return np.asarray(cv2.cvtColor(i420.reshape(height * 3 // 2, width), cv2.COLOR_YUV2BGR_I420), np.uint8)
+        planes, i420 = frame.planes, np.empty((height * 3 // 2, width), np.uint8)
+        chroma = i420[height:].reshape(2, height // 2, width // 2)
+        if len(planes) == 1:
+            chroma[:] = _NEUTRAL_CHROMA
+        for plane, into in zip(planes, (i420[:height], *chroma), strict=False):
+            _reduce(plane, bits, into)
+        return np.asarray(cv2.cvtColor(i420, cv2.COLOR_YUV2BGR_I420), np.uint8)
 
     def rgb(self) -> Pixels:
         """See `Frame.rgb`."""
