@@ -1,4 +1,4 @@
-"""Decoding and shot detection against ffmpeg and PySceneDetect's own program, on the clip of `bench.footage`."""
+"""Decoding and shot detection against ffmpeg and PySceneDetect's own program, on the clips of `bench.footage`."""
 
 import csv
 import shutil
@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.footage import FRAMES, THREADS, clip_with_cuts, ffmpeg_null, soft_cuts
+from bench.footage import FRAMES, THREADS, clip_with_cuts, ffmpeg_null, real_videos, soft_cuts
 from bench.table import Row, in_turns
 from ctxr.media.decoder_process import CandidateFrame, ScanEnd, Scanner
 from ctxr.media.opencv_video import open_video
@@ -18,34 +18,41 @@ ROUNDS = 5
 
 
 def measure() -> list[Row]:
-    """The rows: decode only, shots only, the default scan; floor and peer run in turns with them."""
-    clip, cuts = clip_with_cuts()
+    """The rows: decode only, shots only, the default scan; floor and peer run in turns with them. First on real clips, then drawn."""
+    with Scanner() as scanner, tempfile.TemporaryDirectory() as folder:
+        rows = _rows(scanner, Path(folder), drawn=False) if real_videos() else []
+        return rows + _rows(scanner, Path(folder), drawn=True)
+
+
+def _rows(scanner: Scanner, folder: Path, drawn: bool) -> list[Row]:
+    clip, cuts = clip_with_cuts(drawn)
+    soft = set() if drawn else soft_cuts()
     found: list[int] = []
     events: list[int] = []
-    with Scanner() as scanner, tempfile.TemporaryDirectory() as folder:
-        _scan(scanner, clip, ScanOptions(frames="samples"), [])  # the child's imports are not what is measured
-        runs: dict[str, Callable[[], object]] = {
-            "decode": lambda: _decode(clip),
-            "shots": lambda: _scan(scanner, clip, ScanOptions(frames="samples", gate=255, threads=THREADS), found),
-            "scan": lambda: events.append(_scan(scanner, clip, ScanOptions(frames="samples", threads=THREADS), [])),
-        }
-        if shutil.which("ffmpeg"):
-            runs["floor"] = lambda: ffmpeg_null(clip)
-            runs["three"] = lambda: _run(["ffmpeg", "-threads", str(THREADS + 1), "-i", str(clip), "-f", "null", "-"])
-        runs["peer"] = lambda: _pyscenedetect(clip, Path(folder))
-        taken = dict(zip(runs, in_turns(*runs.values(), repeat=ROUNDS), strict=True))
-        theirs = _pyscenedetect_cuts(Path(folder))
+    _scan(scanner, clip, ScanOptions(frames="samples"), [])  # the child's imports are not what is measured
+    runs: dict[str, Callable[[], object]] = {
+        "decode": lambda: _decode(clip),
+        "shots": lambda: _scan(scanner, clip, ScanOptions(frames="samples", gate=255, threads=THREADS), found),
+        "scan": lambda: events.append(_scan(scanner, clip, ScanOptions(frames="samples", rate=5, threads=THREADS), [])),
+    }
+    if shutil.which("ffmpeg"):
+        runs["floor"] = lambda: ffmpeg_null(clip)
+        runs["three"] = lambda: _run(["ffmpeg", "-threads", str(THREADS + 1), "-i", str(clip), "-f", "null", "-"])
+    runs["peer"] = lambda: _pyscenedetect(clip, folder)
+    taken = dict(zip(runs, in_turns(*runs.values(), repeat=ROUNDS), strict=True))
+    theirs = _pyscenedetect_cuts(folder)
     floor, shots, scan = taken.get("floor"), taken["shots"], taken["scan"]
     against = f"ffmpeg to null, {THREADS} threads" if floor else ""
     about = f"{FRAMES} frames 1280x720 H.264, {len(cuts)} known cuts"
-    recall, their_recall = _recall(found, cuts), f"theirs: {_recall(theirs, cuts)}"
-    peer = "scenedetect detect-adaptive"
+    recall, their_recall = _recall(found, cuts, soft), f"theirs: {_recall(theirs, cuts, soft)}"
+    peer, kind = "scenedetect detect-adaptive", "light drawn footage" if drawn else "real footage"
+    figure = f"shots with decode, in the child, {kind}"
     rows = [
-        Row("decode only (PyAV, frames untouched)", taken["decode"], against, floor, note=about),
-        Row("shots with decode, in the child", shots, against, floor, "<= 1.15", _within(1.15, shots, floor), recall),
-        Row("shots with decode, in the child", shots, peer, taken["peer"], "< 1", shots < taken["peer"], their_recall),
+        Row(f"decode only (PyAV, frames untouched), {kind}", taken["decode"], against, floor, note=about),
+        Row(figure, shots, against, floor, "<= 1.15", _within(1.15, shots, floor), recall),
+        Row(figure, shots, peer, taken["peer"], "< 1", shots < taken["peer"], their_recall),
         Row(
-            "scan at 5 frames/s, gate 4, pixels to the parent",
+            f"scan of samples at 5 frames/s, pixels to the parent, {kind}",
             scan,
             against,
             floor,
@@ -56,7 +63,7 @@ def measure() -> list[Row]:
     ]
     if floor:
         note = "PyAV has as many: one waits while Python looks at a frame"
-        rows.append(Row(f"ffmpeg to null, {THREADS + 1} threads", taken["three"], against, floor, note=note))
+        rows.append(Row(f"ffmpeg to null, {THREADS + 1} threads, {kind}", taken["three"], against, floor, note=note))
     return rows
 
 
@@ -64,10 +71,9 @@ def _within(limit: float, ours: float, floor: float | None) -> bool | None:
     return None if floor is None else ours <= limit * floor
 
 
-def _recall(found: list[int], cuts: list[int]) -> str:
-    hit, other = set(found) & set(cuts), sorted(set(found) - set(cuts))
-    soft = len([cut for cut in other if cut in soft_cuts()])
-    return f"recall {len(hit) / len(cuts):.3f} of hard cuts, {soft} soft ones, {len(other) - soft} others"
+def _recall(found: list[int], cuts: list[int], soft: set[int]) -> str:
+    hit, other = set(found) & set(cuts), set(found) - set(cuts)
+    return f"recall {len(hit) / len(cuts):.3f} of hard cuts, {len(other & soft)} soft ones, {len(other - soft)} others"
 
 
 def _decode(clip: Path) -> None:

@@ -72,9 +72,9 @@ def ffmpeg_null_seconds(path: Path) -> float:
     return median_seconds(lambda: ffmpeg_null(path), 3)
 
 
-def clip_with_cuts() -> tuple[Path, list[int]]:
-    """The clip and its hard cuts (first frames of new shots)."""
-    real, is_real = real_folder() / "videos", bool(real_videos())
+def clip_with_cuts(drawn: bool = False) -> tuple[Path, list[int]]:
+    """The clip and its hard cuts (first frames of new shots); the drawn one, which decodes twice as fast, also where real ones are."""
+    real, is_real = real_folder() / "videos", bool(real_videos()) and not drawn
     path = OUT / ("decode-real.mp4" if is_real else "decode-drawn.mp4")
     cuts_file = path.with_suffix(".cuts")
     if path.exists() and cuts_file.exists():

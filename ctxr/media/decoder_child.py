@@ -120,7 +120,7 @@ class ScanPass:
             held.append(frame)
             self._held_bytes += frame.nbytes
             self.frames += 1
-            self.end = frame.time + self._frame_seconds
+            self.end = frame.time
             for cut in finder.feed(frame):
                 self.late_cuts += cut < held[0].index
                 self._cuts.add(max(cut, held[0].index))
@@ -132,6 +132,7 @@ class ScanPass:
                 self._release()
             self._answer()
             self._beat()
+        self.end += self._frame_seconds
         while held:
             self._release()
         self._close_shot()

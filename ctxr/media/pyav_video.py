@@ -88,7 +88,7 @@ def _reduce(plane: Any, bits: int, into: Pixels) -> None:
     """Scale a plane bilinearly into `into` [h, w], words reduced to 8 bits.
 
     With an odd whole ratio, such as 1280 to 256, the centre of a target pixel is a source pixel: bilinear is then every fifth
-    pixel, which a strided view gives three times as fast.
+    pixel of every fifth row. Whole rows are copied first, as a frame that another core decoded is read faster in a row.
     """
     height, width = into.shape
     words: npt.NDArray[Any] = np.frombuffer(plane, np.uint8 if bits == 8 else "<u2")
@@ -96,7 +96,7 @@ def _reduce(plane: Any, bits: int, into: Pixels) -> None:
     down, down_rest = divmod(plane.height, height)
     across, across_rest = divmod(plane.width, width)
     if not down_rest and not across_rest and down % 2 and across % 2:
-        view = view[down // 2 :: down, across // 2 :: across]
+        view = np.ascontiguousarray(view[down // 2 :: down])[:, across // 2 :: across]
     elif bits == 8:
         cv2.resize(view, (width, height), dst=into, interpolation=cv2.INTER_LINEAR)
         return
@@ -136,12 +136,13 @@ class PyavFrame(Frame):
         bits = _planar_bits(frame.format.name)
         if bits is None:
             return _packed(frame.reformat(width, height, "bgr24", threads=1), 3)
-        i420, luma = np.empty(width * height * 3 // 2, np.uint8), width * height
-        _reduce(frame.planes[0], bits, i420[:luma].reshape(height, width))
-        i420[luma:] = _NEUTRAL_CHROMA
-        for plane, chroma in zip(frame.planes[1:3], i420[luma:].reshape(2, height // 2, width // 2), strict=False):
-            _reduce(plane, bits, chroma)
-        return np.asarray(cv2.cvtColor(i420.reshape(height * 3 // 2, width), cv2.COLOR_YUV2BGR_I420), np.uint8)
+        planes, i420 = frame.planes, np.empty((height * 3 // 2, width), np.uint8)
+        chroma = i420[height:].reshape(2, height // 2, width // 2)
+        if len(planes) == 1:
+            chroma[:] = _NEUTRAL_CHROMA
+        for plane, into in zip(planes, (i420[:height], *chroma), strict=False):
+            _reduce(plane, bits, into)
+        return np.asarray(cv2.cvtColor(i420, cv2.COLOR_YUV2BGR_I420), np.uint8)
 
     def rgb(self) -> Pixels:
         """See `Frame.rgb`."""
