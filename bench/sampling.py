@@ -116,7 +116,10 @@ def compared(kind: str, videos: list[Path]) -> Iterator[Row]:
                 figure, beside = f"{kind}, threshold {threshold}, {key}", "--frames every"
                 if key == "search":
                     goals = {"sets": f">= {LEAST}", "embeddings": f"<= {most}"}
-                    met = {"sets": made.sets >= LEAST * literal.sets, "embeddings": made.embedded <= most * literal.embedded}
+                    met = {
+                        "sets": made.sets >= LEAST * literal.sets,
+                        "embeddings": made.embedded <= most * literal.embedded,
+                    }
                     pairs = {"sets": (made.sets, literal.sets), "embeddings": (made.embedded, literal.embedded)}
                     for what, (ours, theirs) in pairs.items():
                         yield Row(f"{figure}, {what}", ours, beside, theirs, goals[what], met[what], unit="")

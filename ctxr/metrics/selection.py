@@ -88,12 +88,12 @@ class GreedyPicker:
             more different frames. The paper's value for CLIP is 0.35.
         set_size: images in a set; the paper's is 10.
         margin: half-width of the band around the threshold in which distances are taken again with `refine`; 0 = never.
-        rows: frames that cost as much as one when they are embedded together.
+        batch: frames that cost as much as one when they are embedded together.
         decisions: on the frames that were pushed, by index.
     """
 
-    def __init__(self, threshold: float, set_size: int = 10, margin: float = 0.0, rows: int = 1) -> None:
-        self.threshold, self.set_size, self.margin, self.rows = threshold, set_size, margin, rows
+    def __init__(self, threshold: float, set_size: int = 10, margin: float = 0.0, batch: int = 1) -> None:
+        self.threshold, self.set_size, self.margin, self.batch = threshold, set_size, margin, batch
         self.decisions: dict[int, FrameDecision] = {}
         self._shot: int | None = None
         self._number = self._rejections = 0
@@ -179,7 +179,7 @@ class GreedyPicker:
     def _learn(self, frames: Sequence[int]) -> None:
         """Embed frames, and with them what the gaps that wait want."""
         waiting = chain.from_iterable(map(self._wanted, self._spans))
-        frames = [*frames, *islice(waiting, -len(frames) % self.rows)]
+        frames = [*frames, *islice(waiting, -len(frames) % self.batch)]
         self._known.update(zip(frames, self.embed(frames), strict=True))
 
     def _wanted(self, span: Span) -> Iterator[int]:

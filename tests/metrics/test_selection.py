@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxr.metrics.selection import NEAR_ENOUGH, FrameDecision, GreedyPicker, PickedSet, Rejection
+from ctxr.metrics.selection import SPACING, FrameDecision, Gap, GreedyPicker, PickedSet, Rejection
 from ctxr.store.arrays import Vectors
 
 
@@ -49,11 +49,13 @@ class Picker(GreedyPicker):
         super().__init__(threshold, size, margin)
         self.vectors, self.exact, self.bad, self.value = np.zeros((0, 0), np.float32), exact, bad, value
         self.vetoed, self.refined, self.seen = list[int](), list[Sequence[int]](), list[int]()
+        self.embedded = list[list[int]]()
         self.full: list[PickedSet] = []
 
-    def embed(self, index: int) -> Vectors:
-        vector: Vectors = self.vectors[index]
-        return vector
+    def embed(self, indices: Sequence[int]) -> Vectors:
+        self.embedded.append([*indices])
+        vectors: Vectors = self.vectors[list(indices)]
+        return vectors
 
     def refine(self, indices: Sequence[int]) -> Vectors:
         assert self.exact is not None
@@ -77,16 +79,20 @@ class Picker(GreedyPicker):
         self.finish()
         return decisions
 
-    def search_all(self, vectors: Vectors, step: int, shots: Sequence[int]) -> None:
-        """Search between every `step`-th frame."""
+    def search_all(self, vectors: Vectors, step: int, shots: Sequence[int], waiting: int = 1) -> None:
+        """Search between every `step`-th frame and the ends of shots, while so many gaps wait."""
         self.vectors, held = vectors, list[int]()
         for index in range(len(vectors)):
             opens = not index or shots[index] != shots[index - 1]
-            if opens or not index % step:
-                self.search([] if opens else held, index, shots[index], vectors[index])
+            closes = index + 1 == len(vectors) or shots[index] != shots[index + 1]
+            if opens or closes or not index % step:
+                if self.queue(Gap(held, index, shots[index])) == waiting:
+                    self.search(waiting - 1)
                 held = []
             else:
                 held.append(index)
+        self.search()
+        self.finish()
 
 
 @settings(max_examples=60, deadline=None)
@@ -182,18 +188,44 @@ def test_the_embedded_frames_alone_give_the_sets_of_a_search(seed: int, step: in
 
 
 @settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 9), st.floats(0.05, 0.6), st.integers(2, 16))
+def test_gaps_that_wait_fill_passes_and_change_nothing(seed: int, step: int, threshold: float, batch: int) -> None:
+    vectors, shots = drift(seed), [index // 50 for index in range(120)]
+    alone, filled = Picker(threshold, 4), Picker(threshold, 4)
+    filled.batch = batch
+    alone.search_all(vectors, step, shots)
+    filled.search_all(vectors, step, shots, waiting=8)
+    assert (filled.seen, filled.full) == (alone.seen, alone.full)
+    together = [index for part in filled.embedded for index in part]
+    assert sorted(together) == sorted(index for part in alone.embedded for index in part) == alone.seen
+    assert len(filled.embedded) < len(alone.embedded)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 40), st.floats(0.05, 0.6))
+def test_frames_halfway_between_two_that_are_too_far_apart_are_embedded(seed: int, step: int, threshold: float) -> None:
+    vectors = drift(seed)
+
+    def halves(low: int, high: int) -> set[int]:
+        if high - low < 2 or np.linalg.norm(vectors[low].astype(float) - vectors[high]) <= SPACING * threshold:
+            return {low, high}
+        return halves(low, (low + high) // 2) | halves((low + high) // 2, high)
+
+    picker = Picker(threshold, 4)
+    picker.search_all(vectors, step, [0] * 120)
+    samples = sorted({*range(0, 120, step), 119})
+    assert set(picker.seen) >= {at for pair in zip(samples, samples[1:], strict=False) for at in halves(*pair)}
+
+
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.05, 0.6))
 def test_a_search_finds_the_first_frame_of_a_steady_motion(seed: int, threshold: float) -> None:
     angles = np.cumsum(np.random.default_rng(seed).uniform(0.001, 0.02, 150)).tolist()
-    vectors, step = unit(angles), (NEAR_ENOUGH - 1) * threshold
+    vectors = unit(angles)
     sets = literal(vectors, [0] * 150, threshold, 4, set())
     picker = Picker(threshold, 4)
     picker.search_all(vectors, 6, [0] * 150)
-    assert len(picker.full) >= len(sets) - 1
-    for full in picker.full:
-        for first, second in zip(full.indices, full.indices[1:], strict=False):
-            near, before = (float(np.linalg.norm(vectors[at] - vectors[first])) for at in (second, second - 1))
-            assert near <= threshold + step + 1e-6 or before <= threshold + 1e-6
+    assert [list(full.indices) for full in picker.full] == sets
     assert len(picker.seen) < 150
 
 
@@ -212,13 +244,12 @@ def test_a_search_in_low_precision_embeds_and_picks_what_full_precision_would(
 
 
 def test_after_rejected_frames_the_next_ones_are_tried_at_growing_distances() -> None:
-    vectors = unit([0.05 * index for index in range(41)])
-    picker = Picker(0.22, 2, bad=range(5, 30))
-    picker.search_all(vectors, 40, [0] * 41)
-    rejected = [index for index in picker.seen if 4 < index < 30]
-    gaps = np.diff(rejected)
-    assert gaps.tolist() == [1, 1, 2, 2, 2, 3, 3, 3, 4, 4][: len(gaps)]
+    vectors = unit([0.02 * index for index in range(101)])
+    picker = Picker(1.2, 2, bad=range(65, 95))
+    picker.search_all(vectors, 100, [0] * 101)
+    rejected = [index for index in picker.seen if 65 <= index < 95]
+    assert np.diff(rejected).tolist()[:4] == [1, 1, 2, 2]
+    assert len(rejected) < 16
     (first, second) = picker.full[0].indices
     assert first == 0
-    assert 30 <= second <= 34
-    assert len(picker.seen) < 25
+    assert 95 <= second <= 100

@@ -226,7 +226,7 @@ class VideoPass(SetPicker):
         self.vectors = VectorLog(context.artifact / SOURCES / f".{video.name}.vectors")
         self._scanner = scanner
         self._reader = ChildFrameReader(video.path, header.decoder, context.options)
-        self.rows = context.embedder.encoder.rows
+        self.batch = context.embedder.encoder.rows
         self._most = max(1, HELD_BYTES // (3 * header.width * header.height))
         self._released = -1
         self._live: dict[int, Pixels] = {}
@@ -247,7 +247,7 @@ class VideoPass(SetPicker):
         self._live[candidate.index] = candidate.rgb
         gap = Gap([index for index, _ in candidate.held], candidate.index, candidate.shot)
         searches = self.context.options.frames == "search"
-        most = min(BATCH if searches else self.rows, self._most)
+        most = min(BATCH if searches else self.batch, self._most)
         if self.queue(gap) >= most:
             # a search asks for single frames too, and the samples that wait make full passes of them
             self.settle(most - 1 if searches else 0)
@@ -288,11 +288,6 @@ class VideoPass(SetPicker):
         """End the child process, and remove the vectors that are not written yet."""
         self._reader.close()
         self.vectors.discard()
-
-
-def _at_once(rgb: Pixels) -> int:
-    """Frames of this size that are held at the same time."""
-    return max(1, min(BATCH, BATCH_BYTES // rgb.nbytes))
 
 
 def scan_video(

@@ -35,7 +35,7 @@ runner = CliRunner()
 
 def build(footage: Path, out: Path, **options: Any) -> SetsReport:
     sources = options.pop("sources", (str(footage / "videos"),))
-    settings: dict[str, Any] = {"encoder": "ctxr-tiny", "threshold": float(THRESHOLD)}
+    settings: dict[str, Any] = {"encoder": "ctxr-tiny", "threshold": float(THRESHOLD), "frames": "search"}
     return run(BuildSets(sources=sources, out=out, **(settings | options)))
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def test_a_search_finds_more_sets_and_embeds_fewer_frames_than_there_are(
     footage: Path, built: Path, tmp_path: Path
 ) -> None:
     searched = open_artifact(built).manifest.counts
-    sampled, every = (build(footage, tmp_path / one, **{one: True}).counts for one in ("samples_only", "every_frame"))
+    sampled, every = (build(footage, tmp_path / one, frames=one).counts for one in ("samples", "every"))
     assert sampled["sets"] < searched["sets"] <= every["sets"]
     assert sampled["embedded"] < searched["embedded"] < every["embedded"]
     assert sampled[BETWEEN] == every[BETWEEN] == 0 < searched[BETWEEN]
@@ -59,9 +60,9 @@ def test_a_full_store_of_frames_is_settled(tmp_path: Path, monkeypatch: pytest.M
     settled: list[int] = []
     settle = videos.VideoPass.settle
 
-    def counted(self: videos.VideoPass) -> None:
-        settled.append(len(self._batch))
-        settle(self)
+    def counted(self: videos.VideoPass, keep: int | None = None) -> None:
+        settled.append(len(self._spans))
+        settle(self, keep)
 
     monkeypatch.setattr(videos.VideoPass, "settle", counted)
     report = build(tmp_path, tmp_path / "sets", memory_limit=1.0)
@@ -73,7 +74,7 @@ def test_a_still_shot_costs_what_it_costs_without_a_search(tmp_path: Path) -> No
     folder = tmp_path / "videos"
     folder.mkdir()
     write_clip(folder / "still.mp4", [scene(1, 0)] * 60)
-    searched, sampled = (build(tmp_path, tmp_path / str(only), samples_only=only).counts for only in (False, True))
+    searched, sampled = (build(tmp_path, tmp_path / one, frames=one).counts for one in ("search", "samples"))
     assert searched["embedded"] == sampled["embedded"] == 1
     assert searched[BETWEEN] == 0
 
@@ -84,11 +85,11 @@ def test_a_decoder_that_is_killed_while_a_frame_is_asked_for_is_replaced_by_the_
 ) -> None:
     fetch, asked = Scanner.fetch, list[int]()
 
-    def killing(scanner: Scanner, index: int) -> Pixels:
-        asked.append(index)
-        if len(asked) == spent and scanner._child:
+    def killing(scanner: Scanner, indices: Sequence[int]) -> list[Pixels]:
+        asked.extend(indices)
+        if len(asked) >= spent > len(asked) - len(indices) and scanner._child:
             os.kill(scanner._child._process.pid, signal.SIGKILL)
-        return fetch(scanner, index)
+        return fetch(scanner, indices)
 
     expected = build(footage, tmp_path / "one" / "sets", decoder="opencv").artifact
     monkeypatch.setattr(Scanner, "fetch", killing)
