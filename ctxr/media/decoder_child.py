@@ -31,6 +31,7 @@ from ctxr.store.records import Shot
 
 _BEAT_SECONDS = 0.25  # between signs of life
 TOLERATED_LOSS = 0.02  # share of lost packets above which a video counts as damaged; a few are common in recordings
+_LEAST_SIDE = 64  # pixels; below it, shots, motion and vectors say little
 _HELD_SHARE = 0.25  # of the memory limit, for frames held back for the detector
 _SEARCH_SHARE = 0.08  # of the memory limit, for frames kept for the search
 _SPAN_FRAMES = 32  # kept for the search before one sample, at most
@@ -254,6 +255,9 @@ class Decoder:
         """Send a header, candidates, and an end."""
         with open_video(path, options.decoder, options.threads) as video:
             header = video.header
+            if min(header.width, header.height) < _LEAST_SIDE:
+                problem = f"{header.width} x {header.height} pixels are too few: a side needs at least {_LEAST_SIDE}"
+                raise VideoError("too_small", problem, "name a larger copy of the video", path)
             send(self._out, {"header": header})
             finder = cut_finder(path, header, options, Heartbeat(self._out))
             scan = ScanPass(options, finder, header.rate, self._out, self.questions)

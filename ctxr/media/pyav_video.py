@@ -159,11 +159,10 @@ class PyavVideo(Video):
     def __init__(self, path: Path, threads: int) -> None:
         self._path = path
         self._packets = self._count = self._failures = self._failures_in_a_row = 0
-        self._left_out: list[int | None] = []  # their presentation times
         self._waiting_for_keyframe = False
         self._keys: list[int] | None = None
-        self._gap, self._end = 0, Fraction(0)
-        self._last_stamp, self._last_packets = 0, deque[int](maxlen=_TAIL)
+        self._gap, self._last_stamp, self._end = 0, 0, Fraction(0)
+        self._last_packets, self._left_out = deque[int](maxlen=_TAIL), list[int | None]()  # presentation times
         self._container = _open_container(path)
         try:
             # the first video stream that is not a cover picture
@@ -194,7 +193,7 @@ class PyavVideo(Video):
                 *(size[::-1] if self._turn & 4 else size),
                 rate=Fraction(rate) if rate else None,
                 duration=duration if duration > 0 else None,
-                promised_frames=self._promised(),
+                promised_frames=_listed(self._container.format.name, self._stream),
                 decoder="pyav",
             )
         except BaseException:
@@ -234,8 +233,7 @@ class PyavVideo(Video):
         frame_seconds = 1 / (self.header.rate or _DEFAULT_RATE)
         after = sum(stamp > self._last_stamp + 0.75 * frame_seconds / self._time_base for stamp in self._last_packets)
         lost = self._failures + len(self._left_out) + max(0, after - self._failures_in_a_row)
-        start = (self._stream.start_time or 0) * self._time_base
-        seen = self._end - start
+        seen = self._end - (start := (self._stream.start_time or 0) * self._time_base)
         # after a loss a decoder may drop frames in silence; a stream may put a frame into two packets, or show none of one
         by_time = round(seen / frame_seconds) - self._count
         lost = min(max(lost, by_time), max(0, self._packets - self._count)) if lost else 0
@@ -260,13 +258,6 @@ class PyavVideo(Video):
             # else AVI counts frames without a packet, which repeat the one before, or the sound goes on
             return ends_early(self._count, seen, length, frame_seconds)
         return lost_frames(lost, self._count + lost)
-
-    def _promised(self) -> int | None:
-        """Frames in the container's index. Of AVI those that have bytes: it also counts frames that repeat the one before."""
-        if self._container.format.name != AVI:
-            return self._stream.frames or None
-        listed = sum(entry.size > 0 for entry in self._stream.index_entries)
-        return listed if listed > 1 else None  # FFmpeg lists the first packet by itself
 
     def _missing(self, shrunk: bool) -> tuple[int, Fraction]:
         """Packets that are missing according to decoding times, and seconds at which the last packet of the other streams ends.
@@ -408,18 +399,21 @@ def lost_frames(lost: int, total: int, why: str = "") -> Damage | None:
 
 def ends_early(frames: int, seen: Fraction, length: Fraction, frame_seconds: Fraction) -> Damage | None:
     """Damage of a video with `frames` decoded in the `seen` seconds of its `length`, at a rate that fits them or is variable."""
-    before = seen / frame_seconds
-    total = length / seen * (before if frames <= before <= 1.25 * frames else frames) if seen > 0 else frames
-    total = max(frames + 1, round(total))
-    return lost_frames(
-        total - frames, total, f": the video ends after {float(seen):.1f} of {float(length):.1f} seconds"
-    )
+    before = seen / frame_seconds if frames <= seen / frame_seconds <= 1.25 * frames else frames
+    total = max(frames + 1, round(before * length / max(seen, length / 1000)))
+    return lost_frames(total - frames, total, f": it ends after {float(seen):.1f} of {float(length):.1f} seconds")
 
 
 def is_short(duration: Fraction | None, seen: Fraction, gap: Fraction) -> bool:
     """Whether a video ends before its stated duration by more than a hundredth, since muxers round, and more than twice its
     longest frame `gap`, since they count the last frame in different ways."""
     return duration is not None and duration - seen > max(duration / 100, 2 * gap)
+
+
+def _listed(container: str, stream: Any) -> int | None:
+    """Frames in the index; AVI also counts those without bytes, which repeat the one before, and FFmpeg lists one by itself."""
+    frames = sum(entry.size > 0 for entry in stream.index_entries) if container == AVI else stream.frames
+    return frames if frames > 1 else None
 
 
 def _open_container(path: Path) -> Any:

@@ -325,5 +325,5 @@ def test_frames_of_odd_size_are_taken(tmp_path: Path) -> None:
     import numpy as np
 
     rng = np.random.default_rng(0)
-    pictures = [rng.integers(0, 255, (34, 62, 3)).astype(np.uint8) for _ in range(30)]
+    pictures = [rng.integers(0, 255, (66, 94, 3)).astype(np.uint8) for _ in range(30)]
     assert build(write_clip(tmp_path / "odd.mp4", pictures), "--out", tmp_path / "sets").exit_code == 0

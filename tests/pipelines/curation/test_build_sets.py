@@ -270,6 +270,16 @@ def test_a_damaged_video_says_how_its_rest_can_be_used(
     assert [row.source for row in read_table(sets / "failures.jsonl", Failure)] == ["another"]
 
 
+def test_a_tiny_video_is_named_and_the_others_are_used(footage: Path, sets: Path, tmp_path: Path) -> None:
+    tiny = write_clip(tmp_path / "tiny.mp4", pictures((1, 30), size=(160, 62)))
+    build(footage, sets, sources=(str(tiny), str(footage / "videos" / "clip1.mp4")), yes=True)
+    (failure,) = read_table(sets / "failures.jsonl", Failure)
+    assert (failure.source, failure.reason) == ("tiny", "too_small")
+    assert "160 x 62" in failure.message
+    assert "--keep-damaged" not in failure.retry
+    assert [row.name for row in read_table(sets / "sources.jsonl", Source)] == ["clip1"]
+
+
 def test_the_last_line_counts_what_failed_and_names_the_retry(footage: Path, tmp_path: Path) -> None:
     videos, out = tmp_path / "my videos", tmp_path / "work" / "sets"
     shutil.copytree(footage / "videos", videos)

@@ -59,7 +59,7 @@ def mixed(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[tupl
     """Three videos, of which the first is small, and two albums; and the sets of these."""
     folder = tmp_path_factory.mktemp("mixed")
     rng = np.random.default_rng(4)
-    small = [np.asarray(cv2.resize(frame, (64, 48), interpolation=cv2.INTER_AREA)) for frame in shot(rng, 60)]
+    small = [np.asarray(cv2.resize(frame, (96, 72), interpolation=cv2.INTER_AREA)) for frame in shot(rng, 60)]
     write_clip(folder / "small.mp4", small)
     titled = [
         cv2.putText(np.kron(frame, np.ones((3, 3, 1), np.uint8)), "SUBSCRIBE NOW", (20, 150), 0, 2, (255,) * 3, 8)
@@ -88,7 +88,7 @@ def test_a_limit_that_empties_a_video_deals_no_other_source_otherwise(
 ) -> None:
     sources, folder = mixed
     values = [row.brisque or 0.0 for row in read_table(folder / "sets" / "facts.jsonl", Facts) if row.source == "small"]
-    limit = {"brisque": min(values) - 1e-6, "max_text": 0.0, "min_size": 60}[name]
+    limit = {"brisque": min(values) - 1e-6, "max_text": 0.0, "min_size": 80}[name]
     two = refilter(folder / "plain", tmp_path / "two", **{name: limit})
     one = build(footage, tmp_path / "one", sources=sources, set_size=5, **{name: limit})
     assert one.counts == two.counts
