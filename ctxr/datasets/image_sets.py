@@ -11,7 +11,7 @@ from ctxr.engine.report import SetsReport
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import rooted
-from ctxr.store.records import BETWEEN, Failure
+from ctxr.store.records import Failure
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, read_unit
 
@@ -33,7 +33,8 @@ def sets_report(path: Path, up_to_date: bool, curve: bool = False, read: Path | 
     # without a search all frames that a build may take are embedded; limits of quality let it embed others than a build without
     unlimited = all(manifest.config.get(name) is None for name in ("brisque", "max_text", "min_size"))
     sets, used = yield_curve(path), f"{report.threshold:.4g}"
-    exact = [name for name in sets if not manifest.counts.get(BETWEEN) or (unlimited and name == used)]
+    searched = manifest.models["selection"]["frames"] == "search"
+    exact = [name for name in sets if not searched or (unlimited and name == used)]
     return replace(report, curve=sets, exact=exact)
 
 

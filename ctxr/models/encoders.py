@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
@@ -27,6 +27,7 @@ from ctxr.models.precision import (
     cpu_matmul_precision,
     float32_matmul,
     folded,
+    half_the_threads,
     is_memory,
 )
 from ctxr.models.preprocess import Preprocess
@@ -141,9 +142,10 @@ class Encoder:
             # fewer for the exact copy: it is asked for single images, and fp32 gains little from more
             rows = min(self.rows, 4) if exact and self.precision == "bf16" else self.rows
             part = images[done : done + rows]
-            # filled up with zeros
-            pixels = torch.nn.functional.pad(self._preprocess(part), (*[0] * 7, rows - len(part)))
-            vectors = self._forward(tower, pixels.to(self.device, dtype), self._matmul)
+            with half_the_threads() if self.cheap and self.device == "cpu" else nullcontext():
+                # filled up with zeros
+                pixels = torch.nn.functional.pad(self._preprocess(part), (*[0] * 7, rows - len(part)))
+                vectors = self._forward(tower, pixels.to(self.device, dtype), self._matmul)
             if vectors is not None:
                 parts.append(vectors[: len(part)])
                 done += len(part)

@@ -155,6 +155,19 @@ def float32_matmul(setting: str) -> Iterator[None]:
         torch.backends.cudnn.allow_tf32 = before[1]
 
 
+@contextmanager
+def half_the_threads() -> Iterator[None]:
+    """Let torch use half of this thread's threads inside the block: it waits for them by spinning, which takes the others from decoding."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, before // 2))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def folded(tower: nn.Module, size: tuple[int, int]) -> nn.Module:
     """An image tower for pictures of that size as a CPU computes it fastest: batch norms are folded into the convolutions before them,
     and channels lie last. One without batch norms, or whose vectors would change by more than rounding, stays as it is."""

@@ -162,9 +162,9 @@ class BuildStage(SetsStage[BuildInputs]):
         published = read_published(options.splits) if options.splits and not is_boxes(options.splits) else {}
         quality = QualityGate(QualityLimits.of(options), options.brisque_weights, options.ocr)
         instruments = quality.describe()
-        # a merge may run on another machine than the ranks, whose precisions are the same
-        precision = str(self.merged.key["precision"]) if self.merged else options.precision
-        embedder = Embedder(inputs.encoder, options.device, precision, progress)
+        # a merge may run on another machine than the ranks, which came to the same choices
+        ran = self.merged.key if self.merged else {"precision": options.precision, "frames": scan.frames}
+        embedder = Embedder(inputs.encoder, options.device, str(ran["precision"]), progress)
         with progress.task(f"load the encoder {inputs.encoder}", None):
             encoder = embedder.encoder
         names = {source.name for source in inputs.sources}
@@ -172,15 +172,15 @@ class BuildStage(SetsStage[BuildInputs]):
             raise DataError(f"{options.splits} names none of the sources", hint=f"they are {some(sorted(names))}")
         if unknown := sorted(published.keys() - names):
             progress.warn(f"{options.splits} names {plural(len(unknown), 'unknown source')}: {some(unknown)}")
-        if scan.frames == "auto":
-            scan = replace(scan, frames="every" if encoder.cheap else "search")
+        cheapest = "every" if encoder.cheap else "search"
+        scan = replace(scan, frames=cheapest if ran["frames"] == "auto" else str(ran["frames"]))
         embedder.precision = encoder.precision  # for processes with an encoder of their own
         remember_paths(out, {source.sha256: source.path for source in inputs.sources})
         threshold = encoder.threshold if options.threshold is None else options.threshold
         picking = PickingRules(threshold, options.set_size, encoder.margin, quality)
         context = UnitContext(out, picking, embedder, scan)
         choice = PhotoPicking(CopyRule(), options.sample, options.seed)
-        selection: dict[str, object] = {"threshold": threshold, "margin": encoder.margin}
+        selection: dict[str, object] = {"threshold": threshold, "margin": encoder.margin, "frames": scan.frames}
         selection |= {"set_size": options.set_size, "copies": asdict(choice.copies)}
         # what decides the result is the content of the file of splits, but it is typed as a path
         typed = ("sources", "encoder", "precision", "splits", "add")

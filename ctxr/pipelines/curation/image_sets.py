@@ -351,8 +351,8 @@ class SetsStage(Stage[InputsT]):
             for name, value in vars(self.options).items()
             if value != getattr(type(self.options), name) and name not in own
         }
-        encoder = run.models["encoder"]
-        key = {**inputs.key, "encoder": encoder["fingerprint"], "precision": encoder["precision"]}
+        encoder, frames = run.models["encoder"], run.models["selection"]["frames"]
+        key = {**inputs.key, "encoder": encoder["fingerprint"], "precision": encoder["precision"], "frames": frames}
         ran = RankRun(self.options.COMMAND, shard.world, json_config(options), json_config(key), [*inputs.parents])
         with rank_lock(run.artifact, shard.rank, ran) as record:
             run.make_videos()
