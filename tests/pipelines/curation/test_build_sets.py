@@ -82,7 +82,7 @@ def test_two_runs_are_byte_equal_whatever_the_number_of_hands(footage: Path, bui
 
 
 def test_a_second_run_says_that_there_is_nothing_to_do(footage: Path, built: Path) -> None:
-    typed = ["build-sets", str(footage / "videos"), "--out", str(built), "--encoder", "ctxr-tiny"]
+    typed = ["build-sets", str(footage / "videos"), "--out", str(built), "--encoder", "ctxr-tiny", "--frames", "search"]
     shown = runner.invoke(app, [*typed, "--threshold", THRESHOLD])
     assert shown.exit_code == 0
     assert "nothing to do" in shown.stdout
@@ -148,25 +148,24 @@ def test_the_yield_curve_counts_what_a_build_gives(footage: Path, built: Path) -
     assert counts == sorted(counts, reverse=True)
 
 
-@pytest.mark.parametrize("searches", [True, False])
+@pytest.mark.parametrize("frames", ["every", "search", "samples"])
 def test_the_yield_curve_is_exact_where_it_says_so_and_else_a_lower_bound(
-    footage: Path, tmp_path: Path, searches: bool
+    footage: Path, tmp_path: Path, frames: str
 ) -> None:
-    mode: dict[str, Any] = {} if searches else {"samples_only": True}
-    options = {"sources": (str(footage / "videos"),), "out": tmp_path / "sets", "yield_curve": True, **mode}
-    report = run(BuildSets(encoder="ctxr-tiny", threshold=float(THRESHOLD), **options))
+    report = build(footage, tmp_path / "sets", frames=frames, yield_curve=True)
     assert report.curve is not None
-    assert [*report.exact] == ([f"{float(THRESHOLD):.4g}"] if searches else [*report.curve])
+    assert [*report.exact] == ([f"{float(THRESHOLD):.4g}"] if frames == "search" else [*report.curve])
     thresholds = [float(THRESHOLD) * 2**exponent for exponent in (-1, 0, 0.5, 1)]
     for threshold in thresholds:
-        built = build(footage, tmp_path / f"{threshold:.4g}", sources=options["sources"], threshold=threshold, **mode)
+        built = build(footage, tmp_path / f"{threshold:.4g}", threshold=threshold, frames=frames)
         name, sets = f"{threshold:.4g}", built.counts["video_sets"]
         assert report.curve[name] == sets if name in report.exact else report.curve[name] <= sets
 
 
 def test_a_yield_curve_replaces_no_finished_sets(footage: Path, tmp_path: Path) -> None:
     out = tmp_path / "work" / "sets"
-    command = ["build-sets", str(footage / "videos"), "--encoder", "ctxr-tiny", "--yield-curve", "--out", str(out)]
+    command = ["build-sets", str(footage / "videos"), "--encoder", "ctxr-tiny", "--frames", "search", "--yield-curve"]
+    command += ["--out", str(out)]
     first = CliRunner().invoke(app, [*command, "--threshold", THRESHOLD])
     assert first.exit_code == 0
     assert "≥" in first.stdout
