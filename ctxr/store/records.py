@@ -149,11 +149,11 @@ class LedgerRow(Record, frozen=True):
     Attributes:
         index: frame number in the video, or position in the sorted album. name: file name of a photo.
         row, exact_row: of its embedding in `embeddings.npy`, and in `exact.npy` if the decision was taken again in fp32.
-        gate: mean absolute luma difference (0..255) to the last embedded frame of the shot; None for the first.
+        gate: luma difference (0..255) of the block that differs most from the last embedded sample of the shot; None for the first.
         thumbnail: hash of the luma thumbnail, by which a frame decoded again is recognised.
         image_set: the set that it is in. reason: None if kept. value: the figure behind the reason.
         nearest: index of the nearest chosen frame at the time, or of a photo. distance: to that, 0..2.
-        phash: perceptual hashes, "" of a flat picture. held: whether it lay between two samples.
+        phash: perceptual hashes of a sample or photo, "" of a flat picture. held: whether it lay between two samples.
         group: of a photo that was dealt by itself, see `Image.group`.
     """
 
