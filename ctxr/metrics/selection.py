@@ -64,16 +64,8 @@ average."""
 
 @dataclass(frozen=True)
 class Gap:
-    """A sample of a shot, and the frames since the sample before it that can be embedded, in order; `held` none for a shot's first."""
-
-    held: Sequence[int]
-    sample: int
-    shot: int
-
-
-@dataclass(frozen=True)
-class Span:
-    """The frames of a gap, after the sample that `follows` says is the first of them; that one is pushed already."""
+    """A sample, last of `frames`, and before it the frames of its shot that can be embedded, in order: the sample before, which is pushed
+    already, if `follows`, and those between the two."""
 
     frames: Sequence[int]
     shot: int
@@ -100,7 +92,7 @@ class GreedyPicker:
         self._chosen: list[FrameDecision] = []
         self._vectors: list[Vectors] = []
         self._sample: tuple[int, int] | None = None
-        self._spans = deque[Span]()
+        self._gaps = deque[Gap]()
         self._known: dict[int, Vectors] = {}
 
     def embed(self, indices: Sequence[int]) -> Vectors:
@@ -129,9 +121,9 @@ class GreedyPicker:
             self._shot, self._number = shot, 0
         decision = self.decisions[index] = FrameDecision(index, shot)
         if self._chosen:
-            gaps = self._gaps(index, vector)
-            nearest = int(gaps.argmin())
-            decision.nearest, decision.distance = self._chosen[nearest].index, float(gaps[nearest])
+            distances = self._exact_distances(index, vector)
+            nearest = int(distances.argmin())
+            decision.nearest, decision.distance = self._chosen[nearest].index, float(distances[nearest])
             if decision.distance <= self.threshold:
                 decision.reason = "too_close"
                 return decision
@@ -154,37 +146,37 @@ class GreedyPicker:
             decision.set_number = None
         self._chosen, self._vectors = [], []
 
-    def queue(self, gap: Gap) -> int:
-        """Take the next gap, for `search`. Returns how many wait."""
-        before = [self._sample[0]] if self._sample and self._sample[1] == gap.shot else []
-        self._spans.append(Span([*before, *gap.held, gap.sample], gap.shot, bool(before)))
-        self._sample = gap.sample, gap.shot
-        return len(self._spans)
+    def queue(self, held: Sequence[int], sample: int, shot: int) -> int:
+        """Take the next sample, and the frames between it and the one before, for `search`. Returns how many samples wait."""
+        before = [self._sample[0]] if self._sample and self._sample[1] == shot else []
+        self._gaps.append(Gap([*before, *held, sample], shot, bool(before)))
+        self._sample = sample, shot
+        return len(self._gaps)
 
     def search(self, keep: int = 0) -> None:
-        """Push the samples of all gaps but the last `keep`, and before each those of its held frames that the search embeds.
+        """Push the samples that wait, but the last `keep`, and before each the frames between that the search embeds.
 
-        What is embedded, and so the sets, depends on no other gap that waits: those only fill up what is embedded together. Pushing the
+        What is embedded, and so the sets, does not depend on what waits: that only fills up what is embedded together. Pushing the
         embedded frames alone gives the same sets. Frames that quality rules out often follow each other: after every third in a row, one
         more frame is skipped before the next try.
         """
-        while len(self._spans) > keep:
-            span = self._spans.popleft()
-            while wanted := [*self._wanted(span)]:
+        while len(self._gaps) > keep:
+            gap = self._gaps.popleft()
+            while wanted := [*self._wanted(gap)]:
                 self._learn(wanted)
-            self._walk(span)
-            for frame in span.frames[:-1]:
+            self._walk(gap)
+            for frame in gap.frames[:-1]:
                 self._known.pop(frame, None)
 
     def _learn(self, frames: Sequence[int]) -> None:
-        """Embed frames, and with them what the gaps that wait want."""
-        waiting = chain.from_iterable(map(self._wanted, self._spans))
+        """Embed frames, and with them what waiting gaps want."""
+        waiting = chain.from_iterable(map(self._wanted, self._gaps))
         frames = [*frames, *islice(waiting, -len(frames) % self.batch)]
         self._known.update(zip(frames, self.embed(frames), strict=True))
 
-    def _wanted(self, span: Span) -> Iterator[int]:
+    def _wanted(self, gap: Gap) -> Iterator[int]:
         """What is to be embedded whatever the sets are: the sample, then frames halfway between two that are too far apart."""
-        frames, last = span.frames, len(span.frames) - 1
+        frames, last = gap.frames, len(gap.frames) - 1
         if frames[last] not in self._known:
             yield frames[last]
         parts = [(0, last)] if self._known.keys() >= {frames[0], frames[last]} else []
@@ -202,9 +194,9 @@ class GreedyPicker:
         unsure = self.margin and abs(apart - mark) <= self.margin
         return (self._apart(first, second, exact=True) if unsure else apart) > mark
 
-    def _walk(self, span: Span) -> None:
+    def _walk(self, gap: Gap) -> None:
         """Push what is known of a gap, and what the set asks for."""
-        frames, low = span.frames, 0 if span.follows else -1
+        frames, low = gap.frames, 0 if gap.follows else -1
         waiting = [at for at in range(len(frames) - 1, low, -1) if frames[at] in self._known]
         while waiting:
             probe = self._probe(frames, low, waiting[-1])
@@ -213,7 +205,7 @@ class GreedyPicker:
                 waiting.append(probe)
                 continue
             low = waiting.pop()
-            decision = self.push(frames[low], span.shot, self._known[frames[low]])
+            decision = self.push(frames[low], gap.shot, self._known[frames[low]])
             rejected = decision.set_number is None and decision.reason != "too_close"
             self._rejections = self._rejections + 1 if rejected else 0
 
@@ -247,13 +239,11 @@ class GreedyPicker:
     def _exact_gap(self, index: int) -> float:
         """Distance of a known frame to the nearest chosen one in full precision."""
         distances = _distances(np.stack(self._vectors), self._known[index])
-        if self.margin:
-            near = np.flatnonzero(distances <= distances.min() + 2 * self.margin)
-            exact = self.refine([index, *(self._chosen[position].index for position in near)])
-            distances = _distances(exact[1:], exact[0])
-        return float(distances.min())
+        near = np.flatnonzero(distances <= distances.min() + 2 * self.margin)
+        exact = self.refine([index, *(self._chosen[position].index for position in near)])
+        return float(_distances(exact[1:], exact[0]).min())
 
-    def _gaps(self, index: int, vector: Vectors) -> Doubles:
+    def _exact_distances(self, index: int, vector: Vectors) -> Doubles:
         """Distances to the chosen frames; the smallest is off by the margin at most, and on the right side of the threshold."""
         distances = _distances(np.stack(self._vectors), vector)
         if self.margin and abs(distances.min() - self.threshold) <= self.margin:

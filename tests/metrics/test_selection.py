@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxr.metrics.selection import SPACING, FrameDecision, Gap, GreedyPicker, PickedSet, Rejection
+from ctxr.metrics.selection import SPACING, FrameDecision, GreedyPicker, PickedSet, Rejection
 from ctxr.store.arrays import Vectors
 
 
@@ -87,7 +87,7 @@ class Picker(GreedyPicker):
             opens = not index or shots[index] != shots[index - 1]
             closes = index + 1 == len(vectors) or shots[index] != shots[index + 1]
             if opens or closes or not index % step:
-                if self.queue(Gap(held, index, shots[index])) == waiting:
+                if self.queue(held, index, shots[index]) == waiting:
                     self.search(waiting - 1)
                 held = []
             else:

@@ -24,7 +24,7 @@ from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, perceptual_hash
 from ctxr.media.scan import ScanOptions
 from ctxr.media.sources import InputSource
 from ctxr.media.video import VideoError, VideoHeader
-from ctxr.metrics.selection import Gap, GreedyPicker, PickedSet, Rejection
+from ctxr.metrics.selection import GreedyPicker, PickedSet, Rejection
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.pipelines.curation.quality import FactCache, QualityGate, QualityLimits, forget_other_measures
 from ctxr.store.arrays import VectorLog, Vectors, set_distances, stack_vectors
@@ -245,21 +245,20 @@ class VideoPass(SetPicker):
         if candidate.rgb is None:
             return
         self._live[candidate.index] = candidate.rgb
-        gap = Gap([index for index, _ in candidate.held], candidate.index, candidate.shot)
         searches = self.context.options.frames == "search"
         most = min(BATCH if searches else self.batch, self._most)
-        if self.queue(gap) >= most:
+        if self.queue([index for index, _ in candidate.held], candidate.index, candidate.shot) >= most:
             # a search asks for single frames too, and the samples that wait make full passes of them
             self.settle(most - 1 if searches else 0)
 
     def settle(self, keep: int | None = None) -> None:
         """Embed and decide on the samples that wait, but the last `keep`; by default on half of them."""
-        self.search(len(self._spans) // 2 if keep is None else keep)
-        waiting = [span.frames[-1] for span in self._spans]
+        self.search(len(self._gaps) // 2 if keep is None else keep)
+        waiting = [gap.frames[-1] for gap in self._gaps]
         # of what went by, only pixels of the open set may be asked for again
         self._live = {index: self.pixels(index) for index in (*self.chosen(), *waiting)}
         if self._sample:
-            self._released = self._spans[0].frames[0] if waiting else self._sample[0]
+            self._released = self._gaps[0].frames[0] if waiting else self._sample[0]
             self._scanner.release(self._released)
 
     def embed(self, indices: Sequence[int]) -> Vectors:
@@ -386,7 +385,7 @@ class LedgerPass(SetPicker):
                 held.append(index)
             elif index in samples:
                 show(number / len(self.rows))
-                if self.queue(Gap(held, index, row.shot or 0)) == BATCH:
+                if self.queue(held, index, row.shot or 0) == BATCH:
                     self.search(BATCH - 1)
                 held = []
         self.search()

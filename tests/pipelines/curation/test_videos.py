@@ -61,7 +61,7 @@ def test_a_full_store_of_frames_is_settled(tmp_path: Path, monkeypatch: pytest.M
     settle = videos.VideoPass.settle
 
     def counted(self: videos.VideoPass, keep: int | None = None) -> None:
-        settled.append(len(self._spans))
+        settled.append(len(self._gaps))
         settle(self, keep)
 
     monkeypatch.setattr(videos.VideoPass, "settle", counted)
