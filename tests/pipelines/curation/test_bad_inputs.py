@@ -63,7 +63,7 @@ def only_sentence(result: Result) -> str:
         (["clip.mp4", "--min-size", "0"], 2, "--min-size 0"),
         (["clip.mp4", "--workers", "257"], 2, "--workers 257"),
         (["clip.mp4", "--workers", "-1"], 2, "--workers -1"),
-        (["clip.mp4", "--frames", "every", "--frames", "samples"], 2, "--samples-only"),
+        (["clip.mp4", "--frames", "most"], 2, "--frames most"),
         (["clip.mp4", "--workdir", "file"], 2, "a file, not a"),
         (["clip.mp4", "--out", "file"], 2, "a file, not a"),
         (["clip.mp4", "--splits", "none.csv"], 2, "no such file: none.csv"),
