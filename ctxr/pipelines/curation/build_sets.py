@@ -221,11 +221,12 @@ class BuildStage(SetsStage[BuildInputs]):
                 f"--encoder {DEFAULT_ENCODER} makes them again where CLIP is"
             )
         if not report.up_to_date and not counts["sets"]:
-            cure = f"try a --threshold below {report.threshold:g} (--yield-curve shows what each gives), or a higher --rate"
+            more = ", or --frames every" if counts["embedded"] < counts["frames"] else ""
+            cure = f"try a --threshold below {report.threshold:g} (--yield-curve shows what each gives){more}"
             if not counts["videos"]:
                 cure = "there are too few photos once duplicates are removed; add photos, or try a smaller --set-size"
             elif max(counts["reasons"], key=counts["reasons"].get, default="") == "near_still":
-                cure = "most frames were nearly static; try --gate 0, a higher --rate, or footage with more motion"
+                cure = "most frames were nearly static; try --gate 0, --frames every, or footage with more motion"
             yield f"no image set could be built: {cure}"
         elif empty := [split for split in SPLITS if not counts["splits"].get(split)]:
             yield f"no sets in {' and '.join(empty)}: add sources, or deal them with --splits"
@@ -247,15 +248,11 @@ class BuildRun(SetsRun):
             file = self.work.files[unit.source.name]
             if unit.source.damage:
                 self.progress.warn(f"{file} is used in part: {unit.source.damage}")
-            left = sum(row.row is not None for row in unit.ledger)
+            left, frames = sum(row.row is not None for row in unit.ledger), unit.source.frames
             if left < needed:
-                still = sum(row.reason == "near_still" for row in unit.ledger)
-                gate = f"--gate 0 keeps {still} near-still frames"
-                cure = gate if left + still >= needed else "a higher --rate samples more"
-                self.progress.warn(
-                    f"{file} gives no set: sampling and the motion gate leave {left} of its "
-                    f"{unit.source.frames} frames, fewer than a set of {needed}; {cure}"
-                )
+                some_left = f"sampling and the motion gate leave {left} of its {frames} frames"
+                what, cure = (some_left, "; --frames every takes all") if left < frames else (f"it has {frames} frames", "")
+                self.progress.warn(f"{file} gives no set: {what}, fewer than a set of {needed}{cure}")
         return units
 
     def share_photos(self) -> PhotoPool:

@@ -218,14 +218,17 @@ def test_a_video_shorter_than_a_set_says_so(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "gives no set" in result.stderr
     assert "of its 20 frames" in result.stderr
-    assert "a higher --rate samples more" in result.stderr
+    assert "--frames every takes" in result.stderr
+    shorter = build(two_shot_clip(tmp_path / "short.mp4", 1, frames=4), "--out", tmp_path / "few")
+    assert "it has 8 frames" in shorter.stderr
 
 
 def test_a_video_without_motion_names_the_option_that_keeps_its_frames(tmp_path: Path) -> None:
     clip = clips.write_clip(tmp_path / "clip.mp4", [clips.scene(1, 0)] * 100)
-    result = build(clip, "--out", tmp_path / "sets")
+    result = build(clip, "--out", tmp_path / "sets", "--frames", "search")
     assert result.exit_code == 0
-    assert "--gate 0 keeps 19 near-still frames" in result.stderr
+    assert "leave 1 of its 100 frames" in result.stderr
+    assert "try --gate 0" in result.stderr
 
 
 def without_override() -> None:

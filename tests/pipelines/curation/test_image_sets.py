@@ -22,7 +22,8 @@ def ctxr(*words: object) -> Result:
 
 
 def build(project: Path, *words: object) -> Result:
-    return ctxr("build-sets", "--encoder", "ctxr-tiny", "--threshold", THRESHOLD, "-w", project, *words)
+    options = ("--encoder", "ctxr-tiny", "--threshold", THRESHOLD, "--frames", "search")
+    return ctxr("build-sets", *options, "-w", project, *words)
 
 
 def names(sets: Path) -> list[str]:

@@ -221,8 +221,8 @@ def test_ranks_that_read_other_contents_are_not_merged(rough: Path, whole: Path,
 
 def test_ranks_of_two_kinds_are_not_merged(rough: Path, tmp_path: Path) -> None:
     make(rough, tmp_path / "sets", rank=1, world_size=4)
-    make(rough, tmp_path / "sets", rank=0, world_size=4, workers=2, rate=4.0)
-    with pytest.raises(DataError, match=r"ranks 0 and 1 .*: --rate 4.0 and 5.0"):
+    make(rough, tmp_path / "sets", rank=0, world_size=4, workers=2, rate=5.0)
+    with pytest.raises(DataError, match=r"ranks 0 and 1 .*: --rate 5.0 and 4.0"):
         merge(Merge(artifact=tmp_path / "sets"))
     (tmp_path / "sets").rename(tmp_path / "moved")
     make(rough, tmp_path / "moved", rank=0, world_size=1)
