@@ -8,6 +8,7 @@ import itertools
 import os
 import queue
 import resource
+import sys
 import threading
 import time
 from collections import deque
@@ -22,7 +23,7 @@ import msgspec
 import numpy as np
 
 from ctxr.engine.units import die_with_parent
-from ctxr.media.decoder_process import OUT_OF_MEMORY, CandidateFrame, ScanEnd, read_as, send
+from ctxr.media.decoder_process import OUT_OF_MEMORY, SHARED_BYTES, CandidateFrame, ScanEnd, SharedPixels, read_as, send
 from ctxr.media.opencv_video import FrameReader, open_video
 from ctxr.media.scan import ScanOptions
 from ctxr.media.shots import CutFinder, cut_finder
@@ -93,7 +94,10 @@ class ScanPass:
         rate: Fraction | None,
         out: int,
         questions: Questions | None = None,
+        *,
+        shared: SharedPixels | None = None,
     ) -> None:
+        self._shared = shared
         self._out, self._questions, self._beat = out, questions or Questions(), Heartbeat(out)
         self._options, self._finder = options, finder
         self._steps_per_second = Fraction(str(options.rate))
@@ -183,7 +187,7 @@ class ScanPass:
         place = frame.index, frame.time, len(self.starts) - 1
         digest, held = blake2b(thumbnail.tobytes(), digest_size=8), [(kept.index, kept.time) for kept in between]
         candidate = CandidateFrame(*place, difference, digest.hexdigest(), None, held, sampled)
-        send(self._out, {"candidate": candidate}, frame.rgb() if passes else None)
+        send(self._out, {"candidate": candidate}, frame.rgb() if passes else None, self._shared)
         self._settle(self._most_kept)
 
     def _keep(self, frame: Frame) -> None:
@@ -204,7 +208,7 @@ class ScanPass:
         while self._kept and (question := self._questions.next(wait)):
             if "want" in question:
                 for index in question["want"]:
-                    send(self._out, {"pixels": index}, self._kept[index].rgb())
+                    send(self._out, {"pixels": index}, self._kept[index].rgb(), self._shared)
             else:
                 wait = False
                 self._kept = {index: kept for index, kept in self._kept.items() if index > question["release"]}
@@ -213,8 +217,8 @@ class ScanPass:
 class Decoder:
     """Answers questions of the parent, and keeps a file open between two questions about its frames."""
 
-    def __init__(self, out: int) -> None:
-        self.questions, self._out = Questions(), out
+    def __init__(self, out: int, shared: SharedPixels | None) -> None:
+        self.questions, self._out, self._shared = Questions(), out, shared
         self._reader: FrameReader | None = None
         self._file: tuple[Path, str] | None = None
 
@@ -234,7 +238,7 @@ class Decoder:
                     self._reader = FrameReader(*self._file, options.threads, Heartbeat(self._out))
                 index, time = question["frame"]
                 pixels = self._reader.read(index, Fraction(time))
-                send(self._out, {"frame": {"index": index, "stream": self._reader.stream}}, pixels)
+                send(self._out, {"frame": {"index": index, "stream": self._reader.stream}}, pixels, self._shared)
             else:
                 self._scan(path, options)
         except BrokenPipeError:
@@ -260,7 +264,7 @@ class Decoder:
                 raise VideoError("too_small", problem, "name a larger copy of the video", path)
             send(self._out, {"header": header})
             finder = cut_finder(path, header, options, Heartbeat(self._out))
-            scan = ScanPass(options, finder, header.rate, self._out, self.questions)
+            scan = ScanPass(options, finder, header.rate, self._out, self.questions, shared=self._shared)
             scan.run(video)
             damage = video.damage
         if damage and damage.share > TOLERATED_LOSS and not options.keep_damaged:
@@ -272,10 +276,10 @@ class Decoder:
 
 
 def _limit_memory(gibibytes: float) -> None:
-    """Bound the address space of this process, where the system can; 0 removes the bound."""
+    """Bound the address space of this process besides shared pixels, where the system can; 0 removes the bound."""
     with contextlib.suppress(ValueError, OSError):
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (int(gibibytes * (1 << 30)) if gibibytes else hard, hard))
+        resource.setrlimit(resource.RLIMIT_AS, (SHARED_BYTES + int(gibibytes * (1 << 30)) if gibibytes else hard, hard))
 
 
 def main() -> None:
@@ -284,7 +288,7 @@ def main() -> None:
     cv2.setNumThreads(1)
     out = os.dup(1)
     os.dup2(2, 1)  # what a library prints must not come between the messages
-    decoder = Decoder(out)
+    decoder = Decoder(out, SharedPixels(int(sys.argv[1])) if len(sys.argv) > 1 else None)
     with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
         while question := decoder.questions.next():
             if "path" in question:  # else it is about a scan that ended early

@@ -7,6 +7,7 @@ next question starts a new child.
 import collections
 import contextlib
 import math
+import mmap
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -39,6 +41,8 @@ _PREFIX = struct.Struct("<4sIQ")  # magic, bytes of JSON, bytes of pixels
 _MAGIC = b"ctxR"
 _LARGEST_JSON = 64 << 20  # a million shots
 _LARGEST_PIXELS = 4 << 30  # a frame of 37,000 x 37,000
+SHARED_BYTES = 256 << 20  # of address space: memory is used up to the highest block that was ever needed
+_PAGE = 4096
 
 # texts of exceptions, and last lines of processes, of Python, FFmpeg, OpenCV and the loader
 OUT_OF_MEMORY = re.compile(
@@ -100,10 +104,50 @@ class Message(NamedTuple):
         return 0 if self.pixels is None else self.pixels.nbytes
 
 
-def send(descriptor: int, fields: Mapping[str, Any], pixels: Pixels | None = None) -> None:
-    """Write one message, in full: JSON, dataclasses as objects, and contiguous pixels with their shape."""
+class SharedPixels:
+    """Memory of a parent and its child, through which pixels travel without a copy into a pipe and one out of it.
+
+    The child puts pixels into free blocks, the parent gets arrays that lie there. A block is a page, whose first byte is 0 when the parent
+    has no array of it any more, and pixels. Arrays stay valid without this object and the child; `taken` counts bytes put to use.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        os.ftruncate(descriptor, SHARED_BYTES)
+        self._memory = mmap.mmap(descriptor, SHARED_BYTES)
+        self.taken = np.frombuffer(self._memory, np.uint64, 1)
+        self._sent, self._blocks = 0, dict[int, int]()  # starts and ends
+
+    def put(self, pixels: Pixels) -> int:
+        """Copy pixels into a block, once few of those before wait to be taken. Returns its place; 0 where there is no room."""
+        while (waiting := self._sent - int(self.taken[0])) and waiting + pixels.nbytes > _AHEAD_BYTES:
+            time.sleep(0.002)
+        self._sent += pixels.nbytes
+        self._blocks = {start: end for start, end in sorted(self._blocks.items()) if self._memory[start]}
+        size = (1 + -(-pixels.nbytes // _PAGE)) * _PAGE
+        gaps = zip([_PAGE, *self._blocks.values()], [*self._blocks, SHARED_BYTES], strict=True)
+        # the lowest, whose pages are in use already
+        if place := next((start for start, end in gaps if end - start >= size), 0):
+            self._blocks[place], self._memory[place] = place + size, 1
+            np.copyto(np.frombuffer(self._memory, np.uint8, pixels.size, place + _PAGE).reshape(pixels.shape), pixels)
+        return place
+
+    def get(self, place: int, shape: Sequence[int]) -> Pixels:
+        """The pixels at a place. Raises ValueError where none can be."""
+        pixels = np.frombuffer(self._memory, np.uint8, math.prod(shape), place + _PAGE)
+        # views refer to this array, not to each other: it is the last to go
+        weakref.finalize(pixels, self._memory.__setitem__, place, 0).atexit = False
+        return pixels.reshape(shape)
+
+
+def send(
+    descriptor: int, fields: Mapping[str, Any], pixels: Pixels | None = None, shared: SharedPixels | None = None
+) -> None:
+    """Write one message, in full: JSON, dataclasses as objects, and contiguous pixels with their shape or, if there is room in `shared`,
+    their place there."""
     if pixels is not None:
         fields = {**fields, "shape": pixels.shape}
+        if shared and (place := shared.put(pixels)):
+            fields, pixels = {**fields, "place": place}, None
     text = msgspec.json.encode(fields, enc_hook=str)
     prefix = _PREFIX.pack(_MAGIC, len(text), 0 if pixels is None else pixels.nbytes)
     for content in (prefix + text, b"" if pixels is None else pixels.data.cast("B")):
@@ -112,7 +156,7 @@ def send(descriptor: int, fields: Mapping[str, Any], pixels: Pixels | None = Non
             view = view[os.write(descriptor, view) :]
 
 
-def receive(stream: IO[bytes]) -> Message | None:
+def receive(stream: IO[bytes], shared: SharedPixels | None = None) -> Message | None:
     """The next message; None at the end, also in the middle of a message. Raises ValueError for anything else."""
     prefix = stream.read(_PREFIX.size)
     if len(prefix) < _PREFIX.size:
@@ -126,8 +170,10 @@ def receive(stream: IO[bytes]) -> Message | None:
     if len(text) < text_bytes:
         return None
     content = msgspec.json.decode(text, type=dict[str, Any])
-    shape = content.pop("shape", None)
+    shape, place = content.pop("shape", None), content.pop("place", None)
     ((kind, fields),) = content.items()
+    if shared and place is not None:
+        return Message(kind, fields, shared.get(*msgspec.convert((place, shape), tuple[int, list[int]])))
     if not pixel_bytes:
         return Message(kind, fields, None)
     pixels = np.empty(msgspec.convert(shape, list[int]), np.uint8)
@@ -163,8 +209,11 @@ class ChildProcess:
         # decoders print here; the last line explains a crash
         self._noise = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `kill`
         home = str(Path(ctxr.__file__).resolve().parent.parent)
+        shared = [os.memfd_create("ctxr-pixels")] if sys.platform == "linux" else []
+        self._shared = SharedPixels(*shared) if shared else None
         self._process = subprocess.Popen(
-            [*command],
+            [*command, *map(str, shared)],
+            pass_fds=shared,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._noise,
@@ -183,6 +232,8 @@ class ChildProcess:
             # in its own session, Ctrl-C reaches the parent alone, and ffmpeg below the child is killed with it
             start_new_session=True,
         )
+        for descriptor in shared:
+            os.close(descriptor)
         self._stdin, self._stdout = (cast("IO[bytes]", pipe) for pipe in (self._process.stdin, self._process.stdout))
         self._waited = self._patience = self._limit = 0.0
         self._heard = time.monotonic()
@@ -239,6 +290,8 @@ class ChildProcess:
                 raise message
             self._ahead.popleft()
             self._ahead_bytes -= message.nbytes
+            if self._shared:
+                self._shared.taken += np.uint64(message.nbytes)
             self._changed.notify_all()
             return message
 
@@ -259,7 +312,7 @@ class ChildProcess:
     def _read(self) -> None:
         """The reader thread: move messages from the pipe to `_ahead`, and wait while there are too many."""
         try:
-            while message := receive(self._stdout):
+            while message := receive(self._stdout, self._shared):
                 self._heard = time.monotonic()
                 if message.kind == "beat":
                     continue

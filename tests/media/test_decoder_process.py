@@ -20,16 +20,18 @@ import pytest
 
 from ctxr.media import decoder_process as scan_process
 from ctxr.media.decoder_process import (
+    SHARED_BYTES,
     CandidateFrame,
     ChildFrameReader,
     Message,
     ScanEnd,
     Scanner,
+    SharedPixels,
     read_as,
     receive,
     send,
 )
-from ctxr.media.opencv_video import FrameReader
+from ctxr.media.opencv_video import FrameReader, open_video
 from ctxr.media.scan import ScanOptions
 from ctxr.media.video import VideoError, VideoHeader
 from tests.media.clips import RATE, pictures, write_clip, write_sound
@@ -377,3 +379,71 @@ def test_frames_are_those_of_a_reader_in_process(clip: Path, decoder: str) -> No
         for index in (3, 4, 40, 12, 12, 59):
             time = Fraction(index, RATE)
             assert child.read(index, time).tobytes() == own.read(index, time).tobytes()
+
+
+@pytest.fixture
+def ends() -> tuple[SharedPixels, SharedPixels]:
+    """Shared memory as the parent and as the child see it."""
+    if sys.platform != "linux":
+        pytest.skip("no files in memory here")
+    descriptor = os.memfd_create("pixels")
+    try:
+        return SharedPixels(descriptor), SharedPixels(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def test_shared_pixels_are_those_of_the_child_until_the_last_view_is_gone(
+    ends: tuple[SharedPixels, SharedPixels],
+) -> None:
+    parent, child = ends
+    random = np.random.default_rng(0)
+    alive, places = dict[int, tuple[np.ndarray, np.ndarray]](), set[int]()
+    for _ in range(200):
+        height, width = (int(side) for side in random.integers(200, 2000, 2))
+        pixels = random.integers(0, 256, (height, 1, 3), np.uint8).repeat(width, 1)
+        reading, writing = os.pipe()
+        with os.fdopen(reading, "rb") as stream, os.fdopen(writing, "wb"):
+            threading.Thread(target=send, args=(writing, {"frame": {}}, pixels, child)).start()
+            received = receive(stream, parent)
+        assert received is not None
+        assert received.pixels is not None
+        parent.taken += np.uint64(received.nbytes)
+        places.add(received.pixels.__array_interface__["data"][0])
+        # of half of them only a view stays
+        alive[int(random.integers(60))] = (
+            (received.pixels[1:], pixels[1:]) if random.random() < 0.5 else (pixels, pixels)
+        )
+        assert np.array_equal(received.pixels, pixels)
+        del received
+        assert all(np.array_equal(*pair) for pair in alive.values())
+    assert len(places) < 150  # places are used again
+
+
+def test_where_no_block_is_free_pixels_come_through_the_pipe(ends: tuple[SharedPixels, SharedPixels]) -> None:
+    parent, child = ends
+    pixels = np.ones((SHARED_BYTES // 4, 1, 1), np.uint8)
+    held = []
+    for _ in range(3):
+        place = child.put(pixels)
+        parent.taken += np.uint64(pixels.nbytes)
+        held.append(parent.get(place, pixels.shape))
+    assert child.put(pixels) == 0
+    parent.taken += np.uint64(pixels.nbytes)
+    del held[1]
+    assert child.put(pixels) > 0
+
+
+@pytest.mark.parametrize("shared", [0, 3, 256])
+def test_frames_are_the_same_with_little_shared_memory_and_when_the_child_is_gone(clip: Path, shared: int) -> None:
+    with open_video(clip) as video:
+        expected = [frame.rgb() for frame in video]
+    code = f"sys.modules['ctxr.media.decoder_process'].SHARED_BYTES = {shared * expected[0].nbytes}"
+    with _scanner(_real_but(code)) as scanner:
+        frames = [
+            event.rgb for event in scanner.scan(clip, ScanOptions(frames="every")) if isinstance(event, CandidateFrame)
+        ]
+    assert len(frames) == len(expected)
+    for received, own in zip(frames, expected, strict=True):
+        assert received is not None
+        assert np.array_equal(received, own)
