@@ -5,6 +5,7 @@ python -m bench growth
 
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,7 +19,7 @@ from bench.processes import Finished, ctxr, gigabytes
 from bench.sampling import drawn, real
 from bench.table import Row, number
 from ctxr.store.paths import CACHE
-from ctxr.store.records import Source
+from ctxr.store.records import ImageSet, Source
 from ctxr.store.tables import read_table
 from ctxr.synthetic.world.footage import jpeg, sample_album
 
@@ -128,14 +129,17 @@ def unlooped(folder: Path) -> Iterator[Row]:
             options = ["--threshold", THRESHOLDS[encoder]] if encoder in THRESHOLDS else []
             done = ctxr("build-sets", *clips, "--out", work / "sets", "--encoder", encoder, "--keep-damaged", *options)
             sources = read_table(work / "sets" / "sources.jsonl", Source)
-            size = sum(source.frames / source.rate for source in sources if source.rate) / 60
-            note = f"{len(clips)} {kind}, each played once, {60 * size:.0f} s in all"
+            size = float(sum(source.frames / source.rate for source in sources if source.rate)) / 60
+            sets = Counter(row.source for row in read_table(work / "sets" / "sets.jsonl", ImageSet))
+            rates = [sets[source.name] / source.frames * source.rate * 60 for source in sources if source.rate]
+            note = f"{len(clips)} {kind}, each played once, {60 * size:.0f} s in all; {about(min(rates))} to {about(max(rates))} sets "
+            note += "a minute by clip"
             facts = {name: done.report["counts"][name] for name in ("sets", "embedded")}
-            yield replace(point(UNLOOPED.format(encoder), float(size), done, work / "sets", **facts), note=note)
+            yield replace(point(UNLOOPED.format(encoder), size, done, work / "sets", **facts), note=note)
             if encoder == TINY:
-                done = ctxr("filter", "--input", work / "sets", "--out", work / "filtered", "--keep-damaged", *LIMITS)
+                done = ctxr("filter", "--input", work / "sets", "--out", work / "filtered", *LIMITS)
                 kept = done.report["counts"]["sets"]
-                yield replace(point(FILTERED_UNLOOPED, float(size), done, work / "filtered", sets=kept), note=note)
+                yield replace(point(FILTERED_UNLOOPED, size, done, work / "filtered", sets=kept), note=note)
 
 
 @contextmanager
@@ -196,7 +200,7 @@ def expectations(rows: Iterable[Row], quiet: bool = True) -> list[str]:
                 text += f", {time_in_words(vit.seconds * 60 / vit.size)} with ViT-B/32"
             text += ", and"
         text += f" gives about {about(tiny.facts['sets'] * hours)} sets, which fill {about(tiny.facts['GB'] * hours)} GB (ctxr-tiny)."
-        said.append(f"{text} How many depends on the footage: still shots give few.")
+        said.append(text)
         if (kept := largest.get(FILTERED_UNLOOPED)) is not None:
             text = f"`ctxr filter {' '.join(LIMITS)}` then"
             text += f" takes {time_in_words(kept.seconds * hours)} and" if quiet else ""

@@ -8,8 +8,7 @@ python -m bench.quality text         seconds per picture
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,6 +21,7 @@ import pytesseract
 from PIL import Image
 
 from bench.overlays import Box, Picture, fit, overlay, photos, real_folder, real_photos
+from bench.processes import one_thread
 from bench.table import Row, median_seconds
 from ctxr.media.brisque import Brisque
 from ctxr.media.text_area import TextGate, TextReader, words_in, working_size
@@ -74,21 +74,6 @@ def brisque_rows() -> list[Row]:
                 )
             )
     return rows
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """OpenCV and torch on one thread each: ctxr measures a picture on one."""
-    import torch
-
-    before = torch.get_num_threads(), cv2.getNumThreads()
-    torch.set_num_threads(1)
-    cv2.setNumThreads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before[0])
-        cv2.setNumThreads(before[1])
 
 
 def _mostly_flat(picture: Picture) -> Picture:
