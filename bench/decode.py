@@ -1,4 +1,4 @@
-"""Decoding and shot detection against ffmpeg and PySceneDetect's own program, on the clips of `bench.footage`."""
+"""Decoding and shot detection against ffmpeg and PySceneDetect, as a library and as its own program, on the clips of `bench.footage`."""
 
 import csv
 import shutil
@@ -8,13 +8,15 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.footage import FRAMES, THREADS, clip_with_cuts, ffmpeg_null, real_videos, soft_cuts
+from scenedetect import AdaptiveDetector, detect
+
+from bench.footage import FRAMES, RATE, THREADS, clip_with_cuts, ffmpeg_null, real_videos, soft_cuts
 from bench.table import Row, in_turns
 from ctxr.media.decoder_process import CandidateFrame, ScanEnd, Scanner
 from ctxr.media.opencv_video import open_video
 from ctxr.media.scan import ScanOptions
 
-ROUNDS = 5
+ROUNDS = 3
 
 
 def measure() -> list[Row]:
@@ -38,19 +40,26 @@ def _rows(scanner: Scanner, folder: Path, drawn: bool) -> list[Row]:
     if shutil.which("ffmpeg"):
         runs["floor"] = lambda: ffmpeg_null(clip)
         runs["three"] = lambda: _run(["ffmpeg", "-threads", str(THREADS + 1), "-i", str(clip), "-f", "null", "-"])
-    runs["peer"] = lambda: _pyscenedetect(clip, folder)
+    library: list[int] = []
+    runs["program"] = lambda: _pyscenedetect(clip, folder)
+    runs["library"] = lambda: library.__setitem__(slice(None), _library_cuts(clip))
     taken = dict(zip(runs, in_turns(*runs.values(), repeat=ROUNDS), strict=True))
-    theirs = _pyscenedetect_cuts(folder)
+    peers = {
+        "scenedetect detect-adaptive": ("program", _pyscenedetect_cuts(folder)),
+        "scenedetect.detect": ("library", library),
+    }
     floor, shots, scan = taken.get("floor"), taken["shots"], taken["scan"]
     against = f"ffmpeg to null, {THREADS} threads" if floor else ""
     about = f"{FRAMES} frames 1280x720 H.264, {len(cuts)} known cuts"
-    recall, their_recall = _recall(found, cuts, soft), f"theirs: {_recall(theirs, cuts, soft)}"
-    peer, kind = "scenedetect detect-adaptive", "light drawn footage" if drawn else "real footage"
+    recall, kind = _recall(found, cuts, soft), "light drawn footage" if drawn else "real footage"
     figure = f"shots with decode, in the child, {kind}"
     rows = [
         Row(f"decode only (PyAV, frames untouched), {kind}", taken["decode"], against, floor, note=about),
         Row(figure, shots, against, floor, "<= 1.15", _within(1.15, shots, floor), recall),
-        Row(figure, shots, peer, taken["peer"], "< 1", shots < taken["peer"], their_recall),
+        *(
+            Row(figure, shots, peer, taken[run], "< 1", shots < taken[run], f"theirs: {_recall(theirs, cuts, soft)}")
+            for peer, (run, theirs) in peers.items()
+        ),
         Row(
             f"scan of samples at 5 frames/s, pixels to the parent, {kind}",
             scan,
@@ -101,6 +110,12 @@ def _pyscenedetect(clip: Path, folder: Path) -> None:
     program = str(Path(sys.executable).with_name("scenedetect"))
     detect = ["detect-adaptive", "--frame-window", "3", "--min-scene-len", "0.6s"]
     _run([program, "-q", "-i", str(clip), "-o", str(folder), *detect, "list-scenes", "--skip-cuts", "-f", "shots.csv"])
+
+
+def _library_cuts(clip: Path) -> list[int]:
+    """The same detector in this process, with the program's settings."""
+    scenes = detect(str(clip), AdaptiveDetector(window_width=3, min_scene_len=round(0.6 * RATE)))
+    return [start.frame_num for start, _ in scenes][1:]
 
 
 def _pyscenedetect_cuts(folder: Path) -> list[int]:

@@ -48,8 +48,8 @@ def measure() -> list[Row]:
     gallery, target = rng.random((5000, 5000), np.float32), rng.integers(0, 5000, 5000)
     rows.append(Row("places of 5,000 queries among 5,000", median_seconds(partial(ranked, gallery, target))))
     with tempfile.TemporaryDirectory() as folder:
-        seconds = whole(Path(folder))
-    rows.append(Row(f"ctxr eval --compare, {RUNS} runs", seconds, target="<= 30 s", met=seconds <= 30))
+        compared = whole(Path(folder))
+    rows.append(Row(f"ctxr eval --compare, {RUNS} runs", compared, target="<= 30 s", met=compared <= 30))
     return rows + [trust(sets) for sets in (5, 10, 20, 50, 200)]
 
 

@@ -14,7 +14,6 @@ import av
 import cv2
 import numpy as np
 
-from bench.table import median_seconds
 from ctxr.media.opencv_video import open_video
 from ctxr.media.video import Pixels
 
@@ -62,14 +61,22 @@ def repeated(path: Path, times: int) -> Path:
     return longer
 
 
+def opening(seconds: int) -> Path:
+    """The first seconds of the clip, without encoding them again."""
+    path = footage()
+    shorter = path.with_stem(f"{path.stem}-first{seconds}")
+    if not shorter.exists():
+        part = shorter.with_stem("part")
+        subprocess.run(
+            ["ffmpeg", "-v", "error", "-y", "-i", str(path), "-t", str(seconds), "-c", "copy", str(part)], check=True
+        )
+        part.replace(shorter)
+    return shorter
+
+
 def ffmpeg_null(path: Path) -> None:
     """Decode with ffmpeg and throw the frames away: the floor."""
     subprocess.run(["ffmpeg", "-v", "error", "-threads", str(THREADS), "-i", str(path), "-f", "null", "-"], check=True)
-
-
-def ffmpeg_null_seconds(path: Path) -> float:
-    """Median seconds of the floor."""
-    return median_seconds(lambda: ffmpeg_null(path), 3)
 
 
 def clip_with_cuts(drawn: bool = False) -> tuple[Path, list[int]]:

@@ -5,6 +5,7 @@ python -m bench growth
 
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,8 +16,11 @@ import numpy as np
 from bench.crowd_answers import write_answers
 from bench.footage import FRAMES, OUT, RATE, SIZE, footage, real_videos
 from bench.processes import Finished, ctxr, gigabytes
+from bench.sampling import drawn, real
 from bench.table import Row, number
 from ctxr.store.paths import CACHE
+from ctxr.store.records import ImageSet, Source
+from ctxr.store.tables import read_table
 from ctxr.synthetic.world.footage import jpeg, sample_album
 
 TINY, VIT = "ctxr-tiny", "random:ViT-B-32"
@@ -26,7 +30,11 @@ REPEATS = {TINY: (1, 2, 4), VIT: (1, 2)}
 LIMITS = ("--brisque", "0.65", *(("--max-text", "0.02") if shutil.which("tesseract") else ()))
 VIDEO, FILTERED_VIDEO = "minutes of video, build-sets, {}", f"minutes of video, filter {' '.join(LIMITS)}"
 PHOTOS, JUDGMENTS = f"photos, build-sets, {TINY}", "judgments, aggregate"
-"""Names of the curves."""
+UNLOOPED, FILTERED_UNLOOPED = (
+    "minutes of different clips, build-sets, {}",
+    f"minutes of different clips, filter {' '.join(LIMITS)}",
+)
+"""Names of the curves; those of different clips are single points, on which the sets of an hour rest."""
 
 FILTERED = (1, 2)
 """The same for sets that are filtered."""
@@ -35,7 +43,9 @@ THRESHOLDS = {VIT: 0.004}
 """Random weights put pictures close together."""
 
 ALBUM = 125
-ALBUMS = (2, 4, 8, 16)
+ALBUMS = (4, 16, 64, 160)
+"""Up to 20,000 photos: neighbours cost the square of their number."""
+
 ANSWERS = (1000, 4000, 16_000, 64_000)
 LINEAR = 1.1
 """Exponent up to which time counts as growing in proportion."""
@@ -53,6 +63,7 @@ def measure() -> Iterator[Row]:
         yield from summed(filtered(folder))
         for encoder, repeats in REPEATS.items():
             yield from summed(built(folder, encoder, repeats))
+        yield from unlooped(folder)
 
 
 def summed(curve: Iterable[Row]) -> Iterator[Row]:
@@ -95,7 +106,7 @@ def built(folder: Path, encoder: str, repeats: Iterable[int]) -> Iterator[Row]:
     for times in repeats:
         with fresh(folder) as work:
             done = ctxr("build-sets", footage(times), "--out", work / "sets", "--encoder", encoder, *options)
-            facts = {name: done.report["counts"][name] for name in ("sets", "embedded")}
+            facts = {"embedded": done.report["counts"]["embedded"]}
             yield replace(point(VIDEO.format(encoder), minutes(times), done, work / "sets", **facts), note=clip)
 
 
@@ -105,8 +116,30 @@ def filtered(folder: Path) -> Iterator[Row]:
         with fresh(folder) as work:
             ctxr("build-sets", footage(times), "--out", work / "sets", "--encoder", TINY)
             done = ctxr("filter", "--input", work / "sets", "--out", work / "filtered", *LIMITS)
-            facts = {"cache GB": gigabytes(work / CACHE), "sets": done.report["counts"]["sets"]}
-            yield point(FILTERED_VIDEO, minutes(times), done, work / "filtered", **facts)
+            yield point(
+                FILTERED_VIDEO, minutes(times), done, work / "filtered", **{"cache GB": gigabytes(work / CACHE)}
+            )
+
+
+def unlooped(folder: Path) -> Iterator[Row]:
+    """Sets from the clips at hand, each played once, and what the filter leaves of those by ctxr-tiny."""
+    clips, kind = (real(), "real clips") if real() else ([*drawn()], "drawn films")
+    for encoder in REPEATS:
+        with fresh(folder) as work:
+            options = ["--threshold", THRESHOLDS[encoder]] if encoder in THRESHOLDS else []
+            done = ctxr("build-sets", *clips, "--out", work / "sets", "--encoder", encoder, "--keep-damaged", *options)
+            sources = read_table(work / "sets" / "sources.jsonl", Source)
+            size = float(sum(source.frames / source.rate for source in sources if source.rate)) / 60
+            sets = Counter(row.source for row in read_table(work / "sets" / "sets.jsonl", ImageSet))
+            rates = [sets[source.name] / source.frames * source.rate * 60 for source in sources if source.rate]
+            note = f"{len(clips)} {kind}, each played once, {60 * size:.0f} s in all; {about(min(rates))} to {about(max(rates))} sets "
+            note += "a minute by clip"
+            facts = {name: done.report["counts"][name] for name in ("sets", "embedded")}
+            yield replace(point(UNLOOPED.format(encoder), size, done, work / "sets", **facts), note=note)
+            if encoder == TINY:
+                done = ctxr("filter", "--input", work / "sets", "--out", work / "filtered", *LIMITS)
+                kept = done.report["counts"]["sets"]
+                yield replace(point(FILTERED_UNLOOPED, size, done, work / "filtered", sets=kept), note=note)
 
 
 @contextmanager
@@ -153,27 +186,31 @@ def judgments(folder: Path) -> Iterator[Row]:
             yield point(JUDGMENTS, answers, done, work / "dataset", queries=queries)
 
 
-def expectations(rows: Iterable[Row]) -> list[str]:
-    """What a newcomer may expect of an hour of footage and of a thousand photos, from the largest points of the curves."""
+def expectations(rows: Iterable[Row], quiet: bool = True) -> list[str]:
+    """What a newcomer may expect of an hour of footage and of photos, from the largest points of the curves; without times where the
+    machine was not quiet."""
     largest = {row.curve: row for row in sorted(rows, key=lambda row: row.size) if row.curve}
     said = []
-    if (tiny := largest.get(VIDEO.format(TINY))) is not None:
+    if (tiny := largest.get(UNLOOPED.format(TINY))) is not None:
         hours = 60 / tiny.size
-        text = f"An hour of video ({tiny.note}) takes {time_in_words(tiny.seconds * hours)} with ctxr-tiny"
-        if (vit := largest.get(VIDEO.format(VIT))) is not None:
-            text += f", {time_in_words(vit.seconds * 60 / vit.size)} with ViT-B/32"
-        sets, size = tiny.facts["sets"] * hours, tiny.facts["GB"] * hours
-        said.append(f"{text}; it gives {about(sets)} sets, which fill {about(size)} GB (ctxr-tiny).")
-        if (kept := largest.get(FILTERED_VIDEO)) is not None:
-            hours = 60 / kept.size
-            text = f"`ctxr filter {' '.join(LIMITS)}` then takes {time_in_words(kept.seconds * hours)} and leaves"
+        text = f"An hour of video ({tiny.note}, scaled)"
+        if quiet:
+            text += f" takes {time_in_words(tiny.seconds * hours)} with ctxr-tiny"
+            if (vit := largest.get(UNLOOPED.format(VIT))) is not None:
+                text += f", {time_in_words(vit.seconds * 60 / vit.size)} with ViT-B/32"
+            text += ", and"
+        text += f" gives about {about(tiny.facts['sets'] * hours)} sets, which fill {about(tiny.facts['GB'] * hours)} GB (ctxr-tiny)."
+        said.append(text)
+        if (kept := largest.get(FILTERED_UNLOOPED)) is not None:
+            text = f"`ctxr filter {' '.join(LIMITS)}` then"
+            text += f" takes {time_in_words(kept.seconds * hours)} and" if quiet else ""
             said.append(
-                f"{text} {about(kept.facts['sets'] * hours)} sets, another {about(kept.facts['GB'] * hours)} GB."
+                f"{text} leaves {about(kept.facts['sets'] * hours)} sets, another {about(kept.facts['GB'] * hours)} GB."
             )
     if (album := largest.get(PHOTOS)) is not None:
-        share = 1000 / album.size
-        text = f"A thousand drawn photos take {time_in_words(album.seconds * share)}, give {about(album.facts['sets'] * share)}"
-        said.append(f"{text} sets and fill {about(album.facts['GB'] * share)} GB.")
+        text = f"{number(album.size)} drawn photos"
+        text += f" take {time_in_words(album.seconds)}," if quiet else ""
+        said.append(f"{text} give {about(album.facts['sets'])} sets and fill {about(album.facts['GB'])} GB.")
     return said
 
 

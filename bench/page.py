@@ -1,5 +1,6 @@
 """What was measured, as one table on the screen and as `docs/performance.md`."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.markup import escape
@@ -12,8 +13,9 @@ from bench.table import Row, number, runs_of
 
 HEAD = ("figure", "ours", "beside", "theirs", "ratio", "target", "met", "note")
 PLOT = "performance-growth.svg"
-QUIET = 0.1
-"""Share of the processors that other programs may use on a quiet machine."""
+UNTOLD = "–"
+TIME = re.compile(r"\d[\d.,]*(?= ?(?:s|ms|µs|images/s)\b)")
+"""A time or a speed in a text."""
 
 
 def tabulated(parts: Iterable[Part]) -> Table:
@@ -25,16 +27,20 @@ def tabulated(parts: Iterable[Part]) -> Table:
     for part in parts:
         table.add_row(f"[bold]{part.name}[/]", *[""] * 6, part.error and f"[red]failed: {escape(part.error)}[/]")
         for row in part.rows:
-            table.add_row(*map(escape, cells(row)))
+            table.add_row(*map(escape, cells(row, part.quiet)))
         table.add_section()
     return table
 
 
-def cells(row: Row) -> tuple[str, ...]:
-    """A row's figures in words, in the order of `HEAD`."""
-    theirs = "" if row.against_seconds is None else shown(row.against_seconds, row.unit)
-    met = "" if row.met is None else "yes" if row.met else "NO"
-    return row.figure, shown(row.seconds, row.unit), row.against, theirs, ratio_of(row), row.target, met, row.note
+def cells(row: Row, quiet: bool = True) -> tuple[str, ...]:
+    """A row's figures in words, in the order of `HEAD`; of a machine that was not quiet without times, and without verdicts on them."""
+    told = quiet or row.unit != "s"
+    alone = row.ratio is None and row.target.startswith("<")
+    known = row.met if told or not (alone or TIME.search(row.target)) else None
+    ours = shown(row.seconds, row.unit) if told else UNTOLD
+    theirs = "" if row.against_seconds is None else shown(row.against_seconds, row.unit) if told else UNTOLD
+    met, note = "" if known is None else "yes" if known else "NO", row.note if quiet else TIME.sub(UNTOLD, row.note)
+    return row.figure, ours, row.against, theirs, ratio_of(row), row.target, met, note
 
 
 def ratio_of(row: Row) -> str:
@@ -60,9 +66,10 @@ def _range(runs: Sequence[float], scale: float) -> str:
 
 def page(facts: Mapping[str, str], parts: Sequence[Part]) -> tuple[str, str]:
     """The document, and the plot that it shows; "" without growth curves."""
-    rows = [row for part in parts for row in part.rows]
-    growing = curves(rows)
-    return "\n".join([*_opening(facts, parts), *_expected(rows), *_table(parts), *_growth(growing)]), draw(growing)
+    growing = curves(row for part in parts for row in part.rows)
+    quiet = all(part.quiet for part in parts if any(row.curve for row in part.rows))
+    lines = [*_opening(facts, parts), *_expected(growing, quiet), *_table(parts), *_growth(growing, quiet)]
+    return "\n".join(lines), draw(growing)
 
 
 def curves(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -84,18 +91,21 @@ def _opening(facts: Mapping[str, str], parts: Sequence[Part]) -> Iterator[str]:
     yield ""
     yield from ("| machine | |", "| --- | --- |")
     yield from (f"| {name} | {fact} |" for name, fact in facts.items())
-    busy = [part.name for part in parts if part.others > QUIET]
+    busy = [part.name for part in parts if not part.quiet]
     if busy:
         names = ", ".join(busy)
-        yield from ("", f"**The machine was busy with other work** during these parts, so only ratios count: {names}.")
+        yield from (
+            "",
+            f"**The machine was busy with other work** during these parts: {names}. Of them only ratios are given, no times.",
+        )
     failed = [part.name for part in parts if part.error]
     if failed:
         yield from ("", f"**These parts failed**: {', '.join(failed)}.")
     yield ""
 
 
-def _expected(rows: Sequence[Row]) -> Iterator[str]:
-    sentences = expectations(rows)
+def _expected(growing: Mapping[str, Sequence[Row]], quiet: bool) -> Iterator[str]:
+    sentences = expectations([points[-1] for points in growing.values()], quiet)
     if sentences:
         yield from ("## What to expect", "", *sentences, "")
 
@@ -111,7 +121,7 @@ def _table(parts: Sequence[Part]) -> Iterator[str]:
     for part in parts:
         ran = f"{part.date}, {part.seconds:,.0f} s, {part.others:.0%} of the processors used by others"
         yield _line([f"**{part.name}** ({ran})", *[""] * 6, part.error and f"**failed**: {part.error}"])
-        yield from (_line(cells(row)).replace("| NO |", "| **NO** |") for row in part.rows if not row.curve)
+        yield from (_line(cells(row, part.quiet)).replace("| NO |", "| **NO** |") for row in part.rows if not row.curve)
     yield ""
 
 
@@ -119,24 +129,32 @@ def _line(texts: Iterable[str]) -> str:
     return f"| {' | '.join(' '.join(text.split()).replace('|', '/') for text in texts)} |"
 
 
-def _growth(growing: Mapping[str, Sequence[Row]]) -> Iterator[str]:
+def _growth(growing: Mapping[str, Sequence[Row]], quiet: bool) -> Iterator[str]:
     if not growing:
         return
     yield from ("## Growth", "")
+    hint = (
+        "Other programs change processor seconds less than time."
+        if quiet
+        else "Time is relative to the smallest point."
+    )
     yield (
-        "Whole commands, start-up included; videos are one clip played again and again. Memory is that of all processes of a "
-        "command together; other programs change processor seconds less than time."
+        "Whole commands, start-up included. Where videos grow, they are one clip played again and again. Memory is that of all "
+        f"processes of a command together. {hint}"
     )
     yield from ("", f"![Time by size, each curve relative to its smallest point]({PLOT})", "")
     for name, points in growing.items():
-        facts = list(dict.fromkeys(fact for row in points for fact in row.facts))
+        facts = list(dict.fromkeys(fact for row in points for fact in row.facts if quiet or fact != "processor s"))
         yield from (f"**{name}**" + (f": {points[-1].note}" if points[-1].note else ""), "")
         unit = name.partition(",")[0]
-        yield _line([unit, "time", f"per {unit.split()[0].removesuffix('s')}", *facts])
-        yield f"|{' ---: |' * (3 + len(facts))}"
+        each = [f"per {unit.split()[0].removesuffix('s')}"] if quiet else []
+        yield _line([unit, "time", *each, *facts])
+        yield f"|{' ---: |' * (2 + len(each) + len(facts))}"
         for row in points:
             figures = [_fact(row.facts[fact]) if fact in row.facts else "" for fact in facts]
-            yield _line([number(row.size), shown(row.seconds), shown(row.seconds / row.size), *figures])
+            relative = f"{number(row.seconds / points[0].seconds)} x"
+            times = [shown(row.seconds), shown(row.seconds / row.size)] if quiet else [relative]
+            yield _line([number(row.size), *times, *figures])
         yield ""
 
 

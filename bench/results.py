@@ -35,6 +35,9 @@ PACKAGES = (
 
 HARDWARE = ("processor", "memory", "GPU")
 MISSING = "not installed"
+QUIET = 0.05
+"""Share of the processors that other programs may use while times are measured."""
+
 LAYOUT = 1
 """Of the file; another number for another meaning of its fields."""
 
@@ -55,6 +58,11 @@ class Part:
     others: float
     rows: tuple[Row, ...]
     error: str = ""
+
+    @property
+    def quiet(self) -> bool:
+        """Whether its times say something on their own; beside others only their ratios do."""
+        return self.others <= QUIET
 
 
 def measured(name: str) -> Part:

@@ -77,6 +77,12 @@ class Build:
         return len(self.frames & beside) / max(1, len(self.frames))
 
 
+def real() -> list[Path]:
+    """Those of `REAL` that are at hand."""
+    at_hand = {path.stem: path for part in ("videos", "narratives/videos") for path in (real_folder() / part).glob("*")}
+    return [at_hand[name] for name in REAL if name in at_hand]
+
+
 def drawn() -> Iterator[Path]:
     """Drawn films, which are made once."""
     for seed, shape in enumerate(FORMATS.values(), SEED):
@@ -94,9 +100,8 @@ def measure(folder: str = "", *names: str) -> Iterator[Row]:
         found = [path for path in sorted(Path(folder).iterdir()) if not names or path.name in names]
         yield from compared(f"{len(found)} clips of {Path(folder).name}", found)
         return
-    at_hand = {path.stem: path for part in ("videos", "narratives/videos") for path in (real_folder() / part).glob("*")}
-    if real := [at_hand[name] for name in REAL if name in at_hand]:
-        yield from compared(f"{len(real)} real clips", real)
+    if clips := real():
+        yield from compared(f"{len(clips)} real clips", clips)
     films = [*drawn()]
     yield from compared(f"{len(films)} drawn films", films)
 

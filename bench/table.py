@@ -93,7 +93,7 @@ def median_seconds(call: Callable[[], object], repeat: int = 3) -> float:
     return Median(seconds_of(call) for _ in range(repeat))
 
 
-def in_turns(*calls: Callable[[], object], repeat: int = 3) -> tuple[float, ...]:
+def in_turns(*calls: Callable[[], object], repeat: int = 3) -> tuple[Median, ...]:
     """Median wall-clock seconds of each call, which take turns: what slows the machine down for a while slows all of them down."""
     rounds = [[seconds_of(call) for call in calls] for _ in range(repeat)]
     turns = f"{repeat} from {time.monotonic_ns()}"

@@ -11,7 +11,7 @@ import pytest
 from defusedxml.ElementTree import fromstring
 
 from bench.crowd_answers import write_answers
-from bench.growth import PHOTOS, TINY, VIDEO, VIT, expectations, exponent
+from bench.growth import PHOTOS, TINY, UNLOOPED, VIDEO, VIT, expectations, exponent
 from bench.page import HEAD, page
 from bench.processes import held, tree
 from bench.results import Part, measured, read, save
@@ -73,8 +73,23 @@ def test_each_row_is_a_line_of_the_table_beside_its_peer() -> None:
 
 def test_a_busy_machine_and_a_failed_part_are_named() -> None:
     text, _ = page(MACHINE, [part(others=0.4), part(name="links", error="ValueError: 17")])
-    assert "only ratios count: decode." in text
+    assert "these parts: decode." in text
     assert "**failed**: ValueError: 17" in text
+
+
+def test_a_busy_machine_shows_ratios_and_no_time() -> None:
+    slow = Row("a", 2.0, "peer", 4.0, "<= 1", True, "7 of 9 within 340 ms, 12.7 images/s")
+    rows = slow, Row("b", 2.0, target="<= 200 ms", met=True), Row("c", 64.0, unit="MiB")
+    points = [point(VIDEO.format(TINY), size, 3 * size, **{"processor s": 5.5}) for size in (1.0, 2.0)]
+    hour = point(UNLOOPED.format(TINY), 2.0, 33.0, sets=4, GB=0.01)
+    text, _ = page(MACHINE, [part(*rows, *points, hour, others=0.06)])
+    lines = text[text.index("| figure ") :].splitlines()
+    assert lines[3] == "| a | – | peer | – | 0.500 | <= 1 | yes | 7 of 9 within – ms, – images/s |"
+    assert lines[4] == "| b | – |  |  |  | <= 200 ms |  |  |"
+    assert lines[5] == "| c | 64.0 MiB |  |  |  |  |  |  |"
+    assert "| minutes of video | time |\n| ---: | ---: |\n| 1.00 | 1.00 x |\n| 2.00 | 2.00 x |" in text
+    assert "120 sets" in text
+    assert "16 minutes" not in text
 
 
 def test_a_bench_that_fails_leaves_its_reason() -> None:
@@ -113,16 +128,17 @@ def test_the_exponent_of_a_square_is_two() -> None:
     assert exponent([(1, 3.0), (2, 12.0), (8, 192.0)]) == pytest.approx(2)
 
 
-def test_what_to_expect_is_the_largest_point_scaled_to_an_hour() -> None:
+def test_what_to_expect_of_an_hour_is_scaled_from_clips_played_once() -> None:
     rows = [
-        point(VIDEO.format(TINY), 3.0, 999.0, sets=1, GB=1),
-        point(VIDEO.format(TINY), 6.0, 60.0, sets=22, GB=0.03),
-        point(VIDEO.format(VIT), 6.0, 1800.0),
-        point(PHOTOS, 500.0, 30.0, sets=40, GB=0.1),
+        point(VIDEO.format(TINY), 30.0, 999.0),
+        point(UNLOOPED.format(TINY), 6.0, 60.0, sets=22, GB=0.03),
+        point(UNLOOPED.format(VIT), 6.0, 1800.0),
+        point(PHOTOS, 100.0, 3.0, sets=9, GB=1),
+        point(PHOTOS, 500.0, 60.0, sets=40, GB=0.1),
     ]
     footage, photos = expectations(rows)
     assert [word for word in ("10 minutes", "5 hours", "220 sets", "0.3 GB") if word not in footage] == []
-    assert [word for word in ("1 minutes", "80 sets", "0.2 GB") if word not in photos] == []
+    assert [word for word in ("500", "1 minutes", "40 sets", "0.1 GB") if word not in photos] == []
 
 
 def test_the_simulated_crowd_gives_as_many_answers_as_asked_or_a_few_more(tmp_path: Path) -> None:
