@@ -251,7 +251,9 @@ class BuildRun(SetsRun):
             left, frames = sum(row.row is not None for row in unit.ledger), unit.source.frames
             if left < needed:
                 some_left = f"sampling and the motion gate leave {left} of its {frames} frames"
-                what, cure = (some_left, "; --frames every takes all") if left < frames else (f"it has {frames} frames", "")
+                what, cure = (
+                    (some_left, "; --frames every takes all") if left < frames else (f"it has {frames} frames", "")
+                )
                 self.progress.warn(f"{file} gives no set: {what}, fewer than a set of {needed}{cure}")
         return units
 
