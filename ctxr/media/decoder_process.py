@@ -209,7 +209,10 @@ class ChildProcess:
         # decoders print here; the last line explains a crash
         self._noise = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `kill`
         home = str(Path(ctxr.__file__).resolve().parent.parent)
-        shared = [os.memfd_create("ctxr-pixels")] if sys.platform == "linux" else []
+        shared = list[int]()
+        if sys.platform == "linux":
+            with contextlib.suppress(OSError):  # where the system forbids it, all pixels go through the pipe
+                shared.append(os.memfd_create("ctxr-pixels"))
         self._shared = SharedPixels(*shared) if shared else None
         self._process = subprocess.Popen(
             [*command, *map(str, shared)],
