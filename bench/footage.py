@@ -88,7 +88,7 @@ def clip_with_cuts(drawn: bool = False) -> tuple[Path, list[int]]:
         return path, [int(cut) for cut in cuts_file.read_text().split()]
     OUT.mkdir(parents=True, exist_ok=True)
     cuts: list[int] = []
-    with av.open(str(path), "w") as container:
+    with av.open(str(part := path.with_stem(f"part-{os.getpid()}")), "w") as container:
         stream = container.add_stream("libx264", rate=RATE, options={"preset": "fast"})
         stream.width, stream.height, stream.pix_fmt = *SIZE, "yuv420p"
         stream.thread_count = THREADS
@@ -101,6 +101,7 @@ def clip_with_cuts(drawn: bool = False) -> tuple[Path, list[int]]:
             if index + 1 == FRAMES:
                 break
         container.mux(stream.encode(None))
+    part.replace(path)
     cuts_file.write_text(" ".join(map(str, cuts)))
     return path, cuts
 
