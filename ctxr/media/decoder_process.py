@@ -112,7 +112,6 @@ class SharedPixels:
     """
 
     def __init__(self, descriptor: int) -> None:
-        os.ftruncate(descriptor, SHARED_BYTES)
         self._memory = mmap.mmap(descriptor, SHARED_BYTES)
         self.taken = np.frombuffer(self._memory, np.uint64, 1)
         self._sent, self._blocks = 0, dict[int, int]()  # starts and ends
@@ -209,13 +208,14 @@ class ChildProcess:
         # decoders print here; the last line explains a crash
         self._noise = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `kill`
         home = str(Path(ctxr.__file__).resolve().parent.parent)
-        shared = list[int]()
-        if sys.platform == "linux":
-            with contextlib.suppress(OSError):  # where the system forbids it, all pixels go through the pipe
-                shared.append(os.memfd_create("ctxr-pixels"))
-        self._shared = SharedPixels(*shared) if shared else None
+        shared = [os.memfd_create("ctxr-pixels")] if sys.platform == "linux" else []
+        self._shared: SharedPixels | None = None
+        with contextlib.suppress(OSError):  # where files may not be so large, all pixels go through the pipe
+            for descriptor in shared:
+                os.ftruncate(descriptor, SHARED_BYTES)
+                self._shared = SharedPixels(descriptor)
         self._process = subprocess.Popen(
-            [*command, *map(str, shared)],
+            [*command, *(map(str, shared) if self._shared else ())],
             pass_fds=shared,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

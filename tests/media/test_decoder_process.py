@@ -387,6 +387,7 @@ def ends() -> tuple[SharedPixels, SharedPixels]:
     if sys.platform != "linux":
         pytest.skip("no files in memory here")
     descriptor = os.memfd_create("pixels")
+    os.ftruncate(descriptor, SHARED_BYTES)
     try:
         return SharedPixels(descriptor), SharedPixels(descriptor)
     finally:
