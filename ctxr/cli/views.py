@@ -70,10 +70,10 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         most = max(report.curve.values(), default=0)
         yield "\n[bold]sets per threshold[/] (videos, without limits of quality; ◀ is in use)"
         if len(report.exact) < len(report.curve):
-            yield "≥ is a lower bound: frames that were not embedded for ◀ may give more; the others are exact"
+            yield "~ is counted on the frames embedded for ◀: a build mostly finds more, seldom fewer; the others are exact"
         for threshold, sets in report.curve.items():
             mark = "◀" if threshold == f"{report.threshold:.4g}" else ""
-            count = f"{'' if threshold in report.exact else '≥ '}{sets}"
+            count = f"{'' if threshold in report.exact else '~ '}{sets}"
             yield f"{threshold:>8} {count:>8} {'█' * round(40 * sets / most) if most else ''} {mark}"
     if report.failures:
         # a command of thousands of names is what a shell made of a pattern

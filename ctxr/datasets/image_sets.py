@@ -30,24 +30,26 @@ def sets_report(path: Path, up_to_date: bool, curve: bool = False, read: Path | 
     )
     if not curve or not manifest.counts["videos"]:
         return report
-    # without a search all frames that a build may take are embedded; limits of quality let it embed others than a build without
+    # a build would embed the same frames, unless it searches, and decide alike, unless it takes distances again in fp32
     unlimited = all(manifest.config.get(name) is None for name in ("brisque", "max_text", "min_size"))
     sets, used = yield_curve(path), f"{report.threshold:.4g}"
-    searched = manifest.models["selection"]["frames"] == "search"
-    exact = [name for name in sets if not searched or (unlimited and name == used)]
+    selection = manifest.models["selection"]
+    searched = selection["frames"] == "search"
+    exact = [name for name in sets if not selection["margin"] and (not searched or (unlimited and name == used))]
     return replace(report, curve=sets, exact=exact)
 
 
 def yield_curve(path: Path, units: Iterable[SourceUnit] | None = None) -> dict[str, int]:
     """Sets per threshold, from the ledger alone: video sets, without limits of quality; the threshold in use is among them.
 
-    After a search, from the frames that the threshold in use needed: exact there, if no limit was set; elsewhere a build may find more.
+    After a search, from the frames that the threshold in use needed: exact there, if no limit was set. Elsewhere a build
+    mostly finds more, and seldom fewer.
     Thresholds run from half to twice the one in use, evenly on a logarithmic scale. `units`: its videos, where read.
     """
     manifest = open_artifact(path, IMAGE_SETS).manifest
     used = float(manifest.models["selection"]["threshold"])
     set_size = int(manifest.models["selection"]["set_size"])
-    thresholds = sorted({used * 2**exponent for exponent in np.linspace(-1, 1, 17).tolist()})
+    thresholds = sorted({used * 2**exponent for exponent in np.linspace(-1, 1, 17).tolist() if used * 2**exponent <= 2})
     if units is None:
         names = [parent.name for parent in manifest.parents if parent.kind == "video"]
         units = (read_unit(path, name) for name in names if (path / "sources" / name).is_dir())

@@ -44,7 +44,8 @@ class SetsReport(VerbReport):
 
     Attributes:
         counts: of the manifest, or of the sources of a rank. curve: sets by threshold, for `--yield-curve`.
-        exact: thresholds of the curve at which it counts what a build without limits of quality gives; else it is a lower bound.
+        exact: thresholds of the curve at which it counts what a build without limits of quality gives; at others it is close to that,
+            and mostly below.
         rank: which rank of how many this was; empty for a whole run.
         retry: the command that tries failed sources again; may be empty.
     """

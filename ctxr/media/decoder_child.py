@@ -260,8 +260,8 @@ class Decoder:
         with open_video(path, options.decoder, options.threads) as video:
             header = video.header
             if min(header.width, header.height) < _LEAST_SIDE:
-                problem = f"{header.width} x {header.height} pixels are too few: a side needs at least {_LEAST_SIDE}"
-                raise VideoError("too_small", problem, "name a larger copy of the video", path)
+                problem = f"{header.width} x {header.height} pixels are too few: the shorter side needs at least {_LEAST_SIDE}"
+                raise VideoError("too_small", problem, "use a larger copy of the video", path)
             send(self._out, {"header": header})
             finder = cut_finder(path, header, options, Heartbeat(self._out))
             scan = ScanPass(options, finder, header.rate, self._out, self.questions, shared=self._shared)

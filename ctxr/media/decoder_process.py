@@ -443,7 +443,7 @@ class Scanner(DecoderClient):
             return fetched
         if child is not None and all(message.kind != "failed" for message in self._waiting):
             child.tell({"want": indices})
-            with contextlib.suppress(VideoError):
+            try:
                 while len(fetched) < len(indices) and (message := child.next()).kind != "failed":
                     if message.kind == "pixels" and message.pixels is not None:
                         fetched.append(message.pixels)
@@ -452,6 +452,8 @@ class Scanner(DecoderClient):
                 if len(fetched) == len(indices):
                     return fetched
                 self._waiting.append(message)
+            except VideoError:
+                self.close()  # its answer would come too late, and the scan must not go on without it
         raise FrameGone("decoder_failed", f"frames {indices} are gone")
 
     def release(self, index: int) -> None:

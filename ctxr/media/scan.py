@@ -31,10 +31,10 @@ class ScanOptions(Options):
     """Options of whatever scans videos."""
 
     frames: Annotated[str, Choices(("auto", "every", "search", "samples"))] = "auto"
-    """Frames that are embedded: every, as in the paper; search, samples and those between them that sets need; samples, no others;
-    auto, every with an encoder that is cheap beside decoding, such as ctxr-tiny, or on a GPU, and else search."""
+    """Which frames are embedded. every: all, as in the paper. samples: some per second. search: samples, and the frames between them
+    that sets need. auto: every with a small encoder such as ctxr-tiny or on a GPU, where it costs little, and search otherwise."""
     rate: Annotated[float, Range(0.001, 1000, "frames per second, 0.001 to 1000")] = 4.0
-    """Samples per second of video, beside the ends of shots; larger finds more sets and takes longer."""
+    """Samples per second of video, beside the ends of shots; larger finds more sets and takes longer. Without effect on every."""
     gate: Annotated[float, Range(0, 255, "a luma difference: 0..255")] = 6.0
     """Skip a sample as nearly static if no block, a 144th of the picture, differs more from the last embedded sample (mean luma,
     0..255); 0 skips none. With --frames every no frame is skipped."""

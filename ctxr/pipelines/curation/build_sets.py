@@ -58,8 +58,9 @@ def run(config: BuildSets, progress: Progress = SILENT) -> SetsReport:
     if earlier is None or earlier.kind != IMAGE_SETS:
         return BuildStage(config).report(progress, config.yield_curve)
     # sources are added: what decided the finished sets decides again
-    before, key, own = earlier.config, config.key(), dict[str, Any]()
-    made_with = earlier.models["encoder"]
+    made_with, frames = earlier.models["encoder"], earlier.models["selection"]["frames"]
+    before, key = earlier.config | {"frames": frames}, config.key()
+    own: dict[str, Any] = {"precision": made_with["precision"] if config.precision == "auto" else config.precision}
     if (
         config.encoder != "auto"
         and model_identity(config.encoder, config.folder().resolve().parent) != made_with["identity"]
@@ -122,9 +123,12 @@ class BuildStage(SetsStage[BuildInputs]):
         out = self.out()
         if self.options.yield_curve and (out / MANIFEST).is_file() and (earlier := earlier_manifest(out)):
             names = [option_name(name.removesuffix("_sha256")) for name in other_keys(earlier, inputs)]
-            other = some(names) if names else "sources, encoder or files"
-            problem = f"{out} is not what this command builds (other {other}), and --yield-curve replaces nothing"
-            raise UsageError(problem, hint="leave out --yield-curve to build again, or name another --out")
+            other = some(names) if names else "sources, the encoder or files"
+            problem = (
+                f"{out} was built with other options or sources ({other}), and --yield-curve does not replace sets"
+            )
+            hint = "ctxr build-sets --yield-curve shows the curve of these sets; name another --out for others"
+            raise UsageError(problem, hint=hint)
 
     def _earlier_sources(self) -> Iterator[str]:
         """Where the sources of the folder were last seen, finished or not, and files that failed."""
@@ -225,7 +229,13 @@ class BuildStage(SetsStage[BuildInputs]):
             cure = f"try a --threshold below {report.threshold:g} (--yield-curve shows what each gives){more}"
             if not counts["videos"]:
                 cure = "there are too few photos once duplicates are removed; add photos, or try a smaller --set-size"
-            elif max(counts["reasons"], key=counts["reasons"].get, default="") == "near_still":
+            elif (most := max(counts["reasons"], key=counts["reasons"].get, default="")) in (
+                "low_quality",
+                "too_much_text",
+                "too_small",
+            ):
+                cure = "most frames do not pass the limits of quality: try wider ones"
+            elif most == "near_still":
                 cure = "most frames were nearly static; try --gate 0, --frames every, or footage with more motion"
             yield f"no image set could be built: {cure}"
         elif empty := [split for split in SPLITS if not counts["splits"].get(split)]:

@@ -371,8 +371,10 @@ class SetsStage(Stage[InputsT]):
         """Say what the run takes from the earlier result: sets that tasks or answers of the project are about, and sources where
         the command names them. Raises UsageError without --yes."""
         models, out, options = earlier.models, run.artifact, self.options
-        recorded = [models["encoder"]["fingerprint"], models["selection"]["threshold"]]
-        other = recorded != [run.models["encoder"]["fingerprint"], run.models["selection"]["threshold"]]
+        other = any(
+            models[part][name] != run.models[part][name]
+            for part, name in (("encoder", "fingerprint"), ("selection", "threshold"), ("selection", "frames"))
+        )
         other = other or not SAME_SETS_OPTIONS.issuperset(options.describe().keys() & other_keys(earlier, inputs))
         parents, before = inputs.parents, unit_sources(out)
         if earlier.config.get("keep_damaged") and not options.keep_damaged:

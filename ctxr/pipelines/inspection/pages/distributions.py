@@ -115,7 +115,7 @@ def make_distributions(edition: PageBuilder) -> Mapping[str, object] | None:
         points = [(float(threshold), float(sets)) for threshold, sets in yield_curve(chain.root, videos).items()]
         now = (chain.threshold, f"threshold {chain.threshold:g}")
         labels = "threshold (log scale)", "video sets, without limits of quality"
-        plots.append(curve("Sets that other thresholds would give", *labels, points, now))
+        plots.append(curve("Sets that other thresholds give, of the embedded frames", *labels, points, now))
     facts = list(edition.facts.values())
     for name, title, label, values in (
         ("brisque", "Blur", "BRISQUE / 100 (higher is worse)", [row.brisque for row in facts]),
@@ -137,11 +137,15 @@ def make_distributions(edition: PageBuilder) -> Mapping[str, object] | None:
         title = f"{title} of measured images"
         plots.append(histogram(title, label, "images", series, line, percent=is_text, note=note))
     if gates := [row.gate for unit in chain.units for row in unit.ledger if row.gate is not None]:
-        limit = chain.limit("gate")
+        limit = (
+            chain.limit("gate")
+            if any(unit.reason == "near_still" for one in chain.units for unit in one.ledger)
+            else None
+        )
         series = _series(gates, limit, "embedded", "near-still, skipped", keep_above=True)
         line = (limit, f"gate {limit:g}") if limit else None
-        labels = "mean luma difference, 0..255", "frames"
-        plots.append(histogram("Change since the last embedded frame", *labels, series, line))
+        labels = "mean luma difference of the block that changed most, 0..255", "frames"
+        plots.append(histogram("Change since the last embedded sample", *labels, series, line))
     if chain.last.kind != IMAGE_SETS:
         missing = []
     return {"plots": plots, "missing": missing, "plot_box": BOX} if plots or missing else None

@@ -71,7 +71,7 @@ class Thumbnails:
 
 
 REASONS: dict[LedgerReason, tuple[str, str, str]] = {
-    "near_still": ("near-still", "too like the last embedded frame of its shot; not embedded", "luma difference"),
+    "near_still": ("near-still", "too like the last embedded sample of its shot; not embedded", "luma difference"),
     "too_close": ("too close", "not farther than the threshold from a frame that was chosen before", "distance"),
     "low_quality": ("low quality", "BRISQUE / 100 above the limit", "BRISQUE / 100"),
     "too_much_text": ("too much text", "recognised words cover more than the limit", "share of the area"),

@@ -37,8 +37,8 @@ PHOTO_STEPS: Steps = (
 
 
 CURES: Mapping[LedgerReason, str] = {
-    "near_still": "--gate 0, a higher --rate, or footage with more motion",
-    "too_close": "a lower --threshold, or a higher --rate",
+    "near_still": "--gate 0, --frames every, or footage with more motion",
+    "too_close": "a lower --threshold, or --frames every",
     "set_incomplete": "a lower --threshold, a smaller --set-size, or longer shots",
     "low_quality": "a higher --brisque",
     "too_much_text": "a higher --max-text",
