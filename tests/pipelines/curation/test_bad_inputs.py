@@ -281,7 +281,7 @@ def every_frame(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     """A project of a short and a longer video in `videos`, of which every frame is considered by ctxr-tiny itself."""
     project = tmp_path_factory.mktemp("every")
     two_shot_clip(project / "videos" / "clip0.mp4", 8, frames=20)
-    long = two_shot_clip(project / "videos" / "long.mp4", 9, frames=100)
+    long = two_shot_clip(project / "videos" / "long.mp4", 9, frames=400)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(LOADER, load_encoder)
         build_sets(footage, project / "sets", sources=(str(long.parent),), frames="every")
