@@ -45,9 +45,9 @@ def measure() -> list[Row]:
         return [*rows, _tower("one thread")]
 
 
-def towers() -> tuple[Callable[[], object], Callable[[], object], str]:
+def towers(precision: str = "auto") -> tuple[Callable[[], object], Callable[[], object], str]:
     """Ours and open_clip's own eager module, in batches of 32, each warm and to be called on `IMAGES` images; ours in words."""
-    encoder = load_encoder("random:ViT-B-32", device="cpu")
+    encoder = load_encoder("random:ViT-B-32", device="cpu", precision=precision)
     plain = find_source("random:ViT-B-32", lambda _: None).build()
     batch = torch.randn(32, 3, encoder.image_size, encoder.image_size)
     # frames of the model's own size: resizing is measured apart
