@@ -139,8 +139,8 @@ class Encoder:
         tower, dtype = (self._rounded, torch.bfloat16) if rough else (self._fine.to(self.device), torch.float32)
         parts, done = [], 0
         while done < len(images):
-            # fewer for the exact copy: it is asked for single images, and fp32 gains little from more
-            rows = min(self.rows, 4) if exact and self.precision == "bf16" else self.rows
+            # the exact copy is mostly asked for single images
+            rows = 1 if exact and self.precision == "bf16" else self.rows
             part = images[done : done + rows]
             with half_the_threads() if self.cheap and self.device == "cpu" else nullcontext():
                 # filled up with zeros
