@@ -167,8 +167,7 @@ def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
             if replaces and earlier and (names := stage.other(earlier, inputs)):
                 before = {name: value for name, value in earlier.config.items() if isinstance(value, int | float)}
                 settings = some(f"{name} {before[name]}" if name in before else name for name in names)
-                what = f"replacing {out}, which was made with other settings ({settings})"
-                stage.replacing = f"{what}; choose another folder to keep both"
+                stage.replacing = f"replacing {out}, made with other settings ({settings}); another folder keeps both"
             with nullcontext(out) if stage.IN_PLACE else staged_folder(out) as folder:
                 try:
                     content = stage.write(inputs, folder, progress)

@@ -61,10 +61,8 @@ def run(config: BuildSets, progress: Progress = SILENT) -> SetsReport:
     made_with, frames = earlier.models["encoder"], earlier.models["selection"]["frames"]
     before, key = earlier.config | {"frames": frames}, config.key() | {"frames": config.frames}
     own: dict[str, Any] = {"precision": made_with["precision"] if config.precision == "auto" else config.precision}
-    if (
-        config.encoder != "auto"
-        and model_identity(config.encoder, config.folder().resolve().parent) != made_with["identity"]
-    ):
+    root = config.folder().resolve().parent
+    if config.encoder != "auto" and model_identity(config.encoder, root) != made_with["identity"]:
         what = f"{config.folder()} was built with --encoder {made_with['name']}, and --add keeps it"
         raise UsageError(what, hint="leave out --encoder; without --add the folder is built again")
     if key.get("splits_sha256") != before.get("splits_sha256"):
@@ -75,10 +73,8 @@ def run(config: BuildSets, progress: Progress = SILENT) -> SetsReport:
         if given not in (kept, default):
             option = option_name(name)
             made = f"without {option}" if kept in (None, "") or kept is False else f"with {option} {kept}"
-            raise UsageError(
-                f"{config.folder()} was built {made}, and --add keeps it",
-                hint=f"leave out {option}; without --add the folder is built again",
-            )
+            what = f"{config.folder()} was built {made}, and --add keeps it"
+            raise UsageError(what, hint=f"leave out {option}; without --add the folder is built again")
         own[name] = kept
     return BuildStage(replace(config, **own)).report(progress, config.yield_curve)
 
@@ -150,8 +146,7 @@ class BuildStage(SetsStage[BuildInputs]):
         return artifact
 
     def pending(self, artifact: Artifact, inputs: BuildInputs) -> bool:
-        """Whether something else is asked for than was made, a source was renamed, since sets are named after it, or failures are to be
-        retried."""
+        """Whether other settings are asked for, a source was renamed, since sets are named after it, or failures are to be retried."""
         other = bool(self.other(artifact.manifest, inputs)) or {*inputs.parents} != {*artifact.manifest.parents}
         return other or (self.options.retry_failed and bool(artifact.manifest.counts["failed"]))
 
