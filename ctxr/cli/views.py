@@ -66,15 +66,18 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         "next": after if counts["sets"] else None,
     }
     yield Summary(f"{report.artifact}: {FINISHED[report.up_to_date]}", rows)
-    if report.curve is not None:
-        most = max(report.curve.values(), default=0)
+    if report.curve and not any(report.curve.values()):
+        low, *_, high = report.curve
+        yield f"\nno threshold from {low} to {high} gives a set of the embedded frames"
+    elif report.curve is not None:
+        most = max(report.curve.values())
         yield "\n[bold]sets per threshold[/] (videos, without limits of quality; ◀ is in use)"
         if len(report.exact) < len(report.curve):
             yield "~ is counted on the frames embedded for ◀: a build mostly finds more, seldom fewer; the others are exact"
         for threshold, sets in report.curve.items():
             mark = "◀" if threshold == f"{report.threshold:.4g}" else ""
             count = f"{'' if threshold in report.exact else '~ '}{sets}"
-            yield f"{threshold:>8} {count:>8} {'█' * round(40 * sets / most) if most else ''} {mark}"
+            yield f"{threshold:>8} {count:>8} {'█' * round(40 * sets / most)} {mark}"
     if report.failures:
         # a command of thousands of names is what a shell made of a pattern
         retry = report.retry if len(report.retry) < 1000 else "the same command with --retry-failed"

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from ctxr.engine.report import SetsReport
-from ctxr.store.artifacts import open_artifact
+from ctxr.store.artifacts import Manifest, open_artifact
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import rooted
 from ctxr.store.records import Failure
@@ -30,13 +30,17 @@ def sets_report(path: Path, up_to_date: bool, curve: bool = False, read: Path | 
     )
     if not curve or not manifest.counts["videos"]:
         return report
-    # a build would embed the same frames, unless it searches, and decide alike, unless it takes distances again in fp32
-    unlimited = all(manifest.config.get(name) is None for name in ("brisque", "max_text", "min_size"))
-    sets, used = yield_curve(path), f"{report.threshold:.4g}"
-    selection = manifest.models["selection"]
-    searched = selection["frames"] == "search"
-    exact = [name for name in sets if not selection["margin"] and (not searched or (unlimited and name == used))]
-    return replace(report, curve=sets, exact=exact)
+    sets = yield_curve(path)
+    return replace(report, curve=sets, exact=exact_thresholds(manifest, sets))
+
+
+def exact_thresholds(manifest: Manifest, thresholds: Iterable[str]) -> list[str]:
+    """Those of a yield curve at which a build would embed the same frames, so it does not search, and decide alike, so it does not take
+    distances again in fp32; after a search without limits of quality that in use."""
+    selection, used = manifest.models["selection"], f"{manifest.models['selection']['threshold']:.4g}"
+    limited = any(manifest.config.get(name) is not None for name in ("brisque", "max_text", "min_size"))
+    near = selection["margin"] or (selection["frames"] == "search" and limited)
+    return [name for name in thresholds if not near and (selection["frames"] != "search" or name == used)]
 
 
 def yield_curve(path: Path, units: Iterable[SourceUnit] | None = None) -> dict[str, int]:

@@ -89,11 +89,13 @@ class Stage(ABC, Generic[InputsT]):
         IN_PLACE: `write` works in the folder of the artifact, where an interrupted run continues, and calls `take_manifest` before
             it changes the earlier result. Otherwise it gets an empty folder, which replaces the earlier result at the end.
         shard: the units of a rank; a rank writes no manifest. None for a whole run.
+        replacing: what `announce` says of an earlier result with other settings.
     """
 
     KIND: str = field(init=False)
     IN_PLACE: ClassVar[bool] = False
     shard: RankShard | None = field(default=None, init=False)
+    replacing: str = field(default="", init=False)
     options: Options
 
     def out(self) -> Path:
@@ -115,9 +117,20 @@ class Stage(ABC, Generic[InputsT]):
         The earlier result is kept where it raises before it takes the manifest, or NothingWritten after that.
         """
 
+    def announce(self, progress: Progress) -> None:
+        """Say that the earlier result is replaced; `write` may call this before long work, once nothing refuses any more."""
+        if self.replacing:
+            progress.note(self.replacing)
+        self.replacing = ""
+
     def pending(self, artifact: Artifact, inputs: InputsT) -> bool:
         """Whether something is left to do in the finished artifact of the same inputs, such as failures to try again."""
         return False
+
+    def other(self, earlier: Manifest, inputs: InputsT) -> list[str]:
+        """Settings that an earlier result, finished or being replaced, had at another value."""
+        key, before = json_config(inputs.key), earlier.config
+        return sorted(name for name in key.keys() | before.keys() if key.get(name) != before.get(name))
 
     def changed_files(self, artifact: Artifact) -> list[str]:
         """Files that were modified since the artifact was finished; by default those that the manifest lists."""
@@ -151,9 +164,10 @@ def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
                 run.artifacts[out] = True
                 return StageResult(artifact, up_to_date=True)
             replaces, earlier = stage.shard is None and (out / MANIFEST).is_file(), earlier_manifest(out)
-            if replaces and earlier and (names := other_keys(earlier, inputs)):
-                changed = f"replacing {out}, which was made otherwise ({some(names)})"
-                progress.note(f"{changed}; choose another folder to keep both")
+            if replaces and earlier and (names := stage.other(earlier, inputs)):
+                before = {name: value for name, value in earlier.config.items() if isinstance(value, int | float)}
+                settings = some(f"{name} {before[name]}" if name in before else name for name in names)
+                stage.replacing = f"replacing {out}, made with other settings ({settings}); another folder keeps both"
             with nullcontext(out) if stage.IN_PLACE else staged_folder(out) as folder:
                 try:
                     content = stage.write(inputs, folder, progress)
@@ -161,6 +175,7 @@ def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
                     if replaces and not (out / MANIFEST).is_file():
                         (out / EARLIER).replace(out / MANIFEST)
                     raise
+                stage.announce(progress)
                 if not isinstance(content, Content) and stage.IN_PLACE:
                     return StageResult(None, False, content)
                 if not isinstance(content, Content) or (folder / MANIFEST).is_file():
@@ -175,12 +190,6 @@ def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
                 )
             run.artifacts[out] = False
             return StageResult(artifact if stage.IN_PLACE else open_artifact(out), up_to_date=False)
-
-
-def other_keys(earlier: Manifest, inputs: Inputs) -> list[str]:
-    """Settings that an earlier result, finished or being replaced, had at another value."""
-    key, before = json_config(inputs.key), earlier.config
-    return sorted(name for name in key.keys() | before.keys() if key.get(name) != before.get(name))
 
 
 @contextmanager

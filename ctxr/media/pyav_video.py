@@ -262,10 +262,10 @@ class PyavVideo(Video):
     def _missing(self, shrunk: bool) -> tuple[int, Fraction]:
         """Packets that are missing according to decoding times, and seconds at which the last packet of the other streams ends.
 
-        A gap in the times is a loss where something near it shows damage: a packet that the container calls corrupt, a frame that
-        was left out, or bytes that belong to no packet, at least a fourth of what the missing ones would have, and clearly more
-        than elsewhere; not in transport streams, which are padded. If a gap has nothing of this kind near it, the rate is
-        variable, and gaps are pauses. Everything shows damage in a file that has `shrunk`.
+        A gap in the times is a loss where something near it shows damage: a packet that the container calls corrupt, a frame that was left
+        out, or bytes that belong to no packet, at least a fourth of what the missing ones would have, and clearly more than elsewhere; not
+        in transport streams, which are padded, or MP4, which lists packets between them. If nothing near a gap does, the rate is variable:
+        it is a pause, and at the others no more are missing than such bytes would hold. All shows damage in a file that has `shrunk`.
         """
         end, held, left_out = Fraction(0), 0, {*self._left_out} - {None}
         rows = list[tuple[int, int, int, bool]]()
@@ -288,8 +288,12 @@ class PyavVideo(Video):
         usual = 4 * np.median(bytes_near) + _OVERHEAD * (numbers[last] - numbers[first])
         lost = np.where(steps > _PAUSE, np.round(steps) - 1, 0)
         shown = bytes_near > np.maximum(usual, lost * held / len(rows) / 4)
-        shown = (shown & (self._container.format.name != TRANSPORT)) | (troubles[last] > troubles[first]) | shrunk
-        return int(lost.sum()) if shown[lost > 0].all() else 0, end
+        shown &= self._container.format.name not in (TRANSPORT, MP4)
+        shown = (shown | (troubles[last] > troubles[first]) | shrunk) & (lost > 0)
+        if (lost[~shown] > 0).any():
+            near = sorted({at for window in zip(first[shown], last[shown], strict=True) for at in range(*window)})
+            lost = min(lost[shown].sum(), np.diff(unknown)[near].sum() * len(rows) / max(1, held))
+        return round(np.sum(lost)), end
 
     def rgb_of(self, frame: Any) -> Pixels:
         """A PyAV frame as upright RGB uint8 [H, W, 3] in square pixels, by the colour matrix and range of its tags."""

@@ -30,7 +30,7 @@ SCAN_LIMITS = frozenset({"threads", "stall_seconds", "time_limit"})
 class ScanOptions(Options):
     """Options of whatever scans videos."""
 
-    frames: Annotated[str, Choices(("auto", "every", "search", "samples"))] = "auto"
+    frames: Annotated[str, NotDecisive, Choices(("auto", "every", "search", "samples"))] = "auto"
     """Which frames are embedded. every: all, as in the paper. samples: some per second. search: samples, and the frames between them
     that sets need. auto: every with a small encoder such as ctxr-tiny or on a GPU, where it costs little, and search otherwise."""
     rate: Annotated[float, Range(0.001, 1000, "frames per second, 0.001 to 1000")] = 4.0

@@ -85,9 +85,11 @@ def test_a_result_with_other_options_is_named_before_it_is_replaced(
     monkeypatch.setattr(Silent, "note", lambda _, text: notes.append(text))
     for times, encoder in ((2, "a"), (2, "a"), (3, "a"), (3, "b")):
         execute(Copies(Copy(tmp_path / "out", times), encoder))
-    of_times, of_encoder = notes
+    with pytest.raises(UsageError, match="nothing fits"):
+        execute(Copies(Copy(tmp_path / "out", 4), fails=UsageError("nothing fits")))
+    of_times, of_encoder = notes  # and none of the run that refused
     assert str(tmp_path / "out") in of_times
-    assert "(times)" in of_times
+    assert "(times 2)" in of_times
     assert "(encoder)" in of_encoder
 
 

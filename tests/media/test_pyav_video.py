@@ -210,6 +210,34 @@ def test_pauses_of_a_variable_rate_are_no_damage(tmp_path: Path, name: str) -> N
     assert _decoded(_drawn(tmp_path / f"clip.{suffix}", codec, VARIABLE))[1] is None
 
 
+LOSSY = [number + 24 * (number // 90) for number in range(480)]
+
+
+@pytest.mark.parametrize("name", ["webm libvpx", "mkv libx264", "flv libx264", "wmv wmv2"])
+def test_frames_that_are_lost_between_the_pauses_of_a_variable_rate_are_counted(tmp_path: Path, name: str) -> None:
+    suffix, codec = name.split()
+    path = _drawn(tmp_path / f"clip.{suffix}", codec, LOSSY)
+    frames, whole = _decoded(path)
+    assert (len(frames), whole) == (480, None)
+    content = path.read_bytes()
+    for share in (0.35, 0.5):
+        path.write_bytes(_zeros(content, int(len(content) * share), len(content) // 8))
+        frames, found = _decoded(path)
+        lost = 480 - len(frames)
+        assert 40 < lost < 100
+        assert found is not None
+        assert found.share == pytest.approx(lost / 480, rel=0.2)
+
+
+@pytest.mark.parametrize("flags", ["frag_keyframe+empty_moov", "dash+global_sidx+frag_keyframe"])
+def test_what_stands_between_the_fragments_of_a_variable_rate_is_no_damage(tmp_path: Path, flags: str) -> None:
+    options, stamps = {"g": "250", "crf": "45", "bf": "0"}, [number + number // 10 * 3 for number in range(600)]
+    still = [NOISE[0][:64, :96]] * len(stamps)
+    path = write_clip(tmp_path / "c.mp4", still, options=options, stamps=stamps, container_options={"movflags": flags})
+    frames, damage = _decoded(path)
+    assert (len(frames), damage) == (600, None)
+
+
 @pytest.mark.parametrize("suffix", ["mkv", "flv", "avi", "ts", "mp4"])
 def test_sound_that_goes_on_after_the_last_picture_is_no_damage(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"clip.{suffix}"

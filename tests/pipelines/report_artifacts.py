@@ -128,7 +128,7 @@ def write(
     settings = {"gate": 4.0, "rate": 5.0} if made_from is None else {"brisque": 0.65, "max_text": 0.02}
     models = {
         "encoder": {"name": "ctxr-tiny", "fingerprint": "12" * 32},
-        "selection": {"threshold": 0.15, "margin": 0.0, "set_size": SIZE},
+        "selection": {"threshold": 0.15, "margin": 0.0, "set_size": SIZE, "frames": "every"},
     }
     verb = "build-sets" if made_from is None else "filter"
     by_name = {unit.source.name: unit for unit in units}

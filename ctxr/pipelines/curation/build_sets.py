@@ -21,7 +21,7 @@ from ctxr.datasets.splits import SPLITS, SPLITS_TABLE, assign_splits, read_publi
 from ctxr.engine.options import option_name
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
-from ctxr.engine.stage import Inputs, other_keys
+from ctxr.engine.stage import Inputs
 from ctxr.engine.units import WorkUnit
 from ctxr.errors import CtxrError, DataError, UsageError, and_more, plural, some
 from ctxr.media.decoder_process import Scanner
@@ -36,7 +36,7 @@ from ctxr.pipelines.curation.image_sets import SetsRun, SetsStage, VideoJob, gon
 from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool, with_copies
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext, pick_from_ledger, scan_video
-from ctxr.store.artifacts import MANIFEST, Artifact, Parent, earlier_manifest, open_artifact, package_versions
+from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, Parent, earlier_manifest, open_artifact, package_versions
 from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import last_path, portable, remember_paths, rooted
@@ -59,25 +59,22 @@ def run(config: BuildSets, progress: Progress = SILENT) -> SetsReport:
         return BuildStage(config).report(progress, config.yield_curve)
     # sources are added: what decided the finished sets decides again
     made_with, frames = earlier.models["encoder"], earlier.models["selection"]["frames"]
-    before, key = earlier.config | {"frames": frames}, config.key()
+    before, key = earlier.config | {"frames": frames}, config.key() | {"frames": config.frames}
     own: dict[str, Any] = {"precision": made_with["precision"] if config.precision == "auto" else config.precision}
-    if (
-        config.encoder != "auto"
-        and model_identity(config.encoder, config.folder().resolve().parent) != made_with["identity"]
-    ):
+    root = config.folder().resolve().parent
+    if config.encoder != "auto" and model_identity(config.encoder, root) != made_with["identity"]:
         what = f"{config.folder()} was built with --encoder {made_with['name']}, and --add keeps it"
         raise UsageError(what, hint="leave out --encoder; without --add the folder is built again")
     if key.get("splits_sha256") != before.get("splits_sha256"):
         hint = "--splits with the file that they were built with" if "splits_sha256" in before else "leave out --splits"
         raise UsageError(f"{config.folder()} was built with other splits, and --add keeps them", hint=hint)
-    for name, default in BuildSets().key().items():
+    for name, default in [*BuildSets().key().items(), ("frames", "auto")]:
         given, kept = key[name], before.get(name)
         if given not in (kept, default):
             option = option_name(name)
-            raise UsageError(
-                f"{config.folder()} was built with {option} {kept or 'as by default'}, and --add keeps it",
-                hint=f"leave out {option}; without --add the folder is built again",
-            )
+            made = f"without {option}" if kept in (None, "") or kept is False else f"with {option} {kept}"
+            what = f"{config.folder()} was built {made}, and --add keeps it"
+            raise UsageError(what, hint=f"leave out {option}; without --add the folder is built again")
         own[name] = kept
     return BuildStage(replace(config, **own)).report(progress, config.yield_curve)
 
@@ -122,11 +119,8 @@ class BuildStage(SetsStage[BuildInputs]):
         """Raises UsageError where a yield curve is asked for, and finished sets are not what the command builds."""
         out = self.out()
         if self.options.yield_curve and (out / MANIFEST).is_file() and (earlier := earlier_manifest(out)):
-            names = [option_name(name.removesuffix("_sha256")) for name in other_keys(earlier, inputs)]
-            other = some(names) if names else "sources, the encoder or files"
-            problem = (
-                f"{out} was built with other options or sources ({other}), and --yield-curve does not replace sets"
-            )
+            other = some(option_name(name.removesuffix("_sha256")) for name in self.other(earlier, inputs))
+            problem = f"{out} was built with other {other or 'sources or files'}, and --yield-curve replaces no sets"
             hint = "ctxr build-sets --yield-curve shows the curve of these sets; name another --out for others"
             raise UsageError(problem, hint=hint)
 
@@ -152,12 +146,17 @@ class BuildStage(SetsStage[BuildInputs]):
         return artifact
 
     def pending(self, artifact: Artifact, inputs: BuildInputs) -> bool:
-        """Whether a source was renamed, since sets are named after it, another encoder is asked for, or failures are to be retried."""
-        options, made = self.options, artifact.manifest.models["encoder"]
-        other = made["identity"] != model_identity(inputs.encoder, artifact.path.resolve().parent)
-        other = other or options.precision not in ("auto", made["precision"])
-        other = other or {*inputs.parents} != {*artifact.manifest.parents}
-        return other or (options.retry_failed and bool(artifact.manifest.counts["failed"]))
+        """Whether other settings are asked for, a source was renamed, since sets are named after it, or failures are to be retried."""
+        other = bool(self.other(artifact.manifest, inputs)) or {*inputs.parents} != {*artifact.manifest.parents}
+        return other or (self.options.retry_failed and bool(artifact.manifest.counts["failed"]))
+
+    def other(self, earlier: Manifest, inputs: BuildInputs) -> list[str]:
+        """The encoder too, and its precision and the frames where they are named, whatever `auto` would come to on this machine."""
+        options, made, names = self.options, earlier.models["encoder"], super().other(earlier, inputs)
+        if made["identity"] != model_identity(inputs.encoder, self.out().resolve().parent):
+            names.append("encoder")
+        came_to = {"precision": made["precision"], "frames": earlier.models["selection"]["frames"]}
+        return names + [name for name, value in came_to.items() if getattr(options, name) not in ("auto", value)]
 
     def open(self, inputs: BuildInputs, out: Path, progress: Progress, ready: Artifact | None) -> "BuildRun":
         """Load the quality measures and the encoder, then warn about what the options and sources leave out."""
@@ -187,7 +186,7 @@ class BuildStage(SetsStage[BuildInputs]):
         selection: dict[str, object] = {"threshold": threshold, "margin": encoder.margin, "frames": scan.frames}
         selection |= {"set_size": options.set_size, "copies": asdict(choice.copies)}
         # what decides the result is the content of the file of splits, but it is typed as a path
-        typed = ("sources", "encoder", "precision", "splits", "add")
+        typed = ("sources", "encoder", "precision", "frames", "splits", "add")
         words = {name: getattr(options, name) for name in typed}
         retry = options.decisive().command_line(**words, retry_failed=True)
         identity = model_identity(encoder.name, out.resolve().parent)

@@ -29,7 +29,7 @@ from ctxr.media.scan import SCAN_LIMITS, ScanOptions
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import PAIRS
 
-SAME_SETS_OPTIONS = SCAN_LIMITS | {"memory_limit", "keep_damaged", "threshold", "frames"}
+SAME_SETS_OPTIONS = SCAN_LIMITS | {"memory_limit", "keep_damaged", "threshold", "frames", "encoder", "precision"}
 """Options that pick no other sets, or do so through what a manifest records in `models`."""
 
 

@@ -14,9 +14,10 @@ from ctxr.datasets.changes import changed, discard
 from ctxr.datasets.image_sets import sets_report
 from ctxr.datasets.readers.artifact import dataset_of
 from ctxr.datasets.splits import GROUPS, SPLITS_TABLE, alert_of_leaks, find_leakage, leak_sentence
+from ctxr.engine.options import option_name
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import SetsReport
-from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute, other_keys
+from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute
 from ctxr.engine.units import Engine, Job, WorkUnit, map_units
 from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, plural, some
 from ctxr.media.sources import InputSource
@@ -56,6 +57,7 @@ from ctxr.store.units import (
     merge_units,
     rank_lock,
     read_failed,
+    read_ranks,
     scanned_unit,
     tidy,
     unit_sources,
@@ -338,6 +340,7 @@ class SetsStage(Stage[InputsT]):
         run = self.open(inputs, out, progress, None if files else ready)
         if earlier := earlier_manifest(out):
             self._ask(earlier, inputs, run)
+        self.announce(progress)
         if not (shard := self.shard):
             first = take_manifest(out) is None
             discard(out, files, progress)
@@ -355,6 +358,7 @@ class SetsStage(Stage[InputsT]):
         key = {**inputs.key, "encoder": encoder["fingerprint"], "precision": encoder["precision"], "frames": frames}
         ran = RankRun(self.options.COMMAND, shard.world, json_config(options), json_config(key), [*inputs.parents])
         with rank_lock(run.artifact, shard.rank, ran) as record:
+            _refuse_unlike(ran, record)
             run.make_videos()
             if run.stamps:
                 run.share_photos()
@@ -375,7 +379,7 @@ class SetsStage(Stage[InputsT]):
             models[part][name] != run.models[part][name]
             for part, name in (("encoder", "fingerprint"), ("selection", "threshold"), ("selection", "frames"))
         )
-        other = other or not SAME_SETS_OPTIONS.issuperset(options.describe().keys() & other_keys(earlier, inputs))
+        other = other or not SAME_SETS_OPTIONS.issuperset(options.describe().keys() & self.other(earlier, inputs))
         parents, before = inputs.parents, unit_sources(out)
         if earlier.config.get("keep_damaged") and not options.keep_damaged:
             damaged = {source.name for source in before if source.damage}
@@ -419,6 +423,21 @@ class SetsStage(Stage[InputsT]):
         words = {"retry_failed": True} | ({"yield_curve": False} if curve else {})
         retry = next(built, self.options.command_line(**words)).removesuffix(flag)
         return replace(report, retry=retry + flag * any(row.endswith(flag) for row in retries))
+
+
+def _refuse_unlike(ran: RankRun, record: Path) -> None:
+    """Raises UsageError where another rank of the same run chose other frames or another precision, as `auto` may on its machine."""
+    artifact, own = record.parents[1], ran.key
+    with suppress(DataError):  # of a rank that starts at this moment, and will compare itself with this one
+        for rank, other in read_ranks(artifact).items():
+            unlike = sorted(name for name in own.keys() | other.key.keys() if own.get(name) != other.key.get(name))
+            if unlike and {*unlike} <= {"frames", "precision"} and {*other.parents} == {*ran.parents}:
+                record.unlink()
+                pinned = [" ".join(f"{option_name(name)} {key[name]}" for name in unlike) for key in (other.key, own)]
+                sentence = (
+                    f"rank {rank} of {artifact} works with {pinned[0]}, and this rank would work with {pinned[1]}"
+                )
+                raise UsageError(sentence, hint=f"add {pinned[0]}, or run all ranks with {pinned[1]} and another --out")
 
 
 def gone(artifact: Path, parents: Sequence[Parent]) -> list[Source]:

@@ -47,12 +47,7 @@ def run(config: Merge, progress: Progress = SILENT) -> SetsReport:
         if names := sorted(name for name in decisive.keys() | found.keys() if decisive.get(name) != found.get(name)):
             different = "; ".join(f"{name} {decisive.get(name)} and {found.get(name)}" for name in names)
             problem = f"ranks {first} and {rank} ran with different options or sources: {different}"
-            chosen = names and {*names} <= {
-                "--frames",
-                "--precision",
-            }  # by the device of each rank, where nobody names them
-            hint = f"run the ranks again with {' and '.join(names)} named" if chosen else "run one of them again"
-            raise DataError(problem, hint=hint)
+            raise DataError(problem, hint="run one of them again")
     if options.folder().resolve() != folder.resolve():
         raise UsageError(
             f"the ranks wrote to {options.folder()}, which is another folder from here",

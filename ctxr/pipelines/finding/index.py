@@ -20,7 +20,7 @@ from ctxr.datasets.open import open_dataset, reader_of
 from ctxr.datasets.readers.documents import page_files
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import CHAIN, chosen, command_in
-from ctxr.engine.stage import SourceInputs, Stage, other_keys
+from ctxr.engine.stage import SourceInputs, Stage
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError, plural, some
 from ctxr.media.footage import SourceLocator, decode_frames
 from ctxr.media.images import Pixels, decoded, encode_jpeg, image_size, read_image
@@ -150,7 +150,7 @@ class IndexStage(Stage[IndexInputs]):
             earlier = open_artifact(self.out(), INDEX)
             earlier.refuse_changed()
             before = read_index(self.out())
-            if not other_keys(earlier.manifest, inputs):
+            if not self.other(earlier.manifest, inputs):
                 whole = zip(before.images, before.vectors, before.cells, strict=True)
                 rows = {image.sha256: (vector, cells) for image, vector, cells in whole if image.sha256 in files}
         missing = [content for content in files if content not in rows]

@@ -319,6 +319,17 @@ def test_a_second_look_is_held_against_the_first(answered: AggregatedAnswers) ->
     assert 0 < rows["video", "Fleiss' kappa"][0] < rows["video", "Gwet's AC1"][0] < 1
 
 
+def test_a_description_that_nobody_found_is_held_against_nobody(answered: AggregatedAnswers) -> None:
+    picks = picks_of(answered)
+    worker = max({pick.worker for pick in picks}, key=[pick.worker for pick in picks].count)
+    asked = {pick.unit.id for pick in picks if pick.worker == worker}
+    suggested = []
+    for others in (False, True):
+        missed = [replace(one, right=others and one.worker != worker) if one.unit.id in asked else one for one in picks]
+        suggested += [row.suggestion for row in people(answered, missed, (), 0.8, 0.5) if row.worker == worker]
+    assert suggested == ["undecided", "block"]
+
+
 def test_a_crowd_that_minds_the_place_is_told_from_one_that_does_not(answered: AggregatedAnswers) -> None:
     lazy = [replace(one, shown=0, right=False) if n % 2 else one for n, one in enumerate(picks_of(answered))]
     fair, biased = (

@@ -173,8 +173,27 @@ def test_a_yield_curve_replaces_no_finished_sets(footage: Path, tmp_path: Path) 
     assert json.loads(again.stdout)["exact"] == [f"{float(THRESHOLD):.4g}"]
     other = CliRunner().invoke(app, [*command, "--threshold", "0.3"])
     assert other.exit_code == 2
-    assert "(--threshold)" in other.stderr
+    assert "other --threshold," in " ".join(other.stderr.split())
     assert {file: file.read_bytes() for file in out.rglob("*") if file.is_file()} == content
+
+
+def test_frames_that_auto_came_to_are_up_to_date_when_they_are_named(footage: Path, tmp_path: Path) -> None:
+    out, clip = tmp_path / "sets", (str(footage / "videos" / "clip0.mp4"),)
+    build(footage, out, sources=clip, frames="auto")
+    content = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in out.rglob("*") if file.is_file()}
+    report = build(footage, out, sources=clip, frames="every", yield_curve=True)
+    assert (report.up_to_date, {*report.exact}) == (True, {*(report.curve or ())})
+    with pytest.raises(UsageError, match="other --frames,"):
+        build(footage, out, sources=clip, frames="search", yield_curve=True)
+    assert {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in content} == content
+    assert not build(footage, out, sources=clip, frames="search").up_to_date
+
+
+def test_a_yield_curve_without_a_set_is_one_sentence(footage: Path, tmp_path: Path) -> None:
+    command = ["build-sets", str(footage / "videos" / "clip0.mp4"), "--encoder", "ctxr-tiny", "--yield-curve"]
+    shown = CliRunner().invoke(app, [*command, "--threshold", "1.5", "--out", str(tmp_path / "sets")])
+    assert "from 0.75 to 1.945 " in shown.stdout
+    assert "◀" not in shown.stdout
 
 
 def test_the_gate_skips_only_frames_close_to_an_embedded_frame_of_their_shot(built: Path) -> None:
@@ -339,6 +358,10 @@ def test_added_sources_are_built_as_the_first_were_whatever_auto_would_take_now(
     build(footage, tmp_path / "sets", sources=(str(videos / "clip1.mp4"),), frames="auto", add=True)
     build(footage, tmp_path / "sets", sources=(str(videos / "clip1.mp4"),), frames="every", add=True)
     assert open_artifact(tmp_path / "sets").manifest.models["selection"]["frames"] == "every"
-    with pytest.raises(UsageError, match="--frames every"):
-        build(footage, tmp_path / "sets", sources=(str(videos / "clip2.mp4"),), frames="search", add=True)
+    for option, made in (
+        ({"frames": "search"}, "with --frames every,"),
+        ({"keep_leaks": True}, "without --keep-leaks,"),
+    ):
+        with pytest.raises(UsageError, match=made):
+            build(footage, tmp_path / "sets", sources=(str(videos / "clip2.mp4"),), add=True, **option)
     assert build(footage, tmp_path / "other", frames="auto").counts["between_samples"] > 0

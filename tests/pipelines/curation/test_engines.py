@@ -11,7 +11,7 @@ import torch
 
 from ctxr.engine.report import SetsReport
 from ctxr.engine.units import ENGINES, Job, WorkUnit
-from ctxr.errors import DataError
+from ctxr.errors import UsageError
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.pipelines.curation.config import Merge
 from ctxr.pipelines.curation.merge import run as merge
@@ -126,9 +126,9 @@ def test_ranks_are_merged_on_any_machine_but_not_those_of_unlike_machines(
             build(footage, out, rank=number, world_size=2)
 
     rank(0, "bf16")
-    rank(1, "fp32")
-    with pytest.raises(DataError, match="--precision bf16 and fp32"):
-        merge(Merge(artifact=out))
+    with pytest.raises(UsageError, match=r"rank 0 .* --precision bf16, .* --precision fp32"):
+        rank(1, "fp32")
+    assert not (out / "sources" / "clip1").exists()
     rank(1, "bf16")
     with pytest.MonkeyPatch.context() as here:
         rounds(here, "fp32")

@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import cv2
 import numpy as np
 import pytest
 
-from ctxr.engine.progress import Progress
+from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.brisque import Brisque
@@ -129,6 +130,23 @@ def test_the_way_back_to_a_filter_gives_its_bytes_and_needs_no_decode_and_no_ins
     refilter(project / "sets", project / "filtered", brisque=LIMIT)
     assert same_tree(project / "filtered", filtered)
     assert refilter(project / "sets", project / "filtered", brisque=LIMIT).up_to_date
+
+
+def test_limits_that_another_filter_leaves_out_are_named_once_it_works(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes: list[str] = []
+    monkeypatch.setattr(Silent, "note", lambda _, text: notes.append(text))
+    out = project / "again"
+    refilter(project / "sets", out, brisque=2.0, min_size=1)
+    with monkeypatch.context() as patched:
+        patched.setattr("ctxr.pipelines.curation.filter.QualityGate", Mock(side_effect=DataError("no OCR")))
+        with pytest.raises(DataError, match="no OCR"):
+            refilter(project / "sets", out, min_size=2)
+    assert not any("replacing" in text for text in notes)
+    refilter(project / "sets", out, min_size=2)
+    (note,) = [text for text in notes if "replacing" in text]
+    assert "(brisque 2.0, min_size 1)" in note
 
 
 class Steps(Progress):

@@ -52,7 +52,8 @@ def whole(rough: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def typed(rough: Path, out: Path, *more: object) -> list[str]:
-    options = ["--encoder", "ctxr-tiny", "--threshold", THRESHOLD, "--set-size", "5", "--out", str(out)]
+    options = ["--encoder", "ctxr-tiny", "--frames", "search", "--threshold", THRESHOLD, "--set-size", "5"]
+    options += ["--out", str(out)]
     return ["build-sets", str(rough), *options, *map(str, more)]
 
 
@@ -188,6 +189,27 @@ def test_a_rank_is_at_work_once_and_among_one_number_of_ranks(tmp_path: Path) ->
     (tmp_path / "sources" / ".2-of-3.rank").write_text('{"verb": "serve", "world": 3, "options": {}}')
     with pytest.raises(DataError, match="is damaged"):
         read_ranks(tmp_path)
+
+
+def test_a_rank_that_would_embed_other_frames_than_another_decodes_nothing(
+    rough: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "sets"
+    make(rough, out, rank=0, world_size=2)
+    second = typed(rough, out, "--rank", 1, "--world-size", 2)
+    with monkeypatch.context() as patched:
+        patched.setattr("ctxr.media.decoder_process.Scanner.scan", None)
+        refused = runner.invoke(app, [*second, "--frames", "auto"])
+    assert refused.exit_code == 2
+    for chosen in ("--frames search", "--frames every"):
+        assert chosen in " ".join(refused.stderr.split())
+    assert [*read_ranks(out)] == [0]
+    assert not (out / "sources" / "clip1").exists()
+    assert runner.invoke(app, second).exit_code == 0
+    # whatever ranks chose, a whole run makes what it would make without them
+    make(rough, tmp_path / "fresh", frames="every")
+    make(rough, out, frames="every")
+    assert same_tree(out, tmp_path / "fresh")
 
 
 def test_ranks_may_differ_in_what_decides_no_result(

@@ -52,6 +52,18 @@ def test_the_page_is_about_the_whole_chain_and_says_so(work: Path) -> None:
     assert not re.search("unsafe|http", policy[1])
 
 
+@pytest.mark.parametrize(("name", "exact"), [("sets", 1), ("filtered", 0)])
+def test_the_curve_marks_thresholds_at_which_a_build_would_search_further(
+    filtered: Path, tmp_path: Path, name: str, exact: int
+) -> None:
+    page = run(Report(input=filtered.parent / name, out=tmp_path / "page.html")).page.read_text(encoding="utf-8")
+    dots = re.findall(r'class="knot( counted)?".*?<title>[\d.]+: (~ )?\d', page)
+    assert [bool(hollow) for hollow, _ in dots] == [bool(mark) for _, mark in dots]
+    assert len(dots) == 17
+    assert sum(not hollow for hollow, _ in dots) == exact
+    assert "~ (hollow)" in page
+
+
 def test_equal_artifacts_give_equal_bytes_wherever_they_lie(tmp_path: Path) -> None:
     first, second = (run(Report(workdir=project(tmp_path / name))).page.read_bytes() for name in ("here", "there"))
     assert first == second == run(Report(workdir=tmp_path / "here")).page.read_bytes()  # in the place of the first

@@ -53,11 +53,14 @@ def test_a_bar_says_its_range_and_count() -> None:
 
 
 def test_the_threshold_in_force_is_in_the_middle_of_the_yield_curve() -> None:
-    points = [(0.175, 9.0), (0.35, 4.0), (0.7, 0.0)]
+    points = [(0.175, 9.0, "~ "), (0.35, 4.0, ""), (0.7, 0.0, "~ ")]
     plot = curve("t", "x", "y", points, (0.35, "threshold 0.35"))
     assert plot.limit
     assert plot.limit[0] == plot.line[1][0] == (LEFT + WIDTH - RIGHT) / 2
     assert [y for _, y, _ in plot.line] == sorted(y for _, y, _ in plot.line)
+    assert ["~" in title for _, _, title in plot.line] == [True, False, True]
+    assert "~" in plot.note
+    assert not curve("t", "x", "y", points[1:2], None).note
 
 
 @pytest.mark.parametrize(

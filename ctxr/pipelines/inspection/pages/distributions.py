@@ -5,11 +5,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from ctxr.datasets.image_sets import yield_curve
+from ctxr.datasets.image_sets import exact_thresholds, yield_curve
 from ctxr.errors import plural
 from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.inspection.pages.edition import REASONS, PageBuilder, time_code
 from ctxr.pipelines.inspection.pages.plots import BOX, Plot, axis_number, curve, histogram, ticks
+from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import IMAGE_SETS, SET_KINDS
 from ctxr.store.tables import grouped
 from ctxr.store.units import SourceUnit
@@ -112,10 +113,12 @@ def make_distributions(edition: PageBuilder) -> Mapping[str, object] | None:
     plots = list(_distances(edition, missing))
     videos = [unit for unit in chain.units if unit.source.kind == "video" and len(unit.vectors)]
     if chain.threshold and chain.last.number("models", "selection", "set_size") and videos:
-        points = [(float(threshold), float(sets)) for threshold, sets in yield_curve(chain.root, videos).items()]
+        sets = yield_curve(chain.root, videos)
+        exact = exact_thresholds(open_artifact(chain.root).manifest, sets)
+        points = [(float(name), float(count), "" if name in exact else "~ ") for name, count in sets.items()]
         now = (chain.threshold, f"threshold {chain.threshold:g}")
         labels = "threshold (log scale)", "video sets, without limits of quality"
-        plots.append(curve("Sets that other thresholds give, of the embedded frames", *labels, points, now))
+        plots.append(curve("Sets that other thresholds give", *labels, points, now))
     facts = list(edition.facts.values())
     for name, title, label, values in (
         ("brisque", "Blur", "BRISQUE / 100 (higher is worse)", [row.brisque for row in facts]),

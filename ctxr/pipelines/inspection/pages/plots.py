@@ -52,7 +52,7 @@ class Plot:
     """Everything the template draws, in SVG units. Ticks and the limit are (position, label).
 
     Attributes:
-        line: (x, y, title) of its dots.
+        line: (x, y, title) of its dots, hollow where the title has a "~".
         series: names of the colours used, with what they mean.
         says: the plot in one sentence, for those who do not see it.
     """
@@ -144,19 +144,20 @@ def histogram(
 
 
 def curve(
-    title: str, x_label: str, y_label: str, points: Sequence[tuple[float, float]], limit: tuple[float, str] | None
+    title: str, x_label: str, y_label: str, points: Sequence[tuple[float, float, str]], limit: tuple[float, str] | None
 ) -> Plot:
-    """A line through `points`, on a logarithmic x axis, with a dot at each."""
-    xs, ys = [x for x, _ in points], [y for _, y in points]
+    """A line through `points` (x, y, "~ " where it is not exact), on a logarithmic x axis, with a dot at each."""
+    xs, ys, marks = ([*column] for column in zip(*points, strict=True))
     low, high = math.log2(min(xs)), math.log2(max(xs))
     x_axis = Axis(low, high if high > low else low + 1, LEFT, WIDTH - RIGHT, xs[:: max(1, (len(xs) - 1) // 4)])
     y_axis = _count_axis(max(ys))
+    note = "~ (hollow): counted on the embedded frames; a build mostly finds more, seldom fewer." if any(marks) else ""
     says = f"{title}: from {axis_number(ys[0])} at {xs[0]:.2g} to {axis_number(ys[-1])} at {xs[-1]:.2g}."
     x_ticks = [(x_axis.at(math.log2(x)), f"{x:.2g}") for x in x_axis.values]
     y_ticks = [(y_axis.at(value), axis_number(value)) for value in y_axis.values]
-    line = [(x_axis.at(math.log2(x)), y_axis.at(y), f"{x:.4g}: {axis_number(y)} sets") for x, y in points]
+    line = [(x_axis.at(math.log2(x)), y_axis.at(y), f"{x:.4g}: {mark}{axis_number(y)} sets") for x, y, mark in points]
     mark = limit and (x_axis.at(math.log2(limit[0])), limit[1])
-    return Plot(title, x_label, y_label, says, x_ticks, y_ticks, mark, line=line)
+    return Plot(title, x_label, y_label, says, x_ticks, y_ticks, mark, line=line, note=note)
 
 
 def _count_axis(most: float) -> Axis:

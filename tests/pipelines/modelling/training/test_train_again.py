@@ -51,7 +51,7 @@ def test_a_run_of_other_settings_stays_until_the_first_new_seed_is_done(train: T
         train("clip-module", "lr=1e-2", progress=progress)
     assert contents(run) == before
     assert train("clip-module").up_to_date
-    assert any("was made otherwise (lr)" in text for text in progress.said)
+    assert any("settings (lr " in text for text in progress.said)
     assert not train("clip-module", "lr=1e-2").up_to_date
     assert contents(run)[SCORES] != before[SCORES]
 
