@@ -31,7 +31,8 @@ class Worker(Record, frozen=True):
 
     Attributes:
         worker: pseudonym. answers: by task. seconds: median of an answer, by task.
-        finds: as a retriever, descriptions by others that somebody found and checks with a known answer together; None without any.
+        finds: as a retriever, descriptions by others and checks with a known answer together, without what all other retrievers missed;
+            None without any.
         found: as a describer: one trial for each description that others voted on.
         checks: checks answered; missed: of these, wrong. position_p: p-value of position bias
             (Holm-corrected over workers); None with too few picks.
@@ -62,10 +63,12 @@ def people(
     """
     checks: Counter[str] = Counter()
     missed: Counter[str] = Counter()
-    # a description that nobody found says nothing about those who searched: it may fit several images, or none
-    found = {pick.unit.id for pick in picks if pick.right}
-    hits: Counter[str] = Counter(pick.worker for pick in picks if pick.right)
-    votes: Counter[str] = Counter(pick.worker for pick in picks if pick.unit.id in found)
+    # a description that others searched in vain says nothing: it may fit several images, or none; what the worker did with it does not
+    # decide, or only hits would count where one person looks
+    found, tried = Counter(pick.unit.id for pick in picks if pick.right), Counter(pick.unit.id for pick in picks)
+    fair = [pick for pick in picks if tried[pick.unit.id] == 1 or found[pick.unit.id] > pick.right]
+    hits: Counter[str] = Counter(pick.worker for pick in fair if pick.right)
+    votes: Counter[str] = Counter(pick.worker for pick in fair)
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     times: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for answer in answered.answers:
@@ -125,8 +128,8 @@ def worker_table(rows: Sequence[Worker]) -> Table:
         for row in ordered
     )
     note = (
-        "finds: accuracy of their picks on descriptions that somebody found, with a 95 % Beta interval; is found: accuracy of others on "
-        "their descriptions. Suggestions are not applied; to block a worker: ctxr workers --block WORKER --reason TEXT"
+        "finds: accuracy of their picks without descriptions that all others missed, with a 95 % Beta interval; is found: accuracy of "
+        "others on their descriptions. Suggestions are not applied; to block a worker: ctxr workers --block WORKER --reason TEXT"
     )
     reasons = tuple(f"{row.worker}: {row.why}" for row in ordered if row.suggestion == "block")
     return Table("Workers", ("worker", "answers", "finds", "is found", "missed", "now"), shown, note, reasons)

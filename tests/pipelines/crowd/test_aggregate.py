@@ -1,3 +1,4 @@
+import itertools
 import json
 import shutil
 from collections import Counter, defaultdict
@@ -319,15 +320,23 @@ def test_a_second_look_is_held_against_the_first(answered: AggregatedAnswers) ->
     assert 0 < rows["video", "Fleiss' kappa"][0] < rows["video", "Gwet's AC1"][0] < 1
 
 
-def test_a_description_that_nobody_found_is_held_against_nobody(answered: AggregatedAnswers) -> None:
+def test_a_description_that_all_others_missed_says_nothing_of_a_worker(answered: AggregatedAnswers) -> None:
     picks = picks_of(answered)
     worker = max({pick.worker for pick in picks}, key=[pick.worker for pick in picks].count)
     asked = {pick.unit.id for pick in picks if pick.worker == worker}
-    suggested = []
-    for others in (False, True):
-        missed = [replace(one, right=others and one.worker != worker) if one.unit.id in asked else one for one in picks]
-        suggested += [row.suggestion for row in people(answered, missed, (), 0.8, 0.5) if row.worker == worker]
-    assert suggested == ["undecided", "block"]
+    asked &= {pick.unit.id for pick in picks if pick.worker != worker}
+    suggested = {}
+    for others, own, alone in itertools.product((False, True), repeat=3):
+        told = [
+            replace(one, right=own if one.worker == worker else others)
+            for one in picks
+            if one.unit.id in asked and (one.worker == worker or not alone)
+        ]
+        rows = people(answered, told, (), 0.8, 0.5)
+        suggested[others, own, alone] = next(row.suggestion for row in rows if row.worker == worker)
+    own = {True: "allow", False: "block"}
+    for (others, right, alone), suggestion in suggested.items():
+        assert suggestion == (own[right] if others or alone else "undecided")
 
 
 def test_a_crowd_that_minds_the_place_is_told_from_one_that_does_not(answered: AggregatedAnswers) -> None:
