@@ -145,13 +145,9 @@ class Benchmark(Sequence[Example]):
         return "\n".join(shown)
 
     def _columns(self) -> dict[str, list[Any]]:
-        columns: dict[str, list[Any]] = {
-            name: [getattr(one, name) for one in self]
-            for name in ("id", "split", "image_set", "text", "target", "targets")
-        }
-        return columns | {
-            "images": [[None if path is None else str(path) for path in one.images.paths] for one in self]
-        }
+        names = ("id", "split", "image_set", "text", "target", "targets")
+        columns = {name: [getattr(one, name) for one in self] for name in names}
+        return columns | {"images": [[path and str(path) for path in one.images.paths] for one in self]}
 
     def to_pandas(self) -> Any:
         """A DataFrame with a row for each query; `images` has the paths of its candidates. Raises UsageError without pandas."""
@@ -172,7 +168,8 @@ class Benchmark(Sequence[Example]):
 @dataclass(frozen=True)
 class TorchItems:
     """A map-style dataset of `id`, `text`, `target` (-1 where it is unknown or there are several) and `images`, what `transform` makes
-    of each picture as one array [K, …], which a DataLoader makes tensors of; pictures are read where items are, in its workers."""
+    of each picture as one array [K, …], which a DataLoader makes tensors of; pictures are read where items are, in its workers. Where
+    sizes differ, `transform` makes them equal."""
 
     benchmark: Benchmark
     transform: Callable[[Pillow.Image], Any]
@@ -186,6 +183,7 @@ class TorchItems:
         return {"id": one.id, "text": one.text, "target": -1 if one.target is None else one.target, "images": images}
 
 
+@hinted()
 def optional(package: str) -> Any:
     """A package that ctxr does not require. Raises UsageError where it is not installed."""
     try:

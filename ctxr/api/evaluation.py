@@ -96,10 +96,9 @@ class Results:
         first = next(one for one in chosen if one.split == chosen[-1].split)
         rows = [one for one in chosen if replace(one, run="", interval=first.interval) == replace(first, run="")]
         axes = optional("matplotlib.pyplot").subplots()[1]
-        for run, one in ((one.run, one.interval) for one in rows):
-            value, ends = one.value or 0.0, None
-            if one.low is not None and one.high is not None:
-                ends = [[value - one.low], [one.high - value]]
-            axes.bar(run, value, yerr=ends, capsize=4)
+        for one in rows:
+            value, low, high = one.interval.value or 0.0, one.interval.low, one.interval.high
+            ends = None if low is None or high is None else [[value - low], [high - value]]
+            axes.bar(one.run, value, yerr=ends, capsize=4)
         axes.set_ylabel(f"{first.measure} on {first.split}")
         return axes

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ def score(texts, pictures):
 """
 
 
+ROOT = Path(__file__).resolve().parents[3]
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with a dataset in work/."""
@@ -53,6 +57,19 @@ def test_the_template_is_evaluated_in_one_try(project: Path) -> None:
     assert (typed.exit_code, json.loads(typed.stdout)["runs"]) == (0, ["first_try-score"])
     with pytest.raises(UsageError, match=r"first_try\.py"):
         write_model_template(Path("first_try.py"))
+
+
+def test_the_example_of_the_readme_runs_as_it_stands(project: Path) -> None:
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Your own model")[2].partition("\n## ")[0]
+    Path("my_model.py").write_text(section.partition("```python")[2].partition("```")[0])
+    write_scores(Path("scores.jsonl"), Path("work/dataset"), lambda _query, place: float(place), ("valid",))
+    rows = [json.loads(line).values() for line in Path("scores.jsonl").read_text().splitlines()]
+    Path("scores.csv").write_text("\n".join(["query,candidate,value", *(",".join(map(str, row)) for row in rows)]))
+    commands = re.findall(r"^    ctxr (eval .*?) +#", section, re.MULTILINE)
+    assert len(commands) == 2
+    for command in commands:
+        typed = CliRunner().invoke(app, [*command.split(), "--json", "--resamples", "50", "--permutations", "50"])
+        assert typed.exit_code == 0
 
 
 def test_scores_are_kept_as_a_run_until_the_file_of_the_model_changes(project: Path) -> None:
