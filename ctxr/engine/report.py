@@ -55,7 +55,8 @@ class Table:
         lines = ["| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows]
         return "\n".join([f"### {self.title}", "", *lines, "", *([self.note, ""] if self.note else [])])
 
-    _repr_markdown_ = __str__
+    def _repr_markdown_(self) -> str:
+        return str(self).replace("<", "&lt;")
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,8 @@ def run_sources(sources: Sequence[str], workdir: Path, dataset: Parent, progress
     named = list(sources) or finished_runs(workdir)
     if not named:
         raise UnfinishedError(
-            f"{workdir / RUNS} holds no finished run", hint="name a file of scores: ctxr eval scores.jsonl"
+            f"{workdir / RUNS} holds no finished run",
+            hint="name a file of scores: ctxr eval scores.jsonl; or a model of yours: ctxr eval --model my_model:score",
         )
     for name in () if sources else tuple(named):
         artifact, why = open_artifact(workdir / RUNS / name, RUN), ""
