@@ -38,20 +38,17 @@ def write_model_template(path: Path) -> None:
 def find_model(name: str) -> tuple[ScoreFunction, Path]:
     """The function that `module:function` names, and the file of its module, which is run; the current folder is searched first.
 
-    Raises UsageError for a name of another form, and for a module or function that is not found or fails.
+    Raises UsageError for a module or function that is not found or fails.
     """
-    module, _, function = name.partition(":")
-    if not module or not function or module.endswith(".py"):
-        hint = "--model my_model:score, for the function score in my_model.py"
-        raise UsageError(f"--model {name} is not of the form module:function", hint=hint)
-    here = str(Path.cwd())
+    (module, _, function), here = name.partition(":"), str(Path.cwd())
     sys.path.insert(0, here)
     invalidate_caches()
     try:
         imported = reload(sys.modules[module]) if module in sys.modules else import_module(module)
         return getattr(imported, function), Path(str(imported.__file__))
     except Exception as error:
-        raise UsageError(f"--model {name}: {_told(error)}", hint=f"run it in the folder of {module}.py") from error
+        hint = "--model my_model:score names the function score of my_model.py in the current folder"
+        raise UsageError(f"--model {name}: {_told(error)}", hint=hint) from error
     finally:  # what it imports later is found, and what ctxr imports later is not taken from the folder
         sys.path.remove(here)
         sys.path.append(here)

@@ -105,8 +105,9 @@ def test_a_split_may_be_named_and_a_run_of_another_command_is_not_written_over(p
 @pytest.mark.parametrize(
     ("model", "told"),
     [
-        ("mine_c", "mine_c .*module:function"),
-        ("mine_c.py:score", r"mine_c\.py:score .*module:function"),
+        ("mine_c", "mine_c: AttributeError"),
+        ("mine_c.py:score", r"mine_c\.py:score: ModuleNotFoundError"),
+        ("", "ValueError"),
         ("nowhere_c:score", "nowhere_c"),
         ("mine_c:other", "other"),
         ("broken_c:score", r"ValueError: told .*broken_c\.py:2"),
@@ -117,8 +118,9 @@ def test_what_is_no_model_is_told(project: Path, model: str, told: str) -> None:
     Path("mine_c.py").write_text(CALLED.format(value=1))
     Path("broken_c.py").write_text("\nraise ValueError('told')\n")
     Path("wrong_c.py").write_text("def score(:\n")
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=told) as caught:
         evaluate(model)
+    assert "--model my_model:score" in caught.value.hint
 
 
 def scored(project: Path, suffix: str) -> Path:
