@@ -1,4 +1,4 @@
-"""What it costs to ask for help, and when a long command says its first word."""
+"""What it costs to ask for help and to import ctxr, and when a long command says its first word."""
 
 import os
 import subprocess
@@ -12,16 +12,21 @@ EMPTY = "import typer\napp = typer.Typer()\n@app.command()\ndef main(name: str) 
 COMMANDS = ("build-sets videos/", "filter --brisque 0.65", "eval", "report")
 ROUNDS = 9
 LONGEST = 0.5
+IMPORTED = 0.15
 
 
 def measure() -> list[Row]:
-    """`ctxr --help` against an empty Typer app, and the first line of long commands."""
+    """`ctxr --help` against an empty Typer app, `import ctxr`, and the first line of long commands."""
 
     def call(*arguments: str) -> None:
         subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
 
     ours, empty = in_turns(lambda: call("-m", "ctxr", "--help"), lambda: call("-c", EMPTY, "--help"), repeat=ROUNDS)
     rows = [Row("ctxr --help", ours, "empty Typer app --help", empty, "<= 1.6", ours <= 1.6 * empty)]
+    ours, bare = in_turns(lambda: call("-c", "import ctxr"), lambda: call("-c", "pass"), repeat=ROUNDS)
+    rows.append(
+        Row("import ctxr", ours, "pass", bare, f"<= {IMPORTED}", ours - bare <= IMPORTED, "less the interpreter")
+    )
     with tempfile.TemporaryDirectory() as folder:
         for command in COMMANDS:
             for name, open_ends in (("a pipe", os.pipe), ("a terminal", os.openpty)):

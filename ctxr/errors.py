@@ -47,6 +47,10 @@ class FindingsError(CtxrError):
     exit_code = 5
 
 
+class CtxrWarning(UserWarning):
+    """What a verb warns of when it is called from Python."""
+
+
 def plural(number: int, noun: str, nouns: str = "", form: str = "") -> str:
     """A number with its noun, which takes an s unless `nouns` is its plural; `form` is the number's format.
 

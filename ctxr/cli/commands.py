@@ -63,6 +63,8 @@ MORE = {
     "verify": "Every video frame is decoded again; a photo is looked up among the sources by its hash.",
     "audit": "The images of a video set come from one shot in temporal order, so the first and last are nearest to the shot's start "
     "and end. Photos have no order, except that the first is the anchor whose neighbours the others are.",
+    "eval": "Your own model: ctxr eval --model my_model:score calls score(texts, pictures) of my_model.py for each set, with its "
+    "descriptions and its pictures (PIL images); it returns a row of scores for each text, higher is better.",
     "listen": "The API key is read from the environment only. The exit code is 4 when --max-cost was reached before every query was "
     "answered.",
 }

@@ -285,7 +285,7 @@ def convert(cls: type[Options], given: Mapping[str, object], source: str, elsewh
     """Values for the fields of a class of options, converted to their types.
 
     Args:
-        given: values by key, in which `-` and `_` are the same. source: the file that errors name.
+        given: values by key, in which `-` and `_` are the same. source: the file, or the function, that errors name.
         elsewhere: added to the list of known keys in a hint.
 
     Raises UsageError for an unknown key, a key that is given twice, and a value of another type.
@@ -309,7 +309,7 @@ def convert(cls: type[Options], given: Mapping[str, object], source: str, elsewh
         kind = option.kind
         kinds = [arg for arg in typing.get_args(kind) or (kind,) if arg is not type(None)]
         if typing.get_origin(kind) is tuple:
-            values[name] = tuple(map(str, value if isinstance(value, list) else (value,)))
+            values[name] = tuple(map(str, value if isinstance(value, list | tuple) else (value,)))
         elif Path in kinds and isinstance(value, str):
             values[name] = path_of(f"{source}: {key}", value)
         elif float in kinds and isinstance(value, int) and not isinstance(value, bool):

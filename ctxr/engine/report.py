@@ -18,6 +18,11 @@ class VerbReport:
         """A PartialError where the input was incomplete, a FindingsError where problems were found; by default None."""
         return None
 
+    @property
+    def place(self) -> Path | None:
+        """The artifact or page that was written, the first of the fields that is a path; None where there is none."""
+        return next((value for value in vars(self).values() if isinstance(value, Path)), None)
+
 
 @dataclass(frozen=True)
 class Table:
@@ -36,6 +41,22 @@ class Table:
     note: str = ""
     examples: tuple[str, ...] = ()
     digits: int | None = 3
+
+    def cell(self, value: object) -> str:
+        """A value of a row as text."""
+        if isinstance(value, float):
+            return f"{value:g}" if self.digits is None else f"{value:.{self.digits}f}"
+        return "–" if value is None else str(value)
+
+    def __str__(self) -> str:
+        """The table in Markdown, its title as a heading, its note below."""
+        rows = [self.columns, ["---", *["---:"] * (len(self.columns) - 1)]]
+        rows += [[self.cell(value) for value in row] for row in self.rows]
+        lines = ["| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows]
+        return "\n".join([f"### {self.title}", "", *lines, "", *([self.note, ""] if self.note else [])])
+
+    def _repr_markdown_(self) -> str:
+        return str(self).replace("<", "&lt;")
 
 
 @dataclass(frozen=True)

@@ -69,8 +69,9 @@ class EvalOptions(Options):
     """What an evaluation is told."""
 
     runs: Annotated[tuple[str, ...], NotDecisive] = ()
-    """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each; of
-    dialogues a candidate may be the number of a turn), or models; default: every run."""
+    """Runs or classifiers by name or folder, files of scores (.jsonl or .csv: a line of query, candidate, value each; of
+    dialogues a candidate may be the number of a turn; .npy: [queries, candidates], queries by id), or models; default: every run,
+    or --model alone."""
     dataset: Path | None = None
     """Artifact or published release (folder or file);
     default: the dataset of the runs, else the latest finished one in the workdir."""
@@ -128,13 +129,16 @@ class EvalOptions(Options):
     """Problem to evaluate, such as gallery; default: the one that runs were trained for, if the dataset fits it, else the one that the
     dataset asks."""
     name: Name = None
-    """What the scores of a single file are called; default: as the file names their scorer, or as the file."""
+    """What a single file of scores or --model is called; default: as the file names their scorer, or as the file or model."""
+    model: Annotated[tuple[str, ...], NotDecisive] = ()
+    """Your own model as module:function, such as my_model:score for a function in my_model.py here: it gets texts and pictures of a
+    set and returns scores. They are kept as a run until the file or the dataset changes. Can be given several times."""
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """A known split, a list of k, and both options of reranking or neither."""
         yield from invalid_name(self.name)
-        if self.name and len(self.runs) != 1:
-            yield f"--name names one file of scores, and {len(self.runs)} runs are given", "ctxr eval FILE --name NAME"
+        if self.name and (given := len(self.runs) + len(self.model)) != 1:
+            yield f"--name names one file of scores or model, and {given} runs are given", "ctxr eval FILE --name NAME"
         if self.split not in ("", *SPLITS):
             yield f"--split {self.split} is unknown", f"choose one of {', '.join(SPLITS)}"
         if not all(re.fullmatch(r"\s*0*[1-9][0-9]{0,5}\s*|\s*", part, re.ASCII) for part in self.recall.split(",")):

@@ -31,19 +31,11 @@ _LATEX = str.maketrans({
 })  # fmt: skip
 
 
-def markdown(table: Table) -> str:
-    """A table in Markdown, its title as a heading, its note below."""
-    rows = [table.columns, ["---", *["---:"] * (len(table.columns) - 1)]]
-    rows += [[_cell(value, table.digits) for value in row] for row in table.rows]
-    lines = ["| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows]
-    return "\n".join([f"### {table.title}", "", *lines, "", *([table.note, ""] if table.note else [])])
-
-
 def latex(table: Table) -> str:
     """A table in LaTeX; needs the package booktabs."""
     form = "l" + "r" * (len(table.columns) - 1)
     title, note = table.title.translate(_LATEX), table.note.translate(_LATEX)
-    rows = [table.columns, *([_cell(value, table.digits) for value in row] for row in table.rows)]
+    rows = [table.columns, *([table.cell(value) for value in row] for row in table.rows)]
     heads, *body = (" & ".join(cell.translate(_LATEX) for cell in row) + r" \\" for row in rows)
     lines = [
         r"\begin{table}",
@@ -112,12 +104,6 @@ def refuse_same_files(runs: Iterable[str]) -> None:
         other = names.setdefault(plain_name(run).lower(), run)
         if other != run:
             raise UsageError(f"the runs {other!r} and {run!r} would write the same files", hint="rename one of them")
-
-
-def _cell(value: object, digits: int | None) -> str:
-    if isinstance(value, float):
-        return f"{value:g}" if digits is None else f"{value:.{digits}f}"
-    return "–" if value is None else str(value)
 
 
 def _token(name: str) -> str:
@@ -222,7 +208,7 @@ class Findings:
         files = {
             FIGURES: pretty_json(content).decode(),
             TABLES: pretty_json(self.tables).decode(),
-            "results.md": "\n".join(markdown(table) for table in self.tables.values()),
+            "results.md": "\n".join(str(table) for table in self.tables.values()),
             "results.tex": "\n".join(latex(table) for table in self.tables.values()),
         } | self.files
         for name, text in files.items():

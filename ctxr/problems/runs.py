@@ -1,6 +1,6 @@
 """Where scores come from: runs, files, published models; and how a problem's models are made."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +16,8 @@ from ctxr.models.hub import from_root
 from ctxr.models.identity import model_identity
 from ctxr.models.training.recipe import Recipe
 from ctxr.problems.options import TrainOptions
+from ctxr.problems.own_model import ARRAY, read_array, scores_of
+from ctxr.problems.queries import queries_of
 from ctxr.problems.recipes import list_recipes
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
@@ -167,7 +169,8 @@ def run_sources(sources: Sequence[str], workdir: Path, dataset: Parent, progress
     named = list(sources) or finished_runs(workdir)
     if not named:
         raise UnfinishedError(
-            f"{workdir / RUNS} holds no finished run", hint="name a file of scores: ctxr eval scores.jsonl"
+            f"{workdir / RUNS} holds no finished run",
+            hint="name a file of scores: ctxr eval scores.jsonl; or a model of yours: ctxr eval --model my_model:score",
         )
     for name in () if sources else tuple(named):
         artifact, why = open_artifact(workdir / RUNS / name, RUN), ""
@@ -215,10 +218,8 @@ def find_runs(sources: Sequence[RunSource], scoring: Scoring, named: bool = True
         elif source.place.is_dir():
             runs.append(_trained_run(source.place, scoring))
         else:
-            for scorer, scores in read_scores(source.place).items():
-                name = source.name if source.renamed else scorer or source.name
-                own = ModelScores(name, scores.values, scores.locate)
-                runs.append(Run(own.name, structs.replace(source.origin, name=own.name), (own,)))
+            found = _from_file(source, source.place, scoring)
+            runs += [Run(own.name, structs.replace(source.origin, name=own.name), (own,)) for own in found]
     for run in () if named else tuple(runs):
         if not all(scoring.fits(one.values) for one in run.scorers):
             scoring.progress.warn(f"the run {run.name} is left out, it scored what {scoring.dataset.name} does not ask")
@@ -230,6 +231,21 @@ def find_runs(sources: Sequence[RunSource], scoring: Scoring, named: bool = True
         )
     refuse_twice(runs, "rename one of the files, or give its rows another scorer")
     return runs
+
+
+def _from_file(source: RunSource, file: Path, scoring: Scoring) -> Iterator[ModelScores]:
+    """The scores of a file, by scorer; an array has those of every query by id, or of the queries that are evaluated."""
+    if file.suffix.lower() != ARRAY:
+        for scorer, scores in read_scores(file).items():
+            name = source.name if source.renamed else scorer or source.name
+            yield ModelScores(name, scores.values, scores.locate)
+        return
+    array, values = read_array(file), dict[str, dict[str, float]]()
+    asked = queries_of(scoring.dataset, {*scoring.queries})
+    queries = asked if array.shape[:1] == (len(asked),) else queries_of(scoring.dataset)
+    for row in scores_of(array, queries, str(file)):
+        values.setdefault(row.query, {})[row.candidate] = row.value
+    yield ModelScores(source.name, values, lambda _query, _candidate: str(file))
 
 
 def refuse_twice(runs: Sequence[EvaluatedRun], hint: str) -> None:
@@ -245,7 +261,7 @@ def check_run_name(source: str, workdir: Path) -> None:
         raise UsageError("a run has an empty name", hint="name a run, a file of scores, or a model")
     if trained_folder(source, workdir) is not None or Path(source).exists():
         return
-    if Path(source).suffix in (".jsonl", ".json"):
+    if Path(source).suffix in (".jsonl", ".json", ".csv", ARRAY):
         raise UsageError(
             f"{source} is neither a run in {workdir / RUNS} nor a file of scores",
             hint="ctxr eval NAME, or a file with lines of query, candidate and value",

@@ -1,11 +1,13 @@
 """Files of scores of any model: a line for each query and candidate, in any order.
 
-A line is `{"query": …, "candidate": …, "value": …}`, higher is better; `"scorer"` may name one of several models of a file.
-Errors name the line.
+A line is `{"query": …, "candidate": …, "value": …}`, higher is better; `"scorer"` may name one of several models of a file. A
+`.csv` has these columns. Errors name the line.
 """
 
+import csv
+import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,13 +76,28 @@ def write_scores(path: Path, scores: Iterable[Score]) -> int:
 
 
 def _lines(path: Path) -> Iterable[tuple[int, _Line]]:
-    decoder = msgspec.json.Decoder(_Line)
+    table = path.suffix.lower() == ".csv"
+    decode = msgspec.json.Decoder(_Line, strict=not table).decode
     try:
-        for number, text in numbered_lines(path):
+        for number, text in _csv_rows(path) if table else numbered_lines(path):
             try:
-                yield number, decoder.decode(text)
+                line = decode(text)
+                if not math.isfinite(line.value):
+                    raise msgspec.ValidationError(f"{line.value} is not a finite number")
+                yield number, line
             except UNREADABLE as error:
-                hint = 'a line is {"query": …, "candidate": …, "value": 0.5}, and may name its "scorer"'
+                hint = 'a line is {"query": …, "candidate": …, "value": 0.5}, and may name its "scorer"; a CSV has these columns'
                 raise DataError(f"{path}:{number}: {str(error).rstrip('.')}", hint=hint) from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}", hint="name a file of scores") from error
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[int, str]]:
+    """Rows of a CSV as JSON, with their lines; cells that are not there are left out."""
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        rows = csv.DictReader(stream, restkey="a cell without a column")
+        try:
+            for row in rows:
+                yield rows.line_num, json.dumps({name: cell for name, cell in row.items() if cell is not None})
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise DataError(f"{path}:{rows.line_num + 1}: {error}", hint="save it as CSV in UTF-8") from error

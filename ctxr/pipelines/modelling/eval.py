@@ -1,21 +1,76 @@
 """`ctxr eval`: evaluate and compare runs, with confidence intervals and error analysis."""
 
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ctxr.datasets.lineage import dataset_parents, remember_dataset
+from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import SILENT, Progress
-from ctxr.engine.stage import Inputs, Stage, execute
+from ctxr.engine.project import CHAIN, chosen
+from ctxr.engine.stage import Inputs, SourceInputs, Stage, execute
 from ctxr.errors import UsageError
 from ctxr.metrics.proportions import LEVEL
 from ctxr.models.hub import makes_pairs
 from ctxr.models.identity import model_identity
 from ctxr.pipelines.modelling.config import Eval, EvalReport
-from ctxr.problems.evaluation import ALL_SPLITS, EvalRequest, Evaluation, ScoredRun, SplitT
+from ctxr.problems.evaluation import ALL_SPLITS, NO_SPLIT, EvalRequest, Evaluation, ScoredRun, SplitT
 from ctxr.problems.figures import Columns, Summariser, correct_together
 from ctxr.problems.nothing_fits import RankedQueries, add_nothing_fits
+from ctxr.problems.own_model import ScoreFunction, find_model, model_scores
+from ctxr.problems.queries import queries_of
 from ctxr.problems.registry import evaluation_of, find_question, problems
-from ctxr.problems.results import RESULTS, read_tables, results_name
-from ctxr.store.artifacts import Content, open_artifact
-from ctxr.store.kinds import EVALUATION
+from ctxr.problems.results import RESULTS, plain_name, read_tables, results_name
+from ctxr.problems.runs import SCORES
+from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact
+from ctxr.store.hashing import sha256_file
+from ctxr.store.kinds import EVALUATION, MODEL, RUN, RUNS
+from ctxr.store.scores import write_scores
+
+
+@dataclass(eq=False)
+class OwnModelStage(Stage[SourceInputs[ScoreFunction]]):
+    """The scores of --model as a run: of the valid and test queries of a dataset, or of --split, or of all where there is neither."""
+
+    KIND = RUN
+    options: Eval
+    model: str
+    dataset: Path
+
+    def out(self) -> Path:
+        """Named after the model."""
+        return self.options.workdir / RUNS / (self.options.name or plain_name(self.model))
+
+    def inputs(self, progress: Progress) -> SourceInputs[ScoreFunction]:
+        """The dataset with its pictures, and the file of the model. Raises UsageError for a run that another command made."""
+        if (self.out() / MANIFEST).is_file() and open_artifact(self.out()).manifest.verb != self.options.COMMAND:
+            raise UsageError(f"{self.out()} is a run of another command", hint="choose another --name")
+        function, file = find_model(self.model)
+        parents = dataset_parents(self.dataset, self.dataset.resolve().stem, self.options.workdir, progress)
+        parents.append(Parent(self.model, MODEL, sha256_file(file)))
+        return SourceInputs(parents, {"model": self.model, "split": self.options.split}, function)
+
+    def write(self, inputs: SourceInputs[ScoreFunction], out: Path, progress: Progress) -> Content:
+        """Score set by set."""
+        dataset = open_dataset(self.dataset, self.options.workdir, progress)
+        splits, every = {self.options.split} if self.options.split else {"valid", "test"}, queries_of(dataset)
+        queries = [one for one in every if (one.split or NO_SPLIT) in splits] or every
+        write_scores(out / SCORES, model_scores(self.model, inputs.source, dataset, queries, progress))
+        return Content([SCORES], {"queries": dict(Counter(one.split or NO_SPLIT for one in queries))}, {})
+
+
+def with_own_models(config: Eval, progress: Progress) -> Eval:
+    """The options with a run in the place of each --model, which is scored now unless it was."""
+    if not config.model:
+        return config
+    named = EvalRequest(config, progress).path if config.runs else config.dataset
+    dataset, runs = chosen(named, config.workdir, CHAIN, progress), [*config.runs]
+    for model in config.model:
+        stage = OwnModelStage(config, model, dataset)
+        execute(stage, progress)
+        remember_dataset(stage.out(), dataset)
+        runs.append(stage.out().name)
+    return replace(config, dataset=dataset, runs=tuple(runs), model=(), name=None)
 
 
 class EvalStage(Stage[Inputs]):
@@ -70,7 +125,7 @@ def run(config: Eval, progress: Progress = SILENT) -> EvalReport:
             f"--rerank-by {config.rerank_by} scores pairs, and a shortlist needs an encoder of vectors",
             hint="--rerank-by ViT-B-32:openai",
         )
-    stage = EvalStage(config, progress)
+    stage = EvalStage(with_own_models(config, progress), progress)
     up_to_date = execute(stage, progress).up_to_date
     results = stage.out()
     counts = open_artifact(results).manifest.counts

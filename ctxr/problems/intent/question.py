@@ -22,6 +22,7 @@ from ctxr.problems.evaluation import EvalRequest, SplitRows
 from ctxr.problems.figures import Columns, Figure, Measure, Summariser, difference_table, none_had, percent
 from ctxr.problems.intent.recipe import HALF, VARIANTS, IntentRecipe
 from ctxr.problems.matching import ScoredEvaluation
+from ctxr.problems.own_model import ARRAY
 from ctxr.problems.question import Question
 from ctxr.problems.results import TURNS, PredictedTurns
 from ctxr.problems.runs import ModelScores, Run, RunSource, refuse_twice, scorers_in
@@ -42,6 +43,8 @@ def scores_turns(request: EvalRequest, run: RunSource) -> bool:
     """Whether a run learned to score turns, or is a file of numbers that are no images. Raises what `read_scores` raises."""
     if run.place is None or run.place.is_dir():
         return run.place is not None and open_artifact(run.place).manifest.config.get("variant") in VARIANTS
+    if run.place.suffix.lower() == ARRAY:  # of images
+        return False
     names = {name for one in read_scores(run.place).values() for row in one.values.values() for name in row}
     return all(map(str.isdecimal, names)) and names.isdisjoint(request.dataset.images)
 

@@ -1,0 +1,1 @@
+"""What `import ctxr` offers."""

@@ -1,0 +1,104 @@
+"""`ctxr.evaluate`: the figures of `ctxr eval` for scores and functions that are at hand."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ctxr.api.benchmark import Benchmark, load, optional
+from ctxr.api.verbs import Warnings, WarningsAndBars, hinted
+from ctxr.engine.options import convert
+from ctxr.engine.project import CHAIN, project_of
+from ctxr.engine.report import Table
+from ctxr.errors import UsageError, did_you_mean
+from ctxr.pipelines.modelling.config import Eval
+from ctxr.pipelines.modelling.eval import measure
+from ctxr.problems.evaluation import EvalRequest
+from ctxr.problems.figures import Figure
+from ctxr.problems.own_model import model_scores, scores_of
+from ctxr.problems.registry import evaluation_of
+from ctxr.store.scores import write_scores
+
+
+@hinted()
+def evaluate(
+    benchmark: Benchmark | str | Path, models: Mapping[str, Any], *names: str, progress: bool = False, **options: Any
+) -> "Results":
+    """Figures of models on a benchmark, as `ctxr eval` finds them; nothing is kept.
+
+    Args:
+        models: by name, each a function, called with the texts and the pictures of a set at a time, that returns an array [texts,
+            pictures]; or scores: an array [queries, candidates] in the order of the benchmark, or a dict of rows by id.
+        names: of runs, files of scores and encoders, such as "ctxr-tiny", evaluated beside them. options: further ones of `ctxr.eval`.
+
+    Raises UsageError for scores of another shape or that are not finite, and what `ctxr.eval` raises.
+    """
+    asked = benchmark if isinstance(benchmark, Benchmark) else load(benchmark)
+    shown, project = WarningsAndBars() if progress else Warnings(), project_of(asked.path, *CHAIN)
+    split = "".join(asked.splits) if len(asked.splits) == 1 else ""
+    # a slice lacks queries, and a run may lack some
+    usual = {"dataset": asked.path, "workdir": project, "split": split, "partial": True}
+    with TemporaryDirectory() as folder:
+        files = [Path(folder, f"{number}.jsonl") for number in range(len(models))]
+        for file, (name, model) in zip(files, models.items(), strict=True):
+            if callable(model):
+                write_scores(file, model_scores(name, model, asked.dataset, asked.rows, shown))
+                continue
+            by_id = isinstance(model, Mapping)
+            parts = [([model.get(one.query, ())], [one]) for one in asked.rows] if by_id else [(model, asked.rows)]
+            write_scores(file, [row for values, queries in parts for row in scores_of(values, queries, name)])
+        given = {"compare": len(files) + len(names) > 1, **usual, **options, "runs": [*files, *names]}
+        config = Eval(**convert(Eval, given, "ctxr.evaluate()")).check()
+        evaluation = evaluation_of(EvalRequest(config, shown))
+        measure(evaluation, config, shown)
+    found = evaluation.findings
+    return Results(found.tables, tuple(found.notes), tuple(found.figures))
+
+
+@dataclass(frozen=True)
+class Results:
+    """What models find on a benchmark.
+
+    Attributes:
+        tables: by name, `SPLIT/TABLE`; they print as Markdown. notes: what a reader of the figures must know.
+        figures: every measure of every model on every part of a split, with its interval, 0..1.
+    """
+
+    tables: dict[str, Table]
+    notes: tuple[str, ...]
+    figures: tuple[Figure, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([str(self.table()), *self.notes])
+
+    def table(self, name: str = "", split: str = "") -> Table:
+        """A table, by default the first one, of a split, by default test or else the last. Raises UsageError where there is none."""
+        split = split or "".join([one.partition("/")[0] for one in self.tables if "/" in one][-1:])
+        found = f"{split}/{name}" if name else next((one for one in self.tables if one.startswith(f"{split}/")), split)
+        if found not in self.tables:
+            hint = did_you_mean(found, self.tables, f"tables are {', '.join(self.tables)}")
+            raise UsageError(f"there is no table {found!r}", hint=hint)
+        return self.tables[found]
+
+    def compare(self, split: str = "") -> Table:
+        """The differences of every two models, with intervals and p-values. Raises UsageError where there is one model alone."""
+        return self.table("differences", split)
+
+    def plot(self, measure: str = "", split: str = "") -> Any:
+        """Axes of matplotlib with a bar for each model and its 95 % interval; by default of the first measure of the last split.
+
+        Raises UsageError without matplotlib, and where nothing was measured.
+        """
+        chosen = [one for one in self.figures if measure in ("", one.measure) and split in ("", one.split)]
+        if not chosen:
+            raise UsageError(f"nothing was measured as {measure or 'a figure'} on {split or 'any split'}")
+        first = next(one for one in chosen if one.split == chosen[-1].split)
+        rows = [one for one in chosen if replace(one, run="", interval=first.interval) == replace(first, run="")]
+        axes = optional("matplotlib.pyplot").subplots()[1]
+        for one in rows:
+            value, low, high = one.interval.value or 0.0, one.interval.low, one.interval.high
+            ends = None if low is None or high is None else [[value - low], [high - value]]
+            axes.bar(one.run, value, yerr=ends, capsize=4)
+        axes.set_ylabel(f"{first.measure} on {first.split}")
+        return axes

@@ -1,0 +1,108 @@
+"""`ctxr.evaluate`: functions and scores at hand get the figures of `ctxr eval`."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import ctxr
+from ctxr.api.benchmark import Benchmark
+from ctxr.errors import UsageError
+from tests.pipelines.evaluated import release, write_scores
+from tests.pipelines.world_dataset import write_world_dataset
+
+
+@pytest.fixture(scope="module")
+def benchmark(tmp_path_factory: pytest.TempPathFactory) -> Benchmark:
+    return ctxr.load(write_world_dataset(tmp_path_factory.mktemp("work") / "dataset", sets=12))
+
+
+def right(benchmark: Benchmark) -> dict[str, list[float]]:
+    return {one.id: [float(place == one.target) for place in range(10)] for one in benchmark}
+
+
+def test_scores_of_every_form_give_the_same_figures(benchmark: Benchmark) -> None:
+    valid, rows = benchmark["valid"], right(benchmark)
+    by_text = {one.text: rows[one.id] for one in benchmark}
+    models: dict[str, Any] = {
+        "dict": rows,
+        "array": np.array([rows[one.id] for one in valid]),
+        "lists": [rows[one.id] for one in valid],
+        "function": lambda texts, pictures: torch.tensor([by_text[text] for text in texts], requires_grad=True),
+    }
+    results = ctxr.evaluate(valid, models)
+    assert [(row[0], row[1].split()[0]) for row in results.table().rows] == [(name, "100.0") for name in models]
+    assert {figure.split for figure in results.figures} == {"valid"}
+    assert str(results).startswith("### valid: accuracy")
+
+
+def test_a_function_gets_the_texts_and_pictures_of_a_set(benchmark: Benchmark) -> None:
+    calls = []
+
+    def score(texts: list[str], pictures: list[Any]) -> list[list[float]]:
+        calls.append((texts, [one.size for one in pictures]))
+        return [[0.0] * len(pictures)] * len(texts)
+
+    ctxr.evaluate(benchmark[:4], {"mine": score})
+    assert sorted(text for texts, _ in calls for text in texts) == sorted(one.text for one in benchmark[:4])
+    assert {tuple(sizes) for _, sizes in calls} == {((48, 48),) * 10}
+    assert len(calls) == len({one.image_set for one in benchmark[:4]})
+
+
+def test_figures_are_those_of_the_command_and_encoders_stand_beside(tmp_path: Path) -> None:
+    dataset = release(tmp_path / "imagecode")
+    rng = np.random.default_rng(1)
+    drawn = {one.id: rng.random(10).tolist() for one in ctxr.load(dataset)}
+    file = write_scores(tmp_path / "mine.jsonl", dataset, lambda query, place: drawn[query][place], ("valid",))
+    typed = ctxr.eval([file], dataset=dataset, workdir=tmp_path, split="valid", resamples=200)
+    valid = ctxr.load(dataset)["valid"]
+    results = ctxr.evaluate(valid, {"mine": drawn, "other": np.eye(10)[:4]}, resamples=200, workdir=tmp_path)
+    assert results.table().rows[0] == typed.tables["valid/accuracy"].rows[0]
+    assert [row[0] for row in results.compare().rows][:2] == ["mine", "other"]
+    beside = ctxr.evaluate(valid, {}, str(file), workdir=tmp_path, resamples=200)
+    assert beside.table().rows == typed.tables["valid/accuracy"].rows
+    assert not (tmp_path / "results" / "mine-vs-other").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ({}, r"mine: .*\[1, 0\].*'{first}'.*\[1, 10\]"),
+        (np.zeros((2, 9)), r"mine: .*\[2, 9\].*'{first}'.*\[\d, 10\]"),
+        (lambda texts, pictures: np.zeros(10), r"mine: .*\[10\].*'{first}'.*\[\d, 10\]"),
+        (lambda texts, pictures: [["x"] * 10] * len(texts), "mine: .*'x'"),
+        (lambda texts, pictures: [[np.nan] * 10] * len(texts), "mine: .*img3' .*'{first}' .*nan"),
+        (lambda texts, pictures: texts[99], r"mine .*'{first}': IndexError: .*test_evaluate\.py:\d+"),
+    ],
+)
+def test_scores_that_break_the_contract_are_told_with_their_query(benchmark: Benchmark, model: Any, told: str) -> None:
+    valid = benchmark["valid"]
+    with pytest.raises(UsageError, match=told.replace("{first}", valid[0].id)):
+        ctxr.evaluate(valid, {"mine": model})
+
+
+def test_options_are_those_of_the_command_with_its_sentences(benchmark: Benchmark) -> None:
+    rows = right(benchmark)
+    assert "R@1" in ctxr.evaluate(benchmark, {"mine": rows}, recall="1").table().columns
+    with pytest.raises(UsageError, match=r"ctxr\.evaluate\(\): resamples"):
+        ctxr.evaluate(benchmark, {"mine": rows}, resamples="many")
+    with pytest.raises(UsageError, match="valid/differences"):
+        ctxr.evaluate(benchmark["valid"], {"mine": rows}).compare()
+
+
+def test_a_plot_has_a_bar_for_each_model_with_its_interval(
+    benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bars: list[tuple[str, float, Any]] = []
+    axes = SimpleNamespace(bar=lambda run, value, yerr, capsize: bars.append((run, value, yerr)), set_ylabel=str)
+    monkeypatch.setitem(sys.modules, "matplotlib", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", SimpleNamespace(subplots=lambda: (None, axes)))
+    chance = {one.id: [0.0] * 10 for one in benchmark}
+    results = ctxr.evaluate(benchmark["train"], {"right": right(benchmark), "chance": chance})
+    assert results.plot(measure="accuracy") is axes
+    assert [(run, value) for run, value, _ in bars] == [("right", 1.0), ("chance", pytest.approx(0.1))]
+    assert bars[0][2][0][0] > 0
