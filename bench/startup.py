@@ -21,7 +21,7 @@ def measure() -> list[Row]:
         subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
 
     ours, empty = in_turns(lambda: call("-m", "ctxr", "--help"), lambda: call("-c", EMPTY, "--help"), repeat=ROUNDS)
-    rows = [Row("ctxr --help", ours, "empty Typer app --help", empty, "<= 1.6", ours <= 1.6 * empty)]
+    rows = [Row("ctxr --help", ours, "empty Typer app --help", empty, "<= 1.2", ours <= 1.2 * empty)]
     with tempfile.TemporaryDirectory() as folder:
         for command in COMMANDS:
             for name, open_ends in (("a pipe", os.pipe), ("a terminal", os.openpty)):

@@ -42,7 +42,7 @@ class PartialError(UnfinishedError):
 
 
 class FindingsError(CtxrError):
-    """`ctxr doctor`, `audit`, `verify` or `aggregate` found something that needs attention."""
+    """`ctxr doctor`, `shortcuts`, `verify` or `aggregate` found something that needs attention."""
 
     exit_code = 5
 

@@ -26,6 +26,8 @@ def invalid_name(name: str | None) -> Iterator[tuple[str, str]]:
 class TrainOptions(Options):
     """What a training is told beside the values of its recipe."""
 
+    PANELS = "Classifiers: text_only image_only; Expert: parity judgments"
+
     recipe: FreeText = "clip-batch"
     """clip, vilbert, uniter, blip with -zero-shot, -none, -batch, -module, -temporal; retrieval-clip, -uniter, -blip, also -weak;
     entailment, entailment-tiny; links-ap, -dc, -tk, -nostruct, -objects, -zero-shot;
@@ -67,6 +69,11 @@ class TrainOptions(Options):
 @dataclass(frozen=True)
 class EvalOptions(Options):
     """What an evaluation is told."""
+
+    PANELS = (
+        "Figures: recall ties trec nothing_fits judgments positives; Models: encoder regions rerank rerank_by device; "
+        "Expert: cluster resamples permutations seed tokenizer problem"
+    )
 
     runs: Annotated[tuple[str, ...], NotDecisive] = ()
     """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each; of

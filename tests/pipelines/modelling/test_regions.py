@@ -74,7 +74,7 @@ def export_files(dataset: Path, folder: Path, change: Callable[[Arrays], Arrays]
 
 
 def test_every_picture_has_its_regions_by_content(dataset: Path, encoder: str, tmp_path: Path) -> None:
-    report = run(RegionsConfig(by=encoder, workdir=tmp_path / "work"))
+    report = run(RegionsConfig(extractor=encoder, workdir=tmp_path / "work"))
     regions = read_regions(report.regions)
     images = read_dataset(dataset).images
     contents = [image.sha256 for image in images.values()]

@@ -315,7 +315,7 @@ def test_a_round_becomes_pending_when_a_later_audit_refuses_its_judge(
     assert (refused.active, refused.added, refused.pending) == (True, 0, good.added)
     assert refused.refused == read_figures(work / "revision-audit" / "002")["licence"]["reason"]
     assert not in_force(work)
-    assert refused.refused in run(ReviseLabels(workdir=work, by="hashed"), classifier=judge).facts["rounds"]
+    assert refused.refused in run(ReviseLabels(workdir=work, retriever="hashed"), classifier=judge).facts["rounds"]
     assert run(audit).up_to_date
     # other answers put it in force again, byte by byte
     shutil.rmtree(work / "tasks")
