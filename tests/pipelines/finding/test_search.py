@@ -40,7 +40,7 @@ from ctxr.synthetic.narratives import write_narratives
 from tests.models.encoder_folder import COCA, make_folder
 from tests.problems.test_traces_models import SMALL
 
-TINY: dict[str, Any] = {"by": "ctxr-tiny", "device": "cpu"}
+TINY: dict[str, Any] = {"model": "ctxr-tiny", "device": "cpu"}
 STROKE = [[(0.2, 0.3, 0.5), (0.3, 0.3, 0.7)]]
 
 

@@ -263,7 +263,7 @@ def licensed(published: Path) -> tuple[StandIn, ReviseLabels]:
 
 
 @pytest.mark.parametrize(
-    "changed", [{"top_k": 50}, {"both": True}, {"per_image": 2}, {"per_caption": 3}, {"limit": 20}, {"by": "ctxr-tiny"}]
+    "changed", [{"top_k": 50}, {"both": True}, {"per_image": 2}, {"per_caption": 3}, {"limit": 20}, {"retriever": "ctxr-tiny"}]
 )
 def test_a_licence_holds_only_for_candidates_like_those_it_was_earned_on(
     changed: dict[str, Any], licensed: tuple[StandIn, ReviseLabels]
@@ -278,7 +278,7 @@ def test_a_licence_holds_only_for_candidates_like_those_it_was_earned_on(
     assert made.pending > 0
     assert "not in force" in report.facts
     name = next(iter(changed))
-    was = "hashed" if name == "by" else getattr(config, name)
+    was = "hashed" if name == "retriever" else getattr(config, name)
     assert any(f"--{name.replace('_', '-')} {was}" in note for note in progress.notes)
 
 

@@ -131,7 +131,7 @@ def test_a_run_is_asked_for_every_document_also_for_those_it_learned_from(built:
     scored = {score.query for score in read_table(tmp_path / "work" / "runs" / "links-dc" / "scores.jsonl", Score)}
     asked = {query: one.split for one in documents_of(read_artifact(built)) for query in one.sentences}
     assert {asked[query] for query in asked.keys() - scored} == {"train"}
-    options: dict[str, Any] = {"input": built, "to": "links", "by": "links-dc", "workdir": tmp_path / "work"}
+    options: dict[str, Any] = {"input": built, "to": "links", "run": "links-dc", "workdir": tmp_path / "work"}
     export_run(Export(**options, out=tmp_path / "out"))
     assert {row.query for row in read_table(tmp_path / "out" / "judgments.jsonl", Judgment)} == asked.keys()
     assert export_run(Export(**options, out=tmp_path / "out")).up_to_date
