@@ -37,7 +37,8 @@ SECTIONS = {
 REFUSED = {
     "ctxr train --recipe retrieval-clip-weak": (1, "its encoder is downloaded"),
     "ctxr train --recipe intent-bert": (1, "its encoder is downloaded"),
-    "ctxr eval intent-bert dialogue": (1, "of a run that could not be trained"),
+    "ctxr eval --recall 1,5,10": (4, "of the run that could not be trained"),
+    "ctxr eval intent-bert dialogue": (1, "of the run that could not be trained"),
 }
 """Lines that run up to their refusal, with the exit code and why."""
 
@@ -55,6 +56,7 @@ SHORTENED = {
 """Lines with more words than are typed, which make them short, and why."""
 
 PEOPLE: Mapping[str, Callable[[], object]] = {
+    "ctxr import-answers": lambda: describe_all(Path("work"), Path("work/filtered")),
     "ctxr aggregate": lambda: describe_all(Path("work"), Path("work/filtered")),
     "ctxr revise-labels --audit": lambda: rehearse_audit(Path("work"), Path("photos"), 7, SILENT),
 }

@@ -59,7 +59,7 @@ PANELS = {
 """Commands in the order of help, by heading."""
 
 EXAMPLES = {
-    "build-sets": "ctxr build-sets videos/ photos/",
+    "build-sets": "ctxr build-sets videos/",
     "filter": "ctxr filter --brisque 0.65",
     "merge": "ctxr merge work/sets",
     "export-tasks": "ctxr export-tasks describe",
@@ -112,36 +112,31 @@ def as_function(
     where `meta` is what its context shares."""
     config_class: type[Options] = named(command.config)
     parameters = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
-    file_help = "Read options from this TOML file; the command line takes precedence."
-    everywhere = {
-        "config": OptionField(Path | None, (), file_help, None),
-        "json": OptionField(bool, (), "Print the result as JSON on stdout.", False),
-    }
-    filed, offered = config_class.in_file(), config_class.describe()
-    if filed is not None:
-        offered = {name: option for name, option in offered.items() if name not in filed.describe()}
-        numbers = f"Read the numbers of the {filed.FILE} from this TOML file; default: the published ones."
-        everywhere[filed.FILE] = OptionField(Path | None, (), numbers, None)
-        published = f"Print the published {filed.FILE} as such a file."
-        everywhere[f"show_{filed.FILE}"] = OptionField(bool, (), published, False)
+    filed = config_class.in_file()
+    numbers = filed.describe() if filed else {}
     parameters += [
-        _parameter(name, option, name == config_class.ARGUMENT) for name, option in (offered | everywhere).items()
+        _parameter(name, option, name == config_class.ARGUMENT)
+        for name, option in config_class.describe().items()
+        if name not in numbers
     ]
+    file_help = "Read options from this TOML file; the command line takes precedence."
+    parameters.append(_parameter("config", OptionField(Path | None, (), file_help, None), metavar="FILE"))
+    parameters.append(_parameter("json", OptionField(bool, (), "Print the result as JSON on stdout.", False)))
+    if filed:
+        text = f"Read the numbers of the {filed.FILE} from this TOML file; default: the published ones."
+        parameters.append(_parameter(filed.FILE, OptionField(Path | None, (), text, None), metavar="FILE"))
+        text = f"Print the published {filed.FILE} as such a file."
+        parameters.append(_parameter(f"show_{filed.FILE}", OptionField(bool, (), text, False)))
 
     def function(**typed_values: Any) -> None:
         context, file, as_json = typed_values.pop("ctx"), typed_values.pop("config"), typed_values.pop("json")
         chosen = {name for name in typed_values if context.get_parameter_source(name).name != "DEFAULT"}
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in typed_values.items()}
-        if filed is not None:
-            if values.pop(f"show_{filed.FILE}"):
-                typer.echo(
-                    "\n".join(
-                        f"# {one.help}\n{name} = {json.dumps(one.default)}" for name, one in filed.describe().items()
-                    )
-                )
-                return
-            if isinstance(numbers := values.pop(filed.FILE), Path):
-                values |= convert(filed, read_toml(numbers, option_name(filed.FILE)), str(numbers))
+        if filed and values.pop(f"show_{filed.FILE}"):
+            typer.echo("\n".join(f"# {one.help}\n{name} = {json.dumps(one.default)}" for name, one in numbers.items()))
+            return
+        if filed and isinstance(given := values.pop(filed.FILE), Path):
+            values |= convert(filed, read_toml(given, option_name(filed.FILE)), str(given))
         if file is not None:
             loaded = load_toml(file, config_class, context.info_name or "")
             values |= {name: value for name, value in loaded.items() if name not in chosen}
@@ -174,18 +169,19 @@ def load_toml(file: Path, config_class: type[Options], command: str = "") -> dic
     return values
 
 
-def _parameter(name: str, option: OptionField, positional: bool = False) -> inspect.Parameter:
+def _parameter(
+    name: str, option: OptionField, positional: bool = False, metavar: str | None = None
+) -> inspect.Parameter:
     kind, default = option.kind, option.default
     kinds = typing.get_args(kind) or (kind,)
     shown = name.upper() if positional else option_name(name)
     parser: Callable[[str], Path | float] | None = None
-    metavar = None
     if Path in kinds:  # an empty path would silently be the current folder
         parser = partial(path_of, shown)
     elif float in kinds or int in kinds:  # a number has a range to name
         parser = partial(option.number, shown)
     if parser:
-        metavar = next(f"<{word}>" for word, part in _PARSED.items() if part in kinds)
+        metavar = metavar or next(f"<{word}>" for word, part in _PARSED.items() if part in kinds)
     elif typing.get_origin(kind) is tuple:  # once for each value
         kind, default, metavar = list[str], list(default), "<str>"
     if positional:
