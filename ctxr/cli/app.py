@@ -14,7 +14,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from ctxr import __version__
 from ctxr.cli.commands import COMMANDS, EXAMPLES, LINES, MORE, PANELS, as_function
-from ctxr.cli.render import Terminal, show, show_error
 from ctxr.cli.verbs import Command, named
 from ctxr.engine.history import INTERRUPTED, recorded
 from ctxr.engine.options import Options, option_name
@@ -116,6 +115,9 @@ class Commands(_PlainParameters, TyperGroup):
 
 
 def _run(command: Command, config: Options, as_json: bool, meta: dict[str, object]) -> None:
+    # what the list of commands needs none of
+    Terminal, show = (named(f"ctxr.cli.render:{name}") for name in ("Terminal", "show"))
+
     def shown(report: object, view: str) -> None:
         if meta.get(_PRINTED):  # the document of a running command: its summary is a note
             with redirect_stdout(sys.stderr):
@@ -171,7 +173,9 @@ def _show_exception(error: BaseException, typed: list[str], ctx: "Context") -> i
         case _:
             shown = _mistyped(error, typed)
     code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else shown.exit_code
-    show_error(shown.message, shown.hint, code, "--json" in typed and not ctx.meta.get(_PRINTED))
+    named("ctxr.cli.render:show_error")(
+        shown.message, shown.hint, code, "--json" in typed and not ctx.meta.get(_PRINTED)
+    )
     return code
 
 
