@@ -22,8 +22,8 @@ from PIL import Image
 from ctxr.annotation.tasks import describe, retrieve
 from ctxr.cli.commands import COMMANDS
 from ctxr.datasets.open import read_dataset
-from ctxr.engine.history import INTERRUPTED
 from ctxr.engine.progress import SILENT
+from ctxr.errors import INTERRUPTED
 from ctxr.store.artifacts import MANIFEST
 from ctxr.store.hashing import sha256_file
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark

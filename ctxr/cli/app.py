@@ -15,9 +15,8 @@ from typer.core import TyperCommand, TyperGroup
 from ctxr import __version__
 from ctxr.cli.commands import COMMANDS, EXAMPLES, LINES, MORE, PANELS, as_function
 from ctxr.cli.verbs import Command, named
-from ctxr.engine.history import INTERRUPTED, recorded
 from ctxr.engine.options import Options, option_name
-from ctxr.errors import CtxrError, UsageError, did_you_mean
+from ctxr.errors import INTERRUPTED, CtxrError, UsageError, did_you_mean
 
 if TYPE_CHECKING:  # no public module exports them
     from typer._click.core import Command as Parsed
@@ -129,7 +128,7 @@ def _run(command: Command, config: Options, as_json: bool, meta: dict[str, objec
     started = (partial(shown, view=command.started),) if command.started else ()
     config.check()  # before what takes seconds
     progress = Terminal()
-    with recorded(config, cast("list[str]", meta[_TYPED])):
+    with named("ctxr.engine.history:recorded")(config, cast("list[str]", meta[_TYPED])):
         with nullcontext() if command.started else progress.alive(config.COMMAND):
             with progress.task(f"loading {config.COMMAND}", None):  # what a command imports may take seconds
                 run = named(f"{command.module}:run")
