@@ -8,19 +8,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as Bars
 from rich.table import Table
 
 from ctxr.engine.progress import Progress, ProgressTask, Silent
 from ctxr.engine.report import P_SHOWN
 from ctxr.engine.report import Table as Tabular
-
-if TYPE_CHECKING:  # `ctxr --help` loads this module and draws none
-    from rich.progress import Progress as Bars
-    from rich.progress import TaskID
 
 LOG_SECONDS = 10
 """Longest time between two lines of progress in a log."""
@@ -230,9 +235,6 @@ class Terminal(Progress):
             finally:
                 self._tasks.pop()
             return
-        from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bars
-
         bar = (BarColumn(), MofNCompleteColumn()) if total is not None else (SpinnerColumn(),)
         columns = (
             TextColumn("{task.description}"),
@@ -267,8 +269,8 @@ class _LogLines(ProgressTask):
 
 @dataclass
 class _Line(ProgressTask):
-    shown: "Bars"
-    task: "TaskID"
+    shown: Bars
+    task: TaskID
 
     def advance(self, steps: float = 1) -> None:
         self.shown.advance(self.task, steps)

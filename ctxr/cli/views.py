@@ -171,7 +171,7 @@ def dataset(report: AggregateReport) -> Iterator[Block]:
         "judgments": counts["judgments"],
         "dropped": _numbers(counts["dropped"]),
         "refused": _refused(report.refused, report.read),
-        "all tables": None if report.full else "the same command with --full",
+        "all tables": _more(report),
     }
     yield Summary(WRITTEN[report.up_to_date], rows)
 
@@ -385,8 +385,7 @@ def revision(report: ReviseReport) -> Iterator[Block]:
 def evaluation(report: EvalReport) -> Iterator[Block]:
     """Figures of the runs."""
     yield from _tables(report)
-    more = None if report.full else "the same command with --full"
-    rows = {"results": report.results, "dataset": report.dataset, "all tables": more}
+    rows = {"results": report.results, "dataset": report.dataset, "all tables": _more(report)}
     yield Summary(WRITTEN[report.up_to_date], rows)
 
 
@@ -446,9 +445,14 @@ def checks(report: DoctorReport) -> Iterator[Block]:
 
 
 def _tables(report: AggregateReport | EvalReport | ReviseReport) -> Iterator[Block]:
-    summary = None if getattr(report, "full", True) else report.tables.get(SUMMARY)
-    yield from report.tables.values() if summary is None else [replace(summary, note=fill(summary.note, 79))]
+    summary = report.tables.get(SUMMARY)
+    short = _more(report) and summary and [replace(summary, note=fill(summary.note, 79))]
+    yield from short or report.tables.values()
     yield Sentences("notes", report.notes)
+
+
+def _more(report: AggregateReport | EvalReport | ReviseReport) -> str | None:
+    return None if getattr(report, "full", True) or SUMMARY not in report.tables else "the same command with --full"
 
 
 def _refused(reasons: Mapping[str, int], judgments: Path) -> str:

@@ -72,7 +72,7 @@ class Validation:
             )
             tables["accuracy"] = Table(
                 "Human accuracy",
-                ("of", "votes", "workers", "accuracy", "exact", "over workers", ALL_OF_SET),
+                ("of", "votes", "workers", "accuracy", "exact", "over workers", f"{ALL_OF_SET}, %"),
                 accuracies,
                 "over workers: bootstrap over whole workers, the interval to report; the exact one assumes independent votes. "
                 "Accepted descriptions were kept because workers were right, which makes that row optimistic. All of a set: sets of which "
@@ -157,8 +157,8 @@ class Validation:
         return rows
 
     def _all_of_set(self, picks: Sequence[RetrieverPick]) -> Interval:
-        """Sets all of whose descriptions that were voted on were picked right, one vote for each, with an interval over sets. Nobody
-        sees a set twice, so they are votes of different people."""
+        """Sets all of whose descriptions that were voted on were picked right, one vote for each, with an interval over sets. Our
+        server shows nobody a set twice, so they are votes of different people."""
         sets, codes = np.unique([pick.unit.image_set for pick in picks], return_inverse=True)
         found = all_right(np.array([float(pick.right) for pick in picks]), codes)
         return mean_interval(found, sets, np.random.default_rng(self.seed), self.resamples)
