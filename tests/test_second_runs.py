@@ -142,10 +142,10 @@ class Describer(Visitor):
         return self.send(page, retrieve.FIELD, [address.rpartition("/")[2]])
 
 
-def describe_all(workdir: Path, dataset: Path) -> None:
-    """Let three people write and read all descriptions."""
+def describe_all(workdir: Path, dataset: Path, count: int = 3) -> None:
+    """Let so many people write and read all descriptions."""
     pictures, written = image_ids(read_dataset(dataset)), dict[str, str]()
-    with served(workdir, 3) as opened:
+    with served(workdir, count) as opened:
         links = opened.links.items()
         people = [Describer(name, link, pictures, np.random.default_rng(at)) for at, (name, link) in enumerate(links)]
         for person in people:
