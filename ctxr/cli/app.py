@@ -172,9 +172,8 @@ def _show_exception(error: BaseException, typed: list[str], ctx: "Context") -> i
         case _:
             shown = _mistyped(error, typed)
     code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else shown.exit_code
-    named("ctxr.cli.render:show_error")(
-        shown.message, shown.hint, code, "--json" in typed and not ctx.meta.get(_PRINTED)
-    )
+    as_json = "--json" in typed and not ctx.meta.get(_PRINTED)
+    named("ctxr.cli.render:show_error")(shown.message, shown.hint, code, as_json)
     return code
 
 

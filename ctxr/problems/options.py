@@ -41,8 +41,8 @@ class TrainOptions(Options):
     seeds: Annotated[int, NotDecisive, Range(1, inf, "a number of trainings, at least 1")] = 1
     """Number of trainings, with the seeds 0, 1, 2 and so on."""
     parity: FreeText = "fixed"
-    """Fixed (published numbers without known errors),
-    paper (its text to the letter) or code (as the released scripts)."""
+    """How closely a recipe follows the paper: fixed (published numbers without known errors), paper (its text to the letter) or code (as
+    the released scripts)."""
     judgments: Path | None = None
     """More judgments (table or folder with judgments.jsonl),
     whose entailed pairs are weak positives: --set weak=extra-batch."""

@@ -134,6 +134,8 @@ def test_what_a_command_names_is_there(command: Command) -> None:
 @pytest.mark.parametrize("config", [named(command.config) for command in COMMANDS.values()])
 def test_every_option_explains_itself(config: type[Options]) -> None:
     assert all(option.help.endswith((".", "?")) for option in config.describe().values())
+    parts = (part for owner in config.__mro__ for part in vars(owner).get("PANELS", "").split(";"))
+    assert {name for part in parts for name in part.partition(":")[2].split()} <= config.describe().keys()
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,8 @@ class RegionsStage(Stage[RegionsInputs]):
         if kind == "file":
             folder = Path(source)
             if not folder.is_dir():
-                raise UsageError(
-                    f"{folder} is not a folder", hint="--extractor file:FOLDER with a .npz for each picture"
-                )
+                hint = "--extractor file:FOLDER with a .npz for each picture"
+                raise UsageError(f"{folder} is not a folder", hint=hint)
 
             def find(watch: Watch) -> str:
                 watch([folder, *(one for one in folder.rglob("*") if one.is_dir())])

@@ -115,11 +115,8 @@ def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) 
     for row in rounds:
         settings = read_figures(config.folder() / folder_of(row.number))["settings"]
         own = row.classifier_fingerprint, bool(row.licence), row.threshold, row.unsure_below
-        if (
-            own[: len(makers)] == makers
-            and settings == scope.options.settings()
-            and config.retriever in ("auto", row.by)
-        ):
+        same = settings == scope.options.settings() and config.retriever in ("auto", row.by)
+        if same and own[: len(makers)] == makers:
             effect = "changes nothing" if row.active else "redoes it"
             unless = "unless the retriever or earlier rounds changed"
             notes.append(f"round {row.number} was made with these options: --entail {effect}, {unless}")
