@@ -170,9 +170,9 @@ class Options:
                 named = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
                 name = node.target.id if named else ""
         hints = typing.get_type_hints(cls, include_extras=True)
-        parts = (
+        parts = [
             part.partition(":") for owner in reversed(cls.__mro__) for part in vars(owner).get("PANELS", "").split(";")
-        )
+        ]
         panels = {name: heading.strip() for heading, _, names in parts for name in names.split()}
         options = {}
         for field in sorted(fields(cls), key=lambda field: field.kw_only is True):
@@ -183,8 +183,8 @@ class Options:
             shared = next((marker for marker in markers if isinstance(marker, str)), "")
             text, panel = texts.get(field.name, shared), panels.get(field.name, "")
             options[field.name] = OptionField(kind, tuple(markers), text, field.default, panel)
-        order = ["", *(name for name in panels.values() if name not in LAST), *LAST]
-        return dict(sorted(options.items(), key=lambda item: order.index(item[1].panel)))
+        order = dict.fromkeys(["", *[name for name in panels.values() if name not in LAST], *LAST])
+        return {name: option for panel in order for name, option in options.items() if option.panel == panel}
 
     @classmethod
     def in_file(cls) -> "type[Options] | None":

@@ -349,7 +349,7 @@ def run_traces(work: Path, sizes: Demo, progress: Progress) -> DemoPart:
     what = "picture meant found first: by a text, by the text and a mouse trace"
     page = run_command("report", progress, input=dataset, workdir=work).page
     (file,) = dataset.glob("*.jsonl")
-    asked = {"gallery": dataset, "recorded": file, "by": "ctxr-tiny", "count": 3, "workdir": work}
+    asked = {"gallery": dataset, "recorded": file, "model": "ctxr-tiny", "count": 3, "workdir": work}
     table = next(
         block for block in search_results(run_command("search", progress, **asked)) if isinstance(block, Table)
     )
