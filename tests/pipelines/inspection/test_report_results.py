@@ -90,7 +90,7 @@ def test_the_plot_has_all_runs_and_the_hardest_queries_come_first_with_target_an
     assert told.startswith("plain, all: ")
     row = tab.locator("#results .list tbody tr").nth(1)
     assert (row.locator("th").text_content(), row.locator("td").count()) == ("with context", 7)
-    assert (row.locator("td").nth(4).text_content() or "").startswith("+")
+    assert (row.locator("td").nth(5).text_content() or "").startswith("+")
     expect(tab.locator(".miss")).to_have_count(12)
     expect(tab.locator("#r-found")).to_contain_text("28 queries, mean accuracy of 3 runs")
     first = tab.locator(".miss").first
