@@ -106,7 +106,17 @@ class Server:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = int(free.getsockname()[1])
-        options = ["--port", str(self.port), "--rate", "0", "--bundle", "1000000", "--invite", str(workers), "--json"]
+        options = [
+            "--port",
+            str(self.port),
+            "--rate",
+            "0",
+            "--per-round",
+            "1000000",
+            "--invite",
+            str(workers),
+            "--json",
+        ]
         if database:
             options += ["--database", database]
         self._command = [sys.executable, "-m", "ctxr", "serve", "-w", str(work), *options]

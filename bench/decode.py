@@ -34,7 +34,7 @@ def _rows(scanner: Scanner, folder: Path, drawn: bool) -> list[Row]:
     _scan(scanner, clip, ScanOptions(frames="samples"), [])  # the child's imports are not what is measured
     runs: dict[str, Callable[[], object]] = {
         "decode": lambda: _decode(clip),
-        "shots": lambda: _scan(scanner, clip, ScanOptions(frames="samples", gate=255, threads=THREADS), found),
+        "shots": lambda: _scan(scanner, clip, ScanOptions(frames="samples", still_below=255, threads=THREADS), found),
         "scan": lambda: events.append(_scan(scanner, clip, ScanOptions(frames="samples", rate=5, threads=THREADS), [])),
     }
     if shutil.which("ffmpeg"):

@@ -105,7 +105,7 @@ def many_sets(work: Path, pictures: int) -> Path:
     counts = {"sets": pictures // OF_A_SET}
     content = Content([*merge_units(out, units), "splits.jsonl", "failures.jsonl"], counts, models)
     parents = [Parent(unit.source.name, "video", unit.source.sha256) for unit in units]
-    finish(out, kind=IMAGE_SETS, verb="build-sets", config={"gate": 4.0}, parents=parents, content=content)
+    finish(out, kind=IMAGE_SETS, verb="build-sets", config={"still_below": 4.0}, parents=parents, content=content)
     return work
 
 

@@ -65,7 +65,7 @@ def of_model(model: str) -> Iterator[Row]:
     """Rows of an index and of queries by one model."""
     photos, work = FOLDER / "photos", FOLDER / model.replace(":", "-")
     write_photos(photos, INDEXED)
-    config = Search(photos, by=model, workdir=work)
+    config = Search(photos, model=model, workdir=work)
     seconds = [seconds_of(lambda: execute(IndexStage(config), SILENT)) for _ in range(2)]
     size = f"{INDEXED} photos"
     yield Row(f"index a photo, {model}", seconds[0] / INDEXED, note=f"of {size}, with models loaded and 143 words read")
@@ -162,7 +162,7 @@ def flat_index(vectors: Array) -> Callable[[Array], object] | None:
 def of_photos(folder: Path, captions: Path) -> Iterator[Row]:
     """Rows of recall by captions, and of what is said when a photo is there or taken out, of the half that chose no number."""
     pictures, texts = photos_of(folder, captions)
-    config = Search(folder, by="ctxr-lite", workdir=FOLDER / "captions")
+    config = Search(folder, model="ctxr-lite", workdir=FOLDER / "captions")
     execute(IndexStage(config), SILENT)
     finder, count = Finder(config, folder, "ctxr-lite", SILENT), len(pictures)
     places = [

@@ -1,4 +1,4 @@
-"""False alarms of `ctxr audit` on benchmarks without a shortcut: learning a position from earlier sets, and leaving out one.
+"""False alarms of `ctxr shortcuts` on benchmarks without a shortcut: learning a position from earlier sets, and leaving out one.
 
 python -m bench shortcuts
 """

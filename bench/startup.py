@@ -22,7 +22,7 @@ def measure() -> list[Row]:
         subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
 
     ours, empty = in_turns(lambda: call("-m", "ctxr", "--help"), lambda: call("-c", EMPTY, "--help"), repeat=ROUNDS)
-    rows = [Row("ctxr --help", ours, "empty Typer app --help", empty, "<= 1.6", ours <= 1.6 * empty)]
+    rows = [Row("ctxr --help", ours, "empty Typer app --help", empty, "<= 1.2", ours <= 1.2 * empty)]
     ours, bare = in_turns(lambda: call("-c", "import ctxr"), lambda: call("-c", "pass"), repeat=ROUNDS)
     rows.append(
         Row("import ctxr", ours, "pass", bare, f"<= {IMPORTED}", ours - bare <= IMPORTED, "less the interpreter")

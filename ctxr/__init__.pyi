@@ -24,9 +24,9 @@ from ctxr.pipelines.crowd.config import WorkersReport
 from ctxr.pipelines.curation.config import DocumentsReport
 from ctxr.pipelines.curation.config import RebuildReport
 from ctxr.pipelines.curation.config import VerifyReport
-from ctxr.pipelines.inspection.config import AuditReport
 from ctxr.pipelines.inspection.config import DoctorReport
 from ctxr.pipelines.inspection.config import ReportPage
+from ctxr.pipelines.inspection.config import ShortcutsReport
 from ctxr.pipelines.inspection.config import StatsReport
 from ctxr.pipelines.modelling.config import EvalReport
 from ctxr.pipelines.modelling.config import ListenReport
@@ -40,30 +40,30 @@ __version__: str
 __all__ = [
     "__version__", "load", "Benchmark", "Example", "evaluate", "Results", "CtxrError", "UsageError", "DataError", "UnfinishedError",
     "CtxrWarning", "build_sets", "filter", "merge", "plan", "export_tasks", "import_answers", "aggregate", "workers", "report", "export",
-    "rebuild", "verify", "build_documents", "pairs", "stats", "audit", "train", "regions", "listen", "revise_labels", "eval", "doctor"
+    "rebuild", "verify", "build_documents", "pairs", "stats", "shortcuts", "train", "regions", "listen", "revise_labels", "eval", "doctor"
 ]
 
 def build_sets(
-    sources: AnyPath | Sequence[AnyPath] = ..., *, encoder: str = ..., precision: Literal["auto", "fp32", "bf16"] = ...,
-    threshold: float | None = ..., set_size: int = ..., sample: str = ..., seed: int = ..., splits: AnyPath | None = ...,
-    salt: str = ..., keep_leaks: bool = ..., yield_curve: bool = ..., add: bool = ..., out: AnyPath | None = ...,
-    workdir: AnyPath = ..., keep_damaged: bool = ..., brisque: float | None = ..., max_text: float | None = ...,
-    min_size: int | None = ..., brisque_weights: Literal["live", "piq"] = ..., ocr: Literal["auto", "tesserocr", "pytesseract"] = ...,
-    device: Literal["auto", "cpu", "cuda", "mps"] = ..., workers: int = ..., engine: str = ..., rank: int | None = ...,
-    world_size: int | None = ..., retry_failed: bool = ..., yes: bool = ...,
-    frames: Literal["auto", "every", "search", "samples"] = ..., rate: float = ..., gate: float = ...,
-    detector: Literal["adaptive", "content", "threshold", "histogram", "hash", "ffmpeg"] = ..., detector_threshold: float | None = ...,
-    min_shot: float = ..., decoder: Literal["auto", "pyav", "opencv"] = ..., threads: int = ..., stall_seconds: float = ...,
-    time_limit: float = ..., memory_limit: float = ..., progress: bool = ...
+    sources: AnyPath | Sequence[AnyPath] = ..., *, encoder: str = ..., threshold: float | None = ..., set_size: int = ...,
+    yield_curve: bool = ..., add: bool = ..., out: AnyPath | None = ..., workdir: AnyPath = ..., retry_failed: bool = ...,
+    yes: bool = ..., brisque: float | None = ..., max_text: float | None = ..., min_size: int | None = ...,
+    device: Literal["auto", "cpu", "cuda", "mps"] = ..., jobs: int = ..., engine: str = ..., keep_damaged: bool = ...,
+    frames: Literal["auto", "every", "search", "samples"] = ..., rate: float = ..., still_below: float = ...,
+    detector: Literal["adaptive", "content", "threshold", "histogram", "hash", "ffmpeg"] = ..., min_shot: float = ...,
+    splits: AnyPath | None = ..., salt: str = ..., keep_leaks: bool = ..., sample: str = ..., seed: int = ...,
+    precision: Literal["auto", "fp32", "bf16"] = ..., brisque_weights: Literal["live", "piq"] = ...,
+    ocr: Literal["auto", "tesserocr", "pytesseract"] = ..., detector_threshold: float | None = ...,
+    decoder: Literal["auto", "pyav", "opencv"] = ..., threads: int = ..., stall_seconds: float = ..., time_limit: float = ...,
+    memory_limit: float = ..., rank: int | None = ..., world_size: int | None = ..., progress: bool = ...
 ) -> SetsReport:
     """Build sets of ten minimally contrastive images from videos and photos."""
 
 def filter(
     *, input: AnyPath | None = ..., videos: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ...,
-    brisque: float | None = ..., max_text: float | None = ..., min_size: int | None = ...,
-    brisque_weights: Literal["live", "piq"] = ..., ocr: Literal["auto", "tesserocr", "pytesseract"] = ...,
-    device: Literal["auto", "cpu", "cuda", "mps"] = ..., workers: int = ..., engine: str = ..., rank: int | None = ...,
-    world_size: int | None = ..., retry_failed: bool = ..., yes: bool = ..., progress: bool = ...
+    retry_failed: bool = ..., yes: bool = ..., brisque: float | None = ..., max_text: float | None = ..., min_size: int | None = ...,
+    device: Literal["auto", "cpu", "cuda", "mps"] = ..., jobs: int = ..., engine: str = ...,
+    brisque_weights: Literal["live", "piq"] = ..., ocr: Literal["auto", "tesserocr", "pytesseract"] = ..., rank: int | None = ...,
+    world_size: int | None = ..., progress: bool = ...
 ) -> SetsReport:
     """Remove low-quality, text-heavy or small images and replace them."""
 
@@ -73,28 +73,28 @@ def merge(
     """Merge what the ranks of build-sets or filter have made into one artifact."""
 
 def plan(
-    *, seed: int = ..., targets: int = ..., train_needed: int = ..., train_most: int = ..., eval_needed: int = ...,
-    eval_most: int = ..., full_share: float = ..., verify_votes: int = ..., least_words: int = ..., sameness: float = ...,
-    turns_before_share: int = ..., disjoint: Literal["wholly", "partly", "none"] = ..., shared_workers: float = ...,
-    qualification: int = ..., qualification_pass: float = ..., gold_every: int = ..., attention_every: int = ...,
-    block_below: float = ..., input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ...,
-    platform: Literal["local", "prolific"] = ..., fee_percent: float | None = ..., describe_reward: int | None = ...,
-    retrieve_reward: int | None = ..., bundle: int = ..., currency: Literal["GBP", "USD"] = ..., floor: int | None = ...,
-    describe_seconds: float | None = ..., retrieve_seconds: float | None = ..., right: float | None = ..., progress: bool = ...
+    *, targets: int = ..., train_needed: int = ..., train_most: int = ..., eval_needed: int = ..., eval_most: int = ...,
+    full_share: float = ..., review_votes: int = ..., least_words: int = ..., sameness: float = ..., turns_before_share: int = ...,
+    disjoint: Literal["wholly", "partly", "none"] = ..., shared_workers: float = ..., qualification: int = ...,
+    qualification_pass: float = ..., gold_every: int = ..., attention_every: int = ..., block_below: float = ..., seed: int = ...,
+    input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ..., platform: Literal["local", "prolific"] = ...,
+    right: float | None = ..., fee_percent: float | None = ..., describe_reward: int | None = ..., retrieve_reward: int | None = ...,
+    per_submission: int = ..., currency: Literal["GBP", "USD"] = ..., floor: int | None = ..., describe_seconds: float | None = ...,
+    retrieve_seconds: float | None = ..., progress: bool = ...
 ) -> PlanReport:
     """Estimate the effort of a crowd study: answers, cost with fees, hours, pay per hour."""
 
 def export_tasks(
-    task: str = ..., *, seed: int = ..., targets: int = ..., train_needed: int = ..., train_most: int = ..., eval_needed: int = ...,
-    eval_most: int = ..., full_share: float = ..., verify_votes: int = ..., least_words: int = ..., sameness: float = ...,
+    task: str = ..., *, targets: int = ..., train_needed: int = ..., train_most: int = ..., eval_needed: int = ...,
+    eval_most: int = ..., full_share: float = ..., review_votes: int = ..., least_words: int = ..., sameness: float = ...,
     turns_before_share: int = ..., disjoint: Literal["wholly", "partly", "none"] = ..., shared_workers: float = ...,
     qualification: int = ..., qualification_pass: float = ..., gold_every: int = ..., attention_every: int = ...,
-    block_below: float = ..., input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ...,
+    block_below: float = ..., seed: int = ..., input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ...,
     backend: Literal["local", "prolific", "label-studio"] = ..., force: bool = ..., keep_leaks: bool = ..., votes: int = ...,
     labels: str = ..., candidates: AnyPath | None = ..., objects: AnyPath | None = ..., fraction: float = ...,
-    gold: AnyPath | None = ..., image_base: str = ..., title: str = ..., reward: int | None = ..., seconds: float = ...,
-    approved: int = ..., countries: str = ..., server: str = ..., bundle: int = ..., currency: str = ..., devices: str = ...,
-    launch: bool = ..., live: bool = ..., progress: bool = ...
+    gold: AnyPath | None = ..., title: str = ..., reward: int | None = ..., seconds: float = ..., approved: int = ...,
+    countries: str = ..., server: str = ..., per_submission: int = ..., currency: str = ..., devices: str = ..., launch: bool = ...,
+    live: bool = ..., image_base: str = ..., progress: bool = ...
 ) -> ExportTasksReport:
     """Write tasks for the crowd, for the built-in server or a crowdsourcing platform."""
 
@@ -105,16 +105,16 @@ def import_answers(
     """Validate answers from the server or a platform and merge them into the judgments."""
 
 def aggregate(
-    *, input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ..., database: str = ...,
+    *, input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ..., full: bool = ...,
     rule: Literal["paper", "majority"] = ..., labels: Literal["majority", "dawid-skene"] = ..., keep_blocked: bool = ...,
-    disjoint: Literal["", "wholly", "partly", "none"] = ..., good: float = ..., poor: float = ..., resamples: int = ...,
-    seed: int = ..., progress: bool = ...
+    disjoint: Literal["", "wholly", "partly", "none"] = ..., good: float = ..., poor: float = ..., database: str = ...,
+    resamples: int = ..., seed: int = ..., progress: bool = ...
 ) -> AggregateReport:
     """Select descriptions, measure accuracy and agreement, and write the dataset."""
 
 def workers(
     *, workdir: AnyPath = ..., database: str = ..., block: AnyPath | Sequence[AnyPath] = ..., allow: AnyPath | Sequence[AnyPath] = ...,
-    undo: AnyPath | Sequence[AnyPath] = ..., reason: str = ..., by: str = ..., good: float = ..., poor: float = ...,
+    undo: AnyPath | Sequence[AnyPath] = ..., reason: str = ..., decided_by: str = ..., good: float = ..., poor: float = ...,
     progress: bool = ...
 ) -> WorkersReport:
     """Estimate the accuracy of each worker with an interval; block, allow, or undo, each with a reason."""
@@ -129,19 +129,19 @@ def export(
     *,
     to: Literal["imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe", "narratives", "photochat", "links", "mmc4"] = ...,
     input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ..., licences: AnyPath | None = ...,
-    hide_test: bool = ..., shard_mb: int = ..., by: str = ..., videos: AnyPath | None = ..., workers: int = ..., progress: bool = ...
+    hide_test: bool = ..., shard_mb: int = ..., run: str = ..., videos: AnyPath | None = ..., jobs: int = ..., progress: bool = ...
 ) -> ExportReport:
     """Export image sets in a common format, or as a recipe without pixels."""
 
 def rebuild(
-    recipe: AnyPath | None = ..., *, videos: AnyPath | None = ..., workers: int = ..., out: AnyPath | None = ...,
-    workdir: AnyPath = ..., progress: bool = ...
+    recipe: AnyPath | None = ..., *, videos: AnyPath | None = ..., jobs: int = ..., out: AnyPath | None = ..., workdir: AnyPath = ...,
+    progress: bool = ...
 ) -> RebuildReport:
     """Rebuild the images of a recipe from its videos and photos, which are recognised by content."""
 
 def verify(
     artifact: AnyPath | None = ..., *, videos: AnyPath | None = ..., pictures: AnyPath | None = ..., workdir: AnyPath = ...,
-    workers: int = ..., progress: bool = ...
+    jobs: int = ..., progress: bool = ...
 ) -> VerifyReport:
     """Verify that the images of a recipe or an artifact match their sources, and list those that do not."""
 
@@ -163,21 +163,21 @@ def stats(
 ) -> StatsReport:
     """Describe a benchmark, built or published: counts, language, positions, distances, phenomena, leakage."""
 
-def audit(
+def shortcuts(
     dataset: AnyPath | None = ..., *, workdir: AnyPath = ..., worker: str = ..., skip_pictures: bool = ..., encoder: str | None = ...,
     device: Literal["auto", "cpu", "cuda", "mps"] = ..., progress: bool = ...
-) -> AuditReport:
+) -> ShortcutsReport:
     """Test a benchmark for shortcuts: rules that ignore the description must stay at chance."""
 
 def train(
-    *, recipe: str = ..., dataset: AnyPath | None = ..., name: str | None = ..., seeds: int = ..., parity: str = ...,
-    judgments: AnyPath | None = ..., workdir: AnyPath = ..., device: Literal["auto", "cpu", "cuda", "mps"] = ..., text_only: bool = ...,
-    image_only: bool = ..., set: AnyPath | Sequence[AnyPath] = ..., tensorboard: bool = ..., progress: bool = ...
+    *, recipe: str = ..., dataset: AnyPath | None = ..., name: str | None = ..., seeds: int = ..., workdir: AnyPath = ...,
+    device: Literal["auto", "cpu", "cuda", "mps"] = ..., set: AnyPath | Sequence[AnyPath] = ..., text_only: bool = ...,
+    image_only: bool = ..., parity: str = ..., judgments: AnyPath | None = ..., tensorboard: bool = ..., progress: bool = ...
 ) -> TrainReport:
     """Train a model with a published recipe or your own, and score the validation and test queries."""
 
 def regions(
-    dataset: AnyPath | None = ..., *, by: str = ..., most: int = ..., name: str | None = ..., workdir: AnyPath = ...,
+    dataset: AnyPath | None = ..., *, extractor: str = ..., most: int = ..., name: str | None = ..., workdir: AnyPath = ...,
     device: Literal["auto", "cpu", "cuda", "mps"] = ..., progress: bool = ...
 ) -> RegionsReport:
     """Extract region features and boxes of every image, for models that use regions."""
@@ -185,31 +185,31 @@ def regions(
 def listen(
     dataset: AnyPath | None = ..., *, endpoint: str = ..., split: Literal["train", "valid", "test", "none"] = ..., limit: int = ...,
     shifts: int = ..., name: str | None = ..., workdir: AnyPath = ..., model: str = ..., side: int = ..., key_from: str = ...,
-    at_once: int = ..., timeout: float = ..., max_tokens: int = ..., price_in: float = ..., price_out: float = ...,
-    max_cost: float = ..., dry_run: bool = ..., insecure: bool = ..., progress: bool = ...
+    at_once: int = ..., timeout: float = ..., max_tokens: int = ..., insecure: bool = ..., price_in: float = ...,
+    price_out: float = ..., max_cost: float = ..., dry_run: bool = ..., progress: bool = ...
 ) -> ListenReport:
     """Evaluate a multimodal language model on the benchmark through an OpenAI-compatible endpoint."""
 
 def revise_labels(
-    dataset: AnyPath | None = ..., *, entail: bool = ..., undo: bool = ..., redo: bool = ..., audit: bool = ..., round: int = ...,
-    by: str = ..., judge: AnyPath | Sequence[AnyPath] = ..., classifier: str = ..., top_k: int = ..., both: bool = ...,
-    threshold: float | None = ..., unsure: float | None = ..., precision: float | None = ..., dev: AnyPath | None = ...,
-    per_image: int = ..., per_caption: int = ..., split: Literal["all", "train", "valid", "test"] = ..., limit: int = ...,
-    allow_leak: bool = ..., unlicensed: bool = ..., epsilon: float = ..., sample: int = ..., seed: int = ..., out: AnyPath | None = ...,
-    workdir: AnyPath = ..., database: str = ..., device: Literal["auto", "cpu", "cuda", "mps"] = ..., model: str = ..., side: int = ...,
-    key_from: str = ..., at_once: int = ..., timeout: float = ..., max_tokens: int = ..., price_in: float = ..., price_out: float = ...,
-    max_cost: float = ..., dry_run: bool = ..., insecure: bool = ..., samples: int = ..., progress: bool = ...
+    dataset: AnyPath | None = ..., *, entail: bool = ..., judge: AnyPath | Sequence[AnyPath] = ..., out: AnyPath | None = ...,
+    workdir: AnyPath = ..., device: Literal["auto", "cpu", "cuda", "mps"] = ..., model: str = ..., side: int = ..., key_from: str = ...,
+    at_once: int = ..., timeout: float = ..., max_tokens: int = ..., insecure: bool = ..., samples: int = ..., price_in: float = ...,
+    price_out: float = ..., max_cost: float = ..., dry_run: bool = ..., undo: bool = ..., redo: bool = ..., audit: bool = ...,
+    round: int = ..., retriever: str = ..., top_k: int = ..., both: bool = ..., per_image: int = ..., per_caption: int = ...,
+    split: Literal["all", "train", "valid", "test"] = ..., limit: int = ..., threshold: float | None = ..., unsure: float | None = ...,
+    precision: float | None = ..., dev: AnyPath | None = ..., allow_leak: bool = ..., unlicensed: bool = ..., classifier: str = ...,
+    epsilon: float = ..., sample: int = ..., seed: int = ..., database: str = ..., progress: bool = ...
 ) -> ReviseReport:
     """Find captions that are also true of other images and add them as a round of judgments that can be undone."""
 
 def eval(
     runs: AnyPath | Sequence[AnyPath] = ..., *, dataset: AnyPath | None = ..., workdir: AnyPath = ..., out: AnyPath | None = ...,
-    split: str = ..., compare: bool = ..., partial: bool = ..., cluster: Literal["set", "group"] = ..., recall: str = ...,
-    ties: Literal["expected", "first", "last"] = ..., trec: bool = ..., nothing_fits: bool = ..., resamples: int = ...,
-    permutations: int = ..., seed: int = ..., tokenizer: str = ..., encoder: str | None = ..., regions: str = ...,
+    split: str = ..., compare: bool = ..., partial: bool = ..., name: str | None = ..., model: AnyPath | Sequence[AnyPath] = ...,
+    full: bool = ..., recall: str = ..., ties: Literal["expected", "first", "last"] = ..., trec: bool = ..., nothing_fits: bool = ...,
+    judgments: AnyPath | None = ..., positives: AnyPath | None = ..., encoder: str | None = ..., regions: str = ...,
     rerank: int | None = ..., rerank_by: str = ..., device: Literal["auto", "cpu", "cuda", "mps"] = ...,
-    judgments: AnyPath | None = ..., positives: AnyPath | None = ..., problem: str = ..., name: str | None = ...,
-    model: AnyPath | Sequence[AnyPath] = ..., progress: bool = ...
+    cluster: Literal["set", "group"] = ..., resamples: int = ..., permutations: int = ..., seed: int = ..., tokenizer: str = ...,
+    problem: str = ..., progress: bool = ...
 ) -> EvalReport:
     """Evaluate and compare runs, with confidence intervals and error analysis."""
 

@@ -7,6 +7,9 @@ errors stand the words that sentences share.
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+INTERRUPTED = 130
+"""Exit code of a command that Ctrl-C ended."""
+
 
 class CtxrError(Exception):
     """Something went wrong, and the message says what; `hint` is empty where there is nothing to do about it."""
@@ -42,7 +45,7 @@ class PartialError(UnfinishedError):
 
 
 class FindingsError(CtxrError):
-    """`ctxr doctor`, `audit`, `verify` or `aggregate` found something that needs attention."""
+    """`ctxr doctor`, `shortcuts`, `verify` or `aggregate` found something that needs attention."""
 
     exit_code = 5
 

@@ -7,8 +7,8 @@ import ctxr
 
 warnings.simplefilter("always", ctxr.CtxrWarning)
 
-audited = ctxr.audit()
-for verdict in audited.verdicts:
+found = ctxr.shortcuts()
+for verdict in found.verdicts:
     print(f"{verdict.rule} on {verdict.part}: {'a shortcut' if verdict.flagged else 'no better than chance'}")
 
 try:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ctxr.cli.commands import COMMANDS, LINES
+from ctxr.cli.commands import COMMANDS, EXAMPLES, LINES
 from ctxr.cli.verbs import named
 from ctxr.engine.options import option_name
 
@@ -18,12 +18,27 @@ def page() -> str:
         "",
     ]
     for name, command in COMMANDS.items():
-        lines += [f"## ctxr {name}", "", LINES[name], "", "| option | default | |", "| --- | --- | --- |"]
-        config = named(command.config)
-        for field, option in config.describe().items():
+        lines += [
+            f"## ctxr {name}",
+            "",
+            LINES[name],
+            "",
+            f"    {EXAMPLES.get(name, f'ctxr {name}')}",
+            "",
+            "| option | default | |",
+            "| --- | --- | --- |",
+        ]
+        config, panel = named(command.config), ""
+        filed = config.in_file()
+        in_file = filed.describe() if filed else {}
+        offered = {field: option for field, option in config.describe().items() if field not in in_file}
+        for field, option in (offered | in_file).items():
+            under = f"in the file of {option_name(filed.FILE)}" if filed and field in in_file else option.panel
+            lines += [f"| **{under}** | | |"] if under != panel else []
+            panel = under
             shown = field.upper() if field == config.ARGUMENT else option_name(field)
             default = "" if option.default in (None, (), "") else f"`{option.default}`"
-            lines.append(f"| `{shown}` | {default} | {option.help.replace('|', '/')} |")
+            lines.append(f"| `{field if field in in_file else shown}` | {default} | {option.help.replace('|', '/')} |")
         lines.append("")
     return "\n".join(lines)
 

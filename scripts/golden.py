@@ -46,18 +46,18 @@ rebuild -w demo/work --videos demo/world
 verify -w demo/work demo/work/filtered
 doctor -w demo/work demo/work
 python -m scripts.context_proof models --train 24 --valid 3 --test 8
-regions models/dataset -w models --by grid:ctxr-tiny --name grid
+regions models/dataset -w models --extractor grid:ctxr-tiny --name grid
 train -w models --recipe uniter-temporal --set encoder=random:uniter-tiny:512 --set regions=grid --set lr=1e-3 --set epochs=2
 train -w models --recipe vilbert-batch --set encoder=random:vilbert-tiny:512 --set regions=grid --set epochs=1
 listen models/dataset -w models --endpoint ENDPOINT --model stub --split test --shifts 2 --at-once 1
 eval -w models --split test --compare --resamples 100
 stats -w models models/dataset
-audit -w models models/dataset
+shortcuts -w models models/dataset
 report -w models
 python -m scripts.world_captions captions/dataset --train 24 --valid 0 --test 24 --pair-train 8 --pair-valid 8
 train -w captions --recipe entailment-tiny --set epochs=4
 eval -w captions entailment-tiny --split test --resamples 100
-revise-labels -w captions --entail --by ctxr-tiny --threshold 0.1 --per-image 3 --sample 16
+revise-labels -w captions --entail --retriever ctxr-tiny --threshold 0.1 --per-image 3 --sample 16
 export-tasks entail -w captions
 python -m scripts.rehearse_audit captions
 revise-labels -w captions --audit
@@ -67,15 +67,15 @@ eval -w captions retrieval-clip-weak retrieval-blip-weak --split test --compare 
 report -w captions
 revise-labels -w captions --undo
 revise-labels -w captions --redo
-revise-labels -w captions --entail --both --split test --per-image 1 --by ctxr-tiny
+revise-labels -w captions --entail --both --split test --per-image 1 --retriever ctxr-tiny
 python -m scripts.world_documents links --kinds story-sis --train 12 --valid 4 --test 8
 python -m scripts.world_captions links/captions --train 64 --valid 64 --test 64 --pair-train 0 --pair-valid 0
 build-documents coco -w links --dataset links/captions --train 12 --valid 4 --test 8
 train -w links --dataset links/documents --recipe links-dc LINKS --set lr=1e-3 --set epochs=2
 train -w links --dataset links/documents --recipe links-ap LINKS --set lr=1e-3 --set epochs=2
 eval -w links links-dc links-ap ctxr-tiny --dataset links/documents --split test --compare --resamples 100 --permutations 100
-export --to links -w links --input links/documents --by links-dc
-export --to mmc4 -w links --input links/documents --by links-dc
+export --to links -w links --input links/documents --run links-dc
+export --to mmc4 -w links --input links/documents --run links-dc
 train -w stories --dataset links/story-sis --recipe links-tk LINKS --set epochs=1
 eval -w stories --split test --resamples 100
 pairs sample -w pairs --out pairs/sample

@@ -49,7 +49,14 @@ def ledger_of(
     """The candidates of a round of its own by some judges."""
     out = options.folder / "rounds" / f"{world.name}-{name}"
     asks = ReviseLabels(
-        world, entail=True, by="ctxr-tiny", judge=judges, split=split, out=out, workdir=options.folder, device="cpu"
+        world,
+        entail=True,
+        retriever="ctxr-tiny",
+        judge=judges,
+        split=split,
+        out=out,
+        workdir=options.folder,
+        device="cpu",
     )
     revise(replace(asks, **changes), Terminal())
     return read_table(out / folder_of(1) / LEDGER, CandidateRow)

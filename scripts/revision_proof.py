@@ -71,7 +71,8 @@ def prove(options: Namespace) -> None:
         for threshold in options.thresholds:
             out = options.folder / f"revised-{options.classifier}-{seed}-{threshold}"
             asks = ReviseLabels(
-                world, entail=True, by="ctxr-tiny", classifier=str(options.folder / CLASSIFIERS / options.classifier / f"seed{seed}"),
+                world, entail=True, retriever="ctxr-tiny",
+                classifier=str(options.folder / CLASSIFIERS / options.classifier / f"seed{seed}"),
                 threshold=None if threshold == OWN else float(threshold), split=GALLERY, out=out, workdir=options.folder, device="cpu",
                 top_k=options.top_k,
             )  # fmt: skip

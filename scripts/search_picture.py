@@ -39,7 +39,7 @@ def main() -> None:
         sys.exit(f"{work} is not there: ctxr demo writes it")
     if chromium() is None:
         sys.exit("no chromium: apt-get install chromium")
-    words = ["search", str(work / "dataset"), "-w", str(work), "--by", "ctxr-tiny", "--port", "0"]
+    words = ["search", str(work / "dataset"), "-w", str(work), "--model", "ctxr-tiny", "--port", "0"]
     with subprocess.Popen([sys.executable, "-m", "ctxr", *words], stdout=subprocess.PIPE, text=True) as running:
         try:
             address = next(line.split()[-1] for line in running.stdout or () if "http://" in line)

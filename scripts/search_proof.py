@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_narratives(learned, {"train": 3200}, 1, same=32)
         write_narratives(learned, {"val": 400}, 1, same=SAME)
         train.run(Train("traces-patches", learned, RUN, 1, changes=SETTINGS, workdir=work))
-    finder = finder_of(Search(gallery, by=options.by, name=f"{options.by}-{options.seed}", workdir=work))
+    finder = finder_of(Search(gallery, model=options.by, name=f"{options.by}-{options.seed}", workdir=work))
     lines = (gallery / "drawn_test_localized_narratives.jsonl").read_text().splitlines()
     rng = np.random.default_rng(options.seed)
     meant = np.sort(rng.choice(len(lines), options.tries, replace=False))

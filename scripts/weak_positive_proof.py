@@ -63,7 +63,7 @@ def write_weak(world: Path, table: Path) -> int:
 def write_round(options: Namespace, world: Path, progress: Progress) -> Path:
     """The judgments of a classifier's round about the train gallery; how right they are is printed."""
     asks = ReviseLabels(
-        world, entail=True, by="ctxr-tiny", classifier=str(options.classifier), threshold=options.threshold, split="train",
+        world, entail=True, retriever="ctxr-tiny", classifier=str(options.classifier), threshold=options.threshold, split="train",
         out=options.folder / "revised", workdir=options.folder, device="cpu",
     )  # fmt: skip
     revise(asks, progress)

@@ -60,7 +60,15 @@ def _judged(report: R) -> R:
     return report
 
 
-LONGEST = ("test_second_runs", "test_demo", "test_app_browser", "test_merge", "test_engines", "test_rebuild")
+LONGEST = (
+    "test_second_runs",
+    "test_demo",
+    "test_every_command",
+    "test_app_browser",
+    "test_merge",
+    "test_engines",
+    "test_rebuild",
+)
 """Modules whose tests take longest: they begin first, so that no process waits for another at the end."""
 
 

@@ -22,8 +22,8 @@ from PIL import Image
 from ctxr.annotation.tasks import describe, retrieve
 from ctxr.cli.commands import COMMANDS
 from ctxr.datasets.open import read_dataset
-from ctxr.engine.history import INTERRUPTED
 from ctxr.engine.progress import SILENT
+from ctxr.errors import INTERRUPTED
 from ctxr.store.artifacts import MANIFEST
 from ctxr.store.hashing import sha256_file
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
@@ -56,20 +56,20 @@ LINES = {
     "export fiftyone": "export --to fiftyone -w people --input people/drawn",
     "export recipe": "export --to recipe -w sets",
     "rebuild": "rebuild -w sets --videos footage",
-    "export-tasks": "export-tasks describe -w people --input people/drawn --targets 1 --disjoint none",
+    "export-tasks": "export-tasks describe -w people --input people/drawn --protocol protocol.toml",
     "aggregate": "aggregate -w people --resamples 50",
-    "regions": "regions world -w models --by grid:ctxr-tiny --name grid",
+    "regions": "regions world -w models --extractor grid:ctxr-tiny --name grid",
     "train contextual": f"train -w models --dataset world --recipe clip-batch {TRAINED} --set batch=5",
     "listen": "listen world -w models --endpoint ENDPOINT --model stub --limit 3",
     "eval contextual": "eval clip-batch -w models --dataset world --split valid --resamples 50",
     "train entailment": "train -w captions --dataset captions/drawn --recipe entailment-tiny --set epochs=1",
     "eval entailment": "eval entailment-tiny -w captions --split test --resamples 50",
     "train gallery": f"train -w captions --dataset captions/drawn --recipe retrieval-clip {TRAINED} --set batch=16",
-    "revise-labels": "revise-labels captions/drawn -w captions --entail --by ctxr-tiny --threshold 0.1 --per-image 3 --sample 6",
+    "revise-labels": "revise-labels captions/drawn -w captions --entail --retriever ctxr-tiny --threshold 0.1 --per-image 3 --sample 6",
     "revise-labels cascade": "revise-labels captions/drawn -w cascade --entail --threshold 0.1 --top-k 3 "
     "--judge nli:nli@0.1-0.9 --judge itm:blip:itm@0.1-0.9 --judge endpoint:ENDPOINT#stub",
-    "revise-labels file": "revise-labels captions/drawn -w judged --entail --by ctxr-tiny --judge file:judged.jsonl",
-    "revise-labels precision": "revise-labels captions/drawn -w captions -o captions/precise --entail --by ctxr-tiny --top-k 3 "
+    "revise-labels file": "revise-labels captions/drawn -w judged --entail --retriever ctxr-tiny --judge file:judged.jsonl",
+    "revise-labels precision": "revise-labels captions/drawn -w captions -o captions/precise --entail --retriever ctxr-tiny --top-k 3 "
     "--judge classifier:entailment-tiny --precision 0.1",
     "export-tasks entail": "export-tasks entail -w captions",
     "import-answers": "import-answers -w captions",
@@ -78,12 +78,12 @@ LINES = {
     "build-documents": "build-documents coco -w links --dataset captions/drawn --train 8 --valid 4 --test 4",
     "train links": f"train -w links --dataset links/documents --recipe links-dc {LINKS}",
     "eval links": "eval links-dc -w links --dataset links/documents --split test --resamples 50",
-    "export links": "export --to links -w links --input links/documents --by links-dc",
-    "export mmc4": "export --to mmc4 -w links --input links/documents --by links-dc",
+    "export links": "export --to links -w links --input links/documents --run links-dc",
+    "export mmc4": "export --to mmc4 -w links --input links/documents --run links-dc",
     "pairs": "pairs captions/drawn -w links",
-    "regions of a release": "regions release -w released --by grid:ctxr-tiny --name grid",
+    "regions of a release": "regions release -w released --extractor grid:ctxr-tiny --name grid",
     "eval on a release": "eval ctxr-tiny -w released --dataset release --split valid --resamples 50",
-    "revise-labels of a release": "revise-labels release -w released --entail --unlicensed --by ctxr-tiny --sample 4",
+    "revise-labels of a release": "revise-labels release -w released --entail --unlicensed --retriever ctxr-tiny --sample 4",
 }
 """Verbs that write an artifact, in an order in which each finds what it reads. ENDPOINT is the address of a model. A second --undo or
 --redo of a round is an error."""
@@ -112,7 +112,7 @@ NO_ARTIFACT = {
     "report": "writes a page, whose bytes are equal",
     "verify": "prints what differs",
     "stats": "prints figures",
-    "audit": "prints figures",
+    "shortcuts": "prints figures",
     "serve": "writes the journal",
     "search": "answers a query; tests/pipelines/finding/test_search.py sees that its index is up to date",
     "doctor": "prints what it checked",
@@ -142,10 +142,10 @@ class Describer(Visitor):
         return self.send(page, retrieve.FIELD, [address.rpartition("/")[2]])
 
 
-def describe_all(workdir: Path, dataset: Path) -> None:
-    """Let three people write and read all descriptions."""
+def describe_all(workdir: Path, dataset: Path, count: int = 3) -> None:
+    """Let so many people write and read all descriptions."""
     pictures, written = image_ids(read_dataset(dataset)), dict[str, str]()
-    with served(workdir, 3) as opened:
+    with served(workdir, count) as opened:
         links = opened.links.items()
         people = [Describer(name, link, pictures, np.random.default_rng(at)) for at, (name, link) in enumerate(links)]
         for person in people:
@@ -169,6 +169,7 @@ def draw(root: Path) -> None:
         coarse = Image.fromarray(rng.integers(0, 255, (6, 8, 3)).astype(np.uint8))
         coarse.resize((96, 72), Image.Resampling.BICUBIC).save(root / "footage" / "album" / f"p{number}.png")
     write_world_dataset(root / "people" / "drawn")
+    (root / "protocol.toml").write_text('targets = 1\ndisjoint = "none"\n', encoding="utf-8")
     write_benchmark(WorldBenchmark(root / "world", train=12, valid=6, test=6, video=0.5, side=48, workers=1))
     sizes = {"train": 16, "valid": 16, "test": 24, "pair_train": 8, "pair_valid": 8}
     draw_sets(write_release(root / "release", test=None), [*TRAIN, *VALID])

@@ -19,9 +19,9 @@ LINES = {
     "eval": "eval ctxr-tiny -w work --dataset DATASET --split valid --resamples 50",
     "train": "train -w work --dataset DATASET --recipe clip-batch --set encoder=ctxr-tiny --set epochs=1 --set batch=5",
     "listen": "listen DATASET -w work --endpoint ENDPOINT --model stub --limit 3",
-    "regions": "regions DATASET -w work --by grid:ctxr-tiny",
+    "regions": "regions DATASET -w work --extractor grid:ctxr-tiny",
     "export": "export --to links -w work --input DATASET",
-    "export-tasks": "export-tasks describe -w work --input DATASET --targets 1 --disjoint none",
+    "export-tasks": "export-tasks describe -w work --input DATASET --protocol protocol.toml",
     "pairs": "pairs DATASET -w work",
     "build-documents": "build-documents recipe --dataset DATASET -w work --train 2 --valid 2 --test 2",
 }
@@ -71,6 +71,7 @@ def test_a_swapped_picture_is_not_up_to_date(
     verb: str, kind: str, drawn: Path, endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("protocol.toml").write_text('targets = 1\ndisjoint = "none"\n', encoding="utf-8")
     shutil.copytree(drawn / f"{DRAWN.get(verb, 'sets')}{kind}", "dataset")
     words = shlex.split(LINES[verb].replace("DATASET", "dataset").replace("ENDPOINT", endpoint))
 

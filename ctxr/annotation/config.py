@@ -46,12 +46,16 @@ class ExportTasks(Protocol):
     COMMAND: ClassVar[str] = "export-tasks"
     ARGUMENT: ClassVar[str] = "task"
     FOLDER: ClassVar[str] = "tasks/{task}"
+    PANELS = (
+        "One task: raters labels candidates objects fraction gold; "
+        "Prolific: title reward seconds approved countries server per_submission currency devices launch live; Label Studio: image_base"
+    )
 
     task: str = ""
-    """Task: describe, retrieve, dialogue, verify, tag, entail, audit."""
+    """Task: describe, retrieve, dialogue, review (whether a dialogue is kept), tag, entail, repeat (a second look)."""
     input: Path | None = None
     """Artifact to make the tasks from; default: the latest sets of the workdir (describe, dialogue, entail), its `judgments`
-    (retrieve, verify, audit) or its `dataset` (tag). Retrieve and tag also take a published release."""
+    (retrieve, review, repeat) or its `dataset` (tag). Retrieve and tag also take a published release."""
     out: Path | None = None
     """Folder to write; default: `tasks/TASK` in the workdir."""
     workdir: Workdir = Path("work")
@@ -72,7 +76,7 @@ class ExportTasks(Protocol):
     """JSONL of {image, labels}: objects in each photo, shown as a hint to the worker who sees it (dialogue). Or a CSV of boxes of Open
     Images, which also chooses the photos: with one of PhotoChat's labels, people only as main objects."""
     fraction: Annotated[float, Range(0, 1, "a share above 0, at most 1", above=True)] = 0.1
-    """Share of the answered units that is judged a second time (audit)."""
+    """Share of the answered units that is judged a second time (repeat)."""
     gold: Path | None = None
     """Dataset with known targets, the source of hidden check questions and of the qualification round."""
     image_base: str = ""
@@ -80,7 +84,7 @@ class ExportTasks(Protocol):
     title: str = ""
     """Title shown to workers; default: the task's own title."""
     reward: Annotated[int | None, COUNT] = None
-    """Pay per bundle in cents (prolific); default: the pay that Prolific recommends."""
+    """Pay per submission in cents (prolific); default: the pay that Prolific recommends."""
     seconds: Annotated[float, Range(0, math.inf, "a number of seconds; 0 = assumed by task")] = 0.0
     """Seconds that a unit takes, for the pay per hour; 0 = assumed by task."""
     approved: Annotated[int, Range(0, 99, "a percentage below 100; 98 asks for more than 98 %, 0 for none")] = 98
@@ -90,7 +94,7 @@ class ExportTasks(Protocol):
     English-speaking)."""
     server: str = ""
     """Web address of `ctxr serve` (prolific)."""
-    bundle: Annotated[int, POSITIVE] = 20
+    per_submission: Annotated[int, POSITIVE] = 20
     """Units per submission (prolific)."""
     currency: str = "GBP"
     """Currency of the account: GBP or USD (prolific)."""
@@ -116,10 +120,10 @@ class ExportTasks(Protocol):
                 "label-studio loads the pictures from the web and needs their address",
                 "--image-base https://…, where the folder `pictures` of the tasks can be reached",
             )
-        if self.raters and self.task == "verify":
+        if self.raters and self.task == "review":
             yield (
-                "--votes does not apply to verify, whose votes belong to the protocol of the dialogues",
-                f"--verify-votes {self.raters}, here and with export-tasks dialogue",
+                "--votes does not apply to review, whose votes belong to the protocol of the dialogues",
+                f"review_votes = {self.raters} in the file of --protocol, here and with export-tasks dialogue",
             )
         if self.reward is not None and self.backend != "prolific":
             yield f"--reward does nothing with {self.backend}", "ctxr plan --describe-reward or --retrieve-reward"
@@ -160,7 +164,7 @@ class ExportTasks(Protocol):
     def bundle_minutes(self) -> int:
         """Estimated minutes of a bundle, rounded up (prolific)."""
         seconds = self.seconds or ASSUMED_SECONDS.get(self.task, ASSUMED_SECONDS["retrieve"])
-        return max(1, math.ceil(round(self.bundle * seconds / 60, 9)))
+        return max(1, math.ceil(round(self.per_submission * seconds / 60, 9)))
 
     def hourly_pay(self, hourly: Mapping[str, int]) -> int:
         """The least reward for a bundle that pays an amount `hourly`, given by currency."""
@@ -175,10 +179,10 @@ class ExportTasks(Protocol):
 
     def key(self) -> dict[str, object]:
         """The options that decide the result, besides the protocol, for this task and backend."""
-        names = {"tag": ("raters", "labels"), "entail": ("raters",), "audit": ("fraction",)}
+        names = {"tag": ("raters", "labels"), "entail": ("raters",), "repeat": ("fraction",)}
         of_backend = {
             "label-studio": "image_base",
-            "prolific": "title reward seconds server bundle currency devices approved countries",
+            "prolific": "title reward seconds server per_submission currency devices approved countries",
         }
         chosen = (*names.get(self.task, ()), *of_backend.get(self.backend, "").split())
         return {"task": self.task, **{name: getattr(self, name) for name in chosen}}

@@ -52,15 +52,16 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[st
     return [(name, old.get(name), new.get(name)) for name in names]
 
 
-def options_of(other: Protocol, protocol: Protocol) -> str:
-    """What to type to get the `other` protocol, as far as it differs."""
-    return " ".join(
-        f"--{name.replace('_', '-')} {value}" for name, value, _ in differences(asdict(other), asdict(protocol))
-    )
+def changes_to(other: Protocol, protocol: Protocol) -> str:
+    """What to give to get the `other` protocol, as far as it differs."""
+    found = {name: value for name, value, _ in differences(asdict(other), asdict(protocol))}
+    seed = f"--seed {found.pop('seed')} " if "seed" in found else ""
+    numbers = ", ".join(f"{name} = {value!r}" for name, value in found.items())
+    return f"{seed}--protocol FILE, where {numbers}" if numbers else seed.strip()
 
 
 def with_seen(workdir: Path, out: Path, batch: TaskBatch) -> TaskBatch:
-    """The batch with those units in `out` that workers have opened: an audit continues from round to round."""
+    """The batch with those units in `out` that workers have opened: second looks continue from round to round."""
     if not (out / MANIFEST).is_file():
         return batch
     old = read_tasks(out)
@@ -87,7 +88,7 @@ def require_consistent(workdir: Path, out: Path, batch: TaskBatch, protocol: Pro
         if {other.backend, backend} <= {"local", "prolific"} and other.protocol != protocol:
             raise UsageError(
                 f"{other.path} was exported with another protocol, and one server cannot follow two",
-                hint=f"{options_of(other.protocol, protocol)}   (or another --workdir)",
+                hint=f"{changes_to(other.protocol, protocol)}   (or another --workdir)",
             )
         theirs = _all_units(other.units, other.sets, other.protocol, answers)
         conflicts = sorted(name for name in mine.keys() & theirs.keys() if mine[name] != theirs[name])

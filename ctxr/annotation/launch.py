@@ -56,9 +56,10 @@ def backend_files(config: ExportTasks, batch: TaskBatch, out: Path) -> dict[str,
         measured, _ = median_seconds(config.task, answered_work(config.workdir))
         timed, first = replace(config, seconds=config.seconds or measured or 0.0).check(), batch.units[0]
         # who wrote on Prolific what is judged now may come again
-        came, size = {visit.worker for visit in read_visits(private)}, config.work_in(config.bundle, config.task)
+        came = {visit.worker for visit in read_visits(private)}
+        size = config.work_in(config.per_submission, config.task)
         offer = timed.offer([len(part) for part in deal_bundles(batch.units, config, size, contents, came)], size)
-        parts = prolific.bundles(batch.units, config.bundle, offer.places, read_key(private))
+        parts = prolific.bundles(batch.units, config.per_submission, offer.places, read_key(private))
         body = prolific.study_body(parts, offer, timed, task_of(first).render(first, first.images))
         files = {
             "study.json": pretty_json(body),

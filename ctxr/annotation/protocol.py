@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from ctxr.annotation.records import PUBLISHED, Unit
-from ctxr.engine.options import Choices, Options, Range, option_name
+from ctxr.engine.options import Choices, Options, Range
 from ctxr.store.records import SplitName
 
 DISJOINT = ("wholly", "partly", "none")
@@ -23,11 +23,11 @@ SHARE = Range(0, 1, "a share from 0 to 1")
 
 
 @dataclass(frozen=True)
-class Protocol(Options):
-    """The numbers of a study; a field's text is its help where a command offers it."""
+class StudyNumbers(Options):
+    """The numbers of a study, which are published with it."""
 
-    seed: Annotated[int, COUNT] = 0
-    """Seed of every random choice: targets, image orders, checks, units that get all votes."""
+    FILE = "protocol"
+
     targets: Annotated[int, POSITIVE] = 3
     """Random targets described in each set (ImageCoDe: 3)."""
     train_needed: Annotated[int, POSITIVE] = 1
@@ -40,7 +40,7 @@ class Protocol(Options):
     """Retrievals of a validation or test description at most (ImageCoDe: 3)."""
     full_share: Annotated[float, SHARE] = 0.1
     """Share of validation and test descriptions that always get all votes, for unbiased metrics."""
-    verify_votes: Annotated[int, POSITIVE] = 1
+    review_votes: Annotated[int, POSITIVE] = 1
     """Third parties who decide whether a dialogue is kept."""
     least_words: Annotated[int, POSITIVE] = PUBLISHED.least_words
     """Minimum number of words in a description; in scripts without spaces, two letters are one."""
@@ -63,15 +63,27 @@ class Protocol(Options):
     block_below: Annotated[float, SHARE] = 0.5
     """Accuracy on questions with a known answer below which a worker is blocked, once the probability of that is .95."""
 
+    def spelled(self, name: str) -> str:
+        """How the file spells a number."""
+        return f"{name} = {{}}" if name in StudyNumbers.describe() else super().spelled(name)
+
     def rules(self) -> Iterator[tuple[str, str]]:
         """Questions cannot be all checks, and a description cannot need more votes than it gets."""
         for name in ("gold_every", "attention_every"):
             if getattr(self, name) == 1:
-                yield f"{option_name(name)} 1 leaves no room for work", "0 for none, or one in 2 or more"
+                yield f"{name} = 1 leaves no room for work", "0 for none, or one in 2 or more"
         for split in ("train", "eval"):
             needed, most = getattr(self, f"{split}_needed"), getattr(self, f"{split}_most")
             if needed > most:
-                yield f"--{split}-needed {needed} is more than --{split}-most {most}", f"--{split}-most {needed}"
+                yield f"{split}_needed = {needed} is more than {split}_most = {most}", f"{split}_most = {needed}"
+
+
+@dataclass(frozen=True)
+class Protocol(StudyNumbers):
+    """The numbers of a study, and its seed."""
+
+    seed: Annotated[int, COUNT] = 0
+    """Seed of every random choice: targets, image orders, checks, units that get all votes."""
 
     def votes(self, split: SplitName | None) -> tuple[int, int]:
         """Right votes needed, and votes at most, on a side of the benchmark; no side counts as validation or test."""

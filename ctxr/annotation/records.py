@@ -12,7 +12,7 @@ import msgspec
 
 from ctxr.store.records import Dialogue, Judgment, Query, Record, SplitName, Text
 
-TaskName = Literal["describe", "retrieve", "dialogue", "verify", "tag", "entail", "audit"]
+TaskName = Literal["describe", "retrieve", "dialogue", "review", "tag", "entail", "repeat"]
 Purpose = Literal["work", "qualification", "gold", "attention"]
 
 
@@ -54,7 +54,7 @@ class Unit(Record, frozen=True):
         authors: authors of the judged texts, who may not judge them.
         needed: right answers that accept it. most: votes at most. full: always collect `most`, for unbiased metrics.
         purpose: `work`, or a check of the worker: `qualification`, `gold`, `attention`.
-        of: the unit that an audit repeats. like: that unit's task.
+        of: the unit that is repeated. like: that unit's task.
         round: of the judgments made from it. limits: see `AnswerLimits`.
     """
 

@@ -153,11 +153,11 @@ def ask(config: ExportTasks, sources: TaskSources, progress: Progress) -> TaskBa
         work = _batch_of(dataset, sources.path, units)
     else:
         answered = read_judgments(sources.path)
-        if config.task == "audit":
-            units = factory.audit_units(answered.units.values(), answered.answers, config.fraction, config)
-        elif config.task == "verify":
+        if config.task == "repeat":
+            units = factory.repeat_units(answered.units.values(), answered.answers, config.fraction, config)
+        elif config.task == "review":
             talks = [(answered.units[talk.unit], talk) for talk in answered.dialogues]
-            units = [factory.verify_unit(unit, talk, config.verify_votes) for unit, talk in talks]
+            units = [factory.review_unit(unit, talk, config.review_votes) for unit, talk in talks]
         else:  # the same units that our own server adds by itself, and gives out
             pairs = [(answered.units[row.unit], row) for row in answered.answers if row.worker not in sources.blocked]
             units = [
@@ -185,8 +185,8 @@ def ask(config: ExportTasks, sources: TaskSources, progress: Progress) -> TaskBa
 
 _FIRST = {
     "retrieve": ("no description was written yet", "once people have described images"),
-    "verify": ("no finished talk was imported yet", "once two people have finished a talk"),
-    "audit": (
+    "review": ("no finished talk was imported yet", "once two people have finished a talk"),
+    "repeat": (
         "nothing was answered yet, but for descriptions and talks, or the share drew nothing",
         "once people have answered; with few answers a larger --fraction",
     ),
@@ -219,7 +219,7 @@ def _entailments(config: ExportTasks, sources: TaskSources, dataset: Dataset) ->
             raise DataError(f"{table}:{number}: {row.image!r} and {row.statement!r} are repeated")
         image_set = home[row.image]
         text = Text(row.statement, row.text, row.author)
-        # who checks labels writes nothing, so an audit is for all workers, whatever split they work on
+        # who checks labels writes nothing, so a second look is for all workers, whatever split they work on
         split = None if sources.revised else dataset.split_of(image_set)
         unit = factory.entail_unit(image_set, row.image, row.captions, text, split, votes=config.raters or 3)
         units[row.image, row.statement] = unit

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ctxr.annotation.protocol import Protocol, digest, share
 from ctxr.annotation.records import PUBLISHED, Answer, AnswerLimits, Purpose, TaskName, Unit
-from ctxr.annotation.tasks import entail, task_of, verify
+from ctxr.annotation.tasks import entail, review, task_of
 from ctxr.annotation.tasks.values import stable_id
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError
@@ -109,22 +109,22 @@ def _only_targets(dataset: Dataset) -> Iterator[tuple[Query, ImageSet, int]]:
         yield query, image_set, place
 
 
-def verify_unit(unit: Unit, dialogue: Dialogue, votes: int = 1) -> Unit:
+def review_unit(unit: Unit, dialogue: Dialogue, votes: int = 1) -> Unit:
     """A finished dialogue for a third party to keep or drop; neither partner may judge it."""
     return Unit(
-        id=stable_id("verify", dialogue.id),
-        task="verify",
+        id=stable_id("review", dialogue.id),
+        task="review",
         image_set=unit.image_set,
         group=unit.group,
         images=(dialogue.photo,),
         ordered=True,
         split=unit.split,
         target=dialogue.photo,
-        query=f"verify/{dialogue.id}",
+        query=f"review/{dialogue.id}",
         texts=tuple(turn.text for turn in dialogue.turns),
         text_ids=tuple(f"{dialogue.id}/{index:03d}" for index in range(dialogue.shared_at or 0)),
         speakers=tuple(turn.user for turn in dialogue.turns),
-        labels=verify.LABELS,
+        labels=review.LABELS,
         authors=tuple(sorted(dialogue.workers)),
         needed=votes,
         most=votes,
@@ -159,14 +159,14 @@ def entail_unit(
     )
 
 
-def audit_units(units: Iterable[Unit], answers: Iterable[Answer], fraction: float, protocol: Protocol) -> list[Unit]:
+def repeat_units(units: Iterable[Unit], answers: Iterable[Answer], fraction: float, protocol: Protocol) -> list[Unit]:
     """A seeded `fraction` of the answered units, but descriptions, dialogues and checks, to be judged by others again."""
     who = grouped((answer.unit, answer.worker) for answer in answers)
     return [
         replace(
             unit,
-            id=stable_id("audit", unit.id),
-            task="audit",
+            id=stable_id("repeat", unit.id),
+            task="repeat",
             of=unit.id,
             like=unit.task,
             authors=tuple(sorted({*unit.authors, *who[unit.id]})),
@@ -177,8 +177,8 @@ def audit_units(units: Iterable[Unit], answers: Iterable[Answer], fraction: floa
             limits=PUBLISHED,
         )
         for unit in units
-        if unit.id in who and unit.purpose == "work" and unit.task not in ("dialogue", "describe", "audit")
-        if share(protocol.seed, "audit", unit.id) < fraction
+        if unit.id in who and unit.purpose == "work" and unit.task not in ("dialogue", "describe", "repeat")
+        if share(protocol.seed, "repeat", unit.id) < fraction
     ]
 
 
@@ -228,7 +228,7 @@ def check_units(dataset: Dataset, protocol: Protocol, purpose: Purpose) -> list[
 
 
 def derive_units(unit: Unit, answer: Answer, image_set: ImageSet, protocol: Protocol) -> list[Unit]:
-    """Follow-up units of an answer: a retrieval of each description, a verification of each dialogue."""
+    """Follow-up units of an answer: a retrieval of each description, a review of each dialogue."""
     outcome = task_of(unit).score(unit, answer)
     if unit.task == "describe":
         return [
@@ -236,5 +236,5 @@ def derive_units(unit: Unit, answer: Answer, image_set: ImageSet, protocol: Prot
             for query in outcome.queries
         ]
     if unit.task == "dialogue":
-        return [verify_unit(unit, dialogue, protocol.verify_votes) for dialogue in outcome.dialogues]
+        return [review_unit(unit, dialogue, protocol.review_votes) for dialogue in outcome.dialogues]
     return []

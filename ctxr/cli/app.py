@@ -13,12 +13,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ctxr import __version__
-from ctxr.cli.commands import COMMANDS, LINES, MORE, as_function
-from ctxr.cli.render import Terminal, show, show_error
+from ctxr.cli.commands import COMMANDS, EXAMPLES, LINES, MORE, PANELS, as_function
 from ctxr.cli.verbs import Command, named
-from ctxr.engine.history import INTERRUPTED, recorded
 from ctxr.engine.options import Options, option_name
-from ctxr.errors import CtxrError, UsageError, did_you_mean
+from ctxr.errors import INTERRUPTED, CtxrError, UsageError, did_you_mean
 
 if TYPE_CHECKING:  # no public module exports them
     from typer._click.core import Command as Parsed
@@ -46,12 +44,27 @@ _LISTED, _PRINTED, _TYPED = "ctxr.listed", "ctxr.printed", "ctxr.typed"
 """In the context of a call: the list of commands is shown, for which none is imported; its one JSON document is on stdout; its words."""
 
 
-class Commands(TyperGroup):
+class _PlainParameters:
+    """A command whose switches have no type beside them."""
+
+    def get_params(self, ctx: "Context") -> "list[Any]":
+        """Its parameters, `--help` among them."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for one in params:
+            one.metavar = "" if getattr(one, "is_flag", False) else one.metavar
+        return params
+
+
+class PlainCommand(_PlainParameters, TyperCommand):
+    """One command."""
+
+
+class Commands(_PlainParameters, TyperGroup):
     """Imports what a command names only when it is called: `ctxr --help` stays as light as an empty app."""
 
     def list_commands(self, ctx: "Context") -> list[str]:
         """Names in the order of use."""
-        return list(COMMANDS)
+        return [*dict.fromkeys((*" ".join(PANELS.values()).split(), *COMMANDS))]
 
     def get_command(self, ctx: "Context", cmd_name: str) -> "Parsed | None":
         """The command; only its name and line of help while the list is shown."""
@@ -59,10 +72,12 @@ class Commands(TyperGroup):
         if command is None:
             return None
         if ctx.meta.get(_LISTED):
-            return TyperCommand(cmd_name, help=LINES[cmd_name], callback=lambda: None)
+            panel = next((panel for panel, names in PANELS.items() if cmd_name in names.split()), None)
+            return TyperCommand(cmd_name, help=LINES[cmd_name], callback=lambda: None, rich_help_panel=panel)
         typed = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        text = f"{LINES[cmd_name]}\n\n{MORE.get(cmd_name, '')}".strip()
-        typed.command(cmd_name, help=text)(as_function(command, _run))
+        example = f"Example: [bold]{EXAMPLES.get(cmd_name, f'ctxr {cmd_name}')}[/bold]"
+        text = f"{LINES[cmd_name]}\n\n{MORE.get(cmd_name, '')}".strip() + f"\n\n{example}"
+        typed.command(cmd_name, cls=PlainCommand, help=text)(as_function(command, _run))
         return typer.main.get_command(typed)
 
     def format_help(self, ctx: "Context", formatter: "HelpFormatter") -> None:
@@ -99,6 +114,9 @@ class Commands(TyperGroup):
 
 
 def _run(command: Command, config: Options, as_json: bool, meta: dict[str, object]) -> None:
+    # what the list of commands needs none of
+    Terminal, show = (named(f"ctxr.cli.render:{name}") for name in ("Terminal", "show"))
+
     def shown(report: object, view: str) -> None:
         if meta.get(_PRINTED):  # the document of a running command: its summary is a note
             with redirect_stdout(sys.stderr):
@@ -110,7 +128,7 @@ def _run(command: Command, config: Options, as_json: bool, meta: dict[str, objec
     started = (partial(shown, view=command.started),) if command.started else ()
     config.check()  # before what takes seconds
     progress = Terminal()
-    with recorded(config, cast("list[str]", meta[_TYPED])):
+    with named("ctxr.engine.history:recorded")(config, cast("list[str]", meta[_TYPED])):
         with nullcontext() if command.started else progress.alive(config.COMMAND):
             with progress.task(f"loading {config.COMMAND}", None):  # what a command imports may take seconds
                 run = named(f"{command.module}:run")
@@ -149,12 +167,13 @@ def _show_exception(error: BaseException, typed: list[str], ctx: "Context") -> i
             goes_on = ": it continues where it stopped" if resumes else ""
             shown = CtxrError("interrupted", f"run the same command again{goes_on}")
         case MemoryError():
-            hint = "give the process more memory, or process fewer sources at once: --workers 1"
+            hint = "give the process more memory, or process fewer sources at once: --jobs 1"
             shown = CtxrError("out of memory", hint)
         case _:
             shown = _mistyped(error, typed)
     code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else shown.exit_code
-    show_error(shown.message, shown.hint, code, "--json" in typed and not ctx.meta.get(_PRINTED))
+    as_json = "--json" in typed and not ctx.meta.get(_PRINTED)
+    named("ctxr.cli.render:show_error")(shown.message, shown.hint, code, as_json)
     return code
 
 

@@ -5,6 +5,7 @@ precedence.
 """
 
 import inspect
+import json
 import typing
 from collections.abc import Callable
 from functools import partial
@@ -37,7 +38,7 @@ LINES = {
     "build-documents": "Build documents of several sentences and images with known links from the captions of a dataset.",
     "pairs": "Make pairs of image, captions and text, entailed or not, to train an entailment classifier on.",
     "stats": "Describe a benchmark, built or published: counts, language, positions, distances, phenomena, leakage.",
-    "audit": "Test a benchmark for shortcuts: rules that ignore the description must stay at chance.",
+    "shortcuts": "Test a benchmark for shortcuts: rules that ignore the description must stay at chance.",
     "train": "Train a model with a published recipe or your own, and score the validation and test queries.",
     "regions": "Extract region features and boxes of every image, for models that use regions.",
     "listen": "Evaluate a multimodal language model on the benchmark through an OpenAI-compatible endpoint.",
@@ -48,6 +49,36 @@ LINES = {
     "doctor": "Check this machine or an artifact, and suggest a fix for each problem.",
     "demo": "Draw a small synthetic world, run the pipeline on it, and compare with the ground truth.",
 }
+PANELS = {
+    "Build": "build-sets filter merge build-documents pairs",
+    "Ask people": "plan export-tasks serve import-answers aggregate workers revise-labels",
+    "Models": "train eval listen regions search",
+    "Look and check": "report stats shortcuts doctor demo",
+    "Share": "export rebuild verify",
+}
+"""Commands in the order of help, by heading."""
+
+EXAMPLES = {
+    "build-sets": "ctxr build-sets videos/",
+    "filter": "ctxr filter --brisque 0.65",
+    "merge": "ctxr merge work/sets",
+    "export-tasks": "ctxr export-tasks describe",
+    "export": "ctxr export --to recipe",
+    "rebuild": "ctxr rebuild work/export-recipe --videos videos/",
+    "verify": "ctxr verify work/sets",
+    "build-documents": "ctxr build-documents coco --dataset captions/",
+    "pairs": "ctxr pairs sample",
+    "train": "ctxr train --recipe clip-batch --set encoder=ctxr-tiny",
+    "regions": "ctxr regions --extractor grid:ctxr-tiny",
+    "listen": "ctxr listen --endpoint http://localhost:8000/v1 --model qwen --dry-run",
+    "revise-labels": "ctxr revise-labels photos/",
+    "eval": "ctxr eval ctxr-tiny --split test",
+    "search": 'ctxr search --text "a red kite"',
+    "serve": "ctxr serve --invite 12",
+    "doctor": "ctxr doctor work/sets",
+}
+"""Lines that work as they are typed, of commands that say little without an argument."""
+
 _FAILED = "The exit code is 0 when some sources failed (the last line counts them), and 3 when no source can be used."
 
 MORE = {
@@ -56,12 +87,12 @@ MORE = {
     "merge": "The result is byte-equal to a run without ranks. The exit code is 4 while a rank is at work, and when a source was not "
     "finished by any rank.",
     "plan": "It fails below a minimum hourly pay.",
-    "export-tasks": "Tasks are describe, retrieve, dialogue, verify, tag, entail and audit.",
+    "export-tasks": "Tasks are describe, retrieve, dialogue, review, tag, entail and repeat.",
     "import-answers": "Importing the same answers twice changes nothing.",
     "report": "It shows sets, timelines, exclusions with reasons, distributions, results and provenance.",
     "rebuild": "The exit code is 4 when a set could not be rebuilt because a source is missing.",
     "verify": "Every video frame is decoded again; a photo is looked up among the sources by its hash.",
-    "audit": "The images of a video set come from one shot in temporal order, so the first and last are nearest to the shot's start "
+    "shortcuts": "The images of a video set come from one shot in temporal order, so the first and last are nearest to the shot's start "
     "and end. Photos have no order, except that the first is the anchor whose neighbours the others are.",
     "eval": "Your own model: ctxr eval --model my_model:score calls score(texts, pictures) of my_model.py for each set, with its "
     "descriptions and its pictures (PIL images); it returns a row of scores for each text, higher is better.",
@@ -83,17 +114,31 @@ def as_function(
     where `meta` is what its context shares."""
     config_class: type[Options] = named(command.config)
     parameters = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    filed = config_class.in_file()
+    numbers = filed.describe() if filed else {}
     parameters += [
-        _parameter(name, option, name == config_class.ARGUMENT) for name, option in config_class.describe().items()
+        _parameter(name, option, name == config_class.ARGUMENT)
+        for name, option in config_class.describe().items()
+        if name not in numbers
     ]
     file_help = "Read options from this TOML file; the command line takes precedence."
     parameters.append(_parameter("config", OptionField(Path | None, (), file_help, None), metavar="FILE"))
     parameters.append(_parameter("json", OptionField(bool, (), "Print the result as JSON on stdout.", False)))
+    if filed:
+        text = f"Read the numbers of the {filed.FILE} from this TOML file; default: the published ones."
+        parameters.append(_parameter(filed.FILE, OptionField(Path | None, (), text, None), metavar="FILE"))
+        text = f"Print the published {filed.FILE} as such a file."
+        parameters.append(_parameter(f"show_{filed.FILE}", OptionField(bool, (), text, False)))
 
     def function(**typed_values: Any) -> None:
         context, file, as_json = typed_values.pop("ctx"), typed_values.pop("config"), typed_values.pop("json")
         chosen = {name for name in typed_values if context.get_parameter_source(name).name != "DEFAULT"}
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in typed_values.items()}
+        if filed and values.pop(f"show_{filed.FILE}"):
+            typer.echo("\n".join(f"# {one.help}\n{name} = {json.dumps(one.default)}" for name, one in numbers.items()))
+            return
+        if filed and isinstance(given := values.pop(filed.FILE), Path):
+            values |= convert(filed, read_toml(given, option_name(filed.FILE)), str(given))
         if file is not None:
             loaded = load_toml(file, config_class, context.info_name or "")
             values |= {name: value for name, value in loaded.items() if name not in chosen}
@@ -153,5 +198,6 @@ def _parameter(
             metavar=metavar,
             show_default=default not in (None, []),
             parser=parser,
+            rich_help_panel=option.panel or None,
         )
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])

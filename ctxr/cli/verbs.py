@@ -52,7 +52,7 @@ VERBS = {
     "build-documents": Command("ctxr.pipelines.curation.documents", "BuildDocuments", "documents"),
     "pairs": Command("ctxr.pipelines.curation.pairs", "Pairs", "documents"),
     "stats": Command("ctxr.pipelines.inspection.stats", "Stats", "statistics"),
-    "audit": Command("ctxr.pipelines.inspection.audit", "Audit", "shortcuts"),
+    "shortcuts": Command("ctxr.pipelines.inspection.shortcuts", "Shortcuts", "shortcuts"),
     "train": Command("ctxr.pipelines.modelling.train", "Train", "training", resumes=True),
     "regions": Command("ctxr.pipelines.modelling.regions", "RegionsConfig", "regions", resumes=True),
     "listen": Command("ctxr.pipelines.modelling.listen", "Listen", "listening", resumes=True),

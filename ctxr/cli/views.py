@@ -1,8 +1,10 @@
 """Renders each command's report as blocks of facts, tables and lines."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from statistics import stdev
+from textwrap import fill
 
 from rich.markup import escape
 from rich.table import Table as Grid
@@ -12,12 +14,12 @@ from ctxr.annotation.config import ExportTasksReport, ImportAnswersReport
 from ctxr.annotation.cost import money
 from ctxr.cli.render import Block, Sentences, Summary
 from ctxr.engine.project import DOCUMENTS, SETS, WORKDIR, command_in, project_of
-from ctxr.engine.report import SetsReport, Table
+from ctxr.engine.report import SUMMARY, SetsReport, Table
 from ctxr.errors import plural
 from ctxr.pipelines.crowd.config import AggregateReport, PlanReport, RunningServer, ServeReport, WorkersReport
 from ctxr.pipelines.curation.config import DocumentsReport, RebuildReport, VerifyReport
 from ctxr.pipelines.finding.config import RunningSearch, SearchReport
-from ctxr.pipelines.inspection.config import AuditReport, DoctorReport, ReportPage, StatsReport
+from ctxr.pipelines.inspection.config import DoctorReport, ReportPage, ShortcutsReport, StatsReport
 from ctxr.pipelines.modelling.config import EvalReport, ListenReport, RegionsReport, TrainReport
 from ctxr.pipelines.revision.config import ReviseReport
 from ctxr.pipelines.sharing.config import ExportReport
@@ -172,6 +174,7 @@ def dataset(report: AggregateReport) -> Iterator[Block]:
         "judgments": counts["judgments"],
         "dropped": _numbers(counts["dropped"]),
         "refused": _refused(report.refused, report.read),
+        "all tables": _more(report),
     }
     yield Summary(WRITTEN[report.up_to_date], rows)
 
@@ -285,7 +288,7 @@ def statistics(report: StatsReport) -> Iterator[Block]:
     yield Sentences("notes", report.notes)
 
 
-def shortcuts(report: AuditReport) -> Iterator[Block]:
+def shortcuts(report: ShortcutsReport) -> Iterator[Block]:
     """What rules reach that never read a description."""
     yield f"[bold]{escape(report.dataset)}[/]"
     if report.verdicts:
@@ -385,7 +388,7 @@ def revision(report: ReviseReport) -> Iterator[Block]:
 def evaluation(report: EvalReport) -> Iterator[Block]:
     """Figures of the runs."""
     yield from _tables(report)
-    rows = {"results": report.results, "dataset": report.dataset, "runs": ", ".join(report.runs)}
+    rows = {"results": report.results, "dataset": report.dataset, "all tables": _more(report)}
     yield Summary(WRITTEN[report.up_to_date], rows)
 
 
@@ -445,8 +448,14 @@ def checks(report: DoctorReport) -> Iterator[Block]:
 
 
 def _tables(report: AggregateReport | EvalReport | ReviseReport) -> Iterator[Block]:
-    yield from report.tables.values()
+    summary = report.tables.get(SUMMARY)
+    short = _more(report) and summary and [replace(summary, note=fill(summary.note, 79))]
+    yield from short or report.tables.values()
     yield Sentences("notes", report.notes)
+
+
+def _more(report: AggregateReport | EvalReport | ReviseReport) -> str | None:
+    return None if getattr(report, "full", True) or SUMMARY not in report.tables else "the same command with --full"
 
 
 def _refused(reasons: Mapping[str, int], judgments: Path) -> str:

@@ -13,11 +13,10 @@ from pathlib import Path
 
 from ctxr import __version__
 from ctxr.engine.options import Options
-from ctxr.errors import CtxrError
+from ctxr.errors import INTERRUPTED, CtxrError
 from ctxr.store.paths import relative
 
 HISTORY = "history.jsonl"
-INTERRUPTED = 130
 _SECRETS = ((re.compile(r"(://[^/:@\s]*:)\S*@"), r"\1***@"), (re.compile(r"(://[^?\s]*\?)[^#\s]+"), r"\1***"))
 """What may be secret in the addresses that are typed: the password, and everything after the question mark."""
 

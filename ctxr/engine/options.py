@@ -7,7 +7,6 @@ import math
 import re
 import shlex
 import sys
-import tomllib
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
@@ -24,6 +23,9 @@ OPTION_NAMES = {
     "changes": "set",
 }
 """Words of the command line for fields, where they differ from their names."""
+
+LAST = ("Expert", "Cluster")
+"""Headings of help that stand below those of every subject."""
 
 _FIELDS = {word: field for field, word in OPTION_NAMES.items()}
 MOST_KEYS = 40  # of more, an error lists the nearest
@@ -99,19 +101,20 @@ Seed = Annotated[int, Range(0, math.inf, "a whole number, 0 or more")]
 Switch = Annotated[bool, NotDecisive]
 Price = Annotated[float, NotDecisive, Range(0, 10**9, "an amount of money, 0 or more")]
 Device = Annotated[str, NotDecisive, DEVICE]
-Workers = Annotated[int, Range(0, 256, "a number up to 256; 0 = half the cores"), NotDecisive]
+Jobs = Annotated[int, Range(0, 256, "a number up to 256; 0 = half the cores"), NotDecisive]
 FreeText = Annotated[str, NotDecisive]
 """A text that decides the result through what it names, or not at all."""
 
 
 @dataclass(frozen=True)
 class OptionField:
-    """One field: its type without markers, the markers, its help on one line, its default."""
+    """One field: its type without markers, the markers, its help on one line, its default, the heading that it stands under."""
 
     kind: Any
     markers: tuple[object, ...]
     help: str
     default: Any
+    panel: str = ""
 
     @functools.cached_property
     def decides(self) -> bool:
@@ -147,11 +150,15 @@ class Options:
     """Folder in the workdir for the artifact, unless `out` names another; {NAME} stands for an option."""
     SYNONYMS: ClassVar[Mapping[str, str]] = {}
     """Keys that people give, each with the one that they mean."""
+    FILE: ClassVar[str] = ""
+    """The option that names a TOML file with the fields of the class that sets it: none of them is an option of its own."""
+    PANELS: ClassVar[str] = ""
+    """What help puts under a heading, as in `Quality: brisque max_text; Cluster: rank`; the others are everyday options."""
 
     @classmethod
     @functools.cache
     def describe(cls) -> dict[str, OptionField]:
-        """The options by field name, in their order, those by keyword alone last."""
+        """The options by field name: everyday ones, then by subject, expert and cluster last; those by keyword alone behind the others."""
         # the text under each field of a dataclass and of those it extends, on one line
         texts: dict[str, str] = {}
         for owner in reversed([one for one in cls.__mro__ if is_dataclass(one) and one is not Options]):
@@ -163,6 +170,10 @@ class Options:
                 named = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
                 name = node.target.id if named else ""
         hints = typing.get_type_hints(cls, include_extras=True)
+        parts = [
+            part.partition(":") for owner in reversed(cls.__mro__) for part in vars(owner).get("PANELS", "").split(";")
+        ]
+        panels = {name: heading.strip() for heading, _, names in parts for name in names.split()}
         options = {}
         for field in sorted(fields(cls), key=lambda field: field.kw_only is True):
             if field.default is MISSING:
@@ -170,8 +181,15 @@ class Options:
             kind = hints[field.name]
             kind, *markers = typing.get_args(kind) if typing.get_origin(kind) is typing.Annotated else [kind]
             shared = next((marker for marker in markers if isinstance(marker, str)), "")
-            options[field.name] = OptionField(kind, tuple(markers), texts.get(field.name, shared), field.default)
-        return options
+            text, panel = texts.get(field.name, shared), panels.get(field.name, "")
+            options[field.name] = OptionField(kind, tuple(markers), text, field.default, panel)
+        order = dict.fromkeys(["", *[name for name in panels.values() if name not in LAST], *LAST])
+        return {name: option for panel in order for name, option in options.items() if option.panel == panel}
+
+    @classmethod
+    def in_file(cls) -> "type[Options] | None":
+        """The class whose fields the file of `FILE` gives; None without one."""
+        return next((owner for owner in cls.__mro__ if vars(owner).get("FILE")), None)
 
     def folder(self) -> Path:
         """Where the artifact is written, of a verb that writes one."""
@@ -210,11 +228,15 @@ class Options:
 
     def command_line(self, *words: str, **changes: Any) -> str:
         """The command that was typed, with `words` and `changes`; what is at its default is left out."""
-        changed = replace(self, **changes)
+        changed, source = replace(self, **changes), self.in_file()
+        filed = source.describe() if source else {}
         line = ["ctxr", self.COMMAND, *words]
         for field in sorted(fields(self), key=lambda field: field.name != self.ARGUMENT):
             value, option = getattr(changed, field.name), option_name(field.name)
             if value == field.default:
+                continue
+            if field.name in filed:
+                line += [] if option_name(self.FILE) in line else [option_name(self.FILE), "FILE"]
                 continue
             if isinstance(value, bool):
                 line.append(option if value else option.replace("--", "--no-", 1))
@@ -227,6 +249,8 @@ class Options:
 @dataclass(frozen=True, kw_only=True)
 class EndpointOptions(Options):
     """Options of what asks a model behind an endpoint: the model, the key, parallel requests and their price."""
+
+    PANELS = "Endpoint: side key_from at_once timeout max_tokens insecure; Cost: price_in price_out max_cost dry_run"
 
     model: str = ""
     """Name of the model, as the server knows it."""
@@ -267,6 +291,8 @@ class EndpointOptions(Options):
 @dataclass(frozen=True, kw_only=True)
 class JudgeEndpointOptions(EndpointOptions):
     """Options of a judge behind an endpoint."""
+
+    PANELS = "Endpoint: model samples"
 
     samples: Annotated[int, Range(1, math.inf, "a number of answers, at least 1")] = 3
     """Answers of an endpoint judge to each claim, where the server tells no probabilities of tokens."""
@@ -323,6 +349,8 @@ def convert(cls: type[Options], given: Mapping[str, object], source: str, elsewh
 
 def read_toml(file: Path, option: str) -> dict[str, Any]:
     """The content of the TOML file that an option names. Raises UsageError where it cannot be read, DataError for broken TOML."""
+    import tomllib  # here, because `ctxr --help` loads this module and reads no file
+
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:

@@ -7,6 +7,9 @@ from typing import Any
 
 from ctxr.errors import CtxrError
 
+SUMMARY = "summary"
+"""Name of the table that is printed without --full."""
+
 P_SHOWN = 0.001  # smaller p-values are shown as below this
 
 

@@ -176,7 +176,7 @@ class ScanPass:
         if self._reference is not None:
             changes = cv2.absdiff(thumbnail, self._reference).astype(np.float32)
             difference = float(cv2.resize(changes, _BLOCKS, interpolation=cv2.INTER_AREA).max())
-        passes = difference is None or self._options.frames == "every" or difference >= self._options.gate
+        passes = difference is None or self._options.frames == "every" or difference >= self._options.still_below
         between = list(self._span) if passes else []
         if passes:
             self._reference = thumbnail

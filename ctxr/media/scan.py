@@ -30,13 +30,18 @@ SCAN_LIMITS = frozenset({"threads", "stall_seconds", "time_limit"})
 class ScanOptions(Options):
     """Options of whatever scans videos."""
 
+    PANELS = (
+        "Video: keep_damaged frames rate still_below detector min_shot; "
+        "Expert: detector_threshold decoder threads stall_seconds time_limit memory_limit"
+    )
+
     frames: Annotated[str, NotDecisive, Choices(("auto", "every", "search", "samples"))] = "auto"
     """Which frames are embedded. every: all, as in the paper. samples: some per second. search: samples, and the frames between them
     that sets need. auto: every with a small encoder such as ctxr-tiny or on a GPU, where it costs little, and search otherwise."""
     rate: Annotated[float, Range(0.001, 1000, "frames per second, 0.001 to 1000")] = 4.0
     """Samples per second of video, beside the ends of shots; larger finds more sets and takes longer. Without effect on every."""
-    gate: Annotated[float, Range(0, 255, "a luma difference: 0..255")] = 6.0
-    """Skip a sample as nearly static if no block, a 144th of the picture, differs more from the last embedded sample (mean luma,
+    still_below: Annotated[float, Range(0, 255, "a luma difference: 0..255")] = 6.0
+    """Skip a sample as nearly static if no block, a 144th of the picture, differs by this much from the last embedded sample (mean luma,
     0..255); 0 skips none. With --frames every no frame is skipped."""
     detector: Annotated[str, Choices(tuple(THRESHOLDS))] = "adaptive"
     """Shot detector: adaptive, content, threshold, histogram, hash (PySceneDetect's), or ffmpeg's scene filter as in

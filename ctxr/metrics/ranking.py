@@ -14,6 +14,9 @@ import numpy.typing as npt
 from ctxr.errors import DataError
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
+ALL_OF_SET = "all of a set"
+"""What tables call the share of sets whose every query is right."""
+
 F = TypeVar("F", bound=np.floating)
 
 BLOCK = 4_000_000
@@ -97,6 +100,14 @@ def count_ranks(scores: npt.ArrayLike, right: Codes | Flags) -> RankCounts:
 def accuracy(counts: RankCounts) -> Doubles:
     """Expected top-1 accuracy [B], 0..1: with one right candidate, 1 / ties if it is among the best, else 0."""
     return cast("Doubles", np.where(counts.above == 0, counts.right / counts.level, 0.0))
+
+
+def all_right(credit: Doubles, groups: Codes) -> Doubles:
+    """The chance that every query of a group is right [G], 0..1, by the accuracy [B] of each and its group [B] of 0..G-1: the ties of
+    a query are broken by a coin of their own."""
+    found = np.ones(int(groups.max(initial=-1)) + 1)
+    np.multiply.at(found, groups, credit)
+    return found
 
 
 def recall(counts: RankCounts, k: int) -> Doubles:

@@ -9,6 +9,9 @@ import numpy.typing as npt
 
 from ctxr.errors import DataError
 
+FIRST_VOTES = "first votes"
+"""What tables call the first vote on each unit: no later vote depends on it."""
+
 Codes = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

@@ -241,7 +241,7 @@ def weights_here() -> Path:
             return folder / name
     raise CtxrError(
         f"the weights of torchvision's Faster R-CNN are not on this machine: {folder} holds neither {' nor '.join(names)}",
-        hint="put one of them there, name a file (--by faster-rcnn:WEIGHTS.pth), or use a grid: --by grid:ENCODER",
+        hint="put one of them there, name a file (--extractor faster-rcnn:WEIGHTS.pth), or use a grid: --extractor grid:ENCODER",
     )
 
 

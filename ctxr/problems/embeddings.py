@@ -171,7 +171,7 @@ def named_regions(name: str, workdir: Path, model: str) -> RegionFeatures:
             f"the recipe needs the region features {name!r}, and {folder} does not exist",
             hint=f"--set regions={existing[0]}"
             if existing
-            else f"ctxr regions --by {name}, or ctxr regions; then --set regions=grid",
+            else f"ctxr regions --extractor {name}, or ctxr regions; then --set regions=grid",
         )
     return read_regions(folder)
 

@@ -16,10 +16,11 @@ from ctxr.engine.progress import Progress
 from ctxr.engine.project import CHAIN, chosen
 from ctxr.engine.report import Table
 from ctxr.errors import UsageError
-from ctxr.metrics.compare import RatioColumn
+from ctxr.metrics.compare import Interval, RatioColumn
+from ctxr.metrics.proportions import LEVEL
 from ctxr.models.hub import placeless
 from ctxr.models.identity import model_identity
-from ctxr.problems.figures import Columns, Figure, Summariser, percent
+from ctxr.problems.figures import Columns, Figure, Summariser, none_had, percent
 from ctxr.problems.nothing_fits import RankedQueries
 from ctxr.problems.options import EvalOptions
 from ctxr.problems.results import Findings
@@ -150,6 +151,7 @@ class Evaluation(Generic[SplitT, ScoredRun]):
 
     Attributes:
         PROBLEM: its name in the registry, which manifests of evaluations tell. KIND: of the artifact. TOGETHER: see `Summariser`.
+        HEADLINE: measures of the summary, the figure to report first, each with the measure of a blind guess, or its value.
         dataset: its name. runs: with their scorers. splits: examples in the order of tables.
         unsure: splits with how many pairs leave their rankings.
         single: runs whose queries are right or wrong outright, for McNemar's test.
@@ -158,6 +160,7 @@ class Evaluation(Generic[SplitT, ScoredRun]):
     PROBLEM: ClassVar[str]
     KIND: ClassVar[str] = EVALUATION
     TOGETHER: ClassVar[bool] = False
+    HEADLINE: ClassVar[Sequence[tuple[str, str | float | None]]] = ()
 
     dataset: str
     runs: Sequence[ScoredRun]
@@ -194,6 +197,31 @@ class Evaluation(Generic[SplitT, ScoredRun]):
         first = next(iter(runs.values()), {})
         shared = [name for name in first if all(name in by_measure for by_measure in runs.values())]
         return {name: {run: by_measure[name] for run, by_measure in runs.items()} for name in shared}
+
+    def crowd(self, split: str) -> Mapping[str, Mapping[str, str | None]]:
+        """Rows of people in the summary, text by measure, by the name of the row; by default nothing is known."""
+        return {}
+
+    def summary(self) -> Table | None:
+        """The headline of each run on test, or else on the split that is furthest from training, above people and a blind guess; None
+        where nothing was measured of it."""
+        headline = dict(self.HEADLINE)
+        own = [one for one in self.findings.figures if (one.view, one.part) == ("overall", "all")]
+        if not (known := [one for one in own if one.measure in headline]):
+            return None
+        split = max((one.split for one in known), key=("train", "valid", NO_SPLIT, "test").index)
+        cells = {(one.run, one.measure): one.interval for one in own if one.split == split}
+        shown = [name for name in headline if any(name == measure for _, measure in cells)]
+        runs = list(dict.fromkeys(run for run, measure in cells if measure in shown))
+        rows = [(run, *(percent(cells.get((run, name), Interval(None))) for name in shown)) for run in runs]
+        rows += [(name, *(reached.get(one) or "–" for one in shown)) for name, reached in self.crowd(split).items()]
+        guesses = [cells.get((runs[0], str(headline[name])), Interval(None)).value or headline[name] for name in shown]
+        blind = [f"{100 * guess:.1f}" if isinstance(guess, float) else "–" for guess in guesses]
+        rows += [("chance", *blind)] if {*blind} != {"–"} else []
+        lead = next(one for one in known if (one.split, one.measure) == (split, shown[0]))
+        drawn = f"in brackets {100 * LEVEL:g} % over {lead.interval.clusters:,} clusters drawn again"
+        note = f"%, n = {lead.queries:,}; {drawn}{none_had([lead.interval])}"
+        return Table(f"{split}: the figures to report", ("run", *shown), tuple(rows), note)
 
     def complete(self, split: SplitT, figures: list[Figure], summariser: Summariser) -> None:
         """Add the tables of a split, and what is no ratio of sums; `figures`: of its columns."""

@@ -9,8 +9,10 @@ from ctxr.datasets.lineage import AS_PUBLISHED, chosen_on_test, foreign_notes, l
 from ctxr.datasets.readers.imagecode import HUMANS, is_release
 from ctxr.datasets.rounds import label_notes
 from ctxr.datasets.splits import alert_of_leaks
-from ctxr.engine.report import Table
+from ctxr.engine.report import Table, share_with_interval
 from ctxr.errors import DataError, plural
+from ctxr.metrics.ranking import ALL_OF_SET
+from ctxr.metrics.votes import FIRST_VOTES
 from ctxr.models.hub import DEFAULT_ENCODER
 from ctxr.models.leakage import leakage_table
 from ctxr.problems.evaluation import EvalRequest, Evaluation, ScoredRun, SplitExamples, SplitT
@@ -85,25 +87,33 @@ def crowd_table(dataset: Dataset) -> Table | None:
         return None
     try:
         figures = json.loads(file.read_text(encoding="utf-8"))
-        rows = []
-        for row in figures["accuracy"]:
-            if row["value"] is not None:
-                ends = ("low", "high") if row["crowd_low"] is None else ("crowd_low", "crowd_high")
-                shares = [f"{100 * row[name]:.1f}" for name in ("value", *ends)]
-                about = (row["kind"], row["basis"], "nominal", "image ids")
-                alphas = [
-                    one["value"]
-                    for one in figures["agreement"]
-                    if (one["kind"], one["basis"], one["level"], one["on"]) == about
-                ]
-                share = f"{shares[0]} ({shares[1]}–{shares[2]})"
-                rows.append((f"{row['kind']}, {row['basis']}", row["votes"], share, next(iter(alphas), None)))
+        rows, alphas = list[tuple[object, ...]](), dict[tuple[str, str], float | None]()
+        for row in figures["agreement"]:
+            if (row["level"], row["on"]) == ("nominal", "image ids"):
+                alphas.setdefault((row["kind"], row["basis"]), row["value"])
+        for row in [row for row in figures["accuracy"] if row["value"] is not None]:
+            of, ends = (row["kind"], row["basis"]), ("low", "high")
+            low, high = (row[name] if row["crowd_low"] is None else row[f"crowd_{name}"] for name in ends)
+            shares = map(share_with_interval, ({"value": row["value"], "low": low, "high": high}, row["sets"]))
+            rows.append((", ".join(of), row["votes"], *shares, alphas.get(of)))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{file} is damaged: {error}", hint="run ctxr aggregate again") from error
     if not rows:
         return None
-    note = "all descriptions that were voted on, also those that were dropped; alpha: nominal, on image ids"
-    return Table("People", ("of", "votes", "accuracy %", "alpha, nominal"), tuple(rows), note)
+    note = "all descriptions that were voted on, also those that were dropped; alpha: nominal, on image ids; "
+    note += f"{ALL_OF_SET}: sets of which the first vote on each description is right"
+    return Table("People", ("of", "votes", "accuracy %", f"{ALL_OF_SET} %", "alpha, nominal"), tuple(rows), note)
+
+
+def crowd_row(dataset: Dataset, split: str) -> dict[str, dict[str, str | None]]:
+    """The row of `crowd_table` to compare models with: first votes on that split, or on all where it has none of its own."""
+    table = crowd_table(dataset)
+    rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows} if table else {}
+    named = [name for name in rows if name.endswith(FIRST_VOTES)]
+    name = next((name for name in (split, f"{split}, {FIRST_VOTES}", *named) if name in rows), None)
+    if name is None:
+        return {}
+    return {f"people ({name})": {"accuracy": rows[name]["accuracy %"], ALL_OF_SET: rows[name].get(f"{ALL_OF_SET} %")}}
 
 
 def contamination_notes(

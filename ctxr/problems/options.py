@@ -26,6 +26,8 @@ def invalid_name(name: str | None) -> Iterator[tuple[str, str]]:
 class TrainOptions(Options):
     """What a training is told beside the values of its recipe."""
 
+    PANELS = "Classifiers: text_only image_only; Expert: parity judgments"
+
     recipe: FreeText = "clip-batch"
     """clip, vilbert, uniter, blip with -zero-shot, -none, -batch, -module, -temporal; retrieval-clip, -uniter, -blip, also -weak;
     entailment, entailment-tiny; links-ap, -dc, -tk, -nostruct, -objects, -zero-shot;
@@ -39,8 +41,8 @@ class TrainOptions(Options):
     seeds: Annotated[int, NotDecisive, Range(1, inf, "a number of trainings, at least 1")] = 1
     """Number of trainings, with the seeds 0, 1, 2 and so on."""
     parity: FreeText = "fixed"
-    """Fixed (published numbers without known errors),
-    paper (its text to the letter) or code (as the released scripts)."""
+    """How closely a recipe follows the paper: fixed (published numbers without known errors), paper (its text to the letter) or code (as
+    the released scripts)."""
     judgments: Path | None = None
     """More judgments (table or folder with judgments.jsonl),
     whose entailed pairs are weak positives: --set weak=extra-batch."""
@@ -67,6 +69,11 @@ class TrainOptions(Options):
 @dataclass(frozen=True)
 class EvalOptions(Options):
     """What an evaluation is told."""
+
+    PANELS = (
+        "Figures: recall ties trec nothing_fits judgments positives; Models: encoder regions rerank rerank_by device; "
+        "Expert: cluster resamples permutations seed tokenizer problem"
+    )
 
     runs: Annotated[tuple[str, ...], NotDecisive] = ()
     """Runs or classifiers by name or folder, files of scores (.jsonl or .csv: a line of query, candidate, value each; of

@@ -63,6 +63,7 @@ class RankedEvaluation(ScoredEvaluation[SplitRows[AskedT]]):
         CLUSTERS: what is drawn again by default. SUMMED: the k of the recalls whose sum is a measure of its own, where each is measured.
     """
 
+    HEADLINE = (("R@1", "chance"), ("MRR", None))
     CLUSTERS: ClassVar[str] = "relevant images"
     SUMMED: ClassVar[Sequence[int]] = ()
 

@@ -114,7 +114,7 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
         progress.warn(f"{error.message}; the demo continues without the text filter ({error.hint})")
         text = None
     limits = {"brisque": BRISQUE, "max_text": text}
-    filtered: SetsReport = run_command("filter", progress, **limits, workdir=work, workers=2, yes=True)
+    filtered: SetsReport = run_command("filter", progress, **limits, workdir=work, jobs=2, yes=True)
     tables = {"detected": _detected(built.artifact, filtered.artifact, world, text)}
     progress.note(f"{built.counts['sets']} sets built, {filtered.counts['sets']} after filtering")
     crowd = run_crowd(work, filtered.artifact, world, config.seed, progress)
@@ -309,7 +309,7 @@ def run_classifier(work: Path, sizes: Demo, progress: Progress) -> Gain:
 
 def run_revision(work: Path, progress: Progress) -> Gain:
     """Revise the labels of the drawn captions by the toy: of the candidates, and of those that it adds, how many hold."""
-    folder = run_command("revise-labels", progress, entail=True, judge=("toy",), by=BY, workdir=work).revised
+    folder = run_command("revise-labels", progress, entail=True, judge=("toy",), retriever=BY, workdir=work).revised
     truth = {row.caption: row for row in read_table(work / "dataset" / "truth.jsonl", CaptionTruth)}
     ledger = read_table(folder / folder_of(1) / LEDGER, CandidateRow)
     rows = [(row.image, row.image in truth[row.caption].holds, row.decision == "added") for row in ledger
@@ -349,7 +349,7 @@ def run_traces(work: Path, sizes: Demo, progress: Progress) -> DemoPart:
     what = "picture meant found first: by a text, by the text and a mouse trace"
     page = run_command("report", progress, input=dataset, workdir=work).page
     (file,) = dataset.glob("*.jsonl")
-    asked = {"gallery": dataset, "recorded": file, "by": "ctxr-tiny", "count": 3, "workdir": work}
+    asked = {"gallery": dataset, "recorded": file, "model": "ctxr-tiny", "count": 3, "workdir": work}
     table = next(
         block for block in search_results(run_command("search", progress, **asked)) if isinstance(block, Table)
     )

@@ -32,7 +32,7 @@ def test_a_submission_is_paid_over_or_not_yet_either(status: str, kind: str) -> 
 
 def test_only_a_list_that_should_have_a_submission_can_lack_it() -> None:
     listed = {"s": Submission("s", "APPROVED", "p")}
-    visits = [came("s", "p"), came("x", "invented", 5), came("y", "late", 9), replace(came("z", "q"), door="verify")]
+    visits = [came("s", "p"), came("x", "invented", 5), came("y", "late", 9), replace(came("z", "q"), door="review")]
     told = standings(listed, visits, after(7))
     assert (set(told), told["w-p"]) == ({"w-p", "w-invented"}, "")
     assert " not list " in told["w-invented"]

@@ -9,14 +9,13 @@ from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import (
     attention_unit,
-    audit_units,
     check_units,
     derive_units,
     describe_units,
+    repeat_units,
     retrieve_units,
     tag_units,
 )
-from ctxr.engine.options import option_name
 from ctxr.errors import DataError, UsageError
 from tests.annotation.crowd_units import answer, dataset, image_set
 from tests.annotation.tasks.test_tasks import SHARED, as_values
@@ -52,10 +51,10 @@ def test_a_description_is_followed_by_its_retrieval() -> None:
 def test_a_talk_is_followed_by_its_verification_by_somebody_else() -> None:
     one = describe_units(dataset(*SETS), Protocol(), {})[0]
     (check,) = derive_units(one, answer(one, values=as_values(SHARED)), SETS[0], Protocol())
-    assert (check.task, check.authors) == ("verify", ("w-anna", "w-ben"))
+    assert (check.task, check.authors) == ("review", ("w-anna", "w-ben"))
     assert derive_units(one, answer(one, "w-ben", values=as_values(SHARED)), SETS[0], Protocol()) == []
     assert len(check.texts) == len(check.speakers) == len(SHARED)
-    (check,) = derive_units(one, answer(one, values=as_values(SHARED)), SETS[0], Protocol(verify_votes=3))
+    (check,) = derive_units(one, answer(one, values=as_values(SHARED)), SETS[0], Protocol(review_votes=3))
     assert (check.needed, check.most) == (3, 3)
 
 
@@ -74,12 +73,12 @@ def test_who_sees_the_photo_is_told_what_is_in_it_where_that_is_known() -> None:
     assert units[1] == other
 
 
-def test_an_audit_goes_to_nobody_who_has_voted() -> None:
+def test_a_second_look_goes_to_nobody_who_has_voted() -> None:
     units = retrieve_units(dataset(*SETS, described=True), Protocol())
     answers = [answer(one, f"w-{number}", pick=(one.images[0],)) for one in units for number in range(2)]
-    audits = audit_units(units, answers, 0.5, Protocol())
-    assert 5 < len(audits) < 25
-    assert all(one.authors == ("w-0", "w-1", "w-author") and one.round == 1 for one in audits)
+    repeats = repeat_units(units, answers, 0.5, Protocol())
+    assert 5 < len(repeats) < 25
+    assert all(one.authors == ("w-0", "w-1", "w-author") and one.round == 1 for one in repeats)
 
 
 def test_an_attention_check_names_the_place_it_asks_for() -> None:
@@ -153,5 +152,5 @@ def test_a_verdict_is_what_no_vote_to_come_can_change() -> None:
     ],
 )  # fmt: skip
 def test_numbers_that_cannot_be_meant_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(UsageError, match=f"^{option_name(next(iter(wrong)))} "):
+    with pytest.raises(UsageError, match=f"^{next(iter(wrong))} = "):
         Protocol(**wrong).check()  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -17,12 +18,13 @@ import typer
 from typer.testing import CliRunner
 
 from ctxr import __version__
-from ctxr.annotation.config import ImportAnswersReport
+from ctxr.annotation.config import ExportTasks, ImportAnswersReport
+from ctxr.annotation.protocol import StudyNumbers
 from ctxr.cli.app import app
-from ctxr.cli.commands import COMMANDS, load_toml
+from ctxr.cli.commands import COMMANDS, EXAMPLES, PANELS, load_toml
 from ctxr.cli.verbs import Command, named
 from ctxr.engine.history import HISTORY, part_of_run
-from ctxr.engine.options import Options, option_name
+from ctxr.engine.options import LAST, Options, option_name
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import VerbReport
 from ctxr.errors import CtxrError, DataError, FindingsError, UnfinishedError, UsageError
@@ -46,7 +48,7 @@ def fails(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize(
-    ("words", "named_as"), [(["eval"], "--dataset"), (["report"], "--input"), (["audit"], "DATASET")]
+    ("words", "named_as"), [(["eval"], "--dataset"), (["report"], "--input"), (["shortcuts"], "DATASET")]
 )
 def test_a_hint_names_the_option_that_the_command_has(words: list[str], named_as: str, tmp_path: Path) -> None:
     result = runner.invoke(app, [*words, "-w", str(tmp_path), "--json"])
@@ -74,6 +76,53 @@ def test_every_command_has_help_that_names_json(name: str) -> None:
     assert "--json" in result.stdout
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_puts_options_under_headings_and_tells_each_default_once(name: str) -> None:
+    config = named(COMMANDS[name].config)
+    shown = runner.invoke(app, [name, "--help"]).stdout
+    filed = config.in_file()
+    offered = {
+        field: option for field, option in config.describe().items() if not filed or field not in filed.describe()
+    }
+    headings = re.findall(r"^╭─ (.*?) ─+╮$", shown, re.MULTILINE)
+    wanted = dict.fromkeys(option.panel for option in offered.values() if option.panel)
+    assert headings == [*(["Arguments"] if config.ARGUMENT else []), "Options", *wanted]
+    assert [*wanted] == sorted(
+        wanted, key=lambda heading: ("Expert", "Cluster").index(heading) if heading in LAST else -1
+    )
+    assert "<bool>" not in shown
+    assert f"Example: {EXAMPLES.get(name, f'ctxr {name}')}\n" in re.sub(" +\n", "\n", shown)
+    assert not [field for field, one in offered.items() if one.default not in (None, "", ()) and "default:" in one.help]
+
+
+def test_the_list_of_commands_has_a_heading_for_each() -> None:
+    shown = runner.invoke(app, ["--help"]).stdout
+    assert re.findall(r"^╭─ (.*?) ─+╮$", shown, re.MULTILINE) == ["Options", *PANELS]
+    assert sorted(" ".join(PANELS.values()).split()) == sorted(COMMANDS)
+
+
+def test_the_numbers_of_a_study_come_from_a_file_that_help_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr("ctxr.cli.app._run", lambda _, config, *rest: seen.append(config))
+    file = tmp_path / "protocol.toml"
+    file.write_text(runner.invoke(app, ["export-tasks", "--show-protocol"]).stdout)
+    assert tomllib.loads(file.read_text()) == {name: one.default for name, one in StudyNumbers.describe().items()}
+    assert not seen
+    words = ["export-tasks", "describe", "--protocol", str(file)]
+    runner.invoke(app, words)
+    file.write_text('targets = 1\ndisjoint = "none"\n')
+    runner.invoke(app, words)
+    assert seen == [ExportTasks(task="describe"), ExportTasks(task="describe", targets=1, disjoint="none")]
+    assert seen[1].command_line() == "ctxr export-tasks describe --protocol FILE"
+    for wrong, why in (("targts = 1", "targts"), ("targets = true", "targets")):
+        file.write_text(wrong)
+        refused = runner.invoke(app, words)
+        assert (refused.exit_code, why in refused.stderr) == (2, True)
+    assert "--targets" in runner.invoke(app, ["export-tasks", "describe", "--targets", "1"]).stderr
+
+
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_what_a_command_names_is_there(command: Command) -> None:
     for dotted in (f"{command.module}:run", command.view, command.started):
@@ -85,6 +134,8 @@ def test_what_a_command_names_is_there(command: Command) -> None:
 @pytest.mark.parametrize("config", [named(command.config) for command in COMMANDS.values()])
 def test_every_option_explains_itself(config: type[Options]) -> None:
     assert all(option.help.endswith((".", "?")) for option in config.describe().values())
+    parts = (part for owner in config.__mro__ for part in vars(owner).get("PANELS", "").split(";"))
+    assert {name for part in parts for name in part.partition(":")[2].split()} <= config.describe().keys()
 
 
 @pytest.mark.parametrize(
@@ -220,7 +271,7 @@ def test_a_wrong_configuration_file_is_one_sentence(
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["regions", "--by", "magic"], 2, "of grid:ENCODER"),
+        (["regions", "--extractor", "magic"], 2, "of grid:ENCODER"),
         (["listen", "--model", "x"], 2, "--endpoint is missing"),
         (["listen", "--endpoint", "http://example.org/v1", "--model", "x"], 2, "in the clear"),
         (["regions"], 4, "finished image sets"),
@@ -372,7 +423,7 @@ def test_what_the_system_refuses_is_one_sentence(error: OSError, message: str, f
 def test_too_little_memory_is_one_sentence(fails: Callable[..., None]) -> None:
     fails(MemoryError())
     result = runner.invoke(app, FILTER)
-    assert (result.exit_code, "--workers 1" in result.stderr, "Traceback" in result.stderr) == (1, True, False)
+    assert (result.exit_code, "--jobs 1" in result.stderr, "Traceback" in result.stderr) == (1, True, False)
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_pixels_are_those_of_a_plain_pass(scanner: Scanner, clip: Path) -> None:
 def test_a_frame_is_sampled_when_it_enters_another_interval(scanner: Scanner, tmp_path: Path, rate: float) -> None:
     stamps = np.cumsum(np.random.default_rng(2).integers(5, 120, 90)).tolist()
     path = write_clip(tmp_path / "v.mkv", pictures((1, 45), (2, 45)), stamps=stamps, time_base=MILLISECOND)
-    _, candidates, end = _scan(scanner, path, replace(SAMPLES, rate=rate, gate=255))
+    _, candidates, end = _scan(scanner, path, replace(SAMPLES, rate=rate, still_below=255))
     intervals = [stamp * MILLISECOND * Fraction(str(rate)) // 1 for stamp in stamps]
     expected = {index for index in range(90) if index == 0 or intervals[index] != intervals[index - 1]}
     expected |= {shot.start_index for shot in end.shots}
@@ -91,7 +91,7 @@ def test_a_frame_is_sampled_when_it_enters_another_interval(scanner: Scanner, tm
 
 def test_the_gate_compares_with_the_last_pixels_of_the_same_shot(scanner: Scanner, clip: Path) -> None:
     gate = 4.0
-    _, candidates, end = _scan(scanner, clip, replace(SAMPLES, rate=1000, gate=gate))
+    _, candidates, end = _scan(scanner, clip, replace(SAMPLES, rate=1000, still_below=gate))
     with open_video(clip) as video:
         thumbnails = [frame.luma_thumbnail().astype(float) for frame in video]
     starts = {shot.start_index for shot in end.shots}

@@ -233,12 +233,12 @@ def test_both_failures_are_told(clip: Path) -> None:
 
 
 def test_an_exception_in_the_child_is_told_and_opencv_tries(clip: Path) -> None:
-    command = _real_but("question['options']['decoder'] == 'pyav' and question['options'].update(gate='wide')")
+    command = _real_but("question['options']['decoder'] == 'pyav' and question['options'].update(still_below='wide')")
     with _scanner(command) as scanner:
         *_, end = scanner.scan(clip, SAMPLES)
         assert isinstance(end, ScanEnd)
         assert end.header.decoder == "opencv"
-        with pytest.raises(VideoError, match=r"ValidationError: .*gate") as failed:
+        with pytest.raises(VideoError, match=r"ValidationError: .*still_below") as failed:
             list(scanner.scan(clip, PYAV))
     assert failed.value.reason == "decoder_failed"
 

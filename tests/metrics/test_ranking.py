@@ -1,6 +1,6 @@
 """RankCounts of the right candidates against the definition: every way to break a tie, tried out."""
 
-from itertools import pairwise, permutations
+from itertools import pairwise, permutations, product
 from unittest.mock import patch
 
 import numpy as np
@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from ctxr.errors import DataError
 from ctxr.metrics import ranking
-from ctxr.metrics.ranking import RankCounts, accuracy, best, chance, count_ranks, recall, reciprocal_rank, untied
+from ctxr.metrics.ranking import (
+    RankCounts,
+    accuracy,
+    all_right,
+    best,
+    chance,
+    count_ranks,
+    recall,
+    reciprocal_rank,
+    untied,
+)
 
 Row = list[tuple[float, bool, bool]]
 """Candidates of one query: score, whether it is right, whether it is there."""
@@ -53,6 +63,19 @@ def test_every_figure_is_the_mean_over_all_ways_to_break_ties(rows: list[Row], k
         assert recall(found, k)[number] == pytest.approx(np.mean([first <= k for first in firsts]))
         assert reciprocal_rank(found)[number] == pytest.approx(np.mean([1 / first for first in firsts]))
         assert chance(found)[number] == pytest.approx(np.mean(orders[0]))
+
+
+@given(st.lists(st.tuples(candidates(3), st.integers(0, 1)), min_size=1, max_size=3))
+def test_a_group_is_right_as_often_as_all_of_its_queries_are_over_all_ways_to_break_ties(
+    asked: list[tuple[Row, int]],
+) -> None:
+    rows, groups = zip(*asked, strict=True)
+    scores, right, _ = table([*rows])
+    names, codes = np.unique(groups, return_inverse=True)
+    found = all_right(accuracy(count_ranks(scores, right)), codes)
+    for value, name in zip(found, names, strict=True):
+        ways = [*product(*(ranked(row) for row, group in asked if group == name))]
+        assert value == pytest.approx(np.mean([all(order[0] for order in way) for way in ways]))
 
 
 @given(st.lists(candidates(), min_size=1, max_size=4), st.integers(1, 7))

@@ -125,7 +125,7 @@ def write(
     parents = [Parent(unit.source.name, unit.source.kind, unit.source.sha256) for unit in units]
     if made_from is not None:
         parents.append(Parent("image_sets", KIND, open_artifact(made_from).sha256))
-    settings = {"gate": 4.0, "rate": 5.0} if made_from is None else {"brisque": 0.65, "max_text": 0.02}
+    settings = {"still_below": 4.0, "rate": 5.0} if made_from is None else {"brisque": 0.65, "max_text": 0.02}
     models = {
         "encoder": {"name": "ctxr-tiny", "fingerprint": "12" * 32},
         "selection": {"threshold": 0.15, "margin": 0.0, "set_size": SIZE, "frames": "every"},

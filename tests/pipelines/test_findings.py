@@ -12,7 +12,7 @@ from ctxr.errors import CtxrError, FindingsError, PartialError
 from ctxr.metrics.shortcuts import Verdict
 from ctxr.pipelines.crowd.config import AggregateReport
 from ctxr.pipelines.curation.config import RebuildReport, VerifyReport
-from ctxr.pipelines.inspection.config import AuditReport, Check, DoctorReport
+from ctxr.pipelines.inspection.config import Check, DoctorReport, ShortcutsReport
 from ctxr.pipelines.modelling.config import ListenReport
 
 HERE = Path("work/x")
@@ -32,7 +32,7 @@ def verified(differences: int, unproven: tuple[str, ...] = ()) -> VerbReport:
 
 def audited(*flagged: bool) -> VerbReport:
     verdicts = [Verdict("first", "all", 9, 0.5, 0.4, 0.6, 0.1, 0.01, flagged=one) for one in flagged]
-    return AuditReport("d", 9, tuple(verdicts), ())
+    return ShortcutsReport("d", 9, tuple(verdicts), ())
 
 
 def listened(complete: bool, dry_run: bool = False) -> VerbReport:

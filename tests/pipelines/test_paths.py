@@ -29,8 +29,8 @@ COMMANDS = {
     "rebuild": "rebuild @/made/recipe --videos @/captions/images -o @/made/rebuilt",
     "build-documents": "build-documents coco --dataset @/captions --train 1 --valid 0 --test 0 -o @/made/documents",
     "pairs": "pairs @/captions -o @/made/pairs",
-    "export-tasks": "export-tasks describe --input @/made/filtered --targets 1 --disjoint none -o @/made/tasks",
-    "regions": "regions @/benchmark --by grid:local-dir:@/encoder",
+    "export-tasks": "export-tasks describe --input @/made/filtered --protocol @/protocol.toml -o @/made/tasks",
+    "regions": "regions @/benchmark --extractor grid:local-dir:@/encoder",
     "train": "train --recipe @/clip.toml --dataset @/benchmark",
     "eval": "eval @/work/runs/clip/scores.jsonl --dataset @/benchmark --encoder local-dir:@/encoder --judgments @/said.jsonl "
     "--resamples 20 -o @/made/results",
@@ -41,12 +41,13 @@ COMMANDS = {
     "train from cells": "train --recipe entailment-tiny --dataset @/made/pairs --name cells --set text= "
     "--set image=aligned:local-dir:@/encoder --set epochs=1",
     "eval a folder": "eval local local-dir:@/encoder --dataset @/benchmark --resamples 20 -o @/made/compared",
-    "revise-labels": "revise-labels @/captions --entail --by ctxr-tiny --judge file:@/judged.jsonl --sample 4 --top-k 4 -o @/made/revised",
+    "revise-labels": "revise-labels @/captions --entail --retriever ctxr-tiny --judge file:@/judged.jsonl --sample 4 --top-k 4 "
+    "-o @/made/revised",
 }
 """A command for each verb that writes an artifact from paths, but those that need answers of people or of an endpoint; @ is the folder
 of all inputs."""
 
-COPIED = ("encoder", "bert", "splits.csv", "licences.csv", "judged.jsonl", "said.jsonl")
+COPIED = ("encoder", "bert", "protocol.toml", "splits.csv", "licences.csv", "judged.jsonl", "said.jsonl")
 """Inputs that are known by content."""
 
 OPENED = {
@@ -79,6 +80,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_benchmark(WorldBenchmark(root / "benchmark", train=2, valid=1, test=2, targets=10, side=32, workers=1))
     shutil.copytree(TINY_FOLDER, root / "encoder")
     (root / "splits.csv").write_text("group,split\ntrain,train\n")
+    (root / "protocol.toml").write_text('targets = 1\ndisjoint = "none"\n')
     (root / "licences.csv").write_text("source,licence,attribution,url\ntrain,CC0,,\n")
     shutil.copy(FOLDER / "clip-zero-shot.toml", root / "clip.toml")
     (root / "clip.toml").write_text((root / "clip.toml").read_text().replace("ViT-B-16:openai", "ctxr-tiny"))

@@ -234,7 +234,7 @@ def test_heat_maps_measure_where_a_text_matches_and_the_best_image_drawn_on_coun
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("drawn")
     write_narratives(folder / "narratives", {"train": 64, "val": 16, "test": 32}, 0)
-    regions(RegionsConfig(folder / "narratives", by="grid:ctxr-tiny", workdir=folder, device="cpu", most=9))
+    regions(RegionsConfig(folder / "narratives", extractor="grid:ctxr-tiny", workdir=folder, device="cpu", most=9))
     return folder
 
 

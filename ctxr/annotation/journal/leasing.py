@@ -29,7 +29,7 @@ SERVED = unit.live + unit.answers
 FREE = and_(unit.decided.is_(None), unit.live + unit.answers < unit.wanted)
 
 WELL_MADE = or_(
-    unit.task == "audit",  # its authors are those who judged before
+    unit.task == "repeat",  # its authors are those who judged before
     not_(
         exists().where(
             tables.author.c.unit == unit.id,

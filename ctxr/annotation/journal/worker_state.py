@@ -63,7 +63,7 @@ def next_pool(shares: Mapping[Pool, float], sizes: Mapping[str, int]) -> Pool:
     return max(shares, key=lambda pool: (shares[pool] > 0, shares[pool] * total - sizes.get(pool, 0)))
 
 
-LEADS_TO = {"retrieve": "describe", "verify": "dialogue"}
+LEADS_TO = {"retrieve": "describe", "review": "dialogue"}
 """The task from whose answers the units of another one follow."""
 
 
@@ -83,10 +83,10 @@ def people_needed(units: Iterable[Unit], protocol: Protocol, contents: Mapping[s
     disjoint = set()
     for unit in units:
         task, pool, key = task_of(unit), pool_of(unit), (pool_of(unit), unit.image_set)
-        follows = {"describe": protocol.votes(unit.split)[1], "dialogue": protocol.verify_votes}.get(unit.task, 0)
+        follows = {"describe": protocol.votes(unit.split)[1], "dialogue": protocol.review_votes}.get(unit.task, 0)
         if (unit.task, unit.image_set, unit.target) in followed:
             follows = 0  # these units are there
-        is_counted = sources[unit.id] in made or (unit.task == "audit" and task.FRESH)
+        is_counted = sources[unit.id] in made or (unit.task == "repeat" and task.FRESH)
         writers = 0 if is_counted else sum(map(is_pseudonym, unit.authors))
         places[key].append(unit.most * task.SEATS + follows + writers)
         for picture in unit.pictures(contents).values():

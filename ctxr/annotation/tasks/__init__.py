@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from ctxr.annotation.records import Answer, TaskName, Unit
-from ctxr.annotation.tasks import describe, dialogue, entail, retrieve, tag, verify
+from ctxr.annotation.tasks import describe, dialogue, entail, retrieve, review, tag
 from ctxr.annotation.tasks.base import Task
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.wording import Problem, first_problem
@@ -13,19 +13,19 @@ _TASKS: Mapping[str, Task] = {
     "describe": describe.DescribeTask(),
     "retrieve": retrieve.RetrieveTask(),
     "dialogue": dialogue.DialogueTask(),
-    "verify": verify.VerifyTask(),
+    "review": review.ReviewTask(),
     "tag": tag.TagTask(),
     "entail": entail.EntailTask(),
 }
 
-NAMES: tuple[TaskName, ...] = ("describe", "retrieve", "dialogue", "verify", "tag", "entail", "audit")
+NAMES: tuple[TaskName, ...] = ("describe", "retrieve", "dialogue", "review", "tag", "entail", "repeat")
 
 
 def task_of(unit: Unit) -> Task:
-    """The task of a unit; of an audit, the task that it repeats. Raises DataError for an audit of nothing."""
-    name = unit.like if unit.task == "audit" else unit.task
-    if name is None or name == "audit":
-        raise DataError(f"unit {unit.id!r} is an audit that does not say of what task")
+    """The task of a unit; of a second look, the task that it repeats. Raises DataError for a second look at nothing."""
+    name = unit.like if unit.task == "repeat" else unit.task
+    if name is None or name == "repeat":
+        raise DataError(f"unit {unit.id!r} repeats a unit and does not say of what task")
     return _TASKS[name]
 
 

@@ -14,8 +14,8 @@ from ctxr.annotation.confirmation import unconfirmed_note
 from ctxr.annotation.project_journal import blocked_workers, project_journal
 from ctxr.annotation.protocol import DISJOINT, Protocol
 from ctxr.annotation.tasks.describe import FIELD, REASON
+from ctxr.annotation.tasks.review import KEEP
 from ctxr.annotation.tasks.values import query_of
-from ctxr.annotation.tasks.verify import KEEP
 from ctxr.datasets.rounds import FOLDER, STRATA, AuditSample
 from ctxr.datasets.splits import GROUPS
 from ctxr.engine.progress import SILENT, Progress
@@ -40,7 +40,7 @@ R = TypeVar("R", bound=Record)
 
 
 class DroppedText(Record, frozen=True):
-    """A description or dialogue that was dropped, with the votes that count; the reason is that of its `Acceptance`, `not_verified`, or
+    """A description or dialogue that was dropped, with the votes that count; the reason is that of its `Acceptance`, `not_reviewed`, or
     `not_asked` before anybody voted."""
 
     KEY = ("query",)
@@ -65,7 +65,7 @@ def dropped_rows(
         if query.labels is None and query.id not in kept:
             written = [texts[name] for name in query.texts if name in texts]
             text, author = "\n".join(row.text for row in written), written[0].author if written else "unknown"
-            reason = "not_verified" if query.id in talks else "writer_blocked" if author in blocked else "not_asked"
+            reason = "not_reviewed" if query.id in talks else "writer_blocked" if author in blocked else "not_asked"
             votes = decided.get(query.id, Acceptance(query.id, "", 0, 0, reason))
             rows.append(DroppedText(query.id, text, author, votes.right, votes.wrong, votes.reason or ""))
     return rows
@@ -85,7 +85,7 @@ def kept_queries(
             name = unit.query.removeprefix("tag/")
             queries.setdefault(name, Query(name, unit.image_set, unit.text_ids))
     reasons = {decision.query: decision.reason for decision in decisions.values()}
-    good = {row.query.removeprefix("verify/") for row in labels if row.candidate == KEEP and row.value > 0}
+    good = {row.query.removeprefix("review/") for row in labels if row.candidate == KEEP and row.value > 0}
     kept = {talk.id for talk in answered.dialogues if talk.id in good and not set(talk.workers) & set(blocked)}
     # descriptions from elsewhere are dropped by votes, never because votes are missing
     kept |= {
@@ -403,4 +403,5 @@ def run(config: Aggregate, progress: Progress = SILENT) -> AggregateReport:
         refused=refused_answers(source),
         unreachable=unreachable,
         notes=tuple(notes),
+        full=config.full,
     )

@@ -10,7 +10,7 @@ from ctxr.annotation.config import PROLIFIC_FLOOR, ExportTasks, listed
 from ctxr.annotation.cost import FLOOR, PLATFORMS, Forecast
 from ctxr.annotation.protocol import COUNT, DISJOINT, POSITIVE, SHARE, Protocol
 from ctxr.annotation.tasks import NAMES
-from ctxr.engine.options import Choices, FreeText, Options, Range, Workdir
+from ctxr.engine.options import Choices, FreeText, Options, Range, Switch, Workdir
 from ctxr.engine.report import Table, VerbReport
 from ctxr.errors import FindingsError, plural
 from ctxr.store.kinds import DATASET, PLAN
@@ -34,6 +34,7 @@ class Plan(Protocol):
 
     COMMAND: ClassVar[str] = "plan"
     FOLDER: ClassVar[str] = PLAN
+    PANELS = "Pay: fee_percent describe_reward retrieve_reward per_submission currency floor; Pilot: describe_seconds retrieve_seconds"
 
     input: Path | None = None
     """Artifact of image sets to describe; default: `filtered` in the workdir, or else `sets`."""
@@ -45,10 +46,10 @@ class Plan(Protocol):
     fee_percent: Annotated[float | None, Range(0, math.inf, "a percentage of the reward, 0 or more")] = None
     """The platform's fee in percent of the reward; required for Prolific."""
     describe_reward: Annotated[int | None, COUNT] = None
-    """Pay per description in cents, on Prolific per bundle; default: as `ctxr export-tasks`."""
+    """Pay per description in cents, on Prolific per submission; default: as `ctxr export-tasks`."""
     retrieve_reward: Annotated[int | None, COUNT] = None
-    """Pay per retrieval in cents, on Prolific per bundle; default: as `ctxr export-tasks`."""
-    bundle: Annotated[int, POSITIVE] = ExportTasks.bundle
+    """Pay per retrieval in cents, on Prolific per submission; default: as `ctxr export-tasks`."""
+    per_submission: Annotated[int, POSITIVE] = ExportTasks.per_submission
     """Units per submission (prolific)."""
     currency: Annotated[str, Choices(tuple(PROLIFIC_FLOOR))] = ExportTasks.currency
     """Currency of the account: GBP or USD (prolific)."""
@@ -64,7 +65,7 @@ class Plan(Protocol):
     def tasks(self, task: str, seconds: float = 0.0) -> ExportTasks:
         """The export of a task that takes `seconds`, at the pay that is planned."""
         reward = {"describe": self.describe_reward, "retrieve": self.retrieve_reward}[task]
-        sizes = {"seconds": seconds, "bundle": self.bundle, "currency": self.currency}
+        sizes = {"seconds": seconds, "per_submission": self.per_submission, "currency": self.currency}
         return ExportTasks(task=task, backend=self.platform, reward=reward, **sizes)  # type: ignore[arg-type]
 
     def key(self) -> dict[str, object]:
@@ -116,6 +117,7 @@ class Serve(Options):
     """Options of `ctxr serve`."""
 
     COMMAND: ClassVar[str] = "serve"
+    PANELS = "Address: host port base_url open; Expert: database tasks per_round lease_minutes rate"
 
     workdir: Workdir = Path("work")
     host: str = "127.0.0.1"
@@ -134,7 +136,7 @@ class Serve(Options):
     """Print a personal link for each name in this file, one per line."""
     base_url: str = ""
     """Public address of the server behind a proxy; https makes cookies secure."""
-    bundle: Annotated[int, POSITIVE] = 20
+    per_round: Annotated[int, POSITIVE] = 20
     """Answers per round, after which workers are offered a break."""
     lease_minutes: Annotated[float, Range(0, math.inf, "a number of minutes above 0", above=True)] = 30.0
     """Minutes after which an unanswered unit is offered to another worker."""
@@ -191,7 +193,7 @@ class Workers(Options):
     """Undo the last change of this worker's state."""
     reason: str = ""
     """Reason of the change; required by --block, --allow and --undo."""
-    by: str = "requester"
+    decided_by: str = "requester"
     """Name of the person who decides."""
     good: Annotated[float, SHARE] = 0.8
     """Suggest allowing workers who are confidently above this accuracy."""
@@ -228,6 +230,7 @@ class Aggregate(Options):
 
     COMMAND: ClassVar[str] = "aggregate"
     FOLDER: ClassVar[str] = DATASET
+    PANELS = "Decisions: rule labels keep_blocked disjoint; Suggestions: good poor; Expert: database resamples seed"
 
     input: Path | None = None
     """Artifact of judgments; default: `judgments` in the workdir, after importing what the local server has collected."""
@@ -252,6 +255,8 @@ class Aggregate(Options):
     """Bootstrap resamples of each interval."""
     seed: Annotated[int, COUNT] = 0
     """Seed of the intervals."""
+    full: Switch = False
+    """Print every table, not the summary alone; files and --json have them all."""
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """The wanted accuracy is not below the one that suggests a block."""
@@ -273,6 +278,7 @@ class AggregateReport(VerbReport):
     refused: Mapping[str, int]
     unreachable: Mapping[str, tuple[str, ...]]
     notes: tuple[str, ...]
+    full: bool = False
 
     @property
     def finding(self) -> FindingsError | None:

@@ -184,10 +184,10 @@ def _offers(
     sets = {image_set.id: image_set for image_set in dataset.sets}
     units, efforts = describe_units(dataset, config), dict[str, Effort]()
     for task, export in tasks.items():
-        size = config.work_in(config.bundle, task)
+        size = config.work_in(config.per_submission, task)
         bundles = deal_bundles(units, config, size, contents)
         found = [len(bundle) for bundle in bundles]
-        efforts[task] = Effort(sum(found) * config.bundle / size, export.offer(found, size))
+        efforts[task] = Effort(sum(found) * config.per_submission / size, export.offer(found, size))
         written = [
             (unit, Answer(unit.id, f"w-{number}", {FIELD: ("text",)}, (), 0, "", None, "prolific"))
             for number, bundle in enumerate(bundles)

@@ -14,7 +14,7 @@ import msgspec
 from ctxr.annotation.artifacts import Tasks, open_tasks, read_tasks
 from ctxr.annotation.config import listed
 from ctxr.annotation.confirmation import unconfirmed_note
-from ctxr.annotation.frozen_units import options_of
+from ctxr.annotation.frozen_units import changes_to
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.journal.results import TaskProgress
@@ -47,7 +47,7 @@ def studies_of(everything: Sequence[Tasks], private: Path, served: Sequence[str]
         if tasks.backend == PLATFORM and (not served or set(names) <= set(served)):
             folder, codes = tasks.path / PLATFORM, partial(codes_of, private, tasks.name, make=False)
             minutes = msgspec.json.decode((folder / "study.json").read_bytes())["maximum_allowed_time"]
-            studies[tasks.name] = Study(codes, tasks.config["bundle"], names, timedelta(minutes=minutes))
+            studies[tasks.name] = Study(codes, tasks.config["per_submission"], names, timedelta(minutes=minutes))
     return studies
 
 
@@ -118,7 +118,7 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
         if tasks.protocol != everything[0].protocol:
             raise UsageError(
                 f"{everything[0].path} and {tasks.path} were exported with different protocols",
-                hint=f"ctxr export-tasks {tasks.name} {options_of(everything[0].protocol, tasks.protocol)}",
+                hint=f"ctxr export-tasks {tasks.name} {changes_to(everything[0].protocol, tasks.protocol)}",
             )
     private = private_folder(config.workdir)
     key = read_key(private)
@@ -143,7 +143,7 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
         config.open,
         studies_of(everything, private, listed(config.tasks)),
         listed(config.tasks) or None,
-        config.bundle,
+        config.per_round,
         config.rate,
     )
     if not (waiting := _waiting(site, journal.progress())):

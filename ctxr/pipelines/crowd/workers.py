@@ -55,7 +55,8 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
             now, reason = datetime.now(UTC), config.reason.strip()
             for act, worker in acts:
                 verb = "undid the last change of" if act == "undone" else act
-                changed.append(f"{verb} {worker}: now {journal.change(worker, act, reason, config.by, now).state}")
+                state = journal.change(worker, act, reason, config.decided_by, now).state
+                changed.append(f"{verb} {worker}: now {state}")
     source = merge_journal(config.workdir, progress, config.database)
     answered = read_judgments(source)
     blocked, changes = tuple[str, ...](), list[Change]()

@@ -235,7 +235,7 @@ class BuildStage(SetsStage[BuildInputs]):
             ):
                 cure = "most frames do not pass the limits of quality: try wider ones"
             elif most == "near_still":
-                cure = "most frames were nearly static; try --gate 0, --frames every, or footage with more motion"
+                cure = "frames were nearly static; try --still-below 0, --frames every, or footage with more motion"
             yield f"no image set could be built: {cure}"
         elif empty := [split for split in SPLITS if not counts["splits"].get(split)]:
             yield f"no sets in {' and '.join(empty)}: add sources, or deal them with --splits"

@@ -13,13 +13,13 @@ from ctxr.engine.options import (
     Choices,
     Device,
     FreeText,
+    Jobs,
     NotDecisive,
     Options,
     Range,
     Seed,
     Switch,
     Workdir,
-    Workers,
 )
 from ctxr.engine.project import DOCUMENTS
 from ctxr.engine.report import VerbReport
@@ -55,6 +55,8 @@ class OutputOptions(Options):
 class SetsOptions(OutputOptions):
     """Options of the verbs that pick image sets: limits of quality, what works on the videos, and what is tried again."""
 
+    PANELS = "Quality: brisque max_text min_size; Speed: device jobs engine; Expert: brisque_weights ocr; Cluster: rank world_size"
+
     keep_damaged: ClassVar[bool] = True
     """Whether damaged videos that are in earlier sets are used; `build-sets` has an option for it."""
     brisque: Annotated[float | None, Range(0, 3, "BRISQUE / 100, from 0 to 3; the paper uses 0.65")] = None
@@ -70,7 +72,7 @@ class SetsOptions(OutputOptions):
     """OCR engine: auto, tesserocr, pytesseract."""
     device: Device = "auto"
     """Where the encoder runs: auto, cpu, cuda, mps."""
-    workers: Workers = 0
+    jobs: Jobs = 0
     """Videos worked on at the same time; 0 = half the cores."""
     engine: EngineName = "threads"
     """What works on the videos: threads, or processes, each with an encoder of its own."""
@@ -116,6 +118,7 @@ class BuildSets(ScanOptions, SetsOptions):
 
     COMMAND = "build-sets"
     ARGUMENT = "sources"
+    PANELS = "Splits: splits salt keep_leaks; Photos: sample seed; Expert: precision"
 
     sources: Annotated[tuple[str, ...], NotDecisive] = ()
     """Videos, photos, folders of them, or quoted globs."""
@@ -275,7 +278,7 @@ class Rebuild(OutputOptions):
     """Folder that `ctxr export --to recipe` wrote; default: `export-recipe` in the workdir."""
     videos: Path | None = None
     """Folder with the videos and photos, at any depth and under any name: they are recognised by content."""
-    workers: Workers = 0
+    jobs: Jobs = 0
     """Videos decoded at the same time; 0 = half the cores."""
 
     def source(self) -> Path:
@@ -328,7 +331,7 @@ class Verify(Options):
     pictures: Path | None = None
     """Artifact whose pictures are compared with a recipe's frames where they differ."""
     workdir: Workdir = Path("work")
-    workers: Workers = 0
+    jobs: Jobs = 0
     """Videos decoded at the same time; 0 = half the cores."""
 
     def rules(self) -> Iterator[tuple[str, str]]:

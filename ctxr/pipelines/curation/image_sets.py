@@ -141,7 +141,7 @@ class SetsRun(ABC):
     @property
     def engine(self) -> Engine:
         """What works on the units."""
-        return Engine(self.options.engine, self.options.workers)
+        return Engine(self.options.engine, self.options.jobs)
 
     @abstractmethod
     def make_photos(self) -> None:
@@ -347,8 +347,8 @@ class SetsStage(Stage[InputsT]):
             run.make_videos()
             run.make_photos()
             return run.content(first)
-        # engines, workers and retries may differ between ranks, and a merge ignores them
-        own = {"rank", "world_size", "engine", "workers", "threads", "retry_failed"}
+        # engines, jobs and retries may differ between ranks, and a merge ignores them
+        own = {"rank", "world_size", "engine", "jobs", "threads", "retry_failed"}
         options = {
             name: value
             for name, value in vars(self.options).items()

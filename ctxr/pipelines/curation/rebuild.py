@@ -83,7 +83,7 @@ class RebuildStage(Stage[Inputs]):
                 raise UsageError(f"{folder} is a link to another folder", hint=hint)
         recipe = read_rebuild_recipe(self.options.source())
         locator = SourceLocator(recipe.path, self.options.videos, progress)
-        originals = Originals(locator, self.options.workers, progress)
+        originals = Originals(locator, self.options.jobs, progress)
         pictures = _make_pictures(recipe, out, originals, progress)
         take_manifest(out)
         sets = [image_set for image_set in recipe.sets if all(name in pictures for name in image_set.images)]

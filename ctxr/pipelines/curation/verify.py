@@ -34,7 +34,7 @@ def run(config: Verify, progress: Progress = SILENT) -> VerifyReport:
     is_recipe, to = manifest.kind == EXPORT, manifest.config.get("to")
     if is_recipe and to != "recipe":
         raise UsageError(f"{path} is an export to {to}", hint=f"ctxr doctor {path} checks its files")
-    originals = Originals(SourceLocator(path, config.videos, progress), config.workers, progress)
+    originals = Originals(SourceLocator(path, config.videos, progress), config.jobs, progress)
     if is_recipe:
         recipe = read_rebuild_recipe(recipe_at(path).path)
         images = {*recipe.images}

@@ -75,6 +75,7 @@ class Search(Options):
 
     COMMAND = "search"
     ARGUMENT = "gallery"
+    PANELS = "Page: collect host port; Index: model regions videos name device"
 
     gallery: Path | None = None
     """Folder of photos, artifact or published release to search; default: the latest finished one in the workdir."""
@@ -84,7 +85,7 @@ class Search(Options):
     """File of narratives; the pictures that fit the words and the mouse trace of its first one are printed."""
     count: Annotated[int, NotDecisive, Range(1, 1000, "a number of pictures from 1 to 1000")] = 10
     """Pictures to print."""
-    by: FreeText = "auto"
+    model: FreeText = "auto"
     """Encoder of images and texts, or a run that was trained on traces."""
     regions: FreeText = ""
     """Region features of the gallery, for a run that looks at regions."""

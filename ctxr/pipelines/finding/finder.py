@@ -43,7 +43,7 @@ class Finder:
         self.pictures, self._vectors, self._cells = index.images, as_tensor(index.vectors), as_tensor(index.cells)
         self.reads, self._lengths = self._model.reads, np.linalg.norm(index.vectors, axis=1)
         artifact = open_artifact(self._folder)
-        self.version, self.by = artifact.sha256[:16], str(artifact.manifest.config["by"])
+        self.version, self.by = artifact.sha256[:16], str(artifact.manifest.config["model"])
         self.left_out: tuple[str, ...] = tuple(artifact.manifest.counts["left_out"])
         self._background = np.array(artifact.manifest.counts.get("background", ()))
 

@@ -93,16 +93,16 @@ class IndexStage(Stage[IndexInputs]):
                 raise
             photos = photos_in(path, workdir, progress)
             parents = [Parent(path.resolve().name, PICTURES, sha256_of(photos))]
-        regions, folder = options.regions, run_folder(options.by, workdir)
+        regions, folder = options.regions, run_folder(options.model, workdir)
         if folder is None:
-            shown = name = resolved_name(options.by, workdir)
+            shown = name = resolved_name(options.model, workdir)
         else:
             run = OpenTraces.open(folder, scoring_of(options), progress)
             parents.append(Parent(folder.name, RUN, open_artifact(folder, RUN).sha256))
             shown, regions = folder.name, run.options.regions
             name = "" if regions else run.encoder
         made_by = [parents[-1].sha256 if folder else "", model_identity(name, workdir) if name else ""]
-        key = {"by": placeless(shown), "made_by": sha256_of(made_by)}
+        key = {"model": placeless(shown), "made_by": sha256_of(made_by)}
         if regions:
             key["regions"] = named_regions(regions, workdir, shown).sha256
         self.resolved.append(IndexInputs(parents, key, path, photos, folder or name))

@@ -55,10 +55,10 @@ class StatsReport(VerbReport):
 
 
 @dataclass(frozen=True)
-class Audit(Options):
-    """Options of `ctxr audit`."""
+class Shortcuts(Options):
+    """Options of `ctxr shortcuts`."""
 
-    COMMAND = "audit"
+    COMMAND = "shortcuts"
     ARGUMENT = "dataset"
 
     dataset: Path | None = None
@@ -75,7 +75,7 @@ class Audit(Options):
 
 
 @dataclass(frozen=True)
-class AuditReport(VerbReport):
+class ShortcutsReport(VerbReport):
     """The accuracy of each shortcut, by rule and part of the queries; all verdicts share one correction. `missing` says which rules
     could not be tested and why, `learnt` from what the most frequent position was learnt."""
 

@@ -18,6 +18,7 @@ class Train(TrainOptions):
     """Options of `ctxr train`; the recipe, with these changes, decides the run."""
 
     COMMAND = "train"
+    PANELS = "Expert: tensorboard"
 
     changes: Annotated[tuple[str, ...], NotDecisive] = ()
     """Another value for a key of the recipe, such as lr=1e-4 or encoder=ctxr-tiny; can be given several times."""
@@ -71,10 +72,13 @@ class Eval(EvalOptions):
     COMMAND = "eval"
     ARGUMENT = "runs"
 
+    full: Switch = False
+    """Print every table, not the summary alone; files and --json have them all."""
+
 
 @dataclass(frozen=True)
 class EvalReport(VerbReport):
-    """The result of `eval`, an artifact; tables by name `<split>/<table>`, and `people`."""
+    """The result of `eval`, an artifact; tables by name `<split>/<table>`, `summary` and `people`; `full`: all are printed."""
 
     results: Path
     dataset: str
@@ -82,6 +86,7 @@ class EvalReport(VerbReport):
     up_to_date: bool
     tables: dict[str, Table]
     notes: tuple[str, ...]
+    full: bool = False
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,7 @@ class RegionsConfig(Options):
 
     dataset: Path | None = None
     """Artifact or published release with pictures; default: the latest finished one in the workdir."""
-    by: str = "grid:auto"
+    extractor: str = "grid:auto"
     """Extractor: grid:ENCODER (its feature map), faster-rcnn[:WEIGHTS.pth|.safetensors], file:FOLDER (bottom-up-attention .npz)."""
     most: Annotated[int, Range(1, inf, "a number of regions, at least 1")] = 36
     """Most regions of a picture, besides the whole picture."""
@@ -180,15 +185,15 @@ class RegionsConfig(Options):
 
     def folder(self) -> Path:
         """Where the artifact is written."""
-        return self.workdir / "regions" / (self.name or self.by.partition(":")[0])
+        return self.workdir / "regions" / (self.name or self.extractor.partition(":")[0])
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """A known extractor, and a name that a folder can have."""
-        extractor, _, source = self.by.partition(":")
-        if extractor not in ("grid", "faster-rcnn", "file") or (extractor != "faster-rcnn" and not source):
+        kind, _, source = self.extractor.partition(":")
+        if kind not in ("grid", "faster-rcnn", "file") or (kind != "faster-rcnn" and not source):
             yield (
-                f"--by {self.by!r} is not one of grid:ENCODER, faster-rcnn, faster-rcnn:WEIGHTS, file:FOLDER",
-                "--by grid:ViT-B-32:openai",
+                f"--extractor {self.extractor!r} is not one of grid:ENCODER, faster-rcnn, faster-rcnn:WEIGHTS, file:FOLDER",
+                "--extractor grid:ViT-B-32:openai",
             )
         yield from invalid_name(self.name)
 

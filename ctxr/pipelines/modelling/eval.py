@@ -8,6 +8,7 @@ from ctxr.datasets.lineage import dataset_parents, remember_dataset
 from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import CHAIN, chosen
+from ctxr.engine.report import SUMMARY
 from ctxr.engine.stage import Inputs, SourceInputs, Stage, execute
 from ctxr.errors import UsageError
 from ctxr.metrics.proportions import LEVEL
@@ -128,10 +129,9 @@ def run(config: Eval, progress: Progress = SILENT) -> EvalReport:
     stage = EvalStage(with_own_models(config, progress), progress)
     up_to_date = execute(stage, progress).up_to_date
     results = stage.out()
-    counts = open_artifact(results).manifest.counts
-    return EvalReport(
-        results, counts["dataset"], tuple(counts["names"]), up_to_date, read_tables(results), tuple(counts["notes"])
-    )
+    counts, tables = open_artifact(results).manifest.counts, read_tables(results)
+    names, notes = (tuple(counts[name]) for name in ("names", "notes"))
+    return EvalReport(results, counts["dataset"], names, up_to_date, tables, notes, config.full)
 
 
 def measure(evaluation: Evaluation[SplitT, ScoredRun], config: Eval, progress: Progress) -> None:
@@ -156,6 +156,8 @@ def measure(evaluation: Evaluation[SplitT, ScoredRun], config: Eval, progress: P
         evaluation.complete(split, figures, summary)
         if ranked:
             add_nothing_fits(findings, ranked, summary)
+    if (table := evaluation.summary()) is not None:
+        findings.tables = {SUMMARY: table, **findings.tables}
     if (tests := len(findings.differences)) > (1 - LEVEL) * (config.permutations + 1):
         findings.notes.append(
             f"{tests} tests are corrected together, too many for {config.permutations} sign patterns to show any "

@@ -230,7 +230,7 @@ def write_regions(out: Path, config: RegionsConfig, dataset: Dataset, progress: 
     was killed since; and the table of pictures. Raises DataError for pictures, weights or files that cannot be used, UsageError for an
     encoder without a grid."""
     pictures = _pictures(dataset, progress)
-    kind, _, source = config.by.partition(":")
+    kind, _, source = config.extractor.partition(":")
     maker: Maker
     if kind == "file":
         maker = FileRegions(Path(source), dataset, pictures, config.most)
@@ -249,7 +249,7 @@ def write_regions(out: Path, config: RegionsConfig, dataset: Dataset, progress: 
                 arrays = maker.regions(part[rows])
                 for content, array in zip(part[rows], arrays, strict=True):
                     if array is not None and not np.isfinite(array).all():
-                        hint = "check the weights, or name others with --by"
+                        hint = "check the weights, or name others with --extractor"
                         raise DataError(f"a feature of {pictures[content].image} is not finite", hint=hint)
                 # padded with 0 to the most regions among them; a picture without any is all 0
                 most = max((len(array) for array in arrays if array is not None), default=1)

@@ -23,7 +23,7 @@ from ctxr.store.regions import read_regions
 
 @dataclass(frozen=True)
 class RegionsInputs(Inputs):
-    """Where the dataset lies, and `--by` with the name under which its model was found; as it is `shown`, without its place."""
+    """Where the dataset lies, and `--extractor` with the name under which its model was found; as it is `shown`, without its place."""
 
     path: Path
     by: str
@@ -41,11 +41,12 @@ class RegionsStage(Stage[RegionsInputs]):
         options, workdir = self.options, self.options.workdir
         path = chosen(options.dataset, workdir, CHAIN, progress)
         parents = dataset_parents(path, path.resolve().stem, workdir, progress)
-        kind, _, source = options.by.partition(":")
+        kind, _, source = options.extractor.partition(":")
         if kind == "file":
             folder = Path(source)
             if not folder.is_dir():
-                raise UsageError(f"{folder} is not a folder", hint="--by file:FOLDER with a .npz for each picture")
+                hint = "--extractor file:FOLDER with a .npz for each picture"
+                raise UsageError(f"{folder} is not a folder", hint=hint)
 
             def find(watch: Watch) -> str:
                 watch([folder, *(one for one in folder.rglob("*") if one.is_dir())])
@@ -53,20 +54,20 @@ class RegionsStage(Stage[RegionsInputs]):
                 watch(files)
                 return sha256_of([(file.relative_to(folder).as_posix(), sha256_file(file)) for file in files])
 
-            by, shown, made_by = options.by, kind, remembered(workdir, ["regions", str(folder.resolve())], find)
+            by, shown, made_by = options.extractor, kind, remembered(workdir, ["regions", str(folder.resolve())], find)
         elif kind == "grid":
             encoder = resolved_name(source, workdir)
             by, shown, made_by = f"grid:{encoder}", f"grid:{placeless(encoder)}", model_identity(encoder, workdir)
         else:
-            by = resolved_name(options.by, workdir)
+            by = resolved_name(options.extractor, workdir)
             shown, made_by = kind, model_identity(by, workdir)
-        return RegionsInputs(parents, options.key() | {"by": kind, "made_by": made_by}, path, by, shown)
+        return RegionsInputs(parents, options.key() | {"extractor": kind, "made_by": made_by}, path, by, shown)
 
     def write(self, inputs: RegionsInputs, out: Path, progress: Progress) -> Content:
         """The shards, and the table of pictures."""
         write_regions = resolve_name("ctxr.pipelines.modelling.region_shards:write_regions")
         dataset = open_dataset(inputs.path, self.options.workdir, progress)
-        content = cast(Content, write_regions(out, replace(self.options, by=inputs.by), dataset, progress))
+        content = cast(Content, write_regions(out, replace(self.options, extractor=inputs.by), dataset, progress))
         return content._replace(counts=content.counts | {"by": inputs.shown})
 
 

@@ -70,11 +70,11 @@ def open_encoder(by: str, workdir: Path, device: str, progress: Progress) -> Enc
     open_artifact(folder, RUN, "ctxr train")
     seeds = checkpoints(folder)
     if not seeds:
-        raise UsageError(f"{folder} holds no trained encoder", hint="--by ENCODER, or a run of ctxr train")
+        raise UsageError(f"{folder} holds no trained encoder", hint="--retriever ENCODER, or a run of ctxr train")
     if (shape := read_checkpoint(seeds[0]).shape).head is not None:
         raise UsageError(
-            f"--by {by} scores a picture in the context of its set, so it cannot score every picture with every caption",
-            hint="--by ENCODER, or a run without a head, such as of clip-batch",
+            f"--retriever {by} scores a picture in the context of its set, so it cannot score every picture with every caption",
+            hint="--retriever ENCODER, or a run without a head, such as of clip-batch",
         )
     source = source_of(seeds[0], shape.encoder, progress)
     if isinstance(source, CrossSource):

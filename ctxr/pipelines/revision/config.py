@@ -21,6 +21,10 @@ class ReviseLabels(JudgeEndpointOptions):
     COMMAND = REVISE_LABELS
     ARGUMENT = "dataset"
     FOLDER = "revised"
+    PANELS = (
+        "Rounds: undo redo audit round; Candidates: retriever top_k both per_image per_caption split limit; "
+        "Judge: threshold unsure precision dev allow_leak unlicensed; Expert: classifier epsilon sample seed database"
+    )
 
     dataset: Path | None = None
     """What is revised: an artifact with descriptions, a folder of photos with captions, or a release such as COCO captions; default: the
@@ -36,7 +40,7 @@ class ReviseLabels(JudgeEndpointOptions):
     """Report precision and recall of a round, from the answers to `ctxr export-tasks entail`."""
     round: Annotated[int, NotDecisive, Range(0, inf, "a whole number, at least 0")] = 0
     """Round to undo, redo or audit; 0 = the latest."""
-    by: FreeText = "auto"
+    retriever: FreeText = "auto"
     """Retriever that proposes the candidates: an encoder of vectors, or a run of ctxr train without a head over sets; auto: that of the
     latest round, in the first round ViT-B-32:openai."""
     judge: Annotated[tuple[str, ...], NotDecisive] = ()

@@ -169,7 +169,7 @@ def missing_pictures(dataset: Dataset, images: Sequence[str]) -> str:
 def retriever_of(config: ReviseLabels, rounds: Sequence[Round]) -> str:
     """The retriever that is asked for, by default that of the latest round. Raises UsageError for a name that is neither a run of the
     project nor an encoder of vectors."""
-    by, workdir = rounds[-1].by if rounds and config.by == "auto" else config.by, config.workdir
+    by, workdir = rounds[-1].by if rounds and config.retriever == "auto" else config.retriever, config.workdir
     if run_folder(by, workdir) is None and makes_pairs(by):
         raise scores_pairs(by)
     if run_folder(by, workdir) is not None or ":" in by or by in PLAIN_ENCODERS:
@@ -178,7 +178,7 @@ def retriever_of(config: ReviseLabels, rounds: Sequence[Round]) -> str:
     runs = f"the runs are {', '.join(names)}" if names else "no run is finished yet"
     encoders = f"encoders are {', '.join(PLAIN_ENCODERS)}, or named as in ViT-B-32:openai"
     raise UsageError(
-        f"--by {by}: there is neither a run nor an encoder of that name",
+        f"--retriever {by}: there is neither a run nor an encoder of that name",
         hint=f"{did_you_mean(by, [*names, *PLAIN_ENCODERS])} {runs}; {encoders}".strip(),
     )
 
@@ -225,8 +225,8 @@ def pairs_in(
 def scores_pairs(by: str) -> UsageError:
     """The error for a retriever that scores one pair at a time."""
     return UsageError(
-        f"--by {by} scores one pair at a time, so it cannot search all pairs for candidates",
-        hint="--by an encoder of vectors, such as ViT-B-32:openai; ctxr eval RUN --rerank-by uses encoders of pairs",
+        f"--retriever {by} scores one pair at a time, so it cannot search all pairs for candidates",
+        hint="--retriever an encoder of vectors, such as ViT-B-32:openai; ctxr eval RUN --rerank-by uses encoders of pairs",
     )
 
 

@@ -98,7 +98,7 @@ class JudgeLicence:
         same = {
             f"--{name.replace('_', '-')} {value}": getattr(config, name) == value for name, value in self.terms.items()
         }
-        same[f"--by {self.by}"] = self.by == by
+        same[f"--retriever {self.by}"] = self.by == by
         same[f"a threshold of {least:.3g} or more"] = least <= threshold
         same["--unsure as in its round"] = self.unsure_below == config.unsure
         return ", ".join(words for words, holds in same.items() if not holds)
@@ -223,7 +223,7 @@ def license_judge(
         return replace(licence, reason="people judged no pair of valid, test or a set without a split")
     answered = Counter(person for own in pairs.answers for person in own)
     if sum(count >= LEAST_SHARE * len(pairs.answers) for count in answered.values()) < LEAST_PEOPLE:
-        least = f"{LEAST_SHARE:.0%} of the {len(pairs.answers)} pairs each (serve --invite {LEAST_PEOPLE}, or a larger --bundle)"
+        least = f"{LEAST_SHARE:.0%} of the {len(pairs.answers)} pairs each (serve --invite {LEAST_PEOPLE}, or a larger --per-round)"
         return replace(licence, reason=f"fewer than {LEAST_PEOPLE} people answered {least}")
     licence = replace(licence, tested=True)
     thresholds = pairs.thresholds(wanted)

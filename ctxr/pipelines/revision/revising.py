@@ -115,7 +115,8 @@ def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) 
     for row in rounds:
         settings = read_figures(config.folder() / folder_of(row.number))["settings"]
         own = row.classifier_fingerprint, bool(row.licence), row.threshold, row.unsure_below
-        if own[: len(makers)] == makers and settings == scope.options.settings() and config.by in ("auto", row.by):
+        same = settings == scope.options.settings() and config.retriever in ("auto", row.by)
+        if same and own[: len(makers)] == makers:
             effect = "changes nothing" if row.active else "redoes it"
             unless = "unless the retriever or earlier rounds changed"
             notes.append(f"round {row.number} was made with these options: --entail {effect}, {unless}")
@@ -149,11 +150,11 @@ def _work_facts(config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, r
         pairs += ", and as many pictures for each caption; a pair found both ways is judged once"
     if min(counts) < k:
         pairs += f"; all where fewer are left, here at least {min(counts)}"
-    retriever = config.by
+    retriever = config.retriever
     if retriever == "auto":  # no weights are fetched
         here = cached_weights(*split_name(DEFAULT_ENCODER)) is not None
         unless = "" if here else f", or {LITE}, or {TINY}: the first whose weights can be found or downloaded"
-        retriever = f"{DEFAULT_ENCODER}{unless} (--by auto)"
+        retriever = f"{DEFAULT_ENCODER}{unless} (--retriever auto)"
     facts: dict[str, object] = {
         "would evaluate": f"{pictures:,} pictures and {captions:,} captions in {plural(galleries, 'set', form=',')}",
         "known": f"{sum(len(gallery.given) for gallery in inputs.galleries):,} pairs, which are left out",
@@ -246,7 +247,7 @@ def on_top(
     renamed, named = last.classifier != cascade.name, bool(other.keys() & JudgeEndpointOptions.describe().keys())
     judged = last.classifier_fingerprint != cascade.fingerprint and (renamed or not named)
     changes = (
-        ("--by", last.by, encoder.name, last.by_fingerprint != encoder.fingerprint),
+        ("--retriever", last.by, encoder.name, last.by_fingerprint != encoder.fingerprint),
         ("the judge", last.classifier, cascade.name if renamed else f"another {cascade.name}", judged),
         ("the threshold", f"{last.threshold:.6g}", f"{edge.value:.6g}", last.threshold != edge.value),
         ("--unsure", last.unsure_below, config.unsure, last.unsure_below != config.unsure),

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from ctxr.engine.options import Choices, FreeText, Options, Range, Workdir, Workers
+from ctxr.engine.options import Choices, FreeText, Jobs, Options, Range, Workdir
 from ctxr.engine.report import VerbReport
 
 DOCUMENT_FORMATS = ("links", "mmc4")
@@ -36,20 +36,20 @@ class Export(Options):
     """Leave out the answers about test sets (imagecode always does)."""
     shard_mb: Annotated[int, Range(1, math.inf, "megabytes, at least 1")] = 256
     """Maximum size of one shard in megabytes of images (hf, webdataset)."""
-    by: FreeText = ""
+    run: FreeText = ""
     """Run of the project, file of scores, or model, whose optimal assignment is written as links (links, mmc4);
     default: the known links."""
     videos: Path | None = None
     """Folder that now holds the sources, recognised by content (recipe)."""
-    workers: Workers = 0
+    jobs: Jobs = 0
     """Videos decoded at the same time (recipe); 0 = half the cores."""
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """A package that writes parquet, and scores where there are documents."""
-        if self.to == "mmc4" and not self.by:
-            yield "mmc4 holds similarities, and no run is named", "ctxr export --to mmc4 --by RUN"
-        if self.by and self.to not in DOCUMENT_FORMATS:
-            yield f"--by {self.by} means nothing to {self.to}", f"--to {' or '.join(DOCUMENT_FORMATS)}"
+        if self.to == "mmc4" and not self.run:
+            yield "mmc4 holds similarities, and no run is named", "ctxr export --to mmc4 --run RUN"
+        if self.run and self.to not in DOCUMENT_FORMATS:
+            yield f"--run {self.run} means nothing to {self.to}", f"--to {' or '.join(DOCUMENT_FORMATS)}"
         if self.to == "hf" and find_spec("pyarrow") is None:
             yield "parquet files need the package pyarrow, which is not installed", "pip install pyarrow"
 

@@ -179,9 +179,9 @@ class _ExportStage(Stage[Inputs]):
         known = content_of(self.source)
         parents = [known, *picture_parents(self.source, known, options.workdir, progress)]
         key = options.key()
-        if options.by:
-            (scored,) = run_sources([_run_of(options.by)], options.workdir, known, progress)
-            key["by"] = options.by.removeprefix(_run_of(options.by))  # a seed
+        if options.run:
+            (scored,) = run_sources([_run_of(options.run)], options.workdir, known, progress)
+            key["run"] = options.run.removeprefix(_run_of(options.run))  # a seed
             parents.append(structs.replace(scored.origin, name="scores"))
         if options.licences is not None:
             parents.append(Parent("licences", "table", sha256_file(options.licences)))
@@ -203,8 +203,8 @@ class _ExportStage(Stage[Inputs]):
         dataset = replace(dataset, notes=(*dataset.notes, *label_notes(source)))
         licences, size = read_licences(options.licences, dataset), options.shard_mb * 10**6
         dataset = without_test_answers(dataset) if options.hide_test else dataset
-        job = ExportJob(dataset, source, out, licences, size, progress, options.videos, options.workers)
-        if options.by:
+        job = ExportJob(dataset, source, out, licences, size, progress, options.videos, options.jobs)
+        if options.run:
             job = _with_scores(job, inputs.parents[0], options)
         _keep_card(self.out(), progress)
         written = WRITERS[options.to](job)
@@ -232,16 +232,16 @@ def _run_of(by: str) -> str:
 
 
 def _with_scores(job: ExportJob, origin: Parent, options: Export) -> ExportJob:
-    """The job with the scores of all queries that `--by` means: a file, a run, the run of a seed, `RUN/seed0`, or a published model."""
-    sources = run_sources([_run_of(options.by)], options.workdir, origin, job.progress)
+    """The job with the scores of all queries that `--run` means: a file, a run, the run of a seed, `RUN/seed0`, or a published model."""
+    sources = run_sources([_run_of(options.run)], options.workdir, origin, job.progress)
     queries = [query.id for query in job.dataset.queries.values() if query.labels is None]
     learner = partial(find_learner, question_about(job.dataset))
     scoring = ScoringOptions(options.workdir)
     runs = find_runs(sources, Scoring(job.dataset, origin, queries, scoring, job.progress, learner))
     scorers = {scorer.name: scorer.values for run in runs for scorer in run.scorers}
-    name = options.by if options.by in scorers else next(iter(scorers))
-    if len(scorers) > 1 and options.by != name:
-        raise UsageError(f"--by {options.by} is not one of its scorers: {some(scorers)}", hint=f"--by {name}")
+    name = options.run if options.run in scorers else next(iter(scorers))
+    if len(scorers) > 1 and options.run != name:
+        raise UsageError(f"--run {options.run} is not one of its scorers: {some(scorers)}", hint=f"--run {name}")
     return replace(job, scorer=name, scores=scorers[name])
 
 

@@ -14,12 +14,13 @@ from ctxr.engine.report import Table
 from ctxr.metrics.compare import FEW_CLUSTERS, Clusters, Interval, RatioColumn, pearson_interval
 from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.proportions import LEVEL
-from ctxr.metrics.ranking import accuracy, best
+from ctxr.metrics.ranking import ALL_OF_SET, accuracy, all_right, best, chance
 from ctxr.metrics.shortcuts import length_bins
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.problems.contextual.examples import WRITERS, BenchmarkQuery, EvalSplit
 from ctxr.problems.figures import (
     STATIC,
+    Columns,
     Figure,
     RunDifference,
     corrected_note,
@@ -82,6 +83,21 @@ def kinds_of(questions: Sequence[BenchmarkQuery]) -> dict[str, list[bool]]:
 def accuracy_column(values: Doubles, within: Flags) -> RatioColumn:
     """The mean of values [B] over a part of the questions."""
     return RatioColumn(np.arange(len(values)), np.where(within, values, 0.0), within.astype(np.float64))
+
+
+def set_columns(split: EvalSplit, run: str) -> Columns:
+    """All-of-set accuracy by kind of set, and that of a blind guess: a set counts when each of its queries is right."""
+    _, first, codes = np.unique([one.image_set.id for one in split.questions], return_index=True, return_inverse=True)
+    measures = {ALL_OF_SET: accuracy, f"{ALL_OF_SET} chance": chance}
+    counts = [split.rank_counts(one.name) for one in split.scorers[run]]
+    found = {name: np.mean([all_right(of(one), codes) for one in counts], axis=0) for name, of in measures.items()}
+    return [
+        (("overall", part, name), RatioColumn(first, np.where(own, values, 0.0), own.astype(np.float64)))
+        for part, within in kinds_of(split.questions).items()
+        for own in [np.array(within, bool)[first]]
+        for name, values in found.items()
+        if own.any()
+    ]
 
 
 def question_parts(questions: Sequence[BenchmarkQuery]) -> list[QuestionGroup]:
@@ -184,11 +200,14 @@ def accuracy_table(split: EvalSplit, figures: Sequence[Figure], clusters: str) -
     own = [figure for figure in figures if figure.split == split.name and figure.view == "overall"]
     cells = {(figure.run, figure.part, figure.measure): figure for figure in own}
     parts = [part for part in ("all", *SET_KINDS) if any(figure.part == part for figure in own)]
-    ranks = [name for name in dict.fromkeys(figure.measure for figure in own) if name not in ("accuracy", "chance")]
+    others = [name for name in dict.fromkeys(one.measure for one in own) if name != "accuracy" and "chance" not in name]
     rows, first = list[tuple[object, ...]](), next(iter(split.scorers))
     for run in split.scorers:
-        shares = {name: cells[run, "all", name].interval.value for name in ranks}
-        shown = [value if name == "mrr" or value is None else f"{100 * value:.1f}" for name, value in shares.items()]
+        shown = list[object]()
+        for name in others:
+            share = cells[run, "all", name].interval
+            plain = share.value if name == "mrr" or share.value is None else f"{100 * share.value:.1f}"
+            shown.append(percent(share) if name == ALL_OF_SET else plain)
         rows.append((run, *(percent(cells[run, part, "accuracy"].interval) for part in parts), *shown))
     sizes = []
     for part in parts:
@@ -202,7 +221,8 @@ def accuracy_table(split: EvalSplit, figures: Sequence[Figure], clusters: str) -
         f"{'; '.join(sizes)}. Accuracy in %, {TIED[split.ties]}; in brackets {100 * LEVEL:g} % over {clusters}s drawn again"
         f"{_caution([figure.interval for figure in own if figure.measure == 'accuracy'])}"
     )
-    names = ("MRR" if name == "mrr" else name.replace("recall@", "R@") for name in ranks)
+    note += f"; {ALL_OF_SET}: sets whose every query is right" if ALL_OF_SET in others else ""
+    names = ("MRR" if name == "mrr" else name.replace("recall@", "R@") for name in others)
     heads = ("run", *(STATIC.get(part, part) for part in parts), *names)
     return Table(f"{split.name}: accuracy", heads, tuple(rows), note)
 

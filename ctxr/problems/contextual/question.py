@@ -14,7 +14,7 @@ from ctxr.datasets.readers.phenomena import PHENOMENA
 from ctxr.engine.report import Table
 from ctxr.errors import plural
 from ctxr.metrics.compare import RatioColumn
-from ctxr.metrics.ranking import accuracy, chance, recall, reciprocal_rank
+from ctxr.metrics.ranking import ALL_OF_SET, accuracy, chance, recall, reciprocal_rank
 from ctxr.metrics.retrieval import trec_figures
 from ctxr.models.picture_vectors import PictureVectors, distances_of
 from ctxr.models.tokens import load_tokenizer
@@ -73,6 +73,7 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
     """Runs on sets of similar images."""
 
     PROBLEM: ClassVar[str] = "contextual"
+    HEADLINE = (("accuracy", "chance"), (ALL_OF_SET, f"{ALL_OF_SET} chance"))
 
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request, Contextual())
@@ -135,7 +136,9 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
         if self.options.trec:
             scorers = [trec_figures(split.ranked[one.name], split.targets, self.recalls) for one in run.scorers]
             values |= {name: np.mean([one[name] for one in scorers], axis=0) for name in scorers[0]}
-        return [
+        # one set of a gallery holds all queries
+        of_sets = measuring.resampling_unit(split, "set") == "set"
+        return [*(measuring.set_columns(split, run.name) if of_sets else ())] + [
             ((part.view, part.name, name), measuring.accuracy_column(column, part.within))
             for part in measuring.question_parts(split.questions)
             for name, column in values.items()
@@ -157,6 +160,10 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
             for part, within in (measuring.kinds_of(split.questions) | found).items()
             if any(within)
         }
+
+    def crowd(self, split: str) -> Mapping[str, Mapping[str, str | None]]:
+        """Accuracy and all-of-set accuracy of the crowd."""
+        return notes.crowd_row(self.request.dataset, split)
 
     def complete(self, split: EvalSplit, figures: list[Figure], summary: Summariser) -> None:
         """Correlations, errors, seeds, and every table that there is something for, in the order of reading."""

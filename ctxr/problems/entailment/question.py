@@ -12,6 +12,7 @@ from ctxr.datasets.pairs import EntailmentPair
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table, share_with_interval
 from ctxr.errors import DataError, UsageError
+from ctxr.metrics.compare import Interval
 from ctxr.metrics.entailment import calibration, quality
 from ctxr.models.entailment.recipe import ENTAILMENT, ClassifierRecipe
 from ctxr.problems.entailment.pairs import KINDS, PROBABILITIES, find_pairs, open_pairs, refuse_seen
@@ -57,6 +58,7 @@ class PairEvaluation(Evaluation[SplitRows[EntailmentPair], ClassifierRun]):
 
     PROBLEM: ClassVar[str] = ENTAILMENT
     KIND: ClassVar[str] = CLASSIFIER_RESULTS
+    HEADLINE = (("accuracy", "chance"), ("F0.5", None))
 
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request)
@@ -115,6 +117,12 @@ class PairEvaluation(Evaluation[SplitRows[EntailmentPair], ClassifierRun]):
                     figure = getattr(measured, {"F0.5": "f"}.get(one, one))
                     shown.append((run.name, kind, one, figure.value, figure.low, figure.high, measured.pairs))
                 shown.append((run.name, kind, "majority", measured.majority, None, None, measured.pairs))
+                headline = {"accuracy": measured.accuracy, "F0.5": measured.f}
+                headline["chance"] = Interval(measured.majority)  # the best blind guess
+                self.findings.figures += [
+                    Figure(name, run.name, "overall", kind, one, measured.pairs, interval)
+                    for one, interval in headline.items()
+                ]
                 calibrated = calibration(label[own], run.probabilities[own].astype(np.float64))
                 sure.append((run.name, kind, calibrated.error, calibrated.largest, calibrated.brier, run.threshold))
                 if kind == "all":

@@ -64,6 +64,7 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
     """Runs on galleries of photos."""
 
     PROBLEM: ClassVar[str] = "gallery"
+    HEADLINE = (("IR@1", "chance"), ("TR@1", None))
 
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request)

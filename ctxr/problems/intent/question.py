@@ -71,6 +71,7 @@ class IntentEvaluation(ScoredEvaluation[SplitRows[SharedDialogue]]):
     """Runs that score the turns of dialogues, which are their candidates; beside runs that rank photos, also both at once."""
 
     PROBLEM: ClassVar[str] = "dialogue"  # one section of the report shows turns and photos
+    HEADLINE = ((F1, None), (RIGHT, None))
 
     def __init__(self, request: EvalRequest) -> None:
         dataset, turns, photos = request.dataset, copy(request), copy(request)

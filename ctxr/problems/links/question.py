@@ -62,6 +62,7 @@ class LinkEvaluation(ScoredEvaluation[SplitRows[Document]]):
     """Runs on documents."""
 
     PROBLEM: ClassVar[str] = "links"
+    HEADLINE = ((AUC, 0.5), ("p@1", CHANCE))
 
     splits: list[SplitRows[Document]]
 

@@ -12,7 +12,7 @@ from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.journal.results import Lease, NoWork, WorkerState
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Purpose, TaskName, Unit
-from ctxr.annotation.tasks import verify
+from ctxr.annotation.tasks import review
 from ctxr.annotation.unit_factory import retrieve_unit
 from ctxr.store.records import ImageSet, Query, SplitName, Text
 
@@ -102,8 +102,8 @@ def values(unit: Unit, rng: random.Random, right: bool = True) -> dict[str, tupl
         return {"description": (sentence(rng),)}
     if unit.task == "tag":
         return {"tags": ("spatial",)}
-    if unit.task == "verify":
-        return {"verdict": (verify.KEEP,)}
+    if unit.task == "review":
+        return {"verdict": (review.KEEP,)}
     wrong: Sequence[str] = [image for image in unit.images if image not in unit.truth]
     return {"pick": (unit.truth[0] if right and unit.truth else rng.choice(wrong),)}
 

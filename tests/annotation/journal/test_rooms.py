@@ -102,7 +102,7 @@ def test_a_finished_talk_is_an_answer_of_each_and_is_given_to_a_third_party(open
     for worker in ("w1", "w2"):
         assert isinstance(journal.lease(worker, after(4)), NoWork)
     third = leased(journal, newcomer(journal, "w3"), now=after(4))
-    assert (third.unit.task, third.unit.authors) == ("verify", ("w1", "w2"))
+    assert (third.unit.task, third.unit.authors) == ("review", ("w1", "w2"))
     assert journal.room(first.token).closed
     with pytest.raises(NotAllowed, match="it is kept"):
         journal.act("say", first.token, "w1", after(5), "one more thing")
@@ -119,7 +119,7 @@ def test_the_photo_can_be_shared_after_the_turns_that_the_unit_says(opener: Open
     assert journal.act("share", first.token, "w1", START).shared
 
 
-def test_a_talk_with_a_blocked_worker_is_not_verified_and_others_talk_instead(opener: Opener) -> None:
+def test_a_talk_with_a_blocked_worker_is_not_reviewed_and_others_talk_instead(opener: Opener) -> None:
     journal, first, _ = paired(opener, turns=5)
     journal.act("share", first.token, "w1", START)
     journal.change(
@@ -132,7 +132,7 @@ def test_a_talk_with_a_blocked_worker_is_not_verified_and_others_talk_instead(op
     journal.act("leave", third.token, "w3", START)
     journal.change("w2", "undone", "no robot", "lead", START)
     assert journal.progress()["dialogue"].open == 0
-    assert leased(journal, "w3").unit.task == "verify"
+    assert leased(journal, "w3").unit.task == "review"
 
 
 def test_an_answer_of_a_talk_came_through_the_platform_of_its_worker(opener: Opener) -> None:
@@ -298,11 +298,11 @@ def test_a_random_evening_of_talks_keeps_every_promise(opener: Opener, seed: int
     for number in range(steps):
         worker = rng.choice(workers)
         now += rng.choices((0, 0.1, 6), (20, 20, 1))[0]
-        got = journal.lease(worker, after(now), ["dialogue", "verify"])
+        got = journal.lease(worker, after(now), ["dialogue", "review"])
         if isinstance(got, NoWork):
             continue
         tokens[worker] = got.token
-        if got.unit.task == "verify":
+        if got.unit.task == "review":
             assert worker not in got.unit.authors
             answer(journal, got, now=after(now))
             continue

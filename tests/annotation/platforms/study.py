@@ -104,7 +104,7 @@ def options(workdir: Path, task: str, backend: str = "local") -> ExportTasks:
     )
     if task == "retrieve":
         return replace(base, input=workdir / "dataset")
-    if task == "audit":
+    if task == "repeat":
         return replace(base, fraction=0.6)
     if task == "entail":
         return replace(base, candidates=write_candidates(workdir))

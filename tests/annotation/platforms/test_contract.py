@@ -16,7 +16,7 @@ from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.crowd.export_tasks import run as export
 from tests.annotation.platforms import study
 
-TASKS = ("describe", "retrieve", "verify", "tag", "entail", "audit")
+TASKS = ("describe", "retrieve", "review", "tag", "entail", "repeat")
 BACKENDS = ("local", "prolific", "label-studio")
 TABLES = ("texts", "queries", "judgments")
 
@@ -51,8 +51,8 @@ def test_every_backend_gives_the_judgments_that_the_answers_are_worth(
     task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workdir = study.make_project(tmp_path, monkeypatch)
-    if task in ("verify", "audit"):
-        _ = talk(workdir) if task == "verify" else study.work_locally(workdir, "retrieve")
+    if task in ("review", "repeat"):
+        _ = talk(workdir) if task == "review" else study.work_locally(workdir, "retrieve")
         run(ImportAnswers(workdir=workdir))
         for file in (workdir / "crowd").glob("answers.sqlite*"):
             file.unlink()  # from here on only the verdicts

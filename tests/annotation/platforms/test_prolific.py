@@ -144,7 +144,7 @@ def test_a_country_that_prolific_does_not_list_is_refused(platform: Platform) ->
         ({"devices": "watch"}, "watch is unknown"),
         ({"countries": "US,DE"}, "--countries DE"),
         ({"approved": 100}, "--approved 100"),
-        ({"bundle": 0}, "--bundle 0"),
+        ({"per_submission": 0}, "--per-submission 0"),
     ],
 )
 def test_a_study_that_must_not_be_is_refused(change: dict[str, Any], message: str) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ctxr.annotation.forms import Choice, Pick, Write
 from ctxr.annotation.records import Unit
-from ctxr.annotation.tasks import NAMES, tag, task_of, verify
+from ctxr.annotation.tasks import NAMES, review, tag, task_of
 from ctxr.annotation.tasks.entail import LABELS
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.errors import DataError
@@ -19,11 +19,11 @@ RETRIEVE = unit("retrieve", query="q-1", texts=("the cat looks left at you",), t
 TAG = unit("tag", target=TEN[3], query="tag/q-1", texts=("two cats",), text_ids=("q-1",), labels=("context", "spatial"))
 ENTAIL = unit("entail", images=TEN[:1], query="entail/x", statement="a cat", text_ids=("t",), labels=LABELS)
 VERIFY = unit(
-    "verify", images=TEN[:1], query="verify/d", texts=("hi", "yes?", ""), text_ids=("d/000", "d/001"),
-    speakers=(0, 1, 0), labels=verify.LABELS,
+    "review", images=TEN[:1], query="review/d", texts=("hi", "yes?", ""), text_ids=("d/000", "d/001"),
+    speakers=(0, 1, 0), labels=review.LABELS,
 )  # fmt: skip
 DIALOGUE = unit("dialogue", images=TEN[:1], target=TEN[0])
-AUDIT = unit("audit", like="retrieve", of="retrieve-1", query="q-1", texts=("the cat",), truth=(TEN[3],), round=1)
+AUDIT = unit("repeat", like="retrieve", of="retrieve-1", query="q-1", texts=("the cat",), truth=(TEN[3],), round=1)
 
 ALL = (DESCRIBE, RETRIEVE, TAG, ENTAIL, VERIFY, DIALOGUE, AUDIT)
 GOOD: dict[str, dict[str, tuple[str, ...]]] = {
@@ -31,8 +31,8 @@ GOOD: dict[str, dict[str, tuple[str, ...]]] = {
     "retrieve": {"pick": (TEN[3],)},
     "tag": {"tags": ("spatial",)},
     "entail": {"verdict": ("neutral",)},
-    "verify": {"verdict": ("unnatural", "typos")},
-    "audit": {"pick": (TEN[4],)},
+    "review": {"verdict": ("unnatural", "typos")},
+    "repeat": {"pick": (TEN[4],)},
 }
 TALK = tuple(Turn(place % 2, f"message {place}") for place in range(5))
 SHARED = (*TALK, Turn(0, "", share=True), Turn(1, "nice"))
@@ -116,11 +116,11 @@ def test_a_check_of_the_worker_makes_no_judgment() -> None:
     assert (outcome.right, outcome.judgments) == (True, ())
 
 
-def test_an_audit_is_a_later_round_of_the_task_it_looks_at_and_must_look_at_one() -> None:
+def test_a_second_look_is_a_later_round_of_the_task_it_repeats_and_must_repeat_one() -> None:
     (row,) = task_of(AUDIT).score(AUDIT, answer(AUDIT, pick=(TEN[4],))).judgments
     assert (row.candidate, row.round) == (TEN[4], 1)
     with pytest.raises(DataError, match="not say of"):
-        task_of(unit("audit"))
+        task_of(unit("repeat"))
 
 
 def test_a_tag_that_nobody_ticked_was_looked_for() -> None:
@@ -172,8 +172,8 @@ def test_only_the_marked_image_is_marked() -> None:
 
 def test_the_fields_of_each_task_are_those_it_reads() -> None:
     kinds = {one.task: type(task_of(one).render(one, one.images).fields[0]) for one in ALL if one.task != "dialogue"}
-    choices = dict.fromkeys(("tag", "entail", "verify"), Choice)
-    assert kinds == {"describe": Write, "retrieve": Pick, "audit": Pick, **choices}
+    choices = dict.fromkeys(("tag", "entail", "review"), Choice)
+    assert kinds == {"describe": Write, "retrieve": Pick, "repeat": Pick, **choices}
     assert {*kinds, "dialogue"} == set(NAMES)
 
 

@@ -16,7 +16,7 @@ from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import pseudonym
 from ctxr.annotation.records import Unit
-from ctxr.annotation.tasks import entail, tag, verify
+from ctxr.annotation.tasks import entail, review, tag
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import UnitNotifier
 from ctxr.annotation.web.site import Invitation, Site, crowd_signer
@@ -39,15 +39,15 @@ UNITS: dict[str, Unit] = {
         Unit("u-retrieve", "retrieve", images=IMAGES, query="q", texts=("The left ear is folded.",), text_ids=("t",), **SHOWN),
         Unit("u-dialogue", "dialogue", images=IMAGES[:1], target=IMAGES[0], labels=("Dog", "Bread"), **SHOWN),
         Unit(
-            "u-verify",
-            "verify",
+            "u-review",
+            "review",
             images=IMAGES[:1],
             target=IMAGES[0],
-            query="verify/d",
+            query="review/d",
             texts=("Hi!", "Look at this", "", "Oh!"),
             text_ids=("d/0", "d/1"),
             speakers=(0, 0, 0, 1),
-            labels=verify.LABELS,
+            labels=review.LABELS,
             **SHOWN,
         ),
         Unit(
@@ -59,7 +59,7 @@ UNITS: dict[str, Unit] = {
             statement="There is an animal.", labels=entail.LABELS, **SHOWN,
         ),
         Unit(
-            "u-audit", "audit", images=IMAGES, query="q", texts=("A dog.",), text_ids=("t",), of="u-x", like="retrieve",
+            "u-repeat", "repeat", images=IMAGES, query="q", texts=("A dog.",), text_ids=("t",), of="u-x", like="retrieve",
             round=1, **SHOWN,
         ),
     )

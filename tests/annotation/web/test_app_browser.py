@@ -243,7 +243,7 @@ def test_a_talk_goes_on_after_the_server_was_started_again(make_crowd: MakeCrowd
         after.close()
 
 
-@pytest.mark.parametrize("task", ["describe", "retrieve", "dialogue", "verify", "tag", "entail"])
+@pytest.mark.parametrize("task", ["describe", "retrieve", "dialogue", "review", "tag", "entail"])
 def test_a_page_of_work_is_accessible_in_both_themes_and_fits_a_phone(
     make_crowd: MakeCrowd, show: Show, task: str
 ) -> None:

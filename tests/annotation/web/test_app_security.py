@@ -127,7 +127,7 @@ def test_a_partner_gets_the_photo_after_the_share_and_not_before_and_both_finish
 def test_values_that_nobody_asked_for_are_refused(make_crowd: MakeCrowd) -> None:
     crowd, visitor, page = opened(make_crowd, UNITS["retrieve"])
     form = page.form()
-    for values in ({"pick": IMAGES[3]}, {"pick": "1"}, {"pick": form.offered["pick"][0], "unit": "u-verify"}):
+    for values in ({"pick": IMAGES[3]}, {"pick": "1"}, {"pick": form.offered["pick"][0], "unit": "u-review"}):
         assert form.send(visitor, **values).status_code == 422
     assert form.send(visitor, pick=form.offered["pick"][:2]).status_code == 422
     assert crowd.site.journal.answers() == []
@@ -217,7 +217,7 @@ def test_a_forged_or_old_session_is_nobody(make_crowd: MakeCrowd, monkeypatch: p
 
 
 def test_who_asks_too_often_is_slowed_down_and_others_are_not(make_crowd: MakeCrowd) -> None:
-    crowd = make_crowd(UNITS["verify"], UNITS["entail"], rate=1.0)
+    crowd = make_crowd(UNITS["review"], UNITS["entail"], rate=1.0)
     ada, ben = crowd.invited("ada"), crowd.invited("ben")
     said = [ada.get("/next", follow_redirects=False).status_code for _ in range(14)]
     assert (said[0], said[-1]) == (303, 429)

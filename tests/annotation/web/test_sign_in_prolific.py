@@ -73,16 +73,16 @@ def test_each_study_pays_for_answers_of_its_own(make_crowd: MakeCrowd) -> None:
 
 
 def test_a_study_gives_its_own_tasks_and_asks_its_own_bundle(make_crowd: MakeCrowd) -> None:
-    studies = {"entail": pays(bundle=1), "verify": pays(bundle=1, tasks=("verify",))}
-    crowd = make_crowd(*ENTAIL, UNITS["verify"], UNITS["describe"], studies=studies)
-    for door in ("entail", "verify"):
+    studies = {"entail": pays(bundle=1), "review": pays(bundle=1, tasks=("review",))}
+    crowd = make_crowd(*ENTAIL, UNITS["review"], UNITS["describe"], studies=studies)
+    for door in ("entail", "review"):
         for number in range(3 if door == "entail" else 1):
             visitor = crowd.visitor()
             visitor.get(entry(door, f"{PERSON}{door}{number}", f"{door}{number}"))
     assert {task: one.leases for task, one in crowd.site.journal.progress().items()} == {
         "describe": 0,
         "entail": 3,
-        "verify": 1,
+        "review": 1,
     }
     visitor = crowd.visitor()
     page = visitor.get(entry("entail"))

@@ -19,11 +19,11 @@ GOOD = "A red dog sleeps to the left of the house."
 @pytest.mark.parametrize(
     ("task", "field", "stored"),
     [
-        ("verify", "verdict", ("keep",)),
+        ("review", "verdict", ("keep",)),
         ("tag", "tags", ("context",)),
         ("entail", "verdict", ("entailment",)),
         ("retrieve", "pick", (IMAGES[0],)),
-        ("audit", "pick", (IMAGES[0],)),
+        ("repeat", "pick", (IMAGES[0],)),
     ],
 )
 def test_a_choice_is_made_without_a_script_and_stored(
@@ -62,7 +62,7 @@ def test_what_is_wrong_stands_beside_the_field_and_what_was_typed_stays(make_cro
 
 
 def test_a_choice_that_is_wrong_stays_ticked_and_says_why(make_crowd: MakeCrowd) -> None:
-    visitor = make_crowd(UNITS["verify"]).invited("ada")
+    visitor = make_crowd(UNITS["review"]).invited("ada")
     page = read(read(visitor.get("/next")).form().send(visitor, verdict=["keep", "typos"]))
     (problem,) = page.problems
     assert "untick" in problem
@@ -82,7 +82,7 @@ def test_a_draft_is_kept_and_there_again_on_the_next_visit(make_crowd: MakeCrowd
 
 
 def test_a_round_is_counted_and_ends_with_thanks(make_crowd: MakeCrowd) -> None:
-    crowd = make_crowd(UNITS["verify"], UNITS["entail"], UNITS["tag"], bundle=2)
+    crowd = make_crowd(UNITS["review"], UNITS["entail"], UNITS["tag"], bundle=2)
     visitor = crowd.invited("ada")
     for count in range(2):
         page = visitor.get("/next")

@@ -13,10 +13,11 @@ from ctxr.annotation.answers import REFUSED
 from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.platforms.arrivals import Refusal
 from ctxr.annotation.protocol import Protocol
-from ctxr.annotation.unit_factory import audit_units, describe_units, tag_units
+from ctxr.annotation.unit_factory import describe_units, repeat_units, tag_units
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.readers.artifact import read_artifact
+from ctxr.engine.report import share_with_interval
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.hub import STAND_INS
 from ctxr.pipelines.crowd.aggregate import DroppedText, run
@@ -148,6 +149,32 @@ def test_figures_on_every_basis_stand_side_by_side(answered: AggregatedAnswers, 
         votes = [pick.right for pick in picks if pick.unit.split == side]
         (row,) = [row for row in figures["accuracy"] if (row["kind"], row["basis"]) == (side, "all votes")]
         assert (row["votes"], row["right"]) == (len(votes), sum(votes))
+
+
+def test_a_set_counts_where_the_first_vote_on_each_of_its_descriptions_is_right(
+    answered: AggregatedAnswers, report: AggregateReport
+) -> None:
+    wrong, seen = set(), set()
+    for pick in (one for one in picks_of(answered) if one.first and one.unit.split == "test"):
+        seen.add(pick.unit.image_set)
+        wrong |= set() if pick.right else {pick.unit.image_set}
+    figures = json.loads((report.dataset / "figures.json").read_text())["accuracy"]
+    sets = {(row["kind"], row["basis"]): row["sets"] for row in figures}
+    found = sets["test", "first votes"]
+    assert (found["clusters"], found["value"]) == (len(seen), pytest.approx(1 - len(wrong) / len(seen)))
+    assert sets["test", "all votes"]["value"] is None
+    rows = {row[0]: row[1:] for row in report.tables["summary"].rows}
+    assert rows["all of a set, test"] == (share_with_interval(found), f"% of {len(seen)} sets")
+    assert rows["chance"] == ("25.0", "%")  # sets of four
+    assert {"accuracy, test", "kept", "agreement, video"} <= rows.keys()
+
+
+def test_aggregate_prints_a_summary_and_with_full_every_table(answered: AggregatedAnswers, tmp_path: Path) -> None:
+    given = ["--input", str(write(tmp_path, answered)), "--out", str(tmp_path / "dataset"), "--resamples", str(FEW)]
+    short, full = (CliRunner().invoke(app, ["aggregate", *given, *form]).stdout for form in ([], ["--full"]))
+    assert max(map(len, short.partition("notes")[0].splitlines())) <= 80
+    assert ("all of a set, test" in short, "Krippendorff's alpha\n" in short) == (True, False)
+    assert all(title in full for title in ("Human accuracy", "Position bias"))
 
 
 def test_spammers_are_found_and_careful_workers_are_not(report: AggregateReport) -> None:
@@ -301,22 +328,22 @@ def test_reasons_against_the_wording_check_are_shown(answered: AggregatedAnswers
     assert [(row[1], row[3]) for row in report.tables["overruled"].rows] == [(first.worker, "a sign says so")]
 
 
-def test_an_audit_changes_no_decision(answered: AggregatedAnswers) -> None:
-    audits = audit_units(answered.units.values(), answered.answers, 1.0, Protocol())
-    looked = [answer(one, "w-auditor", 0, 7000 + n, {"pick": (one.images[0],)}) for n, one in enumerate(audits)]
-    again = add(answered, audits, looked)
+def test_a_second_look_changes_no_decision(answered: AggregatedAnswers) -> None:
+    repeats = repeat_units(answered.units.values(), answered.answers, 1.0, Protocol())
+    looked = [answer(one, "w-second", 0, 7000 + n, {"pick": (one.images[0],)}) for n, one in enumerate(repeats)]
+    again = add(answered, repeats, looked)
     assert decide_picks(picks_of(again), "paper", ()) == decide_picks(picks_of(answered), "paper", ())
 
 
 def test_a_second_look_is_held_against_the_first(answered: AggregatedAnswers) -> None:
-    audits = audit_units(answered.units.values(), answered.answers, 1.0, Protocol())
+    repeats = repeat_units(answered.units.values(), answered.answers, 1.0, Protocol())
     said = {
         one.unit: one.values for one in sorted(answered.answers, key=lambda one: (one.at, one.worker), reverse=True)
     }
-    same = [answer(one, "w-auditor", 0, 7000 + n, said[one.of or ""]) for n, one in enumerate(audits)]
-    found = Validation(add(answered, audits, same), picks_of(answered), {}).coefficients()
+    same = [answer(one, "w-second", 0, 7000 + n, said[one.of or ""]) for n, one in enumerate(repeats)]
+    found = Validation(add(answered, repeats, same), picks_of(answered), {}).coefficients()
     rows = {(row["of"], row["name"]): (row["value"], row["units"]) for row in found}
-    assert rows["second looks, retrieve", "Cohen's kappa"] == (pytest.approx(1.0), len(audits))
+    assert rows["second looks, retrieve", "Cohen's kappa"] == (pytest.approx(1.0), len(repeats))
     assert 0 < rows["video", "Fleiss' kappa"][0] < rows["video", "Gwet's AC1"][0] < 1
 
 

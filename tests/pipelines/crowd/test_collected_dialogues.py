@@ -40,7 +40,7 @@ def talk(workdir: Path) -> None:
         journal.act("share", first.token, first.worker, after(number))
         for lease in (first, second):
             journal.act("finish", lease.token, lease.worker, after(number))
-        third = journal.lease(pair[2], after(number), ["verify"])
+        third = journal.lease(pair[2], after(number), ["review"])
         assert isinstance(third, Lease)
         journal.submit(third.token, pair[2], {"verdict": ("keep",)}, after(number + 1))
     journal.close()

@@ -84,7 +84,13 @@ def test_a_plan_for_prolific_is_what_the_export_offers(
 ) -> None:
     for room in ("cost", "launch"):
         monkeypatch.setattr(f"ctxr.annotation.{room}.median_seconds", lambda *_: (measured, 20))
-    numbers: dict[str, Any] = {"targets": 2, "attention_every": 2, "bundle": 3, "currency": "USD", "disjoint": "none"}
+    numbers: dict[str, Any] = {
+        "targets": 2,
+        "attention_every": 2,
+        "per_submission": 3,
+        "currency": "USD",
+        "disjoint": "none",
+    }
     numbers |= {"input": workdir / "dataset", "full_share": 1.0}
     write_world_dataset(workdir / "dataset", sets=2, seed=1)
     planned = plan(Plan(workdir=workdir, platform="prolific", fee_percent=33.3, **numbers))
@@ -204,12 +210,12 @@ def test_the_same_tasks_for_another_platform_are_asked_in_the_same_way(workdir: 
 def test_a_second_look_is_by_somebody_else_and_as_large_as_asked(workdir: Path) -> None:
     done = study.work_locally(workdir, "retrieve")
     import_answers(ImportAnswers(workdir=workdir))
-    tasks = exported(replace(study.options(workdir, "audit"), fraction=1.0))
+    tasks = exported(replace(study.options(workdir, "repeat"), fraction=1.0))
     assert len(tasks.units) == len({one.unit.id for one in done})
     for unit in tasks.units:
         assert unit.like == "retrieve"
         assert {study.person(one.identity) for one in done if one.unit.id == unit.of} <= set(unit.authors)
-    some = exported(replace(study.options(workdir, "audit"), fraction=0.6)).units
+    some = exported(replace(study.options(workdir, "repeat"), fraction=0.6)).units
     assert 0 < len(some) < len(tasks.units)
 
 
@@ -300,8 +306,8 @@ def test_candidates_saved_by_an_editor_are_read(workdir: Path) -> None:
         ({"fraction": 0.0}, "--fraction 0.0"),
         ({"launch": True}, "--launch does"),
         ({"live": True}, "--live needs --launch"),
-        ({"task": "verify", "raters": 3}, "to the protocol"),
-        ({"sameness": 1.5}, "--sameness 1.5 is"),
+        ({"task": "review", "raters": 3}, "to the protocol"),
+        ({"sameness": 1.5}, "sameness = 1.5 is"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(change: dict[str, Any], message: str, workdir: Path) -> None:
@@ -310,7 +316,7 @@ def test_wrong_arguments_are_one_sentence(change: dict[str, Any], message: str, 
     assert not (workdir / "tasks").exists()
 
 
-@pytest.mark.parametrize("task", ["retrieve", "verify", "audit"])
+@pytest.mark.parametrize("task", ["retrieve", "review", "repeat"])
 def test_without_answers_it_says_what_comes_first(task: str, workdir: Path) -> None:
     with pytest.raises(UnfinishedError, match="no answers yet"):
         run(ExportTasks(task=task, workdir=workdir))
@@ -319,8 +325,8 @@ def test_without_answers_it_says_what_comes_first(task: str, workdir: Path) -> N
 @pytest.mark.parametrize(
     ("task", "answered", "message"),
     [
-        ("verify", "describe", "verify: .*finished talk"),
-        ("audit", "describe", "audit: nothing was"),
+        ("review", "describe", "review: .*finished talk"),
+        ("repeat", "describe", "repeat: nothing was"),
         ("retrieve", "entail", "retrieve: no description"),
     ],
 )
@@ -385,4 +391,4 @@ def test_a_protocol_that_the_server_could_not_follow_is_refused_with_what_to_typ
     other = replace(study.options(workdir, "dialogue"), attention_every=7)
     with pytest.raises(UsageError, match="cannot follow two") as caught:
         run(other)
-    assert caught.value.hint.startswith("--attention-every 0")
+    assert caught.value.hint.startswith("--protocol FILE, where attention_every = 0")

@@ -61,7 +61,7 @@ def test_sets_that_share_pictures_take_more_people_and_the_plan_says_so(tmp_path
 def test_places_on_prolific_suffice_for_people_who_judge_a_set_once(work: Path) -> None:
     """Three descriptions of a set, three votes each: no two of nine votes, nor a writer's, are one person's."""
     paid = {"platform": "prolific", "fee_percent": 30.0, "disjoint": "none"}
-    report = run(planned(work, **paid, bundle=6))
+    report = run(planned(work, **paid, per_submission=6))
     describe, retrieve = (row.offer for row in report.forecasts)
     assert describe is not None
     assert retrieve is not None

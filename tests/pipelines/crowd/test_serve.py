@@ -46,7 +46,7 @@ def project(work: Path, *names: str, protocol: Protocol | None = None, backend: 
         folder = work / "tasks" / name
         folder.mkdir(parents=True)
         batch = TaskBatch((UNITS[name],), {SET.id: SET}, {image.id: image for image in images}, root)
-        write_tasks(folder, batch, protocol or Protocol(), backend, bundle=2)
+        write_tasks(folder, batch, protocol or Protocol(), backend, per_submission=2)
     return work
 
 
@@ -68,7 +68,7 @@ def opened(config: Serve, monkeypatch: pytest.MonkeyPatch) -> RunningServer:
 
 
 def test_a_server_says_what_waits_and_how_to_come_in_and_ends_with_what_came(tmp_path: Path) -> None:
-    work = project(tmp_path / "work", "verify", "entail")
+    work = project(tmp_path / "work", "review", "entail")
     command = [sys.executable, "-m", "ctxr", "serve", "-w", str(work), "--port", "0", "--invite", "1", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout
@@ -79,7 +79,7 @@ def test_a_server_says_what_waits_and_how_to_come_in_and_ends_with_what_came(tmp
             assert line
             text += line
         server = json.loads(text)
-        assert server["waiting"] == {"entail": 1, "verify": 1}
+        assert server["waiting"] == {"entail": 1, "review": 1}
         assert server["people"]["all"] == 1
         assert list(server["links"]) == ["worker 1"]
         with httpx.Client(follow_redirects=True) as visitor:
@@ -133,7 +133,7 @@ def test_a_server_says_what_comes_in_and_when_all_is_done(tmp_path: Path, monkey
         site.journal.enrol(worker, "local", site.now())
         for number in (1, 2):
             lease = leased(site.journal, worker, site.now())
-            values = {"verdict": ("keep" if lease.unit.task == "verify" else "neutral",)}
+            values = {"verdict": ("keep" if lease.unit.task == "review" else "neutral",)}
             site.journal.submit(lease.token, worker, values, site.now())
             until = time.monotonic() + 20
             while len(said) < number and time.monotonic() < until:
@@ -141,7 +141,7 @@ def test_a_server_says_what_comes_in_and_when_all_is_done(tmp_path: Path, monkey
 
     monkeypatch.setattr("ctxr.pipelines.crowd.serve.make_app", lambda site, _: site)
     monkeypatch.setattr("ctxr.pipelines.crowd.serve.answer_requests", work)
-    report = run(Serve(workdir=project(tmp_path, "verify", "entail"), port=0), progress, told.append)
+    report = run(Serve(workdir=project(tmp_path, "review", "entail"), port=0), progress, told.append)
     assert report.answers == 2
     assert list(told[0].workers) == ["you"]
     assert [line.startswith("new answers: ") for line in said] == [True, True, False]
@@ -227,8 +227,9 @@ def test_tasks_of_two_protocols_are_not_mixed(tmp_path: Path) -> None:
     project(tmp_path)
     project(tmp_path / "other", "tag", protocol=Protocol(seed=1))
     (tmp_path / "other" / "tasks" / "tag").rename(tmp_path / "tasks" / "tag")
-    with pytest.raises(UsageError, match="different protocols"):
+    with pytest.raises(UsageError, match="different protocols") as caught:
         run(Serve(workdir=tmp_path, port=0))
+    assert "--seed" in caught.value.hint
 
 
 def test_a_picture_outside_its_folder_is_refused(tmp_path: Path) -> None:
@@ -244,7 +245,7 @@ def test_pictures_that_are_gone_are_told_before_anybody_comes(tmp_path: Path) ->
 def test_what_was_exported_for_a_platform_of_its_own_is_done_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = project(tmp_path, "verify", backend="label-studio")
+    work = project(tmp_path, "review", backend="label-studio")
     with pytest.raises(UsageError, match="exported for label-studio"):
         run(Serve(workdir=work, port=0))
     (tmp_path / "sets").rename(tmp_path / "old")

@@ -53,7 +53,7 @@ def only_sentence(result: Result) -> str:
         (["clip.mp4", "--threshold", "3"], 2, "--threshold 3.0"),
         (["clip.mp4", "--rate", "0"], 2, "--rate 0.0"),
         (["clip.mp4", "--threads", "0"], 2, "--threads 0"),
-        (["clip.mp4", "--gate", "-1"], 2, "--gate -1.0"),
+        (["clip.mp4", "--still-below", "-1"], 2, "--still-below -1.0"),
         (["clip.mp4", "--min-shot", "nan"], 2, "--min-shot nan"),
         (["clip.mp4", "--decoder", "vlc"], 2, "--decoder vlc"),
         (["clip.mp4", "--detector", "magic"], 2, "--detector magic"),
@@ -61,8 +61,8 @@ def only_sentence(result: Result) -> str:
         (["clip.mp4", "--engine", "ray"], 2, "--engine ray"),
         (["clip.mp4", "--max-text", "5"], 2, "--max-text 5.0"),
         (["clip.mp4", "--min-size", "0"], 2, "--min-size 0"),
-        (["clip.mp4", "--workers", "257"], 2, "--workers 257"),
-        (["clip.mp4", "--workers", "-1"], 2, "--workers -1"),
+        (["clip.mp4", "--jobs", "257"], 2, "--jobs 257"),
+        (["clip.mp4", "--jobs", "-1"], 2, "--jobs -1"),
         (["clip.mp4", "--frames", "most"], 2, "--frames most"),
         (["clip.mp4", "--workdir", "file"], 2, "a file, not a"),
         (["clip.mp4", "--out", "file"], 2, "a file, not a"),
@@ -228,7 +228,7 @@ def test_a_video_without_motion_names_the_option_that_keeps_its_frames(tmp_path:
     result = build(clip, "--out", tmp_path / "sets", "--frames", "search")
     assert result.exit_code == 0
     assert "leave 1 of its 100 frames" in result.stderr
-    assert "try --gate 0" in result.stderr
+    assert "try --still-below 0" in result.stderr
 
 
 def without_override() -> None:

@@ -78,7 +78,7 @@ def test_every_considered_frame_has_a_row_and_a_fate(built: Path) -> None:
 
 
 def test_two_runs_are_byte_equal_whatever_the_number_of_hands(footage: Path, built: Path, tmp_path: Path) -> None:
-    build(footage, tmp_path / "a" / "sets", workers=3, threads=1)
+    build(footage, tmp_path / "a" / "sets", jobs=3, threads=1)
     assert same_tree(built, tmp_path / "a" / "sets")
 
 

@@ -103,7 +103,7 @@ def test_a_frame_that_cannot_be_measured_costs_its_video_and_is_named(
     timeout = DataError("Tesseract could not read a picture: timeout")
     monkeypatch.setattr(TextReader, "measure", Mock(side_effect=chain([timeout], repeat(NO_TEXT))))
     clips = tuple(str(footage / "videos" / f"clip{number}.mp4") for number in range(2))
-    report = build(footage, sets, sources=clips, max_text=0.5, workers=1, yes=True)
+    report = build(footage, sets, sources=clips, max_text=0.5, jobs=1, yes=True)
     (failure,) = report.failures
     assert failure["reason"] == "unmeasurable"
     assert failure["message"].startswith("clip0/img")

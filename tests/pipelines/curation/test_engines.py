@@ -110,7 +110,7 @@ def test_copies_of_a_job_embed_in_the_precision_of_the_run(
     rounds(monkeypatch)
     monkeypatch.setitem(ENGINES, "elsewhere", f"{__name__}:run_elsewhere")
     for engine in ("threads", "elsewhere"):
-        build(footage, tmp_path / engine / "sets", engine=engine, workers=1)
+        build(footage, tmp_path / engine / "sets", engine=engine, jobs=1)
     assert precision_of(tmp_path / "elsewhere" / "sets") == "bf16"
     assert same_tree(tmp_path / "threads" / "sets" / "sources", tmp_path / "elsewhere" / "sets" / "sources")
 

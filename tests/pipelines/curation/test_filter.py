@@ -164,7 +164,7 @@ class Steps(Progress):
 
 def test_progress_moves_within_a_video(built: Path, tmp_path: Path) -> None:
     heard = Steps()
-    report = run(Filter(input=built, out=tmp_path / "small", min_size=60, workers=1), heard)
+    report = run(Filter(input=built, out=tmp_path / "small", min_size=60, jobs=1), heard)
     videos = report.counts["videos"]
     assert heard.said[0] == "clip0"
     assert sum(heard.steps) == pytest.approx(videos)

@@ -145,7 +145,7 @@ def test_a_killed_rank_among_two_goes_on_and_the_merge_waits_for_it(
     rough: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "sets"
-    second = typed(rough, out, "--rank", 1, "--world-size", 2, "--workers", 1)
+    second = typed(rough, out, "--rank", 1, "--world-size", 2, "--jobs", 1)
     killed = get_context("fork").Process(target=run_aside, args=(second, tmp_path / "stderr"))
     with monkeypatch.context() as patched:  # the second begins, and embeds nothing
         patched.setattr("ctxr.pipelines.curation.videos.Embedder.embed", lambda *_, **__: signal.pause())
@@ -243,7 +243,7 @@ def test_ranks_that_read_other_contents_are_not_merged(rough: Path, whole: Path,
 
 def test_ranks_of_two_kinds_are_not_merged(rough: Path, tmp_path: Path) -> None:
     make(rough, tmp_path / "sets", rank=1, world_size=4)
-    make(rough, tmp_path / "sets", rank=0, world_size=4, workers=2, rate=5.0)
+    make(rough, tmp_path / "sets", rank=0, world_size=4, jobs=2, rate=5.0)
     with pytest.raises(DataError, match=r"ranks 0 and 1 .*: --rate 5.0 and 4.0"):
         merge(Merge(artifact=tmp_path / "sets"))
     (tmp_path / "sets").rename(tmp_path / "moved")
@@ -315,7 +315,7 @@ def run_reversed(job: Job[Any], units: Sequence[WorkUnit], workers: int) -> Iter
 def test_another_engine_is_a_row(footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
     monkeypatch.setitem(ENGINES, "reversed", f"{__name__}:run_reversed")
     sources = (str(two_shot_clip(tmp_path / "short.mp4", 3, frames=20)), str(footage / "photos"))
-    for name, own in (("whole", {}), ("other", {"engine": engine, "workers": 1})):
+    for name, own in (("whole", {}), ("other", {"engine": engine, "jobs": 1})):
         build(footage, tmp_path / name / "sets", sources=sources, set_size=5, **own)
         refilter(tmp_path / name / "sets", tmp_path / name / "filtered", brisque=0.4, **own)
     assert same_tree(tmp_path / "other" / "sets", tmp_path / "whole" / "sets")

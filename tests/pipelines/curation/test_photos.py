@@ -353,7 +353,7 @@ def test_a_build_that_was_killed_between_stripes_resumes_to_the_same_bytes(
             build(album, tmp_path / "killed" / "sets", sources=sources)
     assert len(list((tmp_path / "killed" / "sets" / "sources").glob(".*.shard*.npy"))) == 3
     monkeypatch.setattr(Embedder, "embed", None)
-    build(album, tmp_path / "killed" / "sets", sources=sources, workers=4)
+    build(album, tmp_path / "killed" / "sets", sources=sources, jobs=4)
     assert same_tree(tmp_path / "killed" / "sets", tmp_path / "whole" / "sets")
 
 

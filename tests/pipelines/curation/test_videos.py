@@ -93,7 +93,7 @@ def test_a_decoder_that_is_killed_while_a_frame_is_asked_for_is_replaced_by_the_
 
     expected = build(footage, tmp_path / "one" / "sets", decoder="opencv").artifact
     monkeypatch.setattr(Scanner, "fetch", killing)
-    artifact = build(footage, tmp_path / "two" / "sets", workers=1).artifact
+    artifact = build(footage, tmp_path / "two" / "sets", jobs=1).artifact
     units = [read_unit(artifact, f"clip{number}") for number in range(3)]
     assert [unit.source.decoder for unit in units].count("opencv") == 1
     (killed,) = [unit for unit in units if unit.source.decoder == "opencv"]

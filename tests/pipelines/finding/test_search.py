@@ -40,7 +40,7 @@ from ctxr.synthetic.narratives import write_narratives
 from tests.models.encoder_folder import COCA, make_folder
 from tests.problems.test_traces_models import SMALL
 
-TINY: dict[str, Any] = {"by": "ctxr-tiny", "device": "cpu"}
+TINY: dict[str, Any] = {"model": "ctxr-tiny", "device": "cpu"}
 STROKE = [[(0.2, 0.3, 0.5), (0.3, 0.3, 0.7)]]
 
 
@@ -232,7 +232,7 @@ def test_more_like_this_finds_another_copy_first_and_not_the_picture_itself(draw
 
 def test_an_encoder_without_cells_ranks_by_words_alone(photos: Path, tmp_path: Path) -> None:
     encoder = make_folder(tmp_path / "coca", parts=COCA)
-    finder = opened(Search(photos, workdir=tmp_path, by=f"local-dir:{encoder}", device="cpu"))
+    finder = opened(Search(photos, workdir=tmp_path, model=f"local-dir:{encoder}", device="cpu"))
     expected = finder._vectors.numpy() @ finder._model.read(["red"])[0]
     found = finder.find(SearchQuery([TimedWord("red", 0, 0)], STROKE), 6).results
     assert [one.score for one in found] == pytest.approx(sorted(expected.tolist(), reverse=True), abs=1e-6)
@@ -289,7 +289,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     data = folder / "narratives"
     write_narratives(data, {"train": 8, "val": 4}, 0)
-    regions(RegionsConfig(data, by="grid:ctxr-tiny", workdir=folder, device="cpu", most=4))
+    regions(RegionsConfig(data, extractor="grid:ctxr-tiny", workdir=folder, device="cpu", most=4))
     small = [f"{name}={value}" for name, value in SMALL.items()]
     for recipe, query, changes in (
         ("traces-patches", "trace", ["encoder=ctxr-tiny", "grid=3"]),
@@ -309,7 +309,7 @@ def test_a_trained_run_scores_as_eval_does(project: Path, name: str) -> None:
     (scores,) = (
         OpenTraces.open(wanted, ScoringOptions(project, "cpu"), SILENT).score((read_dataset(data), None)).values()
     )
-    finder = opened_by(Search(data, by=name, workdir=project, name=name, device="cpu"), data)
+    finder = opened_by(Search(data, model=name, workdir=project, name=name, device="cpu"), data)
     query = next(iter(read_dataset(data).queries))
     answer = finder.find(narrative_query(next(data.glob("*train*.jsonl"))), 12)
     own = {one.image: one.score for one in answer.results if one.image in scores[query]}
@@ -322,4 +322,4 @@ def test_a_trained_run_scores_as_eval_does(project: Path, name: str) -> None:
 
 def opened_by(config: Search, data: Path) -> Finder:
     execute(IndexStage(config), SILENT)
-    return Finder(config, data, config.workdir / "runs" / config.by, SILENT)
+    return Finder(config, data, config.workdir / "runs" / config.model, SILENT)

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from ctxr.errors import DataError
+from ctxr.metrics.ranking import ALL_OF_SET
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.inspection.pages import results
 from ctxr.pipelines.inspection.pages.results import find_scored
@@ -58,6 +59,7 @@ def test_what_was_scored_in_part_stands_apart_under_its_own_number(tmp_path: Pat
     panel = results._panel(scored, "test")
     assert [name for _, name in panel["names"]] == ["plain", "with context", "half (1 of 4)"]
     assert [row[:2] for row in panel["table"].rows] == [("plain", "4"), ("with context", "4"), ("half", "1")]
+    assert panel["table"].columns[:5] == ("run", "queries", "all", ALL_OF_SET, "MRR")
     assert re.search(r" 4 queries.*: half \(1 of 4\)", panel["notes"][0])
     assert "fewer than 5 sets" in panel["notes"][1]
     assert None in [whisker["low"] for whisker in panel["whiskers"]]
@@ -87,8 +89,8 @@ def test_the_plot_has_all_runs_and_the_hardest_queries_come_first_with_target_an
     told = tab.locator(".whisker title").first.text_content() or ""
     assert told.startswith("plain, all: ")
     row = tab.locator("#results .list tbody tr").nth(1)
-    assert (row.locator("th").text_content(), row.locator("td").count()) == ("with context", 6)
-    assert (row.locator("td").nth(4).text_content() or "").startswith("+")
+    assert (row.locator("th").text_content(), row.locator("td").count()) == ("with context", 7)
+    assert (row.locator("td").nth(5).text_content() or "").startswith("+")
     expect(tab.locator(".miss")).to_have_count(12)
     expect(tab.locator("#r-found")).to_contain_text("28 queries, mean accuracy of 3 runs")
     first = tab.locator(".miss").first

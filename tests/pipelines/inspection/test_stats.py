@@ -359,7 +359,7 @@ def test_documents_are_counted_by_split_with_their_links(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "command",
     [
-        ("audit", "FILE"),
+        ("shortcuts", "FILE"),
         ("listen", "FILE", "--endpoint", "http://127.0.0.1:9", "--model", "x"),
         ("revise-labels", "FILE"),
         ("export-tasks", "retrieve", "--input", "FILE"),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec import structs
 from typer.testing import CliRunner
@@ -18,8 +19,9 @@ from ctxr.datasets.rounds import Round
 from ctxr.datasets.truth import UNSURE, WORKER
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.metrics.compare import Interval
-from ctxr.metrics.proportions import holm
+from ctxr.metrics.compare import Clusters, Interval
+from ctxr.metrics.proportions import LEVEL, holm
+from ctxr.metrics.ranking import ALL_OF_SET
 from ctxr.pipelines.modelling.config import Eval
 from ctxr.pipelines.modelling.eval import run as run_eval
 from ctxr.problems import runs
@@ -40,12 +42,14 @@ from tests.pipelines.evaluated import (
     Value,
     at_random,
     evaluate,
+    evaluated_project,
     release,
     right_on,
     target_of,
     trec_eval,
     write_scores,
 )
+from tests.pipelines.report_artifacts import project
 from tests.pipelines.world_dataset import write_world_dataset
 from tests.releases import annotation_yaml, write_release
 
@@ -75,9 +79,10 @@ def test_accuracy_is_counted_by_kind_and_ties_share_it(dataset: Path) -> None:
 
     report = evaluate(dataset, write_scores(dataset.parent / "tied.jsonl", dataset, value))
     table = report.tables["valid/accuracy"]
-    assert table.columns == ("run", "all", "video", "static", "MRR", "R@5")
-    assert [share(cell) for cell in cells(table)["tied"][:3]] == [56.2, 41.7, 100.0]
-    assert cells(table)["tied"][3] == pytest.approx((1 / 5 + 1 + (1 + 1 / 2 + 1 / 3 + 1 / 4) / 4 + 1) / 4)
+    assert table.columns == ("run", "all", "video", "static", ALL_OF_SET, "MRR", "R@5")
+    # a tie of four, one of two wrong, one right: three sets
+    assert [share(cell) for cell in cells(table)["tied"][:4]] == [56.2, 41.7, 100.0, 41.7]
+    assert cells(table)["tied"][4] == pytest.approx((1 / 5 + 1 + (1 + 1 / 2 + 1 / 3 + 1 / 4) / 4 + 1) / 4)
     assert "all: 4 queries in 3 sets, chance 10.0 %" in table.note
 
 
@@ -203,12 +208,12 @@ def test_every_two_runs_are_compared(dataset: Path) -> None:
 def test_tables_can_be_pasted_and_groups_drawn_again(dataset: Path) -> None:
     file = write_scores(dataset.parent / "a_1.jsonl", dataset, at_random(0), ("train", "valid"))
     report = evaluate(dataset, file, cluster="group")
-    assert next(iter(report.tables)) == "train/accuracy"
+    assert [*report.tables][:2] == ["summary", "train/accuracy"]
     assert "in 3 groups" in report.tables["valid/accuracy"].note
     # what a model was trained on is not known
     assert any("what a_1 was" in note for note in report.notes)
     assert IN_MIXTURES in report.notes
-    assert "| run | all | video | static | MRR | R@5 |" in (report.results / "results.md").read_text()
+    assert f"| run | all | video | static | {ALL_OF_SET} | MRR | R@5 |" in (report.results / "results.md").read_text()
     tex = (report.results / "results.tex").read_text()
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") > 4
     assert r"a\_1 &" in tex
@@ -454,15 +459,21 @@ def test_our_own_dataset_brings_its_crowd_its_certificate_and_its_distances(tmp_
     dataset = write_world_dataset(tmp_path / "dataset", sets=6)
     queries = [query.id for query in read_dataset(dataset).queries.values() if query.labels is None]
     accuracy = {
-        "kind": "all", "basis": "all votes", "value": 0.875, "right": 7, "votes": 8, "workers": 3, "low": 0.5, "high": 0.9,
-        "crowd_low": 0.8, "crowd_high": 0.95,
+        "kind": "all", "basis": "first votes", "value": 0.875, "right": 7, "votes": 8, "workers": 3, "low": 0.5, "high": 0.9,
+        "crowd_low": 0.8, "crowd_high": 0.95, "sets": {"value": 0.75, "low": 0.5, "high": 0.9},
     }  # fmt: skip
-    agreement = {"kind": "all", "basis": "all votes", "level": "nominal", "on": "image ids", "value": 0.7}
+    agreement = {"kind": "all", "basis": "first votes", "level": "nominal", "on": "image ids", "value": 0.7}
     (dataset / "figures.json").write_text(json.dumps({"accuracy": [accuracy], "agreement": [agreement]}))
     (dataset / "certificate.json").write_text(json.dumps({"queries": {queries[0]: {"describer": "unseen_worker"}}}))
     file = write_scores(tmp_path / "a.jsonl", dataset, at_random(3), ("train", "valid"))
     report = evaluate(dataset, file)
-    assert report.tables["people"].rows == (("all, all votes", 8, "87.5 (80.0–95.0)", 0.7),)
+    assert report.tables["people"].rows == (("all, first votes", 8, "87.5 (80.0–95.0)", "75.0 (50.0–90.0)", 0.7),)
+    summary = report.tables["summary"]
+    assert summary.columns == ("run", "accuracy", ALL_OF_SET)
+    assert summary.title.startswith("valid")
+    assert cells(summary)["people (all, first votes)"] == ("87.5 (80.0–95.0)", "75.0 (50.0–90.0)")
+    assert cells(summary)["a"][0] == cells(report.tables["valid/accuracy"])["a"][0]
+    assert cells(summary)["chance"][0] == "10.0"
     parted = {name for name in report.tables if name.endswith("/writers")}
     assert len(parted) == 1
     assert any(name.endswith("/phenomena") for name in report.tables)
@@ -592,8 +603,8 @@ def test_files_that_exchange_their_names_are_evaluated_again(dataset: Path) -> N
         old.rename(new)
     report = evaluate(dataset, one, two)
     after = cells(report.tables["valid/accuracy"])
-    assert (report.up_to_date, after["a"][3], after["b"][3]) == (False, before["b"][3], before["a"][3])
-    assert before["a"][3] < before["b"][3] == 1
+    assert (report.up_to_date, after["a"][4], after["b"][4]) == (False, before["b"][4], before["a"][4])
+    assert before["a"][4] < before["b"][4] == 1
 
 
 def test_two_runs_of_one_name_are_refused(dataset: Path) -> None:
@@ -637,12 +648,35 @@ def test_hidden_targets_alone_give_the_files_and_no_figure(dataset: Path) -> Non
     assert not (report.results / "trec" / "qrels.txt").exists()
 
 
-def test_the_command_prints_tables_and_json(dataset: Path) -> None:
+def test_whole_sets_are_what_is_drawn_again_for_all_of_set_accuracy(tmp_path: Path) -> None:
+    dataset = evaluated_project(project(tmp_path / "work", videos=6, sets=8, photos=30), runs=1) / "dataset"
+    (results,) = (dataset.parent / "results").iterdir()
+    figures = json.loads((results / "figures.json").read_text())["figures"]
+    (row,) = (one for one in figures if (one["part"], one["measure"]) == ("all", ALL_OF_SET))
+    right: dict[str, float] = {}
+    for one in read_table(results / "per_query.jsonl", QueryResult):
+        right[one.image_set] = right.get(one.image_set, 1.0) * one.accuracy
+    names = [one.id for one in read_dataset(dataset).sets]
+    values = np.array([right[name] for name in names])
+    assert (row["queries"], row["value"]) == (len(names), pytest.approx(values.mean()))
+    assert 0 < row["value"] < next(one["value"] for one in figures if one["measure"] == "accuracy")
+    of_query = [one.image_set for one in read_dataset(dataset).queries.values() if one.labels is None]
+    drawn = Clusters(of_query, np.random.default_rng((0, 2)), 200)
+    weights = drawn.weights[:, [drawn.codes[of_query.index(name)] for name in names]].astype(float)
+    ends = np.quantile(weights @ values / len(names), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    assert (row["low"], row["high"]) == pytest.approx(tuple(ends))
+
+
+def test_the_command_prints_a_summary_and_json(dataset: Path) -> None:
     file = write_scores(dataset.parent / "a.jsonl", dataset, at_random(0))
     words = ["eval", str(file), "--dataset", str(dataset), "-w", str(dataset.parent / "work"), "--resamples", "50"]
     shown = CliRunner().invoke(app, [*words, "--tokenizer", "regex"])
     assert shown.exit_code == 0
-    assert "valid: accuracy" in shown.stdout
+    assert "valid: accuracy" not in shown.stdout
+    assert "valid: accuracy" in CliRunner().invoke(app, [*words, "--tokenizer", "regex", "--full"]).stdout
+    summary = shown.stdout.partition("notes")[0].splitlines()
+    assert max(map(len, summary)) <= 80
+    assert [line.split()[1] for line in summary if line.startswith("│")] == ["a", "people", "chance"]
     told = json.loads(CliRunner().invoke(app, [*words, "--tokenizer", "regex", "--json"]).stdout)
     assert told["up_to_date"] is True
     assert told["tables"]["valid/accuracy"]["rows"][0][0] == "a"

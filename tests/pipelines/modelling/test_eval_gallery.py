@@ -118,7 +118,7 @@ def test_recall_and_entail_at_k_are_those_of_the_full_matrix(
     assert found[report.runs[0], "accuracy"]["value"] == found[report.runs[0], "IR@1"]["value"]
     rows = [row for row in read_table(report.results / "per_query.jsonl", QueryResult) if row.run == report.runs[0]]
     assert np.mean([row.accuracy for row in rows]) == pytest.approx(found[report.runs[0], "IR@1"]["value"])
-    assert set(report.tables) == {"test/recall", "test/entailed"}
+    assert set(report.tables) == {"summary", "test/recall", "test/entailed"}
     table = report.tables["test/entailed"]
     assert "gold: truth" in table.note
     assert table.columns == ("run", "K", "labels", "E@K", "judged %", "pictures")

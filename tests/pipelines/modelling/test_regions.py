@@ -74,7 +74,7 @@ def export_files(dataset: Path, folder: Path, change: Callable[[Arrays], Arrays]
 
 
 def test_every_picture_has_its_regions_by_content(dataset: Path, encoder: str, tmp_path: Path) -> None:
-    report = run(RegionsConfig(by=encoder, workdir=tmp_path / "work"))
+    report = run(RegionsConfig(extractor=encoder, workdir=tmp_path / "work"))
     regions = read_regions(report.regions)
     images = read_dataset(dataset).images
     contents = [image.sha256 for image in images.values()]
@@ -255,16 +255,16 @@ def test_a_file_that_unpacks_to_too_much_and_a_folder_without_a_fitting_file_are
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"by": "grid"}, "grid:ENCODER"),
-        ({"by": "yolo:x"}, "grid:ENCODER"),
-        ({"by": "file:nowhere"}, "nowhere is not"),
-        ({"by": "grid:no-such"}, "unknown encoder 'no-such'"),
+        ({"extractor": "grid"}, "grid:ENCODER"),
+        ({"extractor": "yolo:x"}, "grid:ENCODER"),
+        ({"extractor": "file:nowhere"}, "nowhere is not"),
+        ({"extractor": "grid:no-such"}, "unknown encoder 'no-such'"),
         ({"most": 0}, "--most 0"),
         ({"name": "../up"}, "a folder name"),
     ],
 )
 def test_wrong_words_are_one_sentence(dataset: Path, tmp_path: Path, options: dict[str, Any], message: str) -> None:
-    settings: dict[str, Any] = {"workdir": tmp_path / "work", "by": "grid:ctxr-tiny"}
+    settings: dict[str, Any] = {"workdir": tmp_path / "work", "extractor": "grid:ctxr-tiny"}
     with pytest.raises(UsageError, match=message):
         run(RegionsConfig(dataset, **settings | options))
 

@@ -33,7 +33,7 @@ def workdir(drawn: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def cheap_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--by hashed` costs nothing; every other name is what it is."""
+    """`--retriever hashed` costs nothing; every other name is what it is."""
     monkeypatch.setattr("ctxr.pipelines.revision.revising.open_encoder", _encoder)
     monkeypatch.setattr("ctxr.pipelines.revision.inputs.PLAIN_ENCODERS", ("ctxr-tiny", "auto", "hashed"))
     monkeypatch.setattr("ctxr.models.families.locate_model", _located)

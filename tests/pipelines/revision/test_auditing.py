@@ -29,7 +29,7 @@ PEOPLE = ("w1", "w2", "w3")
 
 def revised(workdir: Path, sample: int, seed: int = 0) -> ReviseReport:
     judge = StandIn(workdir / "dataset", sensitivity=0.9, specificity=0.93)
-    config = ReviseLabels(workdir=workdir, entail=True, by="hashed", split="test", sample=sample, seed=seed)
+    config = ReviseLabels(workdir=workdir, entail=True, retriever="hashed", split="test", sample=sample, seed=seed)
     return run(config, classifier=judge)
 
 
@@ -173,7 +173,7 @@ def test_one_row_says_how_right_a_round_is_where_no_cap_left_anything_out() -> N
 def test_what_earlier_rounds_added_is_no_truth_when_a_later_round_is_audited(workdir: Path) -> None:
     revised(workdir, sample=30)
     second = StandIn(workdir / "dataset", sensitivity=1.0, specificity=0.9)
-    run(ReviseLabels(workdir=workdir, entail=True, by="hashed", split="test", sample=100_000), classifier=second)
+    run(ReviseLabels(workdir=workdir, entail=True, retriever="hashed", split="test", sample=100_000), classifier=second)
     answer_all(workdir)
     report = run(ReviseLabels(workdir=workdir, audit=True))
     one, two = (

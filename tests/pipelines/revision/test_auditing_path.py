@@ -41,7 +41,7 @@ def ctxr(workdir: Path, *words: str, code: int = 0) -> str:
 def revised(workdir: Path, **changes: Any) -> ReviseLabels:
     """A round of all sides, by somebody who errs."""
     judge = StandIn(workdir / "dataset", sensitivity=0.9, specificity=0.93)
-    config = ReviseLabels(workdir=workdir, entail=True, by="hashed", sample=16, top_k=10, **changes)
+    config = ReviseLabels(workdir=workdir, entail=True, retriever="hashed", sample=16, top_k=10, **changes)
     run(config, classifier=judge)
     return config
 
@@ -133,7 +133,7 @@ def test_descriptions_of_ten_image_sets_are_audited_by_people(tmp_path: Path) ->
     release = write_release(tmp_path / "release", test=None)
     draw_sets(release, [*TRAIN, *VALID])
     work = tmp_path / "work"
-    run(ReviseLabels(release, workdir=work, entail=True, by="hashed", sample=500), classifier=LikesImg9())
+    run(ReviseLabels(release, workdir=work, entail=True, retriever="hashed", sample=500), classifier=LikesImg9())
     ctxr(work, "export-tasks", "entail")
     # the hat is on two pictures, and nothing else holds for another one
     on_a_platform(

@@ -29,7 +29,7 @@ def revised(
     workdir: Path, judge: StandIn, people: tuple[str, ...] = ("w1", "w2", "w3"), split: str = "test"
 ) -> ReviseReport:
     """A round that people audit in full."""
-    config = ReviseLabels(workdir=workdir, entail=True, by="hashed", split=split, sample=10_000)
+    config = ReviseLabels(workdir=workdir, entail=True, retriever="hashed", split=split, sample=10_000)
     run(config, classifier=judge)
     answer_all(workdir, wrong=0.06, people=people)
     return run(ReviseLabels(workdir=workdir, audit=True))

@@ -59,7 +59,7 @@ def test_a_round_of_which_less_than_half_is_right_is_warned_of_and_the_strata_en
     workdir: Path,
 ) -> None:
     judge = StandIn(workdir / "dataset", specificity=0.2)
-    run(ReviseLabels(workdir=workdir, entail=True, by="hashed", sample=60, threshold=0.3), classifier=judge)
+    run(ReviseLabels(workdir=workdir, entail=True, retriever="hashed", sample=60, threshold=0.3), classifier=judge)
     answer_all(workdir)
     run(ReviseLabels(workdir=workdir, audit=True))
     content = report(Report(workdir=workdir)).page.read_text(encoding="utf-8")
@@ -82,7 +82,7 @@ def test_a_round_of_which_less_than_half_is_right_is_warned_of_and_the_strata_en
 
 def test_the_page_shows_three_verdicts_what_is_not_in_force_and_what_people_overruled(workdir: Path) -> None:
     judge = StandIn(workdir / "dataset", sensitivity=0.8, specificity=0.8)
-    run(ReviseLabels(workdir=workdir, entail=True, by="hashed", sample=200), classifier=judge)
+    run(ReviseLabels(workdir=workdir, entail=True, retriever="hashed", sample=200), classifier=judge)
     answer_all(workdir)
     run(ReviseLabels(workdir=workdir, audit=True))
     folder, audit = workdir / "revised", workdir / "revision-audit" / "001"
@@ -151,7 +151,7 @@ def test_image_sets_keep_their_page_and_gain_the_part(workdir: Path, tmp_path: P
     sets = project(tmp_path / "sets", videos=1, sets=1, photos=0)
     assert 'id="revision"' not in report(Report(workdir=sets)).page.read_text(encoding="utf-8")
     judge = StandIn(workdir / "dataset", trained_on=frozenset(["test/00000-0"]))
-    config = ReviseLabels(workdir=workdir, entail=True, by="hashed", split="test", allow_leak=True)
+    config = ReviseLabels(workdir=workdir, entail=True, retriever="hashed", split="test", allow_leak=True)
     run(config, classifier=judge)
     shutil.copytree(workdir / "dataset", sets / "dataset")
     shutil.copytree(workdir / "revised", sets / "revised")

@@ -28,7 +28,7 @@ from tests.pipelines.revision.stand_in import Listening, StandIn, ledger_of, tru
 
 
 def options(workdir: Path, **changes: object) -> ReviseLabels:
-    return replace(ReviseLabels(workdir=workdir, entail=True, by="hashed", top_k=20), **changes)  # type: ignore[arg-type]
+    return replace(ReviseLabels(workdir=workdir, entail=True, retriever="hashed", top_k=20), **changes)  # type: ignore[arg-type]
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
@@ -180,19 +180,19 @@ def test_a_sample_for_people_is_drawn_from_every_stratum(workdir: Path) -> None:
 
 def test_a_plan_counts_the_candidates_that_are_judged(workdir: Path) -> None:
     for k in (20, 300):
-        told = run(ReviseLabels(workdir=workdir, by="hashed", top_k=k, split="test")).facts["would judge"]
+        told = run(ReviseLabels(workdir=workdir, retriever="hashed", top_k=k, split="test")).facts["would judge"]
         made = run(options(workdir, top_k=k, split="test"), classifier=StandIn(workdir / "dataset")).facts["evaluated"]
         run(ReviseLabels(workdir=workdir, undo=True))
         assert told.split(":")[0] in made
         assert ("fewer are left" in told) == (k == 300)
-    both = run(ReviseLabels(workdir=workdir, by="hashed", both=True)).facts["would judge"]
+    both = run(ReviseLabels(workdir=workdir, retriever="hashed", both=True)).facts["would judge"]
     assert both.startswith("up to ")
 
 
 def test_a_name_that_nothing_can_propose_by_is_told_what_can(workdir: Path) -> None:
     finish(workdir / "runs" / "tuned", kind="run", verb="train", config={}, parents=[], content=Content([], {}, {}))
-    for config in (ReviseLabels(workdir=workdir, by="nosuch"), options(workdir, by="nosuch")):
-        with pytest.raises(UsageError, match="--by nosuch: ") as caught:
+    for config in (ReviseLabels(workdir=workdir, retriever="nosuch"), options(workdir, retriever="nosuch")):
+        with pytest.raises(UsageError, match="--retriever nosuch: ") as caught:
             run(config, classifier=StandIn(workdir / "dataset"))
         assert "runs are tuned; encoders are ctxr-tiny, auto, hashed, " in caught.value.hint
 
@@ -215,7 +215,7 @@ def test_a_round_that_is_not_there_or_is_turned_already_is_said_with_the_way_on(
 def test_without_entail_it_says_what_it_would_do_and_writes_nothing(workdir: Path) -> None:
     before = bytes_of(workdir)
     progress = Listening()
-    report = run(ReviseLabels(workdir=workdir, by="hashed"), progress)
+    report = run(ReviseLabels(workdir=workdir, retriever="hashed"), progress)
     assert report.did == "planned"
     assert progress.tasks == ["reading the labels"]
     assert report.facts["judge"] == "toy-judge"
@@ -239,7 +239,7 @@ def test_a_dataset_that_was_made_again_is_the_same_and_another_one_is_refused(wo
 
 def test_a_real_encoder_proposes(workdir: Path) -> None:
     judge = StandIn(workdir / "dataset")
-    run(options(workdir, by="ctxr-tiny", split="valid", limit=3, both=True, top_k=2), classifier=judge)
+    run(options(workdir, retriever="ctxr-tiny", split="valid", limit=3, both=True, top_k=2), classifier=judge)
     ledger = ledger_of(workdir)
     assert {row.source for row in ledger} == {"ctxr-tiny"}
     assert {row.direction for row in ledger} >= {"image", "caption"}
@@ -250,8 +250,8 @@ def test_an_encoder_of_pairs_cannot_propose(workdir: Path) -> None:
     changes = ("encoder=random:blip-tiny", "rerank=0", "rerank_by=", "epochs=1", "batch=40", "lr=1e-3")
     train(Train("retrieval-blip", workdir / "dataset", changes=changes, workdir=workdir, device="cpu"))
     for by, entail in (("random:blip-tiny", False), ("random:blip-tiny", True), ("retrieval-blip", True)):
-        with pytest.raises(UsageError, match=f"--by {by} ") as refused:
-            run(options(workdir, by=by, split="valid", entail=entail), classifier=StandIn(workdir / "dataset"))
+        with pytest.raises(UsageError, match=f"--retriever {by} ") as refused:
+            run(options(workdir, retriever=by, split="valid", entail=entail), classifier=StandIn(workdir / "dataset"))
         assert "--rerank-by" in (refused.value.hint or "")
 
 
@@ -272,5 +272,5 @@ def test_a_run_that_needs_the_set_cannot_propose(workdir: Path) -> None:
     (seed / "config.json").write_text(json.dumps(config))
     content = Content(["seed0/config.json"], {}, {})
     finish(seed.parent, kind="run", verb="train", config={"encoder": "ctxr-tiny"}, parents=[], content=content)
-    with pytest.raises(UsageError, match="--by batch scores"):
-        run(options(workdir, by="batch"), classifier=StandIn(workdir / "dataset"))
+    with pytest.raises(UsageError, match="--retriever batch scores"):
+        run(options(workdir, retriever="batch"), classifier=StandIn(workdir / "dataset"))

@@ -27,7 +27,7 @@ from tests.pipelines.revision.test_auditing import answer_all
 
 def revise(workdir: Path, split: str, sample: int) -> tuple[StandIn, int]:
     judge = StandIn(workdir / "dataset", sensitivity=0.5, specificity=0.97)
-    config = ReviseLabels(workdir=workdir, entail=True, by="hashed", split=split, sample=sample)
+    config = ReviseLabels(workdir=workdir, entail=True, retriever="hashed", split=split, sample=sample)
     return judge, run(config, classifier=judge).round or 0
 
 
@@ -125,7 +125,7 @@ def test_what_was_looked_at_of_a_round_that_was_taken_back_weighs_nothing(workdi
     look(workdir, judge, number)
     before = side_of(workdir)[1]
     other = StandIn(workdir / "dataset", sensitivity=0.2, specificity=0.9)
-    again = ReviseLabels(workdir=workdir, entail=True, by="hashed", split="test", sample=60)
+    again = ReviseLabels(workdir=workdir, entail=True, retriever="hashed", split="test", sample=60)
     second = run(again, classifier=other).round or 0
     look(workdir, judge, second)
     assert side_of(workdir)[1].audit != before.audit
@@ -147,12 +147,16 @@ def test_what_was_looked_at_of_a_round_that_was_taken_back_weighs_nothing(workdi
 
 
 def test_a_round_with_unanswered_pairs_has_one_entail_at_k(workdir: Path) -> None:
-    run(ReviseLabels(workdir=workdir, entail=True, by="hashed"), classifier=StandIn(workdir / "dataset"))
+    run(ReviseLabels(workdir=workdir, entail=True, retriever="hashed"), classifier=StandIn(workdir / "dataset"))
     answers = [{"image": row.image, "caption": row.caption, "p": row.probability} for row in ledger_of(workdir)]
     file = workdir / "answers.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in answers[::2]))
     run(ReviseLabels(workdir=workdir, undo=True))
-    run(ReviseLabels(workdir=workdir, entail=True, by="hashed", split="test", judge=(f"file:{file}",), sample=10_000))
+    run(
+        ReviseLabels(
+            workdir=workdir, entail=True, retriever="hashed", split="test", judge=(f"file:{file}",), sample=10_000
+        )
+    )
     side, _, _ = side_of(workdir)
     dataset, encoder = read_dataset(workdir / "dataset"), Hashed()
     files = [dataset.picture(dataset.images[image]) for image in side.images]

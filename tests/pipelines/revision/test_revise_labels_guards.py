@@ -80,7 +80,7 @@ def test_rounds_that_were_edited_are_not_put_in_force(name: str, workdir: Path) 
     before = bytes_of(out)
     for config in (
         replace(ReviseLabels(workdir=workdir), undo=True), options(workdir), options(workdir, threshold=0.9),
-        ReviseLabels(workdir=workdir, by="hashed"), ReviseLabels(workdir=workdir, audit=True),
+        ReviseLabels(workdir=workdir, retriever="hashed"), ReviseLabels(workdir=workdir, audit=True),
     ):  # fmt: skip
         with pytest.raises(DataError, match=rf"{name} was changed") as refused:
             run(config, classifier=judge)
@@ -140,7 +140,7 @@ def test_a_dataset_is_called_the_same_before_and_after_a_round(workdir: Path, mo
     monkeypatch.chdir(workdir.parent)
     near = Path(workdir.name)
     for out in (near / "revised", Path("elsewhere")):
-        plan = ReviseLabels(workdir=near, by="hashed", out=out)
+        plan = ReviseLabels(workdir=near, retriever="hashed", out=out)
         before = run(plan).facts["dataset"]
         run(options(near, out=out, split="test"), classifier=StandIn(near / "dataset"))
         run(replace(plan, undo=True))
@@ -148,6 +148,6 @@ def test_a_dataset_is_called_the_same_before_and_after_a_round(workdir: Path, mo
     (workdir.parent / "deep").mkdir()
     monkeypatch.chdir(workdir.parent / "deep")
     assert (
-        run(ReviseLabels(workdir=Path("w"), by="hashed", out=Path("../elsewhere"))).facts["dataset"]
+        run(ReviseLabels(workdir=Path("w"), retriever="hashed", out=Path("../elsewhere"))).facts["dataset"]
         == workdir / "dataset"
     )

@@ -263,7 +263,8 @@ def licensed(published: Path) -> tuple[StandIn, ReviseLabels]:
 
 
 @pytest.mark.parametrize(
-    "changed", [{"top_k": 50}, {"both": True}, {"per_image": 2}, {"per_caption": 3}, {"limit": 20}, {"by": "ctxr-tiny"}]
+    "changed",
+    [{"top_k": 50}, {"both": True}, {"per_image": 2}, {"per_caption": 3}, {"limit": 20}, {"retriever": "ctxr-tiny"}],
 )
 def test_a_licence_holds_only_for_candidates_like_those_it_was_earned_on(
     changed: dict[str, Any], licensed: tuple[StandIn, ReviseLabels]
@@ -278,7 +279,7 @@ def test_a_licence_holds_only_for_candidates_like_those_it_was_earned_on(
     assert made.pending > 0
     assert "not in force" in report.facts
     name = next(iter(changed))
-    was = "hashed" if name == "by" else getattr(config, name)
+    was = "hashed" if name == "retriever" else getattr(config, name)
     assert any(f"--{name.replace('_', '-')} {was}" in note for note in progress.notes)
 
 
@@ -315,7 +316,7 @@ def test_a_round_becomes_pending_when_a_later_audit_refuses_its_judge(
     assert (refused.active, refused.added, refused.pending) == (True, 0, good.added)
     assert refused.refused == read_figures(work / "revision-audit" / "002")["licence"]["reason"]
     assert not in_force(work)
-    assert refused.refused in run(ReviseLabels(workdir=work, by="hashed"), classifier=judge).facts["rounds"]
+    assert refused.refused in run(ReviseLabels(workdir=work, retriever="hashed"), classifier=judge).facts["rounds"]
     assert run(audit).up_to_date
     # other answers put it in force again, byte by byte
     shutil.rmtree(work / "tasks")

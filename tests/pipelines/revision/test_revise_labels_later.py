@@ -124,7 +124,7 @@ def test_a_plan_leaves_out_what_its_round_will_leave_out(workdir: Path) -> None:
     judge = StandIn(workdir / "dataset")
     run(options(workdir, split="test"), classifier=judge)
     below = len(pairs_of(ledger_of(workdir, 1), "below_threshold"))
-    config = ReviseLabels(workdir=workdir, by="hashed", split="test", top_k=300)
+    config = ReviseLabels(workdir=workdir, retriever="hashed", split="test", top_k=300)
     facts = run(config, classifier=judge).facts
     assert facts["rejected"].startswith(f"{below:,} pairs ")
     made = run(options(workdir, split="test", top_k=300), classifier=judge).facts["evaluated"]

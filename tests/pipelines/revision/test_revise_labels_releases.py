@@ -49,7 +49,7 @@ def release(tmp_path: Path) -> Path:
 
 def test_descriptions_that_hold_for_another_frame_are_listed_and_judged(release: Path, tmp_path: Path) -> None:
     judge = LikesImg9()
-    config = ReviseLabels(release, workdir=tmp_path / "work", entail=True, by="hashed")
+    config = ReviseLabels(release, workdir=tmp_path / "work", entail=True, retriever="hashed")
     report = run(config, classifier=judge)
     before = read_dataset(release)
     also = read_table(tmp_path / "work" / "revised" / "rounds" / "001" / "also.jsonl", SetConflict)
@@ -77,7 +77,7 @@ def test_a_round_of_a_release_is_up_to_date_by_hashes_alone(
     release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge = LikesImg9()
-    config = ReviseLabels(release, workdir=tmp_path / "work", entail=True, by="hashed")
+    config = ReviseLabels(release, workdir=tmp_path / "work", entail=True, retriever="hashed")
     both = (config, replace(config, unlicensed=True))
     assert [run(one, classifier=judge).did for one in both] == ["added", "added"]
     monkeypatch.setattr("ctxr.datasets.rounds.read_dataset", None)
@@ -85,7 +85,7 @@ def test_a_round_of_a_release_is_up_to_date_by_hashes_alone(
 
 
 def test_rounds_of_a_release_whose_pictures_were_exchanged_are_not_up_to_date(release: Path, tmp_path: Path) -> None:
-    config = ReviseLabels(release, workdir=tmp_path / "work", entail=True, by="hashed")
+    config = ReviseLabels(release, workdir=tmp_path / "work", entail=True, retriever="hashed")
     content = open_base(release, config.workdir, SILENT).content
     run(config, classifier=LikesImg9())
     first, second, *_ = sorted(release.rglob("*.jpg"))
@@ -115,7 +115,7 @@ def test_a_picture_alone_leaves_nothing_to_look_at_and_blank_captions_are_none(t
         rows = [{"id": number, "image_id": 0, "caption": text} for number, text in enumerate(told)]
         (folder / "captions_val.json").write_text(json.dumps({"images": images, "annotations": rows}))
     judge = LikesImg9()
-    config = ReviseLabels(tmp_path / "alone", workdir=tmp_path / "work", entail=True, by="hashed")
+    config = ReviseLabels(tmp_path / "alone", workdir=tmp_path / "work", entail=True, retriever="hashed")
     with pytest.raises(UsageError, match="no pair is") as caught:
         run(config, classifier=judge)
     assert "more pictures" in caught.value.hint
@@ -132,7 +132,7 @@ def test_a_picture_alone_leaves_nothing_to_look_at_and_blank_captions_are_none(t
 def test_pairs_by_a_toy_are_marked_where_they_are_shown(release: Path, tmp_path: Path) -> None:
     judge = LikesImg9()
     judge.toy = True
-    report = run(ReviseLabels(release, workdir=tmp_path / "work", entail=True, by="hashed"), classifier=judge)
+    report = run(ReviseLabels(release, workdir=tmp_path / "work", entail=True, retriever="hashed"), classifier=judge)
     assert [head for head in report.tables["also"].columns if "toy" in head] == [report.tables["also"].columns[2]]
 
 
@@ -141,7 +141,7 @@ def test_a_folder_without_splits_is_told_how_to_get_them(tmp_path: Path) -> None
     photos.mkdir()
     for number in range(4):
         draw(photos / f"{number}.jpg", number)
-    config = ReviseLabels(photos, workdir=tmp_path / "work", entail=True, by="hashed")
+    config = ReviseLabels(photos, workdir=tmp_path / "work", entail=True, retriever="hashed")
     for head, splits in (
         ("file_name,text", ("",) * 4),
         ("file_name,text,split", (",train", ",train", ",test", ",test")),

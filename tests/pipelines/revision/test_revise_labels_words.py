@@ -21,7 +21,13 @@ def test_a_plan_names_the_command_that_does_it_with_everything_that_was_given(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = ReviseLabels(
-        workdir / "dataset", by="hashed", both=True, top_k=7, threshold=0.25, out=workdir / "a place", workdir=workdir
+        workdir / "dataset",
+        retriever="hashed",
+        both=True,
+        top_k=7,
+        threshold=0.25,
+        out=workdir / "a place",
+        workdir=workdir,
     )
     words = shlex.split(run(config).facts["command"])
     assert words[:3] == ["ctxr", "revise-labels", str(workdir / "dataset")]
@@ -39,7 +45,7 @@ def test_a_picture_that_is_gone_is_named_by_its_place_in_the_plan_and_before_any
     gone = dataset.picture(dataset.images[next(one for one in dataset.sets if one.id == "test").images[3]])
     assert gone is not None
     gone.unlink()
-    (note,) = run(ReviseLabels(workdir=workdir, by="hashed")).notes
+    (note,) = run(ReviseLabels(workdir=workdir, retriever="hashed")).notes
     assert re.match(rf"1 of 56 .* {gone}: --entail ", note)
     judge = StandIn(workdir / "dataset")
     with pytest.raises(DataError, match="is missing") as refused:

@@ -98,7 +98,7 @@ def test_filtered_is_taken_before_sets_whatever_is_younger(own: Path, tmp_path: 
         ({"to": ""}, "--to is missing"),
         ({"to": "webdatset"}, "--to webdatset"),
         ({"to": "hf", "shard_mb": 0}, "--shard-mb 0"),
-        ({"to": "recipe", "workers": -1}, "--workers -1"),
+        ({"to": "recipe", "jobs": -1}, "--jobs -1"),
     ],
 )
 def test_a_wrong_option_is_refused_before_anything_is_written(

@@ -87,7 +87,7 @@ def test_known_links_are_read_back_as_they_were(built: Path, tmp_path: Path) -> 
 def test_the_readers_read_what_was_written(built: Path, scored: Callable[[Any], float], tmp_path: Path) -> None:
     export(built, tmp_path / "links", "links")
     mine = str(built.parent / "scores.jsonl")
-    export(built, tmp_path / "mmc4", "mmc4", by=mine)
+    export(built, tmp_path / "mmc4", "mmc4", run=mine)
     dataset, documents = read_dataset(tmp_path / "links" / "documents.json"), documents_of(read_artifact(built))
     assert (dataset.notes, all(image.sha256 for image in dataset.images.values())) == ((), True)
     for one, again in zip(sorted(documents, key=lambda one: one.id), documents_of(dataset), strict=True):
@@ -106,10 +106,10 @@ def test_the_readers_read_what_was_written(built: Path, scored: Callable[[Any], 
 def test_the_assignment_of_a_run_is_written_as_links_and_as_judgments(
     built: Path, scored: Callable[[Any], float], tmp_path: Path
 ) -> None:
-    report = export(built, tmp_path / "out", "links", by=str(built.parent / "scores.jsonl"))
+    report = export(built, tmp_path / "out", "links", run=str(built.parent / "scores.jsonl"))
     assert len(report.notes) == 1
     renamed = shutil.copy(built.parent / "scores.jsonl", tmp_path / "renamed.jsonl")
-    assert export(built, tmp_path / "out", "links", by=str(renamed)).up_to_date
+    assert export(built, tmp_path / "out", "links", run=str(renamed)).up_to_date
     written = [row for side in json.loads((tmp_path / "out" / "documents.json").read_text()).values() for row in side]
     rows = {row[2]["id"]: row for row in written}
     assert {row.worker for row in read_dataset(tmp_path / "out").judgments} == {row[2]["worker"] for row in written}
@@ -131,7 +131,7 @@ def test_a_run_is_asked_for_every_document_also_for_those_it_learned_from(built:
     scored = {score.query for score in read_table(tmp_path / "work" / "runs" / "links-dc" / "scores.jsonl", Score)}
     asked = {query: one.split for one in documents_of(read_artifact(built)) for query in one.sentences}
     assert {asked[query] for query in asked.keys() - scored} == {"train"}
-    options: dict[str, Any] = {"input": built, "to": "links", "by": "links-dc", "workdir": tmp_path / "work"}
+    options: dict[str, Any] = {"input": built, "to": "links", "run": "links-dc", "workdir": tmp_path / "work"}
     export_run(Export(**options, out=tmp_path / "out"))
     assert {row.query for row in read_table(tmp_path / "out" / "judgments.jsonl", Judgment)} == asked.keys()
     assert export_run(Export(**options, out=tmp_path / "out")).up_to_date
@@ -142,7 +142,7 @@ def test_a_run_is_asked_for_every_document_also_for_those_it_learned_from(built:
 def test_mmc4_holds_the_similarities_and_what_they_assign(
     built: Path, scored: Callable[[Any], float], tmp_path: Path
 ) -> None:
-    report = export(built, tmp_path / "out", "mmc4", by=str(built.parent / "scores.jsonl"))
+    report = export(built, tmp_path / "out", "mmc4", run=str(built.parent / "scores.jsonl"))
     assert report.left_out[0].startswith("1 document ")
     lines = [
         json.loads(line)
@@ -193,7 +193,7 @@ def test_documents_that_others_keep_are_exported_with_the_assignment_of_a_scorer
         for m, image in enumerate(one.images)
     ]
     write_scores(tmp_path / "scores.jsonl", [Score(text, image, "clip", value) for text, image, value in cells])
-    export(file, tmp_path / "out", "mmc4", by=str(tmp_path / "scores.jsonl"))
+    export(file, tmp_path / "out", "mmc4", run=str(tmp_path / "scores.jsonl"))
     written = json.loads((tmp_path / "out" / "unsplit.jsonl").read_text())
     assert [info["matched_text_index"] for info in written["image_info"]] == [2, 1]
 
@@ -208,9 +208,9 @@ def test_other_formats_refuse_documents(built: Path, tmp_path: Path, to: str) ->
     ("to", "by", "message"),
     [
         ("mmc4", "", "mmc4 holds similarities"),
-        ("hf", "scores.jsonl", "--by scores.jsonl"),
+        ("hf", "scores.jsonl", "--run scores.jsonl"),
         ("links", "nobody", "'nobody'"),
-        ("links", "SEVERAL/seed1", "--by .*seed1"),
+        ("links", "SEVERAL/seed1", "--run .*seed1"),
         ("links", "SEVERAL", ": a, b"),
     ],
 )
@@ -218,7 +218,7 @@ def test_a_run_that_cannot_be_meant_is_refused(built: Path, tmp_path: Path, to: 
     several = tmp_path / "several.jsonl"
     write_scores(several, [Score("q", "c", name, 0.5) for name in "ab"])
     with pytest.raises(UsageError, match=message):
-        export(built, tmp_path / "out", to, by=by.replace("SEVERAL", str(several)))
+        export(built, tmp_path / "out", to, run=by.replace("SEVERAL", str(several)))
 
 
 def test_image_sets_are_no_documents_and_other_scores_are_of_no_document(built: Path, tmp_path: Path) -> None:
@@ -226,4 +226,4 @@ def test_image_sets_are_no_documents_and_other_scores_are_of_no_document(built: 
         export(built.parent / "world", tmp_path / "out", "links")
     write_scores(tmp_path / "other.jsonl", [Score("q", "c", "other", 0.5)])
     with pytest.raises(DataError, match="scores no document"):
-        export(built, tmp_path / "out", "links", by=str(tmp_path / "other.jsonl"))
+        export(built, tmp_path / "out", "links", run=str(tmp_path / "other.jsonl"))

@@ -141,7 +141,7 @@ def make_distributions(edition: PageBuilder) -> Mapping[str, object] | None:
         plots.append(histogram(title, label, "images", series, line, percent=is_text, note=note))
     if gates := [row.gate for unit in chain.units for row in unit.ledger if row.gate is not None]:
         limit = (
-            chain.limit("gate")
+            chain.limit("still_below")
             if any(unit.reason == "near_still" for one in chain.units for unit in one.ledger)
             else None
         )

@@ -11,6 +11,7 @@ from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
 from ctxr.errors import CtxrError, plural
 from ctxr.metrics.compare import LEAST_CLUSTERS
+from ctxr.metrics.ranking import ALL_OF_SET
 from ctxr.pipelines.inspection.pages.chain import ALONE, artifacts_in, runs_as_evaluated
 from ctxr.pipelines.inspection.pages.edition import PageBuilder
 from ctxr.pipelines.inspection.pages.plots import Axis, ticks
@@ -303,9 +304,11 @@ def _table(
     columns = {"run": runs}
     if len(set(sizes.values())) > 1:
         columns["queries"] = [f"{sizes[run]:,}" for run in runs]
-    for part in parts:
-        rows = [figures.get((run, part, "accuracy")) for run in runs]
-        columns[STATIC.get(part, part)] = ["–" if row is None else percent(row.interval) for row in rows]
+    shown = [(STATIC.get(part, part), part, "accuracy") for part in parts]
+    for head, part, measure in (*shown, (ALL_OF_SET, "all", ALL_OF_SET)):
+        rows = [figures.get((run, part, measure)) for run in runs]
+        if any(rows):
+            columns[head] = ["–" if row is None else percent(row.interval) for row in rows]
     if any((run, "all", "mrr") in figures for run in runs):
         rows = [figures.get((run, "all", "mrr")) for run in runs]
         columns["MRR"] = ["–" if row is None else f"{row.interval.value:.3f}" for row in rows]

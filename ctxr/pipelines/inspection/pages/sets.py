@@ -133,7 +133,7 @@ def make_dropped(edition: PageBuilder) -> Mapping[str, object] | None:
         return None
     counts = Counter(row.reason for unit in edition.chain.units for row in unit.ledger if row.reason)
     limits: dict[LedgerReason, float | None] = {
-        "near_still": edition.chain.limit("gate"),
+        "near_still": edition.chain.limit("still_below"),
         "too_close": edition.chain.threshold,
         "low_quality": edition.chain.limit("brisque"),
         "too_much_text": edition.chain.limit("max_text"),

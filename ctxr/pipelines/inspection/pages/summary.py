@@ -37,7 +37,7 @@ PHOTO_STEPS: Steps = (
 
 
 CURES: Mapping[LedgerReason, str] = {
-    "near_still": "--gate 0, --frames every, or footage with more motion",
+    "near_still": "--still-below 0, --frames every, or footage with more motion",
     "too_close": "a lower --threshold, or --frames every",
     "set_incomplete": "a lower --threshold, a smaller --set-size, or longer shots",
     "low_quality": "a higher --brisque",

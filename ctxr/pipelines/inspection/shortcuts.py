@@ -1,4 +1,4 @@
-"""`ctxr audit`: shortcuts that find the target without reading the description; each must stay at chance."""
+"""`ctxr shortcuts`: shortcuts that find the target without reading the description; each must stay at chance."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from ctxr.metrics.shortcuts import (
 from ctxr.metrics.votes import Doubles
 from ctxr.models.dataset_vectors import picture_vectors_of
 from ctxr.models.picture_vectors import open_pictures
-from ctxr.pipelines.inspection.config import Audit, AuditReport
+from ctxr.pipelines.inspection.config import Shortcuts, ShortcutsReport
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.records import ImageSet
@@ -44,7 +44,7 @@ SEVERAL_CHOICES = ("position by length", "texts alone, linear model")
 
 
 def rules(
-    dataset: Dataset, trials: list[Trial], texts: Sequence[str], config: Audit, progress: Progress
+    dataset: Dataset, trials: list[Trial], texts: Sequence[str], config: Shortcuts, progress: Progress
 ) -> Iterator[Rule | str]:
     """Each rule with its credits [Q], NaN where it does not apply, or the sentence that says why it cannot be tried.
 
@@ -94,7 +94,7 @@ def rules(
 
 
 def _blind_rule(
-    dataset: Dataset, trials: list[Trial], wanted: list[ImageSet], config: Audit, progress: Progress
+    dataset: Dataset, trials: list[Trial], wanted: list[ImageSet], config: Shortcuts, progress: Progress
 ) -> Iterator[Rule | str]:
     """The choices of a linear model that is trained on vectors of images alone."""
     found = picture_vectors_of(dataset, config.encoder, config.device, progress)
@@ -157,9 +157,9 @@ def _picture_rules(
     yield from extremes("blurriest", "sharpest", "image (Laplacian)", sharpnesses, why)
 
 
-def run(config: Audit, progress: Progress = SILENT) -> AuditReport:
+def run(config: Shortcuts, progress: Progress = SILENT) -> ShortcutsReport:
     """Every shortcut that the dataset allows, on all queries, and on video and photos apart."""
-    dataset = open_dataset(config.dataset, config.workdir, progress).of_sets("ctxr audit")
+    dataset = open_dataset(config.dataset, config.workdir, progress).of_sets("ctxr shortcuts")
     targets = (row for row in dataset.judgments if row.value > 0 and dataset.queries[row.query].labels is None)
     workers = sorted({row.worker for row in targets})
     if workers and config.worker not in workers:
@@ -173,7 +173,7 @@ def run(config: Audit, progress: Progress = SILENT) -> AuditReport:
             split = dataset.split_of(image_set)
             trials.append(Trial(image_set.id, image_set.kind, split, len(image_set.images), target, words))
     if not trials:
-        return AuditReport(dataset.name, 0, (), ("no target is known, so there is nothing to test",), dataset.notes)
+        return ShortcutsReport(dataset.name, 0, (), ("no target is known, so there is nothing to test",), dataset.notes)
     kinds = sorted({query.kind for query in trials}, reverse=True)
     parts = ("all", *kinds) if len(kinds) > 1 else ("all",)
     verdicts, missing = [], list[str]()
@@ -192,4 +192,4 @@ def run(config: Audit, progress: Progress = SILENT) -> AuditReport:
                 verdicts.append(verdict)
     learnt = "learnt on train" if learns_on_train(trials) else "learnt on the sets before, in an order fixed by hash"
     found = tuple(corrected(verdicts))
-    return AuditReport(dataset.name, len(trials), found, tuple(missing), dataset.notes, learnt)
+    return ShortcutsReport(dataset.name, len(trials), found, tuple(missing), dataset.notes, learnt)

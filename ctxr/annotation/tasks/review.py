@@ -21,7 +21,7 @@ CODES = {
 LABELS = (KEEP, *CODES)
 
 
-class VerifyTask(LabelTask):
+class ReviewTask(LabelTask):
     """`keep`, or one or several faults."""
 
     FIELD, ALONE = FIELD, KEEP

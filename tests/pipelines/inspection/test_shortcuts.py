@@ -1,4 +1,4 @@
-"""`ctxr audit`: shortcuts that are there are found with exit code 5; without one it stays quiet."""
+"""`ctxr shortcuts`: shortcuts that are there are found with exit code 5; without one it stays quiet."""
 
 import json
 from pathlib import Path
@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from ctxr.cli.app import app
 from ctxr.errors import UsageError
-from ctxr.pipelines.inspection.audit import run
-from ctxr.pipelines.inspection.config import Audit
+from ctxr.pipelines.inspection.config import Shortcuts
+from ctxr.pipelines.inspection.shortcuts import run
 from ctxr.store.artifacts import Content, finish
 from ctxr.store.records import Facts
 from ctxr.store.tables import write_table
@@ -40,7 +40,7 @@ def write_pictured(folder: Path, blur_target: bool, sets: int = 25) -> Path:
 
 
 def test_blurred_targets_are_found_by_sharpness_and_by_file_size(tmp_path: Path) -> None:
-    result = runner.invoke(app, ["audit", str(write_pictured(tmp_path, blur_target=True)), "--json"])
+    result = runner.invoke(app, ["shortcuts", str(write_pictured(tmp_path, blur_target=True)), "--json"])
     assert result.exit_code == 5
     report = json.loads(result.stdout)
     flagged = {one["rule"]: one for one in report["verdicts"] if one["flagged"]}
@@ -51,7 +51,7 @@ def test_blurred_targets_are_found_by_sharpness_and_by_file_size(tmp_path: Path)
 
 
 def test_targets_like_the_others_are_not_flagged(tmp_path: Path) -> None:
-    result = runner.invoke(app, ["audit", str(write_pictured(tmp_path, blur_target=False))])
+    result = runner.invoke(app, ["shortcuts", str(write_pictured(tmp_path, blur_target=False))])
     assert result.exit_code == 0
     assert "above chance" not in result.stdout
     assert "BRISQUE was not" in result.stdout
@@ -64,7 +64,7 @@ def test_a_habit_learnt_on_train_is_found_on_valid(tmp_path: Path) -> None:
     def sets(side: str) -> dict[str, dict[str, str]]:
         return {f"video-{side}{n}-shot0_0": {str(rng.choice(10, p=weights)): "That one."} for n in range(80)}
 
-    report = run(Audit(dataset=write_release(tmp_path, train=sets("a"), valid=sets("b"), test=None)))
+    report = run(Shortcuts(dataset=write_release(tmp_path, train=sets("a"), valid=sets("b"), test=None)))
     flagged = {one.rule: one for one in report.verdicts if one.flagged}
     assert flagged.keys() == {"commonest position", "position by length", "texts alone, linear model"}
     assert flagged["commonest position"].queries == 80
@@ -72,14 +72,14 @@ def test_a_habit_learnt_on_train_is_found_on_valid(tmp_path: Path) -> None:
 
 
 def test_first_and_last_are_rules_for_videos_and_the_anchor_for_photos(tmp_path: Path) -> None:
-    report = run(Audit(dataset=write_world_dataset(tmp_path / "dataset", sets=4), skip_pictures=True))
+    report = run(Shortcuts(dataset=write_world_dataset(tmp_path / "dataset", sets=4), skip_pictures=True))
     parts = {one.rule: set[str]() for one in report.verdicts}
     for one in report.verdicts:
         parts[one.rule].add(one.part)
     assert parts["first image of the set"] == parts["last image of the set"] == {"video"}
     assert parts["anchor (first image)"] == {"photos"}
     assert parts["commonest position"] == {"all", "video", "photos"}
-    assert "nearest to the" in runner.invoke(app, ["audit", "--help"]).stdout
+    assert "nearest to the" in runner.invoke(app, ["shortcuts", "--help"]).stdout
 
 
 def write_gallery(folder: Path, photos: int, asked: int) -> Path:
@@ -91,30 +91,30 @@ def write_gallery(folder: Path, photos: int, asked: int) -> Path:
 
 
 def test_a_gallery_has_no_first_image_and_asking_for_all_leaves_no_rule(tmp_path: Path) -> None:
-    some = run(Audit(dataset=write_gallery(tmp_path / "some", photos=30, asked=20)))
+    some = run(Shortcuts(dataset=write_gallery(tmp_path / "some", photos=30, asked=20)))
     assert not some.verdicts
     assert any("in 1 set: a gallery" in line and " 20 images " in line for line in some.missing)
     assert any("BRISQUE was not" in line for line in some.missing)
-    every = run(Audit(dataset=write_gallery(tmp_path / "all", photos=8, asked=8)))
+    every = run(Shortcuts(dataset=write_gallery(tmp_path / "all", photos=8, asked=8)))
     assert not every.verdicts
     assert any("is a target" in line for line in every.missing)
 
 
 def test_pictures_need_not_be_opened(tmp_path: Path) -> None:
-    report = run(Audit(dataset=write_pictured(tmp_path, blur_target=True), skip_pictures=True))
+    report = run(Shortcuts(dataset=write_pictured(tmp_path, blur_target=True), skip_pictures=True))
     assert not any(one.flagged for one in report.verdicts)
     assert any("file size" in line for line in report.missing)
 
 
 def test_without_targets_there_is_nothing_to_try(tmp_path: Path) -> None:
-    result = runner.invoke(app, ["audit", str(write_release(tmp_path, train=None, valid=None))])
+    result = runner.invoke(app, ["shortcuts", str(write_release(tmp_path, train=None, valid=None))])
     assert result.exit_code == 0
     assert "no target is" in result.stdout
 
 
 def test_a_worker_who_named_no_target_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"target is .*'nobody'") as error:
-        run(Audit(dataset=write_release(tmp_path), worker="nobody"))
+        run(Shortcuts(dataset=write_release(tmp_path), worker="nobody"))
     assert "--worker gold" in error.value.hint
 
 
@@ -129,7 +129,7 @@ def test_measured_brisque_is_a_rule_and_the_toy_world_has_no_shortcut(tmp_path: 
     write_table(folder / "facts.jsonl", facts)
     files = [file.name for file in folder.glob("*.jsonl")]
     finish(folder, kind="dataset", verb="test", config={}, parents=[], content=Content(files, {}, {}))
-    result = runner.invoke(app, ["audit", "-w", str(tmp_path), "--json"])
+    result = runner.invoke(app, ["shortcuts", "-w", str(tmp_path), "--json"])
     assert result.exit_code == 0
     report = json.loads(result.stdout)
     assert {one["part"] for one in report["verdicts"]} == {"all", "video", "photos"}
@@ -140,7 +140,7 @@ def test_measured_brisque_is_a_rule_and_the_toy_world_has_no_shortcut(tmp_path: 
 
 def test_a_model_that_sees_images_alone_learns_from_the_vectors_of_an_encoder_or_of_the_sets(tmp_path: Path) -> None:
     release = write_pictured(tmp_path / "release", blur_target=True, sets=60)
-    report = run(Audit(dataset=release, encoder="ctxr-tiny"))
+    report = run(Shortcuts(dataset=release, encoder="ctxr-tiny"))
     (found,) = [one for one in report.verdicts if one.rule == "images alone, linear model"]
     assert found.flagged
     assert found.accuracy > 0.5
@@ -149,7 +149,7 @@ def test_a_model_that_sees_images_alone_learns_from_the_vectors_of_an_encoder_or
 
 
 def test_the_published_release_has_a_habit_of_positions(real_files: Path) -> None:
-    report = run(Audit(dataset=real_files / "imagecode"))
+    report = run(Shortcuts(dataset=real_files / "imagecode"))
     flagged = {(one.rule, one.part): one for one in report.verdicts if one.flagged}
     assert ("commonest position", "video") in flagged
     assert ("commonest position", "photos") not in flagged

@@ -1,0 +1,149 @@
+"""Every command of README, and the example of each command's help, runs as it is typed.
+
+Each section of README is a project of its own, in a folder with what its lines name; the examples of help are one project, in the order
+of `ORDER`. The processes that serve end by Ctrl-C, and take a free port.
+"""
+
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from itertools import takewhile
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from ctxr.cli.app import app
+from ctxr.cli.commands import COMMANDS, EXAMPLES
+from ctxr.engine.progress import SILENT
+from ctxr.synthetic.captions import WorldCaptions, write_captions
+from ctxr.synthetic.dialogues import write_dialogues
+from ctxr.synthetic.narratives import write_narratives
+from ctxr.synthetic.world.footage import WorldConfig, write_world
+from scripts.rehearse_audit import rehearse_audit
+from tests.problems.links.written import write_documents
+from tests.test_second_runs import describe_all
+
+README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
+SECTIONS = {
+    name: lines
+    for name, _, text in (part.partition("\n") for part in README.split("\n## "))
+    if (lines := re.findall(r"^    (ctxr .*?) *(?:#.*)?$", text, re.MULTILINE))
+}
+"""Lines by the heading that they stand under."""
+
+REFUSED = {
+    "ctxr train --recipe retrieval-clip-weak": (1, "its encoder is downloaded"),
+    "ctxr eval --recall 1,5,10": (4, "of the run that could not be trained"),
+    "ctxr train --recipe dialogue --dataset photochat/": (1, "its encoder is downloaded"),
+    "ctxr train --recipe intent-bert --dataset photochat/": (1, "its encoder is downloaded"),
+    "ctxr eval intent-bert dialogue": (2, "of the runs that could not be trained"),
+}
+"""Lines that run up to their refusal, with the exit code and why."""
+
+SHORTENED = {
+    "ctxr build-documents coco --dataset captions/": (
+        "--train 12 --valid 4 --test 4",
+        "thousands of documents to learn from",
+    ),
+    "ctxr train --recipe links-ap": ("--set epochs=1", "hours of training"),
+    "ctxr train --recipe clip-batch --set encoder=ctxr-tiny": ("--set epochs=1", "minutes of training"),
+    "ctxr eval --compare": ("--resamples 50 --permutations 50", "10,000 draws"),
+    "ctxr demo": ("--help", "minutes; it has a test of its own"),
+}
+"""Lines with more words than are typed, which make them short, and why."""
+
+PEOPLE_INVITED = 30
+
+PEOPLE: Mapping[str, Callable[[], object]] = {
+    "ctxr import-answers": lambda: describe_all(Path("work"), Path("work/filtered"), PEOPLE_INVITED),
+    "ctxr aggregate": lambda: describe_all(Path("work"), Path("work/filtered"), PEOPLE_INVITED),
+    "ctxr revise-labels --audit": lambda: rehearse_audit(Path("work"), Path("photos"), 7, SILENT),
+}
+"""What people do before a line."""
+
+ORDER = shlex.split(
+    "build-sets merge filter doctor verify export rebuild plan export-tasks serve import-answers aggregate workers stats shortcuts report "
+    "regions train eval listen search revise-labels build-documents pairs demo"
+)
+"""Commands in the order in which their examples are run, each on what those before it made."""
+
+BEFORE = {
+    "Collecting annotations": ["ctxr build-sets videos/", "ctxr filter --brisque 0.65"],
+}
+"""What the sections above have made."""
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the lines name."""
+    folder = tmp_path_factory.mktemp("drawn")
+    write_world(folder, WorldConfig(7, videos=3, seconds=4.0, albums=0))
+    shutil.rmtree(folder / "photos")
+    write_captions(WorldCaptions(folder / "photos", 24, 16, 24, pair_train=8, pair_valid=8, side=32, workers=1))
+    for name in ("captions", "PHOTOS"):
+        shutil.copytree(folder / "photos", folder / name)
+    write_documents(folder / "articles")
+    write_narratives(folder / "narratives", {"train": 8, "valid": 4, "test": 4}, 0)
+    write_dialogues(folder / "photochat", {"train": 8, "valid": 6, "test": 6}, 0)
+    return folder
+
+
+@pytest.fixture
+def here(drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder with what the lines name."""
+    monkeypatch.chdir(shutil.copytree(drawn, tmp_path / "here"))
+
+
+def until_it_serves(words: list[str]) -> int:
+    """Exit code of a line that serves, ended by Ctrl-C once it has said where."""
+    command = [sys.executable, "-u", "-m", "ctxr", *words, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = "".join(takewhile(lambda line: "Ctrl-C" not in line, process.stdout))
+        (address,) = re.findall(r" at (http://\S+)", said)
+        with urlopen(address):  # noqa: S310 - ours
+            process.send_signal(signal.SIGINT)
+        process.communicate()
+    return process.returncode
+
+
+def run(line: str) -> int:
+    words = shlex.split(f"{line} {SHORTENED.get(line, ('',))[0]}")[1:]
+    if words[0] == "serve" or (words[0] == "search" and "--text" not in words):
+        return until_it_serves(words)
+    PEOPLE.get(line, lambda: None)()
+    with pytest.raises(SystemExit) as ended:
+        app(words)
+    return int(ended.value.code or 0)
+
+
+def run_all(lines: Iterable[str]) -> dict[str, int]:
+    """Lines that ended otherwise than they should, with their exit codes."""
+    codes = [(line, run(line)) for line in lines]
+    return {line: code for line, code in codes if code != REFUSED.get(line, (0, ""))[0]}
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("section", SECTIONS)
+def test_each_section_of_readme_runs_as_typed(section: str) -> None:
+    assert run_all(BEFORE.get(section, ())) == {}
+    assert run_all(SECTIONS[section]) == {}
+
+
+@pytest.mark.usefixtures("here")
+def test_each_example_of_help_runs_as_typed() -> None:
+    assert COMMANDS.keys() == {*ORDER}
+    assert run_all(EXAMPLES.get(name, f"ctxr {name}") for name in ORDER) == {}
+
+
+def test_only_lines_that_are_run_are_excused() -> None:
+    lines = {
+        line for lines in (*SECTIONS.values(), EXAMPLES.values(), [f"ctxr {name}" for name in ORDER]) for line in lines
+    }
+    assert {*REFUSED, *SHORTENED, *PEOPLE} <= lines
+    assert {*BEFORE} <= {*SECTIONS}
