@@ -115,6 +115,7 @@ NO_ARTIFACT = {
     "audit": "prints figures",
     "serve": "writes the journal",
     "search": "answers a query; tests/pipelines/finding/test_search.py sees that its index is up to date",
+    "status": "prints what is there",
     "doctor": "prints what it checked",
     "demo": "runs the other verbs",
 }

@@ -7,6 +7,7 @@ import sys
 from contextlib import nullcontext, redirect_stdout, suppress
 from functools import partial
 from io import TextIOWrapper
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
@@ -16,9 +17,12 @@ from ctxr import __version__
 from ctxr.cli.commands import COMMANDS, LINES, MORE, as_function
 from ctxr.cli.render import Terminal, show, show_error
 from ctxr.cli.verbs import Command, named
-from ctxr.engine.history import INTERRUPTED, recorded
+from ctxr.engine.history import HISTORY, INTERRUPTED, CommandRun, recorded
+from ctxr.engine.next_step import next_step
 from ctxr.engine.options import Options, option_name
+from ctxr.engine.project import WORKDIR
 from ctxr.errors import CtxrError, UsageError, did_you_mean
+from ctxr.store.artifacts import MANIFEST
 
 if TYPE_CHECKING:  # no public module exports them
     from typer._click.core import Command as Parsed
@@ -81,7 +85,10 @@ class Commands(TyperGroup):
             sys.exit(_show_exception(error, typed, ctx))
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
-        """Parse the arguments before the command's name."""
+        """Parse the arguments before the command's name; without any, in a folder with a project, its status is shown."""
+        workdir = Path(os.environ.get("CTXR_WORKDIR") or WORKDIR)
+        if not args and ((workdir / HISTORY).is_file() or any(workdir.glob(f"*/{MANIFEST}"))):
+            args = ["status"]
         typed = list(args)
         try:
             return list(super().parse_args(ctx, args))
@@ -99,29 +106,39 @@ class Commands(TyperGroup):
 
 
 def _run(command: Command, config: Options, as_json: bool, meta: dict[str, object]) -> None:
-    def shown(report: object, view: str) -> None:
+    def shown(report: object, view: str, step: str | None = None) -> None:
         if meta.get(_PRINTED):  # the document of a running command: its summary is a note
             with redirect_stdout(sys.stderr):
-                show(None, named(view)(report), as_json=False)
+                show(None, named(view)(report), False, step)
             return
         meta[_PRINTED] = as_json
-        show(report, named(view)(report), as_json)
+        show(report, named(view)(report), as_json, step)
 
     started = (partial(shown, view=command.started),) if command.started else ()
     config.check()  # before what takes seconds
-    progress = Terminal()
-    with recorded(config, cast("list[str]", meta[_TYPED])):
-        with nullcontext() if command.started else progress.alive(config.COMMAND):
-            with progress.task(f"loading {config.COMMAND}", None):  # what a command imports may take seconds
-                run = named(f"{command.module}:run")
-            try:
-                report = run(config, progress, *started)
-            except CtxrError as error:
-                error.hint = _EITHER.sub(partial(_own_names, config), error.hint)
-                raise
-        shown(report, command.view)
-        if report.finding:
-            raise report.finding
+    progress, report = Terminal(), None
+    try:
+        # what only looks leaves no line
+        with recorded(config, cast("list[str]", meta[_TYPED]), noted=config.COMMAND != "status") as done:
+            with nullcontext() if command.started else progress.alive(config.COMMAND):
+                with progress.task(f"loading {config.COMMAND}", None):  # what a command imports may take seconds
+                    run = named(f"{command.module}:run")
+                try:
+                    report = run(config, progress, *started)
+                except CtxrError as error:
+                    error.hint = _EITHER.sub(partial(_own_names, config), error.hint)
+                    raise
+            if report.finding:
+                raise report.finding
+    finally:
+        if report is not None:  # the hint of a finding says what comes next
+            shown(report, command.view, "" if report.finding else _next(config, done))
+
+
+def _next(config: Options, done: CommandRun) -> str:
+    """The command to paste after this one, by the state of its project."""
+    workdir: Path = getattr(config, "workdir", WORKDIR)
+    return next_step(named("ctxr.pipelines.inspection.status:project_state")(workdir, done.artifacts))
 
 
 def _own_names(config: Options, found: re.Match[str]) -> str:

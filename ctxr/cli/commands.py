@@ -45,6 +45,7 @@ LINES = {
     "eval": "Evaluate and compare runs, with confidence intervals and error analysis.",
     "search": "Find a picture by words, by a drawing, or by another picture: on a page, or printed with --text.",
     "serve": "Serve annotation pages from this machine until Ctrl-C; every answer is saved immediately.",
+    "status": "Show what a project holds, what is stale or unfinished, and the next command.",
     "doctor": "Check this machine or an artifact, and suggest a fix for each problem.",
     "demo": "Draw a small synthetic world, run the pipeline on it, and compare with the ground truth.",
 }

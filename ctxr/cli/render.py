@@ -69,10 +69,10 @@ def show_error(message: str, hint: str, exit_code: int, as_json: bool = False) -
         terminal.print(f"[cyan]hint:[/]  {_plain_text(hint)}")
 
 
-def show(document: object, blocks: Iterable[Block], as_json: bool) -> None:
-    """A result on stdout: its document for programs, or its blocks for people."""
+def show(document: object, blocks: Iterable[Block], as_json: bool, step: str | None = None) -> None:
+    """A result on stdout: its document for programs, or its blocks for people; and the command that comes next, if it is known."""
     if as_json:
-        show_json(document)
+        show_json(document, {} if step is None else {"next": step})
         return
     for block in blocks:
         match block:
@@ -94,13 +94,16 @@ def show(document: object, blocks: Iterable[Block], as_json: bool) -> None:
                 show_table(block)
             case _:
                 console().print(block)
+    if step:  # whole, however narrow the terminal: it is copied
+        console().print(f"[bold]next:[/] {_plain_text(step)}")
 
 
-def show_json(value: object) -> None:
-    """A result as one JSON document on stdout; signs that stdout cannot carry are escaped, so none is lost."""
+def show_json(value: object, more: Mapping[str, object] = {}) -> None:
+    """A result as one JSON document on stdout, with `more` keys; signs that stdout cannot carry are escaped, so none is lost."""
     import msgspec  # here, because `ctxr --help` loads this module and writes no JSON
 
     document = msgspec.to_builtins(value, enc_hook=_json_value, str_keys=True)
+    document = {**document, **more} if more else document
     text = json.dumps(document, ensure_ascii=False, indent=1)
     try:
         text.encode(sys.stdout.encoding or "utf-8")

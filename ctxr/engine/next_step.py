@@ -1,0 +1,122 @@
+"""What comes next in a project: one function of its state, for `ctxr status` and the last line of every command."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from ctxr.engine.project import SETS, command_in
+from ctxr.engine.state import ProjectState, Stored
+from ctxr.store import kinds
+from ctxr.store.artifacts import merge_hint
+
+
+def next_step(state: ProjectState) -> str:
+    """The command to paste: what was broken off, then what is stale, then what the newest artifact is for, or an earlier one."""
+    unfinished = [one for one in state.stored if not one.artifact and not one.running]
+    again = [merge_hint(one.path).partition("   ")[0] for one in unfinished]
+    again += [shlex.join(["ctxr", *state.broken])] if state.broken and unfinished else []
+    if any(again):
+        return next(filter(None, again))
+    if not all(why for _, why in repeats(state)):
+        return command_in(state.workdir, "run")
+    newest = [one for one in reversed(state.stored) if one.artifact]
+    if step := next(filter(None, (step for one in newest for step in _steps(state, one))), ""):
+        return step
+    if newest:
+        return shlex.join(["ctxr", "doctor", str(state.workdir)])
+    return command_in(state.workdir, "build-sets", "videos/") if Path("videos").is_dir() else "ctxr build-sets --help"
+
+
+def repeats(state: ProjectState) -> list[tuple[Stored, str]]:
+    """Stale artifacts in the order in which they are made again, and of each why `ctxr run` leaves it as it is; "" where it does not."""
+    left: dict[str, str] = {}
+    for name, one in state.finished.items():
+        if one.stale:
+            left[name] = _left(one) or next((f"{parent} stays stale" for parent in one.parents if left.get(parent)), "")
+    return [(state.finished[name], why) for name, why in left.items()]
+
+
+def _left(one: Stored) -> str:
+    """Why a command is not repeated without being asked: it costs people or money, or cannot be known; "" otherwise."""
+    words = one.words
+    if not words:
+        return "no line of history.jsonl made it"
+    if any("***" in word for word in words):
+        return "a secret of its command is not in history.jsonl"
+    if "--force" in words:
+        return "--force takes answered tasks away"
+    costs = words[0] in ("import-answers", "listen") or any(
+        word.startswith(("--launch", "endpoint:")) for word in words
+    )
+    return f"{words[0]} costs people or money" if costs else ""
+
+
+def _steps(state: ProjectState, one: Stored) -> Iterator[str]:
+    """What an artifact is for: commands in their order, each "" where that is done."""
+    command, made, path = partial(command_in, state.workdir), partial(state.made_from, one), str(one.path)
+    default = next((name for name in SETS if name in state.finished), "")
+    named = () if one.name == default else ("--input", path)
+    match one.kind, one.verb:
+        case kinds.IMAGE_SETS, verb if not one.counts.get("sets"):
+            yield shlex.join(["ctxr", *one.words, "--yield-curve"]) if one.words and verb == "build-sets" else ""
+        case kinds.IMAGE_SETS, verb if not made():
+            yield _page(state, one, *named)
+            yield command("filter", "--brisque", "0.65", *named) if verb == "build-sets" else ""
+            yield command("export-tasks", "describe", *named) if verb == "filter" else ""
+        case kinds.TASKS, _:
+            yield _asked(state, one)
+        case kinds.JUDGMENTS, _ if not made(kinds.DATASET, kinds.AUDIT):
+            yield _counted(state, max(((state.finished[name].made, name) for name in one.parents), default=(0, ""))[1])
+        case kinds.DATASET, kinds.REVISE_LABELS:
+            yield "" if made() else command("export-tasks", "entail")
+        case kinds.DATASET, "build-documents":
+            yield "" if made() else command("train", "--recipe", "links-ap", "--dataset", path)
+        case kinds.DATASET, _:
+            yield _page(state, one, "--input", path)
+            yield "" if made(kinds.RUN, kinds.EVALUATION) else command("eval", _encoder(state, one), "--dataset", path)
+            yield "" if made(kinds.EXPORT) else command("export", "--to", "imagecode", "--input", path)
+        case ((kinds.RUN | kinds.CLASSIFIER), _):
+            yield "" if made(kinds.EVALUATION, kinds.CLASSIFIER_RESULTS) else command("eval", one.path.name)
+        case ((kinds.EVALUATION | kinds.CLASSIFIER_RESULTS), _):
+            datasets = [
+                str(state.finished[name].path) for name in one.parents if state.finished[name].kind == kinds.DATASET
+            ]
+            yield _page(state, one, *("--input", *datasets[:1]) if datasets else ())
+        case kinds.PAIRS, _:
+            yield "" if made() else command("train", "--recipe", "entailment-tiny")
+        case kinds.REGION_FEATURES, _:
+            yield "" if made() else command("train", "--recipe", "uniter-batch", "--set", f"regions={one.path.name}")
+
+
+def _page(state: ProjectState, one: Stored, *words: str) -> str:
+    """The report, if it is older than an artifact."""
+    return command_in(state.workdir, "report", *words) if state.page < one.made else ""
+
+
+def _asked(state: ProjectState, one: Stored) -> str:
+    """What comes after tasks: people who answer, then what counts their answers."""
+    judged = state.finished.get(kinds.JUDGMENTS)
+    told = judged is not None and one.name in judged.parents
+    if one.artifact and one.artifact.manifest.config.get("backend") not in kinds.SERVED:
+        return (
+            "" if told else command_in(state.workdir, "import-answers", "--help")
+        )  # only people know the name of the file
+    if state.open is None or any(state.open.values()):  # not known: answers are in another database
+        return "" if told and state.open is None else command_in(state.workdir, "serve")
+    known = judged.counts.get("answers", 0) + sum(judged.counts.get("refused", {}).values()) if judged else 0
+    return _counted(state, one.name) if state.answered > known else ""
+
+
+def _counted(state: ProjectState, tasks: str) -> str:
+    """The command that counts the answers to tasks: pairs of revised labels have their own."""
+    entail = Path(tasks).name == "entail"
+    return command_in(state.workdir, *((kinds.REVISE_LABELS, "--audit") if entail else ("aggregate",)))
+
+
+def _encoder(state: ProjectState, one: Stored) -> str:
+    """The encoder that picked the sets of a dataset, which is therefore on this machine; else one that is on every machine."""
+    known = one.artifact.manifest.models.get("encoder") if one.artifact else None
+    if isinstance(known, Mapping) and known.get("name"):
+        return str(known["name"])
+    return next((_encoder(state, state.finished[name]) for name in one.parents), "ctxr-tiny")
