@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import shlex
 import sys
 from contextlib import nullcontext, redirect_stdout, suppress
 from functools import partial
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
+from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from ctxr import __version__
@@ -18,11 +20,9 @@ from ctxr.cli.commands import COMMANDS, LINES, MORE, as_function
 from ctxr.cli.render import Terminal, show, show_error
 from ctxr.cli.verbs import Command, named
 from ctxr.engine.history import HISTORY, INTERRUPTED, CommandRun, recorded
-from ctxr.engine.next_step import next_step
 from ctxr.engine.options import Options, option_name
-from ctxr.engine.project import WORKDIR
-from ctxr.errors import CtxrError, UsageError, did_you_mean
-from ctxr.store.artifacts import MANIFEST
+from ctxr.errors import CtxrError, DryRun, UsageError, did_you_mean
+from ctxr.store.atomic import DRY_RUN
 
 if TYPE_CHECKING:  # no public module exports them
     from typer._click.core import Command as Parsed
@@ -36,6 +36,21 @@ RECIPES = (
     "ctxr.problems.links.recipe:LinksRecipe",
 )
 """Whose keys are given with --set."""
+
+SYNONYMS = {
+    "status": "info ls list state show",
+    "init": "config configure setup new",
+    "build-sets": "build create make sets extract",
+    "run": "update refresh rerun repeat",
+    "eval": "evaluate score test benchmark compare",
+    "stats": "analyze analyse statistics summary",
+    "export-tasks": "annotate describe label tasks",
+    "serve": "server collect",
+    "import-answers": "import answers",
+    "doctor": "check validate diagnose",
+    "search": "find query",
+}
+"""Words that people try, by the command that they mean."""
 
 _ARTIFACTS = ("dataset", "artifact")
 """Names of positional arguments that stand for an artifact."""
@@ -86,9 +101,10 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         """Parse the arguments before the command's name; without any, in a folder with a project, its status is shown."""
-        workdir = Path(os.environ.get("CTXR_WORKDIR") or WORKDIR)
-        if not args and ((workdir / HISTORY).is_file() or any(workdir.glob(f"*/{MANIFEST}"))):
+        if not args and Path(os.environ.get("CTXR_WORKDIR") or "work", HISTORY).is_file():
             args = ["status"]
+        if args[:1] == ["help"]:
+            args = [*args[1:2], "--help"]
         typed = list(args)
         try:
             return list(super().parse_args(ctx, args))
@@ -100,12 +116,15 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: "Context", args: list[str]) -> "tuple[str | None, Parsed | None, list[str]]":
         """The command that was typed; an unknown one is an error with a suggestion."""
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            hint = did_you_mean(args[0], COMMANDS, f"commands are {', '.join(COMMANDS)}", "ctxr {}")
+            meant = next((name for name, words in SYNONYMS.items() if args[0] in words.split()), args[0])
+            hint = did_you_mean(meant, COMMANDS, f"commands are {', '.join(COMMANDS)}", "ctxr {}")
             raise UsageError(f"there is no command {args[0]!r}", hint=hint)
         return super().resolve_command(ctx, args)
 
 
-def _run(command: Command, config: Options, as_json: bool, meta: dict[str, object]) -> None:
+def _run(command: Command, config: Options, flags: set[str], meta: dict[str, object]) -> None:
+    as_json = "json" in flags
+
     def shown(report: object, view: str, step: str | None = None) -> None:
         if meta.get(_PRINTED):  # the document of a running command: its summary is a note
             with redirect_stdout(sys.stderr):
@@ -116,29 +135,40 @@ def _run(command: Command, config: Options, as_json: bool, meta: dict[str, objec
 
     started = (partial(shown, view=command.started),) if command.started else ()
     config.check()  # before what takes seconds
-    progress, report = Terminal(), None
+    progress, report = Terminal(quiet="quiet" in flags, verbose="verbose" in flags), None
+    dry = "dry_run" in flags or bool(getattr(config, "dry_run", False))
+    only_looks = DRY_RUN.set(dry or config.COMMAND == "status")
+    typed = cast("list[str]", meta[_TYPED])
     try:
-        # what only looks leaves no line
-        with recorded(config, cast("list[str]", meta[_TYPED]), noted=config.COMMAND != "status") as done:
+        with recorded(config, typed) as done:
             with nullcontext() if command.started else progress.alive(config.COMMAND):
                 with progress.task(f"loading {config.COMMAND}", None):  # what a command imports may take seconds
                     run = named(f"{command.module}:run")
                 try:
                     report = run(config, progress, *started)
+                except DryRun as plan:
+                    show({"would": plan.message}, [Text(plan.message)], as_json, _next(config, done, typed, dry))
+                    return
                 except CtxrError as error:
                     error.hint = _EITHER.sub(partial(_own_names, config), error.hint)
                     raise
             if report.finding:
                 raise report.finding
     finally:
+        DRY_RUN.reset(only_looks)
         if report is not None:  # the hint of a finding says what comes next
-            shown(report, command.view, "" if report.finding else _next(config, done))
+            shown(report, command.view, "" if report.finding else _next(config, done, typed, dry))
 
 
-def _next(config: Options, done: CommandRun) -> str:
-    """The command to paste after this one, by the state of its project."""
-    workdir: Path = getattr(config, "workdir", WORKDIR)
-    return next_step(named("ctxr.pipelines.inspection.status:project_state")(workdir, done.artifacts))
+def _next(config: Options, done: CommandRun, typed: list[str], dry: bool) -> str:
+    """The command to paste after this one: the same after a dry run, else by the state of its project."""
+    if dry:
+        return shlex.join(["ctxr", *(word for word in typed if word != "--dry-run")])
+    # loaded here: the help needs neither
+    step, state = (
+        named(f"ctxr.{name}") for name in ("engine.next_step:next_step", "pipelines.inspection.status:project_state")
+    )
+    return str(step(state(getattr(config, "workdir", Path("work")), done.artifacts)))
 
 
 def _own_names(config: Options, found: re.Match[str]) -> str:

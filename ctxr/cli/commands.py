@@ -1,7 +1,7 @@
 """The commands: the verbs, and the demo, which runs them; what help says of each, and how one becomes a Typer command.
 
-The options of a command are the fields of its dataclass; `--config FILE.toml` fills the same class, and the command line takes
-precedence.
+The options of a command are the fields of its dataclass; `--config FILE.toml`, or else `ctxr.toml` in the current folder, fills the
+same class, and the command line takes precedence.
 """
 
 import inspect
@@ -19,6 +19,8 @@ from ctxr.errors import UsageError, did_you_mean
 
 COMMANDS = {
     **VERBS,
+    "run": Command("ctxr.cli.repeat", "Repeat", "repeated", resumes=True),
+    "init": Command("ctxr.cli.init", "Init", "settings"),
     "demo": Command("ctxr.synthetic.demo", "Demo", "ctxr.synthetic.demo:demo_tables", resumes=True),
 }
 LINES = {
@@ -47,6 +49,8 @@ LINES = {
     "serve": "Serve annotation pages from this machine until Ctrl-C; every answer is saved immediately.",
     "status": "Show what a project holds, what is stale or unfinished, and the next command.",
     "doctor": "Check this machine or an artifact, and suggest a fix for each problem.",
+    "run": "Repeat the commands whose results are stale, in order; never one that costs money or people.",
+    "init": "Write a commented ctxr.toml, from which every command in this folder reads its options.",
     "demo": "Draw a small synthetic world, run the pipeline on it, and compare with the ground truth.",
 }
 _FAILED = "The exit code is 0 when some sources failed (the last line counts them), and 3 when no source can be used."
@@ -69,34 +73,52 @@ MORE = {
 }
 """What the help of a command adds to its summary."""
 
-_SHORT = {"workdir": ("-w",), "out": ("-o",), "input": ("-i",)}
+SETTINGS = Path("ctxr.toml")
+"""What every command reads where `--config` names no other file."""
+
+FLAGS = {
+    "json": "Print the result as JSON on stdout.",
+    "quiet": "Show no progress and no notes; warnings and errors stay.",
+    "verbose": "Show what is decided: options, fingerprints, and why a result is made again.",
+}
+"""Switches of every command."""
+
+_ONLY_LOOK = ("workers", "report", "verify", "stats", "audit", "search", "serve", "status", "doctor", "init", "demo")
+"""Commands that write no artifact, and need no --dry-run."""
+
+_SHORT = {"workdir": ("-w",), "out": ("-o",), "input": ("-i",), "yes": ("-y",), "quiet": ("-q",), "verbose": ("-v",)}
 _ENVIRONMENT = {"workdir": "CTXR_WORKDIR"}
 _PARSED = {"path": Path, "float": float, "int": int}
 """Types whose words are read here, by how the help shows them."""
 
 
 def as_function(
-    command: Command, body: Callable[[Command, Options, bool, dict[str, object]], None]
+    command: Command, body: Callable[[Command, Options, set[str], dict[str, object]], None]
 ) -> Callable[..., None]:
-    """What Typer makes a command of: its parameters are the options of `command`; it calls `body(command, options, as_json, meta)`,
-    where `meta` is what its context shares."""
+    """What Typer makes a command of: its parameters are the options of `command`; it calls `body(command, options, flags, meta)`, where
+    `flags` are those that were given, and `meta` is what its context shares."""
     config_class: type[Options] = named(command.config)
     parameters = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
     parameters += [
         _parameter(name, option, name == config_class.ARGUMENT) for name, option in config_class.describe().items()
     ]
-    file_help = "Read options from this TOML file; the command line takes precedence."
+    file_help = "Read options from this TOML file, by default ctxr.toml; the command line takes precedence."
     parameters.append(_parameter("config", OptionField(Path | None, (), file_help, None), metavar="FILE"))
-    parameters.append(_parameter("json", OptionField(bool, (), "Print the result as JSON on stdout.", False)))
+    texts = {"dry_run": "Say what would be written, and write nothing."} | FLAGS
+    if "dry_run" in config_class.describe() or config_class.COMMAND in _ONLY_LOOK:
+        texts = FLAGS
+    parameters += [_parameter(name, OptionField(bool, (), text, False)) for name, text in texts.items()]
 
     def function(**typed_values: Any) -> None:
-        context, file, as_json = typed_values.pop("ctx"), typed_values.pop("config"), typed_values.pop("json")
+        context, file = typed_values.pop("ctx"), typed_values.pop("config")
+        flags = {name for name in texts if typed_values.pop(name)}
+        file = file or (SETTINGS if SETTINGS.is_file() else None)
         chosen = {name for name in typed_values if context.get_parameter_source(name).name != "DEFAULT"}
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in typed_values.items()}
         if file is not None:
             loaded = load_toml(file, config_class, context.info_name or "")
             values |= {name: value for name, value in loaded.items() if name not in chosen}
-        body(command, config_class(**values), as_json, context.meta)
+        body(command, config_class(**values), flags, context.meta)
 
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -180,7 +180,10 @@ def _figure(value: object, digits: int | None, is_p: bool = False) -> str:
 class Terminal(Progress):
     """A `Progress` on stderr, with live bars where it is a terminal, and lines where nothing can be drawn over."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, quiet: bool = False, verbose: bool = False
+    ) -> None:
+        self._quiet, self._verbose = quiet, verbose
         self._console, self._clock, self._tasks = console(stderr=True), clock, list[_LogLines]()
         self._draws = self._console.file.isatty() and not self._console.is_dumb_terminal
         self._printed = clock()
@@ -191,7 +194,13 @@ class Terminal(Progress):
 
     def note(self, text: str) -> None:
         """Something worth knowing."""
-        self._print(f"[dim]{_plain_text(text)}[/]")
+        if not self._quiet:
+            self._print(f"[dim]{_plain_text(text)}[/]")
+
+    def detail(self, text: str) -> None:
+        """Something that was decided."""
+        if self._verbose:
+            self._print(f"[dim]{_plain_text(text)}[/]")
 
     def warn(self, text: str) -> None:
         """Something that may surprise."""
@@ -206,13 +215,13 @@ class Terminal(Progress):
         """While the block works, at least a line every `LOG_SECONDS` where no bar is drawn."""
         ended = Event()
         thread = Thread(target=self.beat, args=(command, ended.wait), daemon=True)
-        if not self._draws:
+        if not self._draws and not self._quiet:
             thread.start()
         try:
             yield
         finally:
             ended.set()
-            if not self._draws:
+            if thread.is_alive():
                 thread.join()
 
     def beat(self, command: str, ended: Callable[[float], bool]) -> None:
@@ -230,7 +239,7 @@ class Terminal(Progress):
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator["_Line | _LogLines"]:
         """A bar with counts, rate and time left; a line at the start where no bar is drawn, and those of `beat`."""
-        if not self._draws:
+        if not self._draws or self._quiet:
             self.note(label)
             self._tasks.append(_LogLines(label, total))
             try:

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from ctxr.annotation.config import ExportTasksReport, ImportAnswersReport
 from ctxr.annotation.cost import money
+from ctxr.cli.config import InitReport, RepeatReport
 from ctxr.cli.render import Block, Sentences, Summary
-from ctxr.engine.project import WORKDIR, command_in, project_of
 from ctxr.engine.report import SetsReport, Table
 from ctxr.errors import plural
 from ctxr.pipelines.crowd.config import AggregateReport, PlanReport, RunningServer, ServeReport, WorkersReport
@@ -109,12 +109,6 @@ def tasks(report: ExportTasksReport) -> Iterator[Block]:
     if offer:
         pay = f"{money(offer.pay)} {offer.currency} each, {money(offer.total)} without fees"
         offered = f"{plural(offer.places, 'submission')} of {offer.minutes} minutes, {pay}"
-    later = None
-    if report.backend == "label-studio":
-        take = command_in(project_of(report.tasks.parent, "tasks"), "import-answers", "FILE", "--from", "label-studio")
-        later = f"{take}   (once the projects are labelled and exported as JSON)"
-    elif report.backend == "prolific" and not report.launched:
-        later = "the same command with --launch"
     rows = {
         "task": report.task,
         "for": report.backend,
@@ -124,7 +118,6 @@ def tasks(report: ExportTasksReport) -> Iterator[Block]:
         "offered": offered,
         "not filled": (offer.shortage if offer else "") or None,
         "launched" if report.launched else "raters": " ".join(report.notes) or None,
-        "later": later,
     }
     yield Summary(f"{report.tasks}: {FINISHED[report.up_to_date]}", rows)
 
@@ -199,9 +192,6 @@ def export(report: ExportReport) -> Iterator[Block]:
         "left out": " ".join(report.left_out) or "nothing",
         "notes": " ".join(report.notes) or None,
         "card": report.export / "README.md",
-        "later": command_in(WORKDIR, "rebuild", str(report.export), "--videos", "DIR")
-        if report.to == "recipe"
-        else "complete the card, which says how to load the export",
     }
     yield Summary(f"{report.export}: {FINISHED[report.up_to_date]}", rows)
 
@@ -415,6 +405,19 @@ def checks(report: DoctorReport) -> Iterator[Block]:
         if check.cure:
             table.add_row("", "", f"[cyan]→ {escape(check.cure)}[/]")
     yield table
+
+
+def repeated(report: RepeatReport) -> Iterator[Block]:
+    """What was made again, and what was not."""
+    yield Sentences("would repeat" if report.dry_run else "repeated", report.repeated)
+    yield Sentences("left stale", (f"{name}: {why}" for name, why in report.left.items()))
+    if not report.repeated and not report.left:
+        yield "nothing is stale"
+
+
+def settings(report: InitReport) -> Iterator[Block]:
+    """The file that was written."""
+    yield Summary(f"{report.file}: written", {"edit": "remove the # before an option to set it"})
 
 
 def project_status(report: StatusReport) -> Iterator[Block]:

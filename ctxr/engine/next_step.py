@@ -46,10 +46,9 @@ def _left(one: Stored) -> str:
         return "a secret of its command is not in history.jsonl"
     if "--force" in words:
         return "--force takes answered tasks away"
-    costs = words[0] in ("import-answers", "listen") or any(
-        word.startswith(("--launch", "endpoint:")) for word in words
-    )
-    return f"{words[0]} costs people or money" if costs else ""
+    asks = ("--launch", "endpoint:")
+    costs = words[0] in ("import-answers", "listen", "search") or any(word.startswith(asks) for word in words)
+    return f"{words[0]} takes people or money" if costs else ""
 
 
 def _steps(state: ProjectState, one: Stored) -> Iterator[str]:
@@ -98,10 +97,11 @@ def _asked(state: ProjectState, one: Stored) -> str:
     """What comes after tasks: people who answer, then what counts their answers."""
     judged = state.finished.get(kinds.JUDGMENTS)
     told = judged is not None and one.name in judged.parents
-    if one.artifact and one.artifact.manifest.config.get("backend") not in kinds.SERVED:
-        return (
-            "" if told else command_in(state.workdir, "import-answers", "--help")
-        )  # only people know the name of the file
+    backend = one.artifact.manifest.config.get("backend") if one.artifact else ""
+    if backend not in kinds.SERVED:  # only people know the name of the file
+        return "" if told else command_in(state.workdir, "import-answers", "--help")
+    if backend == "prolific" and one.words and "--launch" not in one.words and not told:
+        return shlex.join(["ctxr", *one.words, "--launch"])
     if state.open is None or any(state.open.values()):  # not known: answers are in another database
         return "" if told and state.open is None else command_in(state.workdir, "serve")
     known = judged.counts.get("answers", 0) + sum(judged.counts.get("refused", {}).values()) if judged else 0

@@ -81,9 +81,9 @@ class ProjectState:
     answered: int = 0
 
     def made_from(self, one: Stored, *kinds: str) -> list[Stored]:
-        """What was made from an artifact: of these kinds, or anything but plans."""
+        """What was made from an artifact: of these kinds, or anything but plans and exports."""
         children = [child for child in self.finished.values() if one.name in child.parents]
-        return [child for child in children if (child.kind in kinds if kinds else child.kind != PLAN)]
+        return [child for child in children if (child.kind in kinds if kinds else child.kind not in (PLAN, EXPORT))]
 
 
 def read_state(workdir: Path, touched: Iterable[Path] = ()) -> ProjectState:
@@ -138,22 +138,14 @@ def _stored(path: Path, name: str, words: Mapping[Any, tuple[str, ...]]) -> Stor
 
 def _with_parents(stored: Sequence[Stored]) -> tuple[dict[str, Stored], list[str]]:
     """The artifacts by name with their parents, and why they are stale; and the finished ones, parents first."""
-    done = [one for one in stored if one.artifact]
-    by_content = {sha: one.name for one in done if one.artifact for sha in (one.artifact.content, one.artifact.sha256)}
-    parents_of = {
-        one.name: [
-            (parent, by_content.get(parent.sha256)) for parent in one.artifact.manifest.parents if parent.kind in _MADE
-        ]
-        for one in stored
-        if one.artifact
-    }
-    known = {name: {found for _, found in parents if found} for name, parents in parents_of.items()}
-    by_name = {one.name: one for one in stored}
-    for name, parents in parents_of.items():
-        for now in (_in_place_of(parent, by_name[name], stored, known) for parent, found in parents if not found):
-            if now:
-                known[name] |= {now} & known.keys()
-                by_name[name] = replace(by_name[name], stale=f"{now} was made again")
+    by_name, done = {one.name: one for one in stored}, [(one, one.artifact) for one in stored if one.artifact]
+    by_content = {sha: one.name for one, artifact in done for sha in (artifact.content, artifact.sha256)}
+    made_of = {one.name: [row for row in artifact.manifest.parents if row.kind in _MADE] for one, artifact in done}
+    known = {name: {by_content.get(row.sha256, name) for row in rows} - {name} for name, rows in made_of.items()}
+    for name, row in [(name, row) for name, rows in made_of.items() for row in rows if row.sha256 not in by_content]:
+        if now := _in_place_of(row, by_name[name], stored, known):
+            known[name] |= {now} & known.keys()
+            by_name[name] = replace(by_name[name], stale=f"{now} was made again")
     order = list(TopologicalSorter(known).static_order())
     for name in order:
         stale = [parent for parent in sorted(known[name]) if by_name[parent].stale]

@@ -357,10 +357,11 @@ def test_no_words_at_all_show_the_help_or_the_status_of_the_project(
         parents=[],
         content=Content([], {"sets": 3}, {}),
     )
+    (tmp_path / "work" / HISTORY).touch()
     result = runner.invoke(app, [])
     assert result.stdout.split()[0] == "sets"
     assert result.stdout.splitlines()[-1] == "next: ctxr report"
-    assert not (tmp_path / "work" / HISTORY).exists()
+    assert not history(tmp_path / "work")
     status = json.loads(runner.invoke(app, ["status", "--json"]).stdout)
     assert (status["artifacts"][0]["holds"], status["next"]) == ("3 sets", "ctxr report")
 

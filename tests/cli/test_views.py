@@ -6,29 +6,11 @@ from pathlib import Path
 import pytest
 from rich.table import Table as Grid
 
-from ctxr.annotation.config import ExportTasksReport
-from ctxr.annotation.cost import Offer
 from ctxr.cli import views
 from ctxr.cli.render import Summary
 from ctxr.engine.report import Table
 from ctxr.pipelines.inspection.config import Check, DoctorReport
 from ctxr.pipelines.modelling.config import SeedResult, TrainReport
-
-
-@pytest.mark.parametrize(
-    ("backend", "launched", "offer", "after"),
-    [
-        ("label-studio", 0, None, "ctxr import-answers FILE --from label-studio "),
-        ("prolific", 0, Offer(3, 10, 150, "GBP", 450), "the same command"),
-        ("prolific", 1, None, "None"),
-    ],
-)
-def test_tasks_lead_on_by_their_backend(backend: str, launched: int, offer: Offer | None, after: str) -> None:
-    report = ExportTasksReport(Path("work/tasks/tag"), "tag", backend, False, 9, 18, 2, [], launched, [], offer)
-    (summary,) = views.tasks(report)
-    assert isinstance(summary, Summary)
-    assert str(summary.rows["later"]).startswith(after)
-    assert (summary.rows["offered"] is None) == (offer is None)
 
 
 def test_a_problem_that_the_doctor_found_has_its_cure_below_it() -> None:

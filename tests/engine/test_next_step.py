@@ -120,6 +120,13 @@ def test_each_branch_leads_on(project: Project, made: list[tuple[str, ...]], wan
     assert project.next() == wanted
 
 
+def test_a_study_is_launched_before_it_is_served(project: Project) -> None:
+    words, platform = ["export-tasks", "tag", "--backend", "prolific"], {"backend": "prolific"}
+    for typed, wanted in ((words, f"ctxr {' '.join(words)} --launch"), ([*words, "--launch"], "ctxr serve")):
+        project.make("tasks/tag", "export-tasks", "tasks", words=typed, config=platform)
+        assert project.next() == wanted
+
+
 def test_an_audit_that_was_made_is_not_asked_for_again(project: Project) -> None:
     project.make("tasks/entail", "export-tasks", "tasks", config={"backend": "local"})
     project.make("judgments", "revise-labels", "judgments", "tasks/entail", counts={"answers": 3, "refused": {}})
@@ -177,6 +184,7 @@ def test_what_comes_from_a_replaced_artifact_is_stale_and_repeated_in_order(proj
         ["eval", "m", "--database", "postgresql://ada:***@host/study"],
         ["import-answers", "file.csv"],
         ["listen", "--model", "m"],
+        ["search", "photos"],
         ["revise-labels", "--entail", "--judge", "endpoint:http://localhost/v1#m"],
         ["export-tasks", "describe", "--force"],
     ],
