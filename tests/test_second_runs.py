@@ -230,7 +230,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FirstRuns]:
                 before = everything(root)
                 done.dry[line] = counted_run([*done.words(line), "--dry-run"]), everything(root) == before
             runs[line] = counted_run(done.words(line))
-        yield FirstRuns(root, endpoint, runs)
+        yield FirstRuns(root, endpoint, runs, done.dry)
 
 
 SecondRun = Callable[[str, Path], CountedRun]

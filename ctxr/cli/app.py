@@ -38,18 +38,11 @@ RECIPES = (
 """Whose keys are given with --set."""
 
 SYNONYMS = {
-    "status": "info ls list state show",
-    "init": "config configure setup new",
-    "build-sets": "build create make sets extract",
-    "run": "update refresh rerun repeat",
-    "eval": "evaluate score test benchmark compare",
-    "stats": "analyze analyse statistics summary",
-    "export-tasks": "annotate describe label tasks",
-    "serve": "server collect",
-    "import-answers": "import answers",
-    "doctor": "check validate diagnose",
-    "search": "find query",
-}
+    "status": "info ls list state show", "init": "config configure setup new", "run": "update refresh rerun repeat",
+    "build-sets": "build create make sets extract", "export-tasks": "annotate describe label tasks", "serve": "server collect",
+    "import-answers": "import answers", "eval": "evaluate score test benchmark compare", "search": "find query",
+    "stats": "analyze analyse statistics summary", "doctor": "check validate diagnose",
+}  # fmt: skip
 """Words that people try, by the command that they mean."""
 
 _ARTIFACTS = ("dataset", "artifact")

@@ -53,7 +53,9 @@ LINES = {
     "init": "Write a commented ctxr.toml, from which every command in this folder reads its options.",
     "demo": "Draw a small synthetic world, run the pipeline on it, and compare with the ground truth.",
 }
-_FAILED = "The exit code is 0 when some sources failed (the last line counts them), and 3 when no source can be used."
+_FAILED = (
+    "The exit code is 0 when some sources failed (a line at the end counts them), and 3 when no source can be used."
+)
 
 MORE = {
     "build-sets": _FAILED,

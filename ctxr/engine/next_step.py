@@ -9,6 +9,7 @@ from ctxr.engine.project import SETS, command_in
 from ctxr.engine.state import ProjectState, Stored
 from ctxr.store import kinds
 from ctxr.store.artifacts import merge_hint
+from ctxr.store.paths import rooted
 
 
 def next_step(state: ProjectState) -> str:
@@ -65,27 +66,36 @@ def _steps(state: ProjectState, one: Stored) -> Iterator[str]:
             yield command("export-tasks", "describe", *named) if verb == "filter" else ""
         case kinds.TASKS, _:
             yield _asked(state, one)
-        case kinds.JUDGMENTS, _ if not made(kinds.DATASET, kinds.AUDIT):
+        case kinds.JUDGMENTS, _ if one.counts.get("answers") and not made(kinds.DATASET, kinds.AUDIT):
             yield _counted(state, max(((state.finished[name].made, name) for name in one.parents), default=(0, ""))[1])
         case kinds.DATASET, kinds.REVISE_LABELS:
             yield "" if made() else command("export-tasks", "entail")
         case kinds.DATASET, "build-documents":
             yield "" if made() else command("train", "--recipe", "links-ap", "--dataset", path)
         case kinds.DATASET, _:
+            talks = one.counts.get("dialogues")
+            words = ("train", "--recipe", "dialogue-bm25") if talks else ("eval", _encoder(state, one))
             yield _page(state, one, "--input", path)
-            yield "" if made(kinds.RUN, kinds.EVALUATION) else command("eval", _encoder(state, one), "--dataset", path)
-            yield "" if made(kinds.EXPORT) else command("export", "--to", "imagecode", "--input", path)
+            yield "" if made(kinds.RUN, kinds.EVALUATION) else command(*words, "--dataset", path)
+            yield (
+                ""
+                if made(kinds.EXPORT)
+                else command("export", "--to", "photochat" if talks else "imagecode", "--input", path)
+            )
         case ((kinds.RUN | kinds.CLASSIFIER), _):
             yield "" if made(kinds.EVALUATION, kinds.CLASSIFIER_RESULTS) else command("eval", one.path.name)
         case ((kinds.EVALUATION | kinds.CLASSIFIER_RESULTS), _):
-            datasets = [
-                str(state.finished[name].path) for name in one.parents if state.finished[name].kind == kinds.DATASET
-            ]
-            yield _page(state, one, *("--input", *datasets[:1]) if datasets else ())
+            datasets = [state.finished[name] for name in one.parents if state.finished[name].kind == kinds.DATASET]
+            yield _page(state, one, *("--input", str(datasets[0].path)) if datasets else ())
         case kinds.PAIRS, _:
             yield "" if made() else command("train", "--recipe", "entailment-tiny")
         case kinds.REGION_FEATURES, _:
-            yield "" if made() else command("train", "--recipe", "uniter-batch", "--set", f"regions={one.path.name}")
+            named = ("--dataset", *one.words[1:2]) if "".join(one.words[1:2]) and Path(one.words[1]).exists() else ()
+            yield (
+                ""
+                if made()
+                else command("train", "--recipe", "uniter-batch", "--set", f"regions={one.path.name}", *named)
+            )
 
 
 def _page(state: ProjectState, one: Stored, *words: str) -> str:
@@ -102,14 +112,16 @@ def _asked(state: ProjectState, one: Stored) -> str:
         return "" if told else command_in(state.workdir, "import-answers", "--help")
     if backend == "prolific" and one.words and "--launch" not in one.words and not told:
         return shlex.join(["ctxr", *one.words, "--launch"])
-    if state.open is None or any(state.open.values()):  # not known: answers are in another database
-        return "" if told and state.open is None else command_in(state.workdir, "serve")
+    if state.open is None:  # not served yet, or answers are in another database
+        return "" if told else command_in(state.workdir, "serve")
     known = judged.counts.get("answers", 0) + sum(judged.counts.get("refused", {}).values()) if judged else 0
-    return _counted(state, one.name) if state.answered > known else ""
+    return _counted(state, one.name) if any(state.open.values()) or state.answered > known else ""
 
 
 def _counted(state: ProjectState, tasks: str) -> str:
-    """The command that counts the answers to tasks: pairs of revised labels have their own."""
+    """What counts the answers to tasks, once there are all; pairs of revised labels have a count of their own."""
+    if any((state.open or {}).values()):
+        return command_in(state.workdir, "serve")
     entail = Path(tasks).name == "entail"
     return command_in(state.workdir, *((kinds.REVISE_LABELS, "--audit") if entail else ("aggregate",)))
 
@@ -118,5 +130,5 @@ def _encoder(state: ProjectState, one: Stored) -> str:
     """The encoder that picked the sets of a dataset, which is therefore on this machine; else one that is on every machine."""
     known = one.artifact.manifest.models.get("encoder") if one.artifact else None
     if isinstance(known, Mapping) and known.get("name"):
-        return str(known["name"])
+        return rooted(str(known["name"]), one.path)
     return next((_encoder(state, state.finished[name]) for name in one.parents), "ctxr-tiny")

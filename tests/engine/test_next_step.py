@@ -33,7 +33,7 @@ class Project:
             Parent(one.rpartition("/")[2], self.made[one].manifest.kind, self.made[one].sha256) for one in parents
         ]
         models = {"encoder": {"name": facts["encoder"]}} if "encoder" in facts else {}
-        content = Content([], {"sets": 3, **facts.get("counts", {})}, models)
+        content = Content([], {"sets": 3, "answers": 4, **facts.get("counts", {})}, models)
         config = {"salt": salt, **facts.get("config", {})}
         self.made[name] = finish(path, kind=kind, verb=verb, config=config, parents=made_from, content=content)
         (path / MARKER).touch()
@@ -118,6 +118,16 @@ def test_each_branch_leads_on(project: Project, made: list[tuple[str, ...]], wan
     for name, verb, kind, *parents in made:
         project.make(name, verb, kind, *parents, config={"backend": "label-studio"})
     assert project.next() == wanted
+
+
+def test_dialogues_have_models_and_a_format_of_their_own(project: Project) -> None:
+    project.make("dataset", "aggregate", "dataset", counts={"dialogues": 2})
+    project.looked()
+    assert project.next() == "ctxr train --recipe dialogue-bm25 --dataset W/dataset"
+    project.make("runs/bm25", "train", "run", "dataset")
+    project.make("results/bm25", "eval", "results", "dataset", "runs/bm25")
+    project.looked()
+    assert project.next() == "ctxr export --to photochat --input W/dataset"
 
 
 def test_a_study_is_launched_before_it_is_served(project: Project) -> None:

@@ -287,7 +287,8 @@ def test_the_last_line_counts_what_failed_and_names_the_retry(footage: Path, tmp
     for flags in ([], ["--yield-curve"]):
         result = CliRunner().invoke(app, [*command, *flags])
         assert result.exit_code == 0
-        last = result.stdout.strip().splitlines()[-1]
+        last, after = result.stdout.strip().splitlines()[-2:]
+        assert after.startswith("next: ctxr ")
         assert last.startswith(f"2 files failed: reasons in {out / 'failures.jsonl'}; retry: ctxr build-sets")
         assert {row.reason for row in read_table(out / "failures.jsonl", Failure)} == {"no_such_file", "unreadable"}
     (videos / "gone.mp4").unlink()
