@@ -129,8 +129,8 @@ def _run(command: Command, config: Options, flags: set[str], meta: dict[str, obj
     started = (partial(shown, view=command.started),) if command.started else ()
     config.check()  # before what takes seconds
     progress, report = Terminal(quiet="quiet" in flags, verbose="verbose" in flags), None
-    dry = "dry_run" in flags or bool(getattr(config, "dry_run", False))
-    only_looks = DRY_RUN.set(dry or config.COMMAND == "status")
+    estimates = bool(getattr(config, "dry_run", False))
+    only_looks = DRY_RUN.set(estimates or "dry_run" in flags or config.COMMAND == "status")
     typed = cast("list[str]", meta[_TYPED])
     try:
         with recorded(config, typed) as done:
@@ -140,7 +140,7 @@ def _run(command: Command, config: Options, flags: set[str], meta: dict[str, obj
                 try:
                     report = run(config, progress, *started)
                 except DryRun as plan:
-                    show({"would": plan.message}, [Text(plan.message)], as_json, _next(config, done, typed, dry))
+                    show({"would": plan.message}, [Text(plan.message)], as_json, _next(config, done, typed))
                     return
                 except CtxrError as error:
                     error.hint = _EITHER.sub(partial(_own_names, config), error.hint)
@@ -150,18 +150,20 @@ def _run(command: Command, config: Options, flags: set[str], meta: dict[str, obj
     finally:
         DRY_RUN.reset(only_looks)
         if report is not None:  # the hint of a finding says what comes next
-            shown(report, command.view, "" if report.finding else _next(config, done, typed, dry))
+            shown(report, command.view, "" if report.finding else _next(config, done, typed if estimates else []))
 
 
-def _next(config: Options, done: CommandRun, typed: list[str], dry: bool) -> str:
-    """The command to paste after this one: the same after a dry run, else by the state of its project."""
-    if dry:
+def _next(config: Options, done: CommandRun, typed: list[str]) -> str:
+    """The command to paste after this one: after a dry run what was `typed`, else by the state of its project."""
+    if typed:
         return shlex.join(["ctxr", *(word for word in typed if word != "--dry-run")])
     # loaded here: the help needs neither
     step, state = (
         named(f"ctxr.{name}") for name in ("engine.next_step:next_step", "pipelines.inspection.status:project_state")
     )
-    return str(step(state(getattr(config, "workdir", Path("work")), done.artifacts)))
+    with suppress(OSError):  # another process may have removed a folder meanwhile
+        return str(step(state(getattr(config, "workdir", Path("work")), done.artifacts)))
+    return ""
 
 
 def _own_names(config: Options, found: re.Match[str]) -> str:

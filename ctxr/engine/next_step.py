@@ -16,9 +16,9 @@ def next_step(state: ProjectState) -> str:
     """The command to paste: what was broken off, then what is stale, then what the newest artifact is for, or an earlier one."""
     unfinished = [one for one in state.stored if not one.artifact and not one.running]
     again = [merge_hint(one.path).partition("   ")[0] for one in unfinished]
-    again += [shlex.join(["ctxr", *state.broken])] if state.broken and unfinished else []
-    if any(again):
-        return next(filter(None, again))
+    broken = shlex.join(["ctxr", *state.broken]) if unfinished and state.broken else ""
+    if step := next(filter(None, [*again, "" if "***" in broken else broken]), ""):
+        return step
     if not all(why for _, why in repeats(state)):
         return command_in(state.workdir, "run")
     newest = [one for one in reversed(state.stored) if one.artifact]
