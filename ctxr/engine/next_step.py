@@ -56,7 +56,7 @@ def _steps(state: ProjectState, one: Stored) -> Iterator[str]:
     """What an artifact is for: commands in their order, each "" where that is done."""
     command, made, path = partial(command_in, state.workdir), partial(state.made_from, one), str(one.path)
     default = next((name for name in SETS if name in state.finished), "")
-    named = () if one.name == default else ("--input", path)
+    named: tuple[str, ...] = () if one.name == default else ("--input", path)
     match one.kind, one.verb:
         case kinds.IMAGE_SETS, verb if not one.counts.get("sets"):
             yield shlex.join(["ctxr", *one.words, "--yield-curve"]) if one.words and verb == "build-sets" else ""

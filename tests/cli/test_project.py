@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,16 @@ def stale() -> Project:
     project.make("export-x", "export", "export", "filtered", words=["export", "--nonsense"])
     project.make("sets", "build-sets", "image_sets", salt="other")
     return project
+
+
+def kept(seen: list[Any]) -> Callable[[Any, Progress], VerbReport]:
+    """A verb that keeps its options and does nothing."""
+
+    def run(config: Any, _: Progress) -> VerbReport:
+        seen.append(config)
+        return Nothing()
+
+    return run
 
 
 def files() -> dict[Path, bytes]:
@@ -125,7 +136,7 @@ def test_settings_are_written_once_and_hold_for_every_command(monkeypatch: pytes
         values = load_toml(SETTINGS, named(command.config), name)
         assert bool(values) == (f"[{name}]" in text)
     seen: list[Any] = []
-    monkeypatch.setattr("ctxr.pipelines.curation.filter.run", lambda config, _: seen.append(config) or Nothing())
+    monkeypatch.setattr("ctxr.pipelines.curation.filter.run", kept(seen))
     Path("other.toml").write_text("[filter]\nbrisque = 0.2\n")
     for words in (["filter"], ["filter", "--brisque", "0.3"], ["filter", "--config", "other.toml"]):
         assert runner.invoke(app, [*words, "--json"]).exit_code == 0
@@ -152,7 +163,7 @@ def test_quiet_hides_notes_and_verbose_shows_details_but_neither_hides_warnings(
 
 def test_yes_has_one_letter(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr("ctxr.pipelines.curation.filter.run", lambda config, _: seen.append(config) or Nothing())
+    monkeypatch.setattr("ctxr.pipelines.curation.filter.run", kept(seen))
     runner.invoke(app, ["filter", "--brisque", "1", "-y", "--json"])
     assert seen[0].yes
 
