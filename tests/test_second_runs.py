@@ -260,6 +260,7 @@ def second_run(first: FirstRuns) -> Iterator[SecondRun]:
 def test_second_run_does_nothing(line: str, first: FirstRuns, second_run: SecondRun, tmp_path: Path) -> None:
     before, run = first.files(), first.runs[line]
     assert (run.code, run.document["up_to_date"]) == (0, False)
+    assert run.document["next"].startswith("ctxr ")
     again = second_run(line, tmp_path / "run.json")
     assert (again.code, again.document["up_to_date"], again.torch) == (0, True, False)
     assert first.files() == before
