@@ -87,7 +87,7 @@ def test_a_second_run_says_that_there_is_nothing_to_do(footage: Path, built: Pat
     shown = runner.invoke(app, [*typed, "--threshold", THRESHOLD])
     assert shown.exit_code == 0
     assert "nothing to do" in shown.stdout
-    assert f"next  ctxr export-tasks describe -w {built.parent}" in shown.stdout
+    assert shown.stdout.endswith(f"next: ctxr report -w {built.parent}\n")
 
 
 @pytest.mark.parametrize("threshold", [0.012, 0.03])
