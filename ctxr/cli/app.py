@@ -157,13 +157,12 @@ def _next(config: Options, done: CommandRun, typed: list[str]) -> str:
     """The command to paste after this one: after a dry run what was `typed`, else by the state of its project."""
     if typed:
         return shlex.join(["ctxr", *(word for word in typed if word != "--dry-run")])
-    workdir: Path = getattr(config, "workdir", Path("work"))
-    if done.artifacts and not workdir.is_dir():  # chosen with --out
-        workdir = next(iter(done.artifacts)).parent
     # loaded here: the help needs neither
     state = named("ctxr.pipelines.inspection.status:project_state")
     with suppress(OSError):  # another process may have removed a folder meanwhile
-        return str(named("ctxr.engine.next_step:next_step")(state(workdir, done.artifacts)))
+        return str(
+            named("ctxr.engine.next_step:next_step")(state(getattr(config, "workdir", Path("work")), done.artifacts))
+        )
     return ""
 
 

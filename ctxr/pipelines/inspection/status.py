@@ -1,6 +1,6 @@
 """`ctxr status`: what a project holds, how fresh it is, and what comes next. It reads manifests and opens no file of an artifact."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,6 +8,7 @@ from pathlib import Path
 from ctxr.annotation.waiting import waiting
 from ctxr.engine.next_step import repeats
 from ctxr.engine.progress import SILENT, Progress
+from ctxr.engine.project import CHAIN, DOCUMENTS
 from ctxr.engine.report import leak_sentence
 from ctxr.engine.state import ProjectState, Stored, read_state
 from ctxr.errors import UnfinishedError, some
@@ -19,8 +20,12 @@ SHOWN = ("sets", "documents", "pairs", "pictures", "images", "queries", "units",
 """Counts that say what an artifact holds, the first ones first."""
 
 
-def project_state(workdir: Path, touched: Iterable[Path] = ()) -> ProjectState:
-    """The state of a project with what people still have to answer, and the artifacts that a command has just `touched`."""
+def project_state(workdir: Path, touched: Collection[Path] = ()) -> ProjectState:
+    """The state of a project with what people still have to answer, and the artifacts that a command has just `touched`: where they lie
+    elsewhere under the name that they have in a project, of that project."""
+    for path in touched:
+        if path.name in (*CHAIN, DOCUMENTS) and not path.resolve().is_relative_to(workdir.resolve()):
+            workdir = path.parent
     still, answered = waiting(workdir)
     return replace(read_state(workdir, touched), open=still, answered=answered)
 
