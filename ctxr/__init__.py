@@ -13,7 +13,8 @@ _NAMES = {
     "ctxr.errors": ("CtxrError", "UsageError", "DataError", "UnfinishedError", "CtxrWarning"),
     "ctxr.api.verbs": (
         "build_sets", "filter", "merge", "plan", "export_tasks", "import_answers", "aggregate", "workers", "report", "export", "rebuild",
-        "verify", "build_documents", "pairs", "stats", "shortcuts", "train", "regions", "listen", "revise_labels", "eval", "doctor",
+        "verify", "build_documents", "pairs", "stats", "shortcuts", "train", "regions", "listen", "revise_labels", "eval", "status",
+        "doctor",
     ),
 }  # fmt: skip
 """By module; of the verbs, those that end by themselves."""

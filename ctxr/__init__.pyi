@@ -28,6 +28,7 @@ from ctxr.pipelines.inspection.config import DoctorReport
 from ctxr.pipelines.inspection.config import ReportPage
 from ctxr.pipelines.inspection.config import ShortcutsReport
 from ctxr.pipelines.inspection.config import StatsReport
+from ctxr.pipelines.inspection.config import StatusReport
 from ctxr.pipelines.modelling.config import EvalReport
 from ctxr.pipelines.modelling.config import ListenReport
 from ctxr.pipelines.modelling.config import RegionsReport
@@ -40,7 +41,8 @@ __version__: str
 __all__ = [
     "__version__", "load", "Benchmark", "Example", "evaluate", "Results", "CtxrError", "UsageError", "DataError", "UnfinishedError",
     "CtxrWarning", "build_sets", "filter", "merge", "plan", "export_tasks", "import_answers", "aggregate", "workers", "report", "export",
-    "rebuild", "verify", "build_documents", "pairs", "stats", "shortcuts", "train", "regions", "listen", "revise_labels", "eval", "doctor"
+    "rebuild", "verify", "build_documents", "pairs", "stats", "shortcuts", "train", "regions", "listen", "revise_labels", "eval",
+    "status", "doctor"
 ]
 
 def build_sets(
@@ -212,6 +214,11 @@ def eval(
     problem: str = ..., progress: bool = ...
 ) -> EvalReport:
     """Evaluate and compare runs, with confidence intervals and error analysis."""
+
+def status(
+    *, workdir: AnyPath = ..., progress: bool = ...
+) -> StatusReport:
+    """Show what a project holds, what is stale or unfinished, and the next command."""
 
 def doctor(
     artifact: AnyPath | None = ..., *, workdir: AnyPath = ..., scores: AnyPath | Sequence[AnyPath] = ..., reference: str = ...,

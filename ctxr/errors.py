@@ -54,6 +54,12 @@ class CtxrWarning(UserWarning):
     """What a verb warns of when it is called from Python."""
 
 
+class DryRun(CtxrError):
+    """Nothing was written, because that was not wanted; the message says what would have been."""
+
+    exit_code = 0
+
+
 def plural(number: int, noun: str, nouns: str = "", form: str = "") -> str:
     """A number with its noun, which takes an s unless `nouns` is its plural; `form` is the number's format.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ctxr.annotation.tasks.dialogue import FIELD, turns_of
-from ctxr.cli.commands import load_toml
+from ctxr.cli.call import load_toml
 from ctxr.datasets import rebuilding
 from ctxr.datasets.rounds import FIGURES, read_figures
 from ctxr.errors import DataError

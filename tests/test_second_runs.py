@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stderr
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from unittest.mock import Mock
@@ -115,7 +115,10 @@ NO_ARTIFACT = {
     "shortcuts": "prints figures",
     "serve": "writes the journal",
     "search": "answers a query; tests/pipelines/finding/test_search.py sees that its index is up to date",
+    "status": "prints what is there",
     "doctor": "prints what it checked",
+    "run": "runs the other verbs",
+    "init": "writes a file, once",
     "demo": "runs the other verbs",
 }
 """Verbs that write no artifact, and why there is no second run to compare."""
@@ -160,6 +163,15 @@ PEOPLE: Mapping[str, Callable[[], object]] = {
 """What people do before a line."""
 
 
+NO_DRY_RUN = {"revise-labels audit"}
+"""Lines whose other switches say already what is done."""
+
+
+def everything(root: Path) -> dict[Path, int]:
+    """Every file and folder, and when it was last changed."""
+    return {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+
+
 def draw(root: Path) -> None:
     """What the lines read."""
     two_shot_clip(root / "footage" / "clip.mp4", 0, frames=60)
@@ -188,6 +200,8 @@ class FirstRuns:
     root: Path
     endpoint: str
     runs: Mapping[str, CountedRun]
+    dry: dict[str, tuple[CountedRun, bool]] = field(default_factory=dict)
+    """A dry run of each line before its first run, and whether all files stayed as they were."""
 
     def words(self, line: str) -> list[str]:
         """A line as it is typed."""
@@ -213,8 +227,11 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FirstRuns]:
                 assert counted_run(shlex.split(words)).code == 0
             if line in PEOPLE:
                 PEOPLE[line]()
+            if line not in NO_DRY_RUN:
+                before = everything(root)
+                done.dry[line] = counted_run([*done.words(line), "--dry-run"]), everything(root) == before
             runs[line] = counted_run(done.words(line))
-        yield FirstRuns(root, endpoint, runs)
+        yield FirstRuns(root, endpoint, runs, done.dry)
 
 
 SecondRun = Callable[[str, Path], CountedRun]
@@ -244,10 +261,20 @@ def second_run(first: FirstRuns) -> Iterator[SecondRun]:
 def test_second_run_does_nothing(line: str, first: FirstRuns, second_run: SecondRun, tmp_path: Path) -> None:
     before, run = first.files(), first.runs[line]
     assert (run.code, run.document["up_to_date"]) == (0, False)
+    assert run.document["next"].startswith("ctxr ")
     again = second_run(line, tmp_path / "run.json")
     assert (again.code, again.document["up_to_date"], again.torch) == (0, True, False)
     assert first.files() == before
     assert 0 < again.calls <= SHARE * run.calls
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if line not in NO_DRY_RUN])
+def test_a_dry_run_says_what_would_be_done_and_writes_nothing(line: str, first: FirstRuns) -> None:
+    run, untouched = first.dry[line]
+    assert (run.code, untouched) == (0, True)
+    if line.split()[0] not in ("listen", "revise-labels"):  # they say more: their cost
+        assert run.document["would"].startswith("would write ")
+        assert run.document["next"].startswith(f"ctxr {line.split()[0]} ")
 
 
 def tree(folder: Path) -> dict[Path, str]:

@@ -39,9 +39,9 @@ from ctxr.annotation.wording import Problem
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import command_in
 from ctxr.engine.stage import Inputs, Stage, execute
-from ctxr.errors import DataError, UnfinishedError
+from ctxr.errors import DataError, DryRun, UnfinishedError, plural
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
-from ctxr.store.atomic import write_bytes
+from ctxr.store.atomic import DRY_RUN, write_bytes
 from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.kinds import JUDGMENTS, SERVED, TASKS
 from ctxr.store.records import ImageSet, Record
@@ -353,6 +353,10 @@ def run(config: ImportAnswers, progress: Progress = SILENT) -> ImportAnswersRepo
     config.check()
     tasks, file, out = answered_tasks(config, open_tasks(config.workdir)), config.file, config.folder()
     studies = [study for one in tasks if (study := read_study(one.path)) is not None]
+    if (
+        DRY_RUN.get() and config.platform_of == "prolific"
+    ):  # who is paid is noted in the journal, and answers are fetched into a file
+        raise DryRun(f"would take what prolific says of {plural(len(studies), 'study', 'studies')}, and write {out}")
     if file is None and config.platform_of != "local":
         if not studies:
             hint = "ctxr export-tasks TASK --backend prolific --launch"

@@ -6,11 +6,9 @@ from pathlib import Path
 
 from ctxr.annotation.artifacts import CROWD
 from ctxr.annotation.journal.journal import Journal, open_journal, read_journal
+from ctxr.annotation.waiting import JOURNAL
 from ctxr.errors import UsageError
 from ctxr.store.atomic import write_bytes
-
-JOURNAL = "answers.sqlite"
-"""File in the crowd's folder that holds the journal, unless it is in another database."""
 
 _ADDRESS = "database"
 """File in the crowd's folder that says in which other database the journal is; without the password."""

@@ -2,20 +2,20 @@
 
 import errno
 import os
-import re
 import sys
-from contextlib import nullcontext, redirect_stdout, suppress
+from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ctxr import __version__
-from ctxr.cli.commands import COMMANDS, EXAMPLES, LINES, MORE, PANELS, as_function
-from ctxr.cli.verbs import Command, named
-from ctxr.engine.options import Options, option_name
+from ctxr.cli.commands import ARTIFACTS, COMMANDS, EXAMPLES, LINES, LISTED, MORE, PANELS, PRINTED, TYPED
+from ctxr.cli.verbs import named
 from ctxr.errors import INTERRUPTED, CtxrError, UsageError, did_you_mean
 
 if TYPE_CHECKING:  # no public module exports them
@@ -31,17 +31,16 @@ RECIPES = (
 )
 """Whose keys are given with --set."""
 
-_ARTIFACTS = ("dataset", "artifact")
-"""Names of positional arguments that stand for an artifact."""
-
-_EITHER = re.compile(r"((?:(?:--[a-z]+|an argument)(?:, | or )?)+), whichever the command has")
-"""In hints of functions that several commands call: options and arguments; a command has some of them."""
+SYNONYMS = {
+    "status": "info ls list state show", "init": "config configure setup new", "run": "update refresh rerun repeat",
+    "build-sets": "build create make sets extract", "export-tasks": "annotate describe label tasks", "serve": "server collect",
+    "import-answers": "import answers", "eval": "evaluate score test benchmark compare", "search": "find query",
+    "stats": "analyze analyse statistics summary", "doctor": "check validate diagnose",
+}  # fmt: skip
+"""Words that people try, by the command that they mean."""
 
 _MISTYPED: Any = typer.BadParameter.__base__
 """What typer raises for arguments that it cannot parse; no public module exports it."""
-
-_LISTED, _PRINTED, _TYPED = "ctxr.listed", "ctxr.printed", "ctxr.typed"
-"""In the context of a call: the list of commands is shown, for which none is imported; its one JSON document is on stdout; its words."""
 
 
 class _PlainParameters:
@@ -71,23 +70,24 @@ class Commands(_PlainParameters, TyperGroup):
         command = COMMANDS.get(cmd_name)
         if command is None:
             return None
-        if ctx.meta.get(_LISTED):
+        if ctx.meta.get(LISTED):
             panel = next((panel for panel, names in PANELS.items() if cmd_name in names.split()), None)
             return TyperCommand(cmd_name, help=LINES[cmd_name], callback=lambda: None, rich_help_panel=panel)
+        call = partial(getattr, import_module("ctxr.cli.call"))
         typed = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         example = f"Example: [bold]{EXAMPLES.get(cmd_name, f'ctxr {cmd_name}')}[/bold]"
         text = f"{LINES[cmd_name]}\n\n{MORE.get(cmd_name, '')}".strip() + f"\n\n{example}"
-        typed.command(cmd_name, cls=PlainCommand, help=text)(as_function(command, _run))
+        typed.command(cmd_name, cls=PlainCommand, help=text)(call("as_function")(command, call("run_command")))
         return typer.main.get_command(typed)
 
     def format_help(self, ctx: "Context", formatter: "HelpFormatter") -> None:
         """The list of commands, without importing them."""
-        ctx.meta[_LISTED] = True
+        ctx.meta[LISTED] = True
         super().format_help(ctx, formatter)
 
     def invoke(self, ctx: "Context") -> object:
         """Run the command, and turn errors into text."""
-        typed = ctx.meta[_TYPED] = [*getattr(ctx, "_protected_args", ()), *ctx.args]
+        typed = ctx.meta[TYPED] = [*getattr(ctx, "_protected_args", ()), *ctx.args]
         try:
             return super().invoke(ctx)
         except (CtxrError, _MISTYPED, OSError, KeyboardInterrupt, MemoryError) as error:
@@ -96,7 +96,11 @@ class Commands(_PlainParameters, TyperGroup):
             sys.exit(_show_exception(error, typed, ctx))
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
-        """Parse the arguments before the command's name."""
+        """Parse the arguments before the command's name; without any, in a folder with a project, its status is shown."""
+        if not args and Path(os.environ.get("CTXR_WORKDIR") or "work", "history.jsonl").is_file():
+            args = ["status"]
+        if args[:1] == ["help"]:
+            args = [*args[1:2], "--help"]
         typed = list(args)
         try:
             return list(super().parse_args(ctx, args))
@@ -108,46 +112,10 @@ class Commands(_PlainParameters, TyperGroup):
     def resolve_command(self, ctx: "Context", args: list[str]) -> "tuple[str | None, Parsed | None, list[str]]":
         """The command that was typed; an unknown one is an error with a suggestion."""
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            hint = did_you_mean(args[0], COMMANDS, f"commands are {', '.join(COMMANDS)}", "ctxr {}")
+            meant = next((name for name, words in SYNONYMS.items() if args[0] in words.split()), args[0])
+            hint = did_you_mean(meant, COMMANDS, f"commands are {', '.join(COMMANDS)}", "ctxr {}")
             raise UsageError(f"there is no command {args[0]!r}", hint=hint)
         return super().resolve_command(ctx, args)
-
-
-def _run(command: Command, config: Options, as_json: bool, meta: dict[str, object]) -> None:
-    # what the list of commands needs none of
-    Terminal, show = (named(f"ctxr.cli.render:{name}") for name in ("Terminal", "show"))
-
-    def shown(report: object, view: str) -> None:
-        if meta.get(_PRINTED):  # the document of a running command: its summary is a note
-            with redirect_stdout(sys.stderr):
-                show(None, named(view)(report), as_json=False)
-            return
-        meta[_PRINTED] = as_json
-        show(report, named(view)(report), as_json)
-
-    started = (partial(shown, view=command.started),) if command.started else ()
-    config.check()  # before what takes seconds
-    progress = Terminal()
-    with named("ctxr.engine.history:recorded")(config, cast("list[str]", meta[_TYPED])):
-        with nullcontext() if command.started else progress.alive(config.COMMAND):
-            with progress.task(f"loading {config.COMMAND}", None):  # what a command imports may take seconds
-                run = named(f"{command.module}:run")
-            try:
-                report = run(config, progress, *started)
-            except CtxrError as error:
-                error.hint = _EITHER.sub(partial(_own_names, config), error.hint)
-                raise
-        shown(report, command.view)
-        if report.finding:
-            raise report.finding
-
-
-def _own_names(config: Options, found: re.Match[str]) -> str:
-    """The options and arguments in a hint that the command has."""
-    argument = config.ARGUMENT
-    names = {option_name(name): option_name(name) for name in config.describe() if name != argument}
-    names |= {"an argument": argument.upper()} if argument in _ARTIFACTS else {}
-    return " or ".join(names[way] for way in re.split(", | or ", found[1]) if way in names) or found[0]
 
 
 def _show_exception(error: BaseException, typed: list[str], ctx: "Context") -> int:
@@ -172,7 +140,7 @@ def _show_exception(error: BaseException, typed: list[str], ctx: "Context") -> i
         case _:
             shown = _mistyped(error, typed)
     code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else shown.exit_code
-    as_json = "--json" in typed and not ctx.meta.get(_PRINTED)
+    as_json = "--json" in typed and not ctx.meta.get(PRINTED)
     named("ctxr.cli.render:show_error")(shown.message, shown.hint, code, as_json)
     return code
 
@@ -188,7 +156,7 @@ def _mistyped(error: Any, typed: list[str]) -> UsageError:
     parameters = error.ctx.command.params if error.ctx else ()
     options = {option for parameter in parameters for option in parameter.opts}
     # the positional argument that was typed as an option
-    meant = _ARTIFACTS if word in _ARTIFACTS else (word,)
+    meant = ARTIFACTS if word in ARTIFACTS else (word,)
     arguments = [str(parameter.name) for parameter in parameters if parameter.param_type_name == "argument"]
     recipes = [named(name) for name in RECIPES] if "--set" in options else []
     key = next((recipe.SYNONYMS.get(word, word) for recipe in recipes), word)

@@ -1,25 +1,13 @@
-"""The commands: the verbs, and the demo, which runs them; what help says of each, and how one becomes a Typer command.
+"""The commands: the verbs, and those about other commands; and what help says of each."""
 
-The options of a command are the fields of its dataclass; `--config FILE.toml` fills the same class, and the command line takes
-precedence.
-"""
-
-import inspect
-import json
-import typing
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
 
-import typer
-
-from ctxr.cli.verbs import VERBS, Command, named
-from ctxr.engine.options import OptionField, Options, convert, option_name, path_of, read_toml
-from ctxr.errors import UsageError, did_you_mean
+from ctxr.cli.verbs import VERBS, Command
 
 COMMANDS = {
     **VERBS,
+    "run": Command("ctxr.cli.repeat", "Repeat", "repeated", resumes=True),
+    "init": Command("ctxr.cli.init", "Init", "settings"),
     "demo": Command("ctxr.synthetic.demo", "Demo", "ctxr.synthetic.demo:demo_tables", resumes=True),
 }
 LINES = {
@@ -46,14 +34,17 @@ LINES = {
     "eval": "Evaluate and compare runs, with confidence intervals and error analysis.",
     "search": "Find a picture by words, by a drawing, or by another picture: on a page, or printed with --text.",
     "serve": "Serve annotation pages from this machine until Ctrl-C; every answer is saved immediately.",
+    "status": "Show what a project holds, what is stale or unfinished, and the next command.",
     "doctor": "Check this machine or an artifact, and suggest a fix for each problem.",
+    "run": "Repeat the commands whose results are stale, in order; never one that costs money or people.",
+    "init": "Write a commented ctxr.toml, from which every command in this folder reads its options.",
     "demo": "Draw a small synthetic world, run the pipeline on it, and compare with the ground truth.",
 }
 PANELS = {
-    "Build": "build-sets filter merge build-documents pairs",
+    "Build": "init build-sets filter merge build-documents pairs run",
     "Ask people": "plan export-tasks serve import-answers aggregate workers revise-labels",
     "Models": "train eval listen regions search",
-    "Look and check": "report stats shortcuts doctor demo",
+    "Look and check": "status report stats shortcuts doctor demo",
     "Share": "export rebuild verify",
 }
 """Commands in the order of help, by heading."""
@@ -79,7 +70,9 @@ EXAMPLES = {
 }
 """Lines that work as they are typed, of commands that say little without an argument."""
 
-_FAILED = "The exit code is 0 when some sources failed (the last line counts them), and 3 when no source can be used."
+_FAILED = (
+    "The exit code is 0 when some sources failed (a line at the end counts them), and 3 when no source can be used."
+)
 
 MORE = {
     "build-sets": _FAILED,
@@ -101,103 +94,21 @@ MORE = {
 }
 """What the help of a command adds to its summary."""
 
-_SHORT = {"workdir": ("-w",), "out": ("-o",), "input": ("-i",)}
-_ENVIRONMENT = {"workdir": "CTXR_WORKDIR"}
-_PARSED = {"path": Path, "float": float, "int": int}
-"""Types whose words are read here, by how the help shows them."""
+SETTINGS = Path("ctxr.toml")
+"""What every command reads where `--config` names no other file."""
 
+FLAGS = {
+    "json": "Print the result as JSON on stdout.",
+    "quiet": "Show no progress and no notes; warnings and errors stay.",
+    "verbose": "Show what is decided: options, fingerprints, and why a result is made again.",
+}
+"""Switches of every command."""
 
-def as_function(
-    command: Command, body: Callable[[Command, Options, bool, dict[str, object]], None]
-) -> Callable[..., None]:
-    """What Typer makes a command of: its parameters are the options of `command`; it calls `body(command, options, as_json, meta)`,
-    where `meta` is what its context shares."""
-    config_class: type[Options] = named(command.config)
-    parameters = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
-    filed = config_class.in_file()
-    numbers = filed.describe() if filed else {}
-    parameters += [
-        _parameter(name, option, name == config_class.ARGUMENT)
-        for name, option in config_class.describe().items()
-        if name not in numbers
-    ]
-    file_help = "Read options from this TOML file; the command line takes precedence."
-    parameters.append(_parameter("config", OptionField(Path | None, (), file_help, None), metavar="FILE"))
-    parameters.append(_parameter("json", OptionField(bool, (), "Print the result as JSON on stdout.", False)))
-    if filed:
-        text = f"Read the numbers of the {filed.FILE} from this TOML file; default: the published ones."
-        parameters.append(_parameter(filed.FILE, OptionField(Path | None, (), text, None), metavar="FILE"))
-        text = f"Print the published {filed.FILE} as such a file."
-        parameters.append(_parameter(f"show_{filed.FILE}", OptionField(bool, (), text, False)))
+ONLY_LOOK = ("workers", "report", "verify", "stats", "shortcuts", "search", "serve", "status", "doctor", "init", "demo")
+"""Commands that write no artifact, and need no --dry-run."""
 
-    def function(**typed_values: Any) -> None:
-        context, file, as_json = typed_values.pop("ctx"), typed_values.pop("config"), typed_values.pop("json")
-        chosen = {name for name in typed_values if context.get_parameter_source(name).name != "DEFAULT"}
-        values = {name: tuple(value) if isinstance(value, list) else value for name, value in typed_values.items()}
-        if filed and values.pop(f"show_{filed.FILE}"):
-            typer.echo("\n".join(f"# {one.help}\n{name} = {json.dumps(one.default)}" for name, one in numbers.items()))
-            return
-        if filed and isinstance(given := values.pop(filed.FILE), Path):
-            values |= convert(filed, read_toml(given, option_name(filed.FILE)), str(given))
-        if file is not None:
-            loaded = load_toml(file, config_class, context.info_name or "")
-            values |= {name: value for name, value in loaded.items() if name not in chosen}
-        body(command, config_class(**values), as_json, context.meta)
+ARTIFACTS = ("dataset", "artifact")
+"""Names of positional arguments that stand for an artifact."""
 
-    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return function
-
-
-def load_toml(file: Path, config_class: type[Options], command: str = "") -> dict[str, object]:
-    """Values for the fields of `config_class` from a TOML file, converted to the fields' types; a table named after a command, such as
-    `[build-sets]`, holds for that command alone, so one file can serve a whole chain.
-
-    Raises UsageError for a missing file or an unknown key, DataError for broken TOML or a wrong type.
-    """
-    loaded = read_toml(file, "--config")
-    plain = {key: value for key, value in loaded.items() if not isinstance(value, dict)}
-    tables = {key: value for key, value in loaded.items() if isinstance(value, dict)}
-    other = next(name for name in COMMANDS if name != command)
-    elsewhere = f"; a key of another command goes below that command's name, such as [{other}]"
-    values = convert(config_class, plain, str(file), elsewhere)
-    for table, part in tables.items():
-        name = table.replace("_", "-")
-        if name not in COMMANDS:
-            hint = did_you_mean(name, COMMANDS, f"tables are named after commands: {', '.join(COMMANDS)}", "[{}]")
-            raise UsageError(f"{file}: unknown table [{table}]", hint=hint)
-        if name == command:
-            values |= convert(config_class, part, str(file), elsewhere)
-    return values
-
-
-def _parameter(
-    name: str, option: OptionField, positional: bool = False, metavar: str | None = None
-) -> inspect.Parameter:
-    kind, default = option.kind, option.default
-    kinds = typing.get_args(kind) or (kind,)
-    shown = name.upper() if positional else option_name(name)
-    parser: Callable[[str], Path | float] | None = None
-    if Path in kinds:  # an empty path would silently be the current folder
-        parser = partial(path_of, shown)
-    elif float in kinds or int in kinds:  # a number has a range to name
-        parser = partial(option.number, shown)
-    if parser:
-        metavar = metavar or next(f"<{word}>" for word, part in _PARSED.items() if part in kinds)
-    elif typing.get_origin(kind) is tuple:  # once for each value
-        kind, default, metavar = list[str], list(default), "<str>"
-    if positional:
-        kind |= None
-        info = typer.Argument(help=option.help, show_default=False, metavar=shown, parser=parser)
-    else:
-        info = typer.Option(
-            shown,
-            *_SHORT.get(name, ()),
-            help=option.help,
-            envvar=_ENVIRONMENT.get(name),
-            metavar=metavar,
-            show_default=default not in (None, []),
-            parser=parser,
-            rich_help_panel=option.panel or None,
-        )
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
+LISTED, PRINTED, TYPED = "ctxr.listed", "ctxr.printed", "ctxr.typed"
+"""In the context of a call: the list of commands is shown, for which none is imported; its one JSON document is on stdout; its words."""

@@ -69,10 +69,10 @@ def show_error(message: str, hint: str, exit_code: int, as_json: bool = False) -
         terminal.print(f"[cyan]hint:[/]  {_plain_text(hint)}")
 
 
-def show(document: object, blocks: Iterable[Block], as_json: bool) -> None:
-    """A result on stdout: its document for programs, or its blocks for people."""
+def show(document: object, blocks: Iterable[Block], as_json: bool, step: str | None = None) -> None:
+    """A result on stdout: its document for programs, or its blocks for people; and the command that comes next, if it is known."""
     if as_json:
-        show_json(document)
+        show_json(document, {} if step is None else {"next": step})
         return
     for block in blocks:
         match block:
@@ -94,13 +94,16 @@ def show(document: object, blocks: Iterable[Block], as_json: bool) -> None:
                 show_table(block)
             case _:
                 console().print(block)
+    if step:  # whole, however narrow the terminal: it is copied
+        console().print(f"[bold]next:[/] {_plain_text(step)}")
 
 
-def show_json(value: object) -> None:
-    """A result as one JSON document on stdout; signs that stdout cannot carry are escaped, so none is lost."""
+def show_json(value: object, more: Mapping[str, object] = {}) -> None:
+    """A result as one JSON document on stdout, with `more` keys; signs that stdout cannot carry are escaped, so none is lost."""
     import msgspec  # here, because `ctxr --help` loads this module and writes no JSON
 
     document = msgspec.to_builtins(value, enc_hook=_json_value, str_keys=True)
+    document = {**document, **more} if more else document
     text = json.dumps(document, ensure_ascii=False, indent=1)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
@@ -177,7 +180,10 @@ def _figure(value: object, digits: int | None, is_p: bool = False) -> str:
 class Terminal(Progress):
     """A `Progress` on stderr, with live bars where it is a terminal, and lines where nothing can be drawn over."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, quiet: bool = False, verbose: bool = False
+    ) -> None:
+        self._quiet, self._verbose = quiet, verbose
         self._console, self._clock, self._tasks = console(stderr=True), clock, list[_LogLines]()
         self._draws = self._console.file.isatty() and not self._console.is_dumb_terminal
         self._printed = clock()
@@ -188,7 +194,13 @@ class Terminal(Progress):
 
     def note(self, text: str) -> None:
         """Something worth knowing."""
-        self._print(f"[dim]{_plain_text(text)}[/]")
+        if not self._quiet:
+            self._print(f"[dim]{_plain_text(text)}[/]")
+
+    def detail(self, text: str) -> None:
+        """Something that was decided."""
+        if self._verbose:
+            self._print(f"[dim]{_plain_text(text)}[/]")
 
     def warn(self, text: str) -> None:
         """Something that may surprise."""
@@ -203,13 +215,13 @@ class Terminal(Progress):
         """While the block works, at least a line every `LOG_SECONDS` where no bar is drawn."""
         ended = Event()
         thread = Thread(target=self.beat, args=(command, ended.wait), daemon=True)
-        if not self._draws:
+        if not self._draws and not self._quiet:
             thread.start()
         try:
             yield
         finally:
             ended.set()
-            if not self._draws:
+            if thread.is_alive():
                 thread.join()
 
     def beat(self, command: str, ended: Callable[[float], bool]) -> None:
@@ -227,7 +239,7 @@ class Terminal(Progress):
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator["_Line | _LogLines"]:
         """A bar with counts, rate and time left; a line at the start where no bar is drawn, and those of `beat`."""
-        if not self._draws:
+        if not self._draws or self._quiet:
             self.note(label)
             self._tasks.append(_LogLines(label, total))
             try:

@@ -60,5 +60,6 @@ VERBS = {
     "eval": Command("ctxr.pipelines.modelling.eval", "Eval", "evaluation"),
     "search": Command("ctxr.pipelines.finding.search", "Search", "search_results", started="searching", resumes=True),
     "serve": Command("ctxr.pipelines.crowd.serve", "Serve", "collected", started="serving"),
+    "status": Command("ctxr.pipelines.inspection.status", "Status", "project_status"),
     "doctor": Command("ctxr.pipelines.inspection.doctor", "Doctor", "checks"),
 }

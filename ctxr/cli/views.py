@@ -12,18 +12,17 @@ from rich.text import Text
 
 from ctxr.annotation.config import ExportTasksReport, ImportAnswersReport
 from ctxr.annotation.cost import money
+from ctxr.cli.config import InitReport, RepeatReport
 from ctxr.cli.render import Block, Sentences, Summary
-from ctxr.engine.project import DOCUMENTS, SETS, WORKDIR, command_in, project_of
 from ctxr.engine.report import SUMMARY, SetsReport, Table
 from ctxr.errors import plural
 from ctxr.pipelines.crowd.config import AggregateReport, PlanReport, RunningServer, ServeReport, WorkersReport
 from ctxr.pipelines.curation.config import DocumentsReport, RebuildReport, VerifyReport
 from ctxr.pipelines.finding.config import RunningSearch, SearchReport
-from ctxr.pipelines.inspection.config import DoctorReport, ReportPage, ShortcutsReport, StatsReport
+from ctxr.pipelines.inspection.config import DoctorReport, ReportPage, ShortcutsReport, StatsReport, StatusReport
 from ctxr.pipelines.modelling.config import EvalReport, ListenReport, RegionsReport, TrainReport
 from ctxr.pipelines.revision.config import ReviseReport
 from ctxr.pipelines.sharing.config import ExportReport
-from ctxr.store.artifacts import merge_hint
 
 MOST_SHOWN = 20
 """Images that are named on the terminal; `--json` names all."""
@@ -38,15 +37,8 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
     counts = report.counts
     if report.rank:
         finished = f"{counts['finished']} finished, {counts['failed']} failed, of {plural(counts['sources'], 'video')}"
-        yield Summary(
-            f"{report.artifact}: rank {report.rank}",
-            {"videos": finished, "next": merge_hint(report.artifact) or None},
-        )
+        yield Summary(f"{report.artifact}: rank {report.rank}", {"videos": finished})
         return
-    # the sets of a project are found by its name
-    folder, task = report.artifact, ("export-tasks", "describe")
-    named = command_in(WORKDIR, *task, "--input", str(folder))
-    after = command_in(folder.parent, *task) if folder.name in SETS else named
     between = counts["frames"] + counts["photos"] - counts["considered"]
     video, frame, shot, album, photo = (
         plural(counts[f"{noun}s"], noun) for noun in ("video", "frame", "shot", "album", "photo")
@@ -65,7 +57,6 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         "excluded": _numbers(counts["reasons"]).replace("_", " "),
         "splits": _numbers(counts["splits"], "{name} {number}"),
         "encoder": f"{report.encoder}, threshold {report.threshold:g}",
-        "next": after if counts["sets"] else None,
     }
     yield Summary(f"{report.artifact}: {FINISHED[report.up_to_date]}", rows)
     if report.curve and not any(report.curve.values()):
@@ -114,9 +105,7 @@ def plan(report: PlanReport) -> Iterator[Block]:
     heads = ("task", "units", "answers", "median", *submissions, "pay", "an hour", "hours", "fees", "cost")
     yield Table(f"What it takes on {report.platform}", heads, rows, note)
     yield Sentences("assumed", report.notes)
-    after = command_in(project_of(report.plan, "plan"), "export-tasks", "describe")
-    facts = {"people needed": _numbers(report.people), "next": after}
-    yield Summary(f"{report.plan}: {WRITTEN[report.up_to_date]}", facts)
+    yield Summary(f"{report.plan}: {WRITTEN[report.up_to_date]}", {"people needed": _numbers(report.people)})
 
 
 def tasks(report: ExportTasksReport) -> Iterator[Block]:
@@ -125,13 +114,6 @@ def tasks(report: ExportTasksReport) -> Iterator[Block]:
     if offer:
         pay = f"{money(offer.pay)} {offer.currency} each, {money(offer.total)} without fees"
         offered = f"{plural(offer.places, 'submission')} of {offer.minutes} minutes, {pay}"
-    workdir = project_of(report.tasks.parent, "tasks")
-    after = command_in(workdir, "serve")
-    if report.backend == "label-studio":
-        take = command_in(workdir, "import-answers", "FILE", "--from", "label-studio")
-        after = f"{take}   (once the projects are labelled and exported as JSON)"
-    elif report.backend == "prolific" and not report.launched:
-        after = "the same command with --launch"
     rows = {
         "task": report.task,
         "for": report.backend,
@@ -141,7 +123,6 @@ def tasks(report: ExportTasksReport) -> Iterator[Block]:
         "offered": offered,
         "not filled": (offer.shortage if offer else "") or None,
         "launched" if report.launched else "raters": " ".join(report.notes) or None,
-        "next": after,
     }
     yield Summary(f"{report.tasks}: {FINISHED[report.up_to_date]}", rows)
 
@@ -201,7 +182,7 @@ def page(report: ReportPage) -> Iterator[Block]:
         "sets": report.sets,
         "pictures": f"{report.pictures}, {where}" + (f", {len(report.missing)} missing" if report.missing else ""),
         "size": f"{report.bytes / 1e6:.1f} MB",
-        "next": f"open {report.page} in a browser",
+        "look": f"open {report.page} in a browser",
     }
     yield Summary(f"{report.page}: written", rows)
 
@@ -217,9 +198,6 @@ def export(report: ExportReport) -> Iterator[Block]:
         "left out": " ".join(report.left_out) or "nothing",
         "notes": " ".join(report.notes) or None,
         "card": report.export / "README.md",
-        "next": command_in(WORKDIR, "rebuild", str(report.export), "--videos", "DIR")
-        if report.to == "recipe"
-        else "complete the card, which says how to load the export",
     }
     yield Summary(f"{report.export}: {FINISHED[report.up_to_date]}", rows)
 
@@ -231,15 +209,12 @@ def documents(report: DocumentsReport) -> Iterator[Block]:
     if "pairs" in counts:
         rows["pairs"] = f"{counts['pairs']:,} ({splits}), {counts['entailed']:,} of them entailed"
         rows["images"] = f"{counts['images']:,}"
-        train = command_in(report.artifact.parent, "train", "--recipe", "entailment-tiny")
     else:
         rows["documents"] = f"{counts['documents']:,} ({splits})"
         images, links = f"{counts['images']:,} different images", f"{counts['links']:,} links"
         rows["in them"] = f"{counts['sentences']:,} sentences, {images}, {links}"
         rows["notes"] = "; ".join(report.notes) or None
-        words = "train", "--recipe", "links-ap", "--dataset", str(report.artifact)
-        train = command_in(project_of(report.artifact, DOCUMENTS), *words)
-    yield Summary(f"{report.artifact}: {FINISHED[report.up_to_date]}", rows | {"next": train})
+    yield Summary(f"{report.artifact}: {FINISHED[report.up_to_date]}", rows)
 
 
 def rebuilt(report: RebuildReport) -> Iterator[Block]:
@@ -253,16 +228,12 @@ def rebuilt(report: RebuildReport) -> Iterator[Block]:
         "images": f"{counts['images']} of {images} images of the recipe: {counts['equal']} equal to it, {counts['different']} not",
         "failed": plural(counts["failed"], "source")
         + (f", reasons in {report.artifact}/failures.jsonl" if counts["failed"] else ""),
-        "next": command_in(WORKDIR, "report", "--input", str(report.artifact)),
     }
     yield Summary(f"{report.artifact}: {FINISHED[report.up_to_date]}", rows)
 
 
 def verified(report: VerifyReport) -> Iterator[Block]:
     """How many images are those of their sources, and which are not."""
-    path = str(report.artifact)
-    recipe, sets = ("rebuild", path, "--videos", "DIR"), ("export", "--to", "recipe", "--input", path)
-    after = command_in(project_of(report.artifact, *SETS), *(recipe if report.kind == "recipe" else sets))
     rows = {
         "kind": report.kind,
         "equal": f"{report.equal} of {report.images} images",
@@ -270,9 +241,8 @@ def verified(report: VerifyReport) -> Iterator[Block]:
         "not compared": len(report.unproven),
         **{f"source {name}": why for name, why in report.sources.items()},
         "versions": report.software or None,
-        "next": None if report.finding else after,
     }
-    yield Summary(path, rows)
+    yield Summary(str(report.artifact), rows)
     for row in report.differences[:MOST_SHOWN]:
         far = "" if row["distance"] is None else f" (pixel values up to {row['distance']} apart)"
         yield Text(f"{row['id']}: {row['what']}: {row['message']}{far}")
@@ -341,7 +311,6 @@ def training(report: TrainReport) -> Iterator[Block]:
 
 def regions(report: RegionsReport) -> Iterator[Block]:
     """What was extracted of how many pictures."""
-    folder = report.regions
     yield Sentences("left out", report.left_out)
     rows = {
         "regions": report.regions,
@@ -350,7 +319,6 @@ def regions(report: RegionsReport) -> Iterator[Block]:
         "pictures": report.pictures,
         "regions of a picture": f"up to {report.most}, the whole of it first",
         "features": report.features,
-        "next": command_in(folder.parents[1], "train", "--recipe", "uniter-batch", "--set", f"regions={folder.name}"),
     }
     yield Summary(WRITTEN[report.up_to_date], rows)
 
@@ -369,7 +337,6 @@ def listening(report: ListenReport) -> Iterator[Block]:
         "tokens": f"{report.tokens_in:,} sent, {report.tokens_out:,} answered",
         "cost": f"{report.cost:.4f}",
         "accuracy": "–" if report.accuracy is None else f"{report.accuracy:.3f}",
-        "next": command_in(report.run.parent.parent, "eval", report.run.name) if report.complete else None,
     }
     if report.dry_run:
         rows |= {
@@ -431,7 +398,6 @@ def collected(report: ServeReport) -> Iterator[Block]:
         "workers": report.workers,
         **{f"{task} answers": number for task, number in report.total.items()},
         **{f"{task} still open": number for task, number in report.open.items() if number},
-        "next": report.after or None,
     }
     yield Summary("collected", rows)
 
@@ -445,6 +411,37 @@ def checks(report: DoctorReport) -> Iterator[Block]:
         if check.cure:
             table.add_row("", "", f"[cyan]→ {escape(check.cure)}[/]")
     yield table
+
+
+def repeated(report: RepeatReport) -> Iterator[Block]:
+    """What was made again, and what was not."""
+    yield Sentences("would repeat" if report.dry_run else "repeated", report.repeated)
+    yield Sentences("left stale", (f"{name}: {why}" for name, why in report.left.items()))
+    if not report.repeated and not report.left:
+        yield "nothing is stale"
+
+
+def settings(report: InitReport) -> Iterator[Block]:
+    """The file that was written."""
+    own = report.file.suffix == ".py"
+    edit = "put your model into score()" if own else "remove the # before an option to set it"
+    yield Summary(
+        f"{report.file}: written", {"edit": edit, "try": f"ctxr eval --model {report.file.stem}:score" if own else None}
+    )
+
+
+def project_status(report: StatusReport) -> Iterator[Block]:
+    """What is there and how fresh it is, what people still have to answer, and what to know."""
+    table = Grid.grid(padding=(0, 2))
+    for one in report.artifacts:
+        *facts, condition = one.values()
+        table.add_row(*map(Text, facts))
+        if condition:
+            table.add_row("", "", "", Text(condition, "yellow"))
+    yield table
+    waiting = [f"{task}: {plural(number, 'unit')} open" for task, number in report.open.items() if number]
+    yield Sentences("answers", waiting)
+    yield Sentences("notes", report.notes)
 
 
 def _tables(report: AggregateReport | EvalReport | ReviseReport) -> Iterator[Block]:

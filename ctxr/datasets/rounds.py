@@ -427,7 +427,7 @@ def _link(original: Path, copy: Path) -> None:
         link_or_copy(original, copy)
 
 
-AUDIT, LOOKED = "revision_audit", "looked.jsonl"
+LOOKED = "looked.jsonl"
 
 AUDITS = "revision-audit"
 

@@ -15,7 +15,8 @@ from scipy.sparse.csgraph import connected_components
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.engine.progress import Progress
-from ctxr.errors import DataError, plural, some
+from ctxr.engine.report import leak_sentence
+from ctxr.errors import DataError, some
 from ctxr.store.records import SPLIT_WORDS, Image, ImageSet, SharedFootage, Split, SplitName
 from ctxr.store.tables import grouped
 
@@ -148,21 +149,6 @@ class Leakage:
         """What leaks, in words; empty if nothing does."""
         pairs = (f"{row.first} and {row.second}" for row in self.footage)
         return leak_sentence(self.counts()) + (f": {some(pairs)}" if self.footage else "")
-
-
-def leak_sentence(counts: Mapping[str, object]) -> str:
-    """What the counts of an artifact of image sets say about leaks; empty if there are none."""
-    kinds = {
-        "leaking_groups": ("source", "in sets of several splits"),
-        "leaking_images": ("picture", "in sets of several splits"),
-        "leaking_footage": ("pair", "of sources with shared footage in different splits"),
-    }
-    parts = [
-        f"{plural(count, noun)} {where}"
-        for name, (noun, where) in kinds.items()
-        if isinstance(count := counts.get(name), int) and count
-    ]
-    return f"splits leak: {'; '.join(parts)}" if parts else ""
 
 
 def leakage_of(dataset: Dataset) -> Leakage:

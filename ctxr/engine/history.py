@@ -14,6 +14,7 @@ from pathlib import Path
 from ctxr import __version__
 from ctxr.engine.options import Options
 from ctxr.errors import INTERRUPTED, CtxrError
+from ctxr.store.atomic import DRY_RUN
 from ctxr.store.paths import relative
 
 HISTORY = "history.jsonl"
@@ -35,7 +36,7 @@ _CURRENT: ContextVar[CommandRun | None] = ContextVar("current", default=None)
 @contextmanager
 def recorded(options: Options, typed: Sequence[str] = ()) -> Iterator[CommandRun]:
     """Add a line to the history of the project when the block ends, with the words that were `typed`, or else those that the options
-    say. A project without a folder has none, and a disk that cannot be written to is not an error."""
+    say. A project without a folder has none, nor has what writes nothing, and a disk that cannot be written to is not an error."""
     run, began, code = CommandRun(getattr(options, "workdir", None)), time.time(), 1
     before = _CURRENT.set(run)
     try:
@@ -49,7 +50,7 @@ def recorded(options: Options, typed: Sequence[str] = ()) -> Iterator[CommandRun
         raise
     finally:
         _CURRENT.reset(before)
-        if run.workdir is not None and run.workdir.is_dir():
+        if not DRY_RUN.get() and run.workdir is not None and run.workdir.is_dir():
             words = list(typed) or shlex.split(options.command_line())[1:]
             for secret, shown in _SECRETS:
                 words = [secret.sub(shown, word) for word in words]

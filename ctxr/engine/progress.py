@@ -19,6 +19,9 @@ class Progress(ProgressTask):
     def note(self, text: str) -> None:
         """Report something useful."""
 
+    def detail(self, text: str) -> None:
+        """Report what was decided, for those who ask for it."""
+
     def warn(self, text: str) -> None:
         """Report something unexpected."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctxr.errors import CtxrError
+from ctxr.errors import CtxrError, plural
 
 SUMMARY = "summary"
 """Name of the table that is printed without --full."""
@@ -93,3 +93,18 @@ def share_with_interval(interval: Mapping[str, float | None]) -> str:
     if value is None:
         return "–"
     return f"{100 * value:.1f}" + ("" if low is None or high is None else f" ({100 * low:.1f}–{100 * high:.1f})")
+
+
+def leak_sentence(counts: Mapping[str, object]) -> str:
+    """What the counts of an artifact of image sets say about leaks; empty if there are none."""
+    kinds = {
+        "leaking_groups": ("source", "in sets of several splits"),
+        "leaking_images": ("picture", "in sets of several splits"),
+        "leaking_footage": ("pair", "of sources with shared footage in different splits"),
+    }
+    parts = [
+        f"{plural(count, noun)} {where}"
+        for name, (noun, where) in kinds.items()
+        if isinstance(count := counts.get(name), int) and count
+    ]
+    return f"splits leak: {'; '.join(parts)}" if parts else ""

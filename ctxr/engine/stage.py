@@ -13,7 +13,7 @@ from ctxr.engine.options import Options
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import VerbReport
 from ctxr.engine.units import RankShard
-from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError, some
+from ctxr.errors import CtxrError, DataError, DryRun, UnfinishedError, UsageError, some
 from ctxr.store.artifacts import (
     EARLIER,
     MANIFEST,
@@ -29,7 +29,7 @@ from ctxr.store.artifacts import (
     open_artifact,
     require_ours,
 )
-from ctxr.store.atomic import disk_errors
+from ctxr.store.atomic import DRY_RUN, disk_errors
 from ctxr.store.paths import stays_inside
 
 # folders inside an artifact that is being replaced: the new files, and the manifest of those to remove
@@ -156,8 +156,14 @@ def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
         inputs, out = stage.inputs(progress), stage.out()
         if artifact := stage.current(out, inputs):
             run.artifacts[out] = True
+            progress.detail(f"{out} is up to date")
             return StageResult(artifact, up_to_date=True)
         stage.refuse(inputs, progress)
+        why = reason(stage, out, inputs)
+        parents = ", ".join(f"{one.name} {one.sha256[:12]}" for one in inputs.parents)
+        progress.detail(f"{why}; it is made of {parents or 'nothing'} with {json_config(inputs.key)}")
+        if DRY_RUN.get():
+            raise DryRun(f"would write {why}")
         require_ours(out)
         with locked(out, shared=stage.shard is not None):
             if artifact := stage.current(out, inputs):  # another process was faster
@@ -190,6 +196,17 @@ def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
                 )
             run.artifacts[out] = False
             return StageResult(artifact if stage.IN_PLACE else open_artifact(out), up_to_date=False)
+
+
+def reason(stage: Stage[InputsT], out: Path, inputs: InputsT) -> str:
+    """The folder of an artifact that is not up to date, and why not."""
+    earlier = earlier_manifest(out)
+    if earlier is None:
+        return f"{out}, where nothing is finished yet"
+    known = {parent.sha256 for parent in earlier.parents}
+    changed = stage.other(earlier, inputs) or [parent.name for parent in inputs.parents if parent.sha256 not in known]
+    what = f"{some(changed)} changed" if changed else "files of it changed, or some are missing"
+    return f"{out}, replacing what is there, because {what}"
 
 
 @contextmanager

@@ -77,8 +77,8 @@ class EvalOptions(Options):
 
     runs: Annotated[tuple[str, ...], NotDecisive] = ()
     """Runs or classifiers by name or folder, files of scores (.jsonl or .csv: a line of query, candidate, value each; of
-    dialogues a candidate may be the number of a turn; .npy: [queries, candidates], queries by id), or models; default: every run,
-    or --model alone."""
+    dialogues a candidate may be the number of a turn; .npy: an array of queries, sorted by id, and their candidates), or models; default:
+    every run, or --model alone."""
     dataset: Path | None = None
     """Artifact or published release (folder or file);
     default: the dataset of the runs, else the latest finished one in the workdir."""

@@ -13,7 +13,7 @@ from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.problems.queries import EvalQuery
 from ctxr.store.artifacts import MANIFEST, Artifact, open_artifact
-from ctxr.store.kinds import JUDGMENTS
+from ctxr.store.kinds import AUDIT, JUDGMENTS
 from ctxr.store.records import Judgment
 from ctxr.store.tables import grouped, read_table
 
@@ -68,7 +68,7 @@ def people_of(revised: Sequence[Path], workdir: Path) -> HumanLabels:
     audited: dict[Pair, bool] = {}
     for artifact in verdict_artifacts(revised, workdir):
         artifact.refuse_changed()
-        if artifact.manifest.kind == rounds.AUDIT:
+        if artifact.manifest.kind == AUDIT:
             table = read_table(artifact.path / rounds.LOOKED, rounds.AuditVerdict)
             audited |= {(one.caption, one.image): one.entailed for one in table}
         else:
@@ -84,7 +84,7 @@ def verdict_artifacts(revised: Sequence[Path], workdir: Path) -> Iterator[Artifa
         if (home / JUDGMENTS / MANIFEST).is_file():
             yield open_artifact(home / JUDGMENTS, JUDGMENTS)
         for manifest in sorted((home / rounds.AUDITS).glob(f"*/{MANIFEST}")) if folders else ():
-            yield open_artifact(manifest.parent, rounds.AUDIT)
+            yield open_artifact(manifest.parent, AUDIT)
 
 
 def rounds_in_force(roots: Sequence[Path]) -> list[Path]:

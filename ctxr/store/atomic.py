@@ -5,9 +5,13 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from ctxr.errors import CtxrError
+
+DRY_RUN = ContextVar("dry_run", default=False)
+"""Whether nothing may be written; what is kept for speed alone is then found again next time."""
 
 HALF_WRITTEN = ".*.[0-9]*-[0-9a-f]*.part"
 """Pattern of partial files: those being written, and those of killed processes."""
@@ -39,6 +43,8 @@ def write_bytes(path: Path, content: bytes, durable: bool = True) -> None:
 
     Raises CtxrError when the disk is full or the folder is not writable; the old file is then untouched.
     """
+    if DRY_RUN.get() and not durable:
+        return
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         passing = _passing(path)

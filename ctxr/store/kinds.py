@@ -34,6 +34,7 @@ RUN = "run"  # train, listen; also a run as the origin of scores
 CLASSIFIER = "classifier"  # train
 EVALUATION = "results"  # eval, of runs
 CLASSIFIER_RESULTS = "classifier_results"  # eval, of classifiers
+AUDIT = "revision_audit"  # revise-labels --audit
 PAIRS = "pairs"  # also its folder in the project
 
 # kinds of origins that are not artifacts

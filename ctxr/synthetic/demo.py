@@ -424,7 +424,7 @@ def demo_tables(report: DemoReport) -> Iterator[Block]:
     for number, page in enumerate(report.pages):
         yield f"[bold]{'' if number else 'open':10}[/]{page}"
     yield (
-        "[bold]next[/]      ctxr build-sets FOLDER      videos or photos, any number\n"
+        "[bold]try[/]       ctxr build-sets FOLDER      videos or photos, any number\n"
         "          ctxr filter --brisque 0.65 --max-text 0.02; ctxr report; ctxr doctor work/filtered\n"
         "          ctxr export-tasks describe; ctxr serve --invite 5; ctxr aggregate\n"
         "[bold]not here[/]  what gains nothing in minutes on a CPU:\n"

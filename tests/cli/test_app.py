@@ -21,7 +21,8 @@ from ctxr import __version__
 from ctxr.annotation.config import ExportTasks, ImportAnswersReport
 from ctxr.annotation.protocol import StudyNumbers
 from ctxr.cli.app import app
-from ctxr.cli.commands import COMMANDS, EXAMPLES, PANELS, load_toml
+from ctxr.cli.call import load_toml
+from ctxr.cli.commands import COMMANDS, EXAMPLES, PANELS
 from ctxr.cli.verbs import Command, named
 from ctxr.engine.history import HISTORY, part_of_run
 from ctxr.engine.options import LAST, Options, option_name
@@ -29,6 +30,7 @@ from ctxr.engine.progress import Progress
 from ctxr.engine.report import VerbReport
 from ctxr.errors import CtxrError, DataError, FindingsError, UnfinishedError, UsageError
 from ctxr.pipelines.curation.config import BuildSets, Filter
+from ctxr.store.artifacts import Content, finish
 
 runner = CliRunner()
 FILTER = ["filter", "--brisque", "1"]
@@ -393,8 +395,27 @@ def test_a_seed_below_0_is_refused_before_any_work(name: str, tmp_path: Path, mo
     assert not list(tmp_path.iterdir())
 
 
-def test_no_words_at_all_show_the_help() -> None:
+def test_no_words_at_all_show_the_help_or_the_status_of_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert "build-sets" in runner.invoke(app, []).output
+    (tmp_path / "work" / "sets").mkdir(parents=True)
+    finish(
+        tmp_path / "work" / "sets",
+        kind="image_sets",
+        verb="build-sets",
+        config={},
+        parents=[],
+        content=Content([], {"sets": 3}, {}),
+    )
+    (tmp_path / "work" / HISTORY).touch()
+    result = runner.invoke(app, [])
+    assert result.stdout.split()[0] == "sets"
+    assert result.stdout.splitlines()[-1] == "next: ctxr report"
+    assert not history(tmp_path / "work")
+    status = json.loads(runner.invoke(app, ["status", "--json"]).stdout)
+    assert (status["artifacts"][0]["holds"], status["next"]) == ("3 sets", "ctxr report")
 
 
 @pytest.mark.parametrize(
@@ -511,7 +532,7 @@ def test_what_is_missing_is_told_before_a_command_is_loaded(
 @pytest.mark.parametrize("failing", [False, True])
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_json_is_one_document_whatever_comes_after_it(
-    name: str, failing: bool, monkeypatch: pytest.MonkeyPatch
+    name: str, failing: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     command = COMMANDS[name]
 
@@ -531,6 +552,8 @@ def test_json_is_one_document_whatever_comes_after_it(
     fakes = {f"{command.module}:run": run, command.view: lambda _: ["text"], command.started: lambda _: ["text"]}
     monkeypatch.setattr("ctxr.cli.app.named", lambda dotted: fakes.get(dotted) or named(dotted))
     monkeypatch.setattr(named(command.config), "check", lambda config: config)
+    monkeypatch.chdir(tmp_path)
     result = runner.invoke(app, [name, "--json"])
-    assert json.loads(result.stdout) == {"a": "running" if command.started else "report"}
+    after = {} if command.started else {"next": "" if failing else "ctxr build-sets --help"}
+    assert json.loads(result.stdout) == {"a": "running" if command.started else "report"} | after
     assert result.exit_code == int(failing)

@@ -22,6 +22,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
 from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.waiting import address_to_read
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.store.atomic import disk_errors
 
@@ -148,9 +149,7 @@ class Database:
                     hint="pip install pg8000, or the driver that the address names",
                 ) from error
         elif read_only:
-            # without a log nobody has the file open to write, and SQLite needs neither log nor locks to read it
-            mode = "mode=ro" if Path(f"{self.name}-wal").exists() else "immutable=1"
-            file = f"{Path(self.name).absolute().as_uri()}?{mode}"
+            file = address_to_read(Path(self.name))
             options: dict[str, Any] = {"uri": True, "timeout": busy_seconds, "check_same_thread": False}
             self._engine = create_engine("sqlite://", creator=lambda: sqlite3.connect(file, **options))
         else:

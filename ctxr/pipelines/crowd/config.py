@@ -167,13 +167,12 @@ class RunningServer:
 @dataclass(frozen=True)
 class ServeReport(VerbReport):
     """New answers collected while the server ran, all in the journal by task, everyone with an answer there, units that still need
-    answers by task, and the next command."""
+    answers by task."""
 
     answers: int
     total: Mapping[str, int]
     workers: int
     open: Mapping[str, int]
-    after: str
 
 
 @dataclass(frozen=True)

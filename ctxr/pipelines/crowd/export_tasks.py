@@ -12,6 +12,7 @@ from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import SourceInputs, Stage, execute
 from ctxr.errors import UsageError, plural
 from ctxr.store.artifacts import Content, open_artifact
+from ctxr.store.atomic import DRY_RUN
 from ctxr.store.kinds import SERVED, TASKS
 
 
@@ -60,7 +61,7 @@ def run(config: ExportTasks, progress: Progress = SILENT) -> ExportTasksReport:
     artifact that the task is made from, and CtxrError for what a platform refuses."""
     up_to_date, out = execute(TaskStage(config), progress).up_to_date, config.folder()
     counts = open_artifact(out).manifest.counts
-    notes = [launch(config)] if config.launch else []
+    notes = [launch(config)] if config.launch and not DRY_RUN.get() else []
     files = sorted(path.relative_to(out).as_posix() for path in (out / config.backend).rglob("*") if path.is_file())
     if config.backend == "label-studio":
         raters = len({file.split("/")[1].split("-")[1] for file in files})

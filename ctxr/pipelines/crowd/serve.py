@@ -26,9 +26,7 @@ from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import UnitNotifier
 from ctxr.annotation.web.site import Invitation, Site, Study, crowd_signer
-from ctxr.datasets.rounds import newest_sample
 from ctxr.engine.progress import SILENT, Progress
-from ctxr.engine.project import command_in
 from ctxr.errors import CtxrError, DataError, UsageError, plural
 from ctxr.pipelines.crowd.config import RunningServer, Serve, ServeReport
 from ctxr.store.artifacts import MANIFEST
@@ -81,11 +79,7 @@ def run(
             new = total - before
             workers = sum(state.answers > 0 for state in site.journal.workers())
             still = {task: state.open for task, state in counted.items()}
-            latest = new or total
-            after = command_in(config.workdir, "aggregate") if any(latest.values()) else ""
-            if after and latest["entail"] == latest.total() and newest_sample(config.workdir) is not None:
-                after = command_in(config.workdir, "revise-labels", "--audit")
-            return ServeReport(new.total(), total, workers, still, after)
+            return ServeReport(new.total(), total, workers, still)
         finally:
             site.journal.close()
             site.identities.close()

@@ -11,8 +11,8 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import dataset_identity, open_dataset
 from ctxr.datasets.readers.artifact import KINDS
 from ctxr.datasets.readers.imagecode import DESCRIPTIONS
-from ctxr.datasets.splits import leak_sentence
 from ctxr.engine.progress import Progress
+from ctxr.engine.report import leak_sentence
 from ctxr.errors import CtxrError, UsageError, and_more
 from ctxr.media.images import read_image, troubles
 from ctxr.pipelines.inspection.config import Check, Doctor

@@ -187,3 +187,23 @@ class ReportPage(VerbReport):
     folder: Path | None
     missing: list[str]
     notes: list[str]
+
+
+@dataclass(frozen=True)
+class Status(Options):
+    """Options of `ctxr status`."""
+
+    COMMAND = "status"
+
+    workdir: Workdir = Path("work")
+
+
+@dataclass(frozen=True)
+class StatusReport(VerbReport):
+    """What a project holds, oldest first: of each artifact its folder, the command that made it, when (UTC), what it holds, and its
+    condition. `open` are units of each task that want answers; `notes` say what to know before publishing."""
+
+    workdir: Path
+    artifacts: tuple[dict[str, str], ...]
+    open: dict[str, int]
+    notes: tuple[str, ...]

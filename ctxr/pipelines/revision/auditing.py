@@ -17,7 +17,6 @@ from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.lineage import picture_parents
 from ctxr.datasets.open import dataset_identity, read_dataset
 from ctxr.datasets.rounds import (
-    AUDIT,
     AUDITS,
     CONFLICTS,
     FIGURES,
@@ -55,7 +54,7 @@ from ctxr.pipelines.revision.results import audited_counts, conflict_table, enta
 from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_of
-from ctxr.store.kinds import DATASET, JUDGMENTS, SERVED, TASKS
+from ctxr.store.kinds import AUDIT, DATASET, JUDGMENTS, SERVED, TASKS
 from ctxr.store.records import Judgment
 from ctxr.store.tables import pretty_json, read_table, write_table
 
@@ -345,7 +344,7 @@ def licence_facts(
         below = None if "@" in "".join(named[-1:]) else licence.unsure_below
         audited = ReviseLabels(out=config.out, workdir=config.workdir, judge=tuple(named), unsure=below)
         free = current.toy or not licence.passed
-        facts["next"] = audited.command_line("--entail", **licence.terms, unlicensed=free)
+        facts["with this licence"] = audited.command_line("--entail", **licence.terms, unlicensed=free)
     return facts
 
 

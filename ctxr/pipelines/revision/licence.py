@@ -11,7 +11,6 @@ import numpy as np
 from scipy.special import ndtri
 
 from ctxr.datasets.rounds import (
-    AUDIT,
     AUDITS,
     CAPPED,
     LEDGER,
@@ -30,6 +29,7 @@ from ctxr.metrics.votes import Codes, Doubles, factorise, gather
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.hashing import sha256_of
+from ctxr.store.kinds import AUDIT
 from ctxr.store.paths import reached, relative
 from ctxr.store.tables import read_table
 

@@ -151,8 +151,6 @@ def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade) -
         "left out by a cap": current.capped,
         "trained on": f"{len(leaked) or 'none'} of the pictures{unknown}",
         "to audit it": export_hint(config, current.number),
-        "ask three people": command_in(config.workdir, "serve", "--invite", "3"),
-        "after the answers": config.followup("--audit"),
         **({"with a licence": config.entail_command()} if current.pending and not current.toy else {}),
         "undo": config.followup("--undo"),
     }

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from ctxr.annotation.artifacts import CROWD
 from ctxr.annotation.journal.journal import Journal, open_journal, read_journal
+from ctxr.annotation.waiting import JOURNAL, waiting
 from ctxr.errors import DataError
 from tests.annotation.journal.conftest import Opener
 from tests.annotation.journal.study import START, after, answer, described, enrolled, image_sets, leased
@@ -79,3 +81,27 @@ def test_a_file_that_is_no_journal_is_refused(tmp_path: Path, content: bytes) ->
     with pytest.raises(DataError, match=r"answers\.sqlite"):
         read_journal(path)
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_what_waits_is_counted_as_the_journal_counts_it_and_reading_leaves_no_trace(tmp_path: Path) -> None:
+    path = tmp_path / CROWD / JOURNAL
+    path.parent.mkdir()
+    assert waiting(tmp_path) == (None, 0)
+    sets = image_sets(4)
+    journal = study(open_journal(path, [described(one) for one in sets], sets))
+
+    def counted() -> tuple[dict[str, int], int]:
+        states = journal.progress()
+        return {task: state.open for task, state in states.items()}, len(journal.answers())
+
+    first = counted()
+    assert waiting(tmp_path) == first
+    journal.change("w1", "blocked", "guesses", "me", after(10))
+    blocked = counted()
+    assert waiting(tmp_path) == blocked != first
+    journal.close()
+    before = path.read_bytes(), sorted(file.name for file in path.parent.iterdir())
+    assert waiting(tmp_path) == blocked
+    assert (path.read_bytes(), sorted(file.name for file in path.parent.iterdir())) == before
+    path.write_bytes(b"not a journal")
+    assert waiting(tmp_path) == (None, 0)

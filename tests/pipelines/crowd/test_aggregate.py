@@ -361,9 +361,8 @@ def test_a_description_that_all_others_missed_says_nothing_of_a_worker(answered:
         ]
         rows = people(answered, told, (), 0.8, 0.5)
         suggested[others, own, alone] = next(row.suggestion for row in rows if row.worker == worker)
-    own = {True: "allow", False: "block"}
     for (others, right, alone), suggestion in suggested.items():
-        assert suggestion == (own[right] if others or alone else "undecided")
+        assert suggestion == (("block", "allow")[right] if others or alone else "undecided")
 
 
 def test_a_crowd_that_minds_the_place_is_told_from_one_that_does_not(answered: AggregatedAnswers) -> None:

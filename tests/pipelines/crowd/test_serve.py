@@ -97,8 +97,7 @@ def test_a_server_says_what_waits_and_how_to_come_in_and_ends_with_what_came(tmp
         process.kill()
         process.wait()
     assert (process.returncode, rest) == (0, "")
-    after = f"ctxr aggregate -w {work}"
-    assert re.findall(r"(?:new answers|workers|next) +(\w+.*?) *\n", summary) == ["1", "1", after]
+    assert re.findall(r"(?:new answers|workers|next:) +(\w+.*?) *\n", summary) == ["1", "1", f"ctxr serve -w {work}"]
 
 
 def test_without_a_word_there_is_one_way_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

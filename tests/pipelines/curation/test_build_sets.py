@@ -87,7 +87,7 @@ def test_a_second_run_says_that_there_is_nothing_to_do(footage: Path, built: Pat
     shown = runner.invoke(app, [*typed, "--threshold", THRESHOLD])
     assert shown.exit_code == 0
     assert "nothing to do" in shown.stdout
-    assert f"next  ctxr export-tasks describe -w {built.parent}" in shown.stdout
+    assert shown.stdout.endswith(f"next: ctxr report -w {built.parent}\n")
 
 
 @pytest.mark.parametrize("threshold", [0.012, 0.03])
@@ -306,7 +306,8 @@ def test_the_last_line_counts_what_failed_and_names_the_retry(footage: Path, tmp
     for flags in ([], ["--yield-curve"]):
         result = CliRunner().invoke(app, [*command, *flags])
         assert result.exit_code == 0
-        last = result.stdout.strip().splitlines()[-1]
+        last, after = result.stdout.strip().splitlines()[-2:]
+        assert after.startswith("next: ctxr ")
         assert last.startswith(f"2 files failed: reasons in {out / 'failures.jsonl'}; retry: ctxr build-sets")
         assert {row.reason for row in read_table(out / "failures.jsonl", Failure)} == {"no_such_file", "unreadable"}
     (videos / "gone.mp4").unlink()

@@ -126,7 +126,7 @@ def test_a_run_that_adds_or_retries_asks_nothing(footage: Path, sets: Path, tmp_
     (more / "broken.mp4").write_text("no video")
     first = build(sets.parent, more)
     assert first.exit_code == 0
-    retry = first.stdout.strip().splitlines()[-1].partition("retry: ctxr ")[2]
+    retry = first.stdout.strip().splitlines()[-2].partition("retry: ctxr ")[2]
     two_shot_clip(more / "broken.mp4", 8)
     assert ctxr(*shlex.split(retry)).exit_code == 0
     assert build(sets.parent, more, "--keep-damaged").exit_code == 0

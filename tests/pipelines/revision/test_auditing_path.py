@@ -14,11 +14,13 @@ from ctxr.annotation.config import ExportTasks
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import SetConflict, read_rounds
+from ctxr.engine.next_step import next_step
 from ctxr.engine.progress import Silent
 from ctxr.errors import UsageError
 from ctxr.pipelines.crowd.config import Serve
 from ctxr.pipelines.crowd.export_tasks import run as export_tasks
 from ctxr.pipelines.crowd.serve import run as serve
+from ctxr.pipelines.inspection.status import project_state
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
 from ctxr.store.artifacts import open_artifact
@@ -60,7 +62,8 @@ def test_a_round_is_audited_by_the_commands_that_a_user_types(workdir: Path, mon
     assert rehearse_audit(workdir, workdir / "dataset", 5, Silent()) == 3 * len(units)
     with monkeypatch.context() as patch:
         patch.setattr("ctxr.pipelines.crowd.serve.answer_requests", lambda *_, **__: None)
-        assert serve(Serve(workdir=workdir, port=0)).after == f"ctxr revise-labels --audit -w {workdir}"
+        assert serve(Serve(workdir=workdir, port=0)).answers == 0
+    assert next_step(project_state(workdir)) == f"ctxr revise-labels --audit -w {workdir}"
     assert f"new {3 * len(units)}" in ctxr(workdir, "import-answers")
     told = json.loads(runner.invoke(app, ["revise-labels", "--audit", "--json", "-w", str(workdir)]).stdout)
     assert told["notes"] == []

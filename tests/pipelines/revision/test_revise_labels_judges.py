@@ -272,7 +272,7 @@ def test_a_licence_holds_only_for_candidates_like_those_it_was_earned_on(
     judge, config = licensed
     progress = Listening()
     # the next command of the audit has the options of its round
-    assert "--top-k 40" in run(ReviseLabels(workdir=config.workdir, audit=True)).facts["next"]
+    assert "--top-k 40" in run(ReviseLabels(workdir=config.workdir, audit=True)).facts["with this licence"]
     report = run(replace(config, **changed), progress, classifier=judge)
     made = rounds_of(config.workdir)[1]
     assert (made.licence, made.added) == ("", 0)

@@ -12,9 +12,10 @@ from ctxr.datasets.changes import changed
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import identity_of, read_dataset
 from ctxr.datasets.readers.artifact import KINDS, dataset_of
-from ctxr.datasets.splits import leak_sentence, leakage_of
+from ctxr.datasets.splits import leakage_of
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import DATASETS, DOCUMENTS, SETS, latest
+from ctxr.engine.report import leak_sentence
 from ctxr.errors import DataError
 from ctxr.problems.results import RESULTS
 from ctxr.store.arrays import Vectors, pairwise_distances

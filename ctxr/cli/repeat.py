@@ -1,0 +1,59 @@
+"""`ctxr run`: repeat the commands whose results are stale, in order, as the history of the project has them."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import typer
+
+from ctxr.cli.call import as_function
+from ctxr.cli.commands import COMMANDS
+from ctxr.cli.config import Repeat, RepeatReport
+from ctxr.cli.verbs import named
+from ctxr.engine.history import recorded
+from ctxr.engine.next_step import repeats
+from ctxr.engine.options import Options
+from ctxr.engine.progress import SILENT, Progress
+from ctxr.errors import CtxrError, UsageError
+from ctxr.pipelines.inspection.status import project_state
+
+
+def run(config: Repeat, progress: Progress = SILENT) -> RepeatReport:
+    """Repeat what is stale, without --yes: a command that would ask for it fails, and so does what is made from its result."""
+    left, failed, done = dict[str, str](), dict[str, str](), list[str]()
+    for one, why in repeats(project_state(config.workdir)):
+        words = [word for word in one.words if not re.fullmatch("-[qvy]+|--yes", word)]
+        command = shlex.join(["ctxr", *words])
+        if why := why or next((f"{name} stays stale" for name in one.parents if name in left), ""):
+            left[one.name] = why
+        elif command not in done:
+            try:
+                options = parsed(words)
+                options = replace(options, **{name: False for name in ("yes", "force") if name in options.describe()})
+                if getattr(options, "workdir", config.workdir).resolve() != config.workdir.resolve():
+                    raise UsageError("its command was typed in another folder")
+                if getattr(options, "launch", False) or "endpoint:" in str(getattr(options, "judge", "")):
+                    raise UsageError("its settings in a file cost people or money")
+                if not config.dry_run:
+                    progress.note(command)
+                    with recorded(options, words):
+                        named(f"{COMMANDS[words[0]].module}:run")(options, progress)
+                done.append(command)
+            except CtxrError as error:
+                left[one.name] = failed[command] = error.message
+    return RepeatReport(tuple(done), left, failed, config.dry_run)
+
+
+def parsed(words: Sequence[str]) -> Options:
+    """The options that a command was given. Raises UsageError for words that it does not take any more."""
+    taken: list[Options] = []
+    typed = typer.Typer(add_completion=False)
+    mistyped: Any = typer.BadParameter.__base__
+    try:
+        typed.command(words[0])(as_function(COMMANDS[words[0]], lambda _, options, *__: taken.append(options)))
+        typer.main.get_command(typed).main([*words[1:]], prog_name=words[0], standalone_mode=False)
+    except (KeyError, mistyped) as error:
+        raise UsageError(f"this ctxr does not take its command: {shlex.join(words)}") from error
+    return taken[0]

@@ -1,0 +1,134 @@
+"""What comes next in a project: one function of its state, for `ctxr status` and the last line of every command."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from ctxr.engine.project import SETS, command_in
+from ctxr.engine.state import ProjectState, Stored
+from ctxr.store import kinds
+from ctxr.store.artifacts import merge_hint
+from ctxr.store.paths import rooted
+
+
+def next_step(state: ProjectState) -> str:
+    """The command to paste: what was broken off, then what is stale, then what the newest artifact is for, or an earlier one."""
+    unfinished = [one for one in state.stored if not one.artifact and not one.running]
+    again = [merge_hint(one.path).partition("   ")[0] for one in unfinished]
+    broken = shlex.join(["ctxr", *state.broken]) if unfinished and state.broken else ""
+    if step := next(filter(None, [*again, "" if "***" in broken else broken]), ""):
+        return step
+    if not all(why for _, why in repeats(state)):
+        return command_in(state.workdir, "run")
+    newest = [one for one in reversed(state.stored) if one.artifact]
+    if step := next(filter(None, (step for one in newest for step in _steps(state, one))), ""):
+        return step
+    if newest:
+        return shlex.join(["ctxr", "doctor", str(state.workdir)])
+    return command_in(state.workdir, "build-sets", "videos/") if Path("videos").is_dir() else "ctxr build-sets --help"
+
+
+def repeats(state: ProjectState) -> list[tuple[Stored, str]]:
+    """Stale artifacts in the order in which they are made again, and of each why `ctxr run` leaves it as it is; "" where it does not."""
+    left: dict[str, str] = {}
+    for name, one in state.finished.items():
+        if one.stale:
+            left[name] = _left(one) or next((f"{parent} stays stale" for parent in one.parents if left.get(parent)), "")
+    return [(state.finished[name], why) for name, why in left.items()]
+
+
+def _left(one: Stored) -> str:
+    """Why a command is not repeated without being asked: it costs people or money, or cannot be known; "" otherwise."""
+    words = one.words
+    if not words:
+        return "no line of history.jsonl made it"
+    if any("***" in word for word in words):
+        return "a secret of its command is not in history.jsonl"
+    if "--force" in words:
+        return "--force takes answered tasks away"
+    asks = ("--launch", "endpoint:")
+    costs = words[0] in ("import-answers", "listen", "search") or any(word.startswith(asks) for word in words)
+    return f"{words[0]} takes people or money" if costs else ""
+
+
+def _steps(state: ProjectState, one: Stored) -> Iterator[str]:
+    """What an artifact is for: commands in their order, each "" where that is done."""
+    command, made, path = partial(command_in, state.workdir), partial(state.made_from, one), str(one.path)
+    default = next((name for name in SETS if name in state.finished), "")
+    named: tuple[str, ...] = () if one.name == default else ("--input", path)
+    match one.kind, one.verb:
+        case kinds.IMAGE_SETS, verb if not one.counts.get("sets"):
+            yield shlex.join(["ctxr", *one.words, "--yield-curve"]) if one.words and verb == "build-sets" else ""
+        case kinds.IMAGE_SETS, verb if not made():
+            yield _page(state, one, *named)
+            yield command("filter", "--brisque", "0.65", *named) if verb == "build-sets" else ""
+            yield command("export-tasks", "describe", *named) if verb == "filter" else ""
+        case kinds.TASKS, _:
+            yield _asked(state, one)
+        case kinds.JUDGMENTS, _ if one.counts.get("answers") and not made(kinds.DATASET, kinds.AUDIT):
+            yield _counted(state, max(((state.finished[name].made, name) for name in one.parents), default=(0, ""))[1])
+        case kinds.DATASET, kinds.REVISE_LABELS:
+            yield "" if made() else command("export-tasks", "entail")
+        case kinds.DATASET, "build-documents":
+            yield "" if made() else command("train", "--recipe", "links-ap", "--dataset", path)
+        case kinds.DATASET, _:
+            talks = one.counts.get("dialogues")
+            words = ("train", "--recipe", "dialogue-bm25") if talks else ("eval", _encoder(state, one))
+            yield _page(state, one, "--input", path)
+            yield "" if made(kinds.RUN, kinds.EVALUATION) else command(*words, "--dataset", path)
+            yield (
+                ""
+                if made(kinds.EXPORT)
+                else command("export", "--to", "photochat" if talks else "imagecode", "--input", path)
+            )
+        case ((kinds.RUN | kinds.CLASSIFIER), _):
+            yield "" if made(kinds.EVALUATION, kinds.CLASSIFIER_RESULTS) else command("eval", one.path.name)
+        case ((kinds.EVALUATION | kinds.CLASSIFIER_RESULTS), _):
+            datasets = [state.finished[name] for name in one.parents if state.finished[name].kind == kinds.DATASET]
+            yield _page(state, one, *("--input", str(datasets[0].path)) if datasets else ())
+        case kinds.PAIRS, _:
+            yield "" if made() else command("train", "--recipe", "entailment-tiny")
+        case kinds.REGION_FEATURES, _:
+            named = ("--dataset", *one.words[1:2]) if "".join(one.words[1:2]) and Path(one.words[1]).exists() else ()
+            yield (
+                ""
+                if made()
+                else command("train", "--recipe", "uniter-batch", "--set", f"regions={one.path.name}", *named)
+            )
+
+
+def _page(state: ProjectState, one: Stored, *words: str) -> str:
+    """The report, if it is older than an artifact."""
+    return command_in(state.workdir, "report", *words) if state.page < one.made else ""
+
+
+def _asked(state: ProjectState, one: Stored) -> str:
+    """What comes after tasks: people who answer, then what counts their answers."""
+    judged = state.finished.get(kinds.JUDGMENTS)
+    told = judged is not None and one.name in judged.parents
+    backend = one.artifact.manifest.config.get("backend") if one.artifact else ""
+    if backend not in kinds.SERVED:  # only people know the name of the file
+        return "" if told else command_in(state.workdir, "import-answers", "--help")
+    if backend == "prolific" and one.words and "--launch" not in one.words and not told:
+        return shlex.join(["ctxr", *one.words, "--launch"])
+    if state.open is None:  # not served yet, or answers are in another database
+        return "" if told else command_in(state.workdir, "serve")
+    known = judged.counts.get("answers", 0) + sum(judged.counts.get("refused", {}).values()) if judged else 0
+    return _counted(state, one.name) if any(state.open.values()) or state.answered > known else ""
+
+
+def _counted(state: ProjectState, tasks: str) -> str:
+    """What counts the answers to tasks, once there are all; pairs of revised labels have a count of their own."""
+    if any((state.open or {}).values()):
+        return command_in(state.workdir, "serve")
+    entail = Path(tasks).name == "entail"
+    return command_in(state.workdir, *((kinds.REVISE_LABELS, "--audit") if entail else ("aggregate",)))
+
+
+def _encoder(state: ProjectState, one: Stored) -> str:
+    """The encoder that picked the sets of a dataset, which is therefore on this machine; else one that is on every machine."""
+    known = one.artifact.manifest.models.get("encoder") if one.artifact else None
+    if isinstance(known, Mapping) and known.get("name"):
+        return rooted(str(known["name"]), one.path)
+    return next((_encoder(state, state.finished[name]) for name in one.parents), "ctxr-tiny")

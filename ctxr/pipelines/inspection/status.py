@@ -1,0 +1,82 @@
+"""`ctxr status`: what a project holds, how fresh it is, and what comes next. It reads manifests and opens no file of an artifact."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ctxr.annotation.waiting import waiting
+from ctxr.engine.next_step import repeats
+from ctxr.engine.progress import SILENT, Progress
+from ctxr.engine.project import CHAIN, DOCUMENTS
+from ctxr.engine.report import leak_sentence
+from ctxr.engine.state import ProjectState, Stored, read_state
+from ctxr.errors import UnfinishedError, some
+from ctxr.models.hub import STAND_INS
+from ctxr.pipelines.inspection.config import Status, StatusReport
+from ctxr.store.kinds import CLASSIFIER, CLASSIFIER_RESULTS, EVALUATION, RUN
+
+SHOWN = ("sets", "documents", "pairs", "pictures", "images", "queries", "units", "answers")
+"""Counts that say what an artifact holds, the first ones first."""
+
+
+def project_state(workdir: Path, touched: Collection[Path] = ()) -> ProjectState:
+    """The state of a project with what people still have to answer, and the artifacts that a command has just `touched`: where they lie
+    elsewhere under the name that they have in a project, of that project."""
+    for path in touched:
+        if path.name in (*CHAIN, DOCUMENTS) and not path.resolve().is_relative_to(workdir.resolve()):
+            workdir = path.parent
+    still, answered = waiting(workdir)
+    return replace(read_state(workdir, touched), open=still, answered=answered)
+
+
+def run(config: Status, progress: Progress = SILENT) -> StatusReport:
+    """What a project holds. Raises UnfinishedError for a folder that holds no artifact."""
+    state = project_state(config.check().workdir)
+    if not state.stored:
+        hint = "ctxr build-sets videos/   (or -w, another project)"
+        raise UnfinishedError(f"{config.workdir} holds no artifact", hint=hint)
+    rows = tuple(
+        {
+            "artifact": one.name,
+            "by": one.verb,
+            "at": datetime.fromtimestamp(one.made, UTC).isoformat(" ", "minutes")[:16],
+            "holds": _holds(one),
+            "condition": "running"
+            if one.running
+            else f"stale: {one.stale}"
+            if one.stale
+            else ""
+            if one.artifact
+            else "unfinished",
+        }
+        for one in state.stored
+    )
+    return StatusReport(config.workdir, rows, dict(state.open or {}), tuple(_notes(state)))
+
+
+def _holds(one: Stored) -> str:
+    """A few counts; of a run what it reached, of results the runs that are compared."""
+    if one.kind in (RUN, CLASSIFIER):
+        reached = [(split, one.counts.get(split)) for split in ("valid", "test")]
+        measure = one.counts.get("measure", "accuracy")
+        return ", ".join(f"{measure} {share:.3f} on {split}" for split, share in reached if isinstance(share, float))
+    counted = [f"{one.counts[name]:,} {name}" for name in SHOWN if isinstance(one.counts.get(name), int)]
+    return ", ".join(one.counts.get("names", counted[:3]))
+
+
+def _notes(state: ProjectState) -> Iterator[str]:
+    """What to know before figures are published."""
+    for one, why in repeats(state):
+        if why:
+            yield f"{one.name} is stale, and ctxr run leaves it: {why}"
+    for one in state.finished.values():
+        if leaks := leak_sentence(one.counts):
+            yield f"{one.name}: {leaks}"
+        encoder = one.artifact.manifest.models.get("encoder") if one.artifact and one.verb == "build-sets" else None
+        name = encoder.get("name") if isinstance(encoder, dict) else None
+        if name in STAND_INS and name not in one.words:
+            yield f"{one.name}: {name} stood in for CLIP: {STAND_INS[name]}"
+    runs = [one for one in state.finished.values() if one.kind in (RUN, CLASSIFIER)]
+    if new := [one.path.name for one in runs if not state.made_from(one, EVALUATION, CLASSIFIER_RESULTS)]:
+        yield f"not evaluated yet: {some(new)}"
