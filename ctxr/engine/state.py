@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from ctxr.engine.history import HISTORY, INTERRUPTED
-from ctxr.errors import CtxrError
+from ctxr.engine.history import HISTORY
+from ctxr.errors import INTERRUPTED, CtxrError
 from ctxr.store.artifacts import MANIFEST, MARKER, Artifact, Parent, open_artifact, take_lock
 from ctxr.store.kinds import (
     CLASSIFIER,

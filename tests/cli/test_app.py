@@ -107,7 +107,7 @@ def test_the_numbers_of_a_study_come_from_a_file_that_help_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr("ctxr.cli.app._run", lambda _, config, *rest: seen.append(config))
+    monkeypatch.setattr("ctxr.cli.call.run_command", lambda _, config, *rest: seen.append(config))
     file = tmp_path / "protocol.toml"
     file.write_text(runner.invoke(app, ["export-tasks", "--show-protocol"]).stdout)
     assert tomllib.loads(file.read_text()) == {name: one.default for name, one in StudyNumbers.describe().items()}
@@ -550,7 +550,7 @@ def test_json_is_one_document_whatever_comes_after_it(
         return Fake()
 
     fakes = {f"{command.module}:run": run, command.view: lambda _: ["text"], command.started: lambda _: ["text"]}
-    monkeypatch.setattr("ctxr.cli.app.named", lambda dotted: fakes.get(dotted) or named(dotted))
+    monkeypatch.setattr("ctxr.cli.call.named", lambda dotted: fakes.get(dotted) or named(dotted))
     monkeypatch.setattr(named(command.config), "check", lambda config: config)
     monkeypatch.chdir(tmp_path)
     result = runner.invoke(app, [name, "--json"])
