@@ -32,9 +32,9 @@ README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encodi
 SECTIONS = {
     name: lines
     for name, _, text in (part.partition("\n") for part in README.split("\n## "))
-    if (lines := re.findall(r"^    (ctxr .*?) *(?:#.*)?$", text, re.MULTILINE))
+    if name != "Your own model" and (lines := re.findall(r"^    (ctxr .*?) *(?:#.*)?$", text, re.MULTILINE))
 }
-"""Lines by the heading that they stand under."""
+"""Lines by the heading that they stand under; those about a model of one's own run in `tests/pipelines/modelling/test_own_model.py`."""
 
 REFUSED = {
     "ctxr train --recipe retrieval-clip-weak": (1, "its encoder is downloaded"),
@@ -67,8 +67,8 @@ PEOPLE: Mapping[str, Callable[[], object]] = {
 """What people do before a line."""
 
 ORDER = shlex.split(
-    "build-sets merge filter doctor verify export rebuild plan export-tasks serve import-answers aggregate workers stats shortcuts report "
-    "regions train eval listen search revise-labels build-documents pairs demo"
+    "init build-sets merge filter status run doctor verify export rebuild plan export-tasks serve import-answers aggregate workers stats "
+    "shortcuts report regions train eval listen search revise-labels build-documents pairs demo"
 )
 """Commands in the order in which their examples are run, each on what those before it made."""
 

@@ -10,7 +10,7 @@ JOURNAL = "answers.sqlite"
 """File in the crowd's folder that holds the journal, unless it is in another database."""
 
 _OPEN = """
-SELECT task, SUM(decided IS NULL AND (task = 'audit' OR NOT EXISTS (
+SELECT task, SUM(decided IS NULL AND (task = 'repeat' OR NOT EXISTS (
     SELECT 1 FROM crowd_author, crowd_worker
     WHERE crowd_author.unit = crowd_unit.id AND crowd_author.worker = crowd_worker.id AND crowd_worker.state = 'blocked')))
 FROM crowd_unit WHERE purpose = 'work' GROUP BY task ORDER BY task

@@ -3,6 +3,7 @@
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from html import escape
 from importlib import import_module
@@ -32,6 +33,8 @@ def load(place: str | Path | VerbReport = WORKDIR) -> "Benchmark":
     """The benchmark at `place`: a project (its furthest finished artifact), an artifact, what a verb reported, or anything published
     that ctxr reads, such as an ImageCoDe release. Raises UsageError where there is none, UnfinishedError for an artifact that is not
     finished, DataError for a damaged one."""
+    if not isinstance(place, str | Path | VerbReport):
+        raise UsageError(f"ctxr.load() takes a path or a report, not {place!r}", hint='ctxr.load("work")')
     path = place.place if isinstance(place, VerbReport) else Path(place)
     if path is None:
         raise UsageError(f"{type(place).__name__} names no artifact", hint="load the folder of the dataset")
@@ -139,8 +142,8 @@ class Benchmark(Sequence[Example]):
             shown.append(f"<p><b>{escape(one.id)}</b> {escape(one.text)}<br>")
             for place in sorted({*range(len(one.images))[:MOST_PICTURES], *one.targets}):
                 path, frame = one.images.paths[place], "3px solid green" if place in one.targets else "none"
-                if path is not None and path.is_file():
-                    content = b64encode(thumbnail(path, SIDE)).decode()
+                with suppress(DataError):  # missing or damaged
+                    content = b64encode(thumbnail(path or Path(), SIDE)).decode()
                     shown.append(f'<img src="data:image/jpeg;base64,{content}" style="border:{frame}">')
         return "\n".join(shown)
 

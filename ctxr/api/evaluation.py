@@ -10,7 +10,7 @@ from ctxr.api.benchmark import Benchmark, load, optional
 from ctxr.api.verbs import Warnings, WarningsAndBars, hinted
 from ctxr.engine.options import convert
 from ctxr.engine.project import CHAIN, project_of
-from ctxr.engine.report import Table
+from ctxr.engine.report import SUMMARY, Table
 from ctxr.errors import UsageError, did_you_mean
 from ctxr.pipelines.modelling.config import Eval
 from ctxr.pipelines.modelling.eval import measure
@@ -35,6 +35,12 @@ def evaluate(
     Raises UsageError for scores of another shape or that are not finite, and what `ctxr.eval` raises.
     """
     asked = benchmark if isinstance(benchmark, Benchmark) else load(benchmark)
+    if not isinstance(models, Mapping) or not all(isinstance(name, str) for name in models):
+        raise UsageError("models are given by name", hint='ctxr.evaluate(benchmark, {"mine": scores})')
+    if not (models or names) or "runs" in options:
+        raise UsageError("no model is named", hint='ctxr.evaluate(benchmark, {"mine": scores}, "ctxr-tiny")')
+    if not any(one.text for one in asked.rows):
+        raise UsageError(f"{asked.path} has no query to evaluate models on", hint="load a dataset with descriptions")
     shown, project = WarningsAndBars() if progress else Warnings(), project_of(asked.path, *CHAIN)
     split = "".join(asked.splits) if len(asked.splits) == 1 else ""
     # a slice lacks queries, and a run may lack some
@@ -73,7 +79,10 @@ class Results:
         return "\n".join([str(self.table()), *self.notes])
 
     def table(self, name: str = "", split: str = "") -> Table:
-        """A table, by default the first one, of a split, by default test or else the last. Raises UsageError where there is none."""
+        """A table: by default the summary, or the first one of a split; with a name that of test, or else of the last split. Raises
+        UsageError where there is none."""
+        if not name and not split and SUMMARY in self.tables:
+            return self.tables[SUMMARY]
         split = split or "".join([one.partition("/")[0] for one in self.tables if "/" in one][-1:])
         found = f"{split}/{name}" if name else next((one for one in self.tables if one.startswith(f"{split}/")), split)
         if found not in self.tables:
@@ -83,6 +92,8 @@ class Results:
 
     def compare(self, split: str = "") -> Table:
         """The differences of every two models, with intervals and p-values. Raises UsageError where there is one model alone."""
+        if len({one.run for one in self.figures}) < 2:
+            raise UsageError("one model alone was evaluated", hint="give two models or more")
         return self.table("differences", split)
 
     def plot(self, measure: str = "", split: str = "") -> Any:

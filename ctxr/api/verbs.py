@@ -71,11 +71,11 @@ def __getattr__(name: str) -> Callable[..., VerbReport]:
     described, argument = kind.describe(), kind.ARGUMENT
 
     @hinted()
-    def function(given: object = None, /, *, progress: bool = False, **options: object) -> VerbReport:
-        if given is not None:
+    def function(*given: object, progress: bool = False, **options: object) -> VerbReport:
+        if given and given != (None,):
             if not argument or argument in options:
-                raise UsageError(f"{source}: {given!r} is one argument too many", hint="give options by name")
-            options[argument] = given
+                raise UsageError(f"{source}: {given[0]!r} is one argument too many", hint="give options by name")
+            options[argument] = given[0] if len(given) == 1 else given
         unset = {key for key, option in described.items() if option.default is None and options.get(key, 0) is None}
         values = convert(kind, {key: value for key, value in options.items() if key not in unset}, source)
         config, shown = kind(**values).check(), WarningsAndBars() if progress else Warnings()

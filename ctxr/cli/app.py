@@ -1,6 +1,7 @@
 """The front door: finds the command, calls it, shows its report, turns errors into text and exit codes. It imports nothing heavy."""
 
 import errno
+import gc
 import os
 import sys
 from contextlib import suppress
@@ -199,6 +200,9 @@ def root(
 
 def main() -> NoReturn:
     """Entry point of the `ctxr` command."""
+    gc.set_threshold(
+        50_000
+    )  # what commands import makes millions of objects that stay: looking through them took an eighth of it
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a terminal that lacks a sign shows another one in its place
             stream.reconfigure(errors="replace")

@@ -154,7 +154,7 @@ def run_command(command: Command, config: Options, flags: set[str], meta: dict[s
     config.check()  # before what takes seconds
     progress, report = Terminal(quiet="quiet" in flags, verbose="verbose" in flags), None
     estimates = bool(getattr(config, "dry_run", False))
-    only_looks = DRY_RUN.set(estimates or "dry_run" in flags or config.COMMAND == "status")
+    only_looks = DRY_RUN.set(estimates or "dry_run" in flags)
     typed = cast("list[str]", meta[TYPED])
     try:
         with recorded(config, typed) as done:

@@ -56,7 +56,7 @@ Block = Summary | Sentences | Tabular | RenderableType
 
 def console(stderr: bool = False) -> Console:
     """The console for results, or for notes, progress and errors."""
-    return Console(stderr=stderr, highlight=False, soft_wrap=True)
+    return Console(stderr=stderr, highlight=False, soft_wrap=True, emoji=False)
 
 
 def show_error(message: str, hint: str, exit_code: int, as_json: bool = False) -> None:

@@ -15,12 +15,14 @@ from ctxr.store.paths import rooted
 def next_step(state: ProjectState) -> str:
     """The command to paste: what was broken off, then what is stale, then what the newest artifact is for, or an earlier one."""
     unfinished = [one for one in state.stored if not one.artifact and not one.running]
-    again = [merge_hint(one.path).partition("   ")[0] for one in unfinished]
+    merges = [merge_hint(one.path).partition("   ")[0] for one in unfinished]
     broken = shlex.join(["ctxr", *state.broken]) if unfinished and state.broken else ""
-    if step := next(filter(None, [*again, "" if "***" in broken else broken]), ""):
+    if step := next(filter(None, [*merges, "" if "***" in broken else broken]), ""):
         return step
-    if not all(why for _, why in repeats(state)):
-        return command_in(state.workdir, "run")
+    if again := [
+        one for one, why in repeats(state) if not why
+    ]:  # where ctxr run failed, its first command says what it needs
+        return shlex.join(["ctxr", *again[0].words]) if state.run_failed else command_in(state.workdir, "run")
     newest = [one for one in reversed(state.stored) if one.artifact]
     if step := next(filter(None, (step for one in newest for step in _steps(state, one))), ""):
         return step
@@ -45,6 +47,8 @@ def _left(one: Stored) -> str:
         return "no line of history.jsonl made it"
     if any("***" in word for word in words):
         return "a secret of its command is not in history.jsonl"
+    if "FILE" in words:
+        return "its protocol was given in Python"
     if "--force" in words:
         return "--force takes answered tasks away"
     asks = ("--launch", "endpoint:")

@@ -335,7 +335,11 @@ def convert(cls: type[Options], given: Mapping[str, object], source: str, elsewh
         kind = option.kind
         kinds = [arg for arg in typing.get_args(kind) or (kind,) if arg is not type(None)]
         if typing.get_origin(kind) is tuple:
-            values[name] = tuple(map(str, value if isinstance(value, list | tuple) else (value,)))
+            parts = value if isinstance(value, list | tuple) else (value,)
+            for part in parts:
+                if not isinstance(part, str | Path):
+                    raise UsageError(f"{source}: {key} = {part!r} is not a text", hint="see the command's --help")
+            values[name] = tuple(map(str, parts))
         elif Path in kinds and isinstance(value, str):
             values[name] = path_of(f"{source}: {key}", value)
         elif float in kinds and isinstance(value, int) and not isinstance(value, bool):
@@ -356,7 +360,7 @@ def read_toml(file: Path, option: str) -> dict[str, Any]:
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}", hint=f"{option} names a TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DataError(f"{file} is not TOML: {error}") from error
+        raise DataError(f"{file} is not TOML: {error}", hint=f"mend {file}, or move it away") from error
 
 
 def path_of(typed: str, word: str | Path) -> Path:

@@ -59,7 +59,7 @@ class Table:
         return "\n".join([f"### {self.title}", "", *lines, "", *([self.note, ""] if self.note else [])])
 
     def _repr_markdown_(self) -> str:
-        return str(self).replace("<", "&lt;")
+        return str(self).replace("<", "&lt;").replace("[", r"\[")
 
 
 @dataclass(frozen=True)

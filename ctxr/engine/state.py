@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ class ProjectState:
         stored: its artifacts, oldest first; those of the last command come last, also where they lie elsewhere.
         finished: those that are finished, by name, parents first.
         page: when its report was written, 0 without one. broken: the last command, if it was interrupted.
+        run_failed: whether the last command that did not fail was before a `ctxr run` that did.
         open: units of each task that want answers; None where that is not known. answered: answers of the journal.
     """
 
@@ -77,6 +79,7 @@ class ProjectState:
     finished: Mapping[str, Stored]
     page: float
     broken: tuple[str, ...]
+    run_failed: bool = False
     open: Mapping[str, int] | None = None
     answered: int = 0
 
@@ -96,7 +99,15 @@ def read_state(workdir: Path, touched: Iterable[Path] = ()) -> ProjectState:
     by_name, order = _with_parents(stored)
     broken = lines[-1].words if lines and lines[-1].exit_code == INTERRUPTED else ()
     finished = {name: by_name[name] for name in order}
-    return ProjectState(workdir, [*by_name.values()], finished, page.stat().st_mtime if page.is_file() else 0, broken)
+    failed = [line.words[:1] for line in takewhile(lambda line: line.exit_code, reversed(lines))]
+    return ProjectState(
+        workdir,
+        [*by_name.values()],
+        finished,
+        page.stat().st_mtime if page.is_file() else 0,
+        broken,
+        ("run",) in failed,
+    )
 
 
 def _artifacts(folder: Path, depth: int = 2) -> Iterator[Path]:

@@ -41,13 +41,24 @@ def find_model(name: str) -> tuple[ScoreFunction, Path]:
     Raises UsageError for a module or function that is not found or fails.
     """
     (module, _, function), here = name.partition(":"), str(Path.cwd())
+    hint = "--model my_model:score names the function score of my_model.py in the current folder"
+    if not function:
+        raise UsageError(f"--model {name} names no function", hint=hint)
+    known = sys.modules.get(module)
+    own = known is not None and Path(str(getattr(known, "__file__", None))).resolve().is_relative_to(here)
+    if module in sys.stdlib_module_names or (known and not own and Path(f"{module}.py").exists()):
+        raise UsageError(
+            f"--model {name}: a library is called {module}", hint=f"rename {module}.py, such as my_model.py"
+        )
     sys.path.insert(0, here)
     invalidate_caches()
     try:
-        imported = reload(sys.modules[module]) if module in sys.modules else import_module(module)
-        return getattr(imported, function), Path(str(imported.__file__))
-    except Exception as error:
-        hint = "--model my_model:score names the function score of my_model.py in the current folder"
+        imported = reload(known) if known and own else import_module(module)
+        found = getattr(imported, function)
+        if not callable(found):
+            raise TypeError(f"{function} is not a function")
+        return found, Path(str(imported.__file__))
+    except (Exception, SystemExit) as error:
         raise UsageError(f"--model {name}: {_told(error)}", hint=hint) from error
     finally:  # what it imports later is found, and what ctxr imports later is not taken from the folder
         sys.path.remove(here)
@@ -67,7 +78,7 @@ def model_scores(
             pictures = [Picture.fromarray(read_image(paths[image])) for image in asked[0].images]
             try:
                 values = function([one.text for one in asked], pictures)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise UsageError(f"{name} fails on query {asked[0].query!r}: {_told(error)}") from error
             yield from scores_of(values, asked, name)
             task.advance(len(asked))
@@ -76,8 +87,11 @@ def model_scores(
 def scores_of(values: Any, queries: Sequence[EvalQuery], by: str) -> Iterator[Score]:
     """Scores [T, K] of T queries and at most K candidates as rows. Raises UsageError for another shape and for what is not finite."""
     try:
-        table = np.asarray(values.detach().float().cpu() if hasattr(values, "detach") else values, np.float64)
-    except (ValueError, TypeError) as error:
+        given = np.asarray(values.detach().float().cpu() if hasattr(values, "detach") else values)
+        if np.iscomplexobj(given):
+            raise TypeError("it has complex numbers")
+        table = np.asarray(given, np.float64)
+    except (ValueError, TypeError, OverflowError) as error:
         raise UsageError(f"{by}: not an array of numbers: {first_line(error)}", hint=_HINT) from error
     wanted = len(queries), max((len(one.images) for one in queries), default=0)
     if table.shape != wanted:
@@ -102,10 +116,12 @@ def read_array(file: Path) -> npt.NDArray[Any]:
         raise DataError(f"{file} is not an array: {first_line(error)}", hint=hint) from error
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """What went wrong, and where in other code than this."""
     frames = traceback.extract_tb(error.__traceback__)
     places = [
-        f" ({one.filename}:{one.lineno})" for one in frames if one.filename != __file__ and one.filename[0] != "<"
+        f" ({one.filename}:{one.lineno})"
+        for one in frames
+        if one.filename != __file__ and one.filename[0] != "<" and "importlib" not in one.filename
     ]
     return f"{type(error).__name__}: {first_line(error)}{''.join(places[-1:])}"

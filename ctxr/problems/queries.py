@@ -95,8 +95,8 @@ def pictures_of(dataset: Dataset, queries: Sequence[EvalQuery]) -> dict[str, Pat
         why = next((note for note in dataset.notes if sets[0] in note), f"the first is {min(lost)}")
         count = plural(len(sets), "set")
         raise DataError(
-            f"{len(lost)} of {len(wanted)} pictures that {dataset.name} asks about do not exist, in {count}: {why}",
-            hint="put the pictures where the dataset names them, or name an artifact that holds its own",
+            f"{len(lost)} of {len(wanted)} pictures that the queries of {dataset.name} need do not exist, in {count}: {why}",
+            hint="put them beside the queries (of ImageCoDe at image-sets/SET/img0.jpg …), or evaluate a file of scores, which needs none",
         )
     return {image: file for image, file in files.items() if file is not None}
 

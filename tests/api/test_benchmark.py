@@ -1,6 +1,7 @@
 """`ctxr.load`: what a benchmark is as a sequence, and in the forms of other libraries."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -55,6 +56,12 @@ def test_the_furthest_artifact_of_a_project_is_loaded_and_an_unfinished_one_is_a
     with pytest.warns(CtxrWarning, match="revised") as caught:
         assert ctxr.load(work).path == work / "dataset"
     assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("place", [5, None, b"work"])
+def test_what_is_no_path_is_told(place: Any) -> None:
+    with pytest.raises(UsageError, match=repr(place)):
+        ctxr.load(place)
 
 
 def test_what_is_nowhere_or_unfinished_is_told(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,9 +35,12 @@ def test_scores_of_every_form_give_the_same_figures(benchmark: Benchmark) -> Non
         "function": lambda texts, pictures: torch.tensor([by_text[text] for text in texts], requires_grad=True),
     }
     results = ctxr.evaluate(valid, models)
-    assert [(row[0], row[1].split()[0]) for row in results.table().rows] == [(name, "100.0") for name in models]
+    assert [(row[0], row[1].split()[0]) for row in results.table("accuracy").rows] == [
+        (name, "100.0") for name in models
+    ]
     assert {figure.split for figure in results.figures} == {"valid"}
-    assert str(results).startswith("### valid: accuracy")
+    assert str(results).startswith(str(results.table()))
+    assert {row[0] for row in results.table().rows} > {*models}
 
 
 def test_a_function_gets_the_texts_and_pictures_of_a_set(benchmark: Benchmark) -> None:
@@ -61,10 +64,10 @@ def test_figures_are_those_of_the_command_and_encoders_stand_beside(tmp_path: Pa
     typed = ctxr.eval([file], dataset=dataset, workdir=tmp_path, split="valid", resamples=200)
     valid = ctxr.load(dataset)["valid"]
     results = ctxr.evaluate(valid, {"mine": drawn, "other": np.eye(10)[:4]}, resamples=200, workdir=tmp_path)
-    assert results.table().rows[0] == typed.tables["valid/accuracy"].rows[0]
+    assert results.table("accuracy").rows[0] == typed.tables["valid/accuracy"].rows[0]
     assert [row[0] for row in results.compare().rows][:2] == ["mine", "other"]
     beside = ctxr.evaluate(valid, {}, str(file), workdir=tmp_path, resamples=200)
-    assert beside.table().rows == typed.tables["valid/accuracy"].rows
+    assert beside.table("accuracy").rows == typed.tables["valid/accuracy"].rows
     assert not (tmp_path / "results" / "mine-vs-other").exists()
 
 
@@ -76,6 +79,9 @@ def test_figures_are_those_of_the_command_and_encoders_stand_beside(tmp_path: Pa
         (lambda texts, pictures: np.zeros(10), r"mine: .*\[10\].*'{first}'.*\[\d, 10\]"),
         (lambda texts, pictures: [["x"] * 10] * len(texts), "mine: .*'x'"),
         (lambda texts, pictures: [[np.nan] * 10] * len(texts), "mine: .*img3' .*'{first}' .*nan"),
+        (lambda texts, pictures: [[10**400] * 10] * len(texts), "mine: .*large"),
+        (lambda texts, pictures: np.full((len(texts), 10), 1j), "mine: .*complex"),
+        (lambda texts, pictures: sys.exit(1), r"mine .*'{first}': SystemExit"),
         (lambda texts, pictures: texts[99], r"mine .*'{first}': IndexError: .*test_evaluate\.py:\d+"),
     ],
 )
@@ -87,11 +93,27 @@ def test_scores_that_break_the_contract_are_told_with_their_query(benchmark: Ben
 
 def test_options_are_those_of_the_command_with_its_sentences(benchmark: Benchmark) -> None:
     rows = right(benchmark)
-    assert "R@1" in ctxr.evaluate(benchmark, {"mine": rows}, recall="1").table().columns
+    assert "R@1" in ctxr.evaluate(benchmark, {"mine": rows}, recall="1").table("accuracy").columns
     with pytest.raises(UsageError, match=r"ctxr\.evaluate\(\): resamples"):
         ctxr.evaluate(benchmark, {"mine": rows}, resamples="many")
-    with pytest.raises(UsageError, match="valid/differences"):
+    with pytest.raises(UsageError, match="one model"):
         ctxr.evaluate(benchmark["valid"], {"mine": rows}).compare()
+
+
+@pytest.mark.parametrize(
+    ("models", "options", "told"),
+    [([1], {}, "name"), ({5: []}, {}, "name"), ({}, {}, "model"), ({"mine": []}, {"runs": ["x"]}, "model")],
+)
+def test_models_that_are_not_named_are_refused(
+    benchmark: Benchmark, models: Any, options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(UsageError, match=told):
+        ctxr.evaluate(benchmark, models, **options)
+
+
+def test_nothing_to_evaluate_is_told(benchmark: Benchmark) -> None:
+    with pytest.raises(UsageError, match="no query"):
+        ctxr.evaluate(benchmark[:0], {"mine": []})
 
 
 def test_a_plot_has_a_bar_for_each_model_with_its_interval(

@@ -183,7 +183,11 @@ def test_what_comes_from_a_replaced_artifact_is_stale_and_repeated_in_order(proj
     reasons = {one.name: one.stale for one in project.state().stored}
     assert [reasons[name].split()[0] for name in ("filtered", "judgments")] == ["sets", "tasks/describe"]
     assert project.next() == "ctxr run"
+    with (project.workdir / HISTORY).open("a") as stream:
+        stream.write('{"words": ["run"], "exit_code": 4, "artifacts": []}\n')
+    assert project.next() == "ctxr filter"
     project.make("filtered", "filter", "image_sets", "sets")
+    assert project.next() == "ctxr run"
     assert chain() == [("plan", True), ("tasks/describe", False), ("judgments", False)]
 
 
@@ -197,6 +201,7 @@ def test_what_comes_from_a_replaced_artifact_is_stale_and_repeated_in_order(proj
         ["search", "photos"],
         ["revise-labels", "--entail", "--judge", "endpoint:http://localhost/v1#m"],
         ["export-tasks", "describe", "--force"],
+        ["export-tasks", "describe", "--protocol", "FILE"],
     ],
 )
 def test_what_costs_or_cannot_be_known_is_not_repeated(project: Project, words: list[str]) -> None:

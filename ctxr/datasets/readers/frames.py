@@ -118,7 +118,7 @@ def _ordered(top: Path, folder: Path) -> list[Path]:
         if number is None:
             raise DataError(f"{file}: a frame is named imgN, and its number gives its place", hint=f"rename {file}")
         if not file.resolve().is_relative_to(inside):
-            raise DataError(f"{file} leads out of its folder", hint=f"put the picture itself at {file}")
+            raise DataError(f"{file} is a link that leads out of its folder", hint=f"put the picture itself at {file}")
         numbered.append((number, file))
     numbered.sort()
     for (one, first), (two, second) in pairwise(numbered):

@@ -105,9 +105,13 @@ def test_a_split_may_be_named_and_a_run_of_another_command_is_not_written_over(p
 @pytest.mark.parametrize(
     ("model", "told"),
     [
-        ("mine_c", "mine_c: AttributeError"),
+        ("mine_c", "mine_c names"),
         ("mine_c.py:score", r"mine_c\.py:score: ModuleNotFoundError"),
-        ("", "ValueError"),
+        ("", "names"),
+        ("number_c:score", "score is not"),
+        ("exits_c:score", "SystemExit"),
+        ("statistics:score", "called statistics"),
+        ("msgspec:score", "called msgspec"),
         ("nowhere_c:score", "nowhere_c"),
         ("mine_c:other", "other"),
         ("broken_c:score", r"ValueError: told .*broken_c\.py:2"),
@@ -118,9 +122,13 @@ def test_what_is_no_model_is_told(project: Path, model: str, told: str) -> None:
     Path("mine_c.py").write_text(CALLED.format(value=1))
     Path("broken_c.py").write_text("\nraise ValueError('told')\n")
     Path("wrong_c.py").write_text("def score(:\n")
+    Path("number_c.py").write_text("score = 1\n")
+    Path("exits_c.py").write_text("import sys\n\nsys.exit(1)\n")
+    for library in ("statistics", "msgspec"):
+        Path(f"{library}.py").write_text("def score(texts, pictures): ...\n")
     with pytest.raises(UsageError, match=told) as caught:
         evaluate(model)
-    assert "--model my_model:score" in caught.value.hint
+    assert "my_model" in caught.value.hint
 
 
 def scored(project: Path, suffix: str) -> Path:
