@@ -79,7 +79,7 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", spelled: 
     return f"did you mean {' or '.join(map(spelled.format, near))}?" if near else otherwise
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of an exception's message, or its class where it has none."""
     return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
 

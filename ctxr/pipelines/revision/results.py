@@ -151,6 +151,7 @@ def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade) -
         "left out by a cap": current.capped,
         "trained on": f"{len(leaked) or 'none'} of the pictures{unknown}",
         "to audit it": export_hint(config, current.number),
+        "after the answers": config.followup("--audit"),
         **({"with a licence": config.entail_command()} if current.pending and not current.toy else {}),
         "undo": config.followup("--undo"),
     }

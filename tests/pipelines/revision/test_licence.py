@@ -88,9 +88,9 @@ def test_two_people_or_pairs_of_train_alone_license_nobody(
 def test_the_next_command_is_the_one_that_puts_pending_pairs_in_force(workdir: Path) -> None:
     config, pending = ReviseLabels(workdir=workdir), structs.replace(ROUND, pending=7)
     licence = license_judge(config, ROUND, "c", pairs_of({}), ["test"], terms={})
-    assert "next" not in licence_facts(config, ROUND, licence)
-    assert "--unlicensed" in licence_facts(config, pending, licence)["next"]
-    assert "--unlicensed" not in licence_facts(config, pending, replace(licence, passed=True))["next"]
+    assert "with this licence" not in licence_facts(config, ROUND, licence)
+    assert "--unlicensed" in licence_facts(config, pending, licence)["with this licence"]
+    assert "--unlicensed" not in licence_facts(config, pending, replace(licence, passed=True))["with this licence"]
 
 
 def pairs_of(
