@@ -5,7 +5,7 @@
 
 from importlib import import_module
 
-__version__ = "0.1.0"
+from ctxr.version import __version__
 
 _NAMES = {
     "ctxr.api.benchmark": ("load", "Benchmark", "Example"),

@@ -8,8 +8,8 @@ from typing import Any
 
 import ctxr
 from ctxr.api.verbs import keyword_of
-from ctxr.cli.commands import LINES
 from ctxr.cli.verbs import VERBS, named
+from ctxr.cli.words import LINES
 from ctxr.engine.options import Choices, OptionField
 
 TARGET = Path(ctxr.__file__).with_suffix(".pyi")

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from ctxr.cli.commands import COMMANDS, EXAMPLES, LINES
+from ctxr.cli.commands import COMMANDS
 from ctxr.cli.verbs import named
+from ctxr.cli.words import EXAMPLES, LINES
 from ctxr.engine.options import option_name
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"

@@ -18,7 +18,8 @@ from urllib.request import urlopen
 import pytest
 
 from ctxr.cli.app import app
-from ctxr.cli.commands import COMMANDS, EXAMPLES
+from ctxr.cli.commands import COMMANDS
+from ctxr.cli.words import EXAMPLES
 from ctxr.engine.progress import SILENT
 from ctxr.synthetic.captions import WorldCaptions, write_captions
 from ctxr.synthetic.dialogues import write_dialogues

@@ -45,7 +45,7 @@ def run(options: CountWords, progress: Progress = SILENT) -> CountWordsReport:
     return CountWordsReport(len(options.file.read_text(encoding="utf-8").split()))
 ''',
     "ctxr/cli/verbs.py": '\nVERBS["count-words"] = Command(\n    "ctxr.pipelines.inspection.count_words", "CountWords", "count_words"\n)\n',
-    "ctxr/cli/commands.py": '\nLINES["count-words"] = "Count the words of a file."\n',
+    "ctxr/cli/words.py": '\nLINES["count-words"] = "Count the words of a file."\n',
     "ctxr/cli/views.py": '\n\ndef count_words(report):\n    yield Summary("Counted", {"words": report.words})\n',
 }
 """What each file gains."""

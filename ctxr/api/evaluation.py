@@ -16,7 +16,7 @@ from ctxr.pipelines.modelling.config import Eval
 from ctxr.pipelines.modelling.eval import measure
 from ctxr.problems.evaluation import EvalRequest
 from ctxr.problems.figures import Figure
-from ctxr.problems.own_model import model_scores, scores_of
+from ctxr.problems.own_model import checked_scores, model_scores
 from ctxr.problems.registry import evaluation_of
 from ctxr.store.scores import write_scores
 
@@ -53,7 +53,7 @@ def evaluate(
                 continue
             by_id = isinstance(model, Mapping)
             parts = [([model.get(one.query, ())], [one]) for one in asked.rows] if by_id else [(model, asked.rows)]
-            write_scores(file, [row for values, queries in parts for row in scores_of(values, queries, name)])
+            write_scores(file, [row for values, queries in parts for row in checked_scores(values, queries, name)])
         given = {"compare": len(files) + len(names) > 1, **usual, **options, "runs": [*files, *names]}
         config = Eval(**convert(Eval, given, "ctxr.evaluate()")).check()
         evaluation = evaluation_of(EvalRequest(config, shown))

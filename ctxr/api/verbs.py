@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from inspect import Parameter, Signature
 from keyword import iskeyword
 
-from ctxr.cli.commands import LINES
 from ctxr.cli.render import Terminal
 from ctxr.cli.verbs import VERBS, named
+from ctxr.cli.words import LINES
 from ctxr.engine.history import recorded
 from ctxr.engine.options import OPTION_NAMES, Options, convert
 from ctxr.engine.progress import Progress, Silent

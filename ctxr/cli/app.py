@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ctxr import __version__
-from ctxr.cli.commands import ARTIFACTS, COMMANDS, EXAMPLES, LINES, LISTED, MORE, PANELS, PRINTED, TYPED
+from ctxr.cli.commands import COMMANDS
 from ctxr.cli.verbs import named
+from ctxr.cli.words import ARTIFACTS, EXAMPLES, LINES, LISTED, MORE, PANELS, PRINTED, TYPED
 from ctxr.errors import INTERRUPTED, CtxrError, UsageError, did_you_mean
+from ctxr.version import __version__
 
 if TYPE_CHECKING:  # no public module exports them
     from typer._click.core import Command as Parsed
@@ -78,7 +79,7 @@ class Commands(_PlainParameters, TyperGroup):
         typed = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         example = f"Example: [bold]{EXAMPLES.get(cmd_name, f'ctxr {cmd_name}')}[/bold]"
         text = f"{LINES[cmd_name]}\n\n{MORE.get(cmd_name, '')}".strip() + f"\n\n{example}"
-        typed.command(cmd_name, cls=PlainCommand, help=text)(call("as_function")(command, call("run_command")))
+        typed.command(cmd_name, cls=PlainCommand, help=text)(call("as_function")(command, call("call_verb")))
         return typer.main.get_command(typed)
 
     def format_help(self, ctx: "Context", formatter: "HelpFormatter") -> None:

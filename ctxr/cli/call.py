@@ -19,9 +19,9 @@ from typing import Annotated, Any, cast
 import typer
 from rich.text import Text
 
-from ctxr.cli.commands import ARTIFACTS, COMMANDS, FLAGS, ONLY_LOOK, PRINTED, SETTINGS, TYPED
 from ctxr.cli.render import Terminal, show
 from ctxr.cli.verbs import Command, named
+from ctxr.cli.words import ARTIFACTS, FLAGS, LINES, ONLY_LOOK, PRINTED, SETTINGS, TYPED
 from ctxr.engine.history import CommandRun, recorded
 from ctxr.engine.next_step import next_step
 from ctxr.engine.options import OptionField, Options, convert, option_name, path_of, read_toml
@@ -93,13 +93,13 @@ def load_toml(file: Path, config_class: type[Options], command: str = "") -> dic
     loaded = read_toml(file, "--config")
     plain = {key: value for key, value in loaded.items() if not isinstance(value, dict)}
     tables = {key: value for key, value in loaded.items() if isinstance(value, dict)}
-    other = next(name for name in COMMANDS if name != command)
+    other = next(name for name in LINES if name != command)
     elsewhere = f"; a key of another command goes below that command's name, such as [{other}]"
     values = convert(config_class, plain, str(file), elsewhere)
     for table, part in tables.items():
         name = table.replace("_", "-")
-        if name not in COMMANDS:
-            hint = did_you_mean(name, COMMANDS, f"tables are named after commands: {', '.join(COMMANDS)}", "[{}]")
+        if name not in LINES:
+            hint = did_you_mean(name, LINES, f"tables are named after commands: {', '.join(LINES)}", "[{}]")
             raise UsageError(f"{file}: unknown table [{table}]", hint=hint)
         if name == command:
             values |= convert(config_class, part, str(file), elsewhere)
@@ -138,7 +138,7 @@ def _parameter(
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
 
 
-def run_command(command: Command, config: Options, flags: set[str], meta: dict[str, object]) -> None:
+def call_verb(command: Command, config: Options, flags: set[str], meta: dict[str, object]) -> None:
     """Call a verb and show its report and the next command. Raises what it raises, and the finding of its report."""
     as_json = "json" in flags
 

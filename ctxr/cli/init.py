@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from ctxr.cli.commands import COMMANDS, LINES, SETTINGS
 from ctxr.cli.config import Init, InitReport
-from ctxr.cli.verbs import named
+from ctxr.cli.verbs import VERBS, named
+from ctxr.cli.words import LINES, SETTINGS
 from ctxr.engine.options import OPTION_NAMES
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.errors import UsageError
@@ -39,11 +39,11 @@ def run(config: Init, progress: Progress = SILENT) -> InitReport:
     if SETTINGS.exists():
         raise UsageError(f"{SETTINGS} is there", hint=f"edit it, or move it away: mv {SETTINGS} {SETTINGS}.old")
     lines = ["# Options of ctxr for the commands that run in this folder; the command line takes precedence."]
-    for name, command in COMMANDS.items():
+    for name, command in VERBS.items():
         options = named(command.config).describe()
         plain = [field for field, option in options.items() if isinstance(option.default, PLAIN)]
         words = EVERYDAY.get(name, " ".join(plain[:MOST])).split()
-        if command.module.startswith("ctxr.cli.") or not words:
+        if not words:
             continue
         lines += ["", f"# {LINES[name]} ctxr {name} --help lists all options.", f"[{name}]"]
         for field, _, example in (word.partition("=") for word in words):

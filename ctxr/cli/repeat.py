@@ -9,9 +9,8 @@ from typing import Any
 import typer
 
 from ctxr.cli.call import as_function
-from ctxr.cli.commands import COMMANDS
 from ctxr.cli.config import Repeat, RepeatReport
-from ctxr.cli.verbs import named
+from ctxr.cli.verbs import VERBS, named
 from ctxr.engine.history import recorded
 from ctxr.engine.next_step import repeats
 from ctxr.engine.options import Options
@@ -39,7 +38,7 @@ def run(config: Repeat, progress: Progress = SILENT) -> RepeatReport:
                 if not config.dry_run:
                     progress.note(command)
                     with recorded(options, words):
-                        named(f"{COMMANDS[words[0]].module}:run")(options, progress)
+                        named(f"{VERBS[words[0]].module}:run")(options, progress)
                 done.append(command)
             except CtxrError as error:
                 left[one.name] = failed[command] = error.message
@@ -52,7 +51,7 @@ def parsed(words: Sequence[str]) -> Options:
     typed = typer.Typer(add_completion=False)
     mistyped: Any = typer.BadParameter.__base__
     try:
-        typed.command(words[0])(as_function(COMMANDS[words[0]], lambda _, options, *__: taken.append(options)))
+        typed.command(words[0])(as_function(VERBS[words[0]], lambda _, options, *__: taken.append(options)))
         typer.main.get_command(typed).main([*words[1:]], prog_name=words[0], standalone_mode=False)
     except (KeyError, mistyped) as error:
         raise UsageError(f"this ctxr does not take its command: {shlex.join(words)}") from error

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ctxr import __version__
 from ctxr.engine.options import Options
 from ctxr.errors import INTERRUPTED, CtxrError
 from ctxr.store.atomic import DRY_RUN
 from ctxr.store.paths import relative
+from ctxr.version import __version__
 
 HISTORY = "history.jsonl"
 _SECRETS = ((re.compile(r"(://[^/:@\s]*:)\S*@"), r"\1***@"), (re.compile(r"(://[^?\s]*\?)[^#\s]+"), r"\1***"))

@@ -27,7 +27,6 @@ from typing import IO, Any, NamedTuple, TypeVar, cast
 import msgspec
 import numpy as np
 
-import ctxr
 from ctxr.media.scan import ScanOptions
 from ctxr.media.video import DECODERS, Closeable, Pixels, VideoError, VideoHeader
 from ctxr.store.records import Shot
@@ -207,7 +206,7 @@ class ChildProcess:
     def __init__(self, command: Sequence[str]) -> None:
         # decoders print here; the last line explains a crash
         self._noise = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `kill`
-        home = str(Path(ctxr.__file__).resolve().parent.parent)
+        home = str(Path(__file__).resolve().parents[2])
         shared = [os.memfd_create("ctxr-pixels")] if sys.platform == "linux" else []
         self._shared: SharedPixels | None = None
         with contextlib.suppress(OSError):  # where files may not be so large, all pixels go through the pipe

@@ -80,11 +80,11 @@ def model_scores(
                 values = function([one.text for one in asked], pictures)
             except (Exception, SystemExit) as error:
                 raise UsageError(f"{name} fails on query {asked[0].query!r}: {_told(error)}") from error
-            yield from scores_of(values, asked, name)
+            yield from checked_scores(values, asked, name)
             task.advance(len(asked))
 
 
-def scores_of(values: Any, queries: Sequence[EvalQuery], by: str) -> Iterator[Score]:
+def checked_scores(values: Any, queries: Sequence[EvalQuery], by: str) -> Iterator[Score]:
     """Scores [T, K] of T queries and at most K candidates as rows. Raises UsageError for another shape and for what is not finite."""
     try:
         given = np.asarray(values.detach().float().cpu() if hasattr(values, "detach") else values)

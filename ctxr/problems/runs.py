@@ -16,7 +16,7 @@ from ctxr.models.hub import from_root
 from ctxr.models.identity import model_identity
 from ctxr.models.training.recipe import Recipe
 from ctxr.problems.options import TrainOptions
-from ctxr.problems.own_model import ARRAY, read_array, scores_of
+from ctxr.problems.own_model import ARRAY, checked_scores, read_array
 from ctxr.problems.queries import queries_of
 from ctxr.problems.recipes import list_recipes
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
@@ -243,7 +243,7 @@ def _from_file(source: RunSource, file: Path, scoring: Scoring) -> Iterator[Mode
     array, values = read_array(file), dict[str, dict[str, float]]()
     asked = queries_of(scoring.dataset, {*scoring.queries})
     queries = asked if array.shape[:1] == (len(asked),) else queries_of(scoring.dataset)
-    for row in scores_of(array, queries, str(file)):
+    for row in checked_scores(array, queries, str(file)):
         values.setdefault(row.query, {})[row.candidate] = row.value
     yield ModelScores(source.name, values, lambda _query, _candidate: str(file))
 

@@ -16,12 +16,12 @@ from typing import IO, Any, NamedTuple
 
 import msgspec
 
-from ctxr import __version__
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.store.atomic import HALF_WRITTEN, disk_errors, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_if_readable, sha256_of
 from ctxr.store.kinds import REVISE_LABELS
 from ctxr.store.tables import UNREADABLE, decode_other, encode_other, pretty_json
+from ctxr.version import __version__
 
 FORMAT = 1  # version of the artifact format; a reader refuses a newer one
 MANIFEST = "manifest.json"

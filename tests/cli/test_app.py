@@ -22,8 +22,9 @@ from ctxr.annotation.config import ExportTasks, ImportAnswersReport
 from ctxr.annotation.protocol import StudyNumbers
 from ctxr.cli.app import app
 from ctxr.cli.call import load_toml
-from ctxr.cli.commands import COMMANDS, EXAMPLES, PANELS
+from ctxr.cli.commands import COMMANDS
 from ctxr.cli.verbs import Command, named
+from ctxr.cli.words import EXAMPLES, PANELS
 from ctxr.engine.history import HISTORY, part_of_run
 from ctxr.engine.options import LAST, Options, option_name
 from ctxr.engine.progress import Progress
@@ -107,7 +108,7 @@ def test_the_numbers_of_a_study_come_from_a_file_that_help_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr("ctxr.cli.call.run_command", lambda _, config, *rest: seen.append(config))
+    monkeypatch.setattr("ctxr.cli.call.call_verb", lambda _, config, *rest: seen.append(config))
     file = tmp_path / "protocol.toml"
     file.write_text(runner.invoke(app, ["export-tasks", "--show-protocol"]).stdout)
     assert tomllib.loads(file.read_text()) == {name: one.default for name, one in StudyNumbers.describe().items()}

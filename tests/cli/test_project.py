@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from ctxr.cli.app import SYNONYMS, app
 from ctxr.cli.call import load_toml
-from ctxr.cli.commands import COMMANDS, SETTINGS
+from ctxr.cli.commands import COMMANDS
 from ctxr.cli.verbs import named
+from ctxr.cli.words import SETTINGS
 from ctxr.engine.history import HISTORY
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import VerbReport

@@ -16,7 +16,6 @@ from urllib.parse import quote
 import msgspec
 from markupsafe import Markup
 
-from ctxr import __version__
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.errors import UsageError, and_more
 from ctxr.pipelines.inspection.config import Report, ReportPage
@@ -27,6 +26,7 @@ from ctxr.problems.question import View
 from ctxr.store.artifacts import MARKER
 from ctxr.store.atomic import disk_errors, replace_folder, write_bytes
 from ctxr.store.kinds import REVISE_LABELS
+from ctxr.version import __version__
 from ctxr.web.static import environment
 
 PAGES = "ctxr.pipelines.inspection.pages"

@@ -1,0 +1,106 @@
+"""What help says of each command, and the words that all of them share."""
+
+from pathlib import Path
+
+LINES = {
+    "build-sets": "Build sets of ten minimally contrastive images from videos and photos.",
+    "filter": "Remove low-quality, text-heavy or small images and replace them.",
+    "merge": "Merge what the ranks of build-sets or filter have made into one artifact.",
+    "plan": "Estimate the effort of a crowd study: answers, cost with fees, hours, pay per hour.",
+    "export-tasks": "Write tasks for the crowd, for the built-in server or a crowdsourcing platform.",
+    "import-answers": "Validate answers from the server or a platform and merge them into the judgments.",
+    "aggregate": "Select descriptions, measure accuracy and agreement, and write the dataset.",
+    "workers": "Estimate the accuracy of each worker with an interval; block, allow, or undo, each with a reason.",
+    "report": "Write an HTML report on a chain of artifacts, readable in any browser without a server.",
+    "export": "Export image sets in a common format, or as a recipe without pixels.",
+    "rebuild": "Rebuild the images of a recipe from its videos and photos, which are recognised by content.",
+    "verify": "Verify that the images of a recipe or an artifact match their sources, and list those that do not.",
+    "build-documents": "Build documents of several sentences and images with known links from the captions of a dataset.",
+    "pairs": "Make pairs of image, captions and text, entailed or not, to train an entailment classifier on.",
+    "stats": "Describe a benchmark, built or published: counts, language, positions, distances, phenomena, leakage.",
+    "shortcuts": "Test a benchmark for shortcuts: rules that ignore the description must stay at chance.",
+    "train": "Train a model with a published recipe or your own, and score the validation and test queries.",
+    "regions": "Extract region features and boxes of every image, for models that use regions.",
+    "listen": "Evaluate a multimodal language model on the benchmark through an OpenAI-compatible endpoint.",
+    "revise-labels": "Find captions that are also true of other images and add them as a round of judgments that can be undone.",
+    "eval": "Evaluate and compare runs, with confidence intervals and error analysis.",
+    "search": "Find a picture by words, by a drawing, or by another picture: on a page, or printed with --text.",
+    "serve": "Serve annotation pages from this machine until Ctrl-C; every answer is saved immediately.",
+    "status": "Show what a project holds, what is stale or unfinished, and the next command.",
+    "doctor": "Check this machine or an artifact, and suggest a fix for each problem.",
+    "run": "Repeat the commands whose results are stale, in order; never one that costs money or people.",
+    "init": "Write a commented ctxr.toml, from which every command in this folder reads its options.",
+    "demo": "Draw a small synthetic world, run the pipeline on it, and compare with the ground truth.",
+}
+PANELS = {
+    "Build": "init build-sets filter merge build-documents pairs run",
+    "Ask people": "plan export-tasks serve import-answers aggregate workers revise-labels",
+    "Models": "train eval listen regions search",
+    "Look and check": "status report stats shortcuts doctor demo",
+    "Share": "export rebuild verify",
+}
+"""Commands in the order of help, by heading."""
+
+EXAMPLES = {
+    "build-sets": "ctxr build-sets videos/",
+    "filter": "ctxr filter --brisque 0.65",
+    "merge": "ctxr merge work/sets",
+    "export-tasks": "ctxr export-tasks describe",
+    "export": "ctxr export --to recipe",
+    "rebuild": "ctxr rebuild work/export-recipe --videos videos/",
+    "verify": "ctxr verify work/sets",
+    "build-documents": "ctxr build-documents coco --dataset captions/",
+    "pairs": "ctxr pairs sample",
+    "train": "ctxr train --recipe clip-batch --set encoder=ctxr-tiny",
+    "regions": "ctxr regions --extractor grid:ctxr-tiny",
+    "listen": "ctxr listen --endpoint http://localhost:8000/v1 --model qwen --dry-run",
+    "revise-labels": "ctxr revise-labels photos/",
+    "eval": "ctxr eval ctxr-tiny --split test",
+    "search": 'ctxr search --text "a red kite"',
+    "serve": "ctxr serve --invite 12",
+    "doctor": "ctxr doctor work/sets",
+}
+"""Lines that work as they are typed, of commands that say little without an argument."""
+
+_FAILED = (
+    "The exit code is 0 when some sources failed (a line at the end counts them), and 3 when no source can be used."
+)
+
+MORE = {
+    "build-sets": _FAILED,
+    "filter": _FAILED,
+    "merge": "The result is byte-equal to a run without ranks. The exit code is 4 while a rank is at work, and when a source was not "
+    "finished by any rank.",
+    "plan": "It fails below a minimum hourly pay.",
+    "export-tasks": "Tasks are describe, retrieve, dialogue, review, tag, entail and repeat.",
+    "import-answers": "Importing the same answers twice changes nothing.",
+    "report": "It shows sets, timelines, exclusions with reasons, distributions, results and provenance.",
+    "rebuild": "The exit code is 4 when a set could not be rebuilt because a source is missing.",
+    "verify": "Every video frame is decoded again; a photo is looked up among the sources by its hash.",
+    "shortcuts": "The images of a video set come from one shot in temporal order, so the first and last are nearest to the shot's start "
+    "and end. Photos have no order, except that the first is the anchor whose neighbours the others are.",
+    "eval": "Your own model: ctxr eval --model my_model:score calls score(texts, pictures) of my_model.py for each set, with its "
+    "descriptions and its pictures (PIL images); it returns a row of scores for each text, higher is better.",
+    "listen": "The API key is read from the environment only. The exit code is 4 when --max-cost was reached before every query was "
+    "answered.",
+}
+"""What the help of a command adds to its summary."""
+
+SETTINGS = Path("ctxr.toml")
+"""What every command reads where `--config` names no other file."""
+
+FLAGS = {
+    "json": "Print the result as JSON on stdout.",
+    "quiet": "Show no progress and no notes; warnings and errors stay.",
+    "verbose": "Show what is decided: options, fingerprints, and why a result is made again.",
+}
+"""Switches of every command."""
+
+ONLY_LOOK = ("workers", "report", "verify", "stats", "shortcuts", "search", "serve", "status", "doctor", "init", "demo")
+"""Commands that write no artifact, and need no --dry-run."""
+
+ARTIFACTS = ("dataset", "artifact")
+"""Names of positional arguments that stand for an artifact."""
+
+LISTED, PRINTED, TYPED = "ctxr.listed", "ctxr.printed", "ctxr.typed"
+"""In the context of a call: the list of commands is shown, for which none is imported; its one JSON document is on stdout; its words."""
