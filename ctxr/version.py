@@ -1,3 +1,3 @@
-"""The version of the package; below all rooms, so that none imports the package itself, which offers all of them."""
+"""The version of the package. Rooms import it from here, because `ctxr` itself imports them."""
 
 __version__ = "0.1.0"

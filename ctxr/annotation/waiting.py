@@ -19,8 +19,8 @@ FROM crowd_unit WHERE purpose = 'work' GROUP BY task ORDER BY task
 
 
 def address_to_read(file: Path) -> str:
-    """The address under which SQLite reads a file and leaves no trace: without a log nobody has it open to write, and it needs neither
-    log nor locks."""
+    """The address under which SQLite reads a file and writes nothing beside it. Without a write-ahead log, no process has it open for
+    writing, so it is read without locks."""
     mode = "mode=ro" if Path(f"{file}-wal").exists() else "immutable=1"
     return f"{file.absolute().as_uri()}?{mode}"
 

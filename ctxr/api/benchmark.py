@@ -1,4 +1,4 @@
-"""`ctxr.load`: a benchmark as a sequence of queries, with pictures that are read when they are looked at."""
+"""`ctxr.load`: a benchmark as a sequence of queries, whose pictures are read on access."""
 
 from base64 import b64encode
 from collections import Counter

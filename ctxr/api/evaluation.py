@@ -1,4 +1,4 @@
-"""`ctxr.evaluate`: the figures of `ctxr eval` for scores and functions that are at hand."""
+"""`ctxr.evaluate`: the figures of `ctxr eval` for arrays of scores and functions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

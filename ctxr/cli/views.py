@@ -431,7 +431,7 @@ def settings(report: InitReport) -> Iterator[Block]:
 
 
 def project_status(report: StatusReport) -> Iterator[Block]:
-    """What is there and how fresh it is, what people still have to answer, and what to know."""
+    """The artifacts of a project with their state, open units, and notes."""
     table = Grid.grid(padding=(0, 2))
     for one in report.artifacts:
         *facts, condition = one.values()

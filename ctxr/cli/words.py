@@ -60,7 +60,7 @@ EXAMPLES = {
     "serve": "ctxr serve --invite 12",
     "doctor": "ctxr doctor work/sets",
 }
-"""Lines that work as they are typed, of commands that say little without an argument."""
+"""Lines that run as typed, for commands that need an argument."""
 
 _FAILED = (
     "The exit code is 0 when some sources failed (a line at the end counts them), and 3 when no source can be used."

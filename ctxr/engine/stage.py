@@ -206,7 +206,7 @@ def reason(stage: Stage[InputsT], out: Path, inputs: InputsT) -> str:
     known = {parent.sha256 for parent in earlier.parents}
     changed = stage.other(earlier, inputs) or [parent.name for parent in inputs.parents if parent.sha256 not in known]
     what = f"{some(changed)} changed" if changed else "files of it changed, or some are missing"
-    return f"{out}, replacing what is there, because {what}"
+    return f"{out}, replacing the earlier result, because {what}"
 
 
 @contextmanager

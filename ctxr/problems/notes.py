@@ -101,7 +101,7 @@ def crowd_table(dataset: Dataset) -> Table | None:
     if not rows:
         return None
     note = "all descriptions that were voted on, also those that were dropped; alpha: nominal, on image ids; "
-    note += f"{ALL_OF_SET}: sets of which the first vote on each description is right"
+    note += f"{ALL_OF_SET}: share of sets in which the first vote on every description is right"
     return Table("People", ("of", "votes", "accuracy %", f"{ALL_OF_SET} %", "alpha, nominal"), tuple(rows), note)
 
 

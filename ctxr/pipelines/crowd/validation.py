@@ -157,8 +157,8 @@ class Validation:
         return rows
 
     def _all_of_set(self, picks: Sequence[RetrieverPick]) -> Interval:
-        """Sets all of whose descriptions that were voted on were picked right, one vote for each, with an interval over sets. Our
-        server shows nobody a set twice, so they are votes of different people."""
+        """The share of sets in which every description with a vote was picked right, by one vote each, with an interval over sets. Our
+        server shows each person a set once, so these votes are by different people."""
         sets, codes = np.unique([pick.unit.image_set for pick in picks], return_inverse=True)
         found = all_right(np.array([float(pick.right) for pick in picks]), codes)
         return mean_interval(found, sets, np.random.default_rng(self.seed), self.resamples)

@@ -200,8 +200,13 @@ class Status(Options):
 
 @dataclass(frozen=True)
 class StatusReport(VerbReport):
-    """What a project holds, oldest first: of each artifact its folder, the command that made it, when (UTC), what it holds, and its
-    condition. `open` are units of each task that want answers; `notes` say what to know before publishing."""
+    """The state of a project.
+
+    Attributes:
+        artifacts: oldest first, each with its folder, command, time (UTC), counts and condition.
+        open: units without enough answers, by task.
+        notes: what to check before publishing.
+    """
 
     workdir: Path
     artifacts: tuple[dict[str, str], ...]

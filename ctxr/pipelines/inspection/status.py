@@ -66,7 +66,7 @@ def _holds(one: Stored) -> str:
 
 
 def _notes(state: ProjectState) -> Iterator[str]:
-    """What to know before figures are published."""
+    """Notes on stale artifacts, leaks, encoders that stand in for CLIP, and runs without an evaluation."""
     for one, why in repeats(state):
         if why:
             yield f"{one.name} is stale, and ctxr run leaves it: {why}"
