@@ -203,7 +203,7 @@ def main() -> NoReturn:
     """Entry point of the `ctxr` command."""
     gc.set_threshold(
         50_000
-    )  # what commands import makes millions of objects that stay: looking through them took an eighth of it
+    )  # what commands import makes many objects that stay, and the default looks through them again and again
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a terminal that lacks a sign shows another one in its place
             stream.reconfigure(errors="replace")
