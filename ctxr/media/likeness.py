@@ -1,5 +1,6 @@
 """Whether two pictures are one: saved again, scaled, grey, cropped, framed, with a caption, mirrored or turned; by their pixels."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -70,19 +71,20 @@ def same_picture(one: Sketch, other: Sketch, limit: float) -> bool:
     below `limit`, of 255, at `SIDE` pixels, and less in proportion at fewer, where small things weigh less.
     """
     whole = one.picture, other.picture
-    inner = [within_border(picture, cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)) for picture in whole]
-    if pixel_difference(*whole) < limit or pixel_difference(inner[0], inner[1]) < limit:
+    first, second = (within_border(picture, cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)) for picture in whole)
+    framed = (first.shape, second.shape) != (whole[0].shape, whole[1].shape)
+    if any(pixel_difference(*pair, limit=limit) < limit for pair in ([whole, (first, second)] if framed else [whole])):
         return True
     for left, right in ((one, other), (other, one)):
         place = left.features.place(right.features)
-        if place is not None and pixel_difference(left.picture, right.picture, place) < limit:
+        if place is not None and pixel_difference(left.picture, right.picture, place, limit) < limit:
             return True
     return False
 
 
-def pixel_difference(one: Pixels, other: Pixels, place: Floats | None = None) -> float:
+def pixel_difference(one: Pixels, other: Pixels, place: Floats | None = None, limit: float = np.inf) -> float:
     """The largest difference of pixels, scaled as in `same_picture`, where `place` [2, 3] lays the other picture on this one; None lays
-    whole on whole. Infinite where neither lies in the other."""
+    whole on whole. Infinite where neither lies in the other. Where luma alone reaches `limit`, chroma is not looked at."""
     place = _scaling(other, one)[:2] if place is None else place
     zoom = np.sqrt(abs(np.linalg.det(place[:, :2])))
     if not 1 / 8 < zoom < 8:
@@ -91,19 +93,20 @@ def pixel_difference(one: Pixels, other: Pixels, place: Floats | None = None) ->
     left, right = _shrunk(one, min(1, 1 / zoom)), _shrunk(other, min(1, zoom))
     place = (_scaling(one, left) @ np.vstack([place, [0, 0, 1]]) @ np.linalg.inv(_scaling(other, right)))[:2]
     size = left.shape[1], left.shape[0]
-    laid = cv2.warpAffine(right, place, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
     covered = cv2.warpAffine(np.ones(right.shape[:2], np.uint8), place, size, flags=cv2.INTER_NEAREST)
     area = covered.sum()
     shares = sorted([area / covered.size, area / (right.shape[0] * right.shape[1] * abs(np.linalg.det(place[:, :2])))])
-    if shares[0] < _PART or shares[1] < _WHOLE:
-        return np.inf
-    colours = [cv2.cvtColor(picture, cv2.COLOR_RGB2YCrCb) for picture in (left, laid)]
-    luma, *chroma = cv2.split(cv2.min(_beyond(*colours), _beyond(*colours[::-1])))
-    if all((cv2.absdiff(picture[:, :, 1:], 128) > _GREY).mean() > _COLOURED for picture in colours):
-        luma = cv2.max(luma, np.uint8(cv2.max(*chroma) / _CHROMA))
     inner = cv2.erode(covered, np.ones((5, 5), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0)
-    gaps = cv2.blur(np.float32(luma * inner), (3, 3))
-    return float(gaps.max()) * SIDE / max(size) if inner.any() else np.inf
+    if shares[0] < _PART or shares[1] < _WHOLE or not inner.any():
+        return np.inf
+    laid = cv2.warpAffine(right, place, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    (luma, *chroma), others = (cv2.split(cv2.cvtColor(picture, cv2.COLOR_RGB2YCrCb)) for picture in (left, laid))
+    gaps = _apart(luma, others[0])
+    largest = _largest(gaps, inner)
+    if largest < limit and _coloured(chroma) and _coloured(others[1:]):
+        worst = cv2.max(*map(_apart, chroma, others[1:]))
+        largest = _largest(cv2.max(gaps, np.uint8(worst / _CHROMA)), inner)
+    return largest
 
 
 def _shrunk(rgb: Pixels, share: float) -> Pixels:
@@ -115,6 +118,20 @@ def _scaling(whole: Pixels, shrunk: Pixels) -> Floats:
     """The map [3, 3] from the pixels of a picture to those of one of another size."""
     x, y = (few / many for few, many in zip(shrunk.shape[1::-1], whole.shape[1::-1], strict=True))
     return np.array([[x, 0, (x - 1) / 2], [0, y, (y - 1) / 2], [0, 0, 1]])
+
+
+def _largest(gaps: Pixels, inner: Pixels) -> float:
+    """The largest mean of 3 x 3 differences [H, W] within `inner`, in proportion to `SIDE` pixels."""
+    return float(cv2.blur(np.float32(gaps * inner), (3, 3)).max()) * SIDE / int(max(inner.shape))
+
+
+def _coloured(chroma: Sequence[Pixels]) -> bool:
+    return bool(np.mean([cv2.absdiff(plane, 128) > _GREY for plane in chroma]) > _COLOURED)
+
+
+def _apart(one: Pixels, other: Pixels) -> Pixels:
+    """What no shift by a pixel in either plane [H, W] explains."""
+    return np.asarray(cv2.min(_beyond(one, other), _beyond(other, one)), np.uint8)
 
 
 def _beyond(values: Pixels, other: Pixels) -> Pixels:

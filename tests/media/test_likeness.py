@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache, partial
+from itertools import product
 
 import cv2
 import numpy as np
@@ -116,3 +117,15 @@ def test_a_difference_is_the_mean_of_nine_pixels_that_no_shift_explains() -> Non
     assert pixel_difference(one, other, same) == pytest.approx(pixel_difference(other, one, same))
     assert pixel_difference(one[:2, :2], one[:2, :2], same) == np.inf
     assert pixel_difference(one, other, np.array([[0.01, 0, 0], [0, 0.01, 0]])) == np.inf
+
+
+def test_a_limit_changes_no_verdict() -> None:
+    tones = [(130, 90, 90), (90, 90, 130), (98, 98, 98), (200, 40, 90), (90, 130, 90)]
+    flat = [np.full((90, 120, 3), tone, np.uint8) for tone in tones]
+    found = set()
+    for one, other in product([*flat, np.concatenate([flat[0][:45], flat[1][45:]])], repeat=2):
+        whole = pixel_difference(one, other)
+        for limit in (1.0, LIMIT, 40.0):
+            found.add(((early := pixel_difference(one, other, limit=limit)) < whole, early < limit))
+            assert (early < limit) == (whole < limit)
+    assert found == {(True, False), (False, False), (False, True)}
