@@ -12,7 +12,7 @@ from ctxr.annotation.protocol import Protocol, shown_order, wanted
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.unit_factory import derive_units
-from ctxr.store.hashing import sha256_file
+from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Image, ImageSet, SplitName
 from ctxr.synthetic.crowd import CAREFUL, HASTY, SPAMMER, pick_chances
 from scripts.task_artifact import write_judgments
@@ -73,13 +73,14 @@ def write_answers(folder: Path, count: int) -> int:
     grey = folder.parent / "grey.jpg"
     Pillow.new("RGB", (32, 32), "grey").save(grey)
     study, sets, images = Study(np.random.default_rng(0)), dict[str, ImageSet](), dict[str, Image]()
-    sha256, splits = sha256_file(grey), get_args(SplitName)
+    splits = get_args(SplitName)
     while len(study.answers) < count:
         group = f"g{len(sets):05d}"
         names = tuple(f"{group}/{place}" for place in range(10))
         split = splits[len(sets) % len(splits)]
         sets[group] = ImageSet(group, "photos", names, group, group, None, 0.1, 0.2)
-        images |= {name: Image(name, grey.name, sha256, group, 32, 32) for name in names}
+        # one file, hashes of their own: whoever met a picture does not judge it again
+        images |= {name: Image(name, grey.name, sha256_of(name), group, 32, 32) for name in names}
         people = study.rng.permutation(list(PEOPLE)).tolist()  # nobody meets a set twice
         for target in study.rng.choice(names, PROTOCOL.targets, replace=False).tolist():
             asked = Unit(f"d-{target}", "describe", group, group, names, split=split, target=target)
