@@ -162,7 +162,9 @@ def _mistyped(error: Any, typed: list[str]) -> UsageError:
     arguments = [str(parameter.name) for parameter in parameters if parameter.param_type_name == "argument"]
     recipes = [named(name) for name in RECIPES] if "--set" in options else []
     key = next((recipe.SYNONYMS.get(word, word) for recipe in recipes), word)
-    if any(key in recipe.describe() for recipe in recipes):
+    if word == "dry_run":
+        hint = f"leave it out: {command} writes no artifact"
+    elif any(key in recipe.describe() for recipe in recipes):
         hint = f"--set {key}=VALUE: it is a key of the recipe"
     elif nameless := next((name for name in arguments if name in meant), ""):
         verb = "are" if nameless.endswith("s") else "is"

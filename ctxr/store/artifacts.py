@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
-from ctxr.store.atomic import HALF_WRITTEN, disk_errors, write_bytes
+from ctxr.store.atomic import DRY_RUN, HALF_WRITTEN, disk_errors, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_if_readable, sha256_of
 from ctxr.store.kinds import REVISE_LABELS
 from ctxr.store.tables import UNREADABLE, decode_other, encode_other, pretty_json
@@ -186,7 +186,7 @@ def require_ours(path: Path) -> None:
         if names and MANIFEST not in names and MARKER not in names:
             hint = f"choose an empty or new folder: {CHOOSE}"
             raise UsageError(f"{path} holds {names[0]!r}, which is not part of an artifact", hint=hint)
-        if MARKER not in names:
+        if MARKER not in names and not DRY_RUN.get():
             (path / MARKER).touch()
 
 
@@ -224,7 +224,7 @@ def locked(path: Path, shared: bool = False) -> Iterator[None]:
             hint = f"wait for it, or choose another folder: {CHOOSE}"
             raise UnfinishedError(f"{path} is being written by another ctxr process", hint=hint)
         with disk_errors(path):
-            for half in () if shared else path.rglob(HALF_WRITTEN):  # of killed writers
+            for half in () if shared or DRY_RUN.get() else path.rglob(HALF_WRITTEN):  # of killed writers
                 half.unlink(missing_ok=True)
         yield
 
