@@ -166,9 +166,8 @@ def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
         why = reason(stage, out, inputs)
         parents = ", ".join(f"{one.name} {one.sha256[:12]}" for one in inputs.parents)
         progress.detail(f"{why}; it is made of {parents or 'nothing'} with {json_config(inputs.key)}")
+        require_ours(out)
         looks = DRY_RUN.get()
-        if out.exists() or not looks:
-            require_ours(out)
         with nullcontext() if looks and not (out / MARKER).is_file() else locked(out, shared=stage.shard is not None):
             if artifact := stage.current(out, inputs):  # another process was faster
                 run.artifacts[out] = True

@@ -105,7 +105,7 @@ class SetsRun(ABC):
         work: makes units of the `videos`. stamps: of the albums, by name. models: as in the manifest.
         earlier: failures of the parent. retried: whether failures of a finished result of the same inputs are tried again.
         merged: how the ranks ran whose units are merged: this run makes no unit of a video. choice: of photos.
-        todo: videos whose units are to be made. footage: sources that share footage. splits: of each source, once they are dealt.
+        footage: sources that share footage. splits: of each source, once they are dealt.
         units: those that are done, by source. failures: sources and photos that gave nothing. more: counts for the manifest beside
             those of the units.
     """
@@ -123,7 +123,6 @@ class SetsRun(ABC):
     merged: RankRun | None
     choice: PhotoPicking
     earlier: Sequence[Failure] = ()
-    todo: list[WorkUnit] = field(default_factory=list)
     footage: list[SharedFootage] = field(default_factory=list)
     splits: dict[str, SplitName] = field(default_factory=dict)
     units: dict[str, SourceUnit] = field(default_factory=dict)
@@ -148,9 +147,9 @@ class SetsRun(ABC):
         """What a rank does for the albums, by default nothing; the merge makes their units."""
         return None
 
-    def find_todo(self, rebuilt: Collection[str]) -> None:
-        """Find the videos, of a rank its own, whose units are missing or `rebuilt`. Raises UnfinishedError if ranks make them."""
-        shard, todo = self.options.shard, self.todo
+    def find_todo(self, rebuilt: Collection[str]) -> list[WorkUnit]:
+        """The videos, of a rank its own, whose units are missing or `rebuilt`. Raises UnfinishedError if ranks make them."""
+        shard, todo = self.options.shard, []
         videos = sorted(self.videos, key=lambda unit: unit.name)
         videos = videos[shard.rank :: shard.world] if shard else videos
         for unit in videos:
@@ -168,10 +167,11 @@ class SetsRun(ABC):
             world = self.merged.world
             hint = self.options.command_line(rank=videos.index(todo[0]) % world, world_size=world)
             raise UnfinishedError(f"{missing}: {some(unit.name for unit in todo)}", hint=hint)
+        return todo
 
-    def make_videos(self) -> list[SourceUnit]:
-        """Make the units of videos that are to be made; returns them."""
-        shard, todo, made = self.options.shard, self.todo, []
+    def make_videos(self, todo: Sequence[WorkUnit]) -> list[SourceUnit]:
+        """Make the units of videos; returns them."""
+        shard, made = self.options.shard, []
         if todo and shard:
             # the failures that the manifest stood for are recorded, for the merge
             stamps = {unit.name: unit.stamp for unit in self.videos}
@@ -340,14 +340,13 @@ class SetsStage(Stage[InputsT]):
             raise DataError(f"{out / next(iter(files))} has changed since it was written", hint=hint)
         run = self.open(inputs, out, progress, None if files else ready)
         loss = self._ask(earlier, inputs, run) if (earlier := earlier_manifest(out)) else None
-        run.find_todo({*files.values()})
-        new = len({unit.name for unit in run.todo} - {source.name for source in unit_sources(out)})
-        again, kept = len(run.todo) - new, len(run.units)
-        self.announce(progress, new=new, again=again, kept=kept, albums=len(run.stamps), loss=loss)
+        todo = run.find_todo({*files.values()})
+        new, kept = len({unit.name for unit in todo} - {one.name for one in unit_sources(out)}), len(run.units)
+        self.announce(progress, new=new, again=len(todo) - new, kept=kept, albums=len(run.stamps), loss=loss)
         if not (shard := self.shard):
             first = take_manifest(out) is None
             discard(out, files, progress)
-            run.make_videos()
+            run.make_videos(todo)
             run.make_photos()
             return run.content(first)
         # engines, jobs and retries may differ between ranks, and a merge ignores them
@@ -362,7 +361,7 @@ class SetsStage(Stage[InputsT]):
         ran = RankRun(self.options.COMMAND, shard.world, json_config(options), json_config(key), [*inputs.parents])
         with rank_lock(run.artifact, shard.rank, ran) as record:
             _refuse_unlike(ran, record)
-            run.make_videos()
+            run.make_videos(todo)
             if run.stamps:
                 run.share_photos()
             if run.retried and (run.artifact / MANIFEST).is_file():  # nothing to do
