@@ -70,7 +70,9 @@ def __getattr__(name: str) -> Callable[..., VerbReport | dict[str, object]]:
     kind: type[Options] = named(VERBS[word].config)
     described, argument = kind.describe(), kind.ARGUMENT
     if plans := "dry_run" not in described and word not in ONLY_LOOK:
-        described = described | {"dry_run": OptionField(bool, (), "Write nothing; return what would be done, and how much.", False)}
+        described = described | {
+            "dry_run": OptionField(bool, (), "Write nothing; return what would be done, and how much.", False)
+        }
 
     @hinted()
     def function(*given: object, progress: bool = False, **options: object) -> VerbReport | dict[str, object]:

@@ -354,7 +354,8 @@ def computed_scores(run: str, source: str | Path, scoring: Scoring) -> tuple[Mod
     opened = scoring.learner().open_run(source, scoring.options, scoring.progress)
     if DRY_RUN.get():  # the long work begins
         asked = queries_of(scoring.dataset, {*scoring.queries}) if isinstance(source, str) else ()
-        raise DryRun(plan={"queries": len(scoring.queries), "pictures": len(pictures_of(scoring.dataset, asked)) or None})
+        pictures = pictures_of(scoring.dataset, asked)
+        raise DryRun(plan={"queries": len(scoring.queries), "pictures": len(pictures) or None})
     scores = opened.score((scoring.dataset, scoring.queries))
     return tuple(
         ModelScores(name, {query: dict(row) for query, row in scores[scorer].items()}, lambda _query, _candidate: run)

@@ -62,7 +62,8 @@ class PlanStage(Stage[SourceInputs[Path]]):
             study = replace(study, notes=(*study.notes, str(note)))
         votes = round(sum(row.votes for row in study.forecasts))
         counts = {"sets": study.sets, "units": study.forecasts[0].units, "votes": votes, "cost": study.cost}
-        self.announce(progress, **counts | {"sets": len(dataset.sets), "cost": f"{cost.money(study.cost)} {study.currency}"})
+        price = f"{cost.money(study.cost)} {study.currency}"
+        self.announce(progress, **counts | {"sets": len(dataset.sets), "cost": price})
         write_bytes(out / FORECAST, pretty_json(study))
         return Content([FORECAST], counts, {})
 

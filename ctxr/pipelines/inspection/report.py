@@ -84,7 +84,7 @@ def run(config: Report, progress: Progress = SILENT) -> ReportPage:
     paths |= {facts.path for unit in chain.units for facts in unit.facts}
     paths.discard("")
     if DRY_RUN.get():
-        raise DryRun(f"would write {page}", {"sets": sum(len(unit.sets) for unit in chain.units), "pictures": len(paths)})
+        raise DryRun(f"would write {page}", {"sources": len(chain.units), "pictures": len(paths)})
     folder = page.with_name(page.stem)
     separate = len(paths) > config.inside
     others = [(one.resolve().parent.name, link) for one in map(Path, config.more) if (link := _link(page, one))]

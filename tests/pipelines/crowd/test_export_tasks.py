@@ -187,7 +187,13 @@ def test_a_dry_run_of_a_launch_names_the_price_and_neither_writes_nor_launches(
 
     first = dry()
     report = run(replace(config, launch=False, live=False))
-    assert first.plan == {"units": report.units, "answers": report.votes, "checks": report.checks, "live": True, "offer": report.offer}
+    assert first.plan == {
+        "units": report.units,
+        "answers": report.votes,
+        "checks": report.checks,
+        "live": True,
+        "offer": report.offer,
+    }
     assert report.offer is not None
     assert f"{report.offer.places * report.offer.pay / 100:.2f} without fees" in str(report.offer)
     second = dry()
