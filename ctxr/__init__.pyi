@@ -3,7 +3,7 @@
 # ruff: noqa
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, overload
 
 from ctxr.annotation.config import ExportTasksReport
 from ctxr.annotation.config import ImportAnswersReport
@@ -45,6 +45,9 @@ __all__ = [
     "status", "doctor"
 ]
 
+@overload
+def build_sets(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+@overload
 def build_sets(
     sources: AnyPath | Sequence[AnyPath] = ..., *, encoder: str = ..., threshold: float | None = ..., set_size: int = ...,
     yield_curve: bool = ..., add: bool = ..., out: AnyPath | None = ..., workdir: AnyPath = ..., retry_failed: bool = ...,
@@ -56,24 +59,33 @@ def build_sets(
     precision: Literal["auto", "fp32", "bf16"] = ..., brisque_weights: Literal["live", "piq"] = ...,
     ocr: Literal["auto", "tesserocr", "pytesseract"] = ..., detector_threshold: float | None = ...,
     decoder: Literal["auto", "pyav", "opencv"] = ..., threads: int = ..., stall_seconds: float = ..., time_limit: float = ...,
-    memory_limit: float = ..., rank: int | None = ..., world_size: int | None = ..., progress: bool = ...
+    memory_limit: float = ..., rank: int | None = ..., world_size: int | None = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> SetsReport:
     """Build sets of ten minimally contrastive images from videos and photos."""
 
+@overload
+def filter(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+@overload
 def filter(
     *, input: AnyPath | None = ..., videos: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ...,
     retry_failed: bool = ..., yes: bool = ..., brisque: float | None = ..., max_text: float | None = ..., min_size: int | None = ...,
     device: Literal["auto", "cpu", "cuda", "mps"] = ..., jobs: int = ..., engine: str = ...,
     brisque_weights: Literal["live", "piq"] = ..., ocr: Literal["auto", "tesserocr", "pytesseract"] = ..., rank: int | None = ...,
-    world_size: int | None = ..., progress: bool = ...
+    world_size: int | None = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> SetsReport:
     """Remove low-quality, text-heavy or small images and replace them."""
 
+@overload
+def merge(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+@overload
 def merge(
-    artifact: AnyPath | None = ..., *, workdir: AnyPath = ..., progress: bool = ...
+    artifact: AnyPath | None = ..., *, workdir: AnyPath = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> SetsReport:
     """Merge what the ranks of build-sets or filter have made into one artifact."""
 
+@overload
+def plan(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+@overload
 def plan(
     *, targets: int = ..., train_needed: int = ..., train_most: int = ..., eval_needed: int = ..., eval_most: int = ...,
     full_share: float = ..., review_votes: int = ..., least_words: int = ..., sameness: float = ..., turns_before_share: int = ...,
@@ -82,10 +94,13 @@ def plan(
     input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ..., platform: Literal["local", "prolific"] = ...,
     right: float | None = ..., fee_percent: float | None = ..., describe_reward: int | None = ..., retrieve_reward: int | None = ...,
     per_submission: int = ..., currency: Literal["GBP", "USD"] = ..., floor: int | None = ..., describe_seconds: float | None = ...,
-    retrieve_seconds: float | None = ..., progress: bool = ...
+    retrieve_seconds: float | None = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> PlanReport:
     """Estimate the effort of a crowd study: answers, cost with fees, hours, pay per hour."""
 
+@overload
+def export_tasks(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+@overload
 def export_tasks(
     task: str = ..., *, targets: int = ..., train_needed: int = ..., train_most: int = ..., eval_needed: int = ...,
     eval_most: int = ..., full_share: float = ..., review_votes: int = ..., least_words: int = ..., sameness: float = ...,
@@ -96,48 +111,67 @@ def export_tasks(
     labels: str = ..., candidates: AnyPath | None = ..., objects: AnyPath | None = ..., fraction: float = ...,
     gold: AnyPath | None = ..., title: str = ..., reward: int | None = ..., seconds: float = ..., approved: int = ...,
     countries: str = ..., server: str = ..., per_submission: int = ..., currency: str = ..., devices: str = ..., launch: bool = ...,
-    live: bool = ..., image_base: str = ..., progress: bool = ...
+    live: bool = ..., image_base: str = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> ExportTasksReport:
     """Write tasks for the crowd, for the built-in server or a crowdsourcing platform."""
 
+@overload
+def import_answers(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+@overload
 def import_answers(
     file: AnyPath | None = ..., *, platform_of: Literal["local", "prolific", "label-studio"] = ..., out: AnyPath | None = ...,
-    workdir: AnyPath = ..., tasks: str = ..., database: str = ..., progress: bool = ...
+    workdir: AnyPath = ..., tasks: str = ..., database: str = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> ImportAnswersReport:
     """Validate answers from the server or a platform and merge them into the judgments."""
 
+@overload
+def aggregate(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+@overload
 def aggregate(
     *, input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ..., full: bool = ...,
     rule: Literal["paper", "majority"] = ..., labels: Literal["majority", "dawid-skene"] = ..., keep_blocked: bool = ...,
     disjoint: Literal["", "wholly", "partly", "none"] = ..., good: float = ..., poor: float = ..., database: str = ...,
-    resamples: int = ..., seed: int = ..., progress: bool = ...
+    resamples: int = ..., seed: int = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> AggregateReport:
     """Select descriptions, measure accuracy and agreement, and write the dataset."""
 
+@overload
+def workers(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+@overload
 def workers(
     *, workdir: AnyPath = ..., database: str = ..., block: AnyPath | Sequence[AnyPath] = ..., allow: AnyPath | Sequence[AnyPath] = ...,
     undo: AnyPath | Sequence[AnyPath] = ..., reason: str = ..., decided_by: str = ..., good: float = ..., poor: float = ...,
-    progress: bool = ...
+    dry_run: Literal[False] = ..., progress: bool = ...
 ) -> WorkersReport:
     """Estimate the accuracy of each worker with an interval; block, allow, or undo, each with a reason."""
 
+@overload
+def report(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+@overload
 def report(
     *, input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ..., inside: int = ...,
-    more: AnyPath | Sequence[AnyPath] = ..., progress: bool = ...
+    more: AnyPath | Sequence[AnyPath] = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> ReportPage:
     """Write an HTML report on a chain of artifacts, readable in any browser without a server."""
 
+@overload
+def export(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+@overload
 def export(
     *,
     to: Literal["imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe", "narratives", "photochat", "links", "mmc4"] = ...,
     input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ..., licences: AnyPath | None = ...,
-    hide_test: bool = ..., shard_mb: int = ..., run: str = ..., videos: AnyPath | None = ..., jobs: int = ..., progress: bool = ...
+    hide_test: bool = ..., shard_mb: int = ..., run: str = ..., videos: AnyPath | None = ..., jobs: int = ...,
+    dry_run: Literal[False] = ..., progress: bool = ...
 ) -> ExportReport:
     """Export image sets in a common format, or as a recipe without pixels."""
 
+@overload
+def rebuild(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+@overload
 def rebuild(
     recipe: AnyPath | None = ..., *, videos: AnyPath | None = ..., jobs: int = ..., out: AnyPath | None = ..., workdir: AnyPath = ...,
-    progress: bool = ...
+    dry_run: Literal[False] = ..., progress: bool = ...
 ) -> RebuildReport:
     """Rebuild the images of a recipe from its videos and photos, which are recognised by content."""
 
@@ -147,14 +181,21 @@ def verify(
 ) -> VerifyReport:
     """Verify that the images of a recipe or an artifact match their sources, and list those that do not."""
 
+@overload
+def build_documents(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+@overload
 def build_documents(
     kind: Literal["coco", "story-dii", "story-sis", "dii-stress", "recipe"] = ..., *, dataset: AnyPath | None = ..., train: int = ...,
-    valid: int = ..., test: int = ..., seed: int = ..., out: AnyPath | None = ..., workdir: AnyPath = ..., progress: bool = ...
+    valid: int = ..., test: int = ..., seed: int = ..., out: AnyPath | None = ..., workdir: AnyPath = ...,
+    dry_run: Literal[False] = ..., progress: bool = ...
 ) -> DocumentsReport:
     """Build documents of several sentences and images with known links from the captions of a dataset."""
 
+@overload
+def pairs(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+@overload
 def pairs(
-    source: str = ..., *, out: AnyPath | None = ..., workdir: AnyPath = ..., progress: bool = ...
+    source: str = ..., *, out: AnyPath | None = ..., workdir: AnyPath = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> DocumentsReport:
     """Make pairs of image, captions and text, entailed or not, to train an entailment classifier on."""
 
@@ -171,16 +212,23 @@ def shortcuts(
 ) -> ShortcutsReport:
     """Test a benchmark for shortcuts: rules that ignore the description must stay at chance."""
 
+@overload
+def train(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+@overload
 def train(
     *, recipe: str = ..., dataset: AnyPath | None = ..., name: str | None = ..., seeds: int = ..., workdir: AnyPath = ...,
     device: Literal["auto", "cpu", "cuda", "mps"] = ..., set: AnyPath | Sequence[AnyPath] = ..., text_only: bool = ...,
-    image_only: bool = ..., parity: str = ..., judgments: AnyPath | None = ..., tensorboard: bool = ..., progress: bool = ...
+    image_only: bool = ..., parity: str = ..., judgments: AnyPath | None = ..., tensorboard: bool = ..., dry_run: Literal[False] = ...,
+    progress: bool = ...
 ) -> TrainReport:
     """Train a model with a published recipe or your own, and score the validation and test queries."""
 
+@overload
+def regions(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+@overload
 def regions(
     dataset: AnyPath | None = ..., *, extractor: str = ..., most: int = ..., name: str | None = ..., workdir: AnyPath = ...,
-    device: Literal["auto", "cpu", "cuda", "mps"] = ..., progress: bool = ...
+    device: Literal["auto", "cpu", "cuda", "mps"] = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> RegionsReport:
     """Extract region features and boxes of every image, for models that use regions."""
 
@@ -204,6 +252,9 @@ def revise_labels(
 ) -> ReviseReport:
     """Find captions that are also true of other images and add them as a round of judgments that can be undone."""
 
+@overload
+def eval(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+@overload
 def eval(
     runs: AnyPath | Sequence[AnyPath] = ..., *, dataset: AnyPath | None = ..., workdir: AnyPath = ..., out: AnyPath | None = ...,
     split: str = ..., compare: bool = ..., partial: bool = ..., name: str | None = ..., model: AnyPath | Sequence[AnyPath] = ...,
@@ -211,7 +262,7 @@ def eval(
     judgments: AnyPath | None = ..., positives: AnyPath | None = ..., encoder: str | None = ..., regions: str = ...,
     rerank: int | None = ..., rerank_by: str = ..., device: Literal["auto", "cpu", "cuda", "mps"] = ...,
     cluster: Literal["set", "group"] = ..., resamples: int = ..., permutations: int = ..., seed: int = ..., tokenizer: str = ...,
-    problem: str = ..., progress: bool = ...
+    problem: str = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> EvalReport:
     """Evaluate and compare runs, with confidence intervals and error analysis."""
 

@@ -4,7 +4,7 @@ A message is one sentence that names file:line or id, what, and which value; the
 errors stand the words that sentences share.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 INTERRUPTED = 130
@@ -55,9 +55,13 @@ class CtxrWarning(UserWarning):
 
 
 class DryRun(CtxrError):
-    """Nothing was written, because that was not wanted; the message says what would have been."""
+    """Nothing was written, because that was not wanted: the message says what would have been, and `plan` how much it is, by name."""
 
     exit_code = 0
+
+    def __init__(self, message: str = "", plan: Mapping[str, object] = {}) -> None:
+        super().__init__(message)
+        self.plan = plan
 
 
 def plural(number: int, noun: str, nouns: str = "", form: str = "") -> str:

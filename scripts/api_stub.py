@@ -9,7 +9,7 @@ from typing import Any
 import ctxr
 from ctxr.api.verbs import keyword_of
 from ctxr.cli.verbs import VERBS, named
-from ctxr.cli.words import LINES
+from ctxr.cli.words import LINES, ONLY_LOOK
 from ctxr.engine.options import Choices, OptionField
 
 TARGET = Path(ctxr.__file__).with_suffix(".pyi")
@@ -30,11 +30,16 @@ def page() -> str:
         options = [(field, f"{keyword_of(field)}: {annotation(one)} = ...") for field, one in config.describe().items()]
         first = [text for field, text in options if field == config.ARGUMENT]
         by_name = [text for field, text in options if field != config.ARGUMENT]
+        dry: list[str] = []
+        if "dry_run" not in config.describe() and word not in ONLY_LOOK:
+            by_name.append("dry_run: Literal[False] = ...")
+            planned = f"def {name}(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ..."
+            dry = ["@overload", planned, "@overload"]
         typed = [*first, "*", *by_name, "progress: bool = ..."]
         whole = ", ".join(one.replace(" ", "\0") for one in typed)  # an option is not broken
         lines = textwrap.wrap(whole, 132, break_long_words=False, break_on_hyphens=False)
         lines = [f"def {name}(", *(f"    {line}".replace("\0", " ") for line in lines), f") -> {report.__name__}:"]
-        functions += ["", *lines, f'    """{LINES[word]}"""']
+        functions += ["", *dry, *lines, f'    """{LINES[word]}"""']
     names = textwrap.wrap(", ".join(f'"{name}"' for name in ctxr.__all__), 134)
     return "\n".join([
         "# Written by `python -m scripts.api_stub`.",
@@ -42,7 +47,7 @@ def page() -> str:
         "# ruff: noqa",
         "from collections.abc import Sequence",
         "from pathlib import Path",
-        "from typing import Literal",
+        "from typing import Any, Literal, overload",
         "",
         *sorted(imported),
         "",

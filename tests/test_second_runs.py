@@ -163,8 +163,8 @@ PEOPLE: Mapping[str, Callable[[], object]] = {
 """What people do before a line."""
 
 
-NO_DRY_RUN = {"revise-labels audit"}
-"""Lines whose other switches say already what is done."""
+ESTIMATES = ("listen", "revise-labels")
+"""Verbs whose dry run is a report of its own: requests, tokens and their price."""
 
 
 def everything(root: Path) -> dict[Path, int]:
@@ -227,9 +227,8 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FirstRuns]:
                 assert counted_run(shlex.split(words)).code == 0
             if line in PEOPLE:
                 PEOPLE[line]()
-            if line not in NO_DRY_RUN:
-                before = everything(root)
-                done.dry[line] = counted_run([*done.words(line), "--dry-run"]), everything(root) == before
+            before = everything(root)
+            done.dry[line] = counted_run([*done.words(line), "--dry-run"]), everything(root) == before
             runs[line] = counted_run(done.words(line))
         yield FirstRuns(root, endpoint, runs, done.dry)
 
@@ -268,12 +267,13 @@ def test_second_run_does_nothing(line: str, first: FirstRuns, second_run: Second
     assert 0 < again.calls <= SHARE * run.calls
 
 
-@pytest.mark.parametrize("line", [line for line in LINES if line not in NO_DRY_RUN])
+@pytest.mark.parametrize("line", LINES)
 def test_a_dry_run_says_what_would_be_done_and_writes_nothing(line: str, first: FirstRuns) -> None:
     run, untouched = first.dry[line]
     assert (run.code, untouched) == (0, True)
-    if line.split()[0] not in ("listen", "revise-labels"):  # they say more: their cost
+    if line.split()[0] not in ESTIMATES or line == "revise-labels audit":
         assert run.document["would"].startswith("would write ")
+        assert any(run.document["plan"].values())
         assert run.document["next"].startswith(f"ctxr {line.split()[0]} ")
 
 

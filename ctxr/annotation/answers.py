@@ -330,6 +330,7 @@ class JudgmentStage(Stage[ImportInputs]):
             and (row.code == "answered_before" or (row.unit, row.worker) not in accepted)
             and (row.unit, row.worker, row.code) not in refused_again
         ]
+        self.announce(progress, new=merge.new, known=merge.again, refused=len(merge.refused))
         write_table(out / REFUSED, sorted(refused, key=Refusal.key))
         content = write_judgment_tables(out, answered, place)
         exported = {unit.id for one in tasks for unit in one.units if unit.purpose == "work"}
@@ -353,19 +354,17 @@ def run(config: ImportAnswers, progress: Progress = SILENT) -> ImportAnswersRepo
     config.check()
     tasks, file, out = answered_tasks(config, open_tasks(config.workdir)), config.file, config.folder()
     studies = [study for one in tasks if (study := read_study(one.path)) is not None]
-    if (
-        DRY_RUN.get() and config.platform_of == "prolific"
-    ):  # who is paid is noted in the journal, and answers are fetched into a file
-        raise DryRun(f"would take what prolific says of {plural(len(studies), 'study', 'studies')}, and write {out}")
     if file is None and config.platform_of != "local":
         if not studies:
             hint = "ctxr export-tasks TASK --backend prolific --launch"
             raise UnfinishedError("no study was launched from this project", hint=hint)
         client, file = prolific.connect(), private_folder(config.workdir) / "prolific-submissions.json"
+        if DRY_RUN.get():
+            raise DryRun(f"would fetch {plural(len(studies), 'study', 'studies')} from Prolific, and write {out}")
         rows = sorted((row for study in studies for row in client.submissions(study)), key=lambda row: row["id"])
         write_bytes(file, pretty_json(rows))
     unconfirmed = ""
-    if file is not None and config.platform_of == "prolific":
+    if file is not None and config.platform_of == "prolific" and not DRY_RUN.get():
         submissions, written = prolific.read_submissions(file, studies), file.stat().st_mtime
         visits, listed_at = read_visits(private_folder(config.workdir)), datetime.fromtimestamp(written, UTC)
         with project_journal(config.workdir, config.database, read_only=False) as journal:

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from ctxr.annotation.records import Answer, Unit
-from ctxr.errors import UsageError
+from ctxr.errors import UsageError, plural
 from ctxr.store.artifacts import MANIFEST
 from ctxr.store.kinds import JUDGMENTS
 from ctxr.store.tables import read_table
@@ -43,6 +43,10 @@ class Offer:
     total: int
     short: int = 0
     fewest: int = 0
+
+    def __str__(self) -> str:
+        each, total = money(self.pay), money(self.total)
+        return f"{plural(self.places, 'submission')} of {self.minutes} minutes, {each} {self.currency} each, {total} without fees"
 
     @property
     def shortage(self) -> str:

@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,8 @@ from ctxr.annotation.journal.worker_state import deal_bundles
 from ctxr.annotation.platforms import label_studio, prolific
 from ctxr.annotation.pseudonyms import PRIVATE, read_key
 from ctxr.annotation.tasks import task_of
-from ctxr.store.atomic import link_or_copy, write_bytes
+from ctxr.errors import DryRun
+from ctxr.store.atomic import DRY_RUN, link_or_copy, write_bytes
 from ctxr.store.records import Image
 from ctxr.store.tables import encode_row, pretty_json
 
@@ -41,26 +42,28 @@ def addresses(image_base: str, images: Mapping[str, Image], key: bytes) -> dict[
     return found
 
 
-def backend_files(config: ExportTasks, batch: TaskBatch, out: Path) -> dict[str, bytes]:
+def backend_files(config: ExportTasks, batch: TaskBatch, out: Path, begin: Callable[..., None]) -> dict[str, bytes]:
     """Content by path in the artifact, in a folder that is called like the backend; nothing for our own
-    server. Pictures that the platform loads are linked into `out`."""
-    private, files = private_folder(config.workdir), dict[str, bytes]()
+    server. Pictures that the platform loads are linked into `out`. Before it writes, it calls `begin` with what Prolific offers."""
+    private, files, offer, first = private_folder(config.workdir), dict[str, bytes](), None, batch.units[0]
     contents = {row.id: row.sha256 for row in batch.images.values()}
+    if config.backend == "prolific":
+        measured, _ = median_seconds(config.task, answered_work(config.workdir))
+        config = replace(config, seconds=config.seconds or measured or 0.0).check()
+        # who wrote on Prolific what is judged now may come again
+        came = {visit.worker for visit in read_visits(private)}
+        size = config.work_in(config.per_submission, config.task)
+        offer = config.offer([len(part) for part in deal_bundles(batch.units, config, size, contents, came)], size)
+    begin(offer)
     if config.backend == "label-studio":
         where = addresses(config.image_base, batch.images, read_key(private))
         files = label_studio.project_files(batch.units, where, config, contents)
         for name in sorted({name for unit in batch.units for name in unit.images}):
             original = batch.root / batch.images[name].path
             link_or_copy(original, out / PICTURES / Path(where[name]).name)
-    elif config.backend == "prolific":
-        measured, _ = median_seconds(config.task, answered_work(config.workdir))
-        timed, first = replace(config, seconds=config.seconds or measured or 0.0).check(), batch.units[0]
-        # who wrote on Prolific what is judged now may come again
-        came = {visit.worker for visit in read_visits(private)}
-        size = config.work_in(config.per_submission, config.task)
-        offer = timed.offer([len(part) for part in deal_bundles(batch.units, config, size, contents, came)], size)
+    elif offer is not None:
         parts = prolific.bundles(batch.units, config.per_submission, offer.places, read_key(private))
-        body = prolific.study_body(parts, offer, timed, task_of(first).render(first, first.images))
+        body = prolific.study_body(parts, offer, config, task_of(first).render(first, first.images))
         files = {
             "study.json": pretty_json(body),
             "offer.json": pretty_json(offer),
@@ -71,11 +74,12 @@ def backend_files(config: ExportTasks, batch: TaskBatch, out: Path) -> dict[str,
 
 def launch(config: ExportTasks) -> str:
     """Create the study on Prolific, unless it is there, and publish it with `live`; returns a note, one sentence."""
-    private, out = private_folder(config.workdir), config.folder()
+    private, out, client = private_folder(config.workdir), config.folder(), prolific.connect()
+    study = read_study(out)
+    if DRY_RUN.get() and (config.live or study is None):
+        raise DryRun(f"would {'publish' if config.live else 'draft'} the study in {out}", {"offer": study_offer(out)})
     # by this name the study is found on Prolific again; it does not reveal the project
     name = f"ctxr-{hmac.new(read_key(private), b'project', hashlib.sha256).hexdigest()[:12]}-{out.name}"
-    client = prolific.connect()
-    study = read_study(out)
     if study is None:
         body = msgspec.json.decode((out / "prolific" / "study.json").read_bytes(), type=dict[str, object])
         # an earlier request may have created the study, and its answer been lost

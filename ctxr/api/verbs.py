@@ -9,12 +9,12 @@ from keyword import iskeyword
 
 from ctxr.cli.render import Terminal
 from ctxr.cli.verbs import VERBS, named
-from ctxr.cli.words import LINES
+from ctxr.cli.words import LINES, ONLY_LOOK
 from ctxr.engine.history import recorded
-from ctxr.engine.options import OPTION_NAMES, Options, convert
+from ctxr.engine.options import OPTION_NAMES, OptionField, Options, convert
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import VerbReport
-from ctxr.errors import CtxrError, CtxrWarning, UsageError
+from ctxr.errors import CtxrError, CtxrWarning, DryRun, UsageError
 
 OURS = ("ctxr", "contextlib")
 """Packages between the caller and what warns."""
@@ -58,7 +58,7 @@ def keyword_of(field: str) -> str:
     return field if iskeyword(word) else word
 
 
-def __getattr__(name: str) -> Callable[..., VerbReport]:
+def __getattr__(name: str) -> Callable[..., VerbReport | dict[str, object]]:
     """The verb that is called so in Python, such as `build_sets`.
 
     It takes the options of the command, and `progress=True` to show notes and bars. What the command exits with a code for after its
@@ -69,18 +69,26 @@ def __getattr__(name: str) -> Callable[..., VerbReport]:
         raise AttributeError(f"there is no verb {name!r}")
     kind: type[Options] = named(VERBS[word].config)
     described, argument = kind.describe(), kind.ARGUMENT
+    if plans := "dry_run" not in described and word not in ONLY_LOOK:
+        described = described | {
+            "dry_run": OptionField(bool, (), "Write nothing; return what would be done, and how much.", False)
+        }
 
     @hinted()
-    def function(*given: object, progress: bool = False, **options: object) -> VerbReport:
+    def function(*given: object, progress: bool = False, **options: object) -> VerbReport | dict[str, object]:
         if given and given != (None,):
             if not argument or argument in options:
                 raise UsageError(f"{source}: {given[0]!r} is one argument too many", hint="give options by name")
             options[argument] = given[0] if len(given) == 1 else given
+        dry_run = plans and bool(options.pop("dry_run", False))
         unset = {key for key, option in described.items() if option.default is None and options.get(key, 0) is None}
         values = convert(kind, {key: value for key, value in options.items() if key not in unset}, source)
         config, shown = kind(**values).check(), WarningsAndBars() if progress else Warnings()
-        with recorded(config):
-            report: VerbReport = named(f"{VERBS[word].module}:run")(config, shown)
+        try:
+            with recorded(config, dry_run=dry_run):
+                report: VerbReport = named(f"{VERBS[word].module}:run")(config, shown)
+        except DryRun as plan:
+            return {"would": plan.message, "plan": {**plan.plan}}
         if report.finding:
             shown.warn(report.finding.message)
         return report

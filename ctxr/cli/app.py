@@ -153,8 +153,9 @@ def _mistyped(error: Any, typed: list[str]) -> UsageError:
     command = " ".join(["ctxr", *(word for word in typed[:1] if word in COMMANDS)])
     # some messages of typer end with what else is possible
     message = str(error.message if near else error.format_message()).strip().rstrip(".")
-    hint = f"did you mean {' or '.join(near)}?" if near else f"{command} --help lists all options"
     word = str(getattr(error, "option_name", "")).removeprefix("--").replace("-", "_")
+    otherwise = "writes no artifact: leave it out" if word == "dry_run" else "--help lists all options"
+    hint = f"did you mean {' or '.join(near)}?" if near and word != "dry_run" else f"{command} {otherwise}"
     parameters = error.ctx.command.params if error.ctx else ()
     options = {option for parameter in parameters for option in parameter.opts}
     # the positional argument that was typed as an option

@@ -17,16 +17,14 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
-from rich.text import Text
 
-from ctxr.cli.render import Terminal, show
+from ctxr.cli.render import Summary, Terminal, show
 from ctxr.cli.verbs import Command, named
 from ctxr.cli.words import ARTIFACTS, FLAGS, LINES, ONLY_LOOK, PRINTED, SETTINGS, TYPED
 from ctxr.engine.history import CommandRun, recorded
 from ctxr.engine.next_step import next_step
 from ctxr.engine.options import OptionField, Options, convert, option_name, path_of, read_toml
 from ctxr.errors import CtxrError, DryRun, UsageError, did_you_mean
-from ctxr.store.atomic import DRY_RUN
 
 _EITHER = re.compile(r"((?:(?:--[a-z]+|an argument)(?:, | or )?)+), whichever the command has")
 """In hints of functions that several commands call: options and arguments; a command has some of them."""
@@ -154,17 +152,17 @@ def call_verb(command: Command, config: Options, flags: set[str], meta: dict[str
     config.check()  # before what takes seconds
     progress, report = Terminal(quiet="quiet" in flags, verbose="verbose" in flags), None
     estimates = bool(getattr(config, "dry_run", False))
-    only_looks = DRY_RUN.set(estimates or "dry_run" in flags)
     typed = cast("list[str]", meta[TYPED])
     try:
-        with recorded(config, typed) as done:
+        with recorded(config, typed, "dry_run" in flags) as done:
             with nullcontext() if command.started else progress.alive(config.COMMAND):
                 with progress.task(f"loading {config.COMMAND}", None):  # what a command imports may take seconds
                     run = named(f"{command.module}:run")
                 try:
                     report = run(config, progress, *started)
                 except DryRun as plan:
-                    show({"would": plan.message}, [Text(plan.message)], as_json, _next(config, done, typed))
+                    document, next_line = {"would": plan.message, "plan": {**plan.plan}}, _next(config, done, typed)
+                    show(document, [Summary(plan.message, plan.plan)], as_json, next_line)
                     return
                 except CtxrError as error:
                     error.hint = _EITHER.sub(partial(_own_names, config), error.hint)
@@ -172,7 +170,6 @@ def call_verb(command: Command, config: Options, flags: set[str], meta: dict[str
             if report.finding:
                 raise report.finding
     finally:
-        DRY_RUN.reset(only_looks)
         if report is not None:  # the hint of a finding says what comes next
             shown(report, command.view, "" if report.finding else _next(config, done, typed if estimates else []))
 

@@ -110,18 +110,14 @@ def plan(report: PlanReport) -> Iterator[Block]:
 
 def tasks(report: ExportTasksReport) -> Iterator[Block]:
     """What the crowd is asked, and where it was written."""
-    offer, offered = report.offer, None
-    if offer:
-        pay = f"{money(offer.pay)} {offer.currency} each, {money(offer.total)} without fees"
-        offered = f"{plural(offer.places, 'submission')} of {offer.minutes} minutes, {pay}"
     rows = {
         "task": report.task,
         "for": report.backend,
         "units": f"{report.units}, {report.votes} answers at most",
         "checks": f"{report.checks} units that test the worker" if report.checks else None,
         "files": ", ".join(report.files) or None,
-        "offered": offered,
-        "not filled": (offer.shortage if offer else "") or None,
+        "offered": report.offer,
+        "not filled": (report.offer.shortage if report.offer else "") or None,
         "launched" if report.launched else "raters": " ".join(report.notes) or None,
     }
     yield Summary(f"{report.tasks}: {FINISHED[report.up_to_date]}", rows)

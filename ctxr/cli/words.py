@@ -96,7 +96,7 @@ FLAGS = {
 }
 """Switches of every command."""
 
-ONLY_LOOK = ("workers", "report", "verify", "stats", "shortcuts", "search", "serve", "status", "doctor", "init", "demo")
+ONLY_LOOK = ("verify", "stats", "shortcuts", "search", "serve", "status", "doctor", "init", "demo")
 """Commands that write no artifact, and need no --dry-run."""
 
 ARTIFACTS = ("dataset", "artifact")

@@ -329,6 +329,8 @@ class Rounds(Stage[RoundInputs]):
 
     def write(self, inputs: RoundInputs, out: Path, progress: Progress) -> Content:
         """See `put_in_force`."""
+        refuse_changed_rounds(out)
+        self.announce(progress, pairs=sum(row.added for row in self.changed.values()))
         return put_in_force(out, self.base, inputs.rounds)
 
 

@@ -34,11 +34,12 @@ _CURRENT: ContextVar[CommandRun | None] = ContextVar("current", default=None)
 
 
 @contextmanager
-def recorded(options: Options, typed: Sequence[str] = ()) -> Iterator[CommandRun]:
+def recorded(options: Options, typed: Sequence[str] = (), dry_run: bool = False) -> Iterator[CommandRun]:
     """Add a line to the history of the project when the block ends, with the words that were `typed`, or else those that the options
-    say. A project without a folder has none, nor has what writes nothing, and a disk that cannot be written to is not an error."""
+    say. A project without a folder has none, nor has a dry run, and a disk that cannot be written to is not an error."""
     run, began, code = CommandRun(getattr(options, "workdir", None)), time.time(), 1
-    before = _CURRENT.set(run)
+    before, dry_run = _CURRENT.set(run), dry_run or DRY_RUN.get() or getattr(options, "dry_run", False)
+    only_looks = DRY_RUN.set(dry_run)
     try:
         yield run
         code = 0
@@ -50,7 +51,8 @@ def recorded(options: Options, typed: Sequence[str] = ()) -> Iterator[CommandRun
         raise
     finally:
         _CURRENT.reset(before)
-        if options.COMMAND != "status" and not DRY_RUN.get() and run.workdir is not None and run.workdir.is_dir():
+        DRY_RUN.reset(only_looks)
+        if options.COMMAND != "status" and not dry_run and run.workdir is not None and run.workdir.is_dir():
             words = list(typed) or shlex.split(options.command_line())[1:]
             for secret, shown in _SECRETS:
                 words = [secret.sub(shown, word) for word in words]

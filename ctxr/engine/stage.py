@@ -17,6 +17,7 @@ from ctxr.errors import CtxrError, DataError, DryRun, UnfinishedError, UsageErro
 from ctxr.store.artifacts import (
     EARLIER,
     MANIFEST,
+    MARKER,
     Artifact,
     Content,
     Manifest,
@@ -117,8 +118,11 @@ class Stage(ABC, Generic[InputsT]):
         The earlier result is kept where it raises before it takes the manifest, or NothingWritten after that.
         """
 
-    def announce(self, progress: Progress) -> None:
-        """Say that the earlier result is replaced; `write` may call this before long work, once nothing refuses any more."""
+    def announce(self, progress: Progress, **plan: object) -> None:
+        """Say that the earlier result is replaced; `write` calls this before it works and writes, once nothing refuses any more. Here a
+        dry run ends, with the `plan`: how much is to be done, and what it costs."""
+        if DRY_RUN.get():
+            raise DryRun(plan=plan)
         if self.replacing:
             progress.note(self.replacing)
         self.replacing = ""
@@ -153,19 +157,16 @@ def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
     """
     stage.options.check()
     with part_of_run(stage.options) as run:
-        inputs, out = stage.inputs(progress), stage.out()
+        inputs, out, looks = stage.inputs(progress), stage.out(), DRY_RUN.get()
         if artifact := stage.current(out, inputs):
             run.artifacts[out] = True
             progress.detail(f"{out} is up to date")
             return StageResult(artifact, up_to_date=True)
         stage.refuse(inputs, progress)
-        why = reason(stage, out, inputs)
-        parents = ", ".join(f"{one.name} {one.sha256[:12]}" for one in inputs.parents)
+        why, parents = reason(stage, out, inputs), ", ".join(f"{one.name} {one.sha256[:12]}" for one in inputs.parents)
         progress.detail(f"{why}; it is made of {parents or 'nothing'} with {json_config(inputs.key)}")
-        if DRY_RUN.get():
-            raise DryRun(f"would write {why}")
         require_ours(out)
-        with locked(out, shared=stage.shard is not None):
+        with nullcontext() if looks and not (out / MARKER).is_file() else locked(out, shared=stage.shard is not None):
             if artifact := stage.current(out, inputs):  # another process was faster
                 run.artifacts[out] = True
                 return StageResult(artifact, up_to_date=True)
@@ -174,14 +175,16 @@ def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
                 before = {name: value for name, value in earlier.config.items() if isinstance(value, int | float)}
                 settings = some(f"{name} {before[name]}" if name in before else name for name in names)
                 stage.replacing = f"replacing {out}, made with other settings ({settings}); another folder keeps both"
-            with nullcontext(out) if stage.IN_PLACE else staged_folder(out) as folder:
+            with nullcontext(out) if stage.IN_PLACE or looks else staged_folder(out) as folder:
                 try:
                     content = stage.write(inputs, folder, progress)
+                    stage.announce(progress)
+                except DryRun as ended:
+                    raise DryRun(f"would write {why}", ended.plan) from None
                 except NothingWritten:
                     if replaces and not (out / MANIFEST).is_file():
                         (out / EARLIER).replace(out / MANIFEST)
                     raise
-                stage.announce(progress)
                 if not isinstance(content, Content) and stage.IN_PLACE:
                     return StageResult(None, False, content)
                 if not isinstance(content, Content) or (folder / MANIFEST).is_file():

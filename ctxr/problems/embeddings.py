@@ -30,7 +30,7 @@ from ctxr.problems.queries import EvalQuery, pictures_of
 from ctxr.problems.runs import REGIONS
 from ctxr.store.arrays import stack_vectors
 from ctxr.store.artifacts import MANIFEST
-from ctxr.store.atomic import write_bytes
+from ctxr.store.atomic import DRY_RUN, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_of
 from ctxr.store.paths import CACHE
 from ctxr.store.regions import RegionFeatures, read_regions
@@ -75,10 +75,11 @@ def cached(
         with suppress(Exception):  # not there, or damaged, of which NumPy says all kinds of things: it is only a memory
             array = np.load(file, mmap_mode="r", allow_pickle=False)
         if array is None or not array.ndim or len(array) != len(part):
-            content = BytesIO()
-            np.save(content, make(slice(start, start + len(part))), allow_pickle=False)
+            array, content = make(slice(start, start + len(part))), BytesIO()
+            np.save(content, array, allow_pickle=False)
             write_bytes(file, content.getvalue(), durable=False)
-            array = np.load(file, mmap_mode="r", allow_pickle=False)
+            if not DRY_RUN.get():
+                array = np.load(file, mmap_mode="r", allow_pickle=False)
         advance(len(part))
         arrays.append(array)
     return arrays

@@ -11,15 +11,16 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import other_datasets
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import command_in
-from ctxr.errors import UnfinishedError, UsageError, did_you_mean
+from ctxr.errors import DryRun, UnfinishedError, UsageError, did_you_mean
 from ctxr.models.hub import from_root
 from ctxr.models.identity import model_identity
 from ctxr.models.training.recipe import Recipe
 from ctxr.problems.options import TrainOptions
 from ctxr.problems.own_model import ARRAY, checked_scores, read_array
-from ctxr.problems.queries import queries_of
+from ctxr.problems.queries import pictures_of, queries_of
 from ctxr.problems.recipes import list_recipes
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
+from ctxr.store.atomic import DRY_RUN
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import CLASSIFIERS, MODEL, RUN, RUNS, TRAINED
 from ctxr.store.paths import portable
@@ -351,6 +352,10 @@ def _stored(folder: Path) -> tuple[ModelScores, ...]:
 def computed_scores(run: str, source: str | Path, scoring: Scoring) -> tuple[ModelScores, ...]:
     """What a run's folder, or a model by its name, says now of the queries."""
     opened = scoring.learner().open_run(source, scoring.options, scoring.progress)
+    if DRY_RUN.get():  # the long work begins
+        asked = queries_of(scoring.dataset, {*scoring.queries}) if isinstance(source, str) else ()
+        pictures = pictures_of(scoring.dataset, asked)
+        raise DryRun(plan={"queries": len(scoring.queries), "pictures": len(pictures) or None})
     scores = opened.score((scoring.dataset, scoring.queries))
     return tuple(
         ModelScores(name, {query: dict(row) for query, row in scores[scorer].items()}, lambda _query, _candidate: run)

@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
-from ctxr.store.atomic import HALF_WRITTEN, disk_errors, write_bytes
+from ctxr.store.atomic import DRY_RUN, HALF_WRITTEN, disk_errors, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_if_readable, sha256_of
 from ctxr.store.kinds import REVISE_LABELS
 from ctxr.store.tables import UNREADABLE, decode_other, encode_other, pretty_json
@@ -177,17 +177,14 @@ def json_config(config: Mapping[str, object]) -> dict[str, object]:
 
 
 def require_ours(path: Path) -> None:
-    """Create the folder `path` and mark it as an artifact. Raises UsageError when it holds something else."""
+    """Raises UsageError where an artifact cannot be made at `path`, because something else is there."""
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is a file, not a folder", hint=f"choose another folder: {CHOOSE}")
     with disk_errors(path):
-        path.mkdir(parents=True, exist_ok=True)
-        names = sorted(file.name for file in path.iterdir())
+        names = sorted(file.name for file in path.iterdir()) if path.exists() else []
         if names and MANIFEST not in names and MARKER not in names:
             hint = f"choose an empty or new folder: {CHOOSE}"
             raise UsageError(f"{path} holds {names[0]!r}, which is not part of an artifact", hint=hint)
-        if MARKER not in names:
-            (path / MARKER).touch()
 
 
 def take_manifest(path: Path) -> bytes | None:
@@ -210,7 +207,7 @@ def earlier_manifest(path: Path) -> Manifest | None:
 
 @contextmanager
 def locked(path: Path, shared: bool = False) -> Iterator[None]:
-    """Lock the folder `path` (created if missing) until the block ends or the process dies.
+    """Lock the folder `path` (created and marked if missing) until the block ends or the process dies.
 
     The lock is on the marker file, which is kept: removing a locked file would let another process lock a new one. It is `shared`
     with the other ranks of a run; or exclusive, and partial files of killed processes are then removed at any depth.
@@ -224,7 +221,7 @@ def locked(path: Path, shared: bool = False) -> Iterator[None]:
             hint = f"wait for it, or choose another folder: {CHOOSE}"
             raise UnfinishedError(f"{path} is being written by another ctxr process", hint=hint)
         with disk_errors(path):
-            for half in () if shared else path.rglob(HALF_WRITTEN):  # of killed writers
+            for half in () if shared or DRY_RUN.get() else path.rglob(HALF_WRITTEN):  # of killed writers
                 half.unlink(missing_ok=True)
         yield
 

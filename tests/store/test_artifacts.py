@@ -166,7 +166,8 @@ def test_a_new_an_empty_and_an_own_folder_are_taken_and_marked(tmp_path: Path) -
     make(tmp_path / "finished")
     for name in ("new/deep", "empty", "finished", "empty"):
         require_ours(tmp_path / name)
-        assert (tmp_path / name / MARKER).read_bytes() == b""
+        with locked(tmp_path / name):
+            assert (tmp_path / name / MARKER).read_bytes() == b""
         (tmp_path / name / "sets.jsonl").write_text("")
 
 

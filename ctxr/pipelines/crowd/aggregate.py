@@ -327,6 +327,7 @@ class DatasetStage(Stage[AggregateInputs]):
         """Decide, measure, certify, and write the dataset; what was dropped is in `dropped.jsonl` with its votes."""
         config = self.options
         answered = self.answered()
+        self.announce(progress, answers=len(answered.answers), units=len(answered.units), sets=len(answered.sets))
         picks, blocked = picks_of(answered), inputs.blocked
         decisions = decide_picks(picks, config.rule, blocked)
         labels = label_consensus(answered, config.labels, blocked)

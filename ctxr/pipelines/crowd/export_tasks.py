@@ -12,7 +12,6 @@ from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import SourceInputs, Stage, execute
 from ctxr.errors import UsageError, plural
 from ctxr.store.artifacts import Content, open_artifact
-from ctxr.store.atomic import DRY_RUN
 from ctxr.store.kinds import SERVED, TASKS
 
 
@@ -49,7 +48,9 @@ class TaskStage(Stage[SourceInputs[TaskSources]]):
         if not config.force:
             require_unchanged(config.workdir, place, batch.units, inputs.key)
         require_consistent(config.workdir, place, batch, config.protocol(), config.backend)
-        written = backend_files(config, batch, out)
+        work = [unit.most for unit in batch.units if unit.purpose == "work"]
+        counts = {"units": len(work), "answers": sum(work), "checks": len(batch.units) - len(work), "live": config.live}
+        written = backend_files(config, batch, out, lambda offer: self.announce(progress, **counts, offer=offer))
         for name, content in written.items():
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             (out / name).write_bytes(content)
@@ -61,7 +62,7 @@ def run(config: ExportTasks, progress: Progress = SILENT) -> ExportTasksReport:
     artifact that the task is made from, and CtxrError for what a platform refuses."""
     up_to_date, out = execute(TaskStage(config), progress).up_to_date, config.folder()
     counts = open_artifact(out).manifest.counts
-    notes = [launch(config)] if config.launch and not DRY_RUN.get() else []
+    notes = [launch(config)] if config.launch else []
     files = sorted(path.relative_to(out).as_posix() for path in (out / config.backend).rglob("*") if path.is_file())
     if config.backend == "label-studio":
         raters = len({file.split("/")[1].split("-")[1] for file in files})

@@ -60,9 +60,11 @@ class PlanStage(Stage[SourceInputs[Path]]):
         study = forecast_study(self.options, dataset)
         if note := inputs.key.get("unconfirmed"):
             study = replace(study, notes=(*study.notes, str(note)))
-        write_bytes(out / FORECAST, pretty_json(study))
         votes = round(sum(row.votes for row in study.forecasts))
         counts = {"sets": study.sets, "units": study.forecasts[0].units, "votes": votes, "cost": study.cost}
+        price = f"{cost.money(study.cost)} {study.currency}"
+        self.announce(progress, **counts | {"sets": len(dataset.sets), "cost": price})
+        write_bytes(out / FORECAST, pretty_json(study))
         return Content([FORECAST], counts, {})
 
 

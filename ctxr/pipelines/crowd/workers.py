@@ -21,11 +21,12 @@ from ctxr.annotation.records import Answer, Unit
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import command_in
 from ctxr.engine.report import Table
-from ctxr.errors import UnfinishedError, UsageError
+from ctxr.errors import DryRun, UnfinishedError, UsageError
 from ctxr.pipelines.crowd.config import Workers, WorkersReport
 from ctxr.pipelines.crowd.people import people, worker_table
 from ctxr.pipelines.crowd.votes import picks_of
 from ctxr.store.artifacts import MANIFEST, open_artifact
+from ctxr.store.atomic import DRY_RUN
 from ctxr.store.kinds import PLAN, TASKS
 
 OFFERS = "*/prolific/offer.json"
@@ -40,7 +41,7 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     config.check()
     changed = []
     if config.block or config.allow or config.undo:
-        with project_journal(config.workdir, config.database, read_only=False) as journal:
+        with project_journal(config.workdir, config.database, read_only=DRY_RUN.get()) as journal:
             if journal is None:
                 hint = f"{command_in(config.workdir, 'serve')}   (it keeps the list of workers)"
                 raise UnfinishedError(f"{config.workdir} has no journal of answers", hint=hint)
@@ -52,6 +53,8 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
             }
             # every name is looked up before the first change
             acts = [(act, _named(config.workdir, typed, names)) for act, words in options.items() for typed in words]
+            if DRY_RUN.get():
+                raise DryRun("would note in the journal", {worker: act for act, worker in acts})
             now, reason = datetime.now(UTC), config.reason.strip()
             for act, worker in acts:
                 verb = "undid the last change of" if act == "undone" else act

@@ -250,9 +250,9 @@ class BuildRun(SetsRun):
     published: Mapping[str, SplitName]
     dealt: Mapping[str, SplitName]
 
-    def make_videos(self) -> list[SourceUnit]:
+    def make_videos(self, todo: Sequence[WorkUnit]) -> list[SourceUnit]:
         """As for all image sets; a video that is used in part, and one without a set, is named."""
-        units, needed = super().make_videos(), self.options.set_size
+        units, needed = super().make_videos(todo), self.options.set_size
         for unit in units:
             file = self.work.files[unit.source.name]
             if unit.source.damage:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -97,10 +97,6 @@ class NothingBuilt(DataError, NothingWritten):
     """No source could be used."""
 
 
-class NotMerged(UnfinishedError, NothingWritten):
-    """A unit is missing that a rank makes."""
-
-
 @dataclass(kw_only=True)
 class SetsRun(ABC):
     """A build or a filter run whose options and inputs are valid.
@@ -151,14 +147,14 @@ class SetsRun(ABC):
         """What a rank does for the albums, by default nothing; the merge makes their units."""
         return None
 
-    def make_videos(self) -> list[SourceUnit]:
-        """Make the units of videos that are missing; returns those that were made. Raises NotMerged if ranks make them."""
-        shard, todo, made = self.options.shard, [], []
+    def find_todo(self, rebuilt: Collection[str]) -> list[WorkUnit]:
+        """The videos, of a rank its own, whose units are missing or `rebuilt`. Raises UnfinishedError if ranks make them."""
+        shard, todo = self.options.shard, []
         videos = sorted(self.videos, key=lambda unit: unit.name)
         videos = videos[shard.rank :: shard.world] if shard else videos
         for unit in videos:
             failed = None if self.options.retry_failed else read_failed(self.artifact, unit.name)
-            if self.take(unit.name, unit.stamp):
+            if unit.name not in rebuilt and self.take(unit.name, unit.stamp):
                 continue
             if failed and failed.stamp == unit.stamp:
                 self.fail(failed)
@@ -170,7 +166,12 @@ class SetsRun(ABC):
             missing = f"{plural(len(todo), 'source')} of {len(videos)} not finished by any rank"
             world = self.merged.world
             hint = self.options.command_line(rank=videos.index(todo[0]) % world, world_size=world)
-            raise NotMerged(f"{missing}: {some(unit.name for unit in todo)}", hint=hint)
+            raise UnfinishedError(f"{missing}: {some(unit.name for unit in todo)}", hint=hint)
+        return todo
+
+    def make_videos(self, todo: Sequence[WorkUnit]) -> list[SourceUnit]:
+        """Make the units of videos; returns them."""
+        shard, made = self.options.shard, []
         if todo and shard:
             # the failures that the manifest stood for are recorded, for the merge
             stamps = {unit.name: unit.stamp for unit in self.videos}
@@ -338,13 +339,14 @@ class SetsStage(Stage[InputsT]):
             hint = "run the same command once without --rank: it rebuilds what changed"
             raise DataError(f"{out / next(iter(files))} has changed since it was written", hint=hint)
         run = self.open(inputs, out, progress, None if files else ready)
-        if earlier := earlier_manifest(out):
-            self._ask(earlier, inputs, run)
-        self.announce(progress)
+        loss = self._ask(earlier, inputs, run) if (earlier := earlier_manifest(out)) else None
+        todo = run.find_todo({*files.values()})
+        new, kept = len({unit.name for unit in todo} - {one.name for one in unit_sources(out)}), len(run.units)
+        self.announce(progress, new=new, again=len(todo) - new, kept=kept, albums=len(run.stamps), loss=loss)
         if not (shard := self.shard):
             first = take_manifest(out) is None
             discard(out, files, progress)
-            run.make_videos()
+            run.make_videos(todo)
             run.make_photos()
             return run.content(first)
         # engines, jobs and retries may differ between ranks, and a merge ignores them
@@ -359,7 +361,7 @@ class SetsStage(Stage[InputsT]):
         ran = RankRun(self.options.COMMAND, shard.world, json_config(options), json_config(key), [*inputs.parents])
         with rank_lock(run.artifact, shard.rank, ran) as record:
             _refuse_unlike(ran, record)
-            run.make_videos()
+            run.make_videos(todo)
             if run.stamps:
                 run.share_photos()
             if run.retried and (run.artifact / MANIFEST).is_file():  # nothing to do
@@ -371,9 +373,9 @@ class SetsStage(Stage[InputsT]):
         read = self.options.source()
         return SetsReport(run.artifact, False, name, threshold, counts, failures, read=read, rank=rank)
 
-    def _ask(self, earlier: Manifest, inputs: InputsT, run: SetsRun) -> None:
-        """Say what the run takes from the earlier result: sets that tasks or answers of the project are about, and sources where
-        the command names them. Raises UsageError without --yes."""
+    def _ask(self, earlier: Manifest, inputs: InputsT, run: SetsRun) -> str | None:
+        """What the run takes from the earlier result; None for nothing. Warns of sets that tasks or answers of the project are about, and
+        of sources where the command names them; raises UsageError without --yes."""
         models, out, options = earlier.models, run.artifact, self.options
         other = any(
             models[part][name] != run.models[part][name]
@@ -396,16 +398,17 @@ class SetsStage(Stage[InputsT]):
         files = {file for folder in folders for table in tables for file in folder.glob(table)}
         in_use = going & {row.id for file in files for row in read_table(file, ImageSet)}
         named = lost and options.source() is None
-        if not in_use and not named:
-            return
         what = f"{len(lost)} of {plural(len(before), 'source')} ({some(lost)}) and " if lost else ""
         about = f"; tasks or answers are about {len(in_use)} of these sets" if in_use else ""
         count = f"{len(going)} of {plural(len(sets), 'set')}"
         loss = f"this run {'replaces' if other else 'removes'} {what}{count} in {out}{about}"
+        if not in_use and not named:
+            return loss if going or lost else None
         if not options.yes:
             add = "--add to keep these sources, " if named else ""
             raise UsageError(loss, hint=f"{add}--yes to go on, or another --out")
         run.progress.warn(loss)
+        return loss
 
     def report(self, progress: Progress, curve: bool = False) -> SetsReport:
         """Run the stage, and report on its result, or on what a rank did."""

@@ -193,6 +193,7 @@ class PairsStage(Stage[SourceInputs[Path]]):
                 whole = with_answers(dataset, read_judgments(workdir / kinds.JUDGMENTS))
             pairs = captioned(whole, identity_of(dataset.files), dataset.queries, workdir, progress)
         groups = {pair.image: pair.group for pair in pairs.rows if pair.image is not None}
+        self.announce(progress, pairs=len(pairs.rows), pictures=len(groups))
         images = []
         with progress.task("pictures", len(groups)) as task:
             for name, group in groups.items():

@@ -84,6 +84,7 @@ class RebuildStage(Stage[Inputs]):
         recipe = read_rebuild_recipe(self.options.source())
         locator = SourceLocator(recipe.path, self.options.videos, progress)
         originals = Originals(locator, self.options.jobs, progress)
+        self.announce(progress, sets=len(recipe.sets), pictures=len(recipe.images))
         pictures = _make_pictures(recipe, out, originals, progress)
         take_manifest(out)
         sets = [image_set for image_set in recipe.sets if all(name in pictures for name in image_set.images)]

@@ -17,14 +17,14 @@ import msgspec
 from markupsafe import Markup
 
 from ctxr.engine.progress import SILENT, Progress
-from ctxr.errors import UsageError, and_more
+from ctxr.errors import DryRun, UsageError, and_more
 from ctxr.pipelines.inspection.config import Report, ReportPage
 from ctxr.pipelines.inspection.pages import distributions, results, revision, sets, summary
 from ctxr.pipelines.inspection.pages.chain import ALONE, load_chain
 from ctxr.pipelines.inspection.pages.edition import SIDE, PageBuilder, Thumbnails
 from ctxr.problems.question import View
 from ctxr.store.artifacts import MARKER
-from ctxr.store.atomic import disk_errors, replace_folder, write_bytes
+from ctxr.store.atomic import DRY_RUN, disk_errors, replace_folder, write_bytes
 from ctxr.store.kinds import REVISE_LABELS
 from ctxr.version import __version__
 from ctxr.web.static import environment
@@ -83,6 +83,8 @@ def run(config: Report, progress: Progress = SILENT) -> ReportPage:
     paths = {image.path for unit in chain.units for image in unit.images}
     paths |= {facts.path for unit in chain.units for facts in unit.facts}
     paths.discard("")
+    if DRY_RUN.get():
+        raise DryRun(f"would write {page}", {"sources": len(chain.units), "pictures": len(paths)})
     folder = page.with_name(page.stem)
     separate = len(paths) > config.inside
     others = [(one.resolve().parent.name, link) for one in map(Path, config.more) if (link := _link(page, one))]

@@ -19,7 +19,7 @@ from ctxr.problems.evaluation import ALL_SPLITS, NO_SPLIT, EvalRequest, Evaluati
 from ctxr.problems.figures import Columns, Summariser, correct_together
 from ctxr.problems.nothing_fits import RankedQueries, add_nothing_fits
 from ctxr.problems.own_model import ScoreFunction, find_model, model_scores
-from ctxr.problems.queries import queries_of
+from ctxr.problems.queries import pictures_of, queries_of
 from ctxr.problems.registry import evaluation_of, find_question, problems
 from ctxr.problems.results import RESULTS, plain_name, read_tables, results_name
 from ctxr.problems.runs import SCORES
@@ -56,6 +56,7 @@ class OwnModelStage(Stage[SourceInputs[ScoreFunction]]):
         dataset = open_dataset(self.dataset, self.options.workdir, progress)
         splits, every = {self.options.split} if self.options.split else {"valid", "test"}, queries_of(dataset)
         queries = [one for one in every if (one.split or NO_SPLIT) in splits] or every
+        self.announce(progress, queries=len(queries), pictures=len(pictures_of(dataset, queries)))
         write_scores(out / SCORES, model_scores(self.model, inputs.source, dataset, queries, progress))
         return Content([SCORES], {"queries": dict(Counter(one.split or NO_SPLIT for one in queries))}, {})
 
@@ -102,6 +103,7 @@ class EvalStage(Stage[Inputs]):
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """What was found."""
         evaluation = evaluation_of(self.request)
+        self.announce(progress, runs=len(evaluation.runs), queries=sum(map(len, evaluation.splits)))
         measure(evaluation, self.options, progress)
         content, findings = evaluation.write(out), evaluation.findings
         report = {

@@ -10,7 +10,7 @@ from msgspec import convert
 
 from ctxr.datasets.changes import contents_of
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.lineage import content_of, dataset_parents, remember_dataset
+from ctxr.datasets.lineage import dataset_parents, remember_dataset
 from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import CHAIN, chosen
@@ -307,8 +307,7 @@ def run(config: Listen, progress: Progress = SILENT) -> ListenReport:
     """
     out = config.check().folder()
     if config.dry_run:
-        _refuse_others(out)
-        content_of(chosen(config.dataset, config.workdir, CHAIN, SILENT))  # which refuses edited tables
+        ListenStage(config).inputs(progress)  # which refuses what the run refuses
         return Answers(job_of(config, progress), _replies(out)).report(dry_run=True)
     result = execute(ListenStage(config), progress)
     if result.artifact is None:

@@ -67,6 +67,7 @@ class RegionsStage(Stage[RegionsInputs]):
         """The shards, and the table of pictures."""
         write_regions = resolve_name("ctxr.pipelines.modelling.region_shards:write_regions")
         dataset = open_dataset(inputs.path, self.options.workdir, progress)
+        self.announce(progress, pictures=len(dataset.images))
         content = cast(Content, write_regions(out, replace(self.options, extractor=inputs.by), dataset, progress))
         return content._replace(counts=content.counts | {"by": inputs.shown})
 

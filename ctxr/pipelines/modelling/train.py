@@ -143,7 +143,7 @@ class Training(Stage[TrainInputs]):
         if few := [f"{split} {count}" for split, count in job.queries.items() if 0 < count < FEW]:
             progress.warn(f"fewer than {FEW} {job.UNIT} ({', '.join(few)}): figures of this run mean nothing")
         job.check()
-        self.announce(progress)
+        self.announce(progress, **{job.UNIT: sum(job.queries.values())}, seeds=job.seeds, device=job.device)
         # seeds with damaged files of this very run are trained again
         if this := finished(out, self.KIND, self.options.COMMAND, inputs.key, inputs.parents):
             damaged = {Path(name).parts[0] for name in this.changed_files() if "/" in name}

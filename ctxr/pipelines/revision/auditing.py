@@ -181,6 +181,7 @@ class AuditStage(Stage[AuditInputs]):
         audited = audited_sample(sample, read_judgments(config.workdir / JUDGMENTS), inputs.blocked)
         if not audited.looked:
             raise _no_answers(config, current, sample)
+        self.announce(progress, pairs=len(sample), looked=len(audited.looked))
         links = read_table(folder / LEDGER, CandidateRow)
         base = self.base()
         content = "" if base is None else open_base(base, config.workdir, progress).content

@@ -118,8 +118,6 @@ class ReviseLabels(JudgeEndpointOptions):
         actions = [name for name in ("entail", "undo", "redo", "audit") if getattr(self, name)]
         if len(actions) > 1:
             yield f"--{actions[0]} and --{actions[1]} cannot be combined", "run one after the other"
-        if self.dry_run and actions and not self.entail:
-            yield f"--dry-run and --{actions[0]} cannot be combined", "--dry-run goes with --entail"
         if not self.model and any(spec.startswith("endpoint:") and "#" not in spec for spec in self.judge):
             yield (
                 "--model is missing",

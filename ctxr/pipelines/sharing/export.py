@@ -206,6 +206,7 @@ class _ExportStage(Stage[Inputs]):
         job = ExportJob(dataset, source, out, licences, size, progress, options.videos, options.jobs)
         if options.run:
             job = _with_scores(job, inputs.parents[0], options)
+        self.announce(progress, **{name: getattr(job.counts, name) for name in ("sets", "images", "queries")})
         _keep_card(self.out(), progress)
         written = WRITERS[options.to](job)
         written.left_out += [

@@ -14,7 +14,8 @@ from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.launch import codes_of, read_study
 from ctxr.annotation.platforms.prolific import Bundle
-from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
+from ctxr.engine.history import recorded
+from ctxr.errors import CtxrError, DataError, DryRun, UnfinishedError, UsageError
 from ctxr.pipelines.crowd.config import Plan
 from ctxr.pipelines.crowd.export_tasks import run
 from ctxr.pipelines.crowd.plan import run as plan
@@ -25,6 +26,7 @@ from tests.annotation.journal.study import units_of
 from tests.annotation.platforms import study
 from tests.annotation.platforms.participants import give, listing, participant, served
 from tests.pipelines.world_dataset import write_world_dataset
+from tests.test_second_runs import everything
 
 
 @pytest.fixture
@@ -167,6 +169,37 @@ def test_launched_tasks_do_not_change(workdir: Path, monkeypatch: pytest.MonkeyP
     again = run(replace(config, launch=True))
     assert (again.up_to_date, again.launched) == (True, 1)
     assert len(made) == 1
+
+
+def test_a_dry_run_of_a_launch_names_the_price_and_neither_writes_nor_launches(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr("ctxr.annotation.platforms.prolific.connect", lambda: StudyClient(made))
+    config = replace(study.options(workdir, "retrieve", "prolific"), launch=True, live=True)
+
+    def dry() -> DryRun:
+        before = everything(workdir)
+        with recorded(config, dry_run=True), pytest.raises(DryRun) as ended:
+            run(config)
+        assert everything(workdir) == before
+        return ended.value
+
+    first = dry()
+    report = run(replace(config, launch=False, live=False))
+    assert first.plan == {
+        "units": report.units,
+        "answers": report.votes,
+        "checks": report.checks,
+        "live": True,
+        "offer": report.offer,
+    }
+    assert report.offer is not None
+    assert f"{report.offer.places * report.offer.pay / 100:.2f} without fees" in str(report.offer)
+    second = dry()
+    assert (second.message, second.plan) == (f"would publish the study in {config.folder()}", {"offer": report.offer})
+    assert not made
+    assert run(config).notes == ["the study s1 is active"]
 
 
 def test_new_descriptions_make_new_retrievals_and_leave_the_old_ones(workdir: Path) -> None:

@@ -15,7 +15,8 @@ from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
 from ctxr.annotation.records import Answer
 from ctxr.cli.app import app
-from ctxr.errors import UnfinishedError, UsageError
+from ctxr.engine.history import recorded
+from ctxr.errors import DryRun, UnfinishedError, UsageError
 from ctxr.pipelines.crowd.config import Plan, Workers
 from ctxr.pipelines.crowd.plan import run as plan
 from ctxr.pipelines.crowd.workers import owed_table, run
@@ -56,6 +57,14 @@ def test_blocking_has_a_reason_is_seen_and_can_be_taken_back(known: Path) -> Non
     back = run(Workers(workdir=known, undo=("w-spammer",), reason="looked again"))
     assert not any(row.blocked for row in back.workers)
     assert back.changes[0].undone
+
+
+def test_a_dry_run_names_who_would_be_blocked_and_changes_nothing(known: Path) -> None:
+    config = Workers(workdir=known, block=("w-spam",), reason="x")
+    with recorded(config, dry_run=True), pytest.raises(DryRun) as ended:
+        run(config)
+    assert ended.value.plan == {"w-spammer": "blocked"}
+    assert run(Workers(workdir=known)).changes == ()
 
 
 def test_a_change_without_a_reason_or_of_a_stranger_changes_nothing(known: Path) -> None:

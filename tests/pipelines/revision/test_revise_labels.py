@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ctxr.datasets.open import read_dataset
-from ctxr.datasets.rounds import AuditSample, CandidateRow
-from ctxr.errors import DataError, UsageError
+from ctxr.datasets.rounds import AuditSample, CandidateRow, read_rounds
+from ctxr.errors import DataError, DryRun, UsageError
 from ctxr.models.training.checkpoint import Checkpoint
 from ctxr.models.training.recipe import HeadShape, ScorerShape
 from ctxr.pipelines.modelling.config import Train
@@ -86,6 +86,10 @@ def test_a_round_is_taken_back_and_put_in_force_again(workdir: Path) -> None:
     assert report.round == 2
     both = bytes_of(workdir / "revised")
     assert {row.round for row in read_table(workdir / "revised" / "judgments.jsonl", Judgment)} == {0, 1, 2}
+    with pytest.raises(DryRun) as ended:
+        run(replace(ReviseLabels(workdir=workdir), undo=True, dry_run=True))
+    assert ended.value.plan == {"pairs": read_rounds(workdir / "revised")[1].added}
+    assert bytes_of(workdir / "revised") == both
     assert run(replace(ReviseLabels(workdir=workdir), undo=True)).round == 2
     again = bytes_of(workdir / "revised")
     assert again["judgments.jsonl"] == first["judgments.jsonl"]

@@ -106,7 +106,6 @@ def test_of_several_rounds_the_latest_in_force_says_what_differs(workdir: Path) 
         ({"entail": False, "round": 3}, "--round 3"),
         ({"round": 3}, "--round 3"),
         ({"undo": True}, "--entail and --undo"),
-        ({"entail": False, "audit": True, "dry_run": True}, "--dry-run and --audit"),
         ({"threshold": 1.5}, "--threshold 1.5"),
         ({"threshold": 0.5, "precision": 0.9}, "choose the threshold"),
         ({"unsure": 0.7, "threshold": 0.6}, "--unsure 0.7"),
