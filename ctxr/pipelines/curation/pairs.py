@@ -194,7 +194,7 @@ class PairsStage(Stage[SourceInputs[Path]]):
             pairs = captioned(whole, identity_of(dataset.files), dataset.queries, workdir, progress)
         groups = {pair.image: pair.group for pair in pairs.rows if pair.image is not None}
         images = []
-        with progress.task("pictures", len(groups)) as task:
+        with progress.task("linking pictures", len(groups)) as task:
             for name, group in groups.items():
                 file, sha256 = pairs.files[name], pairs.contents[name]
                 path = f"{IMAGES}/{sha256}{file.suffix.lower()}"
