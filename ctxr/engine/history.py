@@ -50,7 +50,7 @@ def recorded(options: Options, typed: Sequence[str] = ()) -> Iterator[CommandRun
         raise
     finally:
         _CURRENT.reset(before)
-        if options.COMMAND != "status" and not DRY_RUN.get() and run.workdir is not None and run.workdir.is_dir():
+        if options.RECORDED and not DRY_RUN.get() and run.workdir is not None and run.workdir.is_dir():
             words = list(typed) or shlex.split(options.command_line())[1:]
             for secret, shown in _SECRETS:
                 words = [secret.sub(shown, word) for word in words]

@@ -93,31 +93,25 @@ def read_state(workdir: Path, touched: Iterable[Path] = ()) -> ProjectState:
     """The state of a project, with artifacts that a command has just `touched`. A damaged one counts as unfinished."""
     lines, last, page = list(_history(workdir)), {path.resolve(): path for path in touched}, workdir / "report.html"
     words = {one.get("path"): line.words for line in lines for one in line.artifacts}
-    found = last | {path.resolve(): path for path in _artifacts(workdir)}
+    found = last | {path.resolve(): path for path in artifacts(workdir)}
     stored = [_stored(path, relative(path, workdir), words) for path in found.values() if path.is_dir()]
     stored.sort(key=lambda one: (one.path.resolve() in last, one.made, one.name))
     by_name, order = _with_parents(stored)
     broken = lines[-1].words if lines and lines[-1].exit_code == INTERRUPTED else ()
     finished = {name: by_name[name] for name in order}
     failed = [line.words[:1] for line in takewhile(lambda line: line.exit_code, reversed(lines))]
-    return ProjectState(
-        workdir,
-        [*by_name.values()],
-        finished,
-        page.stat().st_mtime if page.is_file() else 0,
-        broken,
-        ("run",) in failed,
-    )
+    shown = page.stat().st_mtime if page.is_file() else 0
+    return ProjectState(workdir, [*by_name.values()], finished, shown, broken, ("run",) in failed)
 
 
-def _artifacts(folder: Path, depth: int = 2) -> Iterator[Path]:
+def artifacts(folder: Path, depth: int = 2) -> Iterator[Path]:
     """The artifacts in a project and in its folders of artifacts, such as runs."""
     with suppress(OSError), os.scandir(folder) as entries:
         for path in (Path(entry.path) for entry in entries if entry.is_dir() and not entry.name.startswith(".")):
             if (path / MANIFEST).is_file() or (path / MARKER).exists():
                 yield path
             elif depth > 1:
-                yield from _artifacts(path, depth - 1)
+                yield from artifacts(path, depth - 1)
 
 
 class _Line(msgspec.Struct):
