@@ -423,9 +423,8 @@ def settings(report: InitReport) -> Iterator[Block]:
     """The file that was written."""
     own = report.file.suffix == ".py"
     edit = "put your model into score()" if own else "remove the # before an option to set it"
-    yield Summary(
-        f"{report.file}: written", {"edit": edit, "try": f"ctxr eval --model {report.file.stem}:score" if own else None}
-    )
+    call = f"ctxr eval --model {report.file.stem}:score" if own else None
+    yield Summary(f"{report.file}: written", {"edit": edit, "try": call})
 
 
 def project_status(report: StatusReport) -> Iterator[Block]:

@@ -13,23 +13,15 @@ import msgspec
 
 from ctxr.engine.history import HISTORY
 from ctxr.errors import INTERRUPTED, CtxrError
+from ctxr.store import kinds
 from ctxr.store.artifacts import MANIFEST, MARKER, Artifact, Parent, open_artifact, take_lock
-from ctxr.store.kinds import (
-    CLASSIFIER,
-    DATASET,
-    EXPORT,
-    IMAGE_SETS,
-    JUDGMENTS,
-    PAIRS,
-    PLAN,
-    REGION_FEATURES,
-    RUN,
-    TASKS,
-)
 from ctxr.store.paths import relative
 from ctxr.store.tables import UNREADABLE
 
-_MADE = (IMAGE_SETS, TASKS, JUDGMENTS, DATASET, RUN, CLASSIFIER, PAIRS, REGION_FEATURES, EXPORT)
+_MADE = (
+    kinds.IMAGE_SETS, kinds.TASKS, kinds.JUDGMENTS, kinds.DATASET, kinds.RUN, kinds.CLASSIFIER, kinds.PAIRS, kinds.REGION_FEATURES,
+    kinds.EXPORT,
+)  # fmt: skip
 """Kinds of parents that are artifacts."""
 
 _ROLES = ("image_sets", "dataset", "recipe")
@@ -83,10 +75,10 @@ class ProjectState:
     open: Mapping[str, int] | None = None
     answered: int = 0
 
-    def made_from(self, one: Stored, *kinds: str) -> list[Stored]:
+    def made_from(self, one: Stored, *wanted: str) -> list[Stored]:
         """What was made from an artifact: of these kinds, or anything but plans and exports."""
         children = [child for child in self.finished.values() if one.name in child.parents]
-        return [child for child in children if (child.kind in kinds if kinds else child.kind not in (PLAN, EXPORT))]
+        return [child for child in children if (child.kind in wanted if wanted else child.kind not in (kinds.PLAN, kinds.EXPORT))]
 
 
 def read_state(workdir: Path, touched: Iterable[Path] = ()) -> ProjectState:
