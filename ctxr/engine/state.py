@@ -78,7 +78,7 @@ class ProjectState:
     def made_from(self, one: Stored, *wanted: str) -> list[Stored]:
         """What was made from an artifact: of these kinds, or anything but plans and exports."""
         children = [child for child in self.finished.values() if one.name in child.parents]
-        return [child for child in children if (child.kind in wanted if wanted else child.kind not in (kinds.PLAN, kinds.EXPORT))]
+        return [one for one in children if one.kind in wanted or not (wanted or one.kind in (kinds.PLAN, kinds.EXPORT))]
 
 
 def read_state(workdir: Path, touched: Iterable[Path] = ()) -> ProjectState:
