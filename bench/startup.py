@@ -5,18 +5,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
+from pathlib import Path
 
 from bench.table import Median, Row, in_turns
+from ctxr.store.artifacts import Content, Parent, finish
 
 EMPTY = "import typer\napp = typer.Typer()\n@app.command()\ndef main(name: str) -> None: ...\napp()"
 COMMANDS = ("build-sets videos/", "filter --brisque 0.65", "eval", "report")
 ROUNDS = 9
 LONGEST = 0.5
 IMPORTED = 0.15
+ARTIFACTS, FILES = 10, 1_000  # of each artifact
 
 
 def measure() -> list[Row]:
-    """`ctxr --help` against an empty Typer app, `import ctxr`, and the first line of long commands."""
+    """`ctxr --help` against an empty Typer app, `import ctxr`, the status of a project, and the first line of long commands."""
 
     def call(*arguments: str) -> None:
         subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
@@ -28,6 +32,12 @@ def measure() -> list[Row]:
         Row("import ctxr", ours, "pass", bare, f"<= {IMPORTED}", ours - bare <= IMPORTED, "less the interpreter")
     )
     with tempfile.TemporaryDirectory() as folder:
+        draw_project(Path(folder, "work"))
+        calls = [partial(call, "-m", "ctxr", *words) for words in (("status", "-w", f"{folder}/work"), ("--version",))]
+        ours, bare = in_turns(*calls, repeat=ROUNDS)
+        files = f"{ARTIFACTS} artifacts with {ARTIFACTS * FILES:,} files"
+        rows.append(Row(f"ctxr status, {files}", ours, "ctxr --version", bare, "<= 1", ours <= 1))
+    with tempfile.TemporaryDirectory() as folder:
         for command in COMMANDS:
             for name, open_ends in (("a pipe", os.pipe), ("a terminal", os.openpty)):
                 seconds = Median(_first_line(command, folder, *open_ends()) for _ in range(ROUNDS))
@@ -35,6 +45,19 @@ def measure() -> list[Row]:
                     Row(f"first line of ctxr {command}, {name}", seconds, target="<= 0.5", met=seconds <= LONGEST)
                 )
     return rows
+
+
+def draw_project(project: Path) -> None:
+    """A project of artifacts, each made of the one before."""
+    parents = list[Parent]()
+    for number in range(ARTIFACTS):
+        folder, names = project / f"made{number}", [f"images/{file}.jpg" for file in range(FILES)]
+        (folder / "images").mkdir(parents=True)
+        for name in names:
+            (folder / name).write_text(f"{number} {name}")
+        content = Content(names, {"images": FILES}, {})
+        made = finish(folder, kind="image_sets", verb="filter", config={}, parents=parents, content=content)
+        parents = [Parent(folder.name, made.manifest.kind, made.sha256)]
 
 
 def _first_line(command: str, folder: str, ours: int, theirs: int) -> float:

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -128,6 +129,7 @@ def test_the_front_door_is_light(statement: str) -> None:
 def test_the_help_of_a_command_imports_nothing_heavy() -> None:
     code = f"""
 import sys
+import tomllib
 from ctxr.cli.app import app
 for command in {list(COMMANDS)}:
     try:
@@ -143,3 +145,12 @@ for command in {list(COMMANDS)}:
 def test_the_package_runs_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "ctxr", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("ctxr ")
+
+
+def test_a_wheel_has_every_file_of_the_package() -> None:
+    settings = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())
+    patterns = settings["tool"]["setuptools"]["package-data"]["ctxr"]
+    packed = {file for pattern in patterns for file in PACKAGE.glob(pattern)}
+    there = {file for file in PACKAGE.rglob("*") if file.is_file() and "__pycache__" not in file.parts}
+    assert sorted(there - packed - {*TREES}) == []
+    assert [file for file in TREES if not (file.parent / "__init__.py").is_file()] == []

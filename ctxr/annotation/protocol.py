@@ -39,7 +39,7 @@ class StudyNumbers(Options):
     eval_most: int = 3
     """Retrievals of a validation or test description at most (ImageCoDe: 3)."""
     full_share: Annotated[float, SHARE] = 0.1
-    """Share of validation and test descriptions that always get all votes, for unbiased metrics."""
+    """Share of validation and test descriptions that get every vote, also once they are decided: figures of these are unbiased."""
     review_votes: Annotated[int, POSITIVE] = 1
     """Third parties who decide whether a dialogue is kept."""
     least_words: Annotated[int, POSITIVE] = PUBLISHED.least_words

@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ctxr.cli.commands import COMMANDS
 from ctxr.cli.verbs import named
-from ctxr.cli.words import ARTIFACTS, EXAMPLES, LINES, LISTED, MORE, PANELS, PRINTED, TYPED
+from ctxr.cli.words import ARTIFACTS, EXAMPLES, LINES, LISTED, MORE, PANELS, PRINTED, SETTINGS, TYPED
 from ctxr.errors import INTERRUPTED, CtxrError, UsageError, did_you_mean
 from ctxr.version import __version__
 
@@ -46,13 +46,15 @@ _MISTYPED: Any = typer.BadParameter.__base__
 
 
 class _PlainParameters:
-    """A command whose switches have no type beside them."""
+    """A command whose switches and arguments have no type beside them."""
 
     def get_params(self, ctx: "Context") -> "list[Any]":
         """Its parameters, `--help` among them."""
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for one in params:
             one.metavar = "" if getattr(one, "is_flag", False) else one.metavar
+            if one.param_type_name == "argument":
+                one.display_type_rich = lambda ctx, several=one.nargs != 1: "…" * several
         return params
 
 
@@ -99,7 +101,8 @@ class Commands(_PlainParameters, TyperGroup):
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         """Parse the arguments before the command's name; without any, in a folder with a project, its status is shown."""
-        if not args and Path(os.environ.get("CTXR_WORKDIR") or "work", "history.jsonl").is_file():
+        workdir = Path(os.environ.get("CTXR_WORKDIR") or "work")
+        if not args and (SETTINGS.is_file() or any(named("ctxr.engine.state:artifacts")(workdir))):
             args = ["status"]
         if args[:1] == ["help"]:
             args = [*args[1:2], "--help"]
@@ -202,9 +205,7 @@ def root(
 
 def main() -> NoReturn:
     """Entry point of the `ctxr` command."""
-    gc.set_threshold(
-        50_000
-    )  # what commands import makes many objects that stay, and the default looks through them again and again
+    gc.set_threshold(50_000)  # imports make many objects that stay, and the default looks through them again and again
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a terminal that lacks a sign shows another one in its place
             stream.reconfigure(errors="replace")

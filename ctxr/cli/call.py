@@ -156,7 +156,7 @@ def call_verb(command: Command, config: Options, flags: set[str], meta: dict[str
     try:
         with recorded(config, typed, "dry_run" in flags) as done:
             with nullcontext() if command.started else progress.alive(config.COMMAND):
-                with progress.task(f"loading {config.COMMAND}", None):  # what a command imports may take seconds
+                with progress.task(f"loading libraries for ctxr {config.COMMAND}", None):  # may take seconds
                     run = named(f"{command.module}:run")
                 try:
                     report = run(config, progress, *started)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ctxr.engine.options import Options, Switch, Workdir
 from ctxr.engine.report import VerbReport
-from ctxr.errors import PartialError
+from ctxr.errors import PartialError, plural
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,6 @@ class Repeat(Options):
     COMMAND = "run"
 
     workdir: Workdir = Path("work")
-    dry_run: Switch = False
-    """Say what would be done, and write nothing."""
 
 
 @dataclass(frozen=True)
@@ -47,5 +45,6 @@ class RepeatReport(VerbReport):
 
     @property
     def finding(self) -> PartialError | None:
-        """The first command that failed; by itself it says what it needs."""
-        return next((PartialError(why, hint=command) for command, why in self.failed.items()), None)
+        """How many commands failed; the first one says by itself what it needs."""
+        what = f"{plural(len(self.failed), 'command')} could not be repeated"
+        return next((PartialError(what, hint=command) for command in self.failed), None)

@@ -24,7 +24,6 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 
 from ctxr.engine.progress import Progress, ProgressTask, Silent
-from ctxr.engine.report import P_SHOWN
 from ctxr.engine.report import Table as Tabular
 
 LOG_SECONDS = 10
@@ -64,9 +63,9 @@ def show_error(message: str, hint: str, exit_code: int, as_json: bool = False) -
     if as_json:
         show_json({"error": message, "hint": hint, "exit_code": exit_code})
     terminal = console(stderr=True)
-    terminal.print(f"[bold red]error:[/] {_plain_text(message)}")
+    terminal.print(f"[bold red]error:[/] {plain_text(message)}")
     if hint:
-        terminal.print(f"[cyan]hint:[/]  {_plain_text(hint)}")
+        terminal.print(f"[cyan]hint:[/]  {plain_text(hint)}")
 
 
 def show(document: object, blocks: Iterable[Block], as_json: bool, step: str | None = None) -> None:
@@ -82,20 +81,20 @@ def show(document: object, blocks: Iterable[Block], as_json: bool, step: str | N
                 facts.add_column()
                 for name, value in block.rows.items():
                     if value is not None:
-                        facts.add_row(escape(name), _plain_text(str(value)))
-                console().print(f"[bold]{_plain_text(block.title)}[/]")
+                        facts.add_row(escape(name), plain_text(str(value)))
+                console().print(f"[bold]{plain_text(block.title)}[/]")
                 console().print(facts)
             case Sentences():
                 for number, line in enumerate(block.lines):
                     if not number:
                         console().print(f"\n[bold]{block.heading}[/]")
-                    console().print(f"· {_plain_text(line)}")
+                    console().print(f"· {plain_text(line)}")
             case Tabular():
                 show_table(block)
             case _:
                 console().print(block)
     if step:  # whole, however narrow the terminal: it is copied
-        console().print(f"[bold]next:[/] {_plain_text(step)}")
+        console().print(f"[bold]next:[/] {plain_text(step)}")
 
 
 def show_json(value: object, more: Mapping[str, object] = {}) -> None:
@@ -138,17 +137,17 @@ def show_table(table: Tabular) -> None:
                 overflow="fold",
             )
         for row in table.rows:
-            cells = (_figure(row[column], table.digits, table.columns[column] == "p") for column in columns)
-            piece.add_row(*map(_plain_text, cells))
+            cells = (table.cell(row[column], table.columns[column]) for column in columns)
+            piece.add_row(*map(plain_text, cells))
         terminal.print(piece)
     for line in (*((table.note,) if table.note else ()), *(f"· {line}" for line in table.examples)):
-        terminal.print(f"[dim]{_plain_text(line)}[/]")
+        terminal.print(f"[dim]{plain_text(line)}[/]")
 
 
 def pieces(table: Tabular, width: int) -> list[list[int]]:
     """Columns that fit side by side in a terminal of that width, text of more than `LONGEST_CELL` characters wrapped; the others
     follow below. The columns that tell the rows apart come first in every piece."""
-    cells = [[_figure(row[column], table.digits) for row in table.rows] for column in range(len(table.columns))]
+    cells = [[table.cell(row[column]) for row in table.rows] for column in range(len(table.columns))]
     widths = [
         min(LONGEST_CELL, max(map(len, [head, *texts]))) + 3 for head, texts in zip(table.columns, cells, strict=True)
     ]
@@ -164,17 +163,9 @@ def pieces(table: Tabular, width: int) -> list[list[int]]:
     return parts
 
 
-def _plain_text(text: str) -> str:
+def plain_text(text: str) -> str:
     """Text from files as it can be shown: neither markup nor a sign that acts on a terminal."""
     return escape("".join(sign if sign.isprintable() or sign == "\n" else "\ufffd" for sign in text))
-
-
-def _figure(value: object, digits: int | None, is_p: bool = False) -> str:
-    if is_p and isinstance(value, float) and value < P_SHOWN:
-        return f"<{P_SHOWN}"  # no p-value is 0
-    if isinstance(value, float):
-        return f"{value:g}" if digits is None else f"{value:.{digits}f}"
-    return "–" if value is None else str(value)
 
 
 class Terminal(Progress):
@@ -195,16 +186,16 @@ class Terminal(Progress):
     def note(self, text: str) -> None:
         """Something worth knowing."""
         if not self._quiet:
-            self._print(f"[dim]{_plain_text(text)}[/]")
+            self._print(f"[dim]{plain_text(text)}[/]")
 
     def detail(self, text: str) -> None:
         """Something that was decided."""
         if self._verbose:
-            self._print(f"[dim]{_plain_text(text)}[/]")
+            self._print(f"[dim]{plain_text(text)}[/]")
 
     def warn(self, text: str) -> None:
         """Something that may surprise."""
-        self._print(f"[yellow]warning:[/] {_plain_text(text)}")
+        self._print(f"[yellow]warning:[/] {plain_text(text)}")
 
     def _print(self, line: str) -> None:
         self._printed = self._clock()
@@ -234,7 +225,7 @@ class Terminal(Progress):
 
     def alert(self, text: str) -> None:
         """What makes figures wrong."""
-        self._print(f"[bold red]{_plain_text(text)}[/]")
+        self._print(f"[bold red]{plain_text(text)}[/]")
 
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator["_Line | _LogLines"]:
@@ -290,4 +281,4 @@ class _Line(ProgressTask):
             self.shown.update(self.task, rate=f"{speed:.1f}/s")
 
     def say(self, text: str) -> None:
-        self.shown.update(self.task, now=_plain_text(text))
+        self.shown.update(self.task, now=plain_text(text))

@@ -17,6 +17,7 @@ from ctxr.engine.options import Options
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.errors import CtxrError, UsageError
 from ctxr.pipelines.inspection.status import project_state
+from ctxr.store.atomic import DRY_RUN
 
 
 def run(config: Repeat, progress: Progress = SILENT) -> RepeatReport:
@@ -35,14 +36,14 @@ def run(config: Repeat, progress: Progress = SILENT) -> RepeatReport:
                     raise UsageError("its command was typed in another folder")
                 if getattr(options, "launch", False) or "endpoint:" in str(getattr(options, "judge", "")):
                     raise UsageError("its settings in a file cost people or money")
-                if not config.dry_run:
+                if not DRY_RUN.get():
                     progress.note(command)
                     with recorded(options, words):
                         named(f"{VERBS[words[0]].module}:run")(options, progress)
                 done.append(command)
             except CtxrError as error:
                 left[one.name] = failed[command] = error.message
-    return RepeatReport(tuple(done), left, failed, config.dry_run)
+    return RepeatReport(tuple(done), left, failed, DRY_RUN.get())
 
 
 def parsed(words: Sequence[str]) -> Options:

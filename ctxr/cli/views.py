@@ -13,7 +13,7 @@ from rich.text import Text
 from ctxr.annotation.config import ExportTasksReport, ImportAnswersReport
 from ctxr.annotation.cost import money
 from ctxr.cli.config import InitReport, RepeatReport
-from ctxr.cli.render import Block, Sentences, Summary
+from ctxr.cli.render import Block, Sentences, Summary, plain_text
 from ctxr.engine.report import SUMMARY, SetsReport, Table
 from ctxr.errors import plural
 from ctxr.pipelines.crowd.config import AggregateReport, PlanReport, RunningServer, ServeReport, WorkersReport
@@ -146,9 +146,7 @@ def dataset(report: AggregateReport) -> Iterator[Block]:
     counts = report.counts
     rows = {
         "dataset": report.dataset,
-        "sets": counts["sets"],
-        "queries": counts["queries"],
-        "judgments": counts["judgments"],
+        "of all splits": f"{plural(counts['sets'], 'set')}, {counts['queries']:,} queries, {counts['judgments']:,} judgments",
         "dropped": _numbers(counts["dropped"]),
         "refused": _refused(report.refused, report.read),
         "all tables": _more(report),
@@ -421,20 +419,18 @@ def settings(report: InitReport) -> Iterator[Block]:
     """The file that was written."""
     own = report.file.suffix == ".py"
     edit = "put your model into score()" if own else "remove the # before an option to set it"
-    yield Summary(
-        f"{report.file}: written", {"edit": edit, "try": f"ctxr eval --model {report.file.stem}:score" if own else None}
-    )
+    call = f"ctxr eval --model {report.file.stem}:score" if own else None
+    yield Summary(f"{report.file}: written", {"edit": edit, "try": call})
 
 
 def project_status(report: StatusReport) -> Iterator[Block]:
     """The artifacts of a project with their state, open units, and notes."""
-    table = Grid.grid(padding=(0, 2))
-    for one in report.artifacts:
-        *facts, condition = one.values()
-        table.add_row(*map(Text, facts))
+    rows = [[*one.values()] for one in report.artifacts]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-2]
+    for *facts, holds, condition in rows:  # each on one line, however narrow the terminal: names are copied
+        yield plain_text("  ".join((*map(str.ljust, facts, widths), holds)).rstrip())
         if condition:
-            table.add_row("", "", "", Text(condition, "yellow"))
-    yield table
+            yield f"    [yellow]{plain_text(condition)}[/]"
     waiting = [f"{task}: {plural(number, 'unit')} open" for task, number in report.open.items() if number]
     yield Sentences("answers", waiting)
     yield Sentences("notes", report.notes)

@@ -80,7 +80,9 @@ MORE = {
     "shortcuts": "The images of a video set come from one shot in temporal order, so the first and last are nearest to the shot's start "
     "and end. Photos have no order, except that the first is the anchor whose neighbours the others are.",
     "eval": "Your own model: ctxr eval --model my_model:score calls score(texts, pictures) of my_model.py for each set, with its "
-    "descriptions and its pictures (PIL images); it returns a row of scores for each text, higher is better.",
+    "descriptions and its pictures (PIL images); it returns a row of scores for each text, higher is better. A file of scores names "
+    "queries and candidates by their ids: of an ImageCoDe release SET/TARGET, in test SET/K? (both count from 0), and SET/imgN, as its "
+    "picture image-sets/SET/imgN.jpg is called, or SET/#POSITION without pictures. docs/python.md shows how to list them.",
     "listen": "The API key is read from the environment only. The exit code is 4 when --max-cost was reached before every query was "
     "answered.",
 }

@@ -115,7 +115,7 @@ def open_dataset(path: Path | None, workdir: Path, progress: Progress) -> Datase
     dataset_path = chosen(path, workdir, CHAIN, progress)
     if path is None:
         progress.note(f"looking at {dataset_path}")
-    with progress.task("pictures", None) as task:
+    with progress.task(f"reading {dataset_path}", None) as task:
         return read_dataset(dataset_path, task.advance)
 
 

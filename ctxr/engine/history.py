@@ -52,7 +52,7 @@ def recorded(options: Options, typed: Sequence[str] = (), dry_run: bool = False)
     finally:
         _CURRENT.reset(before)
         DRY_RUN.reset(only_looks)
-        if options.COMMAND != "status" and not dry_run and run.workdir is not None and run.workdir.is_dir():
+        if options.RECORDED and not dry_run and run.workdir is not None and run.workdir.is_dir():
             words = list(typed) or shlex.split(options.command_line())[1:]
             for secret, shown in _SECRETS:
                 words = [secret.sub(shown, word) for word in words]

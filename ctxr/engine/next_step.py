@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+from ctxr.engine.options import GIVEN_IN_PYTHON
 from ctxr.engine.project import SETS, command_in
 from ctxr.engine.state import ProjectState, Stored
 from ctxr.store import kinds
@@ -19,9 +20,8 @@ def next_step(state: ProjectState) -> str:
     broken = shlex.join(["ctxr", *state.broken]) if unfinished and state.broken else ""
     if step := next(filter(None, [*merges, "" if "***" in broken else broken]), ""):
         return step
-    if again := [
-        one for one, why in repeats(state) if not why
-    ]:  # where ctxr run failed, its first command says what it needs
+    if again := [one for one, why in repeats(state) if not why]:
+        # where ctxr run failed, its first command says what it needs
         return shlex.join(["ctxr", *again[0].words]) if state.run_failed else command_in(state.workdir, "run")
     newest = [one for one in reversed(state.stored) if one.artifact]
     if step := next(filter(None, (step for one in newest for step in _steps(state, one))), ""):
@@ -47,8 +47,8 @@ def _left(one: Stored) -> str:
         return "no line of history.jsonl made it"
     if any("***" in word for word in words):
         return "a secret of its command is not in history.jsonl"
-    if "FILE" in words:
-        return "its protocol was given in Python"
+    if GIVEN_IN_PYTHON in words:
+        return "the content of a file of its command was given in Python"
     if "--force" in words:
         return "--force takes answered tasks away"
     asks = ("--launch", "endpoint:")
@@ -77,15 +77,11 @@ def _steps(state: ProjectState, one: Stored) -> Iterator[str]:
         case kinds.DATASET, "build-documents":
             yield "" if made() else command("train", "--recipe", "links-ap", "--dataset", path)
         case kinds.DATASET, _:
-            talks = one.counts.get("dialogues")
-            words = ("train", "--recipe", "dialogue-bm25") if talks else ("eval", _encoder(state, one))
+            talked = ("train", "--recipe", "dialogue-bm25"), "photochat"
+            words, to = talked if one.counts.get("dialogues") else (("eval", _encoder(state, one)), "imagecode")
             yield _page(state, one, "--input", path)
             yield "" if made(kinds.RUN, kinds.EVALUATION) else command(*words, "--dataset", path)
-            yield (
-                ""
-                if made(kinds.EXPORT)
-                else command("export", "--to", "photochat" if talks else "imagecode", "--input", path)
-            )
+            yield "" if made(kinds.EXPORT) else command("export", "--to", to, "--input", path)
         case ((kinds.RUN | kinds.CLASSIFIER), _):
             yield "" if made(kinds.EVALUATION, kinds.CLASSIFIER_RESULTS) else command("eval", one.path.name)
         case ((kinds.EVALUATION | kinds.CLASSIFIER_RESULTS), _):

@@ -27,6 +27,9 @@ OPTION_NAMES = {
 LAST = ("Expert", "Cluster")
 """Headings of help that stand below those of every subject."""
 
+GIVEN_IN_PYTHON = "FILE"
+"""What a command line says in place of a file whose content a caller from Python gave."""
+
 _FIELDS = {word: field for field, word in OPTION_NAMES.items()}
 MOST_KEYS = 40  # of more, an error lists the nearest
 _KINDS: dict[type, str] = {
@@ -148,6 +151,8 @@ class Options:
     """The option that is given without its name."""
     FOLDER: ClassVar[str] = ""
     """Folder in the workdir for the artifact, unless `out` names another; {NAME} stands for an option."""
+    RECORDED: ClassVar[bool] = True
+    """Whether the history of the project has a line for each run."""
     SYNONYMS: ClassVar[Mapping[str, str]] = {}
     """Keys that people give, each with the one that they mean."""
     FILE: ClassVar[str] = ""
@@ -236,7 +241,7 @@ class Options:
             if value == field.default:
                 continue
             if field.name in filed:
-                line += [] if option_name(self.FILE) in line else [option_name(self.FILE), "FILE"]
+                line += [] if option_name(self.FILE) in line else [option_name(self.FILE), GIVEN_IN_PYTHON]
                 continue
             if isinstance(value, bool):
                 line.append(option if value else option.replace("--", "--no-", 1))

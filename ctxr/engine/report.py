@@ -45,8 +45,10 @@ class Table:
     examples: tuple[str, ...] = ()
     digits: int | None = 3
 
-    def cell(self, value: object) -> str:
-        """A value of a row as text."""
+    def cell(self, value: object, head: str = "") -> str:
+        """A value of a row as text; no p-value is 0."""
+        if head == "p" and isinstance(value, float) and value < P_SHOWN:
+            return f"<{P_SHOWN}"
         if isinstance(value, float):
             return f"{value:g}" if self.digits is None else f"{value:.{self.digits}f}"
         return "–" if value is None else str(value)
@@ -54,7 +56,7 @@ class Table:
     def __str__(self) -> str:
         """The table in Markdown, its title as a heading, its note below."""
         rows = [self.columns, ["---", *["---:"] * (len(self.columns) - 1)]]
-        rows += [[self.cell(value) for value in row] for row in self.rows]
+        rows += [[*map(self.cell, row, self.columns)] for row in self.rows]
         lines = ["| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows]
         return "\n".join([f"### {self.title}", "", *lines, "", *([self.note, ""] if self.note else [])])
 

@@ -13,23 +13,15 @@ import msgspec
 
 from ctxr.engine.history import HISTORY
 from ctxr.errors import INTERRUPTED, CtxrError
+from ctxr.store import kinds
 from ctxr.store.artifacts import MANIFEST, MARKER, Artifact, Parent, open_artifact, take_lock
-from ctxr.store.kinds import (
-    CLASSIFIER,
-    DATASET,
-    EXPORT,
-    IMAGE_SETS,
-    JUDGMENTS,
-    PAIRS,
-    PLAN,
-    REGION_FEATURES,
-    RUN,
-    TASKS,
-)
 from ctxr.store.paths import relative
 from ctxr.store.tables import UNREADABLE
 
-_MADE = (IMAGE_SETS, TASKS, JUDGMENTS, DATASET, RUN, CLASSIFIER, PAIRS, REGION_FEATURES, EXPORT)
+_MADE = (
+    kinds.IMAGE_SETS, kinds.TASKS, kinds.JUDGMENTS, kinds.DATASET, kinds.RUN, kinds.CLASSIFIER, kinds.PAIRS, kinds.REGION_FEATURES,
+    kinds.EXPORT,
+)  # fmt: skip
 """Kinds of parents that are artifacts."""
 
 _ROLES = ("image_sets", "dataset", "recipe")
@@ -83,41 +75,35 @@ class ProjectState:
     open: Mapping[str, int] | None = None
     answered: int = 0
 
-    def made_from(self, one: Stored, *kinds: str) -> list[Stored]:
+    def made_from(self, one: Stored, *wanted: str) -> list[Stored]:
         """What was made from an artifact: of these kinds, or anything but plans and exports."""
         children = [child for child in self.finished.values() if one.name in child.parents]
-        return [child for child in children if (child.kind in kinds if kinds else child.kind not in (PLAN, EXPORT))]
+        return [one for one in children if one.kind in wanted or not (wanted or one.kind in (kinds.PLAN, kinds.EXPORT))]
 
 
 def read_state(workdir: Path, touched: Iterable[Path] = ()) -> ProjectState:
     """The state of a project, with artifacts that a command has just `touched`. A damaged one counts as unfinished."""
     lines, last, page = list(_history(workdir)), {path.resolve(): path for path in touched}, workdir / "report.html"
     words = {one.get("path"): line.words for line in lines for one in line.artifacts}
-    found = last | {path.resolve(): path for path in _artifacts(workdir)}
+    found = last | {path.resolve(): path for path in artifacts(workdir)}
     stored = [_stored(path, relative(path, workdir), words) for path in found.values() if path.is_dir()]
     stored.sort(key=lambda one: (one.path.resolve() in last, one.made, one.name))
     by_name, order = _with_parents(stored)
     broken = lines[-1].words if lines and lines[-1].exit_code == INTERRUPTED else ()
     finished = {name: by_name[name] for name in order}
     failed = [line.words[:1] for line in takewhile(lambda line: line.exit_code, reversed(lines))]
-    return ProjectState(
-        workdir,
-        [*by_name.values()],
-        finished,
-        page.stat().st_mtime if page.is_file() else 0,
-        broken,
-        ("run",) in failed,
-    )
+    shown = page.stat().st_mtime if page.is_file() else 0
+    return ProjectState(workdir, [*by_name.values()], finished, shown, broken, ("run",) in failed)
 
 
-def _artifacts(folder: Path, depth: int = 2) -> Iterator[Path]:
+def artifacts(folder: Path, depth: int = 2) -> Iterator[Path]:
     """The artifacts in a project and in its folders of artifacts, such as runs."""
     with suppress(OSError), os.scandir(folder) as entries:
         for path in (Path(entry.path) for entry in entries if entry.is_dir() and not entry.name.startswith(".")):
             if (path / MANIFEST).is_file() or (path / MARKER).exists():
                 yield path
             elif depth > 1:
-                yield from _artifacts(path, depth - 1)
+                yield from artifacts(path, depth - 1)
 
 
 class _Line(msgspec.Struct):

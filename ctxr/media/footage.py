@@ -127,7 +127,7 @@ def decode_frames(
         return results
 
     with (
-        progress.task("decode frames", sum(map(len, videos.values()))) as task,
+        progress.task("decoding frames", sum(map(len, videos.values()))) as task,
         closing(parallel(decode, videos, workers, stop=stop.set)) as done,
     ):
         for video, results in done:

@@ -85,7 +85,7 @@ def find_sources(typed: Sequence[str], progress: Progress = SILENT, project: Pat
     """
     walk = _SourceWalk(typed)
     files = [*walk.videos, *chain.from_iterable(walk.albums.values())]
-    with progress.task("read sources, MiB", round(sum(map(_bytes, files)) / MIB)) as task:
+    with progress.task("reading sources, MiB", round(sum(map(_bytes, files)) / MIB)) as task:
         sources = [_video(file, task, project) for file in walk.videos]
         for folder, album in walk.albums.items():
             photos: dict[Path, str] = {}

@@ -219,7 +219,7 @@ class Evaluation(Generic[SplitT, ScoredRun]):
         blind = [f"{100 * guess:.1f}" if isinstance(guess, float) else "–" for guess in guesses]
         rows += [("chance", *blind)] if {*blind} != {"–"} else []
         lead = next(one for one in known if (one.split, one.measure) == (split, shown[0]))
-        drawn = f"in brackets {100 * LEVEL:g} % over {lead.interval.clusters:,} clusters drawn again"
+        drawn = f"in brackets the {100 * LEVEL:g} % bootstrap interval over {lead.interval.clusters:,} clusters"
         note = f"%, n = {lead.queries:,}; {drawn}{none_had([lead.interval])}"
         return Table(f"{split}: the figures to report", ("run", *shown), tuple(rows), note)
 

@@ -356,7 +356,7 @@ def recall_tables(
     own = [figure for figure in figures if figure.split == split.name]
     size = f"{plural(len(split.captions), 'caption', form=',')} of {plural(len(split.images), 'picture', form=',')}"
     galleries = f" in {len(split.galleries)} galleries, each searched by itself" if len(split.galleries) > 1 else ""
-    interval = f"in brackets 95 % over {by}s drawn again"
+    interval = f"in brackets the 95 % bootstrap interval over {by}s"
     coco = f"COCO's {COCO_TEST:,} test pictures in five parts, in the published order, means over them; {interval}"
     titles = {
         "": ("recall", "recall", f"{size}{galleries}. {_ASKED}; {interval}"),

@@ -60,9 +60,10 @@ class ScoredEvaluation(Evaluation[SplitT, Run]):
             if name not in self.places:
                 known = name in self.request.dataset.queries
                 what = "asks for a label, not for an image" if known else "is not asked"
+                ids = (f" (with ids as {query!r} and {own.images[0]!r})" for query, (_, own) in self.places.items())
                 raise DataError(
                     f"{scorer.place(name, None)}: query {name!r} {what} in {self.dataset}",
-                    hint="evaluate on the dataset that was scored: --dataset PATH",
+                    hint=f"evaluate on the dataset that was scored: --dataset PATH{next(ids, '')}",
                 )
             image_set = self.places[name][1]
             if strange := scorer.values[name].keys() - candidates[image_set.id]:

@@ -62,6 +62,6 @@ def add_nothing_fits(findings: Findings, runs: Mapping[str, RankedQueries], summ
     note = (
         f"%, of {plural(len(queries), 'query', 'queries', ',')}, {len(lost):,} of them without their right candidates. AUROC of the "
         "highest score: 50 is a guess. selective@C: accuracy on the C % of queries with the highest scores, where any answer is wrong if "
-        f"nothing fits. Ties in expectation. In brackets {100 * LEVEL:g} % over clusters drawn again{lacking}"
+        f"nothing fits. Ties in expectation. In brackets the {100 * LEVEL:g} % bootstrap interval over clusters{lacking}"
     )
     findings.tables[f"{name}/{VIEW}"] = Table(f"{name}: nothing fits", ("run", *MEASURES), rows, note)

@@ -96,7 +96,7 @@ def pictures_of(dataset: Dataset, queries: Sequence[EvalQuery]) -> dict[str, Pat
         count = plural(len(sets), "set")
         raise DataError(
             f"{len(lost)} of {len(wanted)} pictures that the queries of {dataset.name} need do not exist, in {count}: {why}",
-            hint="put them beside the queries (of ImageCoDe at image-sets/SET/img0.jpg …), or evaluate a file of scores, which needs none",
+            hint="put them beside the queries (of ImageCoDe as image-sets/SET/imgN.jpg), or evaluate a file of scores, which needs none",
         )
     return {image: file for image, file in files.items() if file is not None}
 

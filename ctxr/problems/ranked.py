@@ -150,7 +150,7 @@ class RankedEvaluation(ScoredEvaluation[SplitRows[AskedT]]):
         if several := sum(len(one.query.targets) > 1 for one in rows):
             note += f"; {several:,} have several relevant images, and the first one found counts"
         unit = "groups" if self.options.cluster == "group" else self.CLUSTERS
-        note += f". In brackets {100 * LEVEL:g} % over {unit} drawn again{lacking}"
+        note += f". In brackets the {100 * LEVEL:g} % bootstrap interval over {unit}{lacking}"
         ranks = Table(f"{name}: relevant images found", ("run", *blind), tuple(found), note)
         over_seeds = "mean and standard deviation over seeds; other figures are means over seeds"
         seeds = seed_table(name, findings.rows["seeds"], "R@1 %", over_seeds)

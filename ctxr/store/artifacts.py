@@ -6,6 +6,7 @@ A manifest holds no time and no absolute path, so equal runs are byte-equal. `do
 import errno
 import fcntl
 import importlib.metadata
+import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -209,21 +210,29 @@ def earlier_manifest(path: Path) -> Manifest | None:
 def locked(path: Path, shared: bool = False) -> Iterator[None]:
     """Lock the folder `path` (created and marked if missing) until the block ends or the process dies.
 
-    The lock is on the marker file, which is kept: removing a locked file would let another process lock a new one. It is `shared`
-    with the other ranks of a run; or exclusive, and partial files of killed processes are then removed at any depth.
+    The lock is on the marker file. It is `shared` with the other ranks of a run; or exclusive: then partial files of killed processes
+    are removed at any depth first, and the folder at the end, if the block fails and has left nothing in it.
     Raises UnfinishedError when another process holds a lock that excludes this one.
     """
     with disk_errors(path):
         path.mkdir(parents=True, exist_ok=True)
         stream = (path / MARKER).open("a+")
     with stream:
-        if not take_lock(stream, shared):
+        # another run that failed may have removed the marker before it was locked here
+        if not take_lock(stream, shared) or not os.fstat(stream.fileno()).st_nlink:
             hint = f"wait for it, or choose another folder: {CHOOSE}"
             raise UnfinishedError(f"{path} is being written by another ctxr process", hint=hint)
         with disk_errors(path):
             for half in () if shared or DRY_RUN.get() else path.rglob(HALF_WRITTEN):  # of killed writers
                 half.unlink(missing_ok=True)
-        yield
+        try:
+            yield
+        except Exception:
+            with suppress(OSError):
+                if not shared and [file.name for file in path.iterdir()] == [MARKER]:
+                    (path / MARKER).unlink()
+                    path.rmdir()
+            raise
 
 
 def take_lock(stream: IO[str], shared: bool = False) -> bool:

@@ -382,7 +382,7 @@ def rehearse(workdir: Path, sets: Path, world: World, seed: int, progress: Progr
             for (name, link), profile in zip(opened.links.items(), cast, strict=True)
         ]
         waiting = sum(opened.waiting.values())
-        with progress.task("answers", None) as task:
+        with progress.task("simulating answers", None) as task:
             task.say(f"{len(people)} workers, {waiting} units to describe")
             answers = work_in_turns(people, task.advance)
     key = read_key(workdir / CROWD / PRIVATE)

@@ -133,7 +133,7 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
         before, after, low, high = (None if share is None else 100 * share for share in shares)
         rows.append((what, before, after, (after or 0) - (before or 0), low, high))
     heads = ("", "without", "with", "gain", "low", "high")
-    note = "points; low, high: 95 % over sets or pictures drawn again"
+    note = "points; low, high: 95 % bootstrap interval over sets or pictures"
     gained = Table("What each stage gains, in %", heads, tuple(rows), note, digits=1)
     clip, clip_pages = run_clip(config.out / "clip", progress)
     pages = (*models.pages, *traces.pages, *talks.pages, *clip_pages)

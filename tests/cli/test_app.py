@@ -94,6 +94,7 @@ def test_help_puts_options_under_headings_and_tells_each_default_once(name: str)
         wanted, key=lambda heading: ("Expert", "Cluster").index(heading) if heading in LAST else -1
     )
     assert "<bool>" not in shown
+    assert "list[" not in shown
     assert f"Example: {EXAMPLES.get(name, f'ctxr {name}')}\n" in re.sub(" +\n", "\n", shown)
     assert not [field for field, one in offered.items() if one.default not in (None, "", ()) and "default:" in one.help]
 
@@ -401,7 +402,9 @@ def test_no_words_at_all_show_the_help_or_the_status_of_the_project(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert "build-sets" in runner.invoke(app, []).output
-    (tmp_path / "work" / "sets").mkdir(parents=True)
+    (tmp_path / "work").mkdir()  # somebody else's
+    assert "build-sets" in runner.invoke(app, []).output
+    (tmp_path / "work" / "sets").mkdir()
     finish(
         tmp_path / "work" / "sets",
         kind="image_sets",
@@ -410,13 +413,16 @@ def test_no_words_at_all_show_the_help_or_the_status_of_the_project(
         parents=[],
         content=Content([], {"sets": 3}, {}),
     )
-    (tmp_path / "work" / HISTORY).touch()
     result = runner.invoke(app, [])
     assert result.stdout.split()[0] == "sets"
     assert result.stdout.splitlines()[-1] == "next: ctxr report"
-    assert not history(tmp_path / "work")
+    assert not (tmp_path / "work" / HISTORY).exists()
     status = json.loads(runner.invoke(app, ["status", "--json"]).stdout)
     assert (status["artifacts"][0]["holds"], status["next"]) == ("3 sets", "ctxr report")
+    (tmp_path / "work").rename(tmp_path / "mine")
+    (tmp_path / "ctxr.toml").write_text('workdir = "mine"')
+    assert runner.invoke(app, []).stdout.splitlines()[-1] == "next: ctxr report -w mine"
+    assert runner.invoke(app, [], env={"CTXR_WORKDIR": "none"}).exit_code == 4
 
 
 @pytest.mark.parametrize(
@@ -433,7 +439,7 @@ def test_what_the_system_refuses_is_one_sentence(error: OSError, message: str, f
     fails(error)
     result = runner.invoke(app, FILTER)
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"loading filter\nerror: {message}\nhint:  ")
+    assert result.stderr.startswith(f"loading libraries for ctxr filter\nerror: {message}\nhint:  ")
     assert ("free some space" in result.stderr) == (error.errno == errno.EDQUOT)
     assert json.loads(runner.invoke(app, [*FILTER, "--json"]).stdout)["exit_code"] == 1
     # but for a reader of our output who has gone

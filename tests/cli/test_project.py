@@ -1,9 +1,12 @@
 """Commands about a whole project: its settings, what is repeated in it, and the switches that every command has."""
 
+import io
 import json
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +106,7 @@ def test_what_would_take_answers_away_ends_the_chain_with_its_own_hint(
     assert (result.exit_code, said["repeated"]) == (4, [])
     assert {"filtered", "plan", "judgments"} <= said["left"].keys()
     assert "hint:  ctxr filter --brisque 0.5" in result.stderr
+    assert runner.invoke(app, ["run"]).output.count("about 3 of these sets") == 1
 
 
 @pytest.mark.parametrize(
@@ -123,9 +127,39 @@ def test_what_costs_by_a_file_of_settings_is_not_repeated_either(words: list[str
     assert said["left"]["made"].endswith("people or money")
 
 
-def test_a_fresh_project_has_nothing_to_repeat() -> None:
+@pytest.mark.parametrize("words", [["run"], ["run", "--dry-run"]])
+def test_a_fresh_project_has_nothing_to_repeat(words: list[str]) -> None:
     Project(Path("work")).make("sets", "build-sets", "image_sets")
-    assert runner.invoke(app, ["run"]).stdout.splitlines() == ["nothing is stale", "next: ctxr report"]
+    assert runner.invoke(app, words).stdout.splitlines() == ["nothing is stale", "next: ctxr report"]
+
+
+def test_a_status_looks_at_no_file_of_an_artifact_but_its_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
+    project, looked = Project(Path("work")), set[str]()
+    for name, *parents in (("sets",), ("filtered", "sets"), ("runs/m", "filtered")):
+        project.make(name, "filter", "image_sets", *parents)
+        for number in range(3):
+            file = Path("work", name, "images", f"img{number}.jpg")
+            file.parent.mkdir(exist_ok=True)
+            file.touch()
+
+    def noted(original: Callable[..., Any], path: Any, *rest: Any, **more: Any) -> Any:
+        looked.add(os.path.relpath(path, "work") if isinstance(path, str | os.PathLike) else "")
+        return original(path, *rest, **more)
+
+    for module, name in ((os, "stat"), (os, "lstat"), (os, "scandir"), (os, "listdir"), (io, "open")):
+        monkeypatch.setattr(module, name, partial(noted, getattr(module, name)))
+    assert runner.invoke(app, ["status"]).exit_code == 0
+    own = {one for one in looked if one.startswith(("sets", "filtered", "runs"))}
+    seen = {f"{name}{file}" for name in ("sets", "filtered", "runs/m", "runs") for file in ("", "/manifest.json")}
+    assert own == seen | {"runs/.ctxr"}
+
+
+@pytest.mark.parametrize("width", ["20", "200"])
+def test_a_status_tells_each_artifact_on_a_line_with_its_whole_name(width: str) -> None:
+    name = "results/a-long-name-of-a-run-vs-another-long-name-of-a-run"
+    Project(Path("work")).make(name, "eval", "results", counts={"names": ["a [long] name"]})
+    shown = runner.invoke(app, ["status"], env={"COLUMNS": width}).stdout.splitlines()[0]
+    assert (shown.split()[0], shown.endswith("a [long] name")) == (name, True)
 
 
 def test_settings_are_written_once_and_hold_for_every_command(monkeypatch: pytest.MonkeyPatch) -> None:

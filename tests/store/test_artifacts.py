@@ -114,6 +114,26 @@ def test_a_folder_is_held_against_another_process_and_freed_by_its_death(tmp_pat
     assert [path.name for path in folder.iterdir()] == [MARKER]
 
 
+def test_a_run_that_fails_leaves_a_folder_only_if_something_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "a"
+    for shared, half, kept in ((True, "", True), (False, "", False), (False, "half", True)):
+        (folder / half).mkdir(parents=True, exist_ok=True)
+        with pytest.raises(ValueError, match="broken"), locked(folder, shared=shared):
+            raise ValueError("broken")
+        assert folder.exists() == kept
+
+    def late(*_: object) -> bool:
+        (folder / MARKER).unlink()
+        return True
+
+    # another process may have opened the marker before it was removed: its lock is worth nothing
+    monkeypatch.setattr("ctxr.store.artifacts.take_lock", late)
+    with pytest.raises(UnfinishedError, match="written by another"), locked(folder):
+        pass
+
+
 def test_partial_files_of_a_killed_run_are_removed_at_any_depth_but_not_through_a_link(tmp_path: Path) -> None:
     folder, elsewhere = tmp_path / "a", tmp_path / "elsewhere"
     killed = [

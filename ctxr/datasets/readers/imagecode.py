@@ -116,7 +116,9 @@ def read_release(path: Path, files: Sequence[Path], passed: Callable[[], None]) 
         notes.append(f"{what}: those tags were left out")
     notes += pictures.notes
     if without := len(names) - len(pictures.files):
-        notes.append(f"{without} of {len(names)} sets have no pictures here: their images are named by position")
+        notes.append(
+            f"{without} of {len(names)} sets lack image-sets/SET/imgN.jpg: their images are called SET/#POSITION"
+        )
     return Dataset(
         name=root.name or "release",
         root=root if pictures.files else None,

@@ -54,7 +54,7 @@ def write(job: ExportJob) -> ExportResult:
     check_names(job.dataset)
     files = {source.name: source.file for source in job.dataset.sources}
     images: list[dict[str, object]] = []
-    with job.progress.task("export pictures", len(job.dataset.images)) as task:
+    with job.progress.task("exporting pictures", len(job.dataset.images)) as task:
         for number, image in enumerate(sorted(job.dataset.images.values(), key=lambda image: image.id)):
             path = f"images/{number:07d}{suffix_of(image)}"
             link_or_copy(job.pictures.checked(image), job.out / path)

@@ -102,7 +102,7 @@ def write_mmc4(job: ExportJob) -> ExportResult:
 
 def _with_pictures(job: ExportJob, result: ExportResult) -> ExportResult:
     """Write pictures to `images/`, by the ids of their images."""
-    with job.progress.task("pictures", len(job.dataset.images)) as task:
+    with job.progress.task("exporting pictures", len(job.dataset.images)) as task:
         for image in job.dataset.images.values():
             if not stays_inside(image.id):
                 raise DataError(f"the image {image.id!r} is not a name inside a folder", hint="rename it")

@@ -14,7 +14,7 @@ def write(job: ExportJob) -> ExportResult:
     """Write `metadata.json`, `samples.json`, and pictures in `data/<set>/`."""
     check_names(job.dataset)
     samples: list[dict[str, object]] = []
-    with job.progress.task("export sets", len(job.dataset.sets)) as task:
+    with job.progress.task("exporting sets", len(job.dataset.sets)) as task:
         for image_set in job.dataset.sets:
             queries = [query for query in job.queries.get(image_set.id, []) if query.labels is None]
             for position, image in enumerate(job.members(image_set)):

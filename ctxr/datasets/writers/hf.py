@@ -49,7 +49,7 @@ def write(job: ExportJob) -> ExportResult:
         pattern = job.out / folder / f"{SPLITS[split]}-{{number:05d}}.parquet"
         write_shards(pattern, job.shard_bytes, partial(_parquet, arrow, parquet, columns), rows)
 
-    with job.progress.task("export sets", len(job.dataset.sets)) as task:
+    with job.progress.task("exporting sets", len(job.dataset.sets)) as task:
 
         def set_rows(own: Iterable[ImageSet]) -> Iterator[tuple[Columns, int]]:
             for image_set in own:

@@ -27,7 +27,7 @@ def write(job: ExportJob) -> ExportResult:
         )
     tables: dict[str, dict[str, dict[str, str] | list[str]]] = {name: {} for name in _FILES}
     skipped, taken, encoded, named = list[str](), set[str](), 0, 0
-    with job.progress.task("export sets", len(job.dataset.sets)) as task:
+    with job.progress.task("exporting sets", len(job.dataset.sets)) as task:
         for image_set in job.dataset.sets:
             split = job.split(image_set)
             if split not in tables:

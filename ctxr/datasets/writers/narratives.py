@@ -29,7 +29,7 @@ def write(job: ExportJob) -> ExportResult:
     Raises DataError for an image whose id cannot be a path.
     """
     writing, result = _Writing(job), ExportResult(_LOAD, kept=("traces",))
-    with job.progress.task("export sets", len(job.dataset.sets)) as task:
+    with job.progress.task("exporting sets", len(job.dataset.sets)) as task:
         for split, sets in job.by_split().items():
             rows = defaultdict[str, list[bytes]](list)
             for one in sets:

@@ -16,7 +16,7 @@ from ctxr.store.records import ImageSet
 def write(job: ExportJob) -> ExportResult:
     """Write `<split>-NNNNNN.tar`: of each set KEY.json and KEY.0.jpg … in order."""
     shards: dict[str, int] = {}
-    with job.progress.task("export sets", len(job.dataset.sets)) as task:
+    with job.progress.task("exporting sets", len(job.dataset.sets)) as task:
 
         def samples(split: str, sets: list[ImageSet]) -> Iterator[tuple[dict[str, bytes], int]]:
             for number, image_set in enumerate(sets):

@@ -160,7 +160,7 @@ def write_dataset(
     # in this order, so that a killed run leaves no picture that no table knows
     _remove_stale(out, paths)
     write_table(out / "images.jsonl", images)
-    with progress.task("pictures", len(images)) as task:
+    with progress.task("linking pictures", len(images)) as task:
         for image in images:
             if image.path:
                 link_or_copy(root / image.path, out / image.path)

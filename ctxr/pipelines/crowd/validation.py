@@ -110,7 +110,7 @@ class Validation:
                 "alpha of a rare label depends on few votes; all labels: sets of labels with MASI's distance",
             )
         if summary := self.summary(figures):
-            note = f"95 % over workers, of sets over sets; {FIRST_VOTES}: one for each description"
+            note = f"95 % bootstrap over workers, of sets over sets; {FIRST_VOTES}: one for each description; {ALL_OF_SET}: sets all right"
             heads = ("figure", "value", "of")
             tables = {SUMMARY: Table("The figures to report", heads, tuple(summary), note), **tables}
         return tables
@@ -317,6 +317,7 @@ def agreement_table(rows: Sequence[Row], full_share_complete: bool) -> Table:
     note = (
         "nominal alpha of image ids and of positions in the set; interval alpha of positions for frames in temporal order. "
         "In brackets the 95 % interval over units and workers. The released script computes accepted only, where votes agree "
-        "by selection" + (". The full share got all votes and is unbiased" if full_share_complete else "")
+        f"by selection; {FULL}: descriptions that get every vote, also once they are decided"
+        + ("; all their votes are in, so this alpha is unbiased" if full_share_complete else "")
     )
     return Table("Krippendorff's alpha", ("votes of", "units", "votes", *columns.values()), tuple(shown), note)

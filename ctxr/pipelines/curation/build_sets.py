@@ -168,7 +168,7 @@ class BuildStage(SetsStage[BuildInputs]):
         # a merge may run on another machine than the ranks, which came to the same choices
         ran = self.merged.key if self.merged else {"precision": options.precision, "frames": scan.frames}
         embedder = Embedder(inputs.encoder, options.device, str(ran["precision"]), progress)
-        with progress.task(f"load the encoder {inputs.encoder}", None):
+        with progress.task(f"loading the encoder {inputs.encoder}", None):
             encoder = embedder.encoder
         names = {source.name for source in inputs.sources}
         if published and names.isdisjoint(published):
@@ -270,7 +270,7 @@ class BuildRun(SetsRun):
         """The photos of all albums, embedded, of a rank its share."""
         scans = {name: stamp.scan for name, stamp in self.stamps.items()}
         scanned = {name: scanned_unit(self.artifact, name, scan) for name, scan in scans.items()}
-        with self.progress.task("photos", sum(len(album.photos) for album in self.albums)) as task:
+        with self.progress.task("embedding photos", sum(len(album.photos) for album in self.albums)) as task:
             embedder, shard = self.work.context.embedder, self.options.shard
             return gather_pool(self.artifact, self.albums, scanned, scans, embedder, task=task, rank=shard)
 
@@ -299,7 +299,7 @@ class BuildRun(SetsRun):
             self.stamps[album.name] = unit_stamp(album, scan, picking, self.choice, pool_key)
         if all(self.take(name, stamp) for name, stamp in self.stamps.items()):
             return
-        self.pick_photos(pool, self.albums, {}, "photo sets")
+        self.pick_photos(pool, self.albums, {}, "picking photo sets")
         count, needed = len(pool.photos), picking.set_size
         if count and not any(self.units[album.name].sets for album in self.albums):
             photos = f"{plural(count, 'different photo')} {'is' if count == 1 else 'are'}"

@@ -147,7 +147,7 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
 class FilterRun(SetsRun):
     """A filter run, whose sources `work` finds; `albums` are the units of photos of the earlier sets."""
 
-    LABEL: ClassVar[str] = "filter videos"
+    LABEL: ClassVar[str] = "filtering videos"
 
     albums: list[SourceUnit]
     work: "FilterVideos"
@@ -174,7 +174,7 @@ class FilterRun(SetsRun):
             for unit in self.albums
             for row in forget_other_measures(unit.facts, unit.stamp.measures, measures)
         }
-        self.pick_photos(pool, albums, facts, "filter photos")
+        self.pick_photos(pool, albums, facts, "filtering photos")
 
 
 @dataclass

@@ -110,7 +110,7 @@ class SetsRun(ABC):
             those of the units.
     """
 
-    LABEL: ClassVar[str] = "videos"
+    LABEL: ClassVar[str] = "scanning videos"
     """Of the progress of videos."""
 
     options: SetsOptions

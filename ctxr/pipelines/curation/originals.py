@@ -87,7 +87,7 @@ class Originals:
         albums = {name: source.sha256 for name, source in sources.items() if source.kind == "photos"}
         files, lost = self.locator.photos(albums), dict[str, list[str]]()
         folders: dict[str, set[Path]] = defaultdict(set)
-        with self.progress.task("photos", len(photos)) as task:
+        with self.progress.task("comparing photos", len(photos)) as task:
             for image in photos:
                 if file := files.get(image.sha256):
                     folders[image.source].add(file.parent)

@@ -195,7 +195,7 @@ class PairsStage(Stage[SourceInputs[Path]]):
         groups = {pair.image: pair.group for pair in pairs.rows if pair.image is not None}
         self.announce(progress, pairs=len(pairs.rows), pictures=len(groups))
         images = []
-        with progress.task("pictures", len(groups)) as task:
+        with progress.task("linking pictures", len(groups)) as task:
             for name, group in groups.items():
                 file, sha256 = pairs.files[name], pairs.contents[name]
                 path = f"{IMAGES}/{sha256}{file.suffix.lower()}"

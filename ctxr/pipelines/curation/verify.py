@@ -68,7 +68,7 @@ def _compare_sets(dataset: Dataset, path: Path, originals: Originals, progress: 
     """Compare pictures with their sources: a frame decoded and saved again is the same file, a photo still lies there."""
     sources = {source.name: source for source in dataset.sources}
     whole = []
-    with progress.task("read pictures", len(dataset.images)) as task:
+    with progress.task("reading pictures", len(dataset.images)) as task:
         for image in dataset.images.values():
             try:
                 same = sha256_file(path / image.path) == image.sha256

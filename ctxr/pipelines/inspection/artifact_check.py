@@ -135,7 +135,7 @@ def _check_sets(artifact: Artifact, progress: Progress, prefix: str) -> Iterator
 def _troubles(what: str, path: Path, hashes: Mapping[str, str], changed: str, progress: Progress) -> dict[str, str]:
     """What is wrong with files of the artifact, in words, by name."""
     broken = {}
-    with progress.task(what, len(hashes)) as task:
+    with progress.task(f"checking {what}", len(hashes)) as task:
         for name, sha256 in hashes.items():
             try:
                 if not (path / name).resolve().is_relative_to(path.resolve()):

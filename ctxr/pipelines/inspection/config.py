@@ -194,6 +194,7 @@ class Status(Options):
     """Options of `ctxr status`."""
 
     COMMAND = "status"
+    RECORDED = False
 
     workdir: Workdir = Path("work")
 

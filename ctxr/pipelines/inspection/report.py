@@ -163,7 +163,7 @@ def write_page(edition: PageBuilder, folder: str, more: Sequence[tuple[str, str]
     sections = [by_id[name] for name in (OF_CAPTIONS if revised else by_id)]
     # a run that is opened for the results shows its own progress; the overview counts what the others could not show
     contexts = {section.id: section.make(edition) for section in sections if section.id == "results"}
-    with edition.progress.task("page", None):
+    with edition.progress.task("writing the page", None):
         later = sorted(sections, key=lambda one: one.id == "summary")
         contexts |= {section.id: section.make(edition) for section in later if section.id != "results"}
     if edition.chain.last.kind == ALONE and contexts.get("results") is None and edition.views:

@@ -42,17 +42,17 @@ def run(config: Status, progress: Progress = SILENT) -> StatusReport:
             "by": one.verb,
             "at": datetime.fromtimestamp(one.made, UTC).isoformat(" ", "minutes")[:16],
             "holds": _holds(one),
-            "condition": "running"
-            if one.running
-            else f"stale: {one.stale}"
-            if one.stale
-            else ""
-            if one.artifact
-            else "unfinished",
+            "condition": _condition(one),
         }
         for one in state.stored
     )
     return StatusReport(config.workdir, rows, dict(state.open or {}), tuple(_notes(state)))
+
+
+def _condition(one: Stored) -> str:
+    """What is wrong with an artifact; "" for one that is finished and fresh."""
+    stale = f"stale: {one.stale}" if one.stale else ""
+    return stale if one.artifact else "running" if one.running else "unfinished"
 
 
 def _holds(one: Stored) -> str:

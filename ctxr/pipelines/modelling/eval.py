@@ -23,7 +23,7 @@ from ctxr.problems.queries import pictures_of, queries_of
 from ctxr.problems.registry import evaluation_of, find_question, problems
 from ctxr.problems.results import RESULTS, plain_name, read_tables, results_name
 from ctxr.problems.runs import SCORES
-from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact
+from ctxr.store.artifacts import MANIFEST, Content, Manifest, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import EVALUATION, MODEL, RUN, RUNS
 from ctxr.store.scores import write_scores
@@ -99,6 +99,11 @@ class EvalStage(Stage[Inputs]):
         named = {"encoder": options.encoder, "rerank_by": options.rerank_by}
         models = {option: model_identity(name, options.workdir) for option, name in named.items() if name}
         return Inputs([*self.request.parents()], {**options.key(), **models, "runs": runs})
+
+    def other(self, earlier: Manifest, inputs: Inputs) -> list[str]:
+        """Runs are another setting where others are named, not where one was made again."""
+        before, now = ([name for name, _ in runs] for runs in (earlier.config.get("runs", ()), inputs.key["runs"]))
+        return [name for name in super().other(earlier, inputs) if name != "runs" or before != now]
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """What was found."""

@@ -254,7 +254,7 @@ class ListenStage(Stage[SourceInputs[Path]]):
 
         (out / PARTIAL).unlink(missing_ok=True)
         try:
-            with progress.task("asking", len(job.requests)) as task:
+            with progress.task("asking the model", len(job.requests)) as task:
                 task.advance(len(answers.replies))
                 client.ask_all(answers.waiting, ask, task)
         finally:

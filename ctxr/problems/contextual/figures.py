@@ -218,7 +218,7 @@ def accuracy_table(split: EvalSplit, figures: Sequence[Figure], clusters: str) -
             f"chance {100 * (blind or 0):.1f} %"
         )
     note = (
-        f"{'; '.join(sizes)}. Accuracy in %, {TIED[split.ties]}; in brackets {100 * LEVEL:g} % over {clusters}s drawn again"
+        f"{'; '.join(sizes)}. Accuracy in %, {TIED[split.ties]}; in brackets the {100 * LEVEL:g} % bootstrap interval over {clusters}s"
         f"{_caution([figure.interval for figure in own if figure.measure == 'accuracy'])}"
     )
     note += f"; {ALL_OF_SET}: sets whose every query is right" if ALL_OF_SET in others else ""

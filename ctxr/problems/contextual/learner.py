@@ -153,7 +153,7 @@ class OpenSets(scorers.OpenScorer):
             chance = None if config is None else config.seed
             for split in by_split(queries).values():
                 table = plan.prepare(split)
-                with self.progress.task("scoring", len(split)) as task:
+                with self.progress.task("scoring queries", len(split)) as task:
                     values = score_all(
                         plan.ranker, table, plan.at_once, runtime.device, plan.bf16, advance=task.advance, seed=chance
                     )
@@ -203,7 +203,7 @@ class OpenSets(scorers.OpenScorer):
             table = plan.prepare(queries)
             return attend_all(plan.ranker.eval(), table, rows[part], plan.at_once, self.runtime.device).numpy()
 
-        with self.progress.task("attention", len(rows)) as task:
+        with self.progress.task("computing attention", len(rows)) as task:
             return np.concatenate(cached(pictures.workdir, origin, contents, make, task.advance))
 
 

@@ -178,7 +178,7 @@ def _card(
     error, _, brier, threshold = next(values for run, kind, *values in calibrations if (run, kind) == (name, "all"))
     warning = f"{name} is right no more often than always giving the commoner answer: {', '.join(blind)}."
     note = (
-        f"On pairs with known labels, in brackets 95 % intervals over pictures and premises. Threshold {threshold:.3g}, "
+        f"On pairs with known labels, in brackets 95 % bootstrap intervals over pictures and premises. Threshold {threshold:.3g}, "
         f"expected calibration error {error:.3f}, Brier score {brier:.3f}."
     )
     heads = (f"{name} on {split}, %", "pairs", *FIGURES, "commoner answer")

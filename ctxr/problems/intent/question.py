@@ -179,7 +179,7 @@ class IntentEvaluation(ScoredEvaluation[SplitRows[SharedDialogue]]):
         shown = [(run, *(cells[run, "all", head] for head in HEADS)) for run in runs]
         curve = [(part, cells["always", part, "precision"], *(cells[run, part, F1] for run in runs)) for part in parts]
         paired = [(pair, *(cells[pair, "all", head] for head in BOTH)) for pair in pairs]
-        drawn = f"%; in brackets {100 * LEVEL:g} % over dialogues drawn again{none_had([one.interval for one in more])}"
+        drawn = f"%; in brackets the {100 * LEVEL:g} % bootstrap interval over dialogues{none_had([one.interval for one in more])}"
         note = (
             f"{drawn}; of {int(asked.sum()) - len(asked):,} turns before another one and {len(asked):,} before the photo; {RIGHT}: "
             "dialogues where it is the first at which a run would share"

@@ -345,7 +345,7 @@ class OpenLinks(OpenScorer):
             fill(model, checkpoint / WEIGHTS, f"the towers that {checkpoint / CONFIG} describes")
         table, bf16 = sources.table(documents, dataset, vocabulary), in_bf16(self.options.precision, sources.device)
         pairs: list[tuple[Array, Array]] = []
-        with self.progress.task("scoring", len(documents)) as task:
+        with self.progress.task("scoring documents", len(documents)) as task:
             # each by itself: what stands beside it must not decide how its numbers round
             for alone in torch.split(torch.arange(len(documents)), 1):
                 ((sentences, images),) = table.unit_vectors(model.eval(), alone, AT_ONCE, sources.device, bf16)

@@ -143,8 +143,8 @@ class LinkEvaluation(ScoredEvaluation[SplitRows[Document]]):
         counted, unjudged = figures[0].queries, sum(bool(np.isnan(one.links).all()) for one in split.rows)
         note = (
             f"%, means over {counted:,} of {plural(len(split), 'document', 'documents', ',')}, of judged pairs alone; skipped: "
-            f"{len(split) - counted - unjudged:,} without a link or with nothing else, {unjudged:,} without a judged pair. In brackets "
-            f"{100 * LEVEL:g} % over {self.unit}s drawn again{none_had([figure.interval for figure in figures])}. "
+            f"{len(split) - counted - unjudged:,} without a link or with nothing else, {unjudged:,} without a judged pair. In brackets the "
+            f"{100 * LEVEL:g} % bootstrap interval over {self.unit}s{none_had([figure.interval for figure in figures])}. "
             "p@C: share of links among the C highest scores"
         )
         within = columns[self.names[0]].within

@@ -208,7 +208,7 @@ def write_world(folder: Path, config: WorldConfig, progress: Progress = SILENT) 
                 shutil.rmtree(folder / part, ignore_errors=True)
                 (folder / part).mkdir(parents=True)
             tables: dict[str, list[Record]] = {name: [] for name in TABLES}
-            with progress.task("draw", config.videos + config.albums) as task:
+            with progress.task("drawing videos and albums", config.videos + config.albums) as task:
                 for index in range(config.videos):
                     # a stream of its own for each video: the first ones do not depend on how many there are
                     rng = np.random.default_rng([config.seed, 0, index])

@@ -253,7 +253,7 @@ class Chain:
 def load_chain(workdir: Path, named: Path | None, progress: Progress) -> Chain:
     """Everything a report shows: of `named`, else of the project. Raises what `find_stages` and `read_dataset` raise; DataError naming
     file and line for a damaged table."""
-    with progress.task("reading", None) as task:
+    with progress.task("reading what the report shows", None) as task:
         notes: list[str] = []
         stages = find_stages(workdir, named, notes)
         last = stages[-1]

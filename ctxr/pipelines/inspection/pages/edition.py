@@ -57,7 +57,7 @@ class Thumbnails:
         parts = [paths[start : start + AT_ONCE] for start in range(0, len(paths), AT_ONCE)]
         workers = (os.cpu_count() or 1) if len(paths) > WORTH_PROCESSES else 1
         results = parallel(work, parts, workers, processes=workers > 1, ordered=True, queued=workers)
-        with (progress or Silent()).task("pictures", len(paths)) as task, closing(results):
+        with (progress or Silent()).task("shrinking pictures", len(paths)) as task, closing(results):
             for part, addresses in results:
                 for path, address in zip(part, addresses, strict=True):
                     failed = isinstance(address, DataError)

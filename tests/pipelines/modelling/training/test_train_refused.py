@@ -74,4 +74,4 @@ def test_a_damaged_picture_of_the_test_side_is_named_before_anything_is_trained(
         train(recipe, dataset=damaged, progress=progress)
     assert caught.value.hint.startswith("restore it")
     assert progress.said == []
-    assert {file.name for file in (tmp_path / "work" / "runs").glob("*/*")} == {".ctxr"}
+    assert not list((tmp_path / "work" / "runs").iterdir())
