@@ -67,7 +67,7 @@ def test_a_wrong_value_gives_the_sentence_of_the_command(key: str, value: object
     (tmp_path / "c.toml").write_text(f"{key} = {written}\n")
     typed = CliRunner().invoke(app, ["build-sets", str(tmp_path), "--config", str(tmp_path / "c.toml"), "--json"])
     with pytest.raises(UsageError) as caught:
-        ctxr.build_sets(tmp_path, **{key: value})  # type: ignore[arg-type]
+        ctxr.build_sets(tmp_path, **{key: value})  # type: ignore[call-overload]
     told = caught.value.message.replace("ctxr.build_sets()", str(tmp_path / "c.toml"))
     assert told in typed.output
     assert caught.value.hint in (*caught.value.__notes__, "")
@@ -76,7 +76,7 @@ def test_a_wrong_value_gives_the_sentence_of_the_command(key: str, value: object
 def test_a_value_by_its_place_is_the_argument_of_the_command(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nowhere"):
         ctxr.build_sets(["nowhere", tmp_path], threshold=None)
-    for call in (lambda: ctxr.filter("sets"), lambda: ctxr.stats("a", dataset="b")):  # type: ignore[misc, call-arg]
+    for call in (lambda: ctxr.filter("sets"), lambda: ctxr.stats("a", dataset="b")):  # type: ignore[misc, call-overload]
         with pytest.raises(UsageError, match=r"'(sets|a)'"):
             call()
 
