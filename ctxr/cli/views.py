@@ -16,10 +16,17 @@ from ctxr.cli.config import InitReport, RepeatReport
 from ctxr.cli.render import Block, Sentences, Summary
 from ctxr.engine.report import SUMMARY, SetsReport, Table
 from ctxr.errors import plural
-from ctxr.pipelines.crowd.config import AggregateReport, PlanReport, RunningServer, ServeReport, WorkersReport
+from ctxr.pipelines.crowd.config import (
+    AggregateReport,
+    PlanReport,
+    ReviewReport,
+    RunningServer,
+    ServeReport,
+    WorkersReport,
+)
 from ctxr.pipelines.curation.config import DocumentsReport, RebuildReport, VerifyReport
 from ctxr.pipelines.finding.config import RunningSearch, SearchReport
-from ctxr.pipelines.inspection.config import DoctorReport, ReportPage, ShortcutsReport, StatsReport, StatusReport
+from ctxr.pipelines.inspection.config import DiffReport, DoctorReport, ReportPage, ShortcutsReport, StatsReport, StatusReport
 from ctxr.pipelines.modelling.config import EvalReport, ListenReport, RegionsReport, TrainReport
 from ctxr.pipelines.revision.config import ReviseReport
 from ctxr.pipelines.sharing.config import ExportReport
@@ -258,6 +265,16 @@ def statistics(report: StatsReport) -> Iterator[Block]:
     yield Sentences("notes", report.notes)
 
 
+def differences(report: DiffReport) -> Iterator[Block]:
+    """What came, went and changed, the first of each."""
+    yield Summary(f"{report.kind}: {'different' if report.differ else 'the same'}", {"A": report.a, "B": report.b})
+    for table in report.tables.values():
+        if (more := len(table.rows) - MOST_SHOWN) > 0:
+            table = replace(table, rows=table.rows[:MOST_SHOWN], note=f"and {more:,} more, which --json names")
+        if table.rows:
+            yield table
+
+
 def shortcuts(report: ShortcutsReport) -> Iterator[Block]:
     """What rules reach that never read a description."""
     yield f"[bold]{escape(report.dataset)}[/]"
@@ -383,7 +400,7 @@ def search_results(report: SearchReport) -> Iterator[Block]:
 def serving(server: RunningServer) -> Iterator[Block]:
     """Where people sign in, while the server runs."""
     waiting = {f"{task} waiting": number for task, number in server.waiting.items()}
-    yield Summary(f"serving at {server.address}", {**waiting, "people needed": _numbers(server.people)})
+    yield Summary(f"serving at {server.address}", {**waiting, "people needed": _numbers(server.people) if server.people else None})
     yield "[bold]sign-in links[/]"
     for name, link in server.links.items():  # whole, however narrow the terminal: they are copied
         worker = f" ({server.workers[name]})" if name in server.workers else ""
@@ -391,8 +408,14 @@ def serving(server: RunningServer) -> Iterator[Block]:
     yield "[dim]Ctrl-C stops; what was sent is kept[/]"
 
 
-def collected(report: ServeReport) -> Iterator[Block]:
+def collected(report: ServeReport | ReviewReport) -> Iterator[Block]:
     """What people did at the server."""
+    if isinstance(report, ReviewReport):
+        counts = report.counts
+        sets = f"{counts['kept']} kept, {counts['rejected']} rejected, {counts['open']} open"
+        rows = {"of": report.read, "sets": sets, "images rejected": counts["images"], "apply": report.apply}
+        yield Summary(f"decisions in {report.decisions}", rows)
+        return
     rows = {
         "new answers": report.answers,
         "workers": report.workers,
