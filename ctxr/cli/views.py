@@ -26,7 +26,14 @@ from ctxr.pipelines.crowd.config import (
 )
 from ctxr.pipelines.curation.config import DocumentsReport, RebuildReport, VerifyReport
 from ctxr.pipelines.finding.config import RunningSearch, SearchReport
-from ctxr.pipelines.inspection.config import DiffReport, DoctorReport, ReportPage, ShortcutsReport, StatsReport, StatusReport
+from ctxr.pipelines.inspection.config import (
+    DiffReport,
+    DoctorReport,
+    ReportPage,
+    ShortcutsReport,
+    StatsReport,
+    StatusReport,
+)
 from ctxr.pipelines.modelling.config import EvalReport, ListenReport, RegionsReport, TrainReport
 from ctxr.pipelines.revision.config import ReviseReport
 from ctxr.pipelines.sharing.config import ExportReport
@@ -400,7 +407,9 @@ def search_results(report: SearchReport) -> Iterator[Block]:
 def serving(server: RunningServer) -> Iterator[Block]:
     """Where people sign in, while the server runs."""
     waiting = {f"{task} waiting": number for task, number in server.waiting.items()}
-    yield Summary(f"serving at {server.address}", {**waiting, "people needed": _numbers(server.people) if server.people else None})
+    yield Summary(
+        f"serving at {server.address}", {**waiting, "people needed": _numbers(server.people) if server.people else None}
+    )
     yield "[bold]sign-in links[/]"
     for name, link in server.links.items():  # whole, however narrow the terminal: they are copied
         worker = f" ({server.workers[name]})" if name in server.workers else ""

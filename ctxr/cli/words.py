@@ -98,7 +98,9 @@ FLAGS = {
 }
 """Switches of every command."""
 
-ONLY_LOOK = ("workers", "report", "verify", "stats", "shortcuts", "search", "serve", "status", "diff", "doctor", "init", "demo")
+ONLY_LOOK = (
+    "workers", "report", "verify", "stats", "shortcuts", "search", "serve", "status", "diff", "doctor", "init", "demo"
+)  # fmt: skip
 """Commands that write no artifact, and need no --dry-run."""
 
 ARTIFACTS = ("dataset", "artifact")

@@ -1,5 +1,6 @@
 """The pages of `ctxr serve --review`: a person keeps or rejects sets and single images before others see them."""
 
+import secrets
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from functools import partial
@@ -43,6 +44,7 @@ class Review:
         contents = {name: content_of(row, sources.get(row.source)) for name, row in dataset.images.items()}
         self._images = {name: {name: content} for name, content in contents.items()}
         self._images |= {one.id: {name: contents[name] for name in one.images} for one in dataset.sets}
+        self._matters = {name: matter(Decision(name, images=images)) for name, images in self._images.items()}
         names = {name: {name, row.path} for name, row in dataset.images.items()}
         names |= {one.id: {one.id}.union(*(names[name] for name in one.images)) for one in dataset.sets}
         known = {name: [scores[word] for word in words & scores.keys()] for name, words in names.items()}
@@ -53,7 +55,7 @@ class Review:
 
     def decision(self, name: str) -> str:
         """What counts about an image or a set as it is now: `keep`, `reject`, or "" before anybody decided."""
-        found = self._counted.get(matter(Decision(name, images=self._images[name])))
+        found = self._counted.get(self._matters[name])
         return found.decision if found else ""
 
     def decide(self, one: ImageSet, decision: str, rejected: Collection[str], reason: str, person: str) -> None:
@@ -100,7 +102,7 @@ class ReviewPages(SignedPages):
         """Sign in by a personal link."""
         (here, person), session = self._invitation(request), self.session(request)
         self.check_form(request, posted, session.nonce, here)
-        return self.remember(self.go("/"), Session(session.nonce, person))
+        return self.remember(self.go("/"), Session(secrets.token_urlsafe(12), person))
 
     def home(self, request: Request) -> Response:
         """To the next open set, or to the end."""
@@ -131,7 +133,10 @@ class ReviewPages(SignedPages):
             mixed=len({round(image.width / max(1, image.height), 1) for image in images}) > 1,
             reasons=REASONS,
             csrf=self.signer.form_token(session.nonce, here),
-            sides=[("Before", place and f"{self.at}/set/{place - 1}"), ("Next", place < last and f"{self.at}/set/{place + 1}")],
+            sides=[
+                ("Before", place and f"{self.at}/set/{place - 1}"),
+                ("Next", place < last and f"{self.at}/set/{place + 1}"),
+            ],
             undo=undo,
             undo_csrf=self.signer.form_token(session.nonce, undo),
             person=session.worker,
@@ -196,6 +201,8 @@ def make_review(review: Review, base_url: str, signer: Signer) -> ASGIApp:
     shown = {"/": pages.home, "/i/{token}": pages.invited, "/set/{place:int}": pages.show}
     shown |= {"/set/{place:int}/{number:int}": pages.picture, "/static/{version}/{name}": pages.static.serve}
     failed = "This could not be read or stored; the window where ctxr serve runs says why."
-    handlers = error_handlers(problem, problem, failed, "What you decided before is stored; please load the page again.")
+    handlers = error_handlers(
+        problem, problem, failed, "What you decided before is stored; please load the page again."
+    )
     posted = {"/i/{token}": pages.accept, "/set/{place:int}": pages.decide}
     return application(pages, shown, posted, handlers, Buckets(200, 2000))

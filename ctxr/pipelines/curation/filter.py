@@ -35,6 +35,7 @@ from ctxr.store.records import SOURCE_KINDS, Decision, Failure, SharedFootage, S
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, UnitKeys, album_files, read_unit, unit_folder
 
+
 def run(config: Filter, progress: Progress = SILENT) -> SetsReport:
     """Filter image sets and report on the rest.
 
@@ -71,7 +72,10 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
                     hint=f"add {option} {before} (or another value) to the command",
                 )
         parents = [Parent("image_sets", IMAGE_SETS, built.sha256), *built.manifest.parents]
-        drop, keep = self.decided = read_decisions(self.options.drop, "reject"), read_decisions(self.options.keep, "keep")
+        drop, keep = self.decided = (
+            read_decisions(self.options.drop, "reject"),
+            read_decisions(self.options.keep, "keep"),
+        )
         hashes = {"drop": self.options.drop and decisions_key(drop), "keep": self.options.keep and decisions_key(keep)}
         decided = {name: value for name, value in hashes.items() if value}
         return SourceInputs(parents, self.options.key() | decided, built)

@@ -80,7 +80,7 @@ class QualityGate(Portable):
     limits: QualityLimits
     brisque_weights: str = "live"
     ocr: str = "auto"
-    people: PersonChoices = PersonChoices()
+    people: PersonChoices = field(default_factory=PersonChoices)
     # one set of instruments per thread: they reuse memory, and OCR engines are not thread-safe
     _own: threading.local = field(default_factory=threading.local, init=False, repr=False, compare=False)
 

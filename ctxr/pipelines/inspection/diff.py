@@ -18,7 +18,15 @@ from ctxr.metrics.proportions import LEVEL
 from ctxr.metrics.ranking import ALL_OF_SET
 from ctxr.pipelines.inspection.config import Diff, DiffReport
 from ctxr.problems.evaluation import ALL_SPLITS
-from ctxr.problems.figures import RunDifference, Summariser, correct_together, corrected_note, difference, p_value, percent
+from ctxr.problems.figures import (
+    RunDifference,
+    Summariser,
+    correct_together,
+    corrected_note,
+    difference,
+    p_value,
+    percent,
+)
 from ctxr.problems.registry import find_question
 from ctxr.problems.results import PER_QUERY, RESULTS, QueryResult, read_findings
 from ctxr.store.artifacts import Artifact, open_artifact
@@ -26,7 +34,9 @@ from ctxr.store.kinds import DATASET, EVALUATION, IMAGE_SETS, SET_KINDS
 from ctxr.store.tables import grouped, read_table
 from ctxr.store.units import image_ids, read_unit, unit_sources
 
-OF_QUERIES = {"accuracy": "accuracy", "R@1": "accuracy", "IR@1": "accuracy", ALL_OF_SET: "accuracy", "MRR": "reciprocal_rank"}
+OF_QUERIES = {
+    "accuracy": "accuracy", "R": "accuracy", "IR": "accuracy", ALL_OF_SET: "accuracy", "MRR": "reciprocal_rank"
+}  # fmt: skip
 """Headlines that can be computed from the results of queries, each with its column there; the others get no interval."""
 
 Seeds = list[QueryResult]
@@ -53,12 +63,16 @@ def _open(name: str, workdir: Path) -> Artifact:
     return open_artifact(next(filter(Path.exists, places), places[0]), (IMAGE_SETS, DATASET, EVALUATION))
 
 
-def changes(things: Mapping[str, Sequence[Mapping[str, Any]]], cells: Sequence[Callable[[int, str], str]]) -> dict[str, Table]:
+def changes(
+    things: Mapping[str, Sequence[Mapping[str, Any]]], cells: Sequence[Callable[[int, str], str]]
+) -> dict[str, Table]:
     """How many things of each name are the same, came, went and changed; and those that are not the same, with what the cell of their
     name says of one in A (0) and B (1)."""
-    counts, tables = list[tuple[Any, ...]](), {}
+    counts, tables = list[tuple[Any, ...]](), dict[str, Table]()
     for (what, (first, second)), cell in zip(things.items(), cells, strict=True):
-        fates = dict.fromkeys(first.keys() - second.keys(), "went") | dict.fromkeys(second.keys() - first.keys(), "came")
+        if not first and not second:
+            continue
+        fates = {name: "came" if name in second else "went" for name in first.keys() ^ second.keys()}
         fates |= {name: "changed" for name in first.keys() & second.keys() if first[name] != second[name]}
         number = Counter(fates.values())
         same = len(first) - number["went"] - number["changed"]
@@ -150,8 +164,12 @@ def evaluations(first: Artifact, second: Artifact) -> dict[str, Table]:
         rows.append((*key, *(None if one.value is None else f"{100 * one.value:.1f}" for one in (a, b)), *told))
     drawn = f"in brackets {100 * LEVEL:g} % over sets, or targets of a gallery, drawn again"
     note = f"B less A in points, of n queries that both ask alike, {drawn}; {corrected_note(tested)}"
-    queries = [grouped((key, row) for run in one.values() for key, rows in run.items() for row in rows) for one in answers]
-    asked = [{key: [(row.text, row.targets, row.accuracy) for row in rows] for key, rows in one.items()} for one in queries]
+    queries = [
+        grouped((key, row) for run in one.values() for key, rows in run.items() for row in rows) for one in answers
+    ]
+    asked = [
+        {key: [(row.text, row.targets, row.accuracy) for row in rows] for key, rows in one.items()} for one in queries
+    ]
 
     def of_query(at: int, key: str) -> str:
         own, other = asked[at].get(key), asked[1 - at].get(key)
@@ -167,7 +185,10 @@ def evaluations(first: Artifact, second: Artifact) -> dict[str, Table]:
 def _answers(place: Path, runs: Sequence[str]) -> dict[str, dict[str, Seeds]]:
     """What the seeds of each run did, by query."""
     rows = read_table(place / PER_QUERY, QueryResult)
-    return {run: grouped((row.query, row) for row in rows if run in (row.run, row.run.rpartition("/seed")[0])) for run in runs}
+    return {
+        run: grouped((row.query, row) for row in rows if run in (row.run, row.run.rpartition("/seed")[0]))
+        for run in runs
+    }
 
 
 def _paired(key: tuple[str, str, str], answers: Sequence[Mapping[str, Seeds]], sets: bool) -> list[RunDifference]:
@@ -184,7 +205,8 @@ def _paired(key: tuple[str, str, str], answers: Sequence[Mapping[str, Seeds]], s
         return []
     rows = [first[query][0] for query in alike]
     groups = [
-        row.image_set if SET_KINDS[row.kind].ordered or (sets and row.candidates) else " ".join(row.targets) for row in rows
+        row.image_set if SET_KINDS[row.kind].ordered or (sets and row.candidates) else " ".join(row.targets)
+        for row in rows
     ]
     columns = {}
     for name, one in (("", first), (run, second)):

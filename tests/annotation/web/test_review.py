@@ -68,7 +68,7 @@ def test_a_review_goes_on_where_it_was_killed_and_shows_changed_sets_again(tmp_p
     assert [row.decision for row in again.rows()] == ["keep", "reject"]
     other = painted(tmp_path / "other")
     first = other.sets[0]
-    swapped = tuple(reversed(first.images[1:])) + (other.sets[1].images[0],)
+    swapped = (*reversed(first.images[1:]), other.sets[1].images[0])
     changed = [type(first)(first.id, first.kind, swapped, *("clip", "clip"), 0, None, None), *other.sets[1:]]
     other = type(other)(other.name, other.root, tuple(changed), other.images, sources=other.sources)
     assert [Review(other, again.file, {}).decision(one.id) for one in other.sets] == ["", "reject", ""]
@@ -100,7 +100,10 @@ def test_pictures_that_browsers_do_not_show_are_sent_as_jpeg(tmp_path: Path, suf
     reviewed.review = Review(painted(tmp_path / suffix, suffix), tmp_path / "log.jsonl", {})
     reviewed.app = make_review(reviewed.review, "http://testserver", reviewed.signer)
     answer = reviewed.invited().get("/set/0/0")
-    assert (answer.status_code, answer.headers["content-type"]) == (200, "image/png" if suffix == ".png" else "image/jpeg")
+    assert (answer.status_code, answer.headers["content-type"]) == (
+        200,
+        "image/png" if suffix == ".png" else "image/jpeg",
+    )
     assert answer.headers["cache-control"] == "no-store"
 
 
@@ -122,7 +125,16 @@ def test_nobody_comes_in_without_a_link_of_a_reviewer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/set/99", "/set/0/99", "/set/-1", "/set/0/..%2f..%2fdecisions.jsonl", "/set/0/../../decisions.jsonl", "/set/x", "/static/x/..%2freview.py"]
+    "path",
+    [
+        "/set/99",
+        "/set/0/99",
+        "/set/-1",
+        "/set/0/..%2f..%2fdecisions.jsonl",
+        "/set/0/../../decisions.jsonl",
+        "/set/x",
+        "/static/x/..%2freview.py",
+    ],
 )
 def test_what_is_not_there_is_not_found(tmp_path: Path, path: str) -> None:
     assert Reviewed(tmp_path).invited().get(path).status_code == 404

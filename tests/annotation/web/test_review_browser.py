@@ -81,7 +81,11 @@ def test_a_review_is_done_with_the_keyboard_alone(tmp_path: Path, show: Show) ->
         look(tab)
     assert reviewed.review.counts() == {"kept": 2, "rejected": 1, "open": 0, "images": 0}
     said = [(row.id, row.decision, row.reason) for row in reviewed.rows()]
-    assert said[:3] == [("clip/img3", "reject", "faces"), ("clip/img9", "reject", "faces"), ("clip-shot0_0", "keep", "")]
+    assert said[:3] == [
+        ("clip/img3", "reject", "faces"),
+        ("clip/img9", "reject", "faces"),
+        ("clip-shot0_0", "keep", ""),
+    ]
     assert ("clip-shot0_1", "reject", "nudity") in said
 
 

@@ -122,7 +122,11 @@ def test_scores_sort_what_is_shown_and_scores_of_something_else_are_refused(
         page = answer(visitor, visitor.get(server["links"]["you"]))
         assert last.id in page.text
         assert "0.99" in page.text
-    for text, where in (("id,value\nelse,1\n", "faces.csv"), ("id,value\nx,nan\n", r"csv:2"), ("query,value\nx,1\n", r"csv:2")):
+    for text, where in (
+        ("id,value\nelse,1\n", "faces.csv"),
+        ("id,value\nx,nan\n", r"csv:2"),
+        ("query,value\nx,1\n", r"csv:2"),
+    ):
         scores.write_text(text)
         with pytest.raises(DataError, match=where):
             opened(Serve(workdir=work, scores=scores), monkeypatch)
@@ -133,7 +137,12 @@ def test_what_cannot_be_reviewed_is_told(footage: Path, tmp_path: Path, monkeypa
         opened(Serve(workdir=tmp_path), monkeypatch)
     with pytest.raises(UsageError, match="nowhere"):
         opened(Serve(workdir=tmp_path, input=Path("nowhere")), monkeypatch)
-    for wrong in (Serve(scores=tmp_path), Serve(input=tmp_path), Serve(review=True, open=True), Serve(review=True, tasks="tag")):
+    for wrong in (
+        Serve(scores=tmp_path),
+        Serve(input=tmp_path),
+        Serve(review=True, open=True),
+        Serve(review=True, tasks="tag"),
+    ):
         with pytest.raises(UsageError, match="--review"):
             run(replace(wrong, workdir=tmp_path))
     build(footage, tmp_path / "sets", set_size=999)

@@ -63,7 +63,13 @@ def test_a_rejected_frame_is_replaced_and_the_ledger_names_who_rejected_it_and_w
     assert gone not in images
     assert report.counts["reasons"]["rejected_by_person"] == 1
     row = ledger_of(work / "out", first.source)[int(gone.rpartition("img")[2])]
-    assert (row.reason, row.person, row.because, row.image_set, row.value) == ("rejected_by_person", "w-ada", "faces", None, None)
+    assert (row.reason, row.person, row.because, row.image_set, row.value) == (
+        "rejected_by_person",
+        "w-ada",
+        "faces",
+        None,
+        None,
+    )
     assert len(sets_of(work / "out")[first.id].images) == 10
     others = {name: one for name, one in sets_of(sets).items() if one.shot != first.shot or one.source != first.source}
     assert {name: sets_of(work / "out")[name] for name in others} == others
@@ -89,7 +95,10 @@ def test_a_rejected_set_is_left_out_nothing_takes_its_place_and_the_others_stay_
     refilter(sets, work / "out", drop=work / DECISIONS, brisque=2.0)
     assert sets_of(work / "out") == {name: one for name, one in before.items() if name != gone.id}
     ledger = ledger_of(work / "out", gone.source)
-    fates = {(ledger[int(name.rpartition("img")[2])].reason, ledger[int(name.rpartition("img")[2])].because) for name in gone.images}
+    fates = {
+        (ledger[int(name.rpartition("img")[2])].reason, ledger[int(name.rpartition("img")[2])].because)
+        for name in gone.images
+    }
     assert fates == {("rejected_by_person", "nudity")}
     paths = {file.name for file in (work / "out").rglob("*.jpg") if file.parent.name in (gone.id, gone.source)}
     assert not paths & {f"{name.rpartition('/')[2]}.jpg" for name in gone.images}
@@ -161,7 +170,7 @@ def test_ranks_that_read_other_decisions_are_not_merged_and_equal_ones_write_the
 
 def test_decisions_about_other_footage_of_the_same_name_are_passed_over_and_told(sets: Path) -> None:
     work, first, heard = sets.parent, next(iter(sets_of(sets).values())), Listening()
-    other = {name: "0" * 16 for name in first.images}
+    other = dict.fromkeys(first.images, "0" * 16)
     append(work / DECISIONS, Decision(first.id, "reject", "faces", "w-ada", None, other))
     append(work / DECISIONS, Decision("../../etc/passwd", "reject", images={"../../etc/passwd": "0" * 16}))
     refilter(sets, work / "out", heard, drop=work / DECISIONS)
@@ -169,8 +178,12 @@ def test_decisions_about_other_footage_of_the_same_name_are_passed_over_and_told
     assert [text.split()[0] for text in heard.warnings] == ["2"]
 
 
-@pytest.mark.parametrize("name", ["../sets", "clip0/../img1", "/etc/passwd", "clip0/img999999", "clip9/img1", "clip0-shot0_99", "\x1b[2J"])
-def test_an_id_in_a_list_that_nothing_has_is_an_error_with_its_line_and_nothing_is_written(sets: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["../sets", "clip0/../img1", "/etc/passwd", "clip0/img999999", "clip9/img1", "clip0-shot0_99", "\x1b[2J"]
+)
+def test_an_id_in_a_list_that_nothing_has_is_an_error_with_its_line_and_nothing_is_written(
+    sets: Path, name: str
+) -> None:
     work = sets.parent
     (work / "ids.txt").write_text(f"{next(iter(sets_of(sets)))}\n{name}\n")
     with pytest.raises(DataError, match=r"ids\.txt:2"):
@@ -185,7 +198,9 @@ def test_a_file_that_is_none_and_a_folder_are_refused(sets: Path) -> None:
         refilter(sets, sets.parent / "out", drop=sets)
 
 
-def test_rejected_photos_and_their_copies_are_in_no_set_and_others_take_their_places(footage: Path, tmp_path: Path) -> None:
+def test_rejected_photos_and_their_copies_are_in_no_set_and_others_take_their_places(
+    footage: Path, tmp_path: Path
+) -> None:
     build(footage, tmp_path / "sets", sources=(str(footage / "photos"),), set_size=4, sample="3")
     before = sets_of(tmp_path / "sets")
     gone = next(iter(before.values()))

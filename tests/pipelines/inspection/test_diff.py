@@ -36,7 +36,8 @@ def rows(table: Table) -> dict[str, tuple[str, ...]]:
 def test_two_builds_differ_by_what_the_ledger_says(project: Path) -> None:
     report = diff("sets", "filtered", workdir=project)
     before, after = (
-        {one.id: one.images for one in read_table(project / name / "sets.jsonl", ImageSet)} for name in ("sets", "filtered")
+        {one.id: one.images for one in read_table(project / name / "sets.jsonl", ImageSet)}
+        for name in ("sets", "filtered")
     )
     came, went = after.keys() - before.keys(), before.keys() - after.keys()
     changed = {name for name in before.keys() & after.keys() if before[name] != after[name]}
@@ -48,7 +49,7 @@ def test_two_builds_differ_by_what_the_ledger_says(project: Path) -> None:
     assert gone == {name for name, (what, *_) in images.items() if what == "went"}
     assert {images[name][2] for name in gone} >= {"low quality"}
     assert all(images[name][1] in before for name in gone)
-    assert counts(report)["queries"] == (0,) * 6
+    assert "queries" not in counts(report)
     same_again = diff(project / "sets", project / "sets")
     assert not same_again.differ
     assert same_again.tables["sets"].rows == ()
@@ -65,7 +66,9 @@ def test_two_datasets_differ_by_texts_and_targets(tmp_path: Path) -> None:
 def evaluations(tmp_path: Path) -> tuple[Path, Path, Path]:
     """Two evaluations of one run each, and one of both with --compare."""
     dataset = release(tmp_path / "release")
-    good = write_scores(tmp_path / "good.jsonl", dataset, right_on(dataset, lambda query: "car" not in query), ("valid",))
+    good = write_scores(
+        tmp_path / "good.jsonl", dataset, right_on(dataset, lambda query: "car" not in query), ("valid",)
+    )
     poor = write_scores(tmp_path / "poor.jsonl", dataset, at_random(1), ("valid",))
     settings = {"resamples": 10_000, "permutations": 10_000}
     alone = [evaluate(dataset, one, split="valid", **settings).results for one in (poor, good)]
@@ -87,7 +90,10 @@ def test_figures_of_two_evaluations_differ_as_compare_says(tmp_path: Path) -> No
 
 def test_intervals_are_those_of_compare(tmp_path: Path) -> None:
     dataset = write_world_dataset(tmp_path / "world")
-    files = [write_scores(tmp_path / f"run{seed}.jsonl", dataset, at_random(seed), ("test", "valid", "train")) for seed in (1, 2)]
+    files = [
+        write_scores(tmp_path / f"run{seed}.jsonl", dataset, at_random(seed), ("test", "valid", "train"))
+        for seed in (1, 2)
+    ]
     settings = {"resamples": 10_000, "permutations": 10_000}
     alone = [evaluate(dataset, one, **settings).results for one in files]
     both = evaluate(dataset, *files, compare=True, **settings).results
@@ -97,7 +103,9 @@ def test_intervals_are_those_of_compare(tmp_path: Path) -> None:
     for row in known:
         interval = row.interval
         told = f"{100 * (interval.value or 0):+.1f}"
-        told += f" ({100 * interval.low:+.1f} to {100 * (interval.high or 0):+.1f})" if interval.low is not None else " (–)"
+        told += (
+            f" ({100 * interval.low:+.1f} to {100 * (interval.high or 0):+.1f})" if interval.low is not None else " (–)"
+        )
         assert figures[row.split][6].rstrip("*") == told
 
 
