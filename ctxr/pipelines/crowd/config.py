@@ -159,7 +159,7 @@ class Serve(Options):
         if self.review and (self.open or self.tasks or self.database):
             yield "--review goes without --open, --tasks and --database", "ctxr serve --review --invite 2"
         if not self.review and (self.input or self.scores):
-            yield "--input and --scores are about a review", "ctxr serve --review --scores FILE"
+            yield "--input and --scores need --review", "ctxr serve --review --scores FILE"
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ def test_sets_and_single_images_are_kept_and_rejected_and_each_decision_is_on_th
     visitor = reviewed.invited()
     page = read(visitor.get("/"))
     assert page.headline == f"Set 1 of {SETS}"
-    assert len(page.images) == 11  # ten, and the place of an enlarged one
+    assert len(page.images) == 10
     assert all(visitor.get(image).headers["content-type"] == "image/jpeg" for image in page.images)
     assert page.form().offered["reason"] == list(REASONS)
     page = read(page.form().send(visitor, decision="keep", image=["0", "9"], reason="faces"))
