@@ -417,13 +417,13 @@ def serving(server: RunningServer) -> Iterator[Block]:
     yield "[dim]Ctrl-C stops; what was sent is kept[/]"
 
 
-def collected(report: ServeReport | ReviewReport) -> Iterator[Block]:
+def collected(report: ServeReport) -> Iterator[Block]:
     """What people did at the server."""
     if isinstance(report, ReviewReport):
-        counts = report.counts
-        sets = f"{counts['kept']} kept, {counts['rejected']} rejected, {counts['open']} open"
-        rows = {"of": report.read, "sets": sets, "images rejected": counts["images"], "apply": report.apply}
-        yield Summary(f"decisions in {report.decisions}", rows)
+        done = report.total
+        sets = f"{done['kept']} kept, {done['rejected']} rejected, {report.open['sets']} open"
+        shown = {"of": report.read, "sets": sets, "images rejected": done["images"], "apply": report.apply}
+        yield Summary(f"decisions in {report.decisions}", shown)
         return
     rows = {
         "new answers": report.answers,

@@ -36,6 +36,7 @@ class Review:
 
     Attributes:
         scores: the highest of each image and set that has one, given by ids, or paths of images; what has the highest comes first.
+        new: how many sets were decided about since.
     """
 
     def __init__(self, dataset: Dataset, file: Path, scores: Mapping[str, float]) -> None:
@@ -50,7 +51,7 @@ class Review:
         known = {name: [scores[word] for word in words & scores.keys()] for name, words in names.items()}
         self.scores = {name: max(values) for name, values in known.items() if values}
         self.sets = sorted(dataset.sets, key=lambda one: (-self.scores.get(one.id, float("-inf")), one.id))
-        self._rows = read_appended(file, Decision)
+        self._rows, self.new = read_appended(file, Decision), 0
         self._counted = counted(self._rows)
 
     def decision(self, name: str) -> str:
@@ -70,6 +71,7 @@ class Review:
             ]
             append(self._file, *rows)
             self._rows += rows
+            self.new += 1
             self._counted = counted(self._rows)
 
     def counts(self) -> dict[str, int]:
@@ -114,7 +116,7 @@ class ReviewPages(SignedPages):
         end = "You can close this page. Ctrl-C in the window of ctxr serve ends the review, and says what comes next."
         last = min(after, len(review.sets) - 1) if after >= 0 else len(review.sets) - 1
         links = [("Back to the last set", f"{self.at}/set/{last}")]
-        return self.message("Every set is decided", [found, end], links=links)
+        return self.message("All decided", [found, end], links=links)
 
     def show(self, request: Request) -> Response:
         """A set."""
@@ -160,7 +162,7 @@ class ReviewPages(SignedPages):
         """A picture of a set, by its number there."""
         one, number = self._set(request)[1], request.path_params["number"]
         image = self.review.dataset.images[one.images[number]] if number < len(one.images) else None
-        file = image and self.review.dataset.picture(image)
+        file = self.review.dataset.picture(image) if image else None
         if file is None or not file.is_file():
             raise HttpProblem(404, "This picture does not exist")
         kind = PICTURES.get(file.suffix.lower())

@@ -186,13 +186,12 @@ class ServeReport(VerbReport):
 
 
 @dataclass(frozen=True)
-class ReviewReport(VerbReport):
-    """The decisions so far about the sets that were `read`: how many are kept, rejected and open, and how many single images are
-    rejected; and the command that applies them."""
+class ReviewReport(ServeReport):
+    """The decisions about the sets that were `read`: in `total` how many are kept and rejected, and how many single images are rejected;
+    and the command that applies them."""
 
     decisions: Path
     read: Path
-    counts: Mapping[str, int]
     apply: str
 
 

@@ -60,7 +60,7 @@ def studies_of(everything: Sequence[Tasks], private: Path, served: Sequence[str]
 
 def run(
     config: Serve, progress: Progress = SILENT, opened: Callable[[RunningServer], None] = lambda _: None
-) -> ServeReport | ReviewReport:
+) -> ServeReport:
     """Serve until interrupted; `opened` is called once, as soon as workers can sign in.
 
     Raises UsageError for a port in use or a wrong option, UnfinishedError without tasks, DataError for damaged ones.
@@ -277,4 +277,6 @@ def run_review(
     named = ("--input", str(source)) if verb == "build-sets" and name != "sets" else ()
     command = shlex.join(["ctxr", *made.words]) if made and made.words else command_in(config.workdir, "filter", *named)
     command = command if "--drop" in command else f"{command} --drop {shlex.quote(str(file))}"
-    return ReviewReport(file, source, review.counts(), command)
+    counts = review.counts()
+    still = {"sets": counts.pop("open")}
+    return ReviewReport(review.new, counts, len(workers), still, file, source, command)

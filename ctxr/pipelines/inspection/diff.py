@@ -103,7 +103,7 @@ def builds(first: Artifact, second: Artifact) -> dict[str, Table]:
         return text if queries[1 - at].get(name, ("", ()))[0] != text else some(targets)
 
     images = [{name: row.sha256 for name, row in each.images.items()} for each in data]
-    things = {"sets": sets, "images": images, "queries": queries}
+    things: dict[str, list[Any]] = {"sets": sets, "images": images, "queries": queries}
     return changes(things, [of_set, lambda at, name: fates[at].get(name, "–"), of_query])
 
 
@@ -158,7 +158,7 @@ def evaluations(first: Artifact, second: Artifact) -> dict[str, Table]:
     rows = []
     for key, (a, b) in shown.items():
         gain = Interval(None if a.value is None or b.value is None else b.value - a.value)
-        told = (None, percent(gain, signed=True), None)
+        told: tuple[Any, ...] = (None, percent(gain, signed=True), None)
         if row := compared.get(key):
             told = row.queries, difference(row), p_value(row.corrected)
         rows.append((*key, *(None if one.value is None else f"{100 * one.value:.1f}" for one in (a, b)), *told))

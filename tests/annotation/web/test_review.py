@@ -33,7 +33,7 @@ def test_sets_and_single_images_are_kept_and_rejected_and_each_decision_is_on_th
     assert all(row.at and row.at.endswith("+00:00") for row in rows)
     page = read(page.form().send(visitor, decision="reject", reason="nudity"))
     page = read(page.form().send(visitor, decision="keep", reason="other"))
-    assert page.headline == "Every set is decided"
+    assert page.headline == "All decided"
     assert reviewed.review.counts() == {"kept": 2, "rejected": 1, "open": 0, "images": 2}
     assert (reviewed.rows()[3].decision, reviewed.rows()[3].reason) == ("reject", "nudity")
 

@@ -77,7 +77,7 @@ def test_a_review_is_done_with_the_keyboard_alone(tmp_path: Path, show: Show) ->
         tab.keyboard.press("ArrowRight")
         expect(tab.locator("h1")).to_have_text(f"Set 3 of {SETS}")
         tab.keyboard.press("Shift+K")
-        expect(tab.locator("h1")).to_have_text("Every set is decided")
+        expect(tab.locator("h1")).to_have_text("All decided")
         look(tab)
     assert reviewed.review.counts() == {"kept": 2, "rejected": 1, "open": 0, "images": 0}
     said = [(row.id, row.decision, row.reason) for row in reviewed.rows()]
