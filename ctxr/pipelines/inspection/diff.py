@@ -12,7 +12,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import Table
-from ctxr.errors import UsageError, some
+from ctxr.errors import UsageError, plural, some
 from ctxr.metrics.compare import RESAMPLES, Interval, RatioColumn
 from ctxr.metrics.proportions import LEVEL
 from ctxr.metrics.ranking import ALL_OF_SET
@@ -35,7 +35,7 @@ from ctxr.store.tables import grouped, read_table
 from ctxr.store.units import image_ids, read_unit, unit_sources
 
 OF_QUERIES = {
-    "accuracy": "accuracy", "R": "accuracy", "IR": "accuracy", ALL_OF_SET: "accuracy", "MRR": "reciprocal_rank"
+    "accuracy": "accuracy", "R@1": "accuracy", "IR@1": "accuracy", ALL_OF_SET: "accuracy", "MRR": "reciprocal_rank"
 }  # fmt: skip
 """Headlines that can be computed from the results of queries, each with its column there; the others get no interval."""
 
@@ -96,6 +96,8 @@ def builds(first: Artifact, second: Artifact) -> dict[str, Table]:
         if not images:
             why = Counter(fates[at].get(image, "–") for image in others)
             return ", ".join(f"{reason} {count}" for reason, count in why.most_common())
+        if not others:
+            return f"{plural(len(images), 'image')} {split}"
         return some(image for image in images if image not in others) or split
 
     def of_query(at: int, name: str) -> str:

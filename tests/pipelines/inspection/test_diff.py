@@ -1,6 +1,7 @@
 """`ctxr diff`: builds, datasets and evaluations next to each other, against what was counted by hand or by `ctxr eval --compare`."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -10,9 +11,13 @@ from typer.testing import CliRunner
 from ctxr.cli.app import app
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.metrics.compare import Interval
 from ctxr.pipelines.inspection.config import Diff, DiffReport
 from ctxr.pipelines.inspection.diff import run
-from ctxr.problems.results import read_findings
+from ctxr.problems.figures import Figure
+from ctxr.problems.results import Findings, QueryResult, read_findings
+from ctxr.store.artifacts import finish
+from ctxr.store.kinds import EVALUATION
 from ctxr.store.records import ImageSet
 from ctxr.store.tables import read_table
 from tests.pipelines.evaluated import at_random, describe_sets, evaluate, release, right_on, write_scores
@@ -107,6 +112,49 @@ def test_intervals_are_those_of_compare(tmp_path: Path) -> None:
             f" ({100 * interval.low:+.1f} to {100 * (interval.high or 0):+.1f})" if interval.low is not None else " (–)"
         )
         assert figures[row.split][6].rstrip("*") == told
+
+
+def made(folder: Path, problem: str, answers: dict[str, dict[str, float]], **figures: float) -> Path:
+    """An evaluation whose runs answered queries of a gallery so; each query has a target of its own."""
+    rows = [
+        QueryResult(name, query, "test", "gallery", "photos", query, (f"p/{query}",), (), right, right, 0, 1, 1)
+        for name, said in answers.items()
+        for query, right in said.items()
+    ]
+    runs = dict.fromkeys(name.rpartition("/seed")[0] or name for name in answers)
+    found = [
+        Figure("test", run, "overall", "all", measure, len(rows), Interval(value))
+        for run in runs
+        for measure, value in figures.items()
+    ]
+    folder.mkdir()
+    content = Findings(found, results=rows).write(folder)
+    counts = {**content.counts, "problem": problem, "names": [*runs]}
+    finish(folder, kind=EVALUATION, verb="eval", config={}, parents=[], content=content._replace(counts=counts))
+    return folder
+
+
+def test_galleries_are_drawn_by_target_seeds_are_averaged_and_what_queries_do_not_give_has_no_interval(
+    tmp_path: Path,
+) -> None:
+    before = {f"q{number}": float(number % 2) for number in range(40)}
+    after = {query: float(number % 4 != 0) for number, query in enumerate(before)}
+    first = made(tmp_path / "a", "gallery", {"run": before}, **{"IR@1": 0.5, "TR@1": 0.5})
+    second = made(
+        tmp_path / "b",
+        "gallery",
+        {"run/seed0": after, "run/seed1": before, "run/seed2": after},
+        **{"IR@1": 0.67, "TR@1": 0.4},
+    )
+    table = {row[2]: row for row in diff(first, second).tables["figures"].rows}
+    assert table["IR@1"][3:6] == ("50.0", "67.0", 40)
+    share = re.fullmatch(r"\+16\.7 \(\+(.*) to \+(.*)\)\*", table["IR@1"][6])
+    assert share
+    assert 6 < float(share[1]) < 16.7 < float(share[2]) < 28
+    assert table["TR@1"][3:] == ("50.0", "40.0", None, "-10.0 (–)", None)
+    other = made(tmp_path / "c", "links", {"run": before}, AUC=0.5)
+    with pytest.raises(UsageError, match="links"):
+        diff(first, other)
 
 
 def test_mistakes_are_told(project: Path, tmp_path: Path) -> None:
