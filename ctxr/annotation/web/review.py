@@ -108,7 +108,8 @@ class ReviewPages(SignedPages):
 
     def home(self, request: Request) -> Response:
         """To the next open set, or to the end."""
-        self._reviewer(request)
+        if not self.session(request).worker:
+            return self.message("You need a personal link", ["The window where ctxr serve runs shows yours."])
         review, after = self.review, self._after(request)
         if (place := review.following(after)) is not None:
             return self.go(f"/set/{place}" + (f"?after={after}" if after >= 0 else ""))

@@ -110,7 +110,8 @@ def test_pictures_that_browsers_do_not_show_are_sent_as_jpeg(tmp_path: Path, suf
 def test_nobody_comes_in_without_a_link_of_a_reviewer(tmp_path: Path) -> None:
     reviewed = Reviewed(tmp_path)
     stranger = reviewed.visitor()
-    for path in ("/", "/set/0", "/set/0/0"):
+    assert not read(stranger.get("/")).images
+    for path in ("/set/0", "/set/0/0"):
         assert stranger.get(path).status_code == 403
     assert stranger.post("/set/0", data={"decision": "keep"}).status_code == 403
     links = [crowd_signer(KEY).sign(Invitation("w-ada")), review_signer(b"o" * 32).sign(Invitation("w-ada"))]
