@@ -68,8 +68,8 @@ PEOPLE: Mapping[str, Callable[[], object]] = {
 """What people do before a line."""
 
 ORDER = shlex.split(
-    "init build-sets merge filter status run doctor verify export rebuild plan export-tasks serve import-answers aggregate workers stats "
-    "shortcuts report regions train eval listen search revise-labels build-documents pairs demo"
+    "init build-sets merge filter diff status run doctor verify export rebuild plan export-tasks serve "
+    "import-answers aggregate workers stats shortcuts report regions train eval listen search revise-labels build-documents pairs demo"
 )
 """Commands in the order in which their examples are run, each on what those before it made."""
 

@@ -116,6 +116,7 @@ NO_ARTIFACT = {
     "serve": "writes the journal",
     "search": "answers a query; tests/pipelines/finding/test_search.py sees that its index is up to date",
     "status": "prints what is there",
+    "diff": "prints what differs",
     "doctor": "prints what it checked",
     "run": "runs the other verbs",
     "init": "writes a file, once",

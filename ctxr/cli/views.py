@@ -16,10 +16,24 @@ from ctxr.cli.config import InitReport, RepeatReport
 from ctxr.cli.render import Block, Sentences, Summary, plain_text
 from ctxr.engine.report import SUMMARY, SetsReport, Table
 from ctxr.errors import plural
-from ctxr.pipelines.crowd.config import AggregateReport, PlanReport, RunningServer, ServeReport, WorkersReport
+from ctxr.pipelines.crowd.config import (
+    AggregateReport,
+    PlanReport,
+    ReviewReport,
+    RunningServer,
+    ServeReport,
+    WorkersReport,
+)
 from ctxr.pipelines.curation.config import DocumentsReport, RebuildReport, VerifyReport
 from ctxr.pipelines.finding.config import RunningSearch, SearchReport
-from ctxr.pipelines.inspection.config import DoctorReport, ReportPage, ShortcutsReport, StatsReport, StatusReport
+from ctxr.pipelines.inspection.config import (
+    DiffReport,
+    DoctorReport,
+    ReportPage,
+    ShortcutsReport,
+    StatsReport,
+    StatusReport,
+)
 from ctxr.pipelines.modelling.config import EvalReport, ListenReport, RegionsReport, TrainReport
 from ctxr.pipelines.revision.config import ReviseReport
 from ctxr.pipelines.sharing.config import ExportReport
@@ -252,6 +266,16 @@ def statistics(report: StatsReport) -> Iterator[Block]:
     yield Sentences("notes", report.notes)
 
 
+def differences(report: DiffReport) -> Iterator[Block]:
+    """What came, went and changed, the first of each."""
+    yield Summary(f"{report.kind}: {'different' if report.differ else 'the same'}", {"A": report.a, "B": report.b})
+    for table in report.tables.values():
+        if (more := len(table.rows) - MOST_SHOWN) > 0:
+            table = replace(table, rows=table.rows[:MOST_SHOWN], note=f"and {more:,} more, which --json names")
+        if table.rows:
+            yield table
+
+
 def shortcuts(report: ShortcutsReport) -> Iterator[Block]:
     """What rules reach that never read a description."""
     yield f"[bold]{escape(report.dataset)}[/]"
@@ -377,7 +401,9 @@ def search_results(report: SearchReport) -> Iterator[Block]:
 def serving(server: RunningServer) -> Iterator[Block]:
     """Where people sign in, while the server runs."""
     waiting = {f"{task} waiting": number for task, number in server.waiting.items()}
-    yield Summary(f"serving at {server.address}", {**waiting, "people needed": _numbers(server.people)})
+    yield Summary(
+        f"serving at {server.address}", {**waiting, "people needed": _numbers(server.people) if server.people else None}
+    )
     yield "[bold]sign-in links[/]"
     for name, link in server.links.items():  # whole, however narrow the terminal: they are copied
         worker = f" ({server.workers[name]})" if name in server.workers else ""
@@ -387,6 +413,12 @@ def serving(server: RunningServer) -> Iterator[Block]:
 
 def collected(report: ServeReport) -> Iterator[Block]:
     """What people did at the server."""
+    if isinstance(report, ReviewReport):
+        done = report.total
+        sets = f"{done['kept']} kept, {done['rejected']} rejected, {report.open['sets']} open"
+        shown = {"of": report.read, "sets": sets, "images rejected": done["images"], "apply": report.apply}
+        yield Summary(f"decisions in {report.decisions}", shown)
+        return
     rows = {
         "new answers": report.answers,
         "workers": report.workers,

@@ -27,6 +27,7 @@ LINES = {
     "search": "Find a picture by words, by a drawing, or by another picture: on a page, or printed with --text.",
     "serve": "Serve annotation pages from this machine until Ctrl-C; every answer is saved immediately.",
     "status": "Show what a project holds, what is stale or unfinished, and the next command.",
+    "diff": "Show what came, went and changed between two builds, datasets or evaluations, with intervals.",
     "doctor": "Check this machine or an artifact, and suggest a fix for each problem.",
     "run": "Repeat the commands whose results are stale, in order; never one that costs money or people.",
     "init": "Write a commented ctxr.toml, from which every command in this folder reads its options.",
@@ -36,7 +37,7 @@ PANELS = {
     "Build": "init build-sets filter merge build-documents pairs run",
     "Ask people": "plan export-tasks serve import-answers aggregate workers revise-labels",
     "Models": "train eval listen regions search",
-    "Look and check": "status report stats shortcuts doctor demo",
+    "Look and check": "status report stats shortcuts diff doctor demo",
     "Share": "export rebuild verify",
 }
 """Commands in the order of help, by heading."""
@@ -58,6 +59,7 @@ EXAMPLES = {
     "eval": "ctxr eval ctxr-tiny --split test",
     "search": 'ctxr search --text "a red kite"',
     "serve": "ctxr serve --invite 12",
+    "diff": "ctxr diff work/sets work/filtered",
     "doctor": "ctxr doctor work/sets",
 }
 """Lines that run as typed, for commands that need an argument."""
@@ -98,7 +100,7 @@ FLAGS = {
 }
 """Switches of every command."""
 
-ONLY_LOOK = ("verify", "stats", "shortcuts", "search", "serve", "status", "doctor", "init", "demo")
+ONLY_LOOK = ("verify", "stats", "shortcuts", "search", "serve", "status", "diff", "doctor", "init", "demo")
 """Commands that write no artifact, and need no --dry-run."""
 
 ARTIFACTS = ("dataset", "artifact")

@@ -24,10 +24,10 @@ from ctxr.store.arrays import Vectors
 
 @dataclass(frozen=True)
 class Rejection:
-    """Why quality rules a frame out: a snake_case reason and the figure behind it."""
+    """Why quality rules a frame out: a snake_case reason and the figure behind it, if there is one."""
 
     reason: str
-    value: float
+    value: float | None = None
 
 
 @dataclass

@@ -135,10 +135,11 @@ class Shot(Record, frozen=True):
 
 
 BETWEEN: Final = "between_samples"  # a frame that was held, and never embedded, because the search did not need it
+REJECTED: Final = "rejected_by_person"
 
 LedgerReason = Literal[
     "between_samples", "near_still", "too_close", "low_quality", "too_much_text", "too_small", "set_incomplete", "duplicate",
-    "unreadable", "unmeasurable", "not_sampled", "too_few_neighbours",
+    "unreadable", "unmeasurable", "not_sampled", "too_few_neighbours", "rejected_by_person",
 ]  # fmt: skip
 """Why a considered frame or photo is in no set."""
 
@@ -155,6 +156,7 @@ class LedgerRow(Record, frozen=True):
         nearest: index of the nearest chosen frame at the time, or of a photo. distance: to that, 0..2.
         phash: perceptual hashes of a sample or photo, "" of a flat picture. held: whether it lay between two samples.
         group: of a photo that was dealt by itself, see `Image.group`.
+        person, because: who rejected it and why, see `Decision`; no key of other rows.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("source", "index")
@@ -176,6 +178,30 @@ class LedgerRow(Record, frozen=True):
     phash: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{256})?$")] | None = None
     held: bool = False
     group: str | None = None
+    person: str | msgspec.UnsetType = msgspec.UNSET
+    because: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Decision(Record, frozen=True):
+    """What a person decided about an image or a set before others see it.
+
+    Attributes:
+        decision: `open` takes an earlier one back; "" in a list of ids: what the option says that names the list.
+        person: a pseudonym, or what a list says.
+        images: its images, or itself, with what they are of: 16 digits of the SHA-256 of the video or photo; empty in a list.
+    """
+
+    id: str
+    decision: Literal["", "keep", "reject", "open"] = ""
+    reason: Literal["", "faces", "plates", "nudity", "quality", "other"] = ""
+    person: str = ""
+    at: str | None = None
+    images: dict[str, str] = {}
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """What the ledger says of an image that it rejects."""
+        return {"reason": REJECTED, "person": self.person, "because": self.reason}
 
 
 class SharedFootage(Record, frozen=True):

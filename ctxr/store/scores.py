@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -17,12 +18,17 @@ from ctxr.errors import DataError
 from ctxr.store.records import Score
 from ctxr.store.tables import UNREADABLE, numbered_lines, write_table
 
+T = TypeVar("T")
+
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
     query: str
     candidate: str
     value: float
     scorer: str = ""
+
+
+_HINT = 'a line is {"query": …, "candidate": …, "value": 0.5}, and may name its "scorer"; a CSV has these columns'
 
 
 @dataclass
@@ -40,7 +46,7 @@ class ScoresFile:
     def locate(self, query: str, candidate: str | None = None) -> str:
         """`file:line` of a query's first row, or of its row for a candidate, which reads the file again."""
         if candidate is not None:
-            for number, line in _lines(self.path):
+            for number, line in typed_lines(self.path, _Line, _HINT):
                 if line.query == query and line.candidate == candidate:
                     return f"{self.path}:{number}"
         return f"{self.path}:{self.lines[query]}" if query in self.lines else str(self.path)
@@ -52,7 +58,7 @@ def read_scores(path: Path) -> dict[str, ScoresFile]:
     Raises DataError naming file:line for an invalid row, a value that is not a number, and a row that occurs twice.
     """
     files: dict[str, ScoresFile] = {}
-    for number, line in _lines(path):
+    for number, line in typed_lines(path, _Line, _HINT):
         file = files.setdefault(line.scorer, ScoresFile(path))
         values = file.values.setdefault(line.query, {})
         file.lines.setdefault(line.query, number)
@@ -75,21 +81,39 @@ def write_scores(path: Path, scores: Iterable[Score]) -> int:
     return write_table(path, rows)
 
 
-def _lines(path: Path) -> Iterable[tuple[int, _Line]]:
+class _Value(msgspec.Struct):
+    id: str
+    value: float
+
+
+def read_values(path: Path) -> dict[str, float]:
+    """The highest value of each id in a file of detections, JSON Lines or a CSV with `id` and `value`; other columns are passed over.
+
+    Raises DataError naming file:line.
+    """
+    hint = 'a line is {"id": …, "value": 0.5}, the id that of an image or a set; a CSV has these columns'
+    values: dict[str, float] = {}
+    for _, line in typed_lines(path, _Value, hint):
+        values[line.id] = max(line.value, values.get(line.id, line.value))
+    return values
+
+
+def typed_lines(path: Path, kind: type[T], hint: str) -> Iterator[tuple[int, T]]:
+    """Rows of JSON Lines or of a CSV, with their lines. Raises DataError naming file:line for another row, and for a value that is
+    no finite number."""
     table = path.suffix.lower() == ".csv"
-    decode = msgspec.json.Decoder(_Line, strict=not table).decode
+    decode = msgspec.json.Decoder(kind, strict=not table).decode
     try:
         for number, text in _csv_rows(path) if table else numbered_lines(path):
             try:
                 line = decode(text)
-                if not math.isfinite(line.value):
-                    raise msgspec.ValidationError(f"{line.value} is not a finite number")
+                if not math.isfinite(value := getattr(line, "value", 0.0)):
+                    raise msgspec.ValidationError(f"{value} is not a finite number")
                 yield number, line
             except UNREADABLE as error:
-                hint = 'a line is {"query": …, "candidate": …, "value": 0.5}, and may name its "scorer"; a CSV has these columns'
                 raise DataError(f"{path}:{number}: {str(error).rstrip('.')}", hint=hint) from error
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}", hint="name a file of scores") from error
+        raise DataError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, str]]:

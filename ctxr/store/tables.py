@@ -136,8 +136,8 @@ def read_table(path: Path, record: type[R]) -> list[R]:
     return rows
 
 
-def append(path: Path, row: Record) -> None:
-    """Write a row below the last whole line of a log, on the medium before this returns; a killed process may have left half a line."""
+def append(path: Path, *rows: Record) -> None:
+    """Write rows below the last whole line of a log, on the medium before this returns; a killed process may have left half a line."""
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as stream:
@@ -145,7 +145,7 @@ def append(path: Path, row: Record) -> None:
             if stream.read(1) not in (b"", b"\n"):
                 stream.seek(0)
                 stream.truncate(stream.seek(stream.read().rfind(b"\n") + 1))
-            stream.write(encode_row(row))
+            stream.write(b"".join(map(encode_row, rows)))
             stream.flush()
             os.fsync(stream.fileno())
 

@@ -338,3 +338,11 @@ def photo_names(photos: Sequence[Path]) -> list[str]:
         names.append(f"{stem}{suffix}")
         taken.add(names[-1].lower())
     return names
+
+
+def image_ids(unit: SourceUnit) -> list[str]:
+    """The image id of each row of the ledger, in its order; photos are named by their positions."""
+    names = [f"img{row.index}" for row in unit.ledger]
+    if unit.source.kind != "video":
+        names = photo_names([Path(row.name or "") for row in unit.ledger])
+    return [f"{unit.source.name}/{name}" for name in names]

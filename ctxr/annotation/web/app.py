@@ -1,24 +1,20 @@
 """The server's routes, and the pages for what goes wrong."""
 
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ctxr.annotation.journal.results import NotAllowed
 from ctxr.annotation.web.chat import Chat, UnitNotifier
-from ctxr.annotation.web.pages import Pages, Posted
+from ctxr.annotation.web.pages import Pages, Show, application
 from ctxr.annotation.web.sign_in import Prolific, SignIn
 from ctxr.annotation.web.site import Site
 from ctxr.annotation.web.work import Work
 from ctxr.web.failures import error_handlers, problem_json, too_fast
-from ctxr.web.guard import Guard, RateLimited, read_form
+from ctxr.web.guard import RateLimited
 from ctxr.web.static import HttpProblem
 
 
@@ -28,7 +24,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
     sign_in, prolific = SignIn(pages), Prolific(pages)
     work = Work(pages, prolific)
     chat = Chat(pages, work, bell or UnitNotifier())
-    shown: dict[str, Callable[[Request], Response | Awaitable[Response]]] = {
+    shown: dict[str, Show] = {
         "/": sign_in.home,
         "/i/{token}": sign_in.invited,
         "/p/{study}": prolific.come,
@@ -39,7 +35,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
         "/w/{link}/talk/events": chat.events,
         "/static/{version}/{name}": pages.static.serve,
     }
-    posted: dict[str, Callable[[Request, Posted], Response]] = {
+    posted = {
         "/enter": sign_in.enter,
         "/i/{token}": sign_in.accept,
         "/check": work.check,
@@ -47,15 +43,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
         "/w/{link}/stop": work.stop,
         "/w/{link}/talk/{step}": chat.act,
     }
-    routes = [Route(path, act, methods=["GET"]) for path, act in shown.items()]
-    routes += [Route(path, partial(_post, act), methods=["POST"]) for path, act in posted.items()]
-    app = Starlette(routes=routes, exception_handlers=_handlers(pages))
-    return Guard(app, site.addresses, partial(too_fast, pages.problem), site.base_url.startswith("https://"))
-
-
-async def _post(act: Callable[[Request, Posted], Response], request: Request) -> Response:
-    """Read the posted form, and let `act` answer in a thread of its own, as all that touches the disk."""
-    return await run_in_threadpool(act, request, await read_form(request))
+    return application(pages, shown, posted, _handlers(pages), site.addresses)
 
 
 def _handlers(pages: Pages) -> dict[Any, Callable[[Request, Any], Response]]:

@@ -4,24 +4,30 @@ A page names a picture by its position; the id would reveal a frame's number, an
 """
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hmac import compare_digest
+from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from ctxr.annotation.forms import Form
 from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.site import Session, Site
-from ctxr.web.guard import Buckets, RateLimited, from_elsewhere
-from ctxr.web.signing import SESSION_DAYS
+from ctxr.web.failures import too_fast
+from ctxr.web.guard import Buckets, Guard, RateLimited, from_elsewhere, read_form
+from ctxr.web.signing import SESSION_DAYS, Signer
 from ctxr.web.static import HttpProblem, StaticFiles, environment
 
-COOKIE = "ctxr"
-
 Posted = dict[str, list[str]]
+Show = Callable[[Request], Response | Awaitable[Response]]
 
 
 @dataclass(frozen=True)
@@ -53,12 +59,12 @@ class FormView:
     mixed: bool
 
 
-class Pages:
-    """Renders for one site."""
+class SignedPages:
+    """Renders for browsers, each with a session in a cookie of this name."""
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
-        self.at = urlsplit(site.base_url).path  # below which everything lies; "" where that is the root
+    def __init__(self, base_url: str, signer: Signer, cookie: str = "ctxr") -> None:
+        self.base_url, self.signer, self._cookie = base_url, signer, cookie
+        self.at = urlsplit(base_url).path  # below which everything lies; "" where that is the root
         self.static = StaticFiles("ctxr.annotation.web")
         self._templates = environment("ctxr.annotation.web")
         self._templates.globals["kind_of"] = lambda field: type(field).__name__.lower()
@@ -87,32 +93,26 @@ class Pages:
 
     def session(self, request: Request) -> Session:
         """Who is asking; a new session where there is none."""
-        session = self.site.signer.read(Session, request.cookies.get(COOKIE, ""))
+        session = self.signer.read(Session, request.cookies.get(self._cookie, ""))
         return session or Session(secrets.token_urlsafe(12))
 
     def remember(self, response: Response, session: Session) -> Response:
         """The response with the session's cookie."""
         response.set_cookie(
-            COOKIE,
-            self.site.signer.sign(session),
+            self._cookie,
+            self.signer.sign(session),
             max_age=SESSION_DAYS * 24 * 60 * 60,
             path=self.at or "/",
-            secure=self.site.base_url.startswith("https://"),
+            secure=self.base_url.startswith("https://"),
             httponly=True,
             samesite="lax",
         )
         return response
 
-    def admit(self, platform: str, identity: str, submission: str = "") -> Session:
-        """Enrol a person and return their session; the platform's id goes to the private folder and nowhere else."""
-        worker = self.site.identities.worker(platform, identity)
-        self.site.journal.enrol(worker, platform, self.site.now())
-        return Session(secrets.token_urlsafe(12), worker, platform, submission)
-
     def check_form(self, request: Request, posted: Mapping[str, Sequence[str]], nonce: str, address: str) -> None:
         """Raises HttpProblem where the form was not made here for this person and address."""
         token = (posted.get("csrf") or ("",))[0]
-        made = self.site.signer.form_token(nonce, address)
+        made = self.signer.form_token(nonce, address)
         if from_elsewhere(request) or not compare_digest(token.encode(), made.encode()):
             raise HttpProblem(403, "This form has grown old", "Please load the page again and send it once more.")
 
@@ -120,6 +120,38 @@ class Pages:
         """Raises RateLimited where this worker or address asks too often."""
         if wait := buckets.take(name, cost):
             raise RateLimited(wait)
+
+
+def application(
+    pages: SignedPages,
+    shown: Mapping[str, Show],
+    posted: Mapping[str, Callable[[Request, Posted], Response]],
+    handlers: Mapping[Any, Callable[[Request, Any], Response]],
+    addresses: Buckets,
+) -> ASGIApp:
+    """What serves pages: by path, what is `shown`, and what takes a `posted` form, in a thread of its own, as all that touches the disk."""
+
+    async def take(act: Callable[[Request, Posted], Response], request: Request) -> Response:
+        return await run_in_threadpool(act, request, await read_form(request))
+
+    routes = [Route(path, act, methods=["GET"]) for path, act in shown.items()]
+    routes += [Route(path, partial(take, act), methods=["POST"]) for path, act in posted.items()]
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    return Guard(app, addresses, partial(too_fast, pages.problem), pages.base_url.startswith("https://"))
+
+
+class Pages(SignedPages):
+    """Renders for one site."""
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site.base_url, site.signer)
+        self.site = site
+
+    def admit(self, platform: str, identity: str, submission: str = "") -> Session:
+        """Enrol a person and return their session; the platform's id goes to the private folder and nowhere else."""
+        worker = self.site.identities.worker(platform, identity)
+        self.site.journal.enrol(worker, platform, self.site.now())
+        return Session(secrets.token_urlsafe(12), worker, platform, submission)
 
 
 @dataclass(frozen=True, eq=False)

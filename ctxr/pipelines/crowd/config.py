@@ -117,7 +117,7 @@ class Serve(Options):
     """Options of `ctxr serve`."""
 
     COMMAND: ClassVar[str] = "serve"
-    PANELS = "Address: host port base_url open; Expert: database tasks per_round lease_minutes rate"
+    PANELS = "Address: host port base_url open; Review: review input scores; Expert: database tasks per_round lease_minutes rate"
 
     workdir: Workdir = Path("work")
     host: str = "127.0.0.1"
@@ -142,6 +142,12 @@ class Serve(Options):
     """Minutes after which an unanswered unit is offered to another worker."""
     rate: Annotated[float, Range(0, math.inf, "a number of requests a second; 0 = no limit")] = 10.0
     """Requests per second allowed for a worker, and twenty times as many for an address; 0 = no limit."""
+    review: bool = False
+    """Let people keep or reject sets and images before others see them; decisions go to `decisions.jsonl` in the workdir."""
+    input: Path | None = None
+    """Artifact of image sets to review; default: `filtered` in the workdir, or else `sets`."""
+    scores: Path | None = None
+    """Scores of images by any detector, with id and value (JSON Lines or .csv): the highest are reviewed first."""
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """Tasks that exist, and an address that a browser can open."""
@@ -150,6 +156,10 @@ class Serve(Options):
                 yield f"--tasks names {name!r}, which is not a task", f"tasks are {', '.join(NAMES)}"
         if self.base_url and not self.base_url.startswith(("http://", "https://")):
             yield f"--base-url {self.base_url!r} is not an address", "it begins with https://"
+        if self.review and (self.open or self.tasks or self.database):
+            yield "--review goes without --open, --tasks and --database", "ctxr serve --review --invite 2"
+        if not self.review and (self.input or self.scores):
+            yield "--input and --scores need --review", "ctxr serve --review --scores FILE"
 
 
 @dataclass(frozen=True)
@@ -173,6 +183,16 @@ class ServeReport(VerbReport):
     total: Mapping[str, int]
     workers: int
     open: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class ReviewReport(ServeReport):
+    """The decisions about the sets that were `read`: in `total` how many are kept and rejected, and how many single images are rejected;
+    and the command that applies them."""
+
+    decisions: Path
+    read: Path
+    apply: str
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """`ctxr serve`: serve the annotation pages from this machine until interrupted."""
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from socket import socket
 from threading import Event, Thread
 from typing import NamedTuple
 
@@ -25,12 +27,19 @@ from ctxr.annotation.project_journal import journal_of, remember
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import UnitNotifier
+from ctxr.annotation.web.review import Review, make_review, review_signer
 from ctxr.annotation.web.site import Invitation, Site, Study, crowd_signer
+from ctxr.datasets.decisions import DECISIONS
+from ctxr.datasets.readers.artifact import open_sets
 from ctxr.engine.progress import SILENT, Progress
+from ctxr.engine.project import SETS, chosen, command_in
+from ctxr.engine.state import read_state
 from ctxr.errors import CtxrError, DataError, UsageError, plural
-from ctxr.pipelines.crowd.config import RunningServer, Serve, ServeReport
-from ctxr.store.artifacts import MANIFEST
+from ctxr.pipelines.crowd.config import ReviewReport, RunningServer, Serve, ServeReport
+from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.kinds import SERVED, TASKS
+from ctxr.store.paths import relative
+from ctxr.store.scores import read_values
 from ctxr.web.server import LOCAL, address_of, answer_requests, listening_socket
 
 NEWS_SECONDS = 5.0
@@ -64,6 +73,8 @@ def run(
     listening = listening_socket(config.host, config.port)
     with listening:
         address = config.base_url.rstrip("/") or address_of(listening, config.host)
+        if config.review:
+            return run_review(config, address, listening, progress, opened)
         site, waiting, people = open_site(config, address, progress)
         remember(config.workdir, config.database)
         before = _answered(site.journal.progress())
@@ -211,7 +222,20 @@ def news_of(site: Site, progress: Progress) -> Iterator[None]:
 
 
 def _running(config: Serve, site: Site, waiting: Mapping[str, int], people: Mapping[str, int]) -> RunningServer:
-    """What is said once workers can sign in. Raises UsageError for a file of names that cannot be read."""
+    """What is said once workers can sign in."""
+    names = invited_names(config)
+    invited = names or ([] if site.anybody or site.studies else ["you"])
+    identities = {name: f"team/{name}" for name in invited}
+    links = {name: f"{site.base_url}/i/{site.signer.sign(Invitation(one))}" for name, one in identities.items()}
+    workers = {name: site.pseudonym("local", one) for name, one in identities.items()}
+    if site.anybody:
+        links["anybody"] = f"{site.base_url}/"
+    links |= {f"Prolific {name}": f"{site.base_url}/p/{name}?{PLACEHOLDERS}" for name in site.studies}
+    return RunningServer(site.base_url, waiting, people, links, workers)
+
+
+def invited_names(config: Serve) -> list[str]:
+    """The names that links are printed for. Raises UsageError for a file of names that cannot be read."""
     names = [f"worker {number}" for number in range(1, config.invite + 1)]
     if config.workers_file is not None:
         try:
@@ -222,11 +246,37 @@ def _running(config: Serve, site: Site, waiting: Mapping[str, int], people: Mapp
                 f"{config.workers_file} cannot be read{why}",
                 hint="--workers-file names a text file in UTF-8, one name a line",
             ) from error
-    invited = names or ([] if site.anybody or site.studies else ["you"])
-    identities = {name: f"team/{name}" for name in invited}
-    links = {name: f"{site.base_url}/i/{site.signer.sign(Invitation(one))}" for name, one in identities.items()}
-    workers = {name: site.pseudonym("local", one) for name, one in identities.items()}
-    if site.anybody:
-        links["anybody"] = f"{site.base_url}/"
-    links |= {f"Prolific {name}": f"{site.base_url}/p/{name}?{PLACEHOLDERS}" for name in site.studies}
-    return RunningServer(site.base_url, waiting, people, links, workers)
+    return names
+
+
+def run_review(
+    config: Serve, base_url: str, listening: socket, progress: Progress, opened: Callable[[RunningServer], None]
+) -> ReviewReport:
+    """Serve a review until interrupted. Raises UnfinishedError without image sets, DataError for damaged ones and for scores that are
+    about none of their images."""
+    source = chosen(config.input, config.workdir, SETS, progress)
+    dataset, file = open_sets(source), config.workdir / DECISIONS
+    review = Review(dataset, file, read_values(config.scores) if config.scores else {})
+    if not review.sets:
+        raise UsageError(f"{source} holds no set", hint="name another artifact with --input")
+    if config.scores and not review.scores:
+        hint = f"ids are those of images, such as {review.sets[0].images[0]}"
+        raise DataError(f"{config.scores} is about no image of {source}", hint=hint)
+    private = private_folder(config.workdir)
+    key = read_key(private)
+    signer = review_signer(key)
+    with closing(Identities(private, key)) as identities:
+        workers = {name: identities.worker("local", f"team/{name}") for name in invited_names(config) or ["you"]}
+    links = {name: f"{base_url}/i/{signer.sign(Invitation(worker))}" for name, worker in workers.items()}
+    opened(RunningServer(base_url, {"sets": review.counts()["open"]}, {}, links, workers))
+    app = make_review(review, base_url, signer)
+    answer_requests(app, listening, lambda: None, progress.warn, behind_proxy=bool(config.base_url))
+    # what was filtered is filtered again with its limits
+    verb, name = open_artifact(source).manifest.verb, relative(source, config.workdir)
+    made = read_state(config.workdir).finished.get(name) if verb == "filter" else None
+    named = ("--input", str(source)) if verb == "build-sets" and name != "sets" else ()
+    command = shlex.join(["ctxr", *made.words]) if made and made.words else command_in(config.workdir, "filter", *named)
+    command = command if "--drop" in command else f"{command} --drop {shlex.quote(str(file))}"
+    counts = review.counts()
+    still = {"sets": counts.pop("open")}
+    return ReviewReport(review.new, counts, len(workers), still, file, source, command)

@@ -172,9 +172,15 @@ class Filter(SetsOptions):
 
     COMMAND = "filter"
     FOLDER = "filtered"
+    PANELS = "Quality: drop keep"
 
     input: Path | None = None
     """Artifact of image sets to filter; default: `sets` in the workdir."""
+    drop: Path | None = None
+    """Leave out what a person rejected, and replace single images: `decisions.jsonl` of `ctxr serve --review`, or a list of ids of
+    images and sets (.txt, .csv)."""
+    keep: Path | None = None
+    """Ask no limit of images and sets that a person kept: the same file, or another list of ids."""
     videos: Path | None = None
     """Folder that holds the source videos or albums now, if they were moved; they are recognised by content."""
 
@@ -185,8 +191,8 @@ class Filter(SetsOptions):
     def rules(self) -> Iterator[tuple[str, str]]:
         """No limit at all, and places that cannot be used."""
         yield from super().rules()
-        if (self.brisque, self.max_text, self.min_size) == (None, None, None):
-            yield "nothing to filter by", "ctxr filter --brisque 0.65   (or --max-text, --min-size)"
+        if (self.brisque, self.max_text, self.min_size, self.drop) == (None, None, None, None):
+            yield "nothing to filter by", "ctxr filter --brisque 0.65   (or --max-text, --min-size, --drop)"
         if self.folder().resolve() == self.source().resolve():
             yield "--input and --out are the same folder", "choose another --out"
 

@@ -4,13 +4,14 @@ Filtering acts as if a rejected frame had never been sampled: the picker runs ag
 filtering gives the same sets as building with the same limits in one pass.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from ctxr.datasets.changes import refuse_changed
+from ctxr.datasets.decisions import decisions_key, person_choices, read_decisions
 from ctxr.datasets.splits import GROUPS, SPLITS, SPLITS_TABLE
 from ctxr.engine.options import option_name
 from ctxr.engine.progress import SILENT, Progress, Silent
@@ -30,7 +31,7 @@ from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artif
 from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import last_path, portable, rooted
-from ctxr.store.records import SOURCE_KINDS, Failure, SharedFootage, Split
+from ctxr.store.records import SOURCE_KINDS, Decision, Failure, SharedFootage, Split
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, UnitKeys, album_files, read_unit, unit_folder
 
@@ -48,6 +49,7 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
     """Picks the sets of an artifact again, with limits. A video that cannot be used any more is left out, and tried again next time."""
 
     options: Filter
+    decided: tuple[Mapping[str, Decision], Mapping[str, Decision]]
 
     def inputs(self, progress: Progress) -> SourceInputs[Artifact]:
         """The finished sets, and a folder that holds sources if one is named."""
@@ -70,7 +72,13 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
                     hint=f"add {option} {before} (or another value) to the command",
                 )
         parents = [Parent("image_sets", IMAGE_SETS, built.sha256), *built.manifest.parents]
-        return SourceInputs(parents, self.options.key(), built)
+        drop, keep = self.decided = (
+            read_decisions(self.options.drop, "reject"),
+            read_decisions(self.options.keep, "keep"),
+        )
+        hashes = {"drop": self.options.drop and decisions_key(drop), "keep": self.options.keep and decisions_key(keep)}
+        decided = {name: value for name, value in hashes.items() if value}
+        return SourceInputs(parents, self.options.key() | decided, built)
 
     def pending(self, artifact: Artifact, inputs: SourceInputs[Artifact]) -> bool:
         """Whether a video could not be used."""
@@ -79,7 +87,7 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
     def remarks(self, report: SetsReport) -> Iterator[str]:
         """On limits that no set, or none of a split, passes."""
         if not report.up_to_date and not report.counts["sets"]:
-            limits = vars(QualityLimits.of(self.options)).items()
+            limits = {**vars(QualityLimits.of(self.options)), "drop": self.options.drop}.items()
             values = " and ".join(f"{option_name(name)} {value}" for name, value in limits if value is not None)
             yield f"no set passes {values}: try wider limits"
         elif not report.up_to_date:
@@ -94,17 +102,18 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
         options, built = self.options, inputs.source
         refuse_changed(built)  # a picture, too
         models, config = built.manifest.models, built.manifest.config
-        quality = QualityGate(QualityLimits.of(options), options.brisque_weights, options.ocr)
         selection, encoder = models["selection"], models["encoder"]
         encoder_name = rooted(encoder["name"], built.path)
-        picking = PickingRules(selection["threshold"], selection["set_size"], selection["margin"], quality)
         named = [parent.name for parent in built.manifest.parents if parent.kind in SOURCE_KINDS]
         units = [read_unit(built.path, name) for name in named if unit_folder(built.path, name).is_dir()]
+        people = person_choices(*self.decided, units, progress.warn)
+        quality = QualityGate(QualityLimits.of(options), options.brisque_weights, options.ocr, people)
+        picking = PickingRules(selection["threshold"], selection["set_size"], selection["margin"], quality)
         limits, measures = vars(quality.limits), quality.stamps()
-        stamps = {}
+        decided, stamps = [(name, inputs.key[name]) for name in ("drop", "keep") if name in inputs.key], {}
         for unit in units:
             scan, select = unit.stamp.scan, unit.stamp.select
-            stamps[unit.source.name] = UnitKeys(scan, sha256_of([scan, select, limits]), measures)
+            stamps[unit.source.name] = UnitKeys(scan, sha256_of([scan, select, limits, *decided]), measures)
         videos = [unit.source for unit in units if unit.source.kind == "video"]
         albums = [unit for unit in units if unit.source.kind == "photos"]
         # where a video was last seen, or its name
@@ -112,7 +121,8 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
         embedder = Embedder(encoder_name, options.device, encoder["precision"], progress, encoder["fingerprint"])
         # the search reports no progress: it runs inside another progress line
         locator = SourceLocator(built.path, options.videos, SILENT)
-        context, retry = UnitContext(out, picking, embedder), options.decisive().command_line()
+        context = UnitContext(out, picking, embedder)
+        retry = options.decisive().command_line(drop=options.drop, keep=options.keep)
         return FilterRun(
             options=options,
             progress=progress,

@@ -25,7 +25,7 @@ from ctxr.store.arrays import Vectors, load_vectors, set_distances, stack_vector
 from ctxr.store.artifacts import package_versions
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_of
-from ctxr.store.records import Facts, Image, ImageSet, LedgerRow, Source
+from ctxr.store.records import REJECTED, Facts, Image, ImageSet, LedgerRow, Source
 from ctxr.store.tables import UNREADABLE
 from ctxr.store.units import IMAGES, SOURCES, SourceUnit, UnitKeys, photo_names
 
@@ -326,6 +326,10 @@ class _PhotoPicker:
         merit = [(-one.image.width * one.image.height, -one.file.stat().st_size, one.image.id) for one in photos]
         # the best of the copies of each photo
         self._best = deduplicate(pool.copies, np.argsort(sorted(range(len(merit)), key=merit.__getitem__)))
+        people = context.picking.quality.people
+        out = {**people.left_out, **people.rejected}
+        # with all its copies
+        self._rejected = {self._best[at]: out[one.image.id] for at, one in enumerate(photos) if one.image.id in out}
 
     def decide(self, anchor: int) -> LedgerRow:
         """The ledger row of a photo; where its set is full, it is in `sets`."""
@@ -341,8 +345,10 @@ class _PhotoPicker:
             row = msgspec.structs.replace(row, nearest=position, distance=distance)
         if best != anchor:
             return msgspec.structs.replace(row, reason="duplicate", value=0.0)
+        if by := self._rejected.get(anchor):
+            return msgspec.structs.replace(row, **by.columns)
         if rejection := self._judge(anchor):
-            return msgspec.structs.replace(row, reason=rejection.reason, value=round(rejection.value, 6))
+            return msgspec.structs.replace(row, reason=rejection.reason, value=round(rejection.value or 0.0, 6))
         # the anchor and its nearest neighbours that are not copies and not ruled out, by distance
         around, bests = self._pool.neighbours[0], self._best
         near = dict.fromkeys(around[anchor].tolist())
@@ -369,7 +375,9 @@ class _PhotoPicker:
         return kept
 
     def _judge(self, position: int) -> Rejection | None:
-        """Why quality rules a photo out, which is measured once."""
+        """Why people or quality rule a photo out, which is measured once."""
+        if position in self._rejected:
+            return Rejection(REJECTED)
         if self._quality.limits == QualityLimits():
             return None
         if position not in self.facts:
@@ -382,4 +390,5 @@ class _PhotoPicker:
             except Unmeasurable:
                 return Rejection("unmeasurable", 0.0)
             self.facts[position] = msgspec.structs.replace(facts, path=image.path)
-        return self._quality.limits.judge(self.facts[position])
+        kept = self._pool.photos[position].image.id in self._quality.people.kept
+        return None if kept else self._quality.limits.judge(self.facts[position])

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from ctxr.datasets.decisions import PersonChoices
 from ctxr.engine.units import Portable
 from ctxr.errors import DataError
 from ctxr.media.brisque import Brisque
@@ -74,11 +75,12 @@ class Unmeasurable(DataError):
 
 @dataclass(frozen=True)
 class QualityGate(Portable):
-    """Measures what `limits` need, with the instruments of the options, made when first used."""
+    """Measures what `limits` need, with the instruments of the options, made when first used; `people` come before them."""
 
     limits: QualityLimits
     brisque_weights: str = "live"
     ocr: str = "auto"
+    people: PersonChoices = field(default_factory=PersonChoices)
     # one set of instruments per thread: they reuse memory, and OCR engines are not thread-safe
     _own: threading.local = field(default_factory=threading.local, init=False, repr=False, compare=False)
 

@@ -31,7 +31,7 @@ from ctxr.store.arrays import VectorLog, Vectors, set_distances, stack_vectors
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.paths import CACHE
-from ctxr.store.records import BETWEEN, Facts, Image, ImageSet, LedgerRow, Shot, Source
+from ctxr.store.records import BETWEEN, REJECTED, Decision, Facts, Image, ImageSet, LedgerRow, Shot, Source
 from ctxr.store.units import DROPPED, IMAGES, SOURCES, SourceUnit, UnitKeys, write_unit
 
 BATCH = 16  # frames that are decoded again and embedded together
@@ -127,6 +127,7 @@ class SetPicker(GreedyPicker, ABC):
         self.files: dict[int, Path] = {}
         self.exact: dict[int, Vectors] = {}
         self._measured: dict[int, Facts] = {}
+        self._rejected: dict[int, Decision] = {}
         self._refined: set[int] = set()
         self._sets: list[ImageSet] = []
         self._images: list[Image] = []
@@ -146,7 +147,10 @@ class SetPicker(GreedyPicker, ABC):
 
     def veto(self, index: int) -> Rejection | None:
         """See `GreedyPicker.veto`."""
-        quality = self.context.picking.quality
+        quality, name = self.context.picking.quality, f"{self.source}/img{index}"
+        if name in quality.people.rejected:
+            self._rejected[index] = quality.people.rejected[name]
+            return Rejection(REJECTED)
         if quality.limits == QualityLimits():
             return None
         path = f"{DROPPED}/{self.source}/img{index}.jpg"
@@ -154,12 +158,16 @@ class SetPicker(GreedyPicker, ABC):
         # measured on the file as it is saved, so that anyone can repeat it
         facts = quality.measure(self.facts[index], lambda: decode_jpeg(self.files[index].read_bytes()))
         self.facts[index] = self._measured[index] = msgspec.structs.replace(facts, path=path)
-        return quality.limits.judge(facts)
+        return None if name in quality.people.kept else quality.limits.judge(facts)
 
     def complete(self, full: PickedSet) -> None:
         """See `GreedyPicker.complete`."""
         set_id = self._set_id(full.shot, full.number)
         names = tuple(f"{self.source}/img{index}" for index in full.indices)
+        left_out = self.context.picking.quality.people.left_out
+        if by := next((left_out[name] for name in names if name in left_out), None):
+            self._rejected |= dict.fromkeys(full.indices, by)
+            return
         for name, index in zip(names, full.indices, strict=True):
             path = f"{IMAGES}/{set_id}/img{index}.jpg"
             self._save(index, path)
@@ -188,12 +196,20 @@ class SetPicker(GreedyPicker, ABC):
                     "exact_row": exact_rows.get(index),
                     "image_set": None if made.set_number is None else self._set_id(made.shot, made.set_number),
                 }
+            if by := self._rejected.get(index):
+                columns |= {"image_set": None, **by.columns}
             ledger.append(msgspec.structs.replace(row, **columns))
         order = [self.places[index] for index in numbers]
         vectors = vectors if order == list(range(len(vectors))) else vectors[order]
         exact = stack_vectors((self.exact[index] for index in exact_rows), vectors.shape[1])
         source = msgspec.structs.replace(source, considered=sum(row.reason != BETWEEN for row in ledger))
-        made_of = [*self._measured.values()], self._sets, self._images
+        left_out = self.context.picking.quality.people.left_out  # no picture of these is kept
+        facts = [
+            row
+            for index, row in self._measured.items()
+            if index not in self._rejected and f"{self.source}/img{index}" not in left_out
+        ]
+        made_of = facts, self._sets, self._images
         return SourceUnit(stamp, source, shots, ledger, *made_of, vectors=vectors, exact=exact)
 
     def _set_id(self, shot: int, number: int) -> str:

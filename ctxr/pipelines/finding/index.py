@@ -39,7 +39,7 @@ from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import INDEX, PICTURES, RUN
 from ctxr.store.memory import Watch, remembered
 from ctxr.store.paths import CACHE
-from ctxr.store.records import Image
+from ctxr.store.records import REJECTED, Image
 from ctxr.store.tables import grouped, read_table, write_table
 from ctxr.store.units import read_unit, unit_sources
 
@@ -244,7 +244,7 @@ def frames_of(dataset: Dataset, options: Search, progress: Progress) -> dict[Ima
         (source, Image(name, "", "", source.name, 0, 0, row.index, row.time))
         for source in unit_sources(root)
         for row in read_unit(root, source.name).ledger
-        if row.time is not None and row.row is not None
+        if row.time is not None and row.row is not None and row.reason != REJECTED
         if (name := f"{source.name}/img{row.index}") not in dataset.images
     ]
     files = {image.id: cache / f"{sha256_of([source.sha256, image.index, SIDE])}.jpg" for source, image in wanted}

@@ -124,6 +124,47 @@ class Report(Options):
 
 
 @dataclass(frozen=True)
+class Diff(Options):
+    """Options of `ctxr diff`."""
+
+    COMMAND = "diff"
+    ARGUMENT = "artifacts"
+
+    artifacts: Annotated[tuple[str, ...], NotDecisive] = ()
+    """A and B: two artifacts of image sets, two datasets, or two evaluations, by their folders or their names in the project."""
+    workdir: Workdir = Path("work")
+    exit_code: bool = False
+    """Exit with code 5 where they differ, for scripts."""
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """Two of them."""
+        if len(self.artifacts) != 2:
+            yield f"ctxr diff compares two, and {len(self.artifacts)} are given", "ctxr diff work/sets work/filtered"
+
+
+@dataclass(frozen=True)
+class DiffReport(VerbReport):
+    """What came, went and changed between two artifacts `a` and `b` of a kind, in tables: `counts`, and each thing that differs; of
+    evaluations also `figures` with intervals, and `answers`.
+
+    Attributes:
+        differ: whether anything does. strict: whether that is a finding.
+    """
+
+    a: Path
+    b: Path
+    kind: str
+    differ: bool
+    tables: dict[str, Table]
+    strict: bool = False
+
+    @property
+    def finding(self) -> FindingsError | None:
+        """That they differ, where --exit-code asks."""
+        return FindingsError(f"{self.a} and {self.b} differ") if self.strict and self.differ else None
+
+
+@dataclass(frozen=True)
 class Doctor(Options):
     """Options of `ctxr doctor`."""
 

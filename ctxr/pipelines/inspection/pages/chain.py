@@ -24,7 +24,7 @@ from ctxr.store.kinds import EVALUATION, IMAGE_SETS, RELEASE, RUN, RUNS
 from ctxr.store.paths import without_folder
 from ctxr.store.records import BETWEEN, SOURCE_KINDS, Failure, Image, ImageSet, Source, Split, SplitName
 from ctxr.store.tables import grouped, read_table
-from ctxr.store.units import SourceUnit, UnitKeys, photo_names, read_unit, unit_folder
+from ctxr.store.units import SourceUnit, UnitKeys, image_ids, read_unit, unit_folder
 
 
 def units_of(dataset: Dataset) -> tuple[SourceUnit, ...]:
@@ -233,12 +233,9 @@ class Chain:
         vectors: dict[str, Vectors] = {}
         for unit in self.units:
             rows = sorted(unit.ledger, key=lambda row: row.index)
-            names = [f"img{row.index}" for row in rows]
-            if unit.source.kind != "video":
-                names = photo_names([Path(row.name or "") for row in rows])
             vectors |= {
-                f"{unit.source.name}/{name}": unit.vectors[row.row]
-                for name, row in zip(names, rows, strict=True)
+                name: unit.vectors[row.row]
+                for name, row in zip(image_ids(replace(unit, ledger=rows)), rows, strict=True)
                 if row.row is not None and 0 <= row.row < len(unit.vectors)
             }
         for unit in self.units:

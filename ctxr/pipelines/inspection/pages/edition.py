@@ -82,6 +82,7 @@ REASONS: dict[LedgerReason, tuple[str, str, str]] = {
     "not_sampled": ("not sampled", "the sample was full before its turn", ""),
     "unreadable": ("unreadable", "no picture", ""),
     "unmeasurable": ("unmeasurable", "a measurement of quality failed on it", ""),
+    "rejected_by_person": ("rejected by a person", "a person rejected it or its set", ""),
 }
 """Why a frame or photo is in no set: what it is called, what it means, and the unit of the figure behind it."""
 

@@ -23,14 +23,14 @@ Steps = Sequence[tuple[str, Sequence[LedgerReason]]]
 VIDEO_STEPS: Steps = (
     ("embedded", ("near_still",)),
     ("different enough", ("too_close",)),
-    ("good enough", ("low_quality", "too_much_text", "too_small")),
+    ("good enough", ("low_quality", "too_much_text", "too_small", "rejected_by_person")),
     ("in a full set", ("set_incomplete",)),
 )
 PHOTO_STEPS: Steps = (
     ("readable", ("unreadable",)),
     ("drawn", ("not_sampled",)),
     ("seen once", ("duplicate",)),
-    ("good enough", ("low_quality", "too_much_text", "too_small")),
+    ("good enough", ("low_quality", "too_much_text", "too_small", "rejected_by_person")),
     ("anchors a set", ("too_few_neighbours",)),
 )
 """Steps of the two procedures after `considered`, each with the reasons that end there, in the order they are asked."""

@@ -1,0 +1,224 @@
+"""`ctxr diff`: what came, went and changed between two artifacts of image sets, two datasets, or two evaluations."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Set
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.open import read_dataset
+from ctxr.engine.progress import SILENT, Progress
+from ctxr.engine.report import Table
+from ctxr.errors import UsageError, plural, some
+from ctxr.metrics.compare import RESAMPLES, Interval, RatioColumn
+from ctxr.metrics.proportions import LEVEL
+from ctxr.metrics.ranking import ALL_OF_SET
+from ctxr.pipelines.inspection.config import Diff, DiffReport
+from ctxr.problems.evaluation import ALL_SPLITS
+from ctxr.problems.figures import (
+    RunDifference,
+    Summariser,
+    correct_together,
+    corrected_note,
+    difference,
+    p_value,
+    percent,
+)
+from ctxr.problems.registry import find_question
+from ctxr.problems.results import PER_QUERY, RESULTS, QueryResult, read_findings
+from ctxr.store.artifacts import Artifact, open_artifact
+from ctxr.store.kinds import DATASET, EVALUATION, IMAGE_SETS, SET_KINDS
+from ctxr.store.tables import grouped, read_table
+from ctxr.store.units import image_ids, read_unit, unit_sources
+
+OF_QUERIES = {
+    "accuracy": "accuracy", "R@1": "accuracy", "IR@1": "accuracy", ALL_OF_SET: "accuracy", "MRR": "reciprocal_rank"
+}  # fmt: skip
+"""Headlines that can be computed from the results of queries, each with its column there; the others get no interval."""
+
+Seeds = list[QueryResult]
+"""What the seeds of a run did on a query."""
+
+
+def run(config: Diff, progress: Progress = SILENT) -> DiffReport:
+    """Compare. Raises UsageError for what cannot be compared, and what `open_artifact` raises; DataError for a changed table."""
+    first, second = both = [_open(name, config.workdir) for name in config.check().artifacts]
+    kind, other = (one.manifest.kind for one in both)
+    if kind != other:
+        raise UsageError(f"{first.path} holds {kind}, and {second.path} {other}", hint="compare two of one kind")
+    for one in both:
+        one.refuse_changed()
+    with progress.task("comparing", None):
+        tables = evaluations(first, second) if kind == EVALUATION else builds(first, second)
+    differ = any(any(row[4:]) for row in tables["counts"].rows)
+    return DiffReport(first.path, second.path, kind, differ, tables, config.exit_code)
+
+
+def _open(name: str, workdir: Path) -> Artifact:
+    """An artifact by its path, or by its name in the project."""
+    places = [Path(name), workdir / name, workdir / RESULTS / name]
+    return open_artifact(next(filter(Path.exists, places), places[0]), (IMAGE_SETS, DATASET, EVALUATION))
+
+
+def changes(
+    things: Mapping[str, Sequence[Mapping[str, Any]]], cells: Sequence[Callable[[int, str], str]]
+) -> dict[str, Table]:
+    """How many things of each name are the same, came, went and changed; and those that are not the same, with what the cell of their
+    name says of one in A (0) and B (1)."""
+    counts, tables = list[tuple[Any, ...]](), dict[str, Table]()
+    for (what, (first, second)), cell in zip(things.items(), cells, strict=True):
+        if not first and not second:
+            continue
+        fates = {name: "came" if name in second else "went" for name in first.keys() ^ second.keys()}
+        fates |= {name: "changed" for name in first.keys() & second.keys() if first[name] != second[name]}
+        number = Counter(fates.values())
+        same = len(first) - number["went"] - number["changed"]
+        counts.append((what, len(first), len(second), same, number["came"], number["went"], number["changed"]))
+        rows = tuple((name, fates[name], cell(0, name), cell(1, name)) for name in sorted(fates))
+        tables[what] = Table(f"{what} that differ", (what, "", "in A", "in B"), rows)
+    return {"counts": Table("B next to A", ("", "A", "B", "same", "came", "went", "changed"), tuple(counts)), **tables}
+
+
+def builds(first: Artifact, second: Artifact) -> dict[str, Table]:
+    """Sets, images and queries of two artifacts, and what the ledgers say of images that are in no set."""
+    data = [read_dataset(one.path) for one in (first, second)]
+    sets = [{one.id: (one.images, each.split_of(one) or "") for one in each.sets} for each in data]
+    wanted = data[0].images.keys() | data[1].images.keys()
+    fates = [_fates(one.path, each, wanted) for one, each in zip((first, second), data, strict=True)]
+    queries = [_queries(each) for each in data]
+
+    def of_set(at: int, name: str) -> str:
+        images, split = sets[at].get(name, ((), ""))
+        others, _ = sets[1 - at].get(name, ((), ""))
+        if not images:
+            why = Counter(fates[at].get(image, "–") for image in others)
+            return ", ".join(f"{reason} {count}" for reason, count in why.most_common())
+        if not others:
+            return f"{plural(len(images), 'image')} {split}"
+        return some(image for image in images if image not in others) or split
+
+    def of_query(at: int, name: str) -> str:
+        text, targets = queries[at].get(name, ("–", ()))
+        return text if queries[1 - at].get(name, ("", ()))[0] != text else some(targets)
+
+    images = [{name: row.sha256 for name, row in each.images.items()} for each in data]
+    things: dict[str, list[Any]] = {"sets": sets, "images": images, "queries": queries}
+    return changes(things, [of_set, lambda at, name: fates[at].get(name, "–"), of_query])
+
+
+def _fates(folder: Path, dataset: Dataset, wanted: Set[str]) -> dict[str, str]:
+    """The set of each image, or why the ledger says that it is in none."""
+    fates = {}
+    for source in unit_sources(folder):
+        unit = read_unit(folder, source.name)
+        for name, row in zip(image_ids(unit), unit.ledger, strict=True):
+            if name in wanted and row.reason:
+                fates[name] = row.reason.replace("_", " ") + (f" ({row.because}, {row.person})" if row.because else "")
+    return fates | {name: one.id for one in dataset.sets for name in one.images}
+
+
+def _queries(dataset: Dataset) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """The text and the targets of each query for an image."""
+    targets = grouped((query.id, one.images[place]) for query, one, place in dataset.targets())
+    asked = (query for query in dataset.queries.values() if query.labels is None)
+    return {query.id: (dataset.text_of(query), tuple(sorted(targets[query.id]))) for query in asked}
+
+
+def evaluations(first: Artifact, second: Artifact) -> dict[str, Table]:
+    """Headline figures of the runs that both evaluate, or the only one of each, and how they differ on queries that both ask alike.
+
+    Raises UsageError for different problems, and where it cannot be told which run to compare with which.
+    """
+    places, counts = (first.path, second.path), (first.manifest.counts, second.manifest.counts)
+    problem, other = (one["problem"] for one in counts)
+    if problem != other:
+        raise UsageError(f"{places[0]} evaluates {problem}, and {places[1]} {other}", hint="compare two of one problem")
+    mine, theirs = (one["names"] for one in counts)
+    pairs = [(name, name) for name in mine if name in theirs]
+    pairs = pairs or ([(mine[0], theirs[0])] if len(mine) == len(theirs) == 1 else [])
+    if not pairs:
+        sentence = f"no run is in both: {places[0]} has {some(mine)}, and {places[1]} {some(theirs)}"
+        raise UsageError(sentence, hint="compare evaluations of one run each, or of the same runs")
+    answers = [_answers(place, names) for place, names in zip(places, zip(*pairs, strict=True), strict=True)]
+    figures = [read_findings(place).figures for place in places]
+    tested, shown = list[RunDifference](), dict[tuple[str, str, str], list[Interval]]()
+    for pair, split, (name, _) in product(pairs, ALL_SPLITS, find_question(problem).evaluation.HEADLINE):
+        key = ", ".join(dict.fromkeys(pair)), split, name
+        known = [
+            one.interval
+            for run, own in zip(pair, figures, strict=True)
+            for one in own
+            if (one.run, one.split, one.measure, one.part) == (run, split, name, "all")
+        ]
+        if len(known) == 2:
+            shown[key] = known
+            tested += _paired(key, [one[run] for run, one in zip(pair, answers, strict=True)], problem == "contextual")
+    compared = {(row.run, row.split, row.part): row for row in correct_together(tested)}
+    rows = []
+    for key, (a, b) in shown.items():
+        gain = Interval(None if a.value is None or b.value is None else b.value - a.value)
+        told: tuple[Any, ...] = (None, percent(gain, signed=True), None)
+        if row := compared.get(key):
+            told = row.queries, difference(row), p_value(row.corrected)
+        rows.append((*key, *(None if one.value is None else f"{100 * one.value:.1f}" for one in (a, b)), *told))
+    drawn = f"in brackets {100 * LEVEL:g} % over sets, or targets of a gallery, drawn again"
+    note = f"B less A in points, of n queries that both ask alike, {drawn}; {corrected_note(tested)}"
+    queries = [
+        grouped((key, row) for run in one.values() for key, rows in run.items() for row in rows) for one in answers
+    ]
+    asked = [
+        {key: [(row.text, row.targets, row.accuracy) for row in rows] for key, rows in one.items()} for one in queries
+    ]
+
+    def of_query(at: int, key: str) -> str:
+        own, other = asked[at].get(key), asked[1 - at].get(key)
+        if own is None:
+            return "–"
+        return ", ".join(f"{accuracy:.2f}" for *_, accuracy in own) if other and own[0][0] == other[0][0] else own[0][0]
+
+    heads = ("run", "split", "measure", "A %", "B %", "n", "B less A", "Holm")
+    tables = changes({"queries": asked}, [of_query])
+    return {"counts": tables.pop("counts"), "figures": Table("figures to report", heads, tuple(rows), note), **tables}
+
+
+def _answers(place: Path, runs: Sequence[str]) -> dict[str, dict[str, Seeds]]:
+    """What the seeds of each run did, by query."""
+    rows = read_table(place / PER_QUERY, QueryResult)
+    return {
+        run: grouped((row.query, row) for row in rows if run in (row.run, row.run.rpartition("/seed")[0]))
+        for run in runs
+    }
+
+
+def _paired(key: tuple[str, str, str], answers: Sequence[Mapping[str, Seeds]], sets: bool) -> list[RunDifference]:
+    """By how much B is above A in a measure, with an interval over what is drawn again: sets where `sets` are asked about, or stand in
+    the order of time; else targets. None for a measure that the results of queries do not give."""
+    (run, split, measure), (first, second) = key, answers
+    alike = sorted(
+        query
+        for query in first.keys() & second.keys()
+        if (first[query][0].text, first[query][0].targets) == (second[query][0].text, second[query][0].targets)
+        if first[query][0].split == second[query][0].split == split
+    )
+    if not alike or measure not in OF_QUERIES:
+        return []
+    rows = [first[query][0] for query in alike]
+    groups = [
+        row.image_set if SET_KINDS[row.kind].ordered or (sets and row.candidates) else " ".join(row.targets)
+        for row in rows
+    ]
+    columns = {}
+    for name, one in (("", first), (run, second)):
+        values = np.array([[getattr(row, OF_QUERIES[measure]) for row in one[query]] for query in alike], np.float64)
+        places = np.arange(len(alike))
+        if measure == ALL_OF_SET:
+            _, places, codes = np.unique([row.image_set for row in rows], return_index=True, return_inverse=True)
+            wholes = np.ones((len(places), values.shape[1]))
+            np.multiply.at(wholes, codes, values)
+            values = wholes
+        columns[name] = RatioColumn(places, values.mean(axis=1), np.ones(len(places)))
+    draws = Summariser(split, groups, (0, ALL_SPLITS.index(split)), RESAMPLES, RESAMPLES, together=True)
+    return draws.differences({measure: columns})
