@@ -55,7 +55,11 @@ def charts_of(evaluation: Evaluation[Any, Any]) -> dict[str, Chart]:
         cells = {("", run): one.interval for (run, of), one in found.items() if of == measure}
         charts["accuracy"] = Chart(label, cells, lines=people | chance)
         for view, across in VIEWS.items():
-            own = [one for one in evaluation.findings.figures if (one.split, one.view, one.measure) == (split, view, measure)]
+            own = [
+                one
+                for one in evaluation.findings.figures
+                if (one.split, one.view, one.measure) == (split, view, measure)
+            ]
             cells = {(one.run, one.part.removesuffix(" tokens")): one.interval for one in own}
             charts[view] = Chart(label, cells, across, chance)
     return {name: one for name, one in charts.items() if one.cells}
@@ -85,7 +89,10 @@ def draw(chart: Chart, figure: Any) -> Any:
         for number, row in enumerate(shown):
             own = [chart.cells.get((row, place), Interval(None)) for place in places]
             value, low, high = chart.scale * np.array([astuple(one)[:3] for one in own], np.float64).T
-            ends, at = np.clip([value - low, high - value], 0, None), np.arange(len(places)) + 0.6 * ((number + 0.5) / len(shown) - 0.5)
+            ends, at = (
+                np.clip([value - low, high - value], 0, None),
+                np.arange(len(places)) + 0.6 * ((number + 0.5) / len(shown) - 0.5),
+            )
             given = {"x": at, "y": value, "yerr": ends, "markevery": step}
             if not chart.across:
                 given = {"x": value, "y": at, "xerr": ends, "linestyle": "none"}

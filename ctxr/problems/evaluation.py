@@ -214,13 +214,12 @@ class Evaluation(Generic[SplitT, ScoredRun]):
         if not (known := [one for one in own if one.measure in headline]):
             return None
         split = max((one.split for one in known), key=("train", "valid", NO_SPLIT, "test").index)
-        cells, guesses = {(one.run, one.measure): one for one in own if one.split == split}, dict[str, float | None]()
+        cells = {(one.run, one.measure): one for one in own if one.split == split}
         first = next(run for run, measure in cells if measure in headline)
-        for name, guess in headline.items():
-            if any(name == measure for _, measure in cells):
-                blind = cells.get((first, str(guess)))
-                measured = blind.interval.value if blind else None
-                guesses[name] = measured or (guess if isinstance(guess, float) else None)
+        blind = {measure: one.interval.value for (run, measure), one in cells.items() if run == first}
+        guesses = {name: blind.get(str(of)) or (of if isinstance(of, float) else None) for name, of in headline.items()}
+        measured = {measure for _, measure in cells}
+        guesses = {name: guess for name, guess in guesses.items() if name in measured}
         return split, guesses, cells
 
     def summary(self) -> Table | None:
@@ -230,9 +229,11 @@ class Evaluation(Generic[SplitT, ScoredRun]):
             return None
         split, guesses, cells = reported
         runs = dict.fromkeys(run for run, measure in cells if measure in guesses)
-        rows = [(run, *(percent(cells[run, one].interval) if (run, one) in cells else "–" for one in guesses)) for run in runs]
+        found = {key: percent(one.interval) for key, one in cells.items()}
+        rows = [(run, *(found.get((run, one), "–") for one in guesses)) for run in runs]
         for name, reached in self.crowd(split).items():
-            rows.append((name, *(share_with_interval(vars(reached[one])) if one in reached else "–" for one in guesses)))
+            shares = [vars(reached.get(one, Interval(None))) for one in guesses]
+            rows.append((name, *map(share_with_interval, shares)))
         blind = ["–" if guess is None else f"{100 * guess:.1f}" for guess in guesses.values()]
         rows += [("chance", *blind)] if {*blind} != {"–"} else []
         lead = next(one for (_, measure), one in cells.items() if measure == next(iter(guesses)))

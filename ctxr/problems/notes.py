@@ -1,9 +1,10 @@
 """Notes on a model's figures: human accuracy, leakage, contamination."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import AS_PUBLISHED, chosen_on_test, foreign_notes, lineage, other_datasets
@@ -23,6 +24,7 @@ from ctxr.problems.runs import NAMED, EvaluatedRun
 from ctxr.store.artifacts import Artifact, picked_with
 from ctxr.store.kinds import MODEL
 from ctxr.store.paths import without_folder
+from ctxr.store.tables import UNREADABLE
 
 IN_MIXTURES = "Mantis-Instruct holds the train split of ImageCoDe, so multimodal models that were tuned on it are not zero-shot here"
 """A contamination of the release that is known (reference, section b)."""
@@ -90,20 +92,21 @@ def crowd_figures(dataset: Dataset) -> People:
         return {}
     people: People = {}
     try:
-        figures = json.loads(file.read_text(encoding="utf-8"))
+        figures = msgspec.json.decode(file.read_bytes())
         nominal = [row for row in figures["agreement"] if (row["level"], row["on"]) == ("nominal", "image ids")]
         alphas = {(row["kind"], row["basis"]): _ends(row) for row in nominal}
         for row in [row for row in figures["accuracy"] if row["value"] is not None]:
             of, over = (row["kind"], row["basis"]), "" if row["crowd_low"] is None else "crowd_"
             agreed = alphas.get(of, Interval(None))
             people[", ".join(of)] = row["votes"], _ends(row, over), _ends(row["sets"]), agreed
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, AttributeError, *UNREADABLE) as error:
         raise DataError(f"{file} is damaged: {error}", hint="run ctxr aggregate again") from error
     return people
 
 
 def _ends(row: Mapping[str, Any], over: str = "") -> Interval:
-    return Interval(row["value"], row.get(f"{over}low"), row.get(f"{over}high"))
+    ends = {end: row.get(f"{over}{end}") for end in ("low", "high")}
+    return msgspec.convert({"value": row["value"], **ends}, Interval)
 
 
 def crowd_table(dataset: Dataset) -> Table | None:

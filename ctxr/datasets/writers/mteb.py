@@ -41,7 +41,7 @@ def write(job: ExportJob) -> ExportResult:
         pictures = ((image, job.pictures.checked(image).read_bytes()) for image in images)
         targets = [(query.id, one.images[place]) for one, query in rows for place in job.targets[query.id]]
         tables = {  # rows with about their bytes; the path of a picture serves to guess its format
-            "corpus": (({"id": one.id, "image": {"bytes": content, "path": f"0{suffix_of(one)}"}}, len(content)) for one, content in pictures),
+            "corpus": (({"id": one.id, "image": {"bytes": own, "path": f"0{suffix_of(one)}"}}, len(own)) for one, own in pictures),
             "queries": (({"id": query.id, "text": job.dataset.text_of(query)}, 500) for _, query in rows),
             "qrels": (({"query-id": query, "corpus-id": image, "score": 1}, 100) for query, image in targets),
             "top_ranked": (({"query-id": query.id, "corpus-ids": one.images}, 50 * len(one.images)) for one, query in rows),

@@ -23,7 +23,8 @@ class Export(Options):
     FOLDER: ClassVar[str] = "export-{to}"
 
     to: Annotated[str, Choices(FORMATS)] = ""
-    """Format: imagecode, hf, webdataset, croissant, fiftyone, recipe, narratives, mteb; of dialogues photochat; of documents links, mmc4."""
+    """Format: imagecode, hf, webdataset, croissant, fiftyone, recipe, narratives, mteb; of dialogues photochat;
+    of documents links, mmc4."""
     input: Path | None = None
     """Dataset or artifact of image sets to export; default: `dataset` in the workdir, or else `filtered`, or else `sets`."""
     out: Path | None = None

@@ -262,7 +262,9 @@ def test_a_task_of_mteb_knows_other_content_by_its_revision(
     described: Path, exported: Callable[[str], Path], tmp_path: Path
 ) -> None:
     export(described, tmp_path / "hidden", "mteb", hide_test=True)
-    facts, hidden = (json.loads((one / "context_task.json").read_text()) for one in (exported("mteb"), tmp_path / "hidden"))
+    facts, hidden = (
+        json.loads((one / "context_task.json").read_text()) for one in (exported("mteb"), tmp_path / "hidden")
+    )
     assert hidden["eval_splits"] == ["validation"]
     assert hidden["revision"] != facts["revision"]
 
@@ -311,10 +313,19 @@ def test_mteb_scores_a_task_to_the_figure_of_eval(
     mteb, out = library("mteb"), exported("mteb")
     monkeypatch.syspath_prepend(str(out))
     model = TinyInMteb()
-    model.mteb_model_meta = mteb.models.ModelMeta.create_empty({"name": "ctxr/tiny", "revision": "1", "modalities": ["text", "image"]})
+    model.mteb_model_meta = mteb.models.ModelMeta.create_empty(
+        {"name": "ctxr/tiny", "revision": "1", "modalities": ["text", "image"]}
+    )
     task = importlib.import_module("context_task").ContextTask()
     (result,) = mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results
     theirs = {split: rows[0]["main_score"] for split, rows in result.scores.items()}
     found = ctxr.evaluate(described, {}, "ctxr-tiny", workdir=tmp_path / "work", resamples=100, device="cpu")
-    ours = {one.split: one.interval.value for one in found.figures if (one.view, one.part, one.measure) == ("overall", "all", "accuracy")}
-    assert theirs == {"validation": pytest.approx(ours["valid"], abs=1e-5), "test": pytest.approx(ours["test"], abs=1e-5)}
+    ours = {
+        one.split: one.interval.value
+        for one in found.figures
+        if (one.view, one.part, one.measure) == ("overall", "all", "accuracy")
+    }
+    assert theirs == {
+        "validation": pytest.approx(ours["valid"], abs=1e-5),
+        "test": pytest.approx(ours["test"], abs=1e-5),
+    }
