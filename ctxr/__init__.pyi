@@ -129,7 +129,7 @@ def report(
 
 def export(
     *,
-    to: Literal["imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe", "narratives", "photochat", "links", "mmc4"] = ...,
+    to: Literal["imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe", "narratives", "mteb", "photochat", "links", "mmc4"] = ...,
     input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ..., licences: AnyPath | None = ...,
     hide_test: bool = ..., shard_mb: int = ..., run: str = ..., videos: AnyPath | None = ..., jobs: int = ..., progress: bool = ...
 ) -> ExportReport:

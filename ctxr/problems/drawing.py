@@ -53,7 +53,7 @@ def charts_of(evaluation: Evaluation[Any, Any]) -> dict[str, Chart]:
         label, chance = f"{measure} on {split}, %", {} if guess is None else {"chance": Interval(guess)}
         people = {name: reached[measure] for name, reached in evaluation.crowd(split).items() if measure in reached}
         cells = {("", run): one.interval for (run, of), one in found.items() if of == measure}
-        charts["accuracy"] = Chart(label, cells, lines=people | chance)
+        charts["accuracy"] = Chart(label, cells, lines=chance | people)
         for view, across in VIEWS.items():
             own = [
                 one
@@ -85,14 +85,13 @@ def draw(chart: Chart, figure: Any) -> Any:
     rows, places = (list(dict.fromkeys(key[part] for key in chart.cells)) for part in (0, 1))
     shown, step = rows[:MOST_ROWS], -(-len(places) // 10) if chart.across else 1
     with style.context(STYLE):
+        figure.set_layout_engine("constrained")
         axes = figure.subplots()
         for number, row in enumerate(shown):
             own = [chart.cells.get((row, place), Interval(None)) for place in places]
             value, low, high = chart.scale * np.array([astuple(one)[:3] for one in own], np.float64).T
-            ends, at = (
-                np.clip([value - low, high - value], 0, None),
-                np.arange(len(places)) + 0.6 * ((number + 0.5) / len(shown) - 0.5),
-            )
+            at = np.arange(len(places)) + 0.6 * ((number + 0.5) / len(shown) - 0.5)
+            ends = np.clip([value - low, high - value], 0, None)
             given = {"x": at, "y": value, "yerr": ends, "markevery": step}
             if not chart.across:
                 given = {"x": value, "y": at, "xerr": ends, "linestyle": "none"}
@@ -100,7 +99,7 @@ def draw(chart: Chart, figure: Any) -> Any:
         line, span, ticks = axes.axvline, axes.axvspan, axes.set_yticks
         if chart.across:
             line, span, ticks = axes.axhline, axes.axhspan, axes.set_xticks
-        for (name, level), dashes in zip(chart.lines.items(), ("--", ":"), strict=False):
+        for (name, level), dashes in zip(chart.lines.items(), (":", "--"), strict=False):
             value, low, high, *_ = astuple(level)
             line(chart.scale * value, color="0.4", linestyle=dashes, label=_label(name), zorder=0)
             if low is not None:
@@ -111,8 +110,8 @@ def draw(chart: Chart, figure: Any) -> Any:
         named = axes.get_legend_handles_labels()[1]
         if named:
             title = f"the first {MOST_ROWS} of {len(rows)}" if rows[MOST_ROWS:] else None
-            figure.legend(loc="outside lower center", title=title)
-        figure.set_size_inches(8 * CM, CM * (0.35 * len(named) + (5 if chart.across else 1 + 0.5 * len(places))))
+            figure.legend(loc="outside lower center", title=title, ncols=2)
+        figure.set_size_inches(8 * CM, CM * (0.2 * len(named) + (5 if chart.across else 1 + 0.5 * len(places))))
     return axes
 
 
@@ -134,5 +133,6 @@ def drawn(charts: Mapping[str, Chart]) -> dict[str, bytes]:
             draw(chart, whole := figure.Figure())
             for kind, clock in (("svg", "Date"), ("pdf", "CreationDate")):
                 whole.savefig(stream := BytesIO(), format=kind, metadata={clock: None})
+                whole.set_layout_engine("none")  # once is enough
                 files[f"figures/{name}.{kind}"] = stream.getvalue()
     return files
