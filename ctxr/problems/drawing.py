@@ -106,7 +106,8 @@ def draw(chart: Chart, figure: Any) -> Any:
                 span(chart.scale * low, chart.scale * high, color="0.9", linewidth=0, zorder=-1)
         ticks(range(0, len(places), step), [_label(place) for place in places[::step]])
         axes.set(xlabel=chart.across or chart.measure, ylabel=chart.measure if chart.across else "")
-        axes.yaxis.set_inverted(not chart.across)
+        if not chart.across:
+            axes.set_ylim(len(places) - 0.5, -0.5)
         named = axes.get_legend_handles_labels()[1]
         if named:
             title = f"the first {MOST_ROWS} of {len(rows)}" if rows[MOST_ROWS:] else None

@@ -27,7 +27,7 @@ MOST_NAMED = 80
 _LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "–": "--", "†": r"$\dagger$",
-    "*": r"$^{*}$", "[": "{[}", "]": "{]}", "|": r"\textbar{}",
+    "*": r"$^{*}$", "[": "{[}", "]": "{]}", "|": r"\textbar{}", "\n": " ",
 })  # fmt: skip
 
 

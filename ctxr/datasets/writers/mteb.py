@@ -1,9 +1,10 @@
 """A task folder for mteb: the pictures, texts, targets and candidates that it scores, and a module with the task."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
-from ctxr.datasets.writers.hf import SPLITS, Kind, front_matter, write_rows
+from ctxr.datasets.writers.hf import SPLITS, Columns, Kind, front_matter, write_rows
 from ctxr.datasets.writers.job import ExportJob, ExportResult, suffix_of
 from ctxr.errors import DataError
 from ctxr.store.artifacts import package_versions
@@ -40,7 +41,7 @@ def write(job: ExportJob) -> ExportResult:
         images = [job.dataset.images[name] for name in dict.fromkeys(name for one in sets for name in one.images)]
         pictures = ((image, job.pictures.checked(image).read_bytes()) for image in images)
         targets = [(query.id, one.images[place]) for one, query in rows for place in job.targets[query.id]]
-        tables = {  # rows with about their bytes; the path of a picture serves to guess its format
+        tables: dict[str, Iterable[tuple[Columns, int]]] = {  # rows with about their bytes; a path tells a format
             "corpus": (({"id": one.id, "image": {"bytes": own, "path": f"0{suffix_of(one)}"}}, len(own)) for one, own in pictures),
             "queries": (({"id": query.id, "text": job.dataset.text_of(query)}, 500) for _, query in rows),
             "qrels": (({"query-id": query, "corpus-id": image, "score": 1}, 100) for query, image in targets),

@@ -221,7 +221,7 @@ def test_every_picture_in_a_shard_is_a_picture(exported: Callable[[str], Path]) 
 def mteb_tables(out: Path, cache: Path) -> dict[tuple[str, str], Any]:
     """Tables of a task folder by configuration and split, as mteb's loader of retrieval reads them."""
     datasets = library("datasets")
-    found = {}
+    found: dict[tuple[str, str], Any] = {}
     for name in datasets.get_dataset_config_names(str(out)):
         splits = datasets.load_dataset(str(out), name, cache_dir=str(cache))
         found |= {(name, split): table for split, table in splits.items()}
