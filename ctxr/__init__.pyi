@@ -159,7 +159,7 @@ def export(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any
 @overload
 def export(
     *,
-    to: Literal["imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe", "narratives", "photochat", "links", "mmc4"] = ...,
+    to: Literal["imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe", "narratives", "mteb", "photochat", "links", "mmc4"] = ...,
     input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ..., licences: AnyPath | None = ...,
     hide_test: bool = ..., shard_mb: int = ..., run: str = ..., videos: AnyPath | None = ..., jobs: int = ...,
     dry_run: Literal[False] = ..., progress: bool = ...

@@ -21,6 +21,8 @@ FILES = {
     "*/sources/*/source.json": "the stamp of a unit; sources.jsonl has the rest",
     "*/seed[0-9]*/config.json": "the recipe of a checkpoint; its weights and scores are compared",
     "*/export-*/*.md": "the card of an export",
+    "*/figures/*.svg": "drawn from figures.json",
+    "*/figures/*.pdf": "drawn from figures.json",
     "*.html": "a page",
     "*.xml": "a page of a platform",
 }

@@ -37,6 +37,7 @@ MAY_BE_SKIPPED = (
     # packages that are in no extra that the tests install, or that have no wheel for every Python: see `make peers`
     "eccv_caption is not installed",
     "fiftyone is not installed",
+    "mteb is not installed",
     "tesserocr is not installed",
     # systems
     "Windows has no such signals",

@@ -54,6 +54,7 @@ LINES = {
     "export webdataset": "export --to webdataset -w people --input people/drawn",
     "export croissant": "export --to croissant -w people --input people/drawn",
     "export fiftyone": "export --to fiftyone -w people --input people/drawn",
+    "export mteb": "export --to mteb -w people --input people/drawn",
     "export recipe": "export --to recipe -w sets",
     "rebuild": "rebuild -w sets --videos footage",
     "export-tasks": "export-tasks describe -w people --input people/drawn --protocol protocol.toml",

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ctxr.api.benchmark import Benchmark, load, optional
+from ctxr.api.benchmark import Benchmark, load
 from ctxr.api.verbs import Warnings, WarningsAndBars, hinted
 from ctxr.engine.options import convert
 from ctxr.engine.project import CHAIN, project_of
@@ -14,6 +14,7 @@ from ctxr.engine.report import SUMMARY, Table
 from ctxr.errors import UsageError, did_you_mean
 from ctxr.pipelines.modelling.config import Eval
 from ctxr.pipelines.modelling.eval import measure
+from ctxr.problems.drawing import Chart, draw
 from ctxr.problems.evaluation import EvalRequest
 from ctxr.problems.figures import Figure
 from ctxr.problems.own_model import checked_scores, model_scores
@@ -97,19 +98,15 @@ class Results:
         return self.table("differences", split)
 
     def plot(self, measure: str = "", split: str = "") -> Any:
-        """Axes of matplotlib with a bar for each model and its 95 % interval; by default of the first measure of the last split.
-
-        Raises UsageError without matplotlib, and where nothing was measured.
+        """Axes of matplotlib with each model and its 95 % interval, as `ctxr eval` draws them; by default of the first measure of the
+        last split. Raises UsageError where nothing was measured.
         """
         chosen = [one for one in self.figures if measure in ("", one.measure) and split in ("", one.split)]
         if not chosen:
             raise UsageError(f"nothing was measured as {measure or 'a figure'} on {split or 'any split'}")
         first = next(one for one in chosen if one.split == chosen[-1].split)
         rows = [one for one in chosen if replace(one, run="", interval=first.interval) == replace(first, run="")]
-        axes = optional("matplotlib.pyplot").subplots()[1]
-        for one in rows:
-            value, low, high = one.interval.value or 0.0, one.interval.low, one.interval.high
-            ends = None if low is None or high is None else [[value - low], [high - value]]
-            axes.bar(one.run, value, yerr=ends, capsize=4)
-        axes.set_ylabel(f"{first.measure} on {first.split}")
-        return axes
+        from matplotlib import pyplot
+
+        cells = {("", one.run): one.interval for one in rows}
+        return draw(Chart(f"{first.measure} on {first.split}, %", cells), pyplot.figure())

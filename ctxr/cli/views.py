@@ -373,8 +373,10 @@ def revision(report: ReviseReport) -> Iterator[Block]:
 def evaluation(report: EvalReport) -> Iterator[Block]:
     """Figures of the runs."""
     yield from _tables(report)
-    rows = {"results": report.results, "dataset": report.dataset, "all tables": _more(report)}
-    yield Summary(WRITTEN[report.up_to_date], rows)
+    figures = dict.fromkeys(name.partition(".")[0] for name in report.files if name.startswith("figures/"))
+    pasted = [*(name for name in report.files if name.endswith(".tex")), *(f"{name}.svg and .pdf" for name in figures)]
+    rows = {"results": report.results, "dataset": report.dataset, "files": ", ".join(pasted) or None}
+    yield Summary(WRITTEN[report.up_to_date], rows | {"all tables": _more(report)})
 
 
 def searching(page: RunningSearch) -> Iterator[Block]:

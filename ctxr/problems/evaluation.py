@@ -14,7 +14,7 @@ from ctxr.datasets.open import open_dataset
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import CHAIN, chosen
-from ctxr.engine.report import Table
+from ctxr.engine.report import Table, share_with_interval
 from ctxr.errors import UsageError
 from ctxr.metrics.compare import Interval, RatioColumn
 from ctxr.metrics.proportions import LEVEL
@@ -198,30 +198,48 @@ class Evaluation(Generic[SplitT, ScoredRun]):
         shared = [name for name in first if all(name in by_measure for by_measure in runs.values())]
         return {name: {run: by_measure[name] for run, by_measure in runs.items()} for name in shared}
 
-    def crowd(self, split: str) -> Mapping[str, Mapping[str, str | None]]:
-        """Rows of people in the summary, text by measure, by the name of the row; by default nothing is known."""
+    def crowd(self, split: str) -> Mapping[str, Mapping[str, Interval]]:
+        """What people reach, by measure, by the name of their row in the summary; by default nothing is known."""
         return {}
 
-    def summary(self) -> Table | None:
-        """The headline of each run on test, or else on the split that is furthest from training, above people and a blind guess; None
-        where nothing was measured of it."""
+    def agreement(self) -> Mapping[str, Interval]:
+        """Krippendorff's alpha of people, by what it is of; by default nothing is known."""
+        return {}
+
+    def reported(self) -> tuple[str, dict[str, float | None], dict[tuple[str, str], Figure]] | None:
+        """What to report first: the split, which is test or else the one that is furthest from training; the measures of `HEADLINE`
+        that are known on it, each with a blind guess; and figures by run and measure. None where nothing was measured."""
         headline = dict(self.HEADLINE)
         own = [one for one in self.findings.figures if (one.view, one.part) == ("overall", "all")]
         if not (known := [one for one in own if one.measure in headline]):
             return None
         split = max((one.split for one in known), key=("train", "valid", NO_SPLIT, "test").index)
-        cells = {(one.run, one.measure): one.interval for one in own if one.split == split}
-        shown = [name for name in headline if any(name == measure for _, measure in cells)]
-        runs = list(dict.fromkeys(run for run, measure in cells if measure in shown))
-        rows = [(run, *(percent(cells.get((run, name), Interval(None))) for name in shown)) for run in runs]
-        rows += [(name, *(reached.get(one) or "–" for one in shown)) for name, reached in self.crowd(split).items()]
-        guesses = [cells.get((runs[0], str(headline[name])), Interval(None)).value or headline[name] for name in shown]
-        blind = [f"{100 * guess:.1f}" if isinstance(guess, float) else "–" for guess in guesses]
+        cells = {(one.run, one.measure): one for one in own if one.split == split}
+        first = next(run for run, measure in cells if measure in headline)
+        blind = {measure: one.interval.value for (run, measure), one in cells.items() if run == first}
+        guesses = {name: blind.get(str(of)) or (of if isinstance(of, float) else None) for name, of in headline.items()}
+        measured = {measure for _, measure in cells}
+        guesses = {name: guess for name, guess in guesses.items() if name in measured}
+        return split, guesses, cells
+
+    def summary(self) -> Table | None:
+        """The headline of each run on test, or else on the split that is furthest from training, above people and a blind guess; None
+        where nothing was measured of it."""
+        if (reported := self.reported()) is None:
+            return None
+        split, guesses, cells = reported
+        runs = dict.fromkeys(run for run, measure in cells if measure in guesses)
+        found = {key: percent(one.interval) for key, one in cells.items()}
+        rows = [(run, *(found.get((run, one), "–") for one in guesses)) for run in runs]
+        for name, reached in self.crowd(split).items():
+            shares = [vars(reached.get(one, Interval(None))) for one in guesses]
+            rows.append((name, *map(share_with_interval, shares)))
+        blind = ["–" if guess is None else f"{100 * guess:.1f}" for guess in guesses.values()]
         rows += [("chance", *blind)] if {*blind} != {"–"} else []
-        lead = next(one for one in known if (one.split, one.measure) == (split, shown[0]))
+        lead = next(one for (_, measure), one in cells.items() if measure == next(iter(guesses)))
         drawn = f"in brackets the {100 * LEVEL:g} % bootstrap interval over {lead.interval.clusters:,} clusters"
         note = f"%, n = {lead.queries:,}; {drawn}{none_had([lead.interval])}"
-        return Table(f"{split}: the figures to report", ("run", *shown), tuple(rows), note)
+        return Table(f"{split}: the figures to report", ("run", *guesses), tuple(rows), note)
 
     def complete(self, split: SplitT, figures: list[Figure], summariser: Summariser) -> None:
         """Add the tables of a split, and what is no ratio of sums; `figures`: of its columns."""

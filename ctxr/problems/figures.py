@@ -25,7 +25,7 @@ class Figure:
     """One measure of one run on one part of a split.
 
     Attributes:
-        view: the grouping: overall, phenomena, writers, source, length, distance.
+        view: the grouping: overall, phenomena, writers, source, position, length, distance.
         part: name of the part; in `phenomena` with the number of annotated questions. measure: accuracy, mrr, recall@k, chance.
         queries: in the part. interval: with its clusters.
     """

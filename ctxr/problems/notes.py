@@ -1,8 +1,10 @@
 """Notes on a model's figures: human accuracy, leakage, contamination."""
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+
+import msgspec
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import AS_PUBLISHED, chosen_on_test, foreign_notes, lineage, other_datasets
@@ -11,6 +13,7 @@ from ctxr.datasets.rounds import label_notes
 from ctxr.datasets.splits import alert_of_leaks
 from ctxr.engine.report import Table, share_with_interval
 from ctxr.errors import DataError, plural
+from ctxr.metrics.compare import Interval
 from ctxr.metrics.ranking import ALL_OF_SET
 from ctxr.metrics.votes import FIRST_VOTES
 from ctxr.models.hub import DEFAULT_ENCODER
@@ -21,6 +24,7 @@ from ctxr.problems.runs import NAMED, EvaluatedRun
 from ctxr.store.artifacts import Artifact, picked_with
 from ctxr.store.kinds import MODEL
 from ctxr.store.paths import without_folder
+from ctxr.store.tables import UNREADABLE
 
 IN_MIXTURES = "Mantis-Instruct holds the train split of ImageCoDe, so multimodal models that were tuned on it are not zero-shot here"
 """A contamination of the release that is known (reference, section b)."""
@@ -75,45 +79,60 @@ def add_cautions(evaluation: Evaluation[SplitT, ScoredRun], more: Sequence[str] 
     findings.notes += contamination_notes(request, splits, evaluation.runs)
 
 
+People = dict[str, tuple[int | None, Interval, Interval, Interval]]
+"""Votes, accuracy, all-of-set accuracy and nominal alpha of people, by part and basis."""
+
+
+def crowd_figures(dataset: Dataset) -> People:
+    """What people reach: the dataset's own crowd, or as published for the ImageCoDe release. Raises DataError for a damaged file."""
+    if is_release(dataset):
+        return {of: (None, Interval(right), Interval(None), Interval(alpha)) for of, right, alpha, _ in HUMANS}
+    file = None if dataset.root is None else dataset.root / "figures.json"
+    if file is None or not file.is_file():
+        return {}
+    people: People = {}
+    try:
+        figures = msgspec.json.decode(file.read_bytes())
+        nominal = [row for row in figures["agreement"] if (row["level"], row["on"]) == ("nominal", "image ids")]
+        alphas = {(row["kind"], row["basis"]): _ends(row) for row in nominal}
+        for row in [row for row in figures["accuracy"] if row["value"] is not None]:
+            of, over = (row["kind"], row["basis"]), "" if row["crowd_low"] is None else "crowd_"
+            agreed = alphas.get(of, Interval(None))
+            people[", ".join(of)] = row["votes"], _ends(row, over), _ends(row["sets"]), agreed
+    except (KeyError, TypeError, AttributeError, *UNREADABLE) as error:
+        raise DataError(f"{file} is damaged: {error}", hint="run ctxr aggregate again") from error
+    return people
+
+
+def _ends(row: Mapping[str, Any], over: str = "") -> Interval:
+    ends = {end: row.get(f"{over}{end}") for end in ("low", "high")}
+    return msgspec.convert({"value": row["value"], **ends}, Interval)
+
+
 def crowd_table(dataset: Dataset) -> Table | None:
-    """Human accuracy and agreement: of the dataset's own crowd, or as published for the ImageCoDe release."""
+    """Human accuracy and agreement, where they are known."""
     if is_release(dataset):
         note = (
             "published (ImageCoDe, section 3.3 and Table 3), on votes for descriptions that were kept, which flatters"
         )
-        return Table("People", ("of", "accuracy %", "alpha, nominal", "alpha, interval"), HUMANS, note)
-    file = None if dataset.root is None else dataset.root / "figures.json"
-    if file is None or not file.is_file():
-        return None
-    try:
-        figures = json.loads(file.read_text(encoding="utf-8"))
-        rows, alphas = list[tuple[object, ...]](), dict[tuple[str, str], float | None]()
-        for row in figures["agreement"]:
-            if (row["level"], row["on"]) == ("nominal", "image ids"):
-                alphas.setdefault((row["kind"], row["basis"]), row["value"])
-        for row in [row for row in figures["accuracy"] if row["value"] is not None]:
-            of, ends = (row["kind"], row["basis"]), ("low", "high")
-            low, high = (row[name] if row["crowd_low"] is None else row[f"crowd_{name}"] for name in ends)
-            shares = map(share_with_interval, ({"value": row["value"], "low": low, "high": high}, row["sets"]))
-            rows.append((", ".join(of), row["votes"], *shares, alphas.get(of)))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(f"{file} is damaged: {error}", hint="run ctxr aggregate again") from error
-    if not rows:
-        return None
+        shown = tuple((of, f"{100 * right:.1f}", *alphas) for of, right, *alphas in HUMANS)
+        return Table("People", ("of", "accuracy %", "alpha, nominal", "alpha, interval"), shown, note)
+    rows = tuple(
+        (of, votes, *(share_with_interval(vars(share)) for share in shares), alpha.value)
+        for of, (votes, *shares, alpha) in crowd_figures(dataset).items()
+    )
     note = "all descriptions that were voted on, also those that were dropped; alpha: nominal, on image ids; "
     note += f"{ALL_OF_SET}: share of sets in which the first vote on every description is right"
-    return Table("People", ("of", "votes", "accuracy %", f"{ALL_OF_SET} %", "alpha, nominal"), tuple(rows), note)
+    heads = ("of", "votes", "accuracy %", f"{ALL_OF_SET} %", "alpha, nominal")
+    return Table("People", heads, rows, note) if rows else None
 
 
-def crowd_row(dataset: Dataset, split: str) -> dict[str, dict[str, str | None]]:
-    """The row of `crowd_table` to compare models with: first votes on that split, or on all where it has none of its own."""
-    table = crowd_table(dataset)
-    rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows} if table else {}
-    named = [name for name in rows if name.endswith(FIRST_VOTES)]
-    name = next((name for name in (split, f"{split}, {FIRST_VOTES}", *named) if name in rows), None)
-    if name is None:
-        return {}
-    return {f"people ({name})": {"accuracy": rows[name]["accuracy %"], ALL_OF_SET: rows[name].get(f"{ALL_OF_SET} %")}}
+def crowd_row(dataset: Dataset, split: str) -> dict[str, dict[str, Interval]]:
+    """The people to compare models with: first votes on that split, or on all where it has none of its own."""
+    people = crowd_figures(dataset)
+    named = [name for name in people if name.endswith(FIRST_VOTES)]
+    name = next((name for name in (split, f"{split}, {FIRST_VOTES}", *named) if name in people), None)
+    return {} if name is None else {f"people ({name})": {"accuracy": people[name][1], ALL_OF_SET: people[name][2]}}
 
 
 def contamination_notes(

@@ -43,7 +43,7 @@ class Subject:
     text: str = "description"
     sets: str = "sets of minimally contrastive images"
     task: str = "finding the right image from a contextual text"
-    formats: tuple[str, ...] = ("imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe", "narratives")
+    formats: tuple[str, ...] = ("imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe", "narratives", "mteb")  # fmt: skip
     similar: bool = True
     unknown: str = "the target is hidden"
     legend: str = ""

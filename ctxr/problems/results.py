@@ -27,12 +27,12 @@ MOST_NAMED = 80
 _LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "–": "--", "†": r"$\dagger$",
-    "*": r"$^{*}$",
+    "*": r"$^{*}$", "[": "{[}", "]": "{]}", "|": r"\textbar{}", "\n": " ",
 })  # fmt: skip
 
 
-def latex(table: Table) -> str:
-    """A table in LaTeX; needs the package booktabs."""
+def latex(name: str, table: Table) -> str:
+    """A table in LaTeX, labelled `tab:NAME`; needs the package booktabs."""
     form = "l" + "r" * (len(table.columns) - 1)
     title, note = table.title.translate(_LATEX), table.note.translate(_LATEX)
     rows = [table.columns, *([table.cell(value) for value in row] for row in table.rows)]
@@ -41,6 +41,7 @@ def latex(table: Table) -> str:
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{title}. {note}}}",
+        rf"\label{{tab:{re.sub(r'[^A-Za-z0-9]+', '-', name)}}}",
         rf"\begin{{tabular}}{{{form}}}",
         r"\toprule",
         heads,
@@ -205,11 +206,14 @@ class Findings:
                 row.update(row.pop("interval", {}))
             content[name] = rows
         content |= {"people": asdict(self.tables["people"]) if "people" in self.tables else None, "notes": self.notes}
+        # the summary stands first
+        tables = [latex(name, table) for name, table in self.tables.items()]
         files = {
             FIGURES: pretty_json(content).decode(),
             TABLES: pretty_json(self.tables).decode(),
             "results.md": "\n".join(str(table) for table in self.tables.values()),
-            "results.tex": "\n".join(latex(table) for table in self.tables.values()),
+            "results.tex": "".join(tables[:1]),
+            "appendix.tex": "\n".join(tables[1:]),
         } | self.files
         for name, text in files.items():
             write_bytes(out / name, text.encode(), durable=False)

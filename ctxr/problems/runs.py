@@ -24,10 +24,14 @@ from ctxr.store.atomic import DRY_RUN
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import CLASSIFIERS, MODEL, RUN, RUNS, TRAINED
 from ctxr.store.paths import portable
+from ctxr.store.records import Record
 from ctxr.store.scores import read_scores
 
 SCORES = "scores.jsonl"
 """Table of a run with what its scorers say of validation and test."""
+
+EPOCHS = "epochs.jsonl"
+"""Table of a run: each epoch of each seed."""
 
 NAMED = "named"
 """In the models of a run's manifest: what its recipe names;
@@ -57,6 +61,17 @@ class ScoringOptions:
     regions: str = ""
     rerank: int | None = None
     rerank_by: str = ""
+
+
+class HistoryRow(Record, frozen=True):
+    """Metrics of an epoch of a seed: mean loss of its queries, accuracy on valid 0..1; None where it was not validated."""
+
+    KEY = ("seed", "epoch")
+
+    seed: int
+    epoch: int
+    loss: float
+    accuracy: float | None
 
 
 class OpenRun(Protocol):

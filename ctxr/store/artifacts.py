@@ -35,7 +35,8 @@ RESTORE = "restore it from a copy, or start over with --out ANOTHER, which leave
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 _PACKAGES = (
-    "av", "lapjv", "numpy", "open_clip_torch", "opencv-python", "pillow", "piq", "pytesseract", "scenedetect", "torch", "torchvision"
+    "av", "lapjv", "matplotlib", "numpy", "open_clip_torch", "opencv-python", "pillow", "piq", "pytesseract", "scenedetect",
+    "torch", "torchvision",
 )  # fmt: skip
 
 

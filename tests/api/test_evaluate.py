@@ -2,12 +2,12 @@
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from matplotlib import pyplot
 
 import ctxr
 from ctxr.api.benchmark import Benchmark
@@ -116,15 +116,17 @@ def test_nothing_to_evaluate_is_told(benchmark: Benchmark) -> None:
         ctxr.evaluate(benchmark[:0], {"mine": []})
 
 
-def test_a_plot_has_a_bar_for_each_model_with_its_interval(
-    benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bars: list[tuple[str, float, Any]] = []
-    axes = SimpleNamespace(bar=lambda run, value, yerr, capsize: bars.append((run, value, yerr)), set_ylabel=str)
-    monkeypatch.setitem(sys.modules, "matplotlib", SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", SimpleNamespace(subplots=lambda: (None, axes)))
+def test_a_plot_has_each_model_with_its_interval(benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
     chance = {one.id: [0.0] * 10 for one in benchmark}
     results = ctxr.evaluate(benchmark["train"], {"right": right(benchmark), "chance": chance})
-    assert results.plot(measure="accuracy") is axes
-    assert [(run, value) for run, value, _ in bars] == [("right", 1.0), ("chance", pytest.approx(0.1))]
-    assert bars[0][2][0][0] > 0
+    axes = results.plot(measure="accuracy")
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["right", "chance"]
+    assert axes.get_xlabel() == "accuracy on train, %"
+    (drawn,) = axes.containers
+    assert drawn.lines[0].get_xdata().tolist() == [100.0, pytest.approx(10.0)]
+    low, high = drawn.lines[2][0].get_segments()[0][:, 0]
+    assert low < high == 100.0
+    pyplot.close(axes.figure)
+    with pytest.raises(UsageError, match="nothing was measured"):
+        results.plot(measure="nothing")

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import IO
 
 from ctxr.datasets.writers.job import Add, ExportJob, ExportResult, suffix_of, write_shards
+from ctxr.store.artifacts import package_versions
 from ctxr.store.records import ImageSet
 
 SPLITS = {"train": "train", "valid": "validation", "test": "test", "unsplit": "unsplit"}
@@ -40,15 +41,7 @@ QUERIES: dict[str, Kind] = {
 
 def write(job: ExportJob) -> ExportResult:
     """Write `data/<split>-NNNNN.parquet`, and `queries/…` where anything is asked. Raises CtxrError without pyarrow."""
-    import pyarrow as arrow  # an extra, which the options ask for
-    from pyarrow import parquet
-
     sets, queries = job.by_split(), {}
-
-    def write_rows(folder: str, split: str, columns: dict[str, Kind], rows: Iterable[tuple[Columns, int]]) -> None:
-        pattern = job.out / folder / f"{SPLITS[split]}-{{number:05d}}.parquet"
-        write_shards(pattern, job.shard_bytes, partial(_parquet, arrow, parquet, columns), rows)
-
     with job.progress.task("exporting sets", len(job.dataset.sets)) as task:
 
         def set_rows(own: Iterable[ImageSet]) -> Iterator[tuple[Columns, int]]:
@@ -63,23 +56,37 @@ def write(job: ExportJob) -> ExportResult:
                 task.advance()
 
         for split, own in sets.items():
-            write_rows("data", split, SETS, set_rows(own))
+            write_rows(job, "data", split, SETS, set_rows(own))
     for split, own in sets.items():
         if rows := [row for image_set in own for row in job.query_rows(image_set)]:
             queries[split] = len(rows)
-            write_rows("queries", split, QUERIES, ((row, len(json.dumps(row))) for row in rows))
-    front = ["configs:"]
-    for name, folder, splits in (("sets", "data", sets), ("queries", "queries", queries)):
-        if name == "sets" or splits:
-            front += [f"- config_name: {name}", *(["  default: true"] if name == "sets" else [])]
-            front += ["  data_files:" if splits else "  data_files: []"]
-        for split in splits:
-            front += [f"  - split: {SPLITS[split]}", f"    path: {folder}/{SPLITS[split]}-*.parquet"]
+            write_rows(job, "queries", split, QUERIES, ((row, len(json.dumps(row))) for row in rows))
     return ExportResult(
         _LOAD + (_LOAD_QUERIES if queries else ""),
-        front_matter="\n".join(front),
-        software={"pyarrow": arrow.__version__},
+        front_matter=front_matter([("sets", "data", sets), *([("queries", "queries", queries)] if queries else [])]),
+        software=package_versions("pyarrow"),
     )
+
+
+def write_rows(
+    job: ExportJob, folder: str, split: str, columns: dict[str, Kind], rows: Iterable[tuple[Columns, int]]
+) -> None:
+    """Write a split of a table as shards `FOLDER/SPLIT-NNNNN.parquet`; rows come with about their bytes."""
+    import pyarrow as arrow  # an extra, which the options ask for
+    from pyarrow import parquet
+
+    pattern = job.out / folder / f"{SPLITS[split]}-{{number:05d}}.parquet"
+    write_shards(pattern, job.shard_bytes, partial(_parquet, arrow, parquet, columns), rows)
+
+
+def front_matter(configs: Iterable[tuple[str, str, Iterable[str]]]) -> str:
+    """YAML by which `datasets` finds configurations, by name, folder and splits; the first is the default."""
+    front = ["configs:"]
+    for name, folder, splits in configs:
+        front += [f"- config_name: {name}", *(["  default: true"] if len(front) == 1 else [])]
+        files = [f"  - split: {SPLITS[one]}\n    path: {folder}/{SPLITS[one]}-*.parquet" for one in splits]
+        front += ["  data_files:", *files] if files else ["  data_files: []"]
+    return "\n".join(front)
 
 
 @contextmanager

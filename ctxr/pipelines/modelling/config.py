@@ -78,7 +78,8 @@ class Eval(EvalOptions):
 
 @dataclass(frozen=True)
 class EvalReport(VerbReport):
-    """The result of `eval`, an artifact; tables by name `<split>/<table>`, `summary` and `people`; `full`: all are printed."""
+    """The result of `eval`, an artifact; tables by name `<split>/<table>`, `summary` and `people`; names of its `files`; `full`: all
+    tables are printed."""
 
     results: Path
     dataset: str
@@ -86,6 +87,7 @@ class EvalReport(VerbReport):
     up_to_date: bool
     tables: dict[str, Table]
     notes: tuple[str, ...]
+    files: tuple[str, ...] = ()
     full: bool = False
 
 

@@ -15,6 +15,7 @@ from ctxr.metrics.proportions import LEVEL
 from ctxr.models.hub import makes_pairs
 from ctxr.models.identity import model_identity
 from ctxr.pipelines.modelling.config import Eval, EvalReport
+from ctxr.problems.drawing import charts_of, drawn
 from ctxr.problems.evaluation import ALL_SPLITS, NO_SPLIT, EvalRequest, Evaluation, ScoredRun, SplitT
 from ctxr.problems.figures import Columns, Summariser, correct_together
 from ctxr.problems.nothing_fits import RankedQueries, add_nothing_fits
@@ -24,6 +25,7 @@ from ctxr.problems.registry import evaluation_of, find_question, problems
 from ctxr.problems.results import RESULTS, plain_name, read_tables, results_name
 from ctxr.problems.runs import SCORES
 from ctxr.store.artifacts import MANIFEST, Content, Manifest, Parent, open_artifact
+from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import EVALUATION, MODEL, RUN, RUNS
 from ctxr.store.scores import write_scores
@@ -111,6 +113,9 @@ class EvalStage(Stage[Inputs]):
         self.announce(progress, runs=len(evaluation.runs), queries=sum(map(len, evaluation.splits)))
         measure(evaluation, self.options, progress)
         content, findings = evaluation.write(out), evaluation.findings
+        figures = drawn(charts_of(evaluation))
+        for name, image in figures.items():
+            write_bytes(out / name, image, durable=False)
         report = {
             "problem": evaluation.PROBLEM,
             "dataset": evaluation.dataset,
@@ -121,7 +126,8 @@ class EvalStage(Stage[Inputs]):
         runs = dict.fromkeys(run.origin for run in evaluation.runs)
         known = {run.sha256 for run in runs}
         parents = [*(parent for parent in inputs.parents if parent.sha256 not in known), *runs]
-        return content._replace(counts=content.counts | report, parents=parents)
+        files = [*content.files, *figures]
+        return content._replace(files=files, counts=content.counts | report, parents=parents)
 
 
 def run(config: Eval, progress: Progress = SILENT) -> EvalReport:
@@ -136,9 +142,10 @@ def run(config: Eval, progress: Progress = SILENT) -> EvalReport:
     stage = EvalStage(with_own_models(config, progress), progress)
     up_to_date = execute(stage, progress).up_to_date
     results = stage.out()
-    counts, tables = open_artifact(results).manifest.counts, read_tables(results)
+    manifest, tables = open_artifact(results).manifest, read_tables(results)
+    counts, files = manifest.counts, tuple(manifest.files)
     names, notes = (tuple(counts[name]) for name in ("names", "notes"))
-    return EvalReport(results, counts["dataset"], names, up_to_date, tables, notes, config.full)
+    return EvalReport(results, counts["dataset"], names, up_to_date, tables, notes, files, config.full)
 
 
 def measure(evaluation: Evaluation[SplitT, ScoredRun], config: Eval, progress: Progress) -> None:

@@ -20,21 +20,17 @@ from ctxr.pipelines.modelling.config import SeedResult, Train, TrainReport
 from ctxr.problems.question import Question, find_learner
 from ctxr.problems.recipes import read_recipe
 from ctxr.problems.registry import problem_of, recipe_class
-from ctxr.problems.runs import NAMED, REGIONS
+from ctxr.problems.runs import EPOCHS, NAMED, REGIONS, HistoryRow
 from ctxr.problems.verdicts import verdict_artifacts
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Manifest, Parent, finished, open_artifact, take_manifest
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import JUDGMENTS, MODEL, REGION_FEATURES, RUN, RUNS, TRAINED
 from ctxr.store.paths import portable, rooted
-from ctxr.store.records import Record
 from ctxr.store.tables import read_table, write_table
 
 if TYPE_CHECKING:
     from ctxr.models.training.state import Epoch
     from ctxr.problems.training import TrainJob
-
-EPOCHS = "epochs.jsonl"
-"""Table of a run: each epoch of each seed."""
 
 JUDGED = ("valid", "test")
 
@@ -223,17 +219,6 @@ def report_on(folder: Path, up_to_date: bool) -> TrainReport:
         test=counts.get("test"),
         **{name: counts[name] for name in facts},
     )
-
-
-class HistoryRow(Record, frozen=True):
-    """Metrics of an epoch of a seed: mean loss of its queries, accuracy on valid 0..1; None where it was not validated."""
-
-    KEY = ("seed", "epoch")
-
-    seed: int
-    epoch: int
-    loss: float
-    accuracy: float | None
 
 
 def write_history(run: Path, kept: Container[int], seed: int = 0, epochs: "Sequence[Epoch]" = ()) -> None:

@@ -11,8 +11,8 @@ from ctxr.engine.options import Choices, FreeText, Jobs, Options, Range, Workdir
 from ctxr.engine.report import VerbReport
 
 DOCUMENT_FORMATS = ("links", "mmc4")
-FORMATS = ("imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe", "narratives", "photochat",
-           *DOCUMENT_FORMATS)  # fmt: skip
+FORMATS = ("imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe", "narratives", "mteb",
+           "photochat", *DOCUMENT_FORMATS)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Export(Options):
     FOLDER: ClassVar[str] = "export-{to}"
 
     to: Annotated[str, Choices(FORMATS)] = ""
-    """Format: imagecode, hf, webdataset, croissant, fiftyone, recipe, narratives; of dialogues photochat; of documents links, mmc4."""
+    """Format: imagecode, hf, webdataset, croissant, fiftyone, recipe, narratives, mteb; of dialogues photochat;
+    of documents links, mmc4."""
     input: Path | None = None
     """Dataset or artifact of image sets to export; default: `dataset` in the workdir, or else `filtered`, or else `sets`."""
     out: Path | None = None
@@ -35,7 +36,7 @@ class Export(Options):
     hide_test: bool = False
     """Leave out the answers about test sets (imagecode always does)."""
     shard_mb: Annotated[int, Range(1, math.inf, "megabytes, at least 1")] = 256
-    """Maximum size of one shard in megabytes of images (hf, webdataset)."""
+    """Maximum size of one shard in megabytes of images (hf, webdataset, mteb)."""
     run: FreeText = ""
     """Run of the project, file of scores, or model, whose optimal assignment is written as links (links, mmc4);
     default: the known links."""
@@ -50,13 +51,13 @@ class Export(Options):
             yield "mmc4 holds similarities, and no run is named", "ctxr export --to mmc4 --run RUN"
         if self.run and self.to not in DOCUMENT_FORMATS:
             yield f"--run {self.run} means nothing to {self.to}", f"--to {' or '.join(DOCUMENT_FORMATS)}"
-        if self.to == "hf" and find_spec("pyarrow") is None:
+        if self.to in ("hf", "mteb") and find_spec("pyarrow") is None:
             yield "parquet files need the package pyarrow, which is not installed", "pip install pyarrow"
 
     def key(self) -> dict[str, object]:
         """The size of shards decides only where there are shards."""
         key = super().key()
-        if self.to not in ("hf", "webdataset"):
+        if self.to not in ("hf", "webdataset", "mteb"):
             del key["shard_mb"]
         return key
 

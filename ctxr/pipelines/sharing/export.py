@@ -1,7 +1,7 @@
 """`ctxr export`: image sets and what is asked about them, in the formats of other tools, with a dataset card.
 
-Formats: the layout of the ImageCoDe release, a folder for `datasets`, WebDataset shards, Croissant, FiftyOne, and a recipe that holds
-everything but the pixels (`ctxr rebuild` makes the same frames from it again).
+Formats: the layout of the ImageCoDe release, a folder for `datasets`, WebDataset shards, Croissant, FiftyOne, a task of mteb, and a
+recipe that holds everything but the pixels (`ctxr rebuild` makes the same frames from it again).
 """
 
 import json
@@ -18,7 +18,7 @@ from ctxr.datasets.open import open_dataset
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.rounds import label_notes
 from ctxr.datasets.splits import alert_of_leaks
-from ctxr.datasets.writers import croissant, documents, fiftyone, hf, imagecode, narratives, recipe, webdataset
+from ctxr.datasets.writers import croissant, documents, fiftyone, hf, imagecode, mteb, narratives, recipe, webdataset
 from ctxr.datasets.writers.job import (
     UNKNOWN,
     ExportJob,
@@ -51,13 +51,13 @@ _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&])")
 
 
-def card(job: ExportJob, manifest: Manifest | None, fingerprint: str, to: str, written: ExportResult) -> str:
-    """The card as Markdown; for `hf` with YAML before it, which the hub and `datasets` read."""
+def card(job: ExportJob, manifest: Manifest | None, fingerprint: str, written: ExportResult) -> str:
+    """The card as Markdown; for `hf` and `mteb` with YAML before it, which the hub and `datasets` read."""
     counts = job.counts
     subject = question_about(job.dataset).subject
     splits = [f"| {name} | {number} |" for name, number in counts.splits.items()]
     front: list[str] = []
-    if to == "hf":
+    if written.front_matter:
         licence = job.shared_licence
         size = next((name for most, name in _SIZES if counts.sets < most), "1M<n<10M")
         front = ["---", f"pretty_name: {_yaml(job.dataset.name)}"]
@@ -141,6 +141,7 @@ WRITERS: dict[str, Callable[[ExportJob], ExportResult]] = {
     "links": documents.write_links,
     "mmc4": documents.write_mmc4,
     "narratives": narratives.write,
+    "mteb": mteb.write,
     "photochat": write_photochat,
 }
 
@@ -214,7 +215,7 @@ class _ExportStage(Stage[Inputs]):
             for name, rows in dataset.payloads.items()
             if name not in written.kept
         ]
-        page = card(job, manifest, inputs.parents[0].sha256, options.to, written)
+        page = card(job, manifest, inputs.parents[0].sha256, written)
         write_bytes(out / CARD, page.encode())
         for line in written.left_out:
             progress.warn(line)

@@ -125,6 +125,12 @@ def question_parts(questions: Sequence[BenchmarkQuery]) -> list[QuestionGroup]:
         others = set(sources[MOST_SOURCES:])
         views.append(("source", f"{len(others)} others", [question.source in others for question in questions]))
     parts = [QuestionGroup(view, name, np.array(within, bool)) for view, name, within in views if any(within)]
+    places = [
+        one.right[0] if len(one.right) == 1 and len(one.candidates) <= MOST_POSITIONS else None for one in questions
+    ]
+    asked = sorted({place for place in places if place is not None})
+    if len(asked) > 1:
+        parts += [QuestionGroup("position", str(place), np.array([one == place for one in places])) for place in asked]
     parts += _fifths("length", "tokens", [one.tokens for one in questions], 0)
     return parts + _fifths("distance", "", [one.distance for one in questions], 3)
 
@@ -190,6 +196,7 @@ def errors(split: EvalSplit) -> list[Error]:
 VIEWS = {
     "writers": ("by writer", "whether the writer of the description was seen in train"),
     "source": ("by source", "corpus, video or album"),
+    "position": ("by position of the target", "its place among the images of the set, from 0"),
     "length": ("by length of the text", "fifths of the queries"),
     "distance": ("by mean distance of the set", "fifths of the queries; smaller is harder"),
 }

@@ -13,7 +13,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.phenomena import PHENOMENA
 from ctxr.engine.report import Table
 from ctxr.errors import plural
-from ctxr.metrics.compare import RatioColumn
+from ctxr.metrics.compare import Interval, RatioColumn
 from ctxr.metrics.ranking import ALL_OF_SET, accuracy, chance, recall, reciprocal_rank
 from ctxr.metrics.retrieval import trec_figures
 from ctxr.models.picture_vectors import PictureVectors, distances_of
@@ -161,9 +161,13 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
             if any(within)
         }
 
-    def crowd(self, split: str) -> Mapping[str, Mapping[str, str | None]]:
+    def crowd(self, split: str) -> Mapping[str, Mapping[str, Interval]]:
         """Accuracy and all-of-set accuracy of the crowd."""
         return notes.crowd_row(self.request.dataset, split)
+
+    def agreement(self) -> Mapping[str, Interval]:
+        """Alpha of the crowd."""
+        return {name: alpha for name, (*_, alpha) in notes.crowd_figures(self.request.dataset).items()}
 
     def complete(self, split: EvalSplit, figures: list[Figure], summary: Summariser) -> None:
         """Correlations, errors, seeds, and every table that there is something for, in the order of reading."""

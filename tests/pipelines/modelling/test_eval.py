@@ -1,6 +1,7 @@
 """`ctxr eval`: figures that can be counted by hand, comparison, files for other programs, and refusals."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -142,7 +143,7 @@ def test_figures_on_labels_without_a_licence_say_so_wherever_they_are_pasted(tmp
     assert "round 2" in said
     assert "--unlicensed" in said
     assert all(said in table.note for name, table in report.tables.items() if name != "people")
-    pasted = (report.results / "results.tex").read_text().replace("{-}", "-")
+    pasted = "".join((report.results / name).read_text() for name in ("results.tex", "appendix.tex"))
     assert pasted.count("toy-judge, a toy") == pasted.count(r"\begin{table}")
     assert said in json.loads((report.results / "figures.json").read_text())["notes"]
 
@@ -214,9 +215,37 @@ def test_tables_can_be_pasted_and_groups_drawn_again(dataset: Path) -> None:
     assert any("what a_1 was" in note for note in report.notes)
     assert IN_MIXTURES in report.notes
     assert f"| run | all | video | static | {ALL_OF_SET} | MRR | R@5 |" in (report.results / "results.md").read_text()
-    tex = (report.results / "results.tex").read_text()
+    tex = (report.results / "appendix.tex").read_text()
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") > 4
     assert r"a\_1 &" in tex
+    (own,) = re.findall(r"\\label\{(.*?)\}", (report.results / "results.tex").read_text())
+    others = re.findall(r"\\label\{(.*?)\}", tex)
+    assert [own, *others] == [f"tab:{name.replace('/', '-')}" for name in report.tables]
+
+
+@pytest.mark.parametrize("name", ["a_1", "100 % & #1", "[x]", "~^\\{}$", "-- | <b>", "*", "a\nb"])
+def test_latex_is_well_formed_whatever_runs_are_called(name: str) -> None:
+    rows = ((name, "50.0 (40.0–60.0)"), ("chance", "10.0"))
+    tex = latex(name, Table(name, ("run", "accuracy"), rows, f"note on {name}"))
+    plain = re.sub(r"\\[\\&%$#_{}]", "", tex)
+    assert plain.count("{") == plain.count("}")
+    assert plain.count("$") % 2 == plain.count("%") == plain.count("#") == 0
+    body = tex.partition("\\midrule\n")[2].partition("\n\\bottomrule")[0].splitlines()
+    assert [len(re.findall(r"(?<!\\)&", line)) for line in body] == [1, 1]
+    assert all(line.endswith(r" \\") and not line.startswith("[") for line in body)
+    assert re.findall(r"\\(begin|end)\{(\w+)\}", tex) == [
+        ("begin", "table"), ("begin", "tabular"), ("end", "tabular"), ("end", "table")
+    ]  # fmt: skip
+
+
+def test_the_summary_names_the_files_to_paste(dataset: Path) -> None:
+    file = write_scores(dataset.parent / "a.jsonl", dataset, at_random(0))
+    given = ["eval", str(file), "--dataset", str(dataset), "-w", str(dataset.parent / "work"), "--resamples", "100"]
+    for _ in range(2):  # also where nothing is done
+        told = " ".join(CliRunner().invoke(app, given).stdout.split())
+        assert "results.tex" in told
+        assert "appendix.tex" in told
+        assert "figures/accuracy.svg and .pdf" in told
 
 
 def test_a_handful_of_sets_gives_no_interval_and_the_table_says_why(dataset: Path) -> None:
@@ -338,7 +367,7 @@ def test_a_difference_is_starred_where_it_is_significant_and_so_in_latex() -> No
     row = RunDifference("test", "all", "b", "a", 9, Interval(0.25, 0.125, 0.375), 0.01, 0.049, None, None)
     shown = [difference(row), difference(replace(row, corrected=0.051))]
     assert shown == ["+25.0 (+12.5 to +37.5)*", "+25.0 (+12.5 to +37.5)"]
-    tex = latex(Table("t", ("run", "difference"), (("b †", shown[0]),), ""))
+    tex = latex("t", Table("t", ("run", "difference"), (("b †", shown[0]),), ""))
     assert r"b $\dagger$ & +25.0 (+12.5 to +37.5)$^{*}$" in tex
 
 

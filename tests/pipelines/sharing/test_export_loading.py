@@ -1,8 +1,10 @@
 """What is exported is opened by the library that it is for, without a network, and holds what went in."""
 
+import importlib
 import io
 import json
 import re
+import shutil
 import tarfile
 import warnings
 from collections.abc import Callable
@@ -13,9 +15,12 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
+import ctxr
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import open_sets
+from ctxr.errors import DataError
 from ctxr.media.images import read_image
+from ctxr.models.encoders import load_encoder
 from tests.exports import export
 
 # what the libraries say of themselves and of one another is not about our files
@@ -30,7 +35,7 @@ OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "FIFTYONE_DO_NOT_T
 def library(name: str) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # raised inside libraries at import, about themselves
-        reason = f"{name} is not installed: pip install -c constraints.txt '.[dev]' has all but fiftyone"
+        reason = f"{name} is not installed: pip install -c constraints.txt '.[dev]' has all but fiftyone and mteb"
         return pytest.importorskip(name, reason=reason)
 
 
@@ -211,3 +216,116 @@ def test_every_picture_in_a_shard_is_a_picture(exported: Callable[[str], Path]) 
             if not member.name.endswith(".json"):
                 with Pillow.open(io.BytesIO(stream.read())) as opened:
                     opened.verify()
+
+
+def mteb_tables(out: Path, cache: Path) -> dict[tuple[str, str], Any]:
+    """Tables of a task folder by configuration and split, as mteb's loader of retrieval reads them."""
+    datasets = library("datasets")
+    found: dict[tuple[str, str], Any] = {}
+    for name in datasets.get_dataset_config_names(str(out)):
+        splits = datasets.load_dataset(str(out), name, cache_dir=str(cache))
+        found |= {(name, split): table for split, table in splits.items()}
+    return found
+
+
+def test_a_task_of_mteb_has_every_question_with_its_candidates(
+    described: Path, exported: Callable[[str], Path], tmp_path: Path
+) -> None:
+    datasets = library("datasets")
+    out, dataset = exported("mteb"), open_sets(described)
+    tables = mteb_tables(out, tmp_path / "cache")
+    configs = {"corpus", "queries", "qrels", "top_ranked"}
+    assert tables.keys() == {(config, split) for config in configs for split in ("validation", "test")}
+    sides, targets = {"validation": "valid", "test": "test"}, list(dataset.targets())
+    for split, side in sides.items():
+        asked = {query.id: (one, place) for query, one, place in targets if dataset.split_of(one) == side}
+        assert {row["id"]: row["text"] for row in tables["queries", split]} == {
+            name: dataset.text_of(dataset.queries[name]) for name in asked
+        }
+        assert {row["query-id"]: (row["corpus-id"], row["score"]) for row in tables["qrels", split]} == {
+            name: (one.images[place], 1) for name, (one, place) in asked.items()
+        }
+        assert {row["query-id"]: tuple(row["corpus-ids"]) for row in tables["top_ranked", split]} == {
+            name: one.images for name, (one, _) in asked.items()
+        }
+        ids = tables["corpus", split]["id"]
+        assert sorted(ids) == sorted({name for one, _ in asked.values() for name in one.images})
+        assert isinstance(tables["corpus", split].features["image"], datasets.Image)
+        row = tables["corpus", split][7]
+        assert np.array_equal(np.asarray(row["image"].convert("RGB")), pixels(dataset, row["id"]))
+    facts = json.loads((out / "context_task.json").read_text())
+    assert facts["eval_splits"] == ["validation", "test"]
+    assert facts["type"] == "Any2AnyReranking"
+
+
+def test_a_task_of_mteb_knows_other_content_by_its_revision(
+    described: Path, exported: Callable[[str], Path], tmp_path: Path
+) -> None:
+    export(described, tmp_path / "hidden", "mteb", hide_test=True)
+    facts, hidden = (
+        json.loads((one / "context_task.json").read_text()) for one in (exported("mteb"), tmp_path / "hidden")
+    )
+    assert hidden["eval_splits"] == ["validation"]
+    assert hidden["revision"] != facts["revision"]
+
+
+def test_pictures_of_a_task_of_mteb_are_checked(described: Path, tmp_path: Path) -> None:
+    shutil.copytree(described.parent, tmp_path / "own")
+    picture = next((tmp_path / "own" / "sets" / "images").glob("clip1-*/*.jpg"))
+    picture.unlink()
+    with pytest.raises(DataError, match=f"{picture.stem}.*cannot be read"):
+        export(tmp_path / "own" / "sets", tmp_path / "out", "mteb")
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_sets_about_which_nothing_is_asked_make_no_task_of_mteb(sets: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="target"):
+        export(sets, tmp_path / "out", "mteb")
+
+
+class TinyInMteb:
+    """`ctxr-tiny` as a model of mteb."""
+
+    mteb_model_meta: Any = None
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        self.encoder = load_encoder("ctxr-tiny", "cpu", "fp32")
+
+    def encode(self, inputs: Any, **given: Any) -> Any:
+        vectors = [
+            self.encoder.encode_images([np.asarray(one.convert("RGB")) for one in batch["image"]])
+            if "image" in batch
+            else self.encoder.encode_texts(batch["text"])
+            for batch in inputs
+        ]
+        return np.concatenate(vectors)
+
+    def similarity(self, one: Any, other: Any) -> Any:
+        return np.asarray(one) @ np.asarray(other).T
+
+    similarity_pairwise = similarity
+
+
+@pytest.mark.filterwarnings("ignore")  # of mteb and what it imports
+def test_mteb_scores_a_task_to_the_figure_of_eval(
+    described: Path, exported: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mteb, out = library("mteb"), exported("mteb")
+    monkeypatch.syspath_prepend(str(out))
+    model = TinyInMteb()
+    model.mteb_model_meta = mteb.models.ModelMeta.create_empty(
+        {"name": "ctxr/tiny", "revision": "1", "modalities": ["text", "image"]}
+    )
+    task = importlib.import_module("context_task").ContextTask()
+    (result,) = mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results
+    theirs = {split: rows[0]["main_score"] for split, rows in result.scores.items()}
+    found = ctxr.evaluate(described, {}, "ctxr-tiny", workdir=tmp_path / "work", resamples=100, device="cpu")
+    ours = {
+        one.split: one.interval.value
+        for one in found.figures
+        if (one.view, one.part, one.measure) == ("overall", "all", "accuracy")
+    }
+    assert theirs == {
+        "validation": pytest.approx(ours["valid"], abs=1e-5),
+        "test": pytest.approx(ours["test"], abs=1e-5),
+    }
