@@ -61,7 +61,7 @@ def build_sets(
     decoder: Literal["auto", "pyav", "opencv"] = ..., threads: int = ..., stall_seconds: float = ..., time_limit: float = ...,
     memory_limit: float = ..., rank: int | None = ..., world_size: int | None = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> SetsReport:
-    """Build sets of ten minimally contrastive images from videos and photos."""
+    """Build sets of ten similar images that differ in details, from videos and photos."""
 
 @overload
 def filter(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
@@ -81,7 +81,7 @@ def merge(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]
 def merge(
     artifact: AnyPath | None = ..., *, workdir: AnyPath = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> SetsReport:
-    """Merge what the ranks of build-sets or filter have made into one artifact."""
+    """Join what the ranks of build-sets or filter have made in one artifact."""
 
 @overload
 def plan(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
@@ -96,7 +96,7 @@ def plan(
     per_submission: int = ..., currency: Literal["GBP", "USD"] = ..., floor: int | None = ..., describe_seconds: float | None = ...,
     retrieve_seconds: float | None = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> PlanReport:
-    """Estimate the effort of a crowd study: answers, cost with fees, hours, pay per hour."""
+    """Estimate what a study with people takes: answers, hours, cost with fees, pay per hour."""
 
 @overload
 def export_tasks(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
@@ -113,7 +113,7 @@ def export_tasks(
     countries: str = ..., server: str = ..., per_submission: int = ..., currency: str = ..., devices: str = ..., launch: bool = ...,
     live: bool = ..., image_base: str = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> ExportTasksReport:
-    """Write tasks for the crowd, for the built-in server or a crowdsourcing platform."""
+    """Write tasks for people, to be answered on our own pages or on a crowdsourcing platform."""
 
 @overload
 def import_answers(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
@@ -122,7 +122,7 @@ def import_answers(
     file: AnyPath | None = ..., *, platform_of: Literal["local", "prolific", "label-studio"] = ..., out: AnyPath | None = ...,
     workdir: AnyPath = ..., tasks: str = ..., database: str = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> ImportAnswersReport:
-    """Validate answers from the server or a platform and merge them into the judgments."""
+    """Check answers from our own pages or a platform, and add them to the judgments."""
 
 @overload
 def aggregate(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
@@ -143,7 +143,7 @@ def workers(
     undo: AnyPath | Sequence[AnyPath] = ..., reason: str = ..., decided_by: str = ..., good: float = ..., poor: float = ...,
     dry_run: Literal[False] = ..., progress: bool = ...
 ) -> WorkersReport:
-    """Estimate the accuracy of each worker with an interval; block, allow, or undo, each with a reason."""
+    """Show how accurate each worker is, with an interval, and what they are owed; block and allow workers, with a reason."""
 
 @overload
 def report(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
@@ -152,7 +152,7 @@ def report(
     *, input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ..., inside: int = ...,
     more: AnyPath | Sequence[AnyPath] = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> ReportPage:
-    """Write an HTML report on a chain of artifacts, readable in any browser without a server."""
+    """Write one page about image sets and results, which any browser opens without a server."""
 
 @overload
 def export(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
@@ -197,14 +197,14 @@ def pairs(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]
 def pairs(
     source: str = ..., *, out: AnyPath | None = ..., workdir: AnyPath = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> DocumentsReport:
-    """Make pairs of image, captions and text, entailed or not, to train an entailment classifier on."""
+    """Make pairs for an entailment classifier to learn from: an image with captions, and a text that they entail or do not."""
 
 def stats(
     dataset: AnyPath | None = ..., *, workdir: AnyPath = ..., out: AnyPath | None = ...,
     tokenizer: Literal["auto", "spacy", "regex"] = ..., parser: str | None = ..., skip_pictures: bool = ..., near: float = ...,
     near_embedding: float = ..., encoder: str | None = ..., device: Literal["auto", "cpu", "cuda", "mps"] = ..., progress: bool = ...
 ) -> StatsReport:
-    """Describe a benchmark, built or published: counts, language, positions, distances, phenomena, leakage."""
+    """Describe a benchmark, built or published: counts, language, positions, distances, phenomena, leaks."""
 
 def shortcuts(
     dataset: AnyPath | None = ..., *, workdir: AnyPath = ..., worker: str = ..., skip_pictures: bool = ..., encoder: str | None = ...,
