@@ -24,6 +24,7 @@ from ctxr.pipelines.crowd.config import WorkersReport
 from ctxr.pipelines.curation.config import DocumentsReport
 from ctxr.pipelines.curation.config import RebuildReport
 from ctxr.pipelines.curation.config import VerifyReport
+from ctxr.pipelines.inspection.config import DiffReport
 from ctxr.pipelines.inspection.config import DoctorReport
 from ctxr.pipelines.inspection.config import ReportPage
 from ctxr.pipelines.inspection.config import ShortcutsReport
@@ -42,7 +43,7 @@ __all__ = [
     "__version__", "load", "Benchmark", "Example", "evaluate", "Results", "CtxrError", "UsageError", "DataError", "UnfinishedError",
     "CtxrWarning", "build_sets", "filter", "merge", "plan", "export_tasks", "import_answers", "aggregate", "workers", "report", "export",
     "rebuild", "verify", "build_documents", "pairs", "stats", "shortcuts", "train", "regions", "listen", "revise_labels", "eval",
-    "status", "doctor"
+    "status", "diff", "doctor"
 ]
 
 @overload
@@ -68,10 +69,10 @@ def filter(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any
 @overload
 def filter(
     *, input: AnyPath | None = ..., videos: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ...,
-    retry_failed: bool = ..., yes: bool = ..., brisque: float | None = ..., max_text: float | None = ..., min_size: int | None = ...,
-    device: Literal["auto", "cpu", "cuda", "mps"] = ..., jobs: int = ..., engine: str = ...,
-    brisque_weights: Literal["live", "piq"] = ..., ocr: Literal["auto", "tesserocr", "pytesseract"] = ..., rank: int | None = ...,
-    world_size: int | None = ..., dry_run: Literal[False] = ..., progress: bool = ...
+    retry_failed: bool = ..., yes: bool = ..., drop: AnyPath | None = ..., keep: AnyPath | None = ..., brisque: float | None = ...,
+    max_text: float | None = ..., min_size: int | None = ..., device: Literal["auto", "cpu", "cuda", "mps"] = ..., jobs: int = ...,
+    engine: str = ..., brisque_weights: Literal["live", "piq"] = ..., ocr: Literal["auto", "tesserocr", "pytesseract"] = ...,
+    rank: int | None = ..., world_size: int | None = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> SetsReport:
     """Remove low-quality, text-heavy or small images and replace them."""
 
@@ -270,6 +271,11 @@ def status(
     *, workdir: AnyPath = ..., progress: bool = ...
 ) -> StatusReport:
     """Show what a project holds, what is stale or unfinished, and the next command."""
+
+def diff(
+    artifacts: AnyPath | Sequence[AnyPath] = ..., *, workdir: AnyPath = ..., exit_code: bool = ..., progress: bool = ...
+) -> DiffReport:
+    """Show what came, went and changed between two builds, datasets or evaluations, with intervals."""
 
 def doctor(
     artifact: AnyPath | None = ..., *, workdir: AnyPath = ..., scores: AnyPath | Sequence[AnyPath] = ..., reference: str = ...,
