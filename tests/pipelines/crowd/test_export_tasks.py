@@ -197,7 +197,8 @@ def test_a_dry_run_of_a_launch_names_the_price_and_neither_writes_nor_launches(
     assert report.offer is not None
     assert f"{report.offer.places * report.offer.pay / 100:.2f} without fees" in str(report.offer)
     second = dry()
-    assert (second.message, second.plan) == (f"would publish the study in {config.folder()}", {"offer": report.offer})
+    assert second.message.startswith("would publish ")
+    assert (str(config.folder()) in second.message, second.plan) == (True, {"offer": report.offer})
     assert not made
     assert run(config).notes == ["the study s1 is active"]
 
