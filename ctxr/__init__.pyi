@@ -58,7 +58,7 @@ def build_sets(
     decoder: Literal["auto", "pyav", "opencv"] = ..., threads: int = ..., stall_seconds: float = ..., time_limit: float = ...,
     memory_limit: float = ..., rank: int | None = ..., world_size: int | None = ..., progress: bool = ...
 ) -> SetsReport:
-    """Build sets of ten minimally contrastive images from videos and photos."""
+    """Build sets of ten similar images that differ in details, from videos and photos."""
 
 def filter(
     *, input: AnyPath | None = ..., videos: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ...,
@@ -72,7 +72,7 @@ def filter(
 def merge(
     artifact: AnyPath | None = ..., *, workdir: AnyPath = ..., progress: bool = ...
 ) -> SetsReport:
-    """Merge what the ranks of build-sets or filter have made into one artifact."""
+    """Join what the ranks of build-sets or filter have made in one artifact."""
 
 def plan(
     *, targets: int = ..., train_needed: int = ..., train_most: int = ..., eval_needed: int = ..., eval_most: int = ...,
@@ -84,7 +84,7 @@ def plan(
     per_submission: int = ..., currency: Literal["GBP", "USD"] = ..., floor: int | None = ..., describe_seconds: float | None = ...,
     retrieve_seconds: float | None = ..., progress: bool = ...
 ) -> PlanReport:
-    """Estimate the effort of a crowd study: answers, cost with fees, hours, pay per hour."""
+    """Estimate what a study with people takes: answers, hours, cost with fees, pay per hour."""
 
 def export_tasks(
     task: str = ..., *, targets: int = ..., train_needed: int = ..., train_most: int = ..., eval_needed: int = ...,
@@ -98,13 +98,13 @@ def export_tasks(
     countries: str = ..., server: str = ..., per_submission: int = ..., currency: str = ..., devices: str = ..., launch: bool = ...,
     live: bool = ..., image_base: str = ..., progress: bool = ...
 ) -> ExportTasksReport:
-    """Write tasks for the crowd, for the built-in server or a crowdsourcing platform."""
+    """Write tasks for people, to be answered on our own pages or on a crowdsourcing platform."""
 
 def import_answers(
     file: AnyPath | None = ..., *, platform_of: Literal["local", "prolific", "label-studio"] = ..., out: AnyPath | None = ...,
     workdir: AnyPath = ..., tasks: str = ..., database: str = ..., progress: bool = ...
 ) -> ImportAnswersReport:
-    """Validate answers from the server or a platform and merge them into the judgments."""
+    """Check answers from our own pages or a platform, and add them to the judgments."""
 
 def aggregate(
     *, input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ..., full: bool = ...,
@@ -119,13 +119,13 @@ def workers(
     undo: AnyPath | Sequence[AnyPath] = ..., reason: str = ..., decided_by: str = ..., good: float = ..., poor: float = ...,
     progress: bool = ...
 ) -> WorkersReport:
-    """Estimate the accuracy of each worker with an interval; block, allow, or undo, each with a reason."""
+    """Show how accurate each worker is, with an interval, and what they are owed; block and allow workers, with a reason."""
 
 def report(
     *, input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ..., inside: int = ...,
     more: AnyPath | Sequence[AnyPath] = ..., progress: bool = ...
 ) -> ReportPage:
-    """Write an HTML report on a chain of artifacts, readable in any browser without a server."""
+    """Write one page about image sets and results, which any browser opens without a server."""
 
 def export(
     *,
@@ -156,14 +156,14 @@ def build_documents(
 def pairs(
     source: str = ..., *, out: AnyPath | None = ..., workdir: AnyPath = ..., progress: bool = ...
 ) -> DocumentsReport:
-    """Make pairs of image, captions and text, entailed or not, to train an entailment classifier on."""
+    """Make pairs for an entailment classifier to learn from: an image with captions, and a text that they entail or do not."""
 
 def stats(
     dataset: AnyPath | None = ..., *, workdir: AnyPath = ..., out: AnyPath | None = ...,
     tokenizer: Literal["auto", "spacy", "regex"] = ..., parser: str | None = ..., skip_pictures: bool = ..., near: float = ...,
     near_embedding: float = ..., encoder: str | None = ..., device: Literal["auto", "cpu", "cuda", "mps"] = ..., progress: bool = ...
 ) -> StatsReport:
-    """Describe a benchmark, built or published: counts, language, positions, distances, phenomena, leakage."""
+    """Describe a benchmark, built or published: counts, language, positions, distances, phenomena, leaks."""
 
 def shortcuts(
     dataset: AnyPath | None = ..., *, workdir: AnyPath = ..., worker: str = ..., skip_pictures: bool = ..., encoder: str | None = ...,

@@ -130,7 +130,7 @@ class EvalOptions(Options):
     judgments: Path | None = None
     """More judgments (table or folder with judgments.jsonl) of a round of revised labels, for Entail@K."""
     positives: Path | None = None
-    """For COCO: folder with CxC's and ECCV's ground truth (cxc_image_to_caption.json, …_caption_to_image.json, eccv_…), and
+    """For COCO: folder with CxC's and ECCV's ground truth (`cxc_image_to_caption.json`, `…_caption_to_image.json`, `eccv_…`), and
     with CxC's similarities (sits_test.csv, sis_test.csv, sts_test.csv)."""
     problem: str = ""
     """Problem to evaluate, such as gallery; default: the one that runs were trained for, if the dataset fits it, else the one that the
