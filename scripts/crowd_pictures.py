@@ -77,14 +77,14 @@ def served(work: Path, task: str) -> Iterator[list[str]]:
 
 def describing(opened: Browser, links: list[str]) -> Page:
     """A worker who has written a description."""
-    tab = _tab(opened, links[0], "light", 720)
+    tab = opened_page(opened, links[0], "light", 720)
     tab.fill("textarea", SAID)
     return tab
 
 
 def talking(opened: Browser, links: list[str]) -> Page:
     """A worker to whom the photo has just been shared."""
-    first, second = (_tab(opened, link, "dark", 720) for link in links)
+    first, second = (opened_page(opened, link, "dark", 720) for link in links)
     for number, text in enumerate(TALK):
         tab = (second, first)[number % 2]
         tab.fill("#text", text)
@@ -96,10 +96,14 @@ def talking(opened: Browser, links: list[str]) -> Page:
     return second
 
 
-def _tab(opened: Browser, link: str, theme: str, height: int) -> Page:
+def opened_page(opened: Browser, link: str, theme: str, height: int) -> Page:
+    """The first page of a worker, signed in by a personal link."""
     tab = opened.new_context(viewport={"width": 1280, "height": height}, color_scheme=theme).new_page()  # type: ignore[arg-type]
     tab.goto(link)
     tab.wait_for_load_state("load")
+    if (start := tab.get_by_role("button", name="Start")).count():
+        start.click()
+        tab.wait_for_load_state("load")
     return tab
 
 
