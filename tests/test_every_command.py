@@ -1,9 +1,10 @@
-"""Every command of README, and the example of each command's help, runs as it is typed.
+"""Every command of README, of the tutorial and of the pages of papers, and the example of each command's help, runs as it is typed.
 
-Each section of README is a project of its own, in a folder with what its lines name; the examples of help are one project, in the order
-of `ORDER`. The processes that serve end by Ctrl-C, and take a free port.
+Each section of README, each page of a paper, and the tutorial is a project of its own, in a folder with what its lines name; the examples
+of help are one project, in the order of `ORDER`. The processes that serve end by Ctrl-C, and take a free port.
 """
 
+import os
 import re
 import shlex
 import shutil
@@ -27,15 +28,27 @@ from ctxr.synthetic.narratives import write_narratives
 from ctxr.synthetic.world.footage import WorldConfig, write_world
 from scripts.rehearse_audit import rehearse_audit
 from tests.problems.links.written import write_documents
+from tests.releases import TRAIN, VALID, draw_sets, write_release
 from tests.test_second_runs import describe_all
 
-README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
-SECTIONS = {
-    name: lines
-    for name, _, text in (part.partition("\n") for part in README.split("\n## "))
-    if name != "Your own model" and (lines := re.findall(r"^    (ctxr .*?) *(?:#.*)?$", text, re.MULTILINE))
-}
-"""Lines by the heading that they stand under; those about a model of one's own run in `tests/pipelines/modelling/test_own_model.py`."""
+ROOT = Path(__file__).resolve().parent.parent
+LINE = re.compile(r"^    ((?:ctxr|python) .*?) *(?:#.*)?$", re.MULTILINE)
+
+
+def typed(document: str) -> dict[str, list[str]]:
+    """Lines of a document by the heading that they stand under."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    parts = (part.partition("\n") for part in text.split("\n## "))
+    return {name: lines for name, _, text in parts if (lines := LINE.findall(text))}
+
+
+PAPERS = ("dialogues", "entailment", "imagecode", "links", "traces")
+SECTIONS = {name: lines for name, lines in typed("README.md").items() if name != "Your own model"}
+SECTIONS |= {page: next(iter(typed(f"docs/{page}.md").values())) for page in PAPERS}
+"""Lines of README by heading, those about a model of one's own aside, which run in `tests/pipelines/modelling/test_own_model.py`; and the
+lines above the first heading of pages of papers."""
+
+TUTORIAL = [line for lines in typed("docs/tutorial.md").values() for line in lines]
 
 REFUSED = {
     "ctxr train --recipe retrieval-clip-weak": (1, "its encoder is downloaded"),
@@ -73,8 +86,10 @@ ORDER = shlex.split(
 )
 """Commands in the order in which their examples are run, each on what those before it made."""
 
+SETS = ["ctxr build-sets videos/", "ctxr filter --brisque 0.65"]
 BEFORE = {
-    "Collecting annotations": ["ctxr build-sets videos/", "ctxr filter --brisque 0.65"],
+    "Ask people": SETS,
+    "Train and evaluate models": [*SETS, "ctxr export-tasks describe", "ctxr aggregate"],
 }
 """What the sections above have made."""
 
@@ -91,6 +106,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_documents(folder / "articles")
     write_narratives(folder / "narratives", {"train": 8, "valid": 4, "test": 4}, 0)
     write_dialogues(folder / "photochat", {"train": 8, "valid": 6, "test": 6}, 0)
+    draw_sets(write_release(folder / "imagecode", test=None), [*TRAIN, *VALID])
     return folder
 
 
@@ -113,14 +129,23 @@ def until_it_serves(words: list[str]) -> int:
     return process.returncode
 
 
-def run(line: str) -> int:
-    words = shlex.split(f"{line} {SHORTENED.get(line, ('',))[0]}")[1:]
+def call(line: str) -> int:
+    """Exit code of a line."""
+    program, *words = shlex.split(line)
+    if program == "python":
+        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        return subprocess.run([sys.executable, *words], env=os.environ | {"PYTHONPATH": path}, check=False).returncode
     if words[0] == "serve" or (words[0] == "search" and "--text" not in words):
         return until_it_serves(words)
-    PEOPLE.get(line, lambda: None)()
     with pytest.raises(SystemExit) as ended:
         app(words)
     return int(ended.value.code or 0)
+
+
+def run(line: str) -> int:
+    """Exit code of a line that people come before, or that is made short."""
+    PEOPLE.get(line, lambda: None)()
+    return call(f"{line} {SHORTENED.get(line, ('',))[0]}")
 
 
 def run_all(lines: Iterable[str]) -> dict[str, int]:
@@ -131,9 +156,15 @@ def run_all(lines: Iterable[str]) -> dict[str, int]:
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("section", SECTIONS)
-def test_each_section_of_readme_runs_as_typed(section: str) -> None:
+def test_each_section_of_readme_and_each_page_of_a_paper_runs_as_typed(section: str) -> None:
     assert run_all(BEFORE.get(section, ())) == {}
     assert run_all(SECTIONS[section]) == {}
+
+
+def test_the_tutorial_runs_as_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert [line for line in TUTORIAL if call(line)] == []
+    assert {"work/export-imagecode", "work/results"} <= {str(one) for one in Path("work").iterdir()}
 
 
 @pytest.mark.usefixtures("here")

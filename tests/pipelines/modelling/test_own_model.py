@@ -59,8 +59,11 @@ def test_the_template_is_evaluated_in_one_try(project: Path) -> None:
         write_model_template(Path("first_try.py"))
 
 
-def test_the_example_of_the_readme_runs_as_it_stands(project: Path) -> None:
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Your own model")[2].partition("\n## ")[0]
+@pytest.mark.parametrize(
+    ("document", "above"), [("README.md", "## Your own model"), ("docs/own-model.md", "# Your own model")]
+)
+def test_the_example_of_a_model_runs_as_it_stands(document: str, above: str, project: Path) -> None:
+    section = (ROOT / document).read_text(encoding="utf-8").partition(above)[2].partition("\n## Search")[0]
     Path("my_model.py").write_text(section.partition("```python")[2].partition("```")[0])
     write_scores(Path("scores.jsonl"), Path("work/dataset"), lambda _query, place: float(place), ("valid",))
     rows = [json.loads(line).values() for line in Path("scores.jsonl").read_text().splitlines()]
