@@ -8,7 +8,7 @@ GOLDEN_BASE ?= HEAD^
 # cpu: PyTorch without CUDA, about 4 GB less (uv knows where those wheels are); cu126 and the like: another CUDA
 TORCH  ?=
 
-.PHONY: help setup system peers demo test check prove bench train-tiny clean
+.PHONY: help setup system peers demo test check docs prove bench train-tiny clean
 
 help:           ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -19,10 +19,10 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "python3-venv is missing: apt-get install python3-venv"; exit 1; }
 ifeq ($(TORCH),)
 	@echo "installing into $(VENV): about 6 GB, a few minutes (about 4 GB less without CUDA: make $(MAKECMDGOALS) TORCH=cpu)"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
 else
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip install --python $(BIN)/python --torch-backend $(TORCH) --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/uv pip install --python $(BIN)/python --torch-backend $(TORCH) --constraint constraints.txt --editable '.[dev,docs]'
 endif
 	@echo "downloading ctxr-lite, 101 MB: an encoder for machines without a model hub"
 	@$(BIN)/python -c 'from ctxr.models.lite import lite_parts; lite_parts()' 2>/dev/null \
@@ -53,6 +53,10 @@ check: setup    ## lint, check format, types and imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+docs: setup     ## build the documentation into docs/_build/html, which is read without a network
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto -d docs/_build/doctrees docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
 prove: setup    ## run the long proofs: kills, fuzzing, byte equality with GOLDEN_BASE (a commit; default the one before)
 	$(BIN)/python -m pytest -m prove
 	$(BIN)/python -m scripts.golden $(GOLDEN_BASE)
@@ -63,5 +67,5 @@ bench: peers    ## run the benchmarks against lower bounds and peers
 train-tiny: setup  ## retrain the bundled encoder
 	$(BIN)/python scripts/train_tiny.py
 
-clean:          ## remove the output of demo and bench
-	rm -rf demo bench/out
+clean:          ## remove the output of demo, docs and bench
+	rm -rf demo docs/_build bench/out
