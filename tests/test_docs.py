@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import ctxr
 from ctxr.cli.commands import COMMANDS
 from ctxr.engine.options import Options
 from ctxr.models.entailment.recipe import ClassifierRecipe
@@ -104,6 +105,11 @@ def test_every_record_that_the_format_names_is_a_class() -> None:
     source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "ctxr").rglob("*.py"))
     assert {"ImageSet", "ImageDifference", "AuditSample"} <= named
     assert named <= set(re.findall(r"^class (\w+)\b", source, re.MULTILINE))
+
+
+def test_the_python_reference_has_every_name_that_python_offers() -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"auto\w+:: ctxr\.(\w+)", text)) == {*ctxr.__all__} - {"__version__"}
 
 
 def test_the_readme_names_every_command() -> None:

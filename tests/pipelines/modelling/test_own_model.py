@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,10 @@ def test_the_template_is_evaluated_in_one_try(project: Path) -> None:
 @pytest.mark.parametrize(
     ("document", "above"), [("README.md", "## Your own model"), ("docs/own-model.md", "# Your own model")]
 )
-def test_the_example_of_a_model_runs_as_it_stands(document: str, above: str, project: Path) -> None:
+def test_the_example_of_a_model_runs_as_it_stands(
+    document: str, above: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "my_model", raising=False)  # that of the other document
     section = (ROOT / document).read_text(encoding="utf-8").partition(above)[2].partition("\n## Search")[0]
     Path("my_model.py").write_text(section.partition("```python")[2].partition("```")[0])
     write_scores(Path("scores.jsonl"), Path("work/dataset"), lambda _query, place: float(place), ("valid",))
