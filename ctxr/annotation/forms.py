@@ -30,10 +30,11 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Passage(msgspec.Struct, frozen=True):
-    """Something to read before answering."""
+    """Something to read before answering; what is `judged` stands out from what is only given."""
 
     title: str
     lines: tuple[Line, ...]
+    judged: bool = False
 
 
 class Pick(msgspec.Struct, frozen=True, tag=True):

@@ -117,6 +117,23 @@ class Answer(Record, frozen=True):
         return given == other
 
 
+DROPPED = "dropped.jsonl"
+
+
+class DroppedText(Record, frozen=True):
+    """A description or dialogue that was dropped, with the votes that count; the reason is `not_found` (votes were against it), `tie`,
+    `too_few_votes`, `writer_blocked`, `not_reviewed`, or `not_asked` before anybody voted."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("query",)
+
+    query: str
+    text: str
+    author: str
+    right: int
+    wrong: int
+    reason: str
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The rows that an answer is worth, and whether it is `right`: the known truth; None if no truth is known."""

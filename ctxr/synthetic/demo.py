@@ -137,7 +137,7 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
     gained = Table("What each stage gains, in %", heads, tuple(rows), note, digits=1)
     clip, clip_pages = run_clip(config.out / "clip", progress)
     pages = (*models.pages, *traces.pages, *talks.pages, *clip_pages)
-    page = run_command("report", progress, input=filtered.artifact, workdir=work, more=tuple(map(str, pages))).page
+    page = run_command("report", progress, workdir=work, more=tuple(map(str, pages))).page
     tables |= crowd.tables | models.tables | traces.tables | talks.tables | {"gains": gained}
     return DemoReport(config.out, (page, *pages), built, filtered, tables, clip)
 

@@ -16,7 +16,7 @@ class EntailTask(LabelTask):
     FIELD = FIELD
 
     def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
-        """Image and captions above, the sentence below, and three answers."""
+        """The sentence above, what is given, image and captions, and three answers."""
         options = (
             Option(ENTAILMENT, "yes", "the image shows that it is true"),
             Option(NEUTRAL, "cannot be told", "it may be true, but the image does not show it"),
@@ -25,9 +25,11 @@ class EntailTask(LabelTask):
         premise = (Passage("Captions of the image", tuple(Line(text) for text in unit.texts)),) if unit.texts else ()
         return Form(
             title="Is the sentence true of this image?",
-            instruction=("Look at the image, read its captions, and say whether the sentence must be true.",),
+            instruction=(
+                "Read the sentence, look at the image and its captions, and say whether the sentence must be true.",
+            ),
             pictures=pictures_of(order),
-            passages=(*premise, Passage("Sentence", (Line(unit.statement or ""),))),
+            passages=(Passage("Sentence to judge", (Line(unit.statement or ""),), judged=True), *premise),
             fields=(
                 Choice(
                     FIELD, "Is the sentence true?", tuple(option for option in options if option.value in unit.labels)

@@ -13,6 +13,7 @@ from ctxr.annotation.artifacts import AggregatedAnswers, read_judgments, root_of
 from ctxr.annotation.confirmation import unconfirmed_note
 from ctxr.annotation.project_journal import blocked_workers, project_journal
 from ctxr.annotation.protocol import DISJOINT, Protocol
+from ctxr.annotation.records import DROPPED, DroppedText
 from ctxr.annotation.tasks.describe import FIELD, REASON
 from ctxr.annotation.tasks.review import KEEP
 from ctxr.annotation.tasks.values import query_of
@@ -37,20 +38,6 @@ from ctxr.store.tables import PAYLOADS, payload_rows, pretty_json, read_payloads
 CERTIFICATE, TABLES = "certificate.json", "tables.json"
 
 R = TypeVar("R", bound=Record)
-
-
-class DroppedText(Record, frozen=True):
-    """A description or dialogue that was dropped, with the votes that count; the reason is that of its `Acceptance`, `not_reviewed`, or
-    `not_asked` before anybody voted."""
-
-    KEY = ("query",)
-
-    query: str
-    text: str
-    author: str
-    right: int
-    wrong: int
-    reason: str
 
 
 def dropped_rows(
@@ -338,7 +325,7 @@ class DatasetStage(Stage[AggregateInputs]):
         judgments = judgments_of(answered, kept, decisions, labels, config.rule)
         written = write_dataset(out, answered, kept, judgments, progress=progress)
         dropped = dropped_rows(answered, decisions, kept, blocked)
-        write_table(out / "dropped.jsonl", dropped)
+        write_table(out / DROPPED, dropped)
         write_table(out / "workers.jsonl", workers)
         tables = validation.tables(figures) | {"workers": worker_table(workers)}
         # descriptions that their writers kept against the wording check, with the reasons, for reviewers

@@ -105,14 +105,14 @@ class Report(Options):
     COMMAND = "report"
 
     input: Path | None = None
-    """Artifact, or published release (folder or file), to report on; default: the last finished image sets of the workdir with
-    those they were made from, else its dataset, else its results alone."""
+    """Artifact, or published release (folder or file), to report on, with the image sets that it was made of; default: the furthest
+    finished artifact of the workdir, else its results alone."""
     out: Path | None = None
     """Page to write; default: `report.html` in the workdir. Only an earlier report page is overwritten."""
     workdir: Workdir = Path("work")
-    inside: Annotated[int, Range(0, math.inf, "a number of pictures, 0 or more")] = 1200
-    """Maximum number of images embedded in the page (about 10 MB); more are written to a folder beside the page, with its name,
-    and loaded on demand."""
+    inside: Annotated[int, Range(0, math.inf, "a number of pictures, 0 or more")] = 300
+    """Maximum number of images embedded in the page, up to 640 pixels wide or high (about 12 MB); of more, small ones are written to
+    a folder beside the page, with its name, and large ones are loaded from the artifact."""
     more: tuple[str, ...] = ()
     """Another page to link to at the top, such as that of a related project; repeatable."""
 

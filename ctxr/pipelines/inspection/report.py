@@ -21,7 +21,7 @@ from ctxr.errors import DryRun, UsageError, and_more
 from ctxr.pipelines.inspection.config import Report, ReportPage
 from ctxr.pipelines.inspection.pages import distributions, results, revision, sets, summary
 from ctxr.pipelines.inspection.pages.chain import ALONE, load_chain
-from ctxr.pipelines.inspection.pages.edition import SIDE, PageBuilder, Thumbnails
+from ctxr.pipelines.inspection.pages.edition import LARGE, SIDE, PageBuilder, Thumbnails
 from ctxr.problems.question import View
 from ctxr.store.artifacts import MARKER
 from ctxr.store.atomic import DRY_RUN, disk_errors, replace_folder, write_bytes
@@ -45,6 +45,7 @@ class Section(NamedTuple):
 SECTIONS: tuple[Section, ...] = (
     Section("summary", "Overview", summary.make_summary),
     Section("sets", "Sets", sets.make_sets),
+    Section("people", "People", sets.make_people),
     Section("results", "Results", results.make_results),
     Section(VIEWS, "", results.make_views),
     Section("revision", "Revised labels", revision.make_revision),
@@ -89,7 +90,7 @@ def run(config: Report, progress: Progress = SILENT) -> ReportPage:
     separate = len(paths) > config.inside
     others = [(one.resolve().parent.name, link) for one in map(Path, config.more) if (link := _link(page, one))]
     with _new_folder(folder) if separate else nullcontext() as new:
-        pictures = Thumbnails(chain.root, chain.project, new)
+        pictures = Thumbnails(chain.root, chain.project, new, SIDE if separate else LARGE)
         pictures.make(sorted(paths), progress)
         edition = PageBuilder(chain, pictures, _link(page, chain.root), progress)
         content = write_page(edition, folder.name if separate else "", others)
@@ -158,7 +159,7 @@ def _new_folder(folder: Path) -> Iterator[Path]:
 def write_page(edition: PageBuilder, folder: str, more: Sequence[tuple[str, str]]) -> bytes:
     """The whole page in UTF-8, with its pictures in `folder`, relative to it, or "" inside it, and links to `more` pages, by name and
     address. Equal artifacts give equal bytes. All from tables and manifests is escaped; scripts write text, never markup."""
-    revised = edition.chain.last.command == f"ctxr {REVISE_LABELS}"
+    revised = edition.chain.last.command == f"ctxr {REVISE_LABELS}" and edition.chain.built is None
     by_id = {section.id: section for section in SECTIONS}
     sections = [by_id[name] for name in (OF_CAPTIONS if revised else by_id)]
     # a run that is opened for the results shows its own progress; the overview counts what the others could not show
@@ -173,14 +174,15 @@ def write_page(edition: PageBuilder, folder: str, more: Sequence[tuple[str, str]
         if section.id == VIEWS:
             views += edition.views
         elif (context := contexts[section.id]) is not None:
-            views.append(View(section.id, section.title, PAGES, context))
+            title = f"{edition.subject.unit}s".capitalize() if section.id == "sets" else section.title
+            views.append(View(section.id, title, PAGES, context))
     edition.data |= {view.id: view.data for view in edition.views if view.data is not None}
     parts = []
     for view in views:
         template = environment(view.package).get_template(f"{view.id}.html")
         parts.append((view, Markup(template.render(view.context, section=view))))  # noqa: S704
     edition.data["pictures"] = edition.pictures.addresses(folder)
-    edition.data["near"] = edition.near
+    edition.data["near"], edition.data["beside"] = edition.near, bool(folder)
     style = _static(PAGES, "report.css") + "".join(_static(view.package, f"{view.id}.css") for view in edition.views)
     scripts = [_static(PAGES, "base.js"), *(_static(view.package, f"{view.id}.js") for view in views)]
     script = "".join(f"(() => {{\n{code}}})();\n" for code in scripts if code)
@@ -199,6 +201,7 @@ def write_page(edition: PageBuilder, folder: str, more: Sequence[tuple[str, str]
         .render(
             first_line=FIRST_LINE.decode(),
             chain=edition.chain,
+            unit=edition.subject.unit,
             version=__version__,
             parts=parts,
             more=more,

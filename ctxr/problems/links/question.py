@@ -355,4 +355,4 @@ class Links(Question):
         sizes = {"drawn": len(scored), "shown": len(shown), "large": len(documents) - len(scored)}
         context = {"runs": runs, "strongest": STRONGEST, "most_images": MOST_SCORES, **sizes}
         counted = plural(len(documents), DOCUMENTS.unit, form=",")
-        return View("documents", "Documents", __package__, context, {"runs": runs, "rows": shown}, counted)
+        return View("documents", "Predicted links", __package__, context, {"runs": runs, "rows": shown}, counted)

@@ -264,6 +264,29 @@ def test_a_page_of_work_is_accessible_in_both_themes_and_fits_a_phone(
             assert faults(tab) == []
 
 
+LOOKS = "(one) => { const { fontSize, fontWeight, color } = getComputedStyle(one); return [fontSize, fontWeight, color].join(); }"
+
+
+def test_the_sentence_to_judge_comes_first_and_looks_unlike_the_captions(make_crowd: MakeCrowd, show: Show) -> None:
+    crowd = make_crowd(UNITS["entail"])
+    with serving(crowd) as running:
+        tab = show(running, crowd)
+        parts = [tab.locator(name) for name in (".judged .quote", ".single img", ".desk .quote")]
+        judged, _, given = parts
+        expect(judged).to_have_text("There is an animal.")
+        expect(given).to_have_text("A dog sits.")
+        for width in (1280, 390):
+            tab.set_viewport_size({"width": width, "height": 800})
+            tops = [box["y"] for part in parts if (box := part.bounding_box())]
+            assert tops[0] == min(tops)
+            assert tops.count(tops[0]) == 1
+        size = "(one) => parseFloat(getComputedStyle(one).fontSize)"
+        assert float(judged.evaluate(size)) > 1.3 * float(given.evaluate(size))
+        assert judged.evaluate(LOOKS) != given.evaluate(LOOKS)
+        heads = tab.locator("h1, h2").all_text_contents()
+        assert heads.index("Sentence to judge") < heads.index("Captions of the image")
+
+
 def test_the_other_pages_are_accessible_in_both_themes(make_crowd: MakeCrowd, show: Show) -> None:
     crowd = make_crowd(UNITS["describe"], anybody=True, bundle=1, studies={"pilot": Study(dict, 1, ("describe",))})
     heads: set[str | None] = set()

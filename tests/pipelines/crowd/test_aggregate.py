@@ -13,6 +13,7 @@ from ctxr.annotation.answers import REFUSED
 from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.platforms.arrivals import Refusal
 from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.records import DroppedText
 from ctxr.annotation.unit_factory import describe_units, repeat_units, tag_units
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
@@ -20,7 +21,7 @@ from ctxr.datasets.readers.artifact import read_artifact
 from ctxr.engine.report import share_with_interval
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.hub import STAND_INS
-from ctxr.pipelines.crowd.aggregate import DroppedText, run
+from ctxr.pipelines.crowd.aggregate import run
 from ctxr.pipelines.crowd.config import Aggregate, AggregateReport
 from ctxr.pipelines.crowd.people import Worker, author_skills, certificate, people
 from ctxr.pipelines.crowd.validation import Validation

@@ -61,9 +61,9 @@ def test_a_described_dataset_stands_behind_the_image_sets_that_it_was_made_from(
     work = evaluated_project(project(tmp_path / "work", videos=1, sets=1, photos=0))
     written = run(Report(workdir=work, input=work / "dataset"))
     assert [path.name for path in written.chain] == ["sets", "filtered", "dataset"]
-    assert "timelines" not in parts_of(written)
-    assert "results" in parts_of(written)
-    assert [path.name for path in run(Report(workdir=work)).chain] == ["sets", "filtered"]
+    assert {"timelines", "dropped", "results"} <= {*parts_of(written)}
+    assert [path.name for path in run(Report(workdir=work)).chain] == ["sets", "filtered", "dataset"]
+    assert [path.name for path in run(Report(workdir=work, input=work / "filtered")).chain] == ["sets", "filtered"]
 
 
 def test_a_release_is_shown_with_the_evaluations_of_the_workdir(tmp_path: Path) -> None:

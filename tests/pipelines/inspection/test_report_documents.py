@@ -172,6 +172,21 @@ def test_other_parts_speak_of_documents_and_show_the_tables_of_the_evaluation(
     expect(tab.locator("#provenance")).to_contain_text("results/links-nostruct-vs-links-ap")
 
 
+def test_a_page_of_documents_has_no_words_of_sets_and_frames(show: Open, page: Path) -> None:
+    tab = show(page).tab
+    tab.keyboard.press("?")
+    said = "(names) => [...document.querySelectorAll('*')].flatMap((one) => names.map((name) => one.getAttribute(name) || ''))"
+    words = [tab.locator("body").inner_text(), *tab.evaluate(said, ["placeholder", "title", "aria-label"])]
+    assert [one for text in words for one in re.findall(r"(?i).*(?:\bsets?\b(?!\.jsonl)|\bframes?\b|such as #).*", text)] == []
+    expect(tab.locator("#found")).to_have_text("12 documents")
+    expect(tab.locator("#kind, #split")).to_have_count(0)  # there is one of each
+    tab.keyboard.press("Escape")
+    tab.locator(".card .title").first.click()
+    tab.keyboard.press("Escape")
+    tab.fill("#find", "no such words")
+    expect(tab.locator("#cards .empty")).to_contain_text("No document matches")
+
+
 def test_results_alone_draw_graphs_with_the_ids_of_images(show: Open, tmp_path: Path) -> None:
     work = documents_project(tmp_path / "work", count=3, pictured=False)
     shutil.rmtree(work / "dataset")

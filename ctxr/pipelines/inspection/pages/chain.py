@@ -1,28 +1,35 @@
 """What a report is about, read into units: image sets, a dataset, a release, or results alone."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ctxr.annotation.artifacts import read_judgments
+from ctxr.annotation.pseudonyms import is_pseudonym
+from ctxr.annotation.records import DROPPED, DroppedText
+from ctxr.annotation.tasks.values import query_of
 from ctxr.datasets.changes import changed
 from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.documents import GOLD
 from ctxr.datasets.open import identity_of, read_dataset
 from ctxr.datasets.readers.artifact import KINDS, dataset_of
 from ctxr.datasets.splits import leakage_of
 from ctxr.engine.progress import Progress
-from ctxr.engine.project import DATASETS, DOCUMENTS, SETS, latest
+from ctxr.engine.project import CHAIN, DOCUMENTS, latest
 from ctxr.engine.report import leak_sentence
-from ctxr.errors import DataError
+from ctxr.errors import CtxrError, DataError
 from ctxr.problems.results import RESULTS
 from ctxr.store.arrays import Vectors, pairwise_distances
 from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, Parent, open_artifact
-from ctxr.store.kinds import EVALUATION, IMAGE_SETS, RELEASE, RUN, RUNS
+from ctxr.store.kinds import EVALUATION, IMAGE_SETS, JUDGMENTS, RELEASE, RUN, RUNS
 from ctxr.store.paths import without_folder
-from ctxr.store.records import BETWEEN, SOURCE_KINDS, Failure, Image, ImageSet, Source, Split, SplitName
+from ctxr.store.records import BETWEEN, SOURCE_KINDS, Failure, Image, ImageSet, Judgment, Source, Split, SplitName
 from ctxr.store.tables import grouped, read_table
 from ctxr.store.units import SourceUnit, UnitKeys, image_ids, read_unit, unit_folder
 
@@ -93,16 +100,15 @@ class ChainStage:
 def find_stages(workdir: Path, named: Path | None, notes: list[str]) -> list[ChainStage]:
     """The stages to report on, oldest first; what is worth knowing about the choice is added to `notes`.
 
-    Without a name they end in the last finished image sets of the project, else in its dataset, else they are its results alone.
+    Without a name they end in the furthest finished artifact of the project, else they are its results alone.
     Raises UnfinishedError when there is none of them, DataError for a damaged manifest or table.
     """
     path = named
     if path is None:
-        kinds = (SETS, DATASETS, (DOCUMENTS,))
-        names = next((kind for kind in kinds if any((workdir / one / MANIFEST).is_file() for one in kind)), None)
+        finished = any((workdir / one / MANIFEST).is_file() for one in (*CHAIN, DOCUMENTS))
         # without anything finished, the latest image sets say what is missing
-        if names is not None or not any((workdir / RESULTS).glob(f"*/{MANIFEST}")):
-            path, more = latest(workdir, names or SETS)
+        if finished or not any((workdir / RESULTS).glob(f"*/{MANIFEST}")):
+            path, more = latest(workdir, CHAIN)
             notes += more
     if path is None:
         name = workdir.resolve().name
@@ -164,14 +170,37 @@ def _stage(artifact: Artifact) -> ChainStage:
 Distances = npt.NDArray[np.float64]
 
 
+class Description(NamedTuple):
+    """A query for an image.
+
+    Attributes:
+        targets: positions in its set; None where they are hidden. author: the pseudonym of a worker; "" for others.
+        votes: of each person who looked for the image, the pseudonym and the position that was picked.
+        dropped: why it is not in the dataset; "" for those that are.
+    """
+
+    image_set: str
+    text: str
+    targets: list[int] | None
+    author: str = ""
+    votes: tuple[tuple[str, int], ...] = ()
+    dropped: str = ""
+
+    @property
+    def missed(self) -> list[str]:
+        """Who picked another image than the target."""
+        return [worker for worker, at in self.votes if at not in (self.targets or ())]
+
+
 @dataclass(frozen=True)
 class Chain:
-    """The artifacts of a report, oldest first, and everything in the last one.
+    """The artifacts of a report, oldest first, and everything in the last one, with the image sets that it was made of.
 
     Attributes:
         units: what each source gave. splits: split of each group. notes: what a reader of the page should know first.
         project: folder of evaluations and runs. dataset: what was described or published, with its queries; None for image sets
             and for results alone.
+        built: the image sets that are shown, those without a description too; None where the sets are those of a dataset alone.
     """
 
     stages: tuple[ChainStage, ...]
@@ -180,6 +209,7 @@ class Chain:
     notes: tuple[str, ...]
     project: Path
     dataset: Dataset | None = None
+    built: ChainStage | None = None
 
     @property
     def last(self) -> ChainStage:
@@ -189,7 +219,7 @@ class Chain:
     @property
     def without_ledger(self) -> bool:
         """Whether there is no ledger of frames: image sets have one unless they were rebuilt."""
-        return self.last.kind != IMAGE_SETS or (bool(self.units) and not any(unit.ledger for unit in self.units))
+        return self.built is None or (bool(self.units) and not any(unit.ledger for unit in self.units))
 
     @property
     def evaluated(self) -> str:
@@ -199,12 +229,54 @@ class Chain:
     @property
     def root(self) -> Path:
         """Folder that the paths of pictures are relative to."""
-        return self.last.path if self.dataset is None or self.dataset.root is None else self.dataset.root
+        described = self.dataset.root if self.dataset is not None and self.built is None else None
+        return described or (self.built or self.last).path
 
     @cached_property
     def images(self) -> dict[str, Image]:
         """Images of all sets, by id."""
         return {image.id: image for unit in self.units for image in unit.images}
+
+    @cached_property
+    def descriptions(self) -> dict[str, Description]:
+        """By query for an image, in the order of the texts; those that the project's crowd dropped stand last."""
+        if (dataset := self.dataset) is None:
+            return {}
+        targets: dict[str, list[int]] = {row.query: [] for row in dataset.judgments if row.worker == GOLD}
+        for query, _, position in dataset.targets():
+            targets[query.id].append(position)
+        queries = [query for query in dataset.queries.values() if query.labels is None]
+        queries.sort(key=lambda query: dataset.texts[query.texts[0]].order)
+        places = {one.id: one.images for unit in self.units for one in unit.sets}
+        votes = _votes(dataset.judgments, {query.id: places[query.image_set] for query in queries})
+        return {
+            query.id: Description(
+                query.image_set,
+                dataset.text_of(query),
+                targets.get(query.id),
+                author if is_pseudonym(author := dataset.texts[query.texts[0]].author) else "",
+                votes.get(query.id, ()),
+            )
+            for query in queries
+        } | dict(self._dropped(places))
+
+    def _dropped(self, places: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, Description]]:
+        """Descriptions that the crowd dropped; none where the answers that decided are not beside the dataset any more."""
+        folder = self.project / JUDGMENTS
+        with suppress(CtxrError):
+            content = open_artifact(folder, JUDGMENTS).content
+            made = ((one.path / DROPPED, one.manifest.parents) for one in self.stages if one.manifest)
+            table = next((file for file, parents in made if content in {row.sha256 for row in parents}), None)
+            if table is None:
+                return
+            answered, dropped = read_judgments(folder), read_table(table, DroppedText)
+            sets = {query.id: query.image_set for query in answered.queries if query.image_set in places}
+            votes = _votes(answered.judgments, {name: places[of] for name, of in sets.items()})
+            units = {query_of(row.unit, row.worker): answered.units[row.unit] for row in answered.answers}
+            for row in dropped:
+                if (of := sets.get(row.query)) and (unit := units.get(row.query)) and unit.target:
+                    at = [places[of].index(unit.target)]
+                    yield row.query, Description(of, row.text, at, row.author, votes.get(row.query, ()), row.reason)
 
     @cached_property
     def leak(self) -> str:
@@ -219,12 +291,13 @@ class Chain:
     @property
     def threshold(self) -> float | None:
         """The distance that two frames of a set exceed."""
-        return self.last.number("models", "selection", "threshold")
+        return (self.built or self.last).number("models", "selection", "threshold")
 
     @property
     def encoder(self) -> str:
         """The encoder that picked the sets, without the folder that its name may hold; empty where it is not known."""
-        known = self.last.manifest.models.get("encoder") if self.last.manifest else None
+        manifest = (self.built or self.last).manifest
+        known = manifest.models.get("encoder") if manifest else None
         name = known.get("name") if isinstance(known, Mapping) else None
         return without_folder(name) if isinstance(name, str) else ""
 
@@ -247,6 +320,16 @@ class Chain:
                 yield image_set, pairs if np.isfinite(pairs).all() else None
 
 
+def _votes(
+    judgments: Iterable[Judgment], places: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[tuple[str, int], ...]]:
+    """By query for an image, whose candidates are given, the pick of each worker: pseudonym and position."""
+    looks = (row for row in judgments if not row.round and row.value > 0 and is_pseudonym(row.worker))
+    picks = (row for row in looks if row.candidate in places.get(row.query, ()))
+    votes = grouped((row.query, (row.worker, places[row.query].index(row.candidate))) for row in picks)
+    return {name: tuple(rows) for name, rows in votes.items()}
+
+
 def load_chain(workdir: Path, named: Path | None, progress: Progress) -> Chain:
     """Everything a report shows: of `named`, else of the project. Raises what `find_stages` and `read_dataset` raise; DataError naming
     file and line for a damaged table."""
@@ -255,24 +338,15 @@ def load_chain(workdir: Path, named: Path | None, progress: Progress) -> Chain:
         stages = find_stages(workdir, named, notes)
         last = stages[-1]
         dataset = read_dataset(last.path, task.advance) if last.kind not in (IMAGE_SETS, ALONE) else None
-        units = units_of(dataset) if dataset else ()
-        splits = dataset.splits if dataset else {}
-        if last.kind == IMAGE_SETS:
-            parents = last.manifest.parents if last.manifest else []
-            present = [parent.name for parent in parents if parent.kind in SOURCE_KINDS]
-            finished = (name for name in sorted(present) if unit_folder(last.path, name).is_dir())
-            # frames that were only held would fill the page
-            units = tuple(
-                replace(unit, ledger=[row for row in unit.ledger if row.reason != BETWEEN])
-                for unit in (read_unit(last.path, name) for name in finished)
-            )
-            if not units and last.number("counts", "sets"):
-                units = units_of(dataset_of(open_artifact(last.path)))
-                notes.append(
-                    f"{last.name} holds no ledger and no embeddings, as {last.command} writes it: "
-                    "distances, timelines and exclusions are unknown"
-                )
-            splits = {row.group: row.split for row in read_table(last.path / "splits.jsonl", Split)}
+        built = next((stage for stage in reversed(stages) if stage.kind == IMAGE_SETS), None)
+        units = built_units(built, notes) if built else ()
+        known = {one.id for unit in units for one in unit.sets}
+        if dataset is not None and any(
+            one.id not in known for one in dataset.sets
+        ):  # such as documents out of captions
+            built, units = None, units_of(dataset)
+        splits = {row.group: row.split for row in read_table(built.path / "splits.jsonl", Split)} if built else {}
+        splits |= dataset.splits if dataset else {}
     if dataset is not None:
         # what was changed is said of each stage
         notes += [note for note in dataset.notes if last.manifest is None or "was changed since" not in note]
@@ -283,10 +357,28 @@ def load_chain(workdir: Path, named: Path | None, progress: Progress) -> Chain:
     for stage in stages:
         if stage.changed:
             more = f" and {len(stage.changed) - 1} more were" if len(stage.changed) > 1 else " was"
-            shown = stage is last and stage.changed[0].startswith(PICTURES)
+            shown = stage is (built or last) and stage.changed[0].startswith(PICTURES)
             what = "the page shows the current state; see ctxr doctor" if shown else "see ctxr doctor"
             notes.append(f"{stage.name}/{stage.changed[0]}{more} changed since it was written: {what}")
     # the evaluations lie beside an artifact, or in the workdir for what lies outside of any project
     parent = last.path.resolve().parent
-    ours = last.kind == IMAGE_SETS or (last.manifest is not None and (parent / RESULTS).is_dir())
-    return Chain(tuple(stages), units, splits, tuple(notes), parent if ours else workdir, dataset)
+    ours = built is not None or (last.manifest is not None and (parent / RESULTS).is_dir())
+    return Chain(tuple(stages), units, splits, tuple(notes), parent if ours else workdir, dataset, built)
+
+
+def built_units(built: ChainStage, notes: list[str]) -> tuple[SourceUnit, ...]:
+    """What each source of image sets gave, without frames that were only held, which would fill the page."""
+    parents = built.manifest.parents if built.manifest else []
+    present = [parent.name for parent in parents if parent.kind in SOURCE_KINDS]
+    finished = (name for name in sorted(present) if unit_folder(built.path, name).is_dir())
+    units = tuple(
+        replace(unit, ledger=[row for row in unit.ledger if row.reason != BETWEEN])
+        for unit in (read_unit(built.path, name) for name in finished)
+    )
+    if units or not built.number("counts", "sets"):
+        return units
+    notes.append(
+        f"{built.name} holds no ledger and no embeddings, as {built.command} writes it: "
+        "distances, timelines and exclusions are unknown"
+    )
+    return units_of(dataset_of(open_artifact(built.path)))

@@ -11,7 +11,7 @@ from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.inspection.pages.edition import REASONS, PageBuilder, time_code
 from ctxr.pipelines.inspection.pages.plots import BOX, Plot, axis_number, curve, histogram, ticks
 from ctxr.store.artifacts import open_artifact
-from ctxr.store.kinds import IMAGE_SETS, SET_KINDS
+from ctxr.store.kinds import SET_KINDS
 from ctxr.store.tables import grouped
 from ctxr.store.units import SourceUnit
 
@@ -112,7 +112,7 @@ def make_distributions(edition: PageBuilder) -> Mapping[str, object] | None:
     chain, missing = edition.chain, list[str]()
     plots = list(_distances(edition, missing))
     videos = [unit for unit in chain.units if unit.source.kind == "video" and len(unit.vectors)]
-    if chain.threshold and chain.last.number("models", "selection", "set_size") and videos:
+    if chain.threshold and chain.built and chain.built.number("models", "selection", "set_size") and videos:
         sets = yield_curve(chain.root, videos)
         exact = exact_thresholds(open_artifact(chain.root).manifest, sets)
         points = [(float(name), float(count), "" if name in exact else "~ ") for name, count in sets.items()]
@@ -149,7 +149,7 @@ def make_distributions(edition: PageBuilder) -> Mapping[str, object] | None:
         line = (limit, f"gate {limit:g}") if limit else None
         labels = "mean luma difference of the block that changed most, 0..255", "frames"
         plots.append(histogram("Change since the last embedded sample", *labels, series, line))
-    if chain.last.kind != IMAGE_SETS:
+    if chain.built is None:
         missing = []
     return {"plots": plots, "missing": missing, "plot_box": BOX} if plots or missing else None
 

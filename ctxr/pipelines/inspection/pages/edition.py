@@ -20,8 +20,8 @@ from ctxr.store.artifacts import Artifact
 from ctxr.store.paths import CACHE
 from ctxr.store.records import LedgerReason
 
-SIDE = 240
-"""Longer side in pixels: twice the width of a picture in a strip of ten on a common screen."""
+SIDE, LARGE = 240, 640
+"""Longer side in pixels: twice the width of a picture in a strip of ten, and what fits an opened set of a page that holds its pictures."""
 
 AT_ONCE, WORTH_PROCESSES = 32, 300
 """Pictures that a process takes at a time, and how many take longer than starting processes."""
@@ -41,6 +41,7 @@ class Thumbnails:
     root: Path
     project: Path
     folder: Path | None = None
+    side: int = SIDE
     missing: list[str] = field(default_factory=list)
     _numbers: dict[str, int] = field(default_factory=dict)
     _addresses: list[str] = field(default_factory=list)
@@ -53,7 +54,7 @@ class Thumbnails:
 
     def make(self, paths: Sequence[str], progress: Progress | None = None) -> None:
         """Number all of `paths`, many of them by several processes."""
-        work = ThumbnailMaker(self.root.resolve(), SIDE, self.project / CACHE / "thumbnails", self.folder)
+        work = ThumbnailMaker(self.root.resolve(), self.side, self.project / CACHE / "thumbnails", self.folder)
         parts = [paths[start : start + AT_ONCE] for start in range(0, len(paths), AT_ONCE)]
         workers = (os.cpu_count() or 1) if len(paths) > WORTH_PROCESSES else 1
         results = parallel(work, parts, workers, processes=workers > 1, ordered=True, queued=workers)

@@ -1,5 +1,6 @@
 """The section on runs: accuracy with intervals, errors, attention."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from ctxr.engine.report import Table
 from ctxr.errors import CtxrError, plural
 from ctxr.metrics.compare import LEAST_CLUSTERS
 from ctxr.metrics.ranking import ALL_OF_SET
+from ctxr.metrics.votes import FIRST_VOTES
 from ctxr.pipelines.inspection.pages.chain import ALONE, artifacts_in, runs_as_evaluated
 from ctxr.pipelines.inspection.pages.edition import PageBuilder
 from ctxr.pipelines.inspection.pages.plots import Axis, ticks
@@ -155,7 +157,9 @@ def make_results(edition: PageBuilder) -> Mapping[str, object] | None:
     browsed, panels = None, []
     for one in every:
         plotted = {row.split for row in one.figures if (row.part, row.measure) == ("all", "accuracy")}
-        panels += [_panel(one, split) for split in dict.fromkeys(row.split for row in one.figures) if split in plotted]
+        splits = [split for split in dict.fromkeys(row.split for row in one.figures) if split in plotted]
+        most = max((_reach(one, split) for split in splits), default=1.0)  # one axis for all splits
+        panels += [_panel(one, split, most) for split in splits]
         edition.evaluations += tuple(one.artifacts)
         shown = ProblemResults(one.artifacts, one.rows, one.scorers, chain.dataset, edition.picture)
         if view := find_question(one.problem).view(shown):
@@ -211,6 +215,7 @@ def _browser(edition: PageBuilder, scored: EvaluationRows) -> dict[str, object]:
         queries.append({
             "id": name, "set": first.image_set, "kind": first.kind, "split": first.split, "text": first.text,
             "tags": first.tags, "targets": [position[image] for image in first.targets if image in position], "runs": runs,
+            "people": chain.descriptions[name].votes if dataset and name in chain.descriptions else (),
         })  # fmt: skip
     edition.data["results"] = {"runs": scorers, "sets": sets, "queries": queries}
     edition.evaluated = edition.evaluated or plural(len(by_query), "query", "queries", ",")
@@ -221,11 +226,33 @@ def _browser(edition: PageBuilder, scored: EvaluationRows) -> dict[str, object]:
         "splits": list(dict.fromkeys(row.split for row in scored.figures)),
         "kinds": sorted({row.kind for row in scored.rows}),
         "tags": sorted({tag for row in scored.rows for tag in row.tags}),
+        "voted": any(query["people"] for query in queries),
     }
 
 
-def _panel(scored: EvaluationRows, split: str) -> dict[str, Any]:
-    """One split of the benchmark: the plot, in SVG units, with a dot and an interval for each run and part, and its table."""
+def people_on(table: Table | None, split: str) -> tuple[str, str, list[float]] | None:
+    """What the accuracy of people on a split is called, in words, and as a share with the ends of its interval, if it has one."""
+    rows = {str(row[0]): row for row in table.rows} if table else {}
+    names = [split, f"{split}, {FIRST_VOTES}", *(name for name in rows if name.endswith(FIRST_VOTES))]
+    if table is None or (name := next((name for name in names if name in rows), None)) is None:
+        return None
+    said = str(rows[name][table.columns.index("accuracy %")])  # an evaluation keeps it as it prints it
+    return f"people ({name})", said, [float(number) / 100 for number in re.findall(r"\d+(?:\.\d+)?", said)]
+
+
+def _reach(scored: EvaluationRows, split: str) -> float:
+    """The end of the axis on which all of a split can be plotted, 0..1."""
+    shown = [row for row in scored.figures if row.split == split and row.view == "overall"]
+    shares = [
+        row.interval for row in shown if row.measure == "accuracy" or (row.part, row.measure) == ("all", "chance")
+    ]
+    _, _, people = people_on(scored.people, split) or ("", "", [])
+    return max(min(1.0, max([*people, *(one.high or one.value or 0.0 for one in shares)], default=0) + 0.03), 0.2)
+
+
+def _panel(scored: EvaluationRows, split: str, most: float = 1.0) -> dict[str, Any]:
+    """One split of the benchmark: the plot, in SVG units, with a dot and an interval for each run and part and for people, and its
+    table; `most` is where the axis ends."""
     overall = [row for row in scored.figures if row.split == split and row.view == "overall"]
     figures = {(row.run, row.part, row.measure): row for row in overall}
     shown = [run for run in scored.runs if (run, "all", "accuracy") in figures]
@@ -239,11 +266,8 @@ def _panel(scored: EvaluationRows, split: str) -> dict[str, Any]:
     parts = ["all"] if len(parts) == 2 else parts
     ends = [row for run in runs for part in parts if (row := figures.get((run, part, "accuracy"))) is not None]
     blind = figures.get((runs[0], "all", "chance"))
-    reaching = [*ends, *([] if blind is None else [blind])]
-    tops = (row.interval.value if row.interval.high is None else row.interval.high for row in reaching)
-    most = max(min(1.0, max(top or 0.0 for top in tops) + 0.03), 0.2)
-
-    left = min(MOST_LEFT, 20 + LETTER * max(map(len, called.values())))
+    people = people_on(scored.people, split)
+    left = min(MOST_LEFT, 20 + LETTER * max(map(len, [*called.values(), *([people[0]] if people else [])])))
     axis = Axis(0, most, left, WIDTH - RIGHT, ticks(0, most, 8), digits=1)
     names, whiskers, y = [], list[dict[str, object]](), float(TOP + ROW / 2)
     for run in runs:
@@ -257,7 +281,12 @@ def _panel(scored: EvaluationRows, split: str) -> dict[str, Any]:
             whiskers.append({**place, "part": row.part, "title": title})
             y += ROW
         y += GAP
+    if people:
+        names.append((y, people[0]))
+        whiskers.append(_people_dot(people, axis, y))
+        y += ROW + GAP
     chance = None if blind is None else blind.interval.value
+    table = _table(scored, split, figures, sizes, parts)
     whole = [run for run in runs if sizes[run] == total]
     best = max(whole, key=lambda run: figures[run, "all", "accuracy"].interval.value or 0.0)
     top = percent(figures[best, "all", "accuracy"].interval)
@@ -271,10 +300,22 @@ def _panel(scored: EvaluationRows, split: str) -> dict[str, Any]:
         "x_ticks": [(axis.at(value), f"{100 * value:.0f}") for value in axis.values],
         "chance": None if chance is None else (axis.at(chance), f"chance {100 * chance:.3g} %"),
         "parts": [(part, f"{STATIC.get(part, part)}, {count}") for part, count in counts.items()],
-        "table": _table(scored, split, figures, sizes, parts),
+        "table": _with_people(table, people) if people else table,
         "says": f"Accuracy of {plural(len(whole), 'run', 'runs', ',')} on {split}: the best is {best} with {top} %.",
         "notes": _notes(called, len(whole), total, ends),
     }
+
+
+def _people_dot(people: tuple[str, str, list[float]], axis: Axis, y: float) -> dict[str, object]:
+    name, said, (value, *interval) = people
+    ends: list[float | None] = [axis.at(end) for end in interval] or [None, None]
+    place = {"y": y, "x": axis.at(value), "low": ends[0], "high": ends[-1]}
+    return place | {"part": "people", "title": f"{name}: {said} %"}
+
+
+def _with_people(table: Table, people: tuple[str, str, list[float]]) -> Table:
+    beside = {"run": people[0], STATIC.get("all", "all"): people[1]}
+    return replace(table, rows=(*table.rows, tuple(beside.get(head, "") for head in table.columns)))
 
 
 def _notes(called: Mapping[str, str], whole: int, total: int, ends: Sequence[Figure]) -> list[str]:

@@ -1,19 +1,16 @@
 """Sections on the sets, hardest first, on what is in no set, and on failed sources."""
 
 import base64
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.documents import GOLD
 from ctxr.datasets.readers.imagecode import collection_of
 from ctxr.datasets.splits import SPLITS
 from ctxr.pipelines.inspection.pages.chain import ALONE, Distances
 from ctxr.pipelines.inspection.pages.edition import REASONS, PageBuilder, time_code
-from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.records import Failure, ImageSet, LedgerReason
 from ctxr.store.tables import grouped
 
@@ -29,13 +26,18 @@ def make_sets(edition: PageBuilder) -> Mapping[str, object] | None:
     chain = edition.chain
     if chain.last.kind == ALONE:
         return None
-    texts = _texts(chain.dataset)
+    texts = grouped((one.image_set, one) for one in chain.descriptions.values())
+    voted = any(one.votes for one in chain.descriptions.values())
     known, rows = chain.images, list[dict[str, Any]]()
     names = dict.fromkeys(name for unit in chain.units for one in unit.sets for name in one.images if name in known)
     numbers = {name: number for number, name in enumerate(names)}
     nearest, farthest, unknown = 2.0, 0.0, 0
     for image_set, distances in chain.distances():
-        rows.append(_row(edition, numbers, image_set, distances) | {"texts": texts.get(image_set.id)})
+        own = texts.get(image_set.id)
+        told = {"texts": own and [(one.targets, one.text) for one in own]}
+        if voted:  # author, votes and why it was dropped, of each text
+            told["people"] = own and [(one.author, one.votes, one.dropped.replace("_", " ")) for one in own]
+        rows.append(_row(edition, numbers, image_set, distances) | told)
         if distances is None:
             unknown += 1
         elif len(distances):
@@ -58,16 +60,21 @@ def make_sets(edition: PageBuilder) -> Mapping[str, object] | None:
     ]
     edition.data["sets"] = rows
     edition.data["span"] = span = [round(nearest, 4), round(farthest, 4)] if farthest > 0 else [0, 2]
-    edition.data["subject"] = {"similar": edition.subject.similar, "unknown": edition.subject.unknown}
+    subject = edition.subject
+    edition.data["subject"] = {"similar": subject.similar, "unknown": subject.unknown, "unit": subject.unit}
     return {
         "count": len(rows),
         "kinds": sorted({row["kind"] for row in rows}),
-        "sources": sorted({row["collection"] for row in rows}) if edition.subject.similar else [],
+        "sources": sorted({row["collection"] for row in rows}) if subject.similar else [],
         "splits": [name for name in SPLITS if any(row["split"] == name for row in rows)],
         "span": span,
-        "legend": edition.subject.legend,
+        "legend": subject.legend,
         "unknown": 0 if chain.without_ledger else unknown,
         "described": bool(texts),
+        "subject": subject,
+        "voted": voted,
+        "missed": sorted({worker for one in chain.descriptions.values() for worker in one.missed}),
+        "example": next((f"#{one.index}" for one, _ in images if subject.similar and one.index is not None), ""),
         "measured": any(row["mean"] is not None for row in rows),
         "squares": unknown < len(rows),
         "threshold": chain.threshold,
@@ -103,24 +110,29 @@ def _row(
     }
 
 
-def _texts(dataset: Dataset | None) -> dict[str, list[tuple[list[int] | None, str]]]:
-    """By set, (positions of the targets, description) of each query for an image; None for targets that are hidden."""
-    if dataset is None:
-        return {}
-    targets: dict[str, list[int]] = {row.query: [] for row in dataset.judgments if row.worker == GOLD}
-    for query, _, position in dataset.targets():
-        targets[query.id].append(position)
-    queries = [query for query in dataset.queries.values() if query.labels is None]
-    queries.sort(key=lambda query: dataset.texts[query.texts[0]].order)
-    return grouped((query.image_set, (targets.get(query.id), dataset.text_of(query))) for query in queries)
+def make_people(edition: PageBuilder) -> Mapping[str, object] | None:
+    """Of each worker how many descriptions they wrote, how many of those were kept, and what they found and missed. None without a vote."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    every = edition.chain.descriptions.values()
+    for one in every:
+        counts[one.author].update(written=1, kept=not one.dropped)
+        for worker, _ in one.votes:
+            counts[worker].update(votes=1, missed=worker in one.missed)
+    if not any(one.votes for one in every):
+        return None
+    rows = [(name, own) for name, own in counts.items() if name]
+    rows.sort(key=lambda row: (-row[1]["missed"] / (row[1]["votes"] or 1), -row[1]["votes"], row[0]))
+    votes = sum(len(one.votes) for one in every)
+    found = votes - sum(len(one.missed) for one in every)
+    return {"rows": rows, "votes": votes, "found": found, "blocked": edition.chain.last.counts.get("blocked")}
 
 
 def _why_none(edition: PageBuilder) -> str:
-    if edition.chain.dataset is not None:
+    if edition.chain.built is None:
         return "The dataset is empty."
     if not edition.chain.units:
         return "No source gave anything; the failures below say why."
-    reasons = edition.chain.last.reasons
+    reasons = edition.chain.built.reasons
     most = max(reasons, key=lambda name: reasons[name], default="")
     if not reasons.get(most):
         return "Nothing was considered."
@@ -149,8 +161,9 @@ def make_dropped(edition: PageBuilder) -> Mapping[str, object] | None:
     shown = {row.fate for rows in edition.ledger for row in rows if row.picture >= 0}
     first = next((row["number"] for row in reasons if row["number"] in shown), reasons[0]["number"] if reasons else 0)
     edition.data["limits"] = {row["number"]: row["limit"] for row in reasons}
-    considered = any(unit.ledger for unit in edition.chain.units)
-    return {"considered": considered, "reasons": reasons, "first": first, "total": sum(counts.values())}
+    sources = [unit.source.name for unit in edition.chain.units if any(row.reason for row in unit.ledger)]
+    found = {"considered": any(unit.ledger for unit in edition.chain.units), "reasons": reasons, "first": first}
+    return found | {"sources": sources, "total": sum(counts.values())}
 
 
 def make_failures(edition: PageBuilder) -> Mapping[str, object] | None:
@@ -171,6 +184,6 @@ def make_failures(edition: PageBuilder) -> Mapping[str, object] | None:
             fates = most or "nothing was considered"
             barren.append({"name": unit.source.name, "considered": len(unit.ledger), "fates": fates})
     damaged = [unit.source for unit in edition.chain.units if unit.source.damage]
-    if edition.chain.last.kind != IMAGE_SETS and not (failures or barren or damaged):
+    if edition.chain.built is None and not (failures or barren or damaged):
         return None
     return {"failures": list(failures.values()), "barren": barren, "damaged": damaged}

@@ -13,12 +13,13 @@ from ctxr.pipelines.inspection.pages.edition import REASONS, PageBuilder
 from ctxr.pipelines.inspection.pages.plots import axis_number
 from ctxr.problems.results import RESULTS
 from ctxr.store.artifacts import Manifest
-from ctxr.store.kinds import IMAGE_SETS, RUNS
+from ctxr.store.kinds import RUNS
 from ctxr.store.records import SOURCE_KINDS, LedgerReason
 from ctxr.store.tables import grouped
 from ctxr.store.units import SourceUnit
 
 Steps = Sequence[tuple[str, Sequence[LedgerReason]]]
+Lost = tuple[str, str, int, str]  # colour, reason, how many, and where on the page they are
 
 VIDEO_STEPS: Steps = (
     ("embedded", ("near_still",)),
@@ -52,19 +53,18 @@ def make_summary(edition: PageBuilder) -> Mapping[str, object]:
     chain = edition.chain
     by_kind = {kind: [unit for unit in chain.units if unit.source.kind == kind] for kind in SOURCE_KINDS}
     described = list[tuple[str, int, int]]()
-    held = {split: int(chain.last.number("counts", "splits", split) or 0) for split in SPLITS}
+    held = {split: int((chain.built or chain.last).number("counts", "splits", split) or 0) for split in SPLITS}
     if (dataset := chain.dataset) is not None:
         # sets and descriptions of each split that has sets, last of sets in none
         split_of: dict[str, str] = {one.id: dataset.split_of(one) or "" for one in dataset.sets}
         queries = Counter(split_of[query.image_set] for query in dataset.queries.values() if query.labels is None)
         counts = Counter(split_of.values())
-        held = {split: counts[split] for split in SPLITS}
+        held = held if chain.built else {split: counts[split] for split in SPLITS}
         described = [(split or "no split", counts[split], queries[split]) for split in (*SPLITS, "") if counts[split]]
     albums = by_kind["photos"]
     photos = f"from {plural(sum(unit.source.frames for unit in albums), 'photo', form=',')}" if albums else ""
-    if chain.dataset is not None and {unit.source.name for unit in albums} - {
-        one.name for one in chain.dataset.sources
-    }:
+    known = {one.name for one in chain.dataset.sources} if chain.dataset and not chain.built else None
+    if known is not None and {unit.source.name for unit in albums} - known:
         photos = "of photos"  # of which the dataset holds copies alone
     # why videos gave no set, by the reason for which most of their frames fell out
     without = [unit for unit in by_kind["video"] if not unit.sets]
@@ -99,18 +99,24 @@ def make_steps(edition: PageBuilder) -> Mapping[str, object] | None:
         for title, kind, checks in (("Frames of videos", "video", VIDEO_STEPS), ("Photos", "photos", PHOTO_STEPS))
         if (steps := _steps([unit for unit in chain.units if unit.source.kind == kind], checks, kind == "video"))
     ]
+    if written := [one for one in chain.descriptions.values() if one.author]:
+        lost = Counter(one.dropped for one in written if one.dropped)
+        kept = len(written) - lost.total()
+        dropped = [("none", reason.replace("_", " "), count, "#sets?votes=dropped") for reason, count in lost.items()]
+        steps = [_step("written", len(written), len(written), []), _step("kept by people", kept, len(written), dropped)]
+        funnels.append((f"{edition.subject.text}s".capitalize(), steps))
     names = ["sets", "images", "considered", "embedded", "measured", "failed"]
-    if chain.last.kind != IMAGE_SETS:
+    if chain.last is not chain.built:
         tables = (*names, "texts", "queries", "judgments")
         names = [name for name in tables if any(name in stage.counts for stage in chain.stages)]
-    lost = [stage.reasons for stage in chain.stages]
+    excluded = [stage.reasons for stage in chain.stages]
     rows = [(name, [stage.counts.get(name, "") for stage in chain.stages]) for name in names]
     reasons = [
-        (reason, name, [reasons.get(reason, 0) for reasons in lost])
+        (reason, name, [reasons.get(reason, 0) if reasons else "" for reasons in excluded])
         for reason, (name, _, _) in REASONS.items()
-        if any(reason in reasons for reasons in lost)
+        if any(reason in reasons for reasons in excluded)
     ]
-    shown = {"stages": chain.stages, "funnels": funnels, "rows": rows, "reasons": reasons}
+    shown = {"stages": chain.stages, "funnels": funnels, "rows": rows, "reasons": reasons, "subject": edition.subject}
     return shown if funnels or rows else None
 
 
@@ -135,24 +141,31 @@ def _videos(units: Sequence[SourceUnit], edition: PageBuilder) -> str:
 
 def _steps(units: Sequence[SourceUnit], checks: Steps, video: bool) -> list[dict[str, object]]:
     """From what the sources hold to what is in a set, without steps at which nothing could fall out: the number that is `left`, also
-    in `percent` of the first, and by reason how many were `lost`."""
+    in `percent` of the first, and by reason how many were `lost`, with a link to them."""
     rows = [row for unit in units for row in unit.ledger]
     if not rows:
         return []
     counts = Counter(row.reason for row in rows)
     left = len(rows)
     whole = max(sum(unit.source.frames for unit in units), left) if video else left
-    steps: list[tuple[str, int, list[tuple[str, str, int]]]] = [("decoded" if video else "considered", whole, [])]
+    steps = [_step("decoded" if video else "considered", whole, whole, [])]
     if video:
-        steps.append(("considered", left, [("", "between samples", whole - left)] if whole > left else []))
+        between = [("none", "between samples", whole - left, "")]
+        steps.append(_step("considered", left, whole, between if whole > left else []))
     for name, reasons in checks:
-        lost: list[tuple[str, str, int]] = [
-            (reason, REASONS[reason][0], counts[reason]) for reason in reasons if counts[reason]
+        lost: list[Lost] = [
+            (reason, REASONS[reason][0], counts[reason], f"#dropped?reason={reason}")
+            for reason in reasons
+            if counts[reason]
         ]
-        left -= sum(number for _, _, number in lost)
+        left -= sum(number for _, _, number, _ in lost)
         if lost or name == checks[-1][0]:
-            steps.append((name, left, lost))
-    return [{"name": name, "left": n, "percent": round(100 * n / whole, 2), "lost": lost} for name, n, lost in steps]
+            steps.append(_step(name, left, whole, lost))
+    return steps
+
+
+def _step(name: str, left: int, whole: int, lost: Sequence[Lost]) -> dict[str, object]:
+    return {"name": name, "left": left, "percent": round(100 * left / whole, 2), "lost": lost}
 
 
 def make_provenance(edition: PageBuilder) -> Mapping[str, object] | None:

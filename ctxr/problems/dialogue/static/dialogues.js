@@ -1,7 +1,7 @@
 "use strict";
-const { data, make, found, frame, turnable } = window.ctxr;
+const { data, make, found, frame, turnable, follow } = window.ctxr;
 const held = data.dialogues, field = (id) => document.getElementById(id);
-const PAGE = 8, COLOURS = ["--video", "--photos", "--c-text", "--c-close"];
+const PAGE = 8, COLOURS = ["--video", "--photos", "--c-text", "--c-open"];
 let shown = [], page = 0;
 
 const colour = (run) => `var(${COLOURS[held.intents.indexOf(run) % COLOURS.length]})`;
@@ -68,4 +68,4 @@ for (const run of held.intents) {
 }
 for (const control of ["d-run", "d-intent", "d-sort"]) field(control)?.addEventListener("change", choose);
 field("d-controls").addEventListener("submit", (event) => event.preventDefault());
-choose();
+follow(choose);

@@ -1,5 +1,5 @@
 "use strict";
-const { data, make, figure, picture, turnable } = window.ctxr;
+const { data, make, figure, picture, turnable, follow } = window.ctxr;
 const held = data.documents, cards = document.getElementById("d-cards");
 const PAGE = 10, MOST = 12, LONG = 140, NAME = 30, THIN = 1.5, THICK = 7;
 const field = (id) => document.getElementById(id);
@@ -114,4 +114,4 @@ function draw() {
 if (!held.rows.some((one) => one.runs.some((run) => run?.edges.some((edge) => kindOf(one, edge[3]) === "open")))) field("d-key-open").remove();
 for (const name of ["d-run", "d-sort"]) field(name).addEventListener("change", choose);
 field("d-controls").addEventListener("submit", (event) => event.preventDefault());
-choose();
+follow(choose);

@@ -1,7 +1,7 @@
 "use strict";
-const { data, make, frame, found, turnable } = window.ctxr;
+const { data, make, frame, found, turnable, follow } = window.ctxr;
 const held = data.traces, field = (id) => document.getElementById(id), known = new Set((data.sets || []).map((set) => set.id));
-const PAGE = 10, COLOURS = ["--video", "--photos", "--c-text", "--c-close", "--near", "--c-open"];
+const PAGE = 10, COLOURS = ["--video", "--photos", "--c-text", "--c-open", "--c-close", "--c-small"];
 const WIDTH = 520, HEIGHT = 250, LEFT = 46, RIGHT = 14, TOP = 14, BOTTOM = 46;
 const AXES = { noise: "step of each stroke, share of the image's side", words: "words kept, %" };
 const curved = [...new Set(held.curves.filter((row) => row[1] in AXES).map((row) => row[2]))];
@@ -17,13 +17,14 @@ const svg = (tag, attributes, ...inside) => {
 // R@1 of every run against noise or words, on one split
 function chart(split, view) {
   const rows = held.curves.filter((row) => row[0] === split && row[1] === view), runs = [...new Set(rows.map((row) => row[2]))];
-  const blind = held.curves.find((row) => row[0] === split && row[1] === "overall")?.[4], xs = rows.map((row) => parseFloat(row[3]));
-  const highest = Math.max(...rows.map((row) => row[6] ?? row[4]), blind ?? 0), step = highest > 0.5 ? 0.2 : highest > 0.2 ? 0.1 : 0.05, top = Math.max(step, Math.ceil(highest / step - 1e-9) * step);
+  // one axis for all splits
+  const every = held.curves.filter((row) => row[1] === view), blind = held.curves.find((row) => row[0] === split && row[1] === "overall")?.[4], xs = every.map((row) => parseFloat(row[3]));
+  const highest = Math.max(...every.map((row) => row[6] ?? row[4]), ...held.curves.filter((row) => row[1] === "overall").map((row) => row[4])), step = highest > 0.5 ? 0.2 : highest > 0.2 ? 0.1 : 0.05, top = Math.max(step, Math.ceil(highest / step - 1e-9) * step);
   const x = (value) => LEFT + 16 + ((WIDTH - LEFT - RIGHT - 32) * (value - Math.min(...xs))) / (Math.max(...xs) - Math.min(...xs)), y = (value) => HEIGHT - BOTTOM - ((HEIGHT - TOP - BOTTOM) * value) / top;
   const drawn = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `R@1 on ${split} by ${view}; the table of results has the figures` });
   for (let value = 0; value <= top + 1e-9; value += step) drawn.append(svg("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }), svg("text", { class: "y", x: LEFT - 8, y: y(value) + 4 }, (100 * value).toFixed(0)));
   for (const value of new Set(xs)) drawn.append(svg("text", { class: "x", x: x(value), y: HEIGHT - BOTTOM + 18 }, String(value)));
-  if (blind !== undefined) drawn.append(svg("line", { class: "limit", x1: LEFT, x2: WIDTH - RIGHT, y1: y(blind), y2: y(blind) }, svg("title", {}, `chance ${(100 * blind).toFixed(1)} %`)));
+  if (blind !== undefined) drawn.append(svg("line", { class: "chance", x1: LEFT, x2: WIDTH - RIGHT, y1: y(blind), y2: y(blind) }, svg("title", {}, `chance ${(100 * blind).toFixed(1)} %`)));
   const keys = runs.map((run, place) => {
     const number = curved.indexOf(run);
     const points = rows.filter((row) => row[2] === run).map(([, , , part, value, low, high]) => ({ part, value, low, high, at: x(parseFloat(part)) + 5 * (place - (runs.length - 1) / 2) }));
@@ -35,7 +36,7 @@ function chart(split, view) {
     drawn.append(line, dots);
     return key;
   });
-  drawn.append(svg("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: y(0), y2: y(0) }), svg("text", { class: "label", x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 8 }, `${AXES[view]}${blind === undefined ? "" : " (dashed: chance)"}`));
+  drawn.append(svg("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: y(0), y2: y(0) }), svg("text", { class: "label", x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 8 }, `${AXES[view]}${blind === undefined ? "" : " (dotted: chance)"}`));
   return make("figure", "plot", make("figcaption", "", make("h3", "", `R@1 on ${split} by ${view}, %`), make("p", "series", ...keys)), drawn);
 }
 
@@ -107,4 +108,4 @@ function draw() {
 for (const split of new Set(held.curves.map((row) => row[0]))) for (const view of Object.keys(AXES)) if (held.curves.some((row) => row[0] === split && row[1] === view)) field("t-curves").append(chart(split, view));
 for (const control of ["t-run", "t-sort"]) field(control)?.addEventListener("change", choose);
 field("t-controls").addEventListener("submit", (event) => event.preventDefault());
-choose();
+follow(choose);

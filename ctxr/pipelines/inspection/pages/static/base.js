@@ -62,6 +62,52 @@ function turnable(pager, page, pages, turn) {
   pager.replaceChildren(...(pages > 1 ? [step("Previous", -1), make("span", "muted", `page ${page + 1} of ${pages}`), step("Next", 1)] : []));
 }
 
+// The address keeps what was chosen: the part that is read and, after "?", every control that is not as it was written, and what else a
+// part keeps. A link such as #sets?kind=video&open=ID asks for just that; one without "?" only leads to its part.
+const fields = [...document.querySelectorAll("main select[id], main input[type=search]")], followers = [];
+let part = "", kept = new URLSearchParams(), waiting = 0;
+function fill() {
+  const [, name, rest] = location.hash.match(/^#?([^?]*)\??(.*)$/s);
+  [part, kept] = [name, new URLSearchParams(rest)];
+  for (const field of fields) {
+    const wanted = kept.get(field.id);
+    if (field.options) field.selectedIndex = Math.max(0, [...field.options].findIndex((one) => one.value === wanted || one.text === wanted));
+    else field.value = wanted ?? "";
+  }
+}
+function keep(name, value) {
+  if (value) kept.set(name, value);
+  else kept.delete(name);
+  clearTimeout(waiting);
+  waiting = setTimeout(() => history.replaceState(null, "", `#${part}${kept.size ? `?${kept}` : ""}`), 150);
+}
+// numbers of runs change with them, so their names are kept
+const note = (field) => keep(field.id, !field.options ? field.value : field.selectedIndex < 1 ? "" : /^\d+$/.test(field.value) ? field.selectedOptions[0].text : field.value);
+for (const kind of ["input", "change"]) document.addEventListener(kind, (event) => { if (fields.includes(event.target)) note(event.target); });
+document.addEventListener("reset", () => setTimeout(() => fields.forEach(note)));
+const lead = () => (part === "timelines" && kept.has("at") ? null : document.getElementById(part)?.scrollIntoView()); // a moment is led to by its line
+window.addEventListener("hashchange", () => {
+  clearTimeout(waiting);
+  if (!location.hash.includes("?")) { part = location.hash.slice(1); keep("", ""); return; }
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close("led");
+  fill();
+  for (const follow of followers) follow(kept);
+  lead();
+});
+fill();
+if (location.hash.includes("?")) window.addEventListener("load", lead);
+// does what the address asks of a part, now and whenever it changes
+const follow = (action) => { followers.push(action); action(kept); };
+function link(words, to, chosen) {
+  const made = make("a", "to", words);
+  made.href = `#${to}?${new URLSearchParams(chosen)}`;
+  return made;
+}
+
+// what is wider than the screen says so
+const wider = new ResizeObserver((seen) => { for (const { target } of seen) target.classList.toggle("wider", target.scrollWidth > target.clientWidth + 1); });
+for (const box of document.querySelectorAll(".sideways")) wider.observe(box);
+
 const typing = (target) => /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName || "");
 const keys = new Map();
 document.addEventListener("keydown", (event) => {
@@ -120,4 +166,4 @@ function mark() {
 window.addEventListener("scroll", () => { asked = asked || requestAnimationFrame(mark); }, { passive: true });
 mark();
 
-window.ctxr = { data, make, figure, percent, picture, framed, frame, found, turnable, keys, openSet: () => {} };
+window.ctxr = { data, make, figure, percent, picture, framed, frame, found, turnable, keys, keep, follow, link, openSet: () => {}, setWith: () => null };

@@ -1,5 +1,5 @@
 "use strict";
-const { data, make, percent, picture, framed, turnable } = window.ctxr;
+const { data, make, percent, picture, framed, turnable, follow } = window.ctxr;
 const held = data.results, cards = document.getElementById("r-cards");
 if (!held || !cards) return;
 const PAGE = 12;
@@ -27,6 +27,8 @@ const found = {
   right: (all) => all.every((one) => one.accuracy === 1),
   tie: (all) => all.some((one) => one.accuracy > 0 && one.accuracy < 1),
   split: (all) => all.some((one) => one.accuracy !== all[0].accuracy),
+  people: (all, { people, targets }) => people.length > 0 && people.every(([, at]) => targets.includes(at)) && all.every((one) => one.accuracy === 0),
+  models: (all, { people, targets }) => people.some(([, at]) => !targets.includes(at)) && all.every((one) => one.accuracy === 1),
 };
 
 const orders = {
@@ -49,8 +51,8 @@ const pictured = (query) => held.sets[query.set].some(([, number]) => number !==
 
 function image(query, at, runs) {
   const [name, number] = held.sets[query.set][at];
-  const target = query.targets.includes(at), pickers = runs.filter((run) => query.runs[run].picks.includes(at));
-  const item = make("li", `shot-of${target ? " target" : pickers.length ? " missed" : ""}`);
+  const target = query.targets.includes(at), pickers = runs.filter((run) => query.runs[run].picks.includes(at)), people = query.people.filter(([, pick]) => pick === at);
+  const item = make("li", `shot-of${target ? " target" : pickers.length || people.length ? " missed" : ""}`);
   const box = make("div", "frame", !pictured(query) ? null : number === null ? "not in these sets" : picture(number, name));
   box.append(make("span", "place", String(at + 1)));
   if (target) box.append(make("span", "mark-target", "target"));
@@ -61,6 +63,11 @@ function image(query, at, runs) {
   if (pickers.length) {
     const said = pickers.length === runs.length && runs.length > 1 ? `picked by all ${runs.length}` : `picked${held.runs.length > 1 ? `: ${pickers.map((run) => held.runs[run]).join(", ")}` : ""}`;
     item.append(make("p", target ? "picked right" : "picked", said));
+  }
+  if (people.length) {
+    const said = make("p", target ? "picked right" : "picked", `picked by ${people.length} of ${query.people.length} people`);
+    said.title = people.map(([worker]) => worker).join(", ");
+    item.append(said);
   }
   return item;
 }
@@ -118,6 +125,12 @@ function folded(query, run) {
   return fold;
 }
 
+function people({ people: votes, targets }) {
+  if (!votes.length) return null;
+  const right = votes.filter(([, at]) => targets.includes(at)).length;
+  return make("span", `verdict ${right === votes.length ? "good" : right ? "half" : "bad"}`, `people: ${right} of ${votes.length} found it`);
+}
+
 function card(query) {
   const runs = looked(query);
   const made = make("article", `miss ${query.kind}`);
@@ -135,7 +148,7 @@ function card(query) {
   held.sets[query.set].forEach((_, at) => list.append(image(query, at, runs)));
   if (pictured(query)) framed(list.querySelectorAll(".frame"), held.sets[query.set].map(([, , width, height]) => [width, height]));
   if (!size) list.append(make("li", "muted small", "This set has too many images to be shown."));
-  made.append(make("blockquote", "", query.text), about, make("p", "verdicts", ...runs.map((run) => verdict(query, run))), list,
+  made.append(make("blockquote", "", query.text), about, make("p", "verdicts", ...runs.map((run) => verdict(query, run)), people(query)), list,
     ...runs.filter((run) => query.runs[run].attention).map((run) => folded(query, run)));
   return made;
 }
@@ -146,7 +159,7 @@ function choose() {
   shown = held.queries.filter((query, at) => {
     const runs = looked(query).map((number) => query.runs[number]);
     return runs.length && (!kind || query.kind === kind) && (!tag || query.tags.includes(tag)) && (!split || query.split === split)
-      && (!right || found[right](runs)) && words.every((word) => hay[at].includes(word));
+      && (!right || found[right](runs, query)) && words.every((word) => hay[at].includes(word));
   });
   const order = orders[field("r-sort").value];
   shown.sort((a, b) => order(a, b) || (a.id < b.id ? -1 : 1));
@@ -177,4 +190,4 @@ for (const name of ["r-run", "r-right", "r-kind", "r-tag", "r-split", "r-sort"])
 field("r-find").addEventListener("input", choose);
 field("r-controls").addEventListener("submit", (event) => event.preventDefault());
 field("r-find").addEventListener("keydown", (event) => { if (event.key === "Escape") event.target.blur(); });
-choose();
+follow(choose);
