@@ -177,7 +177,9 @@ def test_a_page_of_documents_has_no_words_of_sets_and_frames(show: Open, page: P
     tab.keyboard.press("?")
     said = "(names) => [...document.querySelectorAll('*')].flatMap((one) => names.map((name) => one.getAttribute(name) || ''))"
     words = [tab.locator("body").inner_text(), *tab.evaluate(said, ["placeholder", "title", "aria-label"])]
-    assert [one for text in words for one in re.findall(r"(?i).*(?:\bsets?\b(?!\.jsonl)|\bframes?\b|such as #).*", text)] == []
+    assert [
+        one for text in words for one in re.findall(r"(?i).*(?:\bsets?\b(?!\.jsonl)|\bframes?\b|such as #).*", text)
+    ] == []
     expect(tab.locator("#found")).to_have_text("12 documents")
     expect(tab.locator("#kind, #split")).to_have_count(0)  # there is one of each
     tab.keyboard.press("Escape")

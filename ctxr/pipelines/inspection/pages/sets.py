@@ -34,7 +34,7 @@ def make_sets(edition: PageBuilder) -> Mapping[str, object] | None:
     nearest, farthest, unknown = 2.0, 0.0, 0
     for image_set, distances in chain.distances():
         own = texts.get(image_set.id)
-        told = {"texts": own and [(one.targets, one.text) for one in own]}
+        told: dict[str, Any] = {"texts": own and [(one.targets, one.text) for one in own]}
         if voted:  # author, votes and why it was dropped, of each text
             told["people"] = own and [(one.author, one.votes, one.dropped.replace("_", " ")) for one in own]
         rows.append(_row(edition, numbers, image_set, distances) | told)
