@@ -34,9 +34,9 @@ def make_sets(edition: PageBuilder) -> Mapping[str, object] | None:
     nearest, farthest, unknown = 2.0, 0.0, 0
     for image_set, distances in chain.distances():
         own = texts.get(image_set.id)
-        told: dict[str, Any] = {"texts": own and [(one.targets, one.text) for one in own]}
+        told: dict[str, object] = {"texts": [(one.targets, one.text) for one in own] if own else None}
         if voted:  # author, votes and why it was dropped, of each text
-            told["people"] = own and [(one.author, one.votes, one.dropped.replace("_", " ")) for one in own]
+            told["people"] = [(one.author, one.votes, one.dropped.replace("_", " ")) for one in own or ()] or None
         rows.append(_row(edition, numbers, image_set, distances) | told)
         if distances is None:
             unknown += 1
