@@ -202,7 +202,7 @@ def test_runs_are_compared_measure_by_measure(evaluate: Evaluates) -> None:
         each = [found[name, row["part"]]["value"] for name in (report.runs[1], report.runs[0])]
         assert row["value"] == pytest.approx(each[0] - each[1])
         assert row["low"] <= row["value"] <= row["high"]
-    assert "bootstrap interval over groups" in report.tables["test/recall"].note
+    assert "interval over groups" in report.tables["test/recall"].note
 
 
 def test_a_classifiers_labels_come_with_their_source_their_audit_and_their_leaks(
