@@ -12,7 +12,7 @@ from ctxr.version import __version__
 project, author, release = "ctxr", "ctxr contributors", __version__
 copyright = author
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "search.md"]  # Sphinx has a page of that name: searching.md includes ours
 myst_heading_anchors = 3
 highlight_language = "sh"
 maximum_signature_line_length = 100

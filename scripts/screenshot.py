@@ -38,16 +38,13 @@ def browser() -> Iterator[Browser]:
             launched.close()
 
 
-def picture(page: Path, theme: str, width: int = 1280, height: int = 1180, part: str = "") -> bytes:
-    """The top of the page, or of a part that its menu names, as JPEG."""
+def picture(page: Path, theme: str, width: int = 1280, height: int = 1180) -> bytes:
+    """The top of the page as JPEG."""
     with browser() as opened:
         tab = opened.new_page(viewport={"width": width, "height": height}, color_scheme=theme)  # type: ignore[arg-type]
         tab.goto(page.resolve().as_uri())
         if tab.locator("#kind option", has_text="video").count():
             tab.select_option("#kind", "video")
-        if part:
-            tab.get_by_role("link", name=part, exact=True).first.click()
-            tab.wait_for_timeout(500)
         tab.evaluate(SEEN)
         return tab.screenshot(type="jpeg", quality=78)
 
