@@ -138,6 +138,39 @@ def test_what_is_no_model_is_told(project: Path, model: str, told: str) -> None:
     assert "my_model" in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("model", "hint"),
+    [("mine_d.py:score", "leave out .py"), ("mine_d:scor", "mean --model mine_d:score?"), ("mine_d:x", "has score")],
+)
+def test_a_misspelt_model_gets_a_hint(project: Path, model: str, hint: str) -> None:
+    Path("mine_d.py").write_text(CALLED.format(value=1))
+    with pytest.raises(UsageError) as caught:
+        evaluate(model)
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"), [("mine_e.py", "--model mine_e:score"), ("ctxr-tinny", "did you mean ctxr-tiny?")]
+)
+def test_a_misspelt_run_gets_a_hint(project: Path, given: str, hint: str) -> None:
+    Path("mine_e.py").write_text(CALLED.format(value=1))
+    with pytest.raises(UsageError) as caught:
+        evaluate(runs=(given,))
+    assert hint in caught.value.hint
+
+
+def test_a_csv_without_its_head_is_told(project: Path) -> None:
+    for content, told in (
+        (b"q,c,0.5\n", "first line must be query,candidate,value"),
+        (b"query,candidate,value\nq,c,x\n", ""),
+    ):
+        Path("a.csv").write_bytes(content)
+        with pytest.raises(DataError, match=told) as caught:
+            evaluate(runs=("a.csv",))
+        assert "query,candidate,value" in caught.value.hint
+        assert "{" not in caught.value.hint
+
+
 def scored(project: Path, suffix: str) -> Path:
     """The same scores of valid in each form."""
     queries = [one for one in queries_of(read_dataset(Path("work/dataset"))) if one.split == "valid"]
@@ -178,8 +211,8 @@ def test_an_array_may_have_every_query_of_the_dataset(project: Path) -> None:
         ("a.csv", b"query,candidate,value\n\xff,c,1\n", DataError, r"a\.csv:"),
         ("a.csv", b"", DataError, r"a\.csv"),
         ("a.npy", b"no array", DataError, r"a\.npy"),
-        ("a.npy", np.zeros((3, 9)), UsageError, r"a\.npy: .*\[3, 9\].*\[3, 10\]"),
-        ("a.npy", np.zeros((5, 10)), UsageError, r"a\.npy: .*\[5, 10\].*\[\d+, 10\]"),
+        ("a.npy", np.zeros((3, 9)), UsageError, r"a\.npy: .*\(3, 9\).*\(3 texts, 10 pictures\)"),
+        ("a.npy", np.zeros((5, 10)), UsageError, r"a\.npy: .*\(5, 10\).*\(\d+ texts, 10 pictures\)"),
         ("a.npy", np.full((3, 10), np.inf), UsageError, r"a\.npy: .*inf"),
         ("a.npy", np.array([["x"]]), UsageError, r"a\.npy: .*'x'"),
         ("a.npy", np.array([[{}]], object), DataError, r"a\.npy.*allow_pickle"),
