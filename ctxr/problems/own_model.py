@@ -42,8 +42,7 @@ def find_model(name: str) -> tuple[ScoreFunction, Path]:
     """
     (module, _, function), here, imported = name.partition(":"), str(Path.cwd()), None
     hint = "--model my_model:score names the function score of my_model.py in the current folder"
-    if module.endswith(".py"):
-        hint = f"leave out .py: {hint}"
+    hint = "leave out .py: " * module.endswith(".py") + hint
     if not function:
         raise UsageError(f"--model {name} names no function", hint=hint)
     known = sys.modules.get(module)

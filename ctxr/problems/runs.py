@@ -266,6 +266,10 @@ def _from_file(source: RunSource, file: Path, scoring: Scoring) -> Iterator[Mode
     array, values = read_array(file), dict[str, dict[str, float]]()
     asked = queries_of(scoring.dataset, {*scoring.queries})
     queries = asked if array.shape[:1] == (len(asked),) else queries_of(scoring.dataset)
+    if len(taken := {one.split or "none" for one in queries}) < len(
+        {*map(scoring.dataset.split_of, scoring.dataset.sets)}
+    ):
+        scoring.progress.note(f"{file}: the rows are taken for the queries of {', '.join(sorted(taken))}")
     for row in checked_scores(array, queries, str(file)):
         values.setdefault(row.query, {})[row.candidate] = row.value
     yield ModelScores(source.name, values, lambda _query, _candidate: str(file))

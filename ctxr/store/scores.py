@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -102,7 +102,8 @@ def typed_lines(path: Path, kind: type[T], hint: str) -> Iterator[tuple[int, T]]
     """Rows of JSON Lines or of a CSV, with their lines. Raises DataError naming file:line for another row, and for a value that is
     no finite number."""
     table = path.suffix.lower() == ".csv"
-    decode, head = msgspec.json.Decoder(kind, strict=not table).decode, _head(kind)
+    decode = msgspec.json.Decoder(kind, strict=not table).decode
+    head = [one.name for one in msgspec.structs.fields(kind) if one.required]  # type: ignore[arg-type]
     if table:
         hint = f"a CSV has the line {','.join(head)} first, and these cells in every other line"
     try:
@@ -118,20 +119,14 @@ def typed_lines(path: Path, kind: type[T], hint: str) -> Iterator[tuple[int, T]]
         raise DataError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
 
 
-def _head(kind: type[Any]) -> list[str]:
-    """The columns that a CSV of these rows cannot lack."""
-    return [one.encode_name for one in msgspec.structs.fields(kind) if one.required]
-
-
 def _csv_rows(path: Path, head: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Rows of a CSV as JSON, with their lines; cells that are not there are left out. Raises DataError where none of `head` is in
-    the first line."""
+    """Rows of a CSV as JSON, with their lines; cells that are not there are left out. Raises DataError without any of `head`."""
     with path.open(encoding="utf-8-sig", newline="") as stream:
         rows = csv.DictReader(stream, restkey="a cell without a column")
         try:
             if rows.fieldnames and not {*head} & {*rows.fieldnames}:
-                hint = f"put {','.join(head)} above the first row"
-                raise DataError(f"{path}:1: the first line must be {','.join(head)}", hint=hint)
+                line = ",".join(head)
+                raise DataError(f"{path}:1: the first line must be {line}", hint=f"put {line} above the first row")
             for row in rows:
                 yield rows.line_num, json.dumps({name: cell for name, cell in row.items() if cell is not None})
         except (csv.Error, UnicodeDecodeError) as error:

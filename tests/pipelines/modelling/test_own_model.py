@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from ctxr.cli import views
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
+from ctxr.engine.progress import Silent
+from ctxr.engine.report import Table
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.modelling.config import Eval, EvalReport
 from ctxr.pipelines.modelling.eval import run
@@ -21,6 +24,7 @@ from ctxr.problems.queries import queries_of
 from ctxr.store.artifacts import open_artifact
 from tests.pipelines.evaluated import write_scores
 from tests.pipelines.world_dataset import write_world_dataset
+from tests.releases import write_release
 
 CALLED = """
 from pathlib import Path
@@ -191,6 +195,48 @@ def scored(project: Path, suffix: str) -> Path:
 def test_score_files_of_every_form_give_the_same_figures(project: Path) -> None:
     tables = [evaluate(runs=(str(scored(project, form)),)).tables for form in (".jsonl", ".csv", ".npy")]
     assert tables[0] == tables[1] == tables[2]
+
+
+class Told(Silent):
+    """Keeps notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_an_array_says_which_split_its_rows_are_taken_for(project: Path) -> None:
+    told = Told()
+    run(Eval(runs=(str(scored(project, ".npy")),), resamples=50, tokenizer="regex"), told)
+    assert "mine.npy: the rows are taken for the queries of valid" in told.notes
+
+
+def test_results_of_another_release_are_not_replaced_without_a_word(project: Path) -> None:
+    for name, text in (("one", "A car."), ("two", "A bus.")):
+        write_release(project / name, valid={"set-shot0_0": {"0": text}})
+    write_scores(Path("same.jsonl"), Path("one"), lambda _query, place: float(place), ("valid",))
+    told = Told()
+    for name in ("one", "one", "two", "two"):
+        run(Eval(runs=("same.jsonl",), dataset=Path(name), resamples=50, tokenizer="regex"), told)
+    assert [note.partition("(")[2][:7] for note in told.notes if "replacing" in note] == ["dataset"]
+
+
+def test_two_models_are_compared_below_the_summary(project: Path) -> None:
+    scored(project, ".jsonl")
+    args = ["eval", "mine.jsonl", "ctxr-tiny", "--resamples", "50", "--permutations", "50"]
+    plain, compared = (CliRunner().invoke(app, [*args, *more]).stdout for more in ([], ["--compare"]))
+    assert "differences" not in plain
+    (table,) = [
+        one
+        for one in views.evaluation(evaluate(runs=("mine.jsonl", "ctxr-tiny"), compare=True))
+        if getattr(one, "title", "") == "valid: differences"
+    ]
+    assert isinstance(table, Table)
+    assert table.columns[2:] == ("against", "difference", "Holm")
+    assert [row[:2] for row in table.rows] == [("ctxr-tiny", "mine")]
+    assert "valid: differences" in compared
 
 
 def test_an_array_may_have_every_query_of_the_dataset(project: Path) -> None:
