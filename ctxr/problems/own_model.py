@@ -41,8 +41,8 @@ def find_model(name: str) -> tuple[ScoreFunction, Path]:
     Raises UsageError for a module or function that is not found or fails.
     """
     (module, _, function), here, imported = name.partition(":"), str(Path.cwd()), None
-    hint = "--model my_model:score names the function score of my_model.py in the current folder"
-    hint = "leave out .py: " * module.endswith(".py") + hint
+    hint = "leave out .py: " * module.endswith(".py")
+    hint += "--model my_model:score names the function score of my_model.py in the current folder"
     if not function:
         raise UsageError(f"--model {name} names no function", hint=hint)
     known = sys.modules.get(module)
@@ -60,11 +60,10 @@ def find_model(name: str) -> tuple[ScoreFunction, Path]:
             raise TypeError(f"{function} is not a function")
         return found, Path(str(imported.__file__))
     except (Exception, SystemExit) as error:
-        own = (
-            [one for one, has in vars(imported).items() if getattr(has, "__module__", "") == module] if imported else []
-        )
+        has = getattr(imported, "__dict__", {}).items()
+        own = [key for key, one in has if callable(one) and getattr(one, "__module__", "") == module]
         near = did_you_mean(
-            function, own, f"{module} has {', '.join(own)}; {hint}" if own else hint, f"--model {module}:{{}}"
+            function, own, (f"{module} has {', '.join(own)}; " * bool(own)) + hint, f"--model {module}:{{}}"
         )
         raise UsageError(f"--model {name}: {_told(error)}", hint=near) from error
     finally:  # what it imports later is found, and what ctxr imports later is not taken from the folder

@@ -266,9 +266,8 @@ def _from_file(source: RunSource, file: Path, scoring: Scoring) -> Iterator[Mode
     array, values = read_array(file), dict[str, dict[str, float]]()
     asked = queries_of(scoring.dataset, {*scoring.queries})
     queries = asked if array.shape[:1] == (len(asked),) else queries_of(scoring.dataset)
-    if len(taken := {one.split or "none" for one in queries}) < len(
-        {*map(scoring.dataset.split_of, scoring.dataset.sets)}
-    ):
+    taken = {one.split or "none" for one in queries}
+    if len(taken) < len({*map(scoring.dataset.split_of, scoring.dataset.sets)}):
         scoring.progress.note(f"{file}: the rows are taken for the queries of {', '.join(sorted(taken))}")
     for row in checked_scores(array, queries, str(file)):
         values.setdefault(row.query, {})[row.candidate] = row.value
@@ -286,11 +285,10 @@ def check_run_name(source: str, workdir: Path) -> None:
     """Raises UsageError for a name that is not a run, a classifier, a file of scores or an encoder's name."""
     if not source:
         raise UsageError("a run has an empty name", hint="name a run, a file of scores, or a model")
-    if trained_folder(source, workdir) is not None or (Path(source).exists() and Path(source).suffix != ".py"):
+    if Path(source).suffix == ".py" and Path(source).is_file():
+        raise UsageError(f"{source} is no file of scores", hint=f"ctxr eval --model {Path(source).stem}:score")
+    if trained_folder(source, workdir) is not None or Path(source).exists():
         return
-    if Path(source).suffix == ".py":
-        hint = f"ctxr eval --model {Path(source).stem}:score   evaluates its function score"
-        raise UsageError(f"{source} is not a file of scores", hint=hint)
     if Path(source).suffix in (".jsonl", ".json", ".csv", ARRAY):
         raise UsageError(
             f"{source} is neither a run in {workdir / RUNS} nor a file of scores",

@@ -7,7 +7,7 @@ A line is `{"query": …, "candidate": …, "value": …}`, higher is better; `"
 import csv
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -103,9 +103,8 @@ def typed_lines(path: Path, kind: type[T], hint: str) -> Iterator[tuple[int, T]]
     no finite number."""
     table = path.suffix.lower() == ".csv"
     decode = msgspec.json.Decoder(kind, strict=not table).decode
-    head = [one.name for one in msgspec.structs.fields(kind) if one.required]  # type: ignore[arg-type]
-    if table:
-        hint = f"a CSV has the line {','.join(head)} first, and these cells in every other line"
+    head = ",".join(one.name for one in msgspec.structs.fields(kind) if one.required)  # type: ignore[arg-type]
+    hint = f"a CSV has the line {head} first, and these cells in every other line" if table else hint
     try:
         for number, text in _csv_rows(path, head) if table else numbered_lines(path):
             try:
@@ -119,14 +118,13 @@ def typed_lines(path: Path, kind: type[T], hint: str) -> Iterator[tuple[int, T]]
         raise DataError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
 
 
-def _csv_rows(path: Path, head: Sequence[str]) -> Iterator[tuple[int, str]]:
+def _csv_rows(path: Path, head: str) -> Iterator[tuple[int, str]]:
     """Rows of a CSV as JSON, with their lines; cells that are not there are left out. Raises DataError without any of `head`."""
     with path.open(encoding="utf-8-sig", newline="") as stream:
         rows = csv.DictReader(stream, restkey="a cell without a column")
         try:
-            if rows.fieldnames and not {*head} & {*rows.fieldnames}:
-                line = ",".join(head)
-                raise DataError(f"{path}:1: the first line must be {line}", hint=f"put {line} above the first row")
+            if rows.fieldnames and not {*head.split(",")} & {*rows.fieldnames}:
+                raise DataError(f"{path}:1: the first line must be {head}", hint=f"put {head} above the first row")
             for row in rows:
                 yield rows.line_num, json.dumps({name: cell for name, cell in row.items() if cell is not None})
         except (csv.Error, UnicodeDecodeError) as error:

@@ -107,8 +107,8 @@ class EvalStage(Stage[Inputs]):
         before, now = ([name for name, _ in runs] for runs in (earlier.config.get("runs", ()), inputs.key["runs"]))
         released = RELEASE in (inputs.parents[0].kind, *(one.kind for one in earlier.parents))
         moved = released and inputs.parents[0].sha256 not in {one.sha256 for one in earlier.parents}
-        found = [name for name in super().other(earlier, inputs) if name != "runs" or before != now]
-        return [*["dataset"] * moved, *found]
+        found = ["dataset"] * moved + super().other(earlier, inputs)
+        return [name for name in found if name != "runs" or before != now]
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """What was found."""
