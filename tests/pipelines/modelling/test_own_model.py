@@ -146,7 +146,8 @@ def test_what_is_no_model_is_told(project: Path, model: str, told: str) -> None:
     ("model", "hint"),
     [("mine_d.py:score", "leave out .py"), ("mine_d:scor", "mean --model mine_d:score?"), ("mine_d:x", "has score")],
 )
-def test_a_misspelt_model_gets_a_hint(project: Path, model: str, hint: str) -> None:
+def test_a_misspelt_model_gets_a_hint(project: Path, model: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "mine_d", raising=False)  # that of another folder
     Path("mine_d.py").write_text(CALLED.format(value=1))
     with pytest.raises(UsageError) as caught:
         evaluate(model)
