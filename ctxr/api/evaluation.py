@@ -1,6 +1,6 @@
 """`ctxr.evaluate`: the figures of `ctxr eval` for arrays of scores and functions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,13 +11,14 @@ from ctxr.api.verbs import Warnings, WarningsAndBars, hinted
 from ctxr.engine.options import convert
 from ctxr.engine.project import CHAIN, project_of
 from ctxr.engine.report import SUMMARY, Table
-from ctxr.errors import UsageError, did_you_mean
+from ctxr.errors import UsageError, and_more, did_you_mean
 from ctxr.pipelines.modelling.config import Eval
 from ctxr.pipelines.modelling.eval import measure
 from ctxr.problems.drawing import Chart, draw
 from ctxr.problems.evaluation import EvalRequest
 from ctxr.problems.figures import Figure
 from ctxr.problems.own_model import checked_scores, model_scores
+from ctxr.problems.queries import EvalQuery
 from ctxr.problems.registry import evaluation_of
 from ctxr.store.scores import write_scores
 
@@ -37,7 +38,8 @@ def evaluate(
     """
     asked = benchmark if isinstance(benchmark, Benchmark) else load(benchmark)
     if not isinstance(models, Mapping) or not all(isinstance(name, str) for name in models):
-        raise UsageError("models are given by name", hint='ctxr.evaluate(benchmark, {"mine": scores})')
+        hint = f"{{}}, {models!r}" if isinstance(models, str) else '{"mine": scores}'
+        raise UsageError("models are given by name", hint=f"ctxr.evaluate(benchmark, {hint})")
     if not (models or names) or "runs" in options:
         raise UsageError("no model is named", hint='ctxr.evaluate(benchmark, {"mine": scores}, "ctxr-tiny")')
     if not any(one.text for one in asked.rows):
@@ -49,18 +51,31 @@ def evaluate(
     with TemporaryDirectory() as folder:
         files = [Path(folder, f"{number}.jsonl") for number in range(len(models))]
         for file, (name, model) in zip(files, models.items(), strict=True):
+            if isinstance(model, str | Path):
+                hint = f"give the function itself; runs, files and encoders: ctxr.evaluate(benchmark, {{}}, {str(model)!r})"
+                raise UsageError(f"{name}: {str(model)!r} is a name, not scores or a function", hint=hint)
             if callable(model):
                 write_scores(file, model_scores(name, model, asked.dataset, asked.rows, shown))
                 continue
-            by_id = isinstance(model, Mapping)
-            parts = [([model.get(one.query, ())], [one]) for one in asked.rows] if by_id else [(model, asked.rows)]
+            parts = _by_query(name, model, asked) if isinstance(model, Mapping) else [(model, asked.rows)]
             write_scores(file, [row for values, queries in parts for row in checked_scores(values, queries, name)])
         given = {"compare": len(files) + len(names) > 1, **usual, **options, "runs": [*files, *names]}
         config = Eval(**convert(Eval, given, "ctxr.evaluate()")).check()
-        evaluation = evaluation_of(EvalRequest(config, shown))
+        every = {name for name, one in asked.dataset.queries.items() if one.labels is None}
+        evaluation = evaluation_of(EvalRequest(config, shown, left_out=every - {one.query for one in asked.rows}))
         measure(evaluation, config, shown)
     found = evaluation.findings
     return Results(found.tables, tuple(found.notes), tuple(found.figures))
+
+
+def _by_query(name: str, model: Mapping[str, Any], asked: Benchmark) -> list[tuple[Any, Sequence[EvalQuery]]]:
+    """The row of each query of a dict. Raises UsageError for a query that is not in the dataset, and one without a row."""
+    hint = "ids are those of ctxr.load: {one.id: scores for one in benchmark}"
+    if strange := [query for query in model if query not in asked.dataset.queries]:
+        raise UsageError(f"{name}: query {strange[0]!r} is not asked in {asked.path}", hint=hint)
+    if lost := [one.query for one in asked.rows if one.query not in model]:
+        raise UsageError(f"{name}: no scores for query {lost[0]!r}{and_more(len(lost))}", hint=hint)
+    return [([model[one.query]], [one]) for one in asked.rows]
 
 
 @dataclass(frozen=True)
@@ -98,12 +113,16 @@ class Results:
         return self.table("differences", split)
 
     def plot(self, measure: str = "", split: str = "") -> Any:
-        """Axes of matplotlib with each model and its 95 % interval, as `ctxr eval` draws them; by default of the first measure of the
-        last split. Raises UsageError where nothing was measured.
+        """Axes of matplotlib with each model and its 95 % interval, as `ctxr eval` draws them; by default of the first measure of
+        `table()`, on the last split. Raises UsageError where nothing was measured.
         """
+        if not measure and SUMMARY in self.tables:
+            measure = self.tables[SUMMARY].columns[1]
         chosen = [one for one in self.figures if measure in ("", one.measure) and split in ("", one.split)]
         if not chosen:
-            raise UsageError(f"nothing was measured as {measure or 'a figure'} on {split or 'any split'}")
+            known = dict.fromkeys(one.measure for one in self.figures)
+            hint = f"measures are {', '.join(known)}; .plot().figure.savefig('accuracy.png') writes a file"
+            raise UsageError(f"nothing was measured as {measure or 'a figure'} on {split or 'any split'}", hint=hint)
         first = next(one for one in chosen if one.split == chosen[-1].split)
         rows = [one for one in chosen if replace(one, run="", interval=first.interval) == replace(first, run="")]
         from matplotlib import pyplot

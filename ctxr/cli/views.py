@@ -472,9 +472,21 @@ def project_status(report: StatusReport) -> Iterator[Block]:
 
 def _tables(report: AggregateReport | EvalReport | ReviseReport) -> Iterator[Block]:
     summary = report.tables.get(SUMMARY)
-    short = _more(report) and summary and [replace(summary, note=fill(summary.note, 79))]
+    short = _more(report) and summary and [replace(summary, note=fill(summary.note, 79)), *_differences(report.tables)]
     yield from short or report.tables.values()
     yield Sentences("notes", report.notes)
+
+
+def _differences(tables: Mapping[str, Table]) -> Iterator[Block]:
+    """Of the differences on the split of the summary those of its measures, over all queries."""
+    summary, heads = tables[SUMMARY], ("run", "measure", "against", "difference", "Holm")
+    split, wanted = summary.title.partition(":")[0], {"all", *summary.columns[1:]}
+    for one in (table for name, table in tables.items() if name.endswith("/differences")):
+        at = [place for place, head in enumerate(one.columns) if head in heads]
+        rows = [tuple(row[place] for place in at) for row in one.rows if row[1] in wanted and row[2] is not None]
+        if rows and one.title.startswith(f"{split}:"):
+            note = "points; Holm: p of the sign flips, corrected over all differences; *: below 0.05"
+            yield Table(one.title, tuple(one.columns[place] for place in at), tuple(rows), note)
 
 
 def _more(report: AggregateReport | EvalReport | ReviseReport) -> str | None:

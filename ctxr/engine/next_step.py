@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from ctxr.engine.options import GIVEN_IN_PYTHON
@@ -85,8 +86,7 @@ def _steps(state: ProjectState, one: Stored) -> Iterator[str]:
         case ((kinds.RUN | kinds.CLASSIFIER), _):
             yield "" if made(kinds.EVALUATION, kinds.CLASSIFIER_RESULTS) else command("eval", one.path.name)
         case ((kinds.EVALUATION | kinds.CLASSIFIER_RESULTS), _):
-            datasets = [state.finished[name] for name in one.parents if state.finished[name].kind == kinds.DATASET]
-            yield _page(state, one, *("--input", str(datasets[0].path)) if datasets else ())
+            yield _page(state, one, *_evaluated_on(state, one))
         case kinds.PAIRS, _:
             yield "" if made() else command("train", "--recipe", "entailment-tiny")
         case kinds.REGION_FEATURES, _:
@@ -101,6 +101,13 @@ def _steps(state: ProjectState, one: Stored) -> Iterator[str]:
 def _page(state: ProjectState, one: Stored, *words: str) -> str:
     """The report, if it is older than an artifact."""
     return command_in(state.workdir, "report", *words) if state.page < one.made else ""
+
+
+def _evaluated_on(state: ProjectState, one: Stored) -> list[str]:
+    """What names the dataset of results for `ctxr report`: the project's, or, such as a release, what --dataset named."""
+    places = [str(state.finished[name].path) for name in one.parents if state.finished[name].kind == kinds.DATASET]
+    places += [word for option, word in pairwise(one.words) if option == "--dataset"]
+    return ["--input", places[0]] if places else []
 
 
 def _asked(state: ProjectState, one: Stored) -> str:

@@ -343,7 +343,8 @@ def convert(cls: type[Options], given: Mapping[str, object], source: str, elsewh
             parts = value if isinstance(value, list | tuple) else (value,)
             for part in parts:
                 if not isinstance(part, str | Path):
-                    raise UsageError(f"{source}: {key} = {part!r} is not a text", hint="see the command's --help")
+                    hint = "ctxr.evaluate() takes functions" if callable(part) else "see the command's --help"
+                    raise UsageError(f"{source}: {key} = {part!r} is not a text", hint=hint)
             values[name] = tuple(map(str, parts))
         elif Path in kinds and isinstance(value, str):
             values[name] = path_of(f"{source}: {key}", value)

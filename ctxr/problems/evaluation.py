@@ -1,6 +1,6 @@
 """What `ctxr eval` asks of a problem: columns of each run on each split, and what is shown beside them."""
 
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -51,6 +51,8 @@ class EvalRequest:
     progress: Progress
     beside: "type[Evaluation[Any, Any]] | None" = None
     """Evaluation of runs of another problem (`Question.BESIDE`)."""
+    left_out: Set[str] = frozenset()
+    """Queries of the dataset that are not asked, whatever a run scored of them."""
 
     @cached_property
     def path(self) -> Path:
@@ -77,8 +79,11 @@ class EvalRequest:
 
     @cached_property
     def dataset(self) -> Dataset:
-        """The dataset, read."""
-        return open_dataset(self.path, self.options.workdir, self.progress)
+        """The dataset, read, without what is `left_out`."""
+        dataset = open_dataset(self.path, self.options.workdir, self.progress)
+        queries = {name: one for name, one in dataset.queries.items() if name not in self.left_out}
+        judgments = tuple(one for one in dataset.judgments if one.query in queries)
+        return replace(dataset, queries=queries, judgments=judgments) if self.left_out else dataset
 
     @property
     def variants(self) -> set[object]:

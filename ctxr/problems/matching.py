@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from ctxr.errors import DataError
@@ -36,11 +37,10 @@ class ScoredEvaluation(Evaluation[SplitT, Run]):
         dataset, options = request.dataset, self.options
         sets = {one.id: (dataset.split_of(one) or NO_SPLIT, one) for one in dataset.sets}
         self.places = {one.id: sets[one.image_set] for one in dataset.queries.values() if one.labels is None}
-        splits = {options.split} if options.split else {"valid", "test"}
+        splits = {options.split} if options.split else {*ALL_SPLITS} if request.left_out else {"valid", "test"}
         wanted = [name for name, (split, _) in self.places.items() if split in splits] or list(self.places)
-        scoring = Scoring(
-            dataset, request.origin, wanted, request.scoring, self.progress, lambda: find_learner(question)
-        )
+        learner, left_out = partial(find_learner, question), request.left_out
+        scoring = Scoring(dataset, request.origin, wanted, request.scoring, self.progress, learner, left_out)
         self.dataset, self.runs = dataset.name, find_runs(request.sources, scoring, named=bool(options.runs))
         self.scorers = [scorer for run in self.runs for scorer in run.scorers]
         self.notes = []

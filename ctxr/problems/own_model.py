@@ -14,7 +14,7 @@ from PIL import Image as Picture
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
-from ctxr.errors import DataError, UsageError, first_line
+from ctxr.errors import DataError, UsageError, did_you_mean, first_line, plural
 from ctxr.media.images import read_image
 from ctxr.problems.queries import EvalQuery, pictures_of
 from ctxr.store.atomic import write_bytes
@@ -40,8 +40,9 @@ def find_model(name: str) -> tuple[ScoreFunction, Path]:
 
     Raises UsageError for a module or function that is not found or fails.
     """
-    (module, _, function), here = name.partition(":"), str(Path.cwd())
-    hint = "--model my_model:score names the function score of my_model.py in the current folder"
+    (module, _, function), here, imported = name.partition(":"), str(Path.cwd()), None
+    hint = "leave out .py: " * module.endswith(".py")
+    hint += "--model my_model:score names the function score of my_model.py in the current folder"
     if not function:
         raise UsageError(f"--model {name} names no function", hint=hint)
     known = sys.modules.get(module)
@@ -59,7 +60,12 @@ def find_model(name: str) -> tuple[ScoreFunction, Path]:
             raise TypeError(f"{function} is not a function")
         return found, Path(str(imported.__file__))
     except (Exception, SystemExit) as error:
-        raise UsageError(f"--model {name}: {_told(error)}", hint=hint) from error
+        has = getattr(imported, "__dict__", {}).items()
+        own = [key for key, one in has if callable(one) and getattr(one, "__module__", "") == module]
+        near = did_you_mean(
+            function, own, (f"{module} has {', '.join(own)}; " * bool(own)) + hint, f"--model {module}:{{}}"
+        )
+        raise UsageError(f"--model {name}: {_told(error)}", hint=near) from error
     finally:  # what it imports later is found, and what ctxr imports later is not taken from the folder
         sys.path.remove(here)
         sys.path.append(here)
@@ -96,7 +102,8 @@ def checked_scores(values: Any, queries: Sequence[EvalQuery], by: str) -> Iterat
     wanted = len(queries), max((len(one.images) for one in queries), default=0)
     if table.shape != wanted:
         at = f" (query {queries[0].query!r} first)" * bool(queries)
-        raise UsageError(f"{by}: scores are {[*table.shape]}, and texts and pictures{at} {[*wanted]}", hint=_HINT)
+        expected = f"({plural(wanted[0], 'text')}, {plural(wanted[1], 'picture')})"
+        raise UsageError(f"{by}: scores have shape {table.shape}, expected {expected}{at}", hint=_HINT)
     for one, row in zip(queries, table.tolist(), strict=True):
         for image, value in zip(one.images, row, strict=False):
             if not np.isfinite(value):

@@ -1,6 +1,6 @@
 """Where scores come from: runs, files, published models; and how a problem's models are made."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -135,7 +135,8 @@ class Run(EvaluatedRun):
 
 @dataclass(frozen=True)
 class Scoring:
-    """How queries, by id, are scored; `learner` opens models once something is to be scored."""
+    """How queries, by id, are scored; `learner` opens models once something is to be scored, and scores of those that are `left_out`
+    are not taken."""
 
     dataset: Dataset
     origin: Parent
@@ -143,6 +144,11 @@ class Scoring:
     options: ScoringOptions
     progress: Progress
     learner: Callable[[], Learner]
+    left_out: Set[str] = frozenset()
+
+    def asked(self, scores: ModelScores) -> ModelScores:
+        """The scores without those of what is `left_out`."""
+        return replace(scores, values={name: row for name, row in scores.values.items() if name not in self.left_out})
 
     def fits(self, values: Mapping[str, Mapping[str, float]]) -> bool:
         """Whether the dataset asks all of these queries, with these candidates."""
@@ -236,6 +242,7 @@ def find_runs(sources: Sequence[RunSource], scoring: Scoring, named: bool = True
         else:
             found = _from_file(source, source.place, scoring)
             runs += [Run(own.name, structs.replace(source.origin, name=own.name), (own,)) for own in found]
+    runs = [replace(run, scorers=tuple(map(scoring.asked, run.scorers))) for run in runs]
     for run in () if named else tuple(runs):
         if not all(scoring.fits(one.values) for one in run.scorers):
             scoring.progress.warn(f"the run {run.name} is left out, it scored what {scoring.dataset.name} does not ask")
@@ -259,6 +266,9 @@ def _from_file(source: RunSource, file: Path, scoring: Scoring) -> Iterator[Mode
     array, values = read_array(file), dict[str, dict[str, float]]()
     asked = queries_of(scoring.dataset, {*scoring.queries})
     queries = asked if array.shape[:1] == (len(asked),) else queries_of(scoring.dataset)
+    taken = {one.split or "none" for one in queries}
+    if len(taken) < len({*map(scoring.dataset.split_of, scoring.dataset.sets)}):
+        scoring.progress.note(f"{file}: the rows are taken for the queries of {', '.join(sorted(taken))}")
     for row in checked_scores(array, queries, str(file)):
         values.setdefault(row.query, {})[row.candidate] = row.value
     yield ModelScores(source.name, values, lambda _query, _candidate: str(file))
@@ -275,6 +285,8 @@ def check_run_name(source: str, workdir: Path) -> None:
     """Raises UsageError for a name that is not a run, a classifier, a file of scores or an encoder's name."""
     if not source:
         raise UsageError("a run has an empty name", hint="name a run, a file of scores, or a model")
+    if Path(source).suffix == ".py" and Path(source).is_file():
+        raise UsageError(f"{source} is no file of scores", hint=f"ctxr eval --model {Path(source).stem}:score")
     if trained_folder(source, workdir) is not None or Path(source).exists():
         return
     if Path(source).suffix in (".jsonl", ".json", ".csv", ARRAY):
@@ -285,7 +297,7 @@ def check_run_name(source: str, workdir: Path) -> None:
     if ":" in source or source in PLAIN_ENCODERS:
         return
     names = {folder: finished_runs(workdir, folder) for folder in TRAINED}
-    near = did_you_mean(source, (name for listed in names.values() for name in listed))
+    near = did_you_mean(source, [*(name for listed in names.values() for name in listed), *PLAIN_ENCODERS])
     hint = f"{near} " if near else ""
     if source in list_recipes():
         hint = f"ctxr train --recipe {source}   makes it; "
@@ -343,7 +355,7 @@ def _trained_run(folder: Path, scoring: Scoring) -> Run:
     kept: Sequence[ModelScores] = ()
     regions = scoring.options.regions in ("", artifact.manifest.config.get("regions", ""))
     if regions and _has_scores(artifact) and not other_datasets(artifact, scoring.origin):
-        stored = _stored(folder)
+        stored = tuple(map(scoring.asked, _stored(folder)))
         kept = stored if all(scoring.fits(one.values) for one in stored) else ()
     lacking = [query for query in scoring.queries if not kept or any(query not in one.values for one in kept)]
     if not lacking:

@@ -103,8 +103,10 @@ def typed_lines(path: Path, kind: type[T], hint: str) -> Iterator[tuple[int, T]]
     no finite number."""
     table = path.suffix.lower() == ".csv"
     decode = msgspec.json.Decoder(kind, strict=not table).decode
+    head = ",".join(one.name for one in msgspec.structs.fields(kind) if one.required)  # type: ignore[arg-type]
+    hint = f"a CSV has the line {head} first, and these cells in every other line" if table else hint
     try:
-        for number, text in _csv_rows(path) if table else numbered_lines(path):
+        for number, text in _csv_rows(path, head) if table else numbered_lines(path):
             try:
                 line = decode(text)
                 if not math.isfinite(value := getattr(line, "value", 0.0)):
@@ -116,11 +118,13 @@ def typed_lines(path: Path, kind: type[T], hint: str) -> Iterator[tuple[int, T]]
         raise DataError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
 
 
-def _csv_rows(path: Path) -> Iterator[tuple[int, str]]:
-    """Rows of a CSV as JSON, with their lines; cells that are not there are left out."""
+def _csv_rows(path: Path, head: str) -> Iterator[tuple[int, str]]:
+    """Rows of a CSV as JSON, with their lines; cells that are not there are left out. Raises DataError without any of `head`."""
     with path.open(encoding="utf-8-sig", newline="") as stream:
         rows = csv.DictReader(stream, restkey="a cell without a column")
         try:
+            if rows.fieldnames and not {*head.split(",")} & {*rows.fieldnames}:
+                raise DataError(f"{path}:1: the first line must be {head}", hint=f"put {head} above the first row")
             for row in rows:
                 yield rows.line_num, json.dumps({name: cell for name, cell in row.items() if cell is not None})
         except (csv.Error, UnicodeDecodeError) as error:

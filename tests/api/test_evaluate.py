@@ -74,9 +74,11 @@ def test_figures_are_those_of_the_command_and_encoders_stand_beside(tmp_path: Pa
 @pytest.mark.parametrize(
     ("model", "told"),
     [
-        ({}, r"mine: .*\[1, 0\].*'{first}'.*\[1, 10\]"),
-        (np.zeros((2, 9)), r"mine: .*\[2, 9\].*'{first}'.*\[\d, 10\]"),
-        (lambda texts, pictures: np.zeros(10), r"mine: .*\[10\].*'{first}'.*\[\d, 10\]"),
+        ({}, "mine: no scores for query '{first}'"),
+        ({"nope": [0.0] * 10}, "mine: query 'nope' is not asked"),
+        ("mine.csv", "mine: 'mine.csv' is a name"),
+        (np.zeros((2, 9)), r"mine: .*\(2, 9\).*\(\d texts, 10 pictures\).*'{first}'"),
+        (lambda texts, pictures: np.zeros(10), r"mine: .*\(10,\).*\(\d texts?, 10 pictures\).*'{first}'"),
         (lambda texts, pictures: [["x"] * 10] * len(texts), "mine: .*'x'"),
         (lambda texts, pictures: [[np.nan] * 10] * len(texts), "mine: .*img3' .*'{first}' .*nan"),
         (lambda texts, pictures: [[10**400] * 10] * len(texts), "mine: .*large"),
@@ -89,6 +91,25 @@ def test_scores_that_break_the_contract_are_told_with_their_query(benchmark: Ben
     valid = benchmark["valid"]
     with pytest.raises(UsageError, match=told.replace("{first}", valid[0].id)):
         ctxr.evaluate(valid, {"mine": model})
+
+
+def test_a_slice_is_what_names_are_evaluated_on(benchmark: Benchmark, tmp_path: Path) -> None:
+    file = write_scores(tmp_path / "mine.jsonl", benchmark.path, lambda query, place: float(place), ("train", "valid"))
+    few = benchmark[len(benchmark) // 2 - 3 :][:6]
+    for part in (few, benchmark["train"][:6]):
+        results = ctxr.evaluate(part, {}, "ctxr-tiny", str(file), resamples=50)
+        counts = {
+            (one.run, one.split): one.queries
+            for one in results.figures
+            if one.measure == "accuracy" and one.part == "all"
+        }
+        assert counts == {
+            (run, split): number for run in ("ctxr-tiny", "mine") for split, number in part.splits.items()
+        }
+        assert not any("lack scores" in note for note in results.notes)
+    shown = ctxr.evaluate(few, {"mine": right(benchmark)}, "ctxr-tiny", resamples=50)
+    alone = ctxr.evaluate(few, {}, "ctxr-tiny", resamples=50)
+    assert alone.table().rows[0] == shown.table().rows[1]
 
 
 def test_options_are_those_of_the_command_with_its_sentences(benchmark: Benchmark) -> None:
@@ -111,6 +132,15 @@ def test_models_that_are_not_named_are_refused(
         ctxr.evaluate(benchmark, models, **options)
 
 
+def test_a_model_in_the_place_of_another_is_told_where_it_goes(benchmark: Benchmark) -> None:
+    with pytest.raises(UsageError, match="name") as caught:
+        ctxr.evaluate(benchmark, "ctxr-tiny")  # type: ignore[arg-type]
+    assert "{}, 'ctxr-tiny'" in caught.value.hint
+    with pytest.raises(UsageError, match="model") as caught:
+        ctxr.eval(model=lambda texts, pictures: [])
+    assert "ctxr.evaluate" in caught.value.hint
+
+
 def test_nothing_to_evaluate_is_told(benchmark: Benchmark) -> None:
     with pytest.raises(UsageError, match="no query"):
         ctxr.evaluate(benchmark[:0], {"mine": []})
@@ -128,5 +158,9 @@ def test_a_plot_has_each_model_with_its_interval(benchmark: Benchmark, monkeypat
     low, high = drawn.lines[2][0].get_segments()[0][:, 0]
     assert low < high == 100.0
     pyplot.close(axes.figure)
-    with pytest.raises(UsageError, match="nothing was measured"):
-        results.plot(measure="nothing")
+    first = results.plot()
+    assert first.get_xlabel() == f"{results.table().columns[1]} on train, %" == "accuracy on train, %"
+    pyplot.close(first.figure)
+    with pytest.raises(UsageError, match="nothing was measured") as caught:
+        results.plot("p.png")
+    assert "savefig" in caught.value.hint

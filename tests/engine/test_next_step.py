@@ -120,6 +120,12 @@ def test_each_branch_leads_on(project: Project, made: list[tuple[str, ...]], wan
     assert project.next() == wanted
 
 
+def test_results_on_a_release_are_shown_on_its_own_page(project: Project) -> None:
+    words = ("eval", "mine.csv", "--dataset", "rel2", "--split", "valid")
+    project.make("results/mine", "eval", "results", words=words)
+    assert project.next() == "ctxr report --input rel2"
+
+
 def test_dialogues_have_models_and_a_format_of_their_own(project: Project) -> None:
     project.make("dataset", "aggregate", "dataset", counts={"dialogues": 2})
     project.looked()

@@ -27,7 +27,7 @@ from ctxr.problems.runs import SCORES
 from ctxr.store.artifacts import MANIFEST, Content, Manifest, Parent, open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_file
-from ctxr.store.kinds import EVALUATION, MODEL, RUN, RUNS
+from ctxr.store.kinds import EVALUATION, MODEL, RELEASE, RUN, RUNS
 from ctxr.store.scores import write_scores
 
 
@@ -103,9 +103,12 @@ class EvalStage(Stage[Inputs]):
         return Inputs([*self.request.parents()], {**options.key(), **models, "runs": runs})
 
     def other(self, earlier: Manifest, inputs: Inputs) -> list[str]:
-        """Runs are another setting where others are named, not where one was made again."""
+        """Runs are another setting where others are named, not where one was made again; so is another release."""
         before, now = ([name for name, _ in runs] for runs in (earlier.config.get("runs", ()), inputs.key["runs"]))
-        return [name for name in super().other(earlier, inputs) if name != "runs" or before != now]
+        released = RELEASE in (inputs.parents[0].kind, *(one.kind for one in earlier.parents))
+        moved = released and inputs.parents[0].sha256 not in {one.sha256 for one in earlier.parents}
+        found = ["dataset"] * moved + super().other(earlier, inputs)
+        return [name for name in found if name != "runs" or before != now]
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """What was found."""

@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from ctxr.cli import views
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
+from ctxr.engine.progress import Silent
+from ctxr.engine.report import Table
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.modelling.config import Eval, EvalReport
 from ctxr.pipelines.modelling.eval import run
@@ -21,6 +24,7 @@ from ctxr.problems.queries import queries_of
 from ctxr.store.artifacts import open_artifact
 from tests.pipelines.evaluated import write_scores
 from tests.pipelines.world_dataset import write_world_dataset
+from tests.releases import write_release
 
 CALLED = """
 from pathlib import Path
@@ -138,6 +142,40 @@ def test_what_is_no_model_is_told(project: Path, model: str, told: str) -> None:
     assert "my_model" in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("model", "hint"),
+    [("mine_d.py:score", "leave out .py"), ("mine_d:scor", "mean --model mine_d:score?"), ("mine_d:x", "has score")],
+)
+def test_a_misspelt_model_gets_a_hint(project: Path, model: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "mine_d", raising=False)  # that of another folder
+    Path("mine_d.py").write_text(CALLED.format(value=1))
+    with pytest.raises(UsageError) as caught:
+        evaluate(model)
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"), [("mine_e.py", "--model mine_e:score"), ("ctxr-tinny", "did you mean ctxr-tiny?")]
+)
+def test_a_misspelt_run_gets_a_hint(project: Path, given: str, hint: str) -> None:
+    Path("mine_e.py").write_text(CALLED.format(value=1))
+    with pytest.raises(UsageError) as caught:
+        evaluate(runs=(given,))
+    assert hint in caught.value.hint
+
+
+def test_a_csv_without_its_head_is_told(project: Path) -> None:
+    for content, told in (
+        (b"q,c,0.5\n", "first line must be query,candidate,value"),
+        (b"query,candidate,value\nq,c,x\n", ""),
+    ):
+        Path("a.csv").write_bytes(content)
+        with pytest.raises(DataError, match=told) as caught:
+            evaluate(runs=("a.csv",))
+        assert "query,candidate,value" in caught.value.hint
+        assert "{" not in caught.value.hint
+
+
 def scored(project: Path, suffix: str) -> Path:
     """The same scores of valid in each form."""
     queries = [one for one in queries_of(read_dataset(Path("work/dataset"))) if one.split == "valid"]
@@ -160,6 +198,48 @@ def test_score_files_of_every_form_give_the_same_figures(project: Path) -> None:
     assert tables[0] == tables[1] == tables[2]
 
 
+class Told(Silent):
+    """Keeps notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_an_array_says_which_split_its_rows_are_taken_for(project: Path) -> None:
+    told = Told()
+    run(Eval(runs=(str(scored(project, ".npy")),), resamples=50, tokenizer="regex"), told)
+    assert "mine.npy: the rows are taken for the queries of valid" in told.notes
+
+
+def test_results_of_another_release_are_not_replaced_without_a_word(project: Path) -> None:
+    for name, text in (("one", "A car."), ("two", "A bus.")):
+        write_release(project / name, valid={"set-shot0_0": {"0": text}})
+    write_scores(Path("same.jsonl"), Path("one"), lambda _query, place: float(place), ("valid",))
+    told = Told()
+    for name in ("one", "one", "two", "two"):
+        run(Eval(runs=("same.jsonl",), dataset=Path(name), resamples=50, tokenizer="regex"), told)
+    assert [note.partition("(")[2][:7] for note in told.notes if "replacing" in note] == ["dataset"]
+
+
+def test_two_models_are_compared_below_the_summary(project: Path) -> None:
+    scored(project, ".jsonl")
+    args = ["eval", "mine.jsonl", "ctxr-tiny", "--resamples", "50", "--permutations", "50"]
+    plain, compared = (CliRunner().invoke(app, [*args, *more]).stdout for more in ([], ["--compare"]))
+    assert "differences" not in plain
+    (table,) = [
+        one
+        for one in views.evaluation(evaluate(runs=("mine.jsonl", "ctxr-tiny"), compare=True))
+        if getattr(one, "title", "") == "valid: differences"
+    ]
+    assert isinstance(table, Table)
+    assert table.columns[2:] == ("against", "difference", "Holm")
+    assert [row[:2] for row in table.rows] == [("ctxr-tiny", "mine")]
+    assert "valid: differences" in compared
+
+
 def test_an_array_may_have_every_query_of_the_dataset(project: Path) -> None:
     every = queries_of(read_dataset(Path("work/dataset")))
     np.save("all.npy", [[float(place in one.targets) for place in range(10)] for one in every])
@@ -178,8 +258,8 @@ def test_an_array_may_have_every_query_of_the_dataset(project: Path) -> None:
         ("a.csv", b"query,candidate,value\n\xff,c,1\n", DataError, r"a\.csv:"),
         ("a.csv", b"", DataError, r"a\.csv"),
         ("a.npy", b"no array", DataError, r"a\.npy"),
-        ("a.npy", np.zeros((3, 9)), UsageError, r"a\.npy: .*\[3, 9\].*\[3, 10\]"),
-        ("a.npy", np.zeros((5, 10)), UsageError, r"a\.npy: .*\[5, 10\].*\[\d+, 10\]"),
+        ("a.npy", np.zeros((3, 9)), UsageError, r"a\.npy: .*\(3, 9\).*\(3 texts, 10 pictures\)"),
+        ("a.npy", np.zeros((5, 10)), UsageError, r"a\.npy: .*\(5, 10\).*\(\d+ texts, 10 pictures\)"),
         ("a.npy", np.full((3, 10), np.inf), UsageError, r"a\.npy: .*inf"),
         ("a.npy", np.array([["x"]]), UsageError, r"a\.npy: .*'x'"),
         ("a.npy", np.array([[{}]], object), DataError, r"a\.npy.*allow_pickle"),
