@@ -170,7 +170,7 @@ def _stage(artifact: Artifact) -> ChainStage:
 Distances = npt.NDArray[np.float64]
 
 
-class VotedDescription(NamedTuple):
+class Described(NamedTuple):
     """A query for an image.
 
     Attributes:
@@ -238,7 +238,7 @@ class Chain:
         return {image.id: image for unit in self.units for image in unit.images}
 
     @cached_property
-    def descriptions(self) -> dict[str, VotedDescription]:
+    def descriptions(self) -> dict[str, Described]:
         """By query for an image, in the order of the texts; those that the project's crowd dropped stand last."""
         if (dataset := self.dataset) is None:
             return {}
@@ -250,7 +250,7 @@ class Chain:
         places = {one.id: one.images for unit in self.units for one in unit.sets}
         votes = _votes(dataset.judgments, {query.id: places[query.image_set] for query in queries})
         return {
-            query.id: VotedDescription(
+            query.id: Described(
                 query.image_set,
                 dataset.text_of(query),
                 targets.get(query.id),
@@ -260,7 +260,7 @@ class Chain:
             for query in queries
         } | dict(self._dropped(places))
 
-    def _dropped(self, places: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, VotedDescription]]:
+    def _dropped(self, places: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, Described]]:
         """Descriptions that the crowd dropped; none where the answers that decided are not beside the dataset any more."""
         folder = self.project / JUDGMENTS
         with suppress(CtxrError):
@@ -274,12 +274,9 @@ class Chain:
             votes = _votes(answered.judgments, {name: places[of] for name, of in sets.items()})
             units = {query_of(row.unit, row.worker): answered.units[row.unit] for row in answered.answers}
             for row in dropped:
-                if (of := sets.get(row.query)) and (unit := units.get(row.query)) and unit.target:
+                if (of := sets.get(row.query)) and (unit := units.get(row.query)) and unit.target in places[of]:
                     at = [places[of].index(unit.target)]
-                    yield (
-                        row.query,
-                        VotedDescription(of, row.text, at, row.author, votes.get(row.query, ()), row.reason),
-                    )
+                    yield row.query, Described(of, row.text, at, row.author, votes.get(row.query, ()), row.reason)
 
     @cached_property
     def leak(self) -> str:
