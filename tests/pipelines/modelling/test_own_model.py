@@ -235,7 +235,7 @@ def test_two_models_are_compared_below_the_summary(project: Path) -> None:
         if getattr(one, "title", "") == "valid: differences"
     ]
     assert isinstance(table, Table)
-    assert table.columns[2:] == ("against", "difference", "Holm")
+    assert table.columns == ("run", "against", "difference", "Holm")
     assert [row[:2] for row in table.rows] == [("ctxr-tiny", "mine")]
     assert "valid: differences" in compared
 
