@@ -38,8 +38,8 @@ def evaluate(
     """
     asked = benchmark if isinstance(benchmark, Benchmark) else load(benchmark)
     if not isinstance(models, Mapping) or not all(isinstance(name, str) for name in models):
-        hint = f"{{}}, {models!r}" if isinstance(models, str) else '{"mine": scores}'
-        raise UsageError("models are given by name", hint=f"ctxr.evaluate(benchmark, {hint})")
+        hint = 'ctxr.evaluate(benchmark, {"mine": scores}); of an encoder, run or file: ctxr.evaluate(benchmark, {}, "ctxr-tiny")'
+        raise UsageError("models are given by name", hint=hint)
     if not (models or names) or "runs" in options:
         raise UsageError("no model is named", hint='ctxr.evaluate(benchmark, {"mine": scores}, "ctxr-tiny")')
     if not any(one.text for one in asked.rows):

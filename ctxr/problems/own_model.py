@@ -61,10 +61,9 @@ def find_model(name: str) -> tuple[ScoreFunction, Path]:
         return found, Path(str(imported.__file__))
     except (Exception, SystemExit) as error:
         has = getattr(imported, "__dict__", {}).items()
-        own = [key for key, one in has if callable(one) and getattr(one, "__module__", "") == module]
-        near = did_you_mean(
-            function, own, (f"{module} has {', '.join(own)}; " * bool(own)) + hint, f"--model {module}:{{}}"
-        )
+        defined = [key for key, one in has if callable(one) and getattr(one, "__module__", "") == module]
+        listed = f"{module} has {', '.join(defined)}; " if defined else ""
+        near = did_you_mean(function, defined, listed + hint, f"--model {module}:{{}}")
         raise UsageError(f"--model {name}: {_told(error)}", hint=near) from error
     finally:  # what it imports later is found, and what ctxr imports later is not taken from the folder
         sys.path.remove(here)

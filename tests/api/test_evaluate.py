@@ -135,7 +135,7 @@ def test_models_that_are_not_named_are_refused(
 def test_a_model_in_the_place_of_another_is_told_where_it_goes(benchmark: Benchmark) -> None:
     with pytest.raises(UsageError, match="name") as caught:
         ctxr.evaluate(benchmark, "ctxr-tiny")  # type: ignore[arg-type]
-    assert "{}, 'ctxr-tiny'" in caught.value.hint
+    assert '{}, "ctxr-tiny"' in caught.value.hint
     with pytest.raises(UsageError, match="model") as caught:
         ctxr.eval(model=lambda texts, pictures: [])
     assert "ctxr.evaluate" in caught.value.hint
