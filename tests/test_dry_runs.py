@@ -77,9 +77,15 @@ def test_a_dry_run_refuses_what_its_command_refuses(line: str, code: int, there:
 @pytest.mark.parametrize(
     ("line", "plan"),
     [
-        (f"{BUILD} -w new", {"new": 2, "again": 0, "kept": 0, "albums": 0, "loss": None}),
-        (f"{BUILD} -w new --rank 1 --world-size 2", {"new": 1, "again": 0, "kept": 0, "albums": 0, "loss": None}),
-        ("filter -w work --min-size 8", {"new": 2, "again": 0, "kept": 0, "albums": 0, "loss": None}),
+        (f"{BUILD} -w new", {"new_videos": 2, "videos_again": 0, "videos_kept": 0, "albums": 0, "loss": None}),
+        (
+            f"{BUILD} -w new --rank 1 --world-size 2",
+            {"new_videos": 1, "videos_again": 0, "videos_kept": 0, "albums": 0, "loss": None},
+        ),
+        (
+            "filter -w work --min-size 8",
+            {"new_videos": 2, "videos_again": 0, "videos_kept": 0, "albums": 0, "loss": None},
+        ),
         (f"{TRAIN} --dataset world", {"seeds": 1}),
         ("eval ctxr-tiny -w models --dataset world --split valid", {"queries": 3}),
         ("report -w work", {}),
@@ -96,7 +102,7 @@ def test_a_dry_run_says_how_much_there_is_to_do(line: str, plan: dict[str, objec
 def test_a_dry_run_says_which_sets_are_lost_and_which_videos_are_made_again(there: Path) -> None:
     one, other = BUILD.replace("videos", "videos/clip0.mp4"), BUILD.replace("0.02", "0.03")
     plans = [counted_run([*shlex.split(line), "--yes", "--dry-run"]).document["plan"] for line in (one, other)]
-    assert [(plan["new"], plan["again"], plan["kept"]) for plan in plans] == [(0, 0, 1), (0, 2, 0)]
+    assert [(plan["new_videos"], plan["videos_again"], plan["videos_kept"]) for plan in plans] == [(0, 0, 1), (0, 2, 0)]
     assert "removes 1 of 2 sources (clip1)" in plans[0]["loss"]
     assert "replaces" in plans[1]["loss"]
 

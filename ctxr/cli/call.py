@@ -21,7 +21,7 @@ import typer
 from ctxr.cli.render import Summary, Terminal, show
 from ctxr.cli.verbs import Command, named
 from ctxr.cli.words import ARTIFACTS, FLAGS, LINES, ONLY_LOOK, PRINTED, SETTINGS, TYPED
-from ctxr.engine.history import CommandRun, recorded
+from ctxr.engine.history import CommandRun, recorded, unconfirmed
 from ctxr.engine.next_step import next_step
 from ctxr.engine.options import OptionField, Options, convert, option_name, path_of, read_toml
 from ctxr.errors import CtxrError, DryRun, UsageError, did_you_mean
@@ -162,7 +162,8 @@ def call_verb(command: Command, config: Options, flags: set[str], meta: dict[str
                     report = run(config, progress, *started)
                 except DryRun as plan:
                     document, next_line = {"would": plan.message, "plan": {**plan.plan}}, _next(config, done, typed)
-                    show(document, [Summary(plan.message, plan.plan)], as_json, next_line)
+                    rows = {name.replace("_", " "): value for name, value in plan.plan.items() if value}
+                    show(document, [Summary(plan.message, rows)], as_json, next_line)
                     return
                 except CtxrError as error:
                     error.hint = _EITHER.sub(partial(_own_names, config), error.hint)
@@ -177,7 +178,7 @@ def call_verb(command: Command, config: Options, flags: set[str], meta: dict[str
 def _next(config: Options, done: CommandRun, typed: list[str]) -> str:
     """The command to paste after this one: after a dry run what was `typed`, else by the state of its project."""
     if typed:
-        return shlex.join(["ctxr", *(word for word in typed if word != "--dry-run")])
+        return shlex.join(["ctxr", *(word for word in unconfirmed(typed) if word != "--dry-run")])
     state = named("ctxr.pipelines.inspection.status:project_state")
     with suppress(OSError):  # another process may have removed a folder meanwhile
         return next_step(state(getattr(config, "workdir", Path("work")), done.artifacts))

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -15,16 +16,17 @@ from ctxr.engine.history import recorded
 from ctxr.engine.next_step import repeats
 from ctxr.engine.options import Options
 from ctxr.engine.progress import SILENT, Progress
-from ctxr.errors import CtxrError, UsageError
+from ctxr.errors import CtxrError, DryRun, UsageError
 from ctxr.pipelines.inspection.status import project_state
 from ctxr.store.atomic import DRY_RUN
 
 
 def run(config: Repeat, progress: Progress = SILENT) -> RepeatReport:
     """Repeat what is stale, without --yes: a command that would ask for it fails, and so does what is made from its result."""
-    left, failed, done = dict[str, str](), dict[str, str](), list[str]()
-    for one, why in repeats(project_state(config.workdir)):
-        words = [word for word in one.words if not re.fullmatch("-[qvy]+|--yes", word)]
+    left, failed, done, state = dict[str, str](), dict[str, str](), list[str](), project_state(config.workdir)
+    left |= {one.name: "it is unfinished" for one in state.stored if not one.artifact and not one.running}
+    for one, why in repeats(state):
+        words = [word for word in one.words if not re.fullmatch("-[qv]+", word)]
         command = shlex.join(["ctxr", *words])
         if why := why or next((f"{name} stays stale" for name in one.parents if name in left), ""):
             left[one.name] = why
@@ -38,10 +40,12 @@ def run(config: Repeat, progress: Progress = SILENT) -> RepeatReport:
                     raise UsageError("its settings in a file cost people or money")
                 if not DRY_RUN.get():
                     progress.note(command)
-                    with recorded(options, words):
-                        named(f"{VERBS[words[0]].module}:run")(options, progress)
+                with suppress(DryRun), recorded(options, words):
+                    named(f"{VERBS[words[0]].module}:run")(options, progress)
                 done.append(command)
             except CtxrError as error:
+                # what it takes away is in the message: who agrees adds --yes
+                command += " --yes" if "--yes" in error.hint else ""
                 left[one.name] = failed[command] = error.message
     return RepeatReport(tuple(done), left, failed, DRY_RUN.get())
 

@@ -444,7 +444,7 @@ def checks(report: DoctorReport) -> Iterator[Block]:
 def repeated(report: RepeatReport) -> Iterator[Block]:
     """What was made again, and what was not."""
     yield Sentences("would repeat" if report.dry_run else "repeated", report.repeated)
-    yield Sentences("left stale", (f"{name}: {why}" for name, why in report.left.items()))
+    yield Sentences("left as it is", (f"{name}: {why}" for name, why in report.left.items()))
     if not report.repeated and not report.left:
         yield "nothing is stale"
 

@@ -12,9 +12,6 @@ from ctxr.store.scores import typed_lines
 from ctxr.store.tables import numbered_lines
 from ctxr.store.units import SourceUnit, image_ids
 
-DECISIONS = "decisions.jsonl"
-"""File of a project, to which `ctxr serve --review` adds."""
-
 
 def content_of(image: Image, source: Source | None) -> str:
     """What an image is of: 16 digits of the SHA-256 of its video, or of the picture where it is of none."""

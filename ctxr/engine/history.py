@@ -22,6 +22,11 @@ _SECRETS = ((re.compile(r"(://[^/:@\s]*:)\S*@"), r"\1***@"), (re.compile(r"(://[
 """What may be secret in the addresses that are typed: the password, and everything after the question mark."""
 
 
+def unconfirmed(words: Sequence[str]) -> tuple[str, ...]:
+    """A command without --yes: what it takes away is asked about each time."""
+    return tuple(word for word in words if not re.fullmatch("--yes|-[qv]*y[qvy]*", word))
+
+
 @dataclass
 class CommandRun:
     """A command that runs: the folder of its project, None for one without, and its artifacts, each with whether it was up to date."""

@@ -7,20 +7,22 @@ from itertools import pairwise
 from pathlib import Path
 
 from ctxr.engine.options import GIVEN_IN_PYTHON
-from ctxr.engine.project import SETS, command_in
-from ctxr.engine.state import ProjectState, Stored
+from ctxr.engine.project import CHAIN, SETS, command_in
+from ctxr.engine.state import DECISIONS, ProjectState, Stored
 from ctxr.store import kinds
 from ctxr.store.artifacts import merge_hint
 from ctxr.store.paths import rooted
 
 
 def next_step(state: ProjectState) -> str:
-    """The command to paste: what was broken off, then what is stale, then what the newest artifact is for, or an earlier one."""
+    """The command to paste: what was broken off, what a review rejected, what is stale, or what the newest artifact is for."""
     unfinished = [one for one in state.stored if not one.artifact and not one.running]
     merges = [merge_hint(one.path).partition("   ")[0] for one in unfinished]
     broken = shlex.join(["ctxr", *state.broken]) if unfinished and state.broken else ""
     if step := next(filter(None, [*merges, "" if "***" in broken else broken]), ""):
         return step
+    if state.rejections:
+        return applied(state)
     if again := [one for one, why in repeats(state) if not why]:
         # where ctxr run failed, its first command says what it needs
         return shlex.join(["ctxr", *again[0].words]) if state.run_failed else command_in(state.workdir, "run")
@@ -28,8 +30,17 @@ def next_step(state: ProjectState) -> str:
     if step := next(filter(None, (step for one in newest for step in _steps(state, one))), ""):
         return step
     if newest:
-        return shlex.join(["ctxr", "doctor", str(state.workdir)])
+        furthest = next((state.finished[name] for name in CHAIN if name in state.finished), newest[0])
+        return shlex.join(["ctxr", "doctor", str(furthest.path)])
     return command_in(state.workdir, "build-sets", "videos/") if Path("videos").is_dir() else "ctxr build-sets --help"
+
+
+def applied(state: ProjectState, name: str = "filtered", *words: str) -> str:
+    """The command that takes away what people rejected: the filter that made an artifact, with its limits, or one with other `words`."""
+    made = state.finished.get(name)
+    own = shlex.join(["ctxr", *made.words]) if made and made.words and made.verb == "filter" else ""
+    command = own or command_in(state.workdir, "filter", *words)
+    return command if "--drop" in command else f"{command} --drop {shlex.quote(str(state.workdir / DECISIONS))}"
 
 
 def repeats(state: ProjectState) -> list[tuple[Stored, str]]:

@@ -232,13 +232,13 @@ class Options:
         return replace(self, **{name: option.default for name, option in self.describe().items() if not option.decides})
 
     def command_line(self, *words: str, **changes: Any) -> str:
-        """The command that was typed, with `words` and `changes`; what is at its default is left out."""
+        """The command that was typed, with `words` and `changes`; what is at its default is left out, and --yes too."""
         changed, source = replace(self, **changes), self.in_file()
         filed = source.describe() if source else {}
         line = ["ctxr", self.COMMAND, *words]
         for field in sorted(fields(self), key=lambda field: field.name != self.ARGUMENT):
             value, option = getattr(changed, field.name), option_name(field.name)
-            if value == field.default:
+            if value == field.default or field.name == "yes":
                 continue
             if field.name in filed:
                 line += [] if option_name(self.FILE) in line else [option_name(self.FILE), GIVEN_IN_PYTHON]

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ctxr.engine.history import HISTORY
+from ctxr.engine.history import HISTORY, unconfirmed
 from ctxr.errors import INTERRUPTED, CtxrError
 from ctxr.store import kinds
 from ctxr.store.artifacts import MANIFEST, MARKER, Artifact, Parent, open_artifact, take_lock
@@ -24,6 +24,9 @@ _MADE = (
 )  # fmt: skip
 """Kinds of parents that are artifacts."""
 
+DECISIONS = "decisions.jsonl"
+"""File of a project, to which `ctxr serve --review` adds."""
+
 _ROLES = ("image_sets", "dataset", "recipe")
 """Names of parents that say what they are for, not which folder they were in."""
 
@@ -35,7 +38,7 @@ class Stored:
     Attributes:
         name: its folder, relative to the project's. made: when, in seconds since 1970.
         artifact: None where it is unfinished or damaged; kind, verb and counts are empty then.
-        words: the last command that made it, as typed; empty where the history names none.
+        words: the last command that made it, as typed but for --yes; empty where the history names none.
         running: whether another process writes it.
         parents: names of those that it was made from, or that stand in their place now.
         stale: why it should be made again; empty for a fresh one.
@@ -64,6 +67,7 @@ class ProjectState:
         page: when its report was written, 0 without one. broken: the last command, if it was interrupted.
         run_failed: whether the last command that did not fail was before a `ctxr run` that did.
         open: units of each task that want answers; None where that is not known. answered: answers of the journal.
+        rejections: of the review of its sets, if no filtered sets were made with them as they are now.
     """
 
     workdir: Path
@@ -74,6 +78,7 @@ class ProjectState:
     run_failed: bool = False
     open: Mapping[str, int] | None = None
     answered: int = 0
+    rejections: int = 0
 
     def made_from(self, one: Stored, *wanted: str) -> list[Stored]:
         """What was made from an artifact: of these kinds, or anything but plans and exports."""
@@ -84,7 +89,9 @@ class ProjectState:
 def read_state(workdir: Path, touched: Iterable[Path] = ()) -> ProjectState:
     """The state of a project, with artifacts that a command has just `touched`. A damaged one counts as unfinished."""
     lines, last, page = list(_history(workdir)), {path.resolve(): path for path in touched}, workdir / "report.html"
-    words = {one.get("path"): line.words for line in lines for one in line.artifacts}
+    rows = [(one.get("path"), line.words, one.get("up_to_date")) for line in lines for one in line.artifacts]
+    # what found an artifact up to date did not make it
+    words = {path: own for path, own, _ in rows} | {path: own for path, own, up_to_date in rows if not up_to_date}
     found = last | {path.resolve(): path for path in artifacts(workdir)}
     stored = [_stored(path, relative(path, workdir), words) for path in found.values() if path.is_dir()]
     stored.sort(key=lambda one: (one.path.resolve() in last, one.made, one.name))
@@ -118,7 +125,8 @@ def _history(workdir: Path) -> Iterator[_Line]:
     with suppress(OSError), (workdir / HISTORY).open("rb") as stream:
         for text in stream:
             with suppress(*UNREADABLE):  # the end of a line may be missing
-                yield msgspec.json.decode(text, type=_Line)
+                line = msgspec.json.decode(text, type=_Line)
+                yield msgspec.structs.replace(line, words=unconfirmed(line.words))
 
 
 def _stored(path: Path, name: str, words: Mapping[Any, tuple[str, ...]]) -> Stored:

@@ -18,11 +18,16 @@ from ctxr.cli.call import load_toml
 from ctxr.cli.commands import COMMANDS
 from ctxr.cli.verbs import named
 from ctxr.cli.words import SETTINGS
+from ctxr.datasets.decisions import decisions_key, read_decisions
 from ctxr.engine.history import HISTORY
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import VerbReport
-from ctxr.errors import UsageError
+from ctxr.errors import DryRun, UsageError
 from ctxr.pipelines.curation.config import Filter
+from ctxr.store.artifacts import MARKER
+from ctxr.store.atomic import DRY_RUN
+from ctxr.store.records import Decision
+from ctxr.store.tables import append
 from tests.engine.test_next_step import Project
 
 runner = CliRunner()
@@ -73,6 +78,8 @@ def test_what_is_stale_is_repeated_in_order_without_yes_and_what_is_left_is_name
     asked: list[tuple[str, Any]] = []
 
     def again(config: Any, _: Progress) -> VerbReport:
+        if DRY_RUN.get():
+            raise DryRun
         asked.append((config.COMMAND, getattr(config, "yes", None)))
         return Nothing()
 
@@ -105,7 +112,10 @@ def test_what_would_take_answers_away_ends_the_chain_with_its_own_hint(
     said = json.loads(result.stdout)
     assert (result.exit_code, said["repeated"]) == (4, [])
     assert {"filtered", "plan", "judgments"} <= said["left"].keys()
-    assert "hint:  ctxr filter --brisque 0.5" in result.stderr
+    assert "hint:  ctxr filter --brisque 0.5 --yes\n" in result.stderr
+    would = runner.invoke(app, ["run", "--dry-run", "--json"])
+    assert (would.exit_code, json.loads(would.stdout)["failed"]) == (4, said["failed"])
+    assert json.loads(runner.invoke(app, ["status", "--json"]).stdout)["next"] == "ctxr filter --brisque 0.5"
     assert runner.invoke(app, ["run"]).output.count("about 3 of these sets") == 1
 
 
@@ -131,6 +141,28 @@ def test_what_costs_by_a_file_of_settings_is_not_repeated_either(words: list[str
 def test_a_fresh_project_has_nothing_to_repeat(words: list[str]) -> None:
     Project(Path("work")).make("sets", "build-sets", "image_sets")
     assert runner.invoke(app, words).stdout.splitlines() == ["nothing is stale", "next: ctxr report"]
+
+
+def test_what_is_unfinished_is_named_by_run() -> None:
+    Project(Path("work")).make("sets", "build-sets", "image_sets")
+    Path("work/filtered").mkdir()
+    Path("work/filtered", MARKER).touch()
+    assert json.loads(runner.invoke(app, ["run", "--json"]).stdout)["left"].keys() == {"filtered"}
+
+
+def test_a_status_counts_what_a_review_rejects_until_a_filter_applies_it() -> None:
+    project, log = Project(Path("work")), Path("work/decisions.jsonl")
+    project.make("sets", "build-sets", "image_sets")
+    append(log, Decision("a", "reject", "faces", "w-a"), Decision("b", "keep", "", "w-a"))
+    said = json.loads(runner.invoke(app, ["status", "--json"]).stdout)
+    assert said["next"] == f"ctxr filter --drop {log}"
+    assert said["notes"] == ["decisions.jsonl: 1 decision not applied"]
+    key = decisions_key(read_decisions(log, "reject"))
+    project.make("filtered", "filter", "image_sets", "sets", config={"drop": key})
+    said = json.loads(runner.invoke(app, ["status", "--json"]).stdout)
+    assert (said["notes"], "--drop" in said["next"]) == ([], False)
+    log.write_text("{")
+    assert runner.invoke(app, ["status"]).exit_code == 0
 
 
 def test_a_status_looks_at_no_file_of_an_artifact_but_its_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,6 +227,20 @@ def test_quiet_hides_notes_and_verbose_shows_details_but_neither_hides_warnings(
     assert [line for line in shown if line.startswith("a ")] == ["a note", "a detail"][:notes]
     assert ("working" in shown) == (notes > 0)
     assert shown[-1] == "warning: a warning"
+
+
+def test_a_dry_run_with_yes_suggests_the_command_without_it_and_counts_what_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def plan(_: Filter, __: Progress) -> VerbReport:
+        raise DryRun("would filter", {"new_videos": 3, "albums": 0})
+
+    monkeypatch.setattr("ctxr.pipelines.curation.filter.run", plan)
+    shown = runner.invoke(app, ["filter", "--brisque", "1", "-qy", "--yes", "--dry-run"]).stdout
+    assert "new videos  3" in shown
+    assert "albums" not in shown
+    assert shown.splitlines()[-1] == "next: ctxr filter --brisque 1"
+    assert Filter(brisque=1.0, yes=True).command_line() == "ctxr filter --brisque 1.0"
 
 
 def test_yes_has_one_letter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ def test_the_chain_leads_from_sets_to_the_export(project: Project) -> None:
     project.looked()
     assert project.next(**done) == "ctxr export --to imagecode --input W/dataset"
     project.make("export-imagecode", "export", "export", "dataset")
-    assert project.next(**done) == "ctxr doctor W"
+    assert project.next(**done) == "ctxr doctor W/dataset"
     assert project.next(**done | {"answered": 6}) == "ctxr aggregate"
 
 
@@ -105,7 +105,7 @@ def test_the_chain_leads_from_sets_to_the_export(project: Project) -> None:
         ([("runs/m", "listen", "run"), ("results/m", "eval", "results", "runs/m")], "ctxr report"),
         ([("pairs", "pairs", "pairs")], "ctxr train --recipe entailment-tiny"),
         ([("regions/grid", "regions", "regions")], "ctxr train --recipe uniter-batch --set regions=grid"),
-        ([("index", "search", "index")], "ctxr doctor W"),
+        ([("index", "search", "index")], "ctxr doctor W/index"),
         ([("revised", "revise-labels", "dataset")], "ctxr export-tasks entail"),
         ([("tasks/entail", "export-tasks", "tasks"), ("judgments", "import-answers", "judgments", "tasks/entail")],
          "ctxr revise-labels --audit"),
@@ -124,6 +124,13 @@ def test_results_on_a_release_are_shown_on_its_own_page(project: Project) -> Non
     words = ("eval", "mine.csv", "--dataset", "rel2", "--split", "valid")
     project.make("results/mine", "eval", "results", words=words)
     assert project.next() == "ctxr report --input rel2"
+
+
+def test_what_a_review_rejected_is_applied_with_the_limits_of_before_and_without_its_yes(project: Project) -> None:
+    project.make("sets", "build-sets", "image_sets")
+    assert project.next(rejections=2) == "ctxr filter -w W --drop W/decisions.jsonl"
+    project.make("filtered", "filter", "image_sets", "sets", words=["filter", "--brisque", "0.65", "--yes"])
+    assert project.next(rejections=2) == "ctxr filter --brisque 0.65 --drop W/decisions.jsonl"
 
 
 def test_dialogues_have_models_and_a_format_of_their_own(project: Project) -> None:
@@ -149,7 +156,7 @@ def test_an_audit_that_was_made_is_not_asked_for_again(project: Project) -> None
     answers = {"open": {"entail": 0}, "answered": 3}
     assert project.next(**answers) == "ctxr revise-labels --audit"
     project.make("revision-audit/001", "revise-labels", "revision_audit", "judgments")
-    assert project.next(**answers) == "ctxr doctor W"
+    assert project.next(**answers) == "ctxr doctor W/revision-audit/001"
 
 
 def test_sets_at_a_threshold_without_any_lead_to_the_other_thresholds(project: Project) -> None:

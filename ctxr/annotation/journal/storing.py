@@ -1,4 +1,4 @@
-"""Store units, image sets and answers in a journal, each once and never with different content."""
+"""Store units, image sets and answers in a journal, each once, and with the same content once anybody has answered."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 import sqlalchemy as sql
-from sqlalchemy import RowMapping, Table, bindparam, func, insert, select, update
+from sqlalchemy import RowMapping, Table, bindparam, delete, func, insert, select, update
 from sqlalchemy.dialects.postgresql import JSON
 
 from ctxr.annotation.journal import leasing, tables, worker_state
@@ -39,9 +39,9 @@ _COUNT_ANSWER = (
 def add_units(
     tx: Transaction, units: Iterable[Unit], image_sets: Iterable[ImageSet] = (), pictures: Mapping[str, str] = {}
 ) -> None:
-    """Add image sets, then units; `pictures`: hashes of contents by image id.
+    """Add image sets, then units; `pictures`: hashes of contents by image id. Those of a known id are replaced while nobody has answered.
 
-    Raises DataError for a known id with different content, or a missing set.
+    Raises DataError for a known id with different content once there are answers, and for a missing set.
     """
     for sets in _chunks(image_sets):
         _insert(tx, tables.image_set, [_payload(one) for one in _unknown(tx, tables.image_set, "image set", sets)])
@@ -111,18 +111,32 @@ def _chunks(records: Iterable[R]) -> Iterator[Sequence[R]]:
 def _unknown(tx: Transaction, table: Table, noun: str, records: Sequence[R]) -> list[R]:
     rows = select(table.c.id, table.c.payload).where(table.c.id.in_([record.id for record in records]))
     payloads = dict(tx.connection.execute(rows).all())
+    answered = tx.row(select(tables.answer).limit(1)) is not None
     new: list[R] = []
     for record in records:
         payload = str(_payload(record)["payload"])
+        if payloads.get(record.id, payload) != payload:
+            if answered or any(record.id == one.id for one in new):
+                raise DataError(
+                    f"{noun} {record.id!r} is in the journal with another content, and people have answered",
+                    hint="ctxr export-tasks TASK -w ANOTHER -i SETS, then ctxr serve -w ANOTHER: a project with answers of its own",
+                )
+            _remove(tx, table, record.id)
+            del payloads[record.id]
         if record.id not in payloads:
             payloads[record.id] = payload
             new.append(record)
-        elif payloads[record.id] != payload:
-            raise DataError(
-                f"{noun} {record.id!r} is in the journal with another content",
-                hint="export the tasks into a new folder with its own journal, or give the old ones",
-            )
     return new
+
+
+def _remove(tx: Transaction, table: Table, name: str) -> None:
+    """Remove an image set, or a unit with all that was handed out of it."""
+    if table is tables.unit:
+        talks = select(tables.room.c.id).where(tables.room.c.unit == name)
+        tx.connection.execute(delete(tables.event).where(tables.event.c.room.in_(talks)))
+        for one in (tables.lease, tables.room, tables.shown, tables.author):
+            tx.connection.execute(delete(one).where(one.c.unit == name))
+    tx.connection.execute(delete(table).where(table.c.id == name))
 
 
 def withdraw(tx: Transaction, exported: Collection[str]) -> None:

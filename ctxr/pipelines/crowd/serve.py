@@ -1,6 +1,5 @@
 """`ctxr serve`: serve the annotation pages from this machine until interrupted."""
 
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -29,11 +28,11 @@ from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import UnitNotifier
 from ctxr.annotation.web.review import Review, make_review, review_signer
 from ctxr.annotation.web.site import Invitation, Site, Study, crowd_signer
-from ctxr.datasets.decisions import DECISIONS
 from ctxr.datasets.readers.artifact import open_sets
+from ctxr.engine.next_step import applied
 from ctxr.engine.progress import SILENT, Progress
-from ctxr.engine.project import SETS, chosen, command_in
-from ctxr.engine.state import read_state
+from ctxr.engine.project import SETS, chosen
+from ctxr.engine.state import DECISIONS, read_state
 from ctxr.errors import CtxrError, DataError, UsageError, plural
 from ctxr.pipelines.crowd.config import ReviewReport, RunningServer, Serve, ServeReport
 from ctxr.store.artifacts import MANIFEST, open_artifact
@@ -273,10 +272,8 @@ def run_review(
     answer_requests(app, listening, lambda: None, progress.warn, behind_proxy=bool(config.base_url))
     # what was filtered is filtered again with its limits
     verb, name = open_artifact(source).manifest.verb, relative(source, config.workdir)
-    made = read_state(config.workdir).finished.get(name) if verb == "filter" else None
     named = ("--input", str(source)) if verb == "build-sets" and name != "sets" else ()
-    command = shlex.join(["ctxr", *made.words]) if made and made.words else command_in(config.workdir, "filter", *named)
-    command = command if "--drop" in command else f"{command} --drop {shlex.quote(str(file))}"
+    command = applied(read_state(config.workdir), name if verb == "filter" or named else "filtered", *named)
     counts = review.counts()
     still = {"sets": counts.pop("open")}
     return ReviewReport(review.new, counts, len(workers), still, file, source, command)

@@ -22,6 +22,7 @@ from ctxr.engine.options import option_name
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs
+from ctxr.engine.state import read_state
 from ctxr.engine.units import WorkUnit
 from ctxr.errors import CtxrError, DataError, UsageError, and_more, plural, some
 from ctxr.media.decoder_process import Scanner
@@ -218,7 +219,8 @@ class BuildStage(SetsStage[BuildInputs]):
     def remarks(self, report: SetsReport) -> Iterator[str]:
         """On sets that a fallback picked, and on none at all."""
         counts = report.counts
-        if report.up_to_date and self.options.encoder == "auto" and report.encoder in STAND_INS:
+        chosen = self.options.encoder, *read_state(self.options.workdir, [self.out()]).stored[-1].words
+        if report.up_to_date and report.encoder in STAND_INS and report.encoder not in chosen:
             yield (
                 f"these sets were picked with {report.encoder} because CLIP was not available, and {STAND_INS[report.encoder]}: "
                 f"--encoder {DEFAULT_ENCODER} makes them again where CLIP is"

@@ -177,10 +177,10 @@ class Filter(SetsOptions):
     input: Path | None = None
     """Artifact of image sets to filter; default: `sets` in the workdir."""
     drop: Path | None = None
-    """Leave out what a person rejected, and replace single images: `decisions.jsonl` of `ctxr serve --review`, or a list of ids of
-    images and sets (.txt, .csv)."""
+    """`decisions.jsonl` of `ctxr serve --review`, or a list of ids (.txt, .csv); the sets in it that a person rejected are left out, and
+    single images replaced."""
     keep: Path | None = None
-    """Ask no limit of images and sets that a person kept: the same file, or another list of ids."""
+    """`decisions.jsonl`, or another list of ids; no limit is asked of images and sets in it that a person kept."""
     videos: Path | None = None
     """Folder that holds the source videos or albums now, if they were moved; they are recognised by content."""
 

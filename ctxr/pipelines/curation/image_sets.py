@@ -334,15 +334,15 @@ class SetsStage(Stage[InputsT]):
         ready = None
         with suppress(UnfinishedError):  # another rank may remove the manifest meanwhile
             ready = finished(out, self.KIND, self.options.COMMAND, inputs.key, inputs.parents)
-        files = changed(ready) if ready else {}
-        if self.shard and files:
+        if (files := changed(ready) if ready else {}) and self.shard:
             hint = "run the same command once without --rank: it rebuilds what changed"
             raise DataError(f"{out / next(iter(files))} has changed since it was written", hint=hint)
         run = self.open(inputs, out, progress, None if files else ready)
         loss = self._ask(earlier, inputs, run) if (earlier := earlier_manifest(out)) else None
         todo = run.find_todo({*files.values()})
         new, kept = len({unit.name for unit in todo} - {one.name for one in unit_sources(out)}), len(run.units)
-        self.announce(progress, new=new, again=len(todo) - new, kept=kept, albums=len(run.stamps), loss=loss)
+        videos = {"new_videos": new, "videos_again": len(todo) - new, "videos_kept": kept}
+        self.announce(progress, **videos, albums=len(run.stamps), loss=loss)
         if not (shard := self.shard):
             first = take_manifest(out) is None
             discard(out, files, progress)

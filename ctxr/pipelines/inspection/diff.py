@@ -12,7 +12,8 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import Table
-from ctxr.errors import UsageError, plural, some
+from ctxr.engine.state import artifacts
+from ctxr.errors import UnfinishedError, UsageError, did_you_mean, plural, some
 from ctxr.metrics.compare import RESAMPLES, Interval, RatioColumn
 from ctxr.metrics.proportions import LEVEL
 from ctxr.metrics.ranking import ALL_OF_SET
@@ -60,7 +61,10 @@ def run(config: Diff, progress: Progress = SILENT) -> DiffReport:
 def _open(name: str, workdir: Path) -> Artifact:
     """An artifact by its path, or by its name in the project."""
     places = [Path(name), workdir / name, workdir / RESULTS / name]
-    return open_artifact(next(filter(Path.exists, places), places[0]), (IMAGE_SETS, DATASET, EVALUATION))
+    if not (found := next(filter(Path.exists, places), None)):
+        known = [path.name for path in artifacts(workdir)]
+        raise UnfinishedError(f"{name} does not exist", hint=did_you_mean(name, known, "check the path"))
+    return open_artifact(found, (IMAGE_SETS, DATASET, EVALUATION))
 
 
 def changes(

@@ -1,6 +1,7 @@
 """`ctxr status`: what a project holds, how fresh it is, and what comes next. It reads manifests and opens no file of an artifact."""
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,8 +11,8 @@ from ctxr.engine.next_step import repeats
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import CHAIN, DOCUMENTS
 from ctxr.engine.report import leak_sentence
-from ctxr.engine.state import ProjectState, Stored, read_state
-from ctxr.errors import UnfinishedError, some
+from ctxr.engine.state import DECISIONS, ProjectState, Stored, read_state
+from ctxr.errors import CtxrError, UnfinishedError, plural, some
 from ctxr.models.hub import STAND_INS
 from ctxr.pipelines.inspection.config import Status, StatusReport
 from ctxr.store.kinds import CLASSIFIER, CLASSIFIER_RESULTS, EVALUATION, RUN
@@ -27,7 +28,15 @@ def project_state(workdir: Path, touched: Collection[Path] = ()) -> ProjectState
         if path.name in (*CHAIN, DOCUMENTS) and not path.resolve().is_relative_to(workdir.resolve()):
             workdir = path.parent
     still, answered = waiting(workdir)
-    return replace(read_state(workdir, touched), open=still, answered=answered)
+    state = replace(read_state(workdir, touched), open=still, answered=answered)
+    with suppress(CtxrError, OSError):  # of a log that cannot be read, nothing is known
+        if (file := workdir / DECISIONS).is_file():
+            from ctxr.datasets import decisions  # imports NumPy, and few projects have a review
+
+            rows = decisions.read_decisions(file, "reject")
+            made = [one.artifact.manifest.config.get("drop") for one in state.finished.values() if one.artifact]
+            return replace(state, rejections=0 if decisions.decisions_key(rows) in made else len(rows))
+    return state
 
 
 def run(config: Status, progress: Progress = SILENT) -> StatusReport:
@@ -66,7 +75,9 @@ def _holds(one: Stored) -> str:
 
 
 def _notes(state: ProjectState) -> Iterator[str]:
-    """Notes on stale artifacts, leaks, encoders that stand in for CLIP, and runs without an evaluation."""
+    """Notes on decisions of a review, stale artifacts, leaks, encoders that stand in for CLIP, and runs without an evaluation."""
+    if state.rejections:
+        yield f"{DECISIONS}: {plural(state.rejections, 'decision')} not applied"
     for one, why in repeats(state):
         if why:
             yield f"{one.name} is stale, and ctxr run leaves it: {why}"

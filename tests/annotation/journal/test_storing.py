@@ -109,16 +109,28 @@ def test_a_description_makes_a_retrieval_in_the_same_transaction(opener: Opener)
 
 def test_units_are_added_once_and_never_with_another_content(opener: Opener) -> None:
     sets = image_sets(2)
-    first = opener([described(sets[0])], sets)
+    first = opener([described(sets[0])], sets, workers="w1")
     second = opener([described(sets[0]), described(sets[1])], sets)
     assert units_of(first) == units_of(second) == [described(sets[0]), described(sets[1])]
     with pytest.raises(DataError, match=r"unit 'tag-s0' .* another content"):
         opener([tagged(sets[0], 1), tagged(sets[0], 2)], sets)
     assert len(units_of(first)) == 2
+    answer(first, leased(first, "w1"))
     with pytest.raises(DataError, match=r"set 's0' .* another content"):
         opener((), [msgspec.structs.replace(sets[0], mean_distance=0.5)])
     with pytest.raises(DataError, match=r"unit 'describe-t0-0' .* image set 't0'"):
         opener([described(image_sets(1, "t")[0])])
+
+
+def test_until_somebody_answers_other_content_replaces_what_was_served(opener: Opener) -> None:
+    (one,) = image_sets(1)
+    first = opener([described(one), tagged(one, 1)], [one], workers="w1")
+    leased(first, "w1")
+    other = msgspec.structs.replace(one, mean_distance=0.5)
+    units = [described(other), tagged(other, 2)]
+    again = opener(units, [other], exported={unit.id for unit in units})
+    assert sorted(units_of(again), key=str) == sorted(units, key=str)
+    assert answer(again, leased(again, "w1")).unit in {unit.id for unit in units}
 
 
 def test_what_is_asked_no_more_is_kept_and_served_to_nobody_until_it_is_asked_again(opener: Opener) -> None:

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from ctxr.annotation.pseudonyms import pseudonym, read_key
-from ctxr.datasets.decisions import DECISIONS
+from ctxr.engine.state import DECISIONS
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.crowd.config import ReviewReport, RunningServer, Serve
 from ctxr.pipelines.crowd.serve import run
@@ -109,7 +109,7 @@ def test_names_become_pseudonyms_and_links_and_filtered_sets_are_filtered_again_
     _, report = opened(Serve(workdir=project), monkeypatch)
     assert report.apply == f"ctxr filter --brisque 1.115 --drop {project / DECISIONS}"
     _, report = opened(Serve(workdir=project, input=project / "sets"), monkeypatch)
-    assert report.apply == f"ctxr filter -w {project} --drop {project / DECISIONS}"
+    assert report.apply == f"ctxr filter --brisque 1.115 --drop {project / DECISIONS}"  # limits of before stay
 
 
 def test_scores_sort_what_is_shown_and_scores_of_something_else_are_refused(

@@ -4,6 +4,7 @@ import filecmp
 import json
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 from ctxr.cli.app import app
 from ctxr.cli.render import Terminal
+from ctxr.engine.history import HISTORY
 from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UsageError
 from ctxr.media.scan import ScanOptions
@@ -342,6 +344,11 @@ def test_sets_that_a_fallback_picked_say_so_again_when_nothing_is_to_do(
     capsys.readouterr()
     assert run(config, Terminal()).up_to_date
     assert "picked with ctxr-tiny" in capsys.readouterr().err
+    line = {"words": ["build-sets", "--encoder", "ctxr-tiny"], "exit_code": 0, "artifacts": [{"path": "sets"}]}
+    again = {**line, "words": ["build-sets"], "artifacts": [{"path": "sets", "up_to_date": True}]}
+    (tmp_path / HISTORY).write_text(f"{json.dumps(line)}\n{json.dumps(again)}\n")
+    assert run(replace(config, workdir=tmp_path, yield_curve=True), Terminal()).curve
+    assert "picked with ctxr-tiny" not in capsys.readouterr().err
 
 
 def test_the_curve_is_about_videos(footage: Path, tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from ctxr.datasets.decisions import DECISIONS, content_of
+from ctxr.datasets.decisions import content_of
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import SetsReport
+from ctxr.engine.state import DECISIONS
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.curation.config import Filter, Merge
 from ctxr.pipelines.curation.filter import run
