@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ctxr.annotation.waiting import waiting
+from ctxr.datasets.decisions import decisions_key, read_decisions
 from ctxr.engine.next_step import repeats
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import CHAIN, DOCUMENTS
@@ -31,11 +32,9 @@ def project_state(workdir: Path, touched: Collection[Path] = ()) -> ProjectState
     state = replace(read_state(workdir, touched), open=still, answered=answered)
     with suppress(CtxrError, OSError):  # of a log that cannot be read, nothing is known
         if (file := workdir / DECISIONS).is_file():
-            from ctxr.datasets import decisions  # imports NumPy, and few projects have a review
-
-            rows = decisions.read_decisions(file, "reject")
+            rows = read_decisions(file, "reject")
             made = [one.artifact.manifest.config.get("drop") for one in state.finished.values() if one.artifact]
-            return replace(state, rejections=0 if decisions.decisions_key(rows) in made else len(rows))
+            return replace(state, rejections=0 if decisions_key(rows) in made else len(rows))
     return state
 
 
