@@ -14,7 +14,7 @@ from ctxr.engine.report import SUMMARY, Table
 from ctxr.errors import UsageError, and_more, did_you_mean
 from ctxr.pipelines.modelling.config import Eval
 from ctxr.pipelines.modelling.eval import measure
-from ctxr.problems.drawing import Chart, draw
+from ctxr.problems.drawing import Chart, plot_chart
 from ctxr.problems.evaluation import EvalRequest
 from ctxr.problems.figures import Figure
 from ctxr.problems.own_model import checked_scores, model_scores
@@ -128,4 +128,4 @@ class Results:
         from matplotlib import pyplot
 
         cells = {("", one.run): one.interval for one in rows}
-        return draw(Chart(f"{first.measure} on {first.split}, %", cells), pyplot.figure())
+        return plot_chart(Chart(f"{first.measure} on {first.split}, %", cells), pyplot.figure())

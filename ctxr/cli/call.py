@@ -21,7 +21,7 @@ import typer
 from ctxr.cli.render import Summary, Terminal, show
 from ctxr.cli.verbs import Command, named
 from ctxr.cli.words import ARTIFACTS, FLAGS, LINES, ONLY_LOOK, PRINTED, SETTINGS, TYPED
-from ctxr.engine.history import CommandRun, recorded, unconfirmed
+from ctxr.engine.history import CommandRun, recorded, without_yes
 from ctxr.engine.next_step import next_step
 from ctxr.engine.options import OptionField, Options, convert, option_name, path_of, read_toml
 from ctxr.errors import CtxrError, DryRun, UsageError, did_you_mean
@@ -178,7 +178,7 @@ def call_verb(command: Command, config: Options, flags: set[str], meta: dict[str
 def _next(config: Options, done: CommandRun, typed: list[str]) -> str:
     """The command to paste after this one: after a dry run what was `typed`, else by the state of its project."""
     if typed:
-        return shlex.join(["ctxr", *(word for word in unconfirmed(typed) if word != "--dry-run")])
+        return shlex.join(["ctxr", *(word for word in without_yes(typed) if word != "--dry-run")])
     state = named("ctxr.pipelines.inspection.status:project_state")
     with suppress(OSError):  # another process may have removed a folder meanwhile
         return next_step(state(getattr(config, "workdir", Path("work")), done.artifacts))

@@ -10,10 +10,10 @@ from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Decision, Image, Source
 from ctxr.store.scores import typed_lines
 from ctxr.store.tables import numbered_lines
-from ctxr.store.units import SourceUnit, image_ids
+from ctxr.store.units import SourceUnit, ids_in_ledger
 
 
-def content_of(image: Image, source: Source | None) -> str:
+def footage_of(image: Image, source: Source | None) -> str:
     """What an image is of: 16 digits of the SHA-256 of its video, or of the picture where it is of none."""
     return (source.sha256 if source and source.kind == "video" else image.sha256)[:16]
 
@@ -72,12 +72,12 @@ def person_choices(
     the same name. Raises DataError naming file:line for an id in a list that none of them has."""
     by_name = {unit.source.name: unit for unit in units}
     sets = {one.id: one.images for unit in units for one in unit.sets}
-    contents = {image.id: content_of(image, unit.source) for unit in units for image in unit.images}
+    contents = {image.id: footage_of(image, unit.source) for unit in units for image in unit.images}
     gone = 0
 
     @cache
     def ids(source: str) -> frozenset[str]:
-        return frozenset(image_ids(by_name[source])) if source in by_name else frozenset()
+        return frozenset(ids_in_ledger(by_name[source])) if source in by_name else frozenset()
 
     def is_there(image: str, content: str = "") -> bool:
         source = image.rpartition("/")[0]

@@ -22,7 +22,7 @@ _SECRETS = ((re.compile(r"(://[^/:@\s]*:)\S*@"), r"\1***@"), (re.compile(r"(://[
 """What may be secret in the addresses that are typed: the password, and everything after the question mark."""
 
 
-def unconfirmed(words: Sequence[str]) -> tuple[str, ...]:
+def without_yes(words: Sequence[str]) -> tuple[str, ...]:
     """A command without --yes: what it takes away is asked about each time."""
     return tuple(word for word in words if not re.fullmatch("--yes|-[qv]*y[qvy]*", word))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ctxr.engine.history import HISTORY, unconfirmed
+from ctxr.engine.history import HISTORY, without_yes
 from ctxr.errors import INTERRUPTED, CtxrError
 from ctxr.store import kinds
 from ctxr.store.artifacts import MANIFEST, MARKER, Artifact, Parent, open_artifact, take_lock
@@ -126,7 +126,7 @@ def _history(workdir: Path) -> Iterator[_Line]:
         for text in stream:
             with suppress(*UNREADABLE):  # the end of a line may be missing
                 line = msgspec.json.decode(text, type=_Line)
-                yield msgspec.structs.replace(line, words=unconfirmed(line.words))
+                yield msgspec.structs.replace(line, words=without_yes(line.words))
 
 
 def _stored(path: Path, name: str, words: Mapping[Any, tuple[str, ...]]) -> Stored:

@@ -78,7 +78,7 @@ def _learning(evaluation: Evaluation[Any, Any]) -> Chart:
     return Chart(measure, dict(sorted(cells.items(), key=lambda cell: int(cell[0][1]))), "epoch")
 
 
-def draw(chart: Chart, figure: Any) -> Any:
+def plot_chart(chart: Chart, figure: Any) -> Any:
     """Draw a chart into an empty figure of matplotlib, with a legend where it has several rows, or lines; its axes."""
     from matplotlib import style
 
@@ -131,7 +131,7 @@ def drawn(charts: Mapping[str, Chart]) -> dict[str, bytes]:
     with style.context(STYLE), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about signs that the font lacks
         for name, chart in charts.items():
-            draw(chart, whole := figure.Figure())
+            plot_chart(chart, whole := figure.Figure())
             for kind, clock in (("svg", "Date"), ("pdf", "CreationDate")):
                 whole.savefig(stream := BytesIO(), format=kind, metadata={clock: None})
                 whole.set_layout_engine("none")  # once is enough

@@ -340,7 +340,7 @@ def photo_names(photos: Sequence[Path]) -> list[str]:
     return names
 
 
-def image_ids(unit: SourceUnit) -> list[str]:
+def ids_in_ledger(unit: SourceUnit) -> list[str]:
     """The image id of each row of the ledger, in its order; photos are named by their positions."""
     names = [f"img{row.index}" for row in unit.ledger]
     if unit.source.kind != "video":

@@ -21,7 +21,7 @@ from ctxr.engine.progress import SILENT
 from ctxr.metrics.compare import Interval
 from ctxr.pipelines.modelling.config import Eval
 from ctxr.pipelines.modelling.eval import measure
-from ctxr.problems.drawing import Chart, charts_of, draw, drawn
+from ctxr.problems.drawing import Chart, charts_of, drawn, plot_chart
 from ctxr.problems.evaluation import EvalRequest
 from ctxr.problems.registry import evaluation_of
 from ctxr.problems.runs import EPOCHS, HistoryRow
@@ -43,7 +43,7 @@ def charts(dataset: Path, *runs: Path | str, **options: Any) -> dict[str, Chart]
 
 def lines_of(chart: Chart) -> list[tuple[list[float], list[float]]]:
     """What is drawn of each row: places and values."""
-    bars = [one for one in draw(chart, Figure()).containers if isinstance(one, ErrorbarContainer)]
+    bars = [one for one in plot_chart(chart, Figure()).containers if isinstance(one, ErrorbarContainer)]
     return [(list(np.asarray(one.lines[0].get_xdata())), list(np.asarray(one.lines[0].get_ydata()))) for one in bars]
 
 
@@ -101,7 +101,7 @@ def test_what_is_drawn_is_what_a_chart_holds() -> None:
     assert second[1] == 100.0
     ((values, places),) = lines_of(Chart("alpha", {("", "x"): ENDS, ("", "y"): Interval(0.25)}, scale=1))
     assert (values, places) == ([0.5, 0.25], [0.0, 1.0])
-    axes = draw(Chart("alpha", {("", "x"): ENDS}, scale=1), Figure())
+    axes = plot_chart(Chart("alpha", {("", "x"): ENDS}, scale=1), Figure())
     (bars,) = (one.lines[2][0] for one in axes.containers if isinstance(one, ErrorbarContainer))
     assert bars.get_segments()[0][:, 0].tolist() == pytest.approx([0.4, 0.7])
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["x"]
@@ -152,7 +152,7 @@ def test_figures_fit_a_column_and_keep_their_fonts() -> None:
 
 def test_six_rows_differ_in_colour_marker_and_dashes_each_by_itself() -> None:
     cells = {(f"run{number}", place): ENDS for number in range(8) for place in "01"}
-    axes = draw(Chart("accuracy", cells, "position"), figure := Figure())
+    axes = plot_chart(Chart("accuracy", cells, "position"), figure := Figure())
     lines = [one.lines[0] for one in axes.containers if isinstance(one, ErrorbarContainer)]
     assert len({line.get_color() for line in lines}) == 6
     assert len({line.get_marker() for line in lines}) == 6

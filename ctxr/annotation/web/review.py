@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from ctxr.annotation.web.pages import Posted, SignedPages, application
 from ctxr.annotation.web.site import Invitation, Session
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.decisions import content_of, counted, matter
+from ctxr.datasets.decisions import counted, footage_of, matter
 from ctxr.media.images import thumbnail
 from ctxr.store.records import Decision, ImageSet
 from ctxr.store.tables import append, read_appended
@@ -42,7 +42,7 @@ class Review:
     def __init__(self, dataset: Dataset, file: Path, scores: Mapping[str, float]) -> None:
         self.dataset, self._file, self._lock = dataset, file, Lock()
         sources = {row.name: row for row in dataset.sources}
-        contents = {name: content_of(row, sources.get(row.source)) for name, row in dataset.images.items()}
+        contents = {name: footage_of(row, sources.get(row.source)) for name, row in dataset.images.items()}
         self._images = {name: {name: content} for name, content in contents.items()}
         self._images |= {one.id: {name: contents[name] for name in one.images} for one in dataset.sets}
         self._matters = {name: matter(Decision(name, images=images)) for name, images in self._images.items()}

@@ -33,7 +33,7 @@ from ctxr.problems.results import PER_QUERY, RESULTS, QueryResult, read_findings
 from ctxr.store.artifacts import Artifact, open_artifact
 from ctxr.store.kinds import DATASET, EVALUATION, IMAGE_SETS, SET_KINDS
 from ctxr.store.tables import grouped, read_table
-from ctxr.store.units import image_ids, read_unit, unit_sources
+from ctxr.store.units import ids_in_ledger, read_unit, unit_sources
 
 OF_QUERIES = {
     "accuracy": "accuracy", "R@1": "accuracy", "IR@1": "accuracy", ALL_OF_SET: "accuracy", "MRR": "reciprocal_rank"
@@ -118,7 +118,7 @@ def _fates(folder: Path, dataset: Dataset, wanted: Set[str]) -> dict[str, str]:
     fates = {}
     for source in unit_sources(folder):
         unit = read_unit(folder, source.name)
-        for name, row in zip(image_ids(unit), unit.ledger, strict=True):
+        for name, row in zip(ids_in_ledger(unit), unit.ledger, strict=True):
             if name in wanted and row.reason:
                 fates[name] = row.reason.replace("_", " ") + (f" ({row.because}, {row.person})" if row.because else "")
     return fates | {name: one.id for one in dataset.sets for name in one.images}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ctxr.datasets.decisions import content_of
+from ctxr.datasets.decisions import footage_of
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import SetsReport
 from ctxr.engine.state import DECISIONS
@@ -51,7 +51,7 @@ def decide(sets: Path, file: Path, *decisions: tuple[str, Any, Any], person: str
     sources = {row.name: row for row in read_table(sets / "sources.jsonl", Source)}
     members = {one.id: one.images for one in sets_of(sets).values()}
     for name, decision, reason in decisions:
-        about = {one: content_of(images[one], sources[images[one].source]) for one in members.get(name, (name,))}
+        about = {one: footage_of(images[one], sources[images[one].source]) for one in members.get(name, (name,))}
         append(file, Decision(name, decision, reason, person, "2026-01-01T00:00:00+00:00", about))
 
 

@@ -31,7 +31,7 @@ from ctxr.store.kinds import EVALUATION, IMAGE_SETS, JUDGMENTS, RELEASE, RUN, RU
 from ctxr.store.paths import without_folder
 from ctxr.store.records import BETWEEN, SOURCE_KINDS, Failure, Image, ImageSet, Judgment, Source, Split, SplitName
 from ctxr.store.tables import grouped, read_table
-from ctxr.store.units import SourceUnit, UnitKeys, image_ids, read_unit, unit_folder
+from ctxr.store.units import SourceUnit, UnitKeys, ids_in_ledger, read_unit, unit_folder
 
 
 def units_of(dataset: Dataset) -> tuple[SourceUnit, ...]:
@@ -308,7 +308,7 @@ class Chain:
             rows = sorted(unit.ledger, key=lambda row: row.index)
             vectors |= {
                 name: unit.vectors[row.row]
-                for name, row in zip(image_ids(replace(unit, ledger=rows)), rows, strict=True)
+                for name, row in zip(ids_in_ledger(replace(unit, ledger=rows)), rows, strict=True)
                 if row.row is not None and 0 <= row.row < len(unit.vectors)
             }
         for unit in self.units:
