@@ -61,6 +61,6 @@ VERBS = {
     "search": Command("ctxr.pipelines.finding.search", "Search", "search_results", started="searching", resumes=True),
     "serve": Command("ctxr.pipelines.crowd.serve", "Serve", "collected", started="serving"),
     "status": Command("ctxr.pipelines.inspection.status", "Status", "project_status"),
-    "diff": Command("ctxr.pipelines.inspection.diff", "Diff", "compared"),
+    "diff": Command("ctxr.pipelines.inspection.diff", "Diff", "artifact_diff"),
     "doctor": Command("ctxr.pipelines.inspection.doctor", "Doctor", "checks"),
 }

@@ -266,7 +266,7 @@ def statistics(report: StatsReport) -> Iterator[Block]:
     yield Sentences("notes", report.notes)
 
 
-def compared(report: DiffReport) -> Iterator[Block]:
+def artifact_diff(report: DiffReport) -> Iterator[Block]:
     """What came, went and changed, the first of each."""
     yield Summary(f"{report.kind}: {'different' if report.differ else 'the same'}", {"A": report.a, "B": report.b})
     for table in report.tables.values():
