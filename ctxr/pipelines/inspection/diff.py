@@ -63,6 +63,10 @@ def _open(name: str, workdir: Path) -> Artifact:
     places = [Path(name), workdir / name, workdir / RESULTS / name]
     if not (found := next(filter(Path.exists, places), None)):
         known = [path.name for path in artifacts(workdir)]
+        if name in known:
+            raise UsageError(
+                f"{name} is a run: an evaluation of it is compared", hint="ctxr eval A B --compare compares runs"
+            )
         raise UnfinishedError(f"{name} does not exist", hint=did_you_mean(name, known, "check the path"))
     return open_artifact(found, (IMAGE_SETS, DATASET, EVALUATION))
 

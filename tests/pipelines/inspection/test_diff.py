@@ -44,6 +44,16 @@ def test_a_misspelt_name_is_told_the_nearest_artifact(project: Path) -> None:
     assert refused.value.hint.endswith("mean filtered?")
 
 
+def test_a_run_is_told_what_compares_runs(project: Path) -> None:
+    shutil.copytree(project / "sets", project / "runs" / "mine")
+    try:
+        with pytest.raises(UsageError, match="mine") as refused:
+            diff("sets", "mine", workdir=project)
+    finally:
+        shutil.rmtree(project / "runs")
+    assert "--compare" in refused.value.hint
+
+
 def test_two_builds_differ_by_what_the_ledger_says(project: Path) -> None:
     report = diff("sets", "filtered", workdir=project)
     before, after = (
