@@ -55,7 +55,8 @@ def test_the_page_shows_the_chain_of_the_demo_without_the_clip_of_the_package_in
     assert [page.parent.name for page in shown.pages] == ["work", "models", "narratives", "dialogues"]
     page = shown.pages[0].read_text(encoding="utf-8")
     assert f"{shown.filtered.counts['sets']}</span> sets of images" in page
-    assert '<span class="crumb here"><b>filtered</b>' in page
+    assert '<span class="crumb"><b>filtered</b>' in page
+    assert '<span class="crumb here"><b>dataset</b>' in page
     assert 'href="../models/report.html"' in page
 
 
