@@ -219,12 +219,13 @@ class BuildStage(SetsStage[BuildInputs]):
     def remarks(self, report: SetsReport) -> Iterator[str]:
         """On sets that a fallback picked, and on none at all."""
         counts = report.counts
-        chosen = self.options.encoder, *read_state(self.options.workdir, [self.out()]).stored[-1].words
-        if report.up_to_date and report.encoder in STAND_INS and report.encoder not in chosen:
-            yield (
-                f"these sets were picked with {report.encoder} because CLIP was not available, and {STAND_INS[report.encoder]}: "
-                f"--encoder {DEFAULT_ENCODER} makes them again where CLIP is"
-            )
+        if report.up_to_date and report.encoder in STAND_INS:
+            made = read_state(self.options.workdir, [self.out()]).stored[-1].words
+            if report.encoder not in (self.options.encoder, *made):
+                yield (
+                    f"these sets were picked with {report.encoder} because CLIP was not available, and {STAND_INS[report.encoder]}: "
+                    f"--encoder {DEFAULT_ENCODER} makes them again where CLIP is"
+                )
         if not report.up_to_date and not counts["sets"]:
             more = ", or --frames every" if counts["embedded"] < counts["frames"] else ""
             cure = f"try a --threshold below {report.threshold:g} (--yield-curve shows what each gives){more}"

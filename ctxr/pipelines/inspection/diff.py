@@ -65,7 +65,7 @@ def _open(name: str, workdir: Path) -> Artifact:
         known = [path.name for path in artifacts(workdir)]
         if name in known:
             raise UsageError(
-                f"{name} is a run: an evaluation of it is compared", hint="ctxr eval A B --compare compares runs"
+                f"{name} is not an evaluation", hint="ctxr eval A B --compare compares runs; then diff their results"
             )
         raise UnfinishedError(f"{name} does not exist", hint=did_you_mean(name, known, "check the path"))
     return open_artifact(found, (IMAGE_SETS, DATASET, EVALUATION))
@@ -172,7 +172,7 @@ def evaluations(first: Artifact, second: Artifact) -> dict[str, Table]:
         if row := compared.get(key):
             told = row.queries, difference(row), p_value(row.corrected)
         rows.append((*key, *(None if one.value is None else f"{100 * one.value:.1f}" for one in (a, b)), *told))
-    drawn = f"in brackets {100 * LEVEL:g} % over sets, or targets of a gallery, drawn again"
+    drawn = f"in brackets the {100 * LEVEL:g} % bootstrap interval over sets, or over targets of a gallery"
     note = f"B less A in points, of n queries that both ask alike, {drawn}; {corrected_note(tested)}"
     queries = [
         grouped((key, row) for run in one.values() for key, rows in run.items() for row in rows) for one in answers
