@@ -139,7 +139,7 @@ class Diff(Options):
     def rules(self) -> Iterator[tuple[str, str]]:
         """Two of them."""
         if len(self.artifacts) != 2:
-            yield f"ctxr diff compares two, and {len(self.artifacts)} are given", "ctxr diff work/sets work/filtered"
+            yield f"ctxr diff takes two artifacts, not {len(self.artifacts)}", "ctxr diff work/sets work/filtered"
 
 
 @dataclass(frozen=True)
