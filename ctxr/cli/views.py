@@ -268,7 +268,10 @@ def statistics(report: StatsReport) -> Iterator[Block]:
 
 def artifact_diff(report: DiffReport) -> Iterator[Block]:
     """What came, went and changed, the first of each."""
-    yield Summary(f"{report.kind.replace('_', ' ')}: {'different' if report.differ else 'the same'}", {"A": report.a, "B": report.b})
+    yield Summary(
+        f"{report.kind.replace('_', ' ')}: {'different' if report.differ else 'the same'}",
+        {"A": report.a, "B": report.b},
+    )
     for table in report.tables.values():
         if (more := len(table.rows) - MOST_SHOWN) > 0:
             table = replace(table, rows=table.rows[:MOST_SHOWN], note=f"and {more:,} more, which --json names")

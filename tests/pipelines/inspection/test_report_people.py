@@ -114,6 +114,8 @@ def test_who_missed_what_is_counted_and_leads_to_the_sets(show: Open, answered: 
     for row in tab.locator("#people tbody tr").all():
         worker = row.locator("th").text_content() or ""
         assert row.locator("td").nth(2).text_content() == str(missed[worker])
+        numbers = [row.locator("td").nth(at).text_content() or "" for at in (0, 1, 2, 4, 5)]
+        assert [number for number in numbers if not number.isdecimal()] == []
     worker, count = missed.most_common(1)[0]
     tab.locator("#people tbody tr", has_text=worker).locator("a").click()
     expect(tab.locator("#votes")).to_have_value(worker)

@@ -115,9 +115,9 @@ def make_people(edition: PageBuilder) -> Mapping[str, object] | None:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     every = edition.chain.descriptions.values()
     for one in every:
-        counts[one.author].update(written=1, kept=not one.dropped)
+        counts[one.author].update(written=1, kept=int(not one.dropped))
         for worker, _ in one.votes:
-            counts[worker].update(votes=1, missed=worker in one.missed)
+            counts[worker].update(votes=1, missed=int(worker in one.missed))
     if not any(one.votes for one in every):
         return None
     rows = [(name, own) for name, own in counts.items() if name]
