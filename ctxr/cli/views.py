@@ -421,7 +421,7 @@ def collected(report: ServeReport) -> Iterator[Block]:
     if isinstance(report, ReviewReport):
         done = report.total
         sets = f"{done['kept']} kept, {done['rejected']} rejected, {report.open['sets']} open"
-        shown = {"of": report.read, "sets": sets, "images rejected": done["images"], "apply": report.apply}
+        shown = {"of": report.read, "sets": sets, "images rejected": done["images"], "apply": report.apply or None}
         yield Summary(f"decisions in {report.decisions}", shown)
         return
     rows = {

@@ -188,7 +188,7 @@ class ServeReport(VerbReport):
 @dataclass(frozen=True)
 class ReviewReport(ServeReport):
     """The decisions about the sets that were `read`: in `total` how many are kept and rejected, and how many single images are rejected;
-    and the command that applies them."""
+    and the command that applies them, empty before anybody decided."""
 
     decisions: Path
     read: Path

@@ -276,4 +276,4 @@ def run_review(
     command = applied(read_state(config.workdir), name if verb == "filter" or named else "filtered", *named)
     counts = review.counts()
     still = {"sets": counts.pop("open")}
-    return ReviewReport(review.new, counts, len(workers), still, file, source, command)
+    return ReviewReport(review.new, counts, len(workers), still, file, source, command if file.is_file() else "")

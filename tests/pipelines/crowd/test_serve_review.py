@@ -101,7 +101,9 @@ def test_names_become_pseudonyms_and_links_and_filtered_sets_are_filtered_again_
     assert list(server.links) == ["Ada", "Ben"]
     assert all(re.fullmatch("w-[a-z2-7]{16}", worker) for worker in server.workers.values())
     assert server.people == {}
-    assert report.read == project / "filtered"
+    assert (report.read, report.apply) == (project / "filtered", "")
+    (project / DECISIONS).touch()
+    _, report = opened(Serve(workdir=project, workers_file=names), monkeypatch)
     assert report.apply == f"ctxr filter -w {project} --drop {project / DECISIONS}"
     line = {"at": "2026-01-01", "ctxr": "0", "words": ["filter", "--brisque", "1.115"], "exit_code": 0, "seconds": 1}
     line["artifacts"] = [{"path": "filtered", "up_to_date": False}]
