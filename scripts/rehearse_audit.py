@@ -47,11 +47,11 @@ class SimulatedJudge(Visitor):
         self._truth = truth
 
     def answer(self, page: Page) -> Page | None:
-        """Judge the sentence below the captions of the image."""
+        """Judge the sentence that stands above the captions of the image."""
         if page.form(entail.FIELD) is None:
             return None
         (image,) = self.images(page).values()
-        correct = SAID[self._truth.get((image, " ".join(page.quotes[-1].split())))]
+        correct = SAID[self._truth.get((image, " ".join(page.quotes[0].split())))]
         others = [label for label in entail.LABELS if label != correct]
         says = str(self._rng.choice(others)) if self._rng.random() < WRONG else correct
         return self.send(page, entail.FIELD, [says])

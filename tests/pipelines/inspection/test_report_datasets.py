@@ -83,7 +83,7 @@ def test_a_release_without_pictures_is_its_texts_and_says_so_once(tmp_path: Path
     work = evaluated_release(tmp_path, pictured=False)
     written = run(Report(workdir=work, input=tmp_path / "release"))
     assert (written.sets, written.pictures, written.missing) == (7, 0, [])
-    assert [note.partition(" have")[0] for note in written.notes if "picture" in note] == ["7 of 7 sets"]
+    assert [note.partition(" lack")[0] for note in written.notes if "imgN.jpg" in note] == ["7 of 7 sets"]
     assert {number for rows in data_of(written.page)["results"]["sets"].values() for _, number, *_ in rows} == {-1}
 
 

@@ -155,7 +155,7 @@ def test_image_sets_keep_their_page_and_gain_the_part(workdir: Path, tmp_path: P
     run(config, classifier=judge)
     shutil.copytree(workdir / "dataset", sets / "dataset")
     shutil.copytree(workdir / "revised", sets / "revised")
-    content = report(Report(workdir=sets)).page.read_text(encoding="utf-8")
+    content = report(Report(workdir=sets, input=sets / "sets")).page.read_text(encoding="utf-8")
     assert 'id="sets"' in content
     assert 'id="revision"' in content
     assert "on 1 of these" in content
