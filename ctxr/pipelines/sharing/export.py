@@ -76,7 +76,7 @@ def card(job: ExportJob, manifest: Manifest | None, fingerprint: str, written: E
             threshold = f"{text(selection.get('threshold'))} (encoder {name})"
             origin.append(f"- frames of a video set are further apart than {threshold}")
             if remark := STAND_INS.get(encoder["name"]):
-                origin.append(f"- **{name} stood in for CLIP**: {remark}")
+                origin.append(f"- **{name} was used instead of CLIP**; {remark}")
         limits = [name for name in ("brisque", "max_text", "min_size") if manifest.config.get(name) is not None]
         origin += [f"- {name.replace('_', ' ')}: {text(manifest.config[name])}" for name in limits]
     parts = [
