@@ -226,7 +226,7 @@ class BuildDocuments(OutputOptions):
         """At least one document."""
         yield from super().rules()
         if not self.train + self.valid + self.test:
-            yield "no document is asked for", "give --train, --valid or --test a number"
+            yield "no document is requested", "give --train, --valid or --test a number"
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def card(job: ExportJob, manifest: Manifest | None, fingerprint: str, written: E
         front = ["---", f"pretty_name: {_yaml(job.dataset.name)}"]
         front += ["license: other", f"license_name: {_yaml(licence)}"] if licence else ["license: unknown"]
         front += ["size_categories:", f"- {size}", "tags:", "- image-retrieval", written.front_matter, "---", ""]
-    origin = [f"- as it was published by others; sha256 {fingerprint}"]
+    origin = [f"- as published by others; sha256 {fingerprint}"]
     if manifest:
         kinds = sorted({image_set.kind for image_set in job.dataset.sets})
         origin = [
