@@ -151,7 +151,7 @@ def contamination_notes(
         notes.append(f"test chose the epoch of {', '.join(tested)} (judged_on_test): its figures on test are too high")
     if (others := [name for name in learned if name not in tested]) and "valid" in names:
         figures = "its figures there are" if len(others) == 1 else "their figures there are"
-        notes.append(f"valid chose the epoch of {', '.join(others)}: {figures} slightly too high; those on test are not")
+        notes.append(f"valid chose the epoch of {', '.join(others)}: {figures} slightly high; those on test are not")
     if outside := [run.name for run in runs if run.name not in trained]:
         source = f"what {', '.join(outside)} was trained on, and whether these sets were in it"
         notes.append(f"{source}, is not known here")
