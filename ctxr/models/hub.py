@@ -126,7 +126,7 @@ def fetched_weights(arch: str, tag: str) -> Path:
     if cached := cached_weights(arch, tag):
         return cached
     config = open_clip.get_pretrained_cfg(arch, tag)
-    hint = "connect to the network once, or name another encoder: --encoder ctxr-lite, for ctxr train --set encoder=ctxr-tiny"
+    hint = "connect to the network once, or name ctxr-lite, ctxr-tiny or local-dir:PATH: --encoder NAME, for ctxr train --set encoder=NAME"
     files = _hub_files(config)
     address = _hub_address(files[0]) if files else str(config.get("url") or "")
     return Path(_downloaded(f"the weights of {arch}:{tag}", lambda: download_pretrained(config), address, hint))
