@@ -14,8 +14,7 @@ import numpy as np
 
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UsageError
-from ctxr.metrics.compare import Interval
-from ctxr.problems.figures import Figure, RunDifference
+from ctxr.problems.figures import Figure, People, RunDifference
 from ctxr.store.artifacts import Content
 from ctxr.store.atomic import disk_errors, write_bytes
 from ctxr.store.hashing import sha256_of
@@ -182,7 +181,7 @@ class Findings:
     Attributes:
         rows: further rows of `figures.json` by name, in its order. tables: that are printed, by name.
         results: what each scorer did on each query. files: for other programs, by name.
-        crowd: what people reach, by split, by what they are called, and by measure.
+        people: what they reach, by part and basis.
     """
 
     figures: list[Figure] = field(default_factory=list)
@@ -192,7 +191,7 @@ class Findings:
     notes: list[str] = field(default_factory=list)
     results: list[QueryResult] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
-    crowd: dict[str, Mapping[str, Mapping[str, Interval]]] = field(default_factory=dict)
+    people: Mapping[str, People] = field(default_factory=dict)
 
     def write(self, out: Path) -> Content:
         """Write what was found, with tables in Markdown and LaTeX, in place of earlier files."""
@@ -208,7 +207,7 @@ class Findings:
             for row in rows:
                 row.update(row.pop("interval", {}))
             content[name] = rows
-        content |= {"people": self.tables.get("people"), "crowd": self.crowd, "notes": self.notes}
+        content |= {"people": self.tables.get("people"), "crowd": self.people, "notes": self.notes}
         # the summary stands first
         tables = [latex(name, table) for name, table in self.tables.items()]
         files = {
@@ -236,7 +235,7 @@ class _WrittenFindings(msgspec.Struct, frozen=True):
     differences: list[dict[str, object]] = []
     tables: list[Table] = []
     people: Table | None = None
-    crowd: dict[str, Mapping[str, Mapping[str, Interval]]] = {}
+    crowd: dict[str, People] = {}
 
 
 def read_findings(folder: Path) -> Findings:
@@ -251,4 +250,4 @@ def read_findings(folder: Path) -> Findings:
         raise DataError(f"{file} is damaged", hint="run ctxr eval again") from error
     tables = {str(number): table for number, table in enumerate(written.tables)}
     tables |= {"people": written.people} if written.people else {}
-    return Findings(figures, differences, tables=tables, crowd=written.crowd)
+    return Findings(figures, differences, tables=tables, people=written.crowd)

@@ -170,7 +170,6 @@ def measure(evaluation: Evaluation[SplitT, ScoredRun], config: Eval, progress: P
     findings.differences = correct_together(findings.differences)
     for split, figures, summary, ranked in measured:
         findings.figures += figures
-        findings.crowd[split.name] = evaluation.crowd(split.name)
         evaluation.complete(split, figures, summary)
         if ranked:
             add_nothing_fits(findings, ranked, summary)

@@ -15,7 +15,7 @@ from ctxr.metrics.ranking import ALL_OF_SET
 from ctxr.pipelines.inspection.pages.chain import ALONE, artifacts_in, runs_as_evaluated
 from ctxr.pipelines.inspection.pages.edition import PageBuilder
 from ctxr.pipelines.inspection.pages.plots import Axis, ticks
-from ctxr.problems.figures import STATIC, Figure, RunDifference, p_value, percent
+from ctxr.problems.figures import STATIC, Figure, People, RunDifference, p_value, people_on, percent
 from ctxr.problems.question import DIGITS, ProblemResults
 from ctxr.problems.registry import find_question, open_run, problem_of
 from ctxr.problems.results import PER_QUERY, RESULTS, QueryResult, read_findings
@@ -32,7 +32,7 @@ class EvaluationRows:
     Attributes:
         problem: its name. dataset: SHA-256 of what was evaluated on. notes: warnings. artifacts: the evaluations.
         runs: in the order of the tables. rows: by run and query. figures, differences: of these runs.
-        tables: as the evaluations printed them. people: human accuracy, or None. crowd: what people reach, by split, name and measure.
+        tables: as the evaluations printed them. people: human accuracy, or None. crowd: the same as numbers.
         origins: the runs, by name. scorers: names in `rows`: the runs, or their seeds where there are several.
     """
 
@@ -46,26 +46,25 @@ class EvaluationRows:
     differences: list[RunDifference]
     tables: list[Table]
     people: Table | None
-    crowd: dict[str, Mapping[str, Mapping[str, Interval]]]
+    crowd: Mapping[str, People]
     origins: dict[str, Parent]
     scorers: list[str]
 
     def people_on(self, split: str) -> dict[str, Interval]:
         """The accuracy of people to compare runs with, by what it is called."""
-        reached = self.crowd.get(split, {}).items()
-        return {name: by_measure["accuracy"] for name, by_measure in reached if "accuracy" in by_measure}
+        return {name: reached["accuracy"] for name, reached in people_on(self.crowd, split).items()}
 
 
 def _evaluation_rows(problem: str, dataset: str, evaluations: Iterable[Artifact]) -> EvaluationRows:
     """What the evaluations found, of each run once. Raises DataError for a damaged file."""
     scored = EvaluationRows(problem, dataset, [], [], [], [], [], [], [], None, {}, {}, [])
-    people, origins = None, dict[str, Parent]()
+    people, crowd, origins = None, dict[str, People](), dict[str, Parent]()
     for evaluation in evaluations:
         if edited := evaluation.changed_files():
             scored.notes.append(f"{RESULTS}/{evaluation.path.name}/{edited[0]} was changed since it was written")
         findings = read_findings(evaluation.path)
         people = people or findings.tables.get("people")
-        scored.crowd.update(findings.crowd)
+        crowd |= findings.people
         origins = {origin.name: origin for origin in evaluation.manifest.parents} | origins
         if new := list(dict.fromkeys(row.run for row in findings.figures if row.run not in scored.runs)):
             scored.artifacts.append(evaluation)
@@ -77,7 +76,7 @@ def _evaluation_rows(problem: str, dataset: str, evaluations: Iterable[Artifact]
             scored.rows.extend(row for row in rows if row.run in new or row.run.rpartition("/")[0] in new)
     names = dict.fromkeys(row.run for row in scored.rows)
     scorers = [name for run in scored.runs for name in names if run in (name, name.rpartition("/")[0])]
-    return replace(scored, people=people, origins=origins, scorers=scorers)
+    return replace(scored, people=people, crowd=crowd, origins=origins, scorers=scorers)
 
 
 def find_scored(project: Path, about: str | None = "") -> list[EvaluationRows]:
