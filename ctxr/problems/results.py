@@ -19,7 +19,7 @@ from ctxr.store.artifacts import Content
 from ctxr.store.atomic import disk_errors, write_bytes
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Record
-from ctxr.store.tables import UNREADABLE, pretty_json, write_table
+from ctxr.store.tables import pretty_json, read_value, write_table
 
 MOST_NAMED = 80
 """Characters of a folder's name that may be made of the names of runs."""
@@ -224,10 +224,7 @@ class Findings:
 
 def read_tables(results: Path) -> dict[str, Table]:
     """The tables of an evaluation by name. Raises DataError for a damaged file."""
-    try:
-        return msgspec.json.decode((results / TABLES).read_bytes(), type=dict[str, Table])
-    except (OSError, *UNREADABLE) as error:
-        raise DataError(f"{results / TABLES} is damaged", hint="run ctxr eval again") from error
+    return read_value(results / TABLES, dict[str, Table], "run ctxr eval again")
 
 
 class _WrittenFindings(msgspec.Struct, frozen=True):
@@ -240,14 +237,13 @@ class _WrittenFindings(msgspec.Struct, frozen=True):
 
 def read_findings(folder: Path) -> Findings:
     """Figures, differences, tables, `people` among them. Raises DataError for a damaged file."""
-    file = folder / FIGURES
-    try:
-        written = msgspec.json.decode(file.read_bytes(), type=_WrittenFindings)
-        # a row holds the fields of its interval
+    file, hint = folder / FIGURES, "run ctxr eval again"
+    written = read_value(file, _WrittenFindings, hint)
+    try:  # a row holds the fields of its interval
         figures = msgspec.convert([row | {"interval": row} for row in written.figures], list[Figure])
         differences = msgspec.convert([row | {"interval": row} for row in written.differences], list[RunDifference])
-    except (OSError, *UNREADABLE) as error:
-        raise DataError(f"{file} is damaged", hint="run ctxr eval again") from error
+    except msgspec.ValidationError as error:
+        raise DataError(f"{file} is damaged: {error}", hint=hint) from error
     tables = {str(number): table for number, table in enumerate(written.tables)}
     tables |= {"people": written.people} if written.people else {}
     return Findings(figures, differences, tables=tables, people=written.crowd)
