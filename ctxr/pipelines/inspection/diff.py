@@ -168,7 +168,7 @@ def evaluations(first: Artifact, second: Artifact) -> dict[str, Table]:
     note = f"B less A in points, of n queries that both ask alike, {drawn}; {corrected_note(tested)}"
     heads = ("run", "split", "measure", "A %", "B %", "n", "B less A", "Holm")
     by_query = [
-        grouped((asked[2], (*asked[3:], row.accuracy)) for asked, seeds in one.items() for row in seeds)
+        grouped((row.query, (row.text, row.targets, row.accuracy)) for seeds in one.values() for row in seeds)
         for one in (answers, others)
     ]
 
