@@ -415,10 +415,8 @@ def link_base(out: Path, base: RevisionBase, sets: Sequence[ImageSet], progress:
         write_table(out / GIVEN, dataset.judgments)
     root = dataset.root or base.path
     paths = sorted({image.path for image in dataset.images.values() if image.path})
-    with progress.task("linking pictures", len(paths)) as task:
-        for path in paths:
-            _link(root / path, out / path)
-            task.advance()
+    for path in progress.each("linking pictures", paths):
+        _link(root / path, out / path)
 
 
 def _link(original: Path, copy: Path) -> None:
