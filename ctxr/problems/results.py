@@ -228,8 +228,8 @@ def read_tables(results: Path) -> dict[str, Table]:
 
 
 class _WrittenFindings(msgspec.Struct, frozen=True):
-    figures: list[dict[str, object]]
-    differences: list[dict[str, object]] = []
+    figures: list[dict[str, str | int | float | None]]
+    differences: list[dict[str, str | int | float | None]] = []
     tables: list[Table] = []
     people: Table | None = None
     crowd: dict[str, People] = {}
