@@ -1,10 +1,10 @@
 """The units of one task with the sets and pictures they show, under one root."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import cast
 
 import msgspec
 from msgspec import structs
@@ -20,7 +20,6 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import content_of, dataset_parents
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.photo_labels import labels_of_boxes
-from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.datasets.rounds import labels_of_sample, newest_sample
 from ctxr.datasets.splits import leakage_of
 from ctxr.engine.progress import Progress
@@ -30,9 +29,7 @@ from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import JUDGMENTS
 from ctxr.store.records import Image, ObjectLabels, Text
-from ctxr.store.tables import UNREADABLE
-
-T = TypeVar("T")
+from ctxr.store.scores import typed_lines
 
 
 def merge_roots(parts: Iterable[tuple[Path, Iterable[Image]]]) -> TaskBatch:
@@ -194,22 +191,12 @@ _FIRST = {
 """What tasks made from answers wait for."""
 
 
-def _read_lines(path: Path, record: type[T], option: str, example: str) -> Iterator[tuple[int, T]]:
-    """Records of the JSONL file that an option names, with their lines. Raises DataError naming file:line."""
-    for number, line in enumerate(read_utf8(path, f"{option} names a JSONL file").split("\n"), 1):
-        if line.strip():
-            try:
-                yield number, msgspec.json.decode(line, type=record)
-            except UNREADABLE as error:
-                raise DataError(f"{path}:{number}: {error}", hint=f"such as {example}") from error
-
-
 def _entailments(config: ExportTasks, sources: TaskSources, dataset: Dataset) -> list[Unit]:
     table = sources.candidates or Path()
     home = {name: image_set for image_set in reversed(dataset.sets) for name in image_set.images}
-    example = '{"image": "a/1", "statement": "s1", "text": "A dog runs."}'
+    example = 'such as {"image": "a/1", "statement": "s1", "text": "A dog runs."}'
     units: dict[tuple[str, str], Unit] = {}
-    for number, row in _read_lines(table, StatementRow, "--candidates", example):
+    for number, row in typed_lines(table, StatementRow, example):
         if row.image not in home:
             raise DataError(
                 f"{table}:{number}: no set of {dataset.name} has the image {row.image!r}",
@@ -236,7 +223,7 @@ def _dialogues(config: ExportTasks, dataset: Dataset) -> tuple[Dataset, list[Uni
         sets = (structs.replace(one, images=tuple(filter(chosen.__contains__, one.images))) for one in dataset.sets)
         pool = replace(dataset, sets=tuple(sets))
     else:
-        for number, row in _read_lines(path, Objects, "--objects", '{"image": "a/1", "labels": ["Dog", "Bread"]}'):
+        for number, row in typed_lines(path, Objects, 'such as {"image": "a/1", "labels": ["Dog", "Bread"]}'):
             if row.image not in dataset.images:
                 what = f"{path}:{number}: {dataset.name} has no image {row.image!r}"
                 raise DataError(what, hint="name the dataset that the objects are in (--input)")

@@ -268,10 +268,8 @@ def statistics(report: StatsReport) -> Iterator[Block]:
 
 def artifact_diff(report: DiffReport) -> Iterator[Block]:
     """What came, went and changed, the first of each."""
-    yield Summary(
-        f"{report.kind.replace('_', ' ')}: {'different' if report.differ else 'the same'}",
-        {"A": report.a, "B": report.b},
-    )
+    same = "different" if report.differ else "the same"
+    yield Summary(f"{report.kind.replace('_', ' ')}: {same}", {"A": report.a, "B": report.b})
     for table in report.tables.values():
         if (more := len(table.rows) - MOST_SHOWN) > 0:
             table = replace(table, rows=table.rows[:MOST_SHOWN], note=f"and {more:,} more, which --json names")
@@ -406,9 +404,8 @@ def search_results(report: SearchReport) -> Iterator[Block]:
 def serving(server: RunningServer) -> Iterator[Block]:
     """Where people sign in, while the server runs."""
     waiting = {f"{task} waiting": number for task, number in server.waiting.items()}
-    yield Summary(
-        f"serving at {server.address}", {**waiting, "people needed": _numbers(server.people) if server.people else None}
-    )
+    people = _numbers(server.people) if server.people else None
+    yield Summary(f"serving at {server.address}", {**waiting, "people needed": people})
     yield "[bold]sign-in links[/]"
     for name, link in server.links.items():  # whole, however narrow the terminal: they are copied
         worker = f" ({server.workers[name]})" if name in server.workers else ""

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 from ctxr.errors import DataError, did_you_mean, plural
@@ -70,37 +69,26 @@ def person_choices(
 ) -> PersonChoices:
     """Decisions applied to the sources of `units`; `warn` hears of those in a log that are about other sources, or other footage of
     the same name. Raises DataError naming file:line for an id in a list that none of them has."""
-    by_name = {unit.source.name: unit for unit in units}
-    sets = {one.id: one.images for unit in units for one in unit.sets}
-    contents = {image.id: footage_of(image, unit.source) for unit in units for image in unit.images}
-    gone = 0
-
-    @cache
-    def ids(source: str) -> frozenset[str]:
-        return frozenset(ids_in_ledger(by_name[source])) if source in by_name else frozenset()
-
-    def is_there(image: str, content: str = "") -> bool:
-        source = image.rpartition("/")[0]
-        unit = by_name.get(source)
-        own = unit.source.sha256[:16] if unit and unit.source.kind == "video" else contents.get(image, content)
-        return image in ids(source) and content in ("", own)
-
-    def images(at: str, row: Decision) -> Sequence[str]:
-        nonlocal gone
-        if row.images:
-            found = [image for image, content in row.images.items() if is_there(image, content)]
-            gone += not found
-            return found
-        if row.id not in sets and not is_there(row.id):
-            hint = did_you_mean(row.id, sets, "an image is SOURCE/imgNUMBER or ALBUM/FILE, a set as in sets.jsonl")
-            raise DataError(f"{at}: no image or set of these sources is called {row.id!r}", hint=hint)
-        return sets.get(row.id, (row.id,))
-
+    sets, rows = {one.id: one.images for unit in units for one in unit.sets}, {**drop, **keep}
+    about = {at: row.images or dict.fromkeys(sets.get(row.id, (row.id,)), "") for at, row in rows.items()}
+    named = {image.rpartition("/")[0] for images in about.values() for image in images}
+    known = dict[str, str]()  # what each image is of; "" for a photo that is in no set
+    for unit in (one for one in units if one.source.name in named):
+        video = unit.source.sha256[:16] if unit.source.kind == "video" else ""
+        known |= dict.fromkeys(ids_in_ledger(unit), video)
+        known |= {image.id: footage_of(image, unit.source) for image in unit.images}
+    here = {
+        at: [one for one, content in images.items() if one in known and (not content or known[one] in ("", content))]
+        for at, images in about.items()
+    }
+    gone = [at for at, images in here.items() if not images]
+    if strange := [at for at in gone if not rows[at].images]:
+        name = rows[strange[0]].id
+        hint = did_you_mean(name, sets, "an image is SOURCE/imgNUMBER or ALBUM/FILE, a set as in sets.jsonl")
+        raise DataError(f"{strange[0]}: no image or set of these sources is called {name!r}", hint=hint)
+    if gone:
+        warn(f"{plural(len(gone), 'decision')} passed over: their sources are not here, or have other content now")
     rejected, left_out = dict[str, Decision](), dict[str, Decision]()
     for at, row in drop.items():
-        single = row.id in row.images if row.images else row.id not in sets
-        (rejected if single else left_out).update(dict.fromkeys(images(at, row), row))
-    kept = frozenset(image for at, row in keep.items() for image in images(at, row))
-    if gone:
-        warn(f"{plural(gone, 'decision')} passed over: their sources are not here, or have other content now")
-    return PersonChoices(rejected, left_out, kept)
+        (rejected if row.id in about[at] else left_out).update(dict.fromkeys(here[at], row))
+    return PersonChoices(rejected, left_out, frozenset(image for at in keep for image in here[at]))

@@ -15,7 +15,7 @@ import msgspec
 from ctxr.datasets.splits import GROUPS
 from ctxr.errors import DataError
 from ctxr.store.records import PHOTO_SUFFIXES, ImageSet, Judgment, Query, Record, SharedFootage, Source, Split, Text
-from ctxr.store.tables import UNREADABLE, decode_other, read_payloads, read_table
+from ctxr.store.tables import read_payloads, read_table, read_value
 
 R = TypeVar("R", bound=Record)
 
@@ -164,14 +164,8 @@ def read_rebuild_recipe(path: Path) -> RebuildRecipe:
 
 
 def _read_head(file: Path) -> Head:
-    try:
-        head = msgspec.json.decode(file.read_bytes(), type=Head, dec_hook=decode_other)
-    except OSError as error:
-        raise DataError(
-            f"{file} cannot be read: {error.strerror}", hint="name a folder made by ctxr export --to recipe"
-        ) from error
-    except UNREADABLE as error:
-        raise DataError(f"{file} is damaged: {error}", hint="get the recipe again from where it came from") from error
+    hint = "name a folder made by ctxr export --to recipe, or get the recipe again from where it came from"
+    head = read_value(file, Head, hint)
     if head.format > FORMAT:
         raise DataError(
             f"{file} has format {head.format}, newer than this ctxr understands ({FORMAT})",

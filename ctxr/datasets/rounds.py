@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
-import msgspec
 import numpy as np
 from msgspec import structs
 
@@ -34,7 +33,7 @@ from ctxr.store.hashing import sha256_file, sha256_if_readable, sha256_of
 from ctxr.store.kinds import DATASET, RELEASE, REVISE_LABELS
 from ctxr.store.paths import reached, relative
 from ctxr.store.records import ImageSet, Judgment, Record
-from ctxr.store.tables import UNREADABLE, grouped, read_table, write_table
+from ctxr.store.tables import grouped, read_table, read_value, write_table
 
 Decision = Literal["added", "rejected", "unsure"]
 Reason = Literal["below_threshold", "cap_image", "cap_caption", "between_thresholds", "no_answer"]
@@ -416,10 +415,8 @@ def link_base(out: Path, base: RevisionBase, sets: Sequence[ImageSet], progress:
         write_table(out / GIVEN, dataset.judgments)
     root = dataset.root or base.path
     paths = sorted({image.path for image in dataset.images.values() if image.path})
-    with progress.task("linking pictures", len(paths)) as task:
-        for path in paths:
-            _link(root / path, out / path)
-            task.advance()
+    for path in progress.each("linking pictures", paths):
+        _link(root / path, out / path)
 
 
 def _link(original: Path, copy: Path) -> None:
@@ -451,10 +448,7 @@ def stratum_of(link: CandidateRow) -> str:
 
 def read_figures(folder: Path, cure: str = "restore it, or revise again") -> dict[str, Any]:
     """The figures of a round, or of its audit. Raises DataError where they are missing or damaged."""
-    try:
-        return cast("dict[str, Any]", msgspec.json.decode((folder / FIGURES).read_bytes()))
-    except (OSError, *UNREADABLE) as error:
-        raise DataError(f"{folder / FIGURES} is missing or damaged", hint=cure) from error
+    return read_value(folder / FIGURES, dict[str, Any], cure)
 
 
 def read_audit(folder: Path) -> dict[str, Any] | None:

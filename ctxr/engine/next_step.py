@@ -98,15 +98,11 @@ def _steps(state: ProjectState, one: Stored) -> Iterator[str]:
             yield "" if made(kinds.EVALUATION, kinds.CLASSIFIER_RESULTS) else command("eval", one.path.name)
         case ((kinds.EVALUATION | kinds.CLASSIFIER_RESULTS), _):
             yield _page(state, one, *_evaluated_on(state, one))
-        case kinds.PAIRS, _:
-            yield "" if made() else command("train", "--recipe", "entailment-tiny")
-        case kinds.REGION_FEATURES, _:
+        case kinds.PAIRS, _ if not made():
+            yield command("train", "--recipe", "entailment-tiny")
+        case kinds.REGION_FEATURES, _ if not made():
             named = ("--dataset", *one.words[1:2]) if "".join(one.words[1:2]) and Path(one.words[1]).exists() else ()
-            yield (
-                ""
-                if made()
-                else command("train", "--recipe", "uniter-batch", "--set", f"regions={one.path.name}", *named)
-            )
+            yield command("train", "--recipe", "uniter-batch", "--set", f"regions={one.path.name}", *named)
 
 
 def _page(state: ProjectState, one: Stored, *words: str) -> str:

@@ -1,6 +1,10 @@
 """How a verb reports to its caller: notes, warnings and progress."""
 
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class ProgressTask:
@@ -31,6 +35,13 @@ class Progress(ProgressTask):
     def task(self, label: str, total: float | None) -> AbstractContextManager[ProgressTask]:
         """A progress line with `total` steps (None: unknown) for the duration of a with-block."""
         return nullcontext(self)
+
+    def each(self, label: str, items: Collection[T]) -> Iterator[T]:
+        """The items one after another, with a progress line of as many steps."""
+        with self.task(label, len(items)) as task:
+            for item in items:
+                yield item
+                task.advance()
 
 
 class Silent(Progress):

@@ -40,14 +40,12 @@ def distances_of(dataset: Dataset, vectors: PictureVectors | None) -> dict[str, 
 def open_pictures(files: Mapping[str, Path], label: str, progress: Progress) -> Generator[tuple[str, Pixels]]:
     """Pictures by image id, in order, with progress; at the end a warning of unreadable ones."""
     broken: list[str] = []
-    with progress.task(label, len(files)) as task:
-        for name in sorted(files):
-            try:
-                pixels = read_image(files[name])
-            except DataError as error:
-                broken.append(error.message)
-            else:
-                yield name, pixels
-            task.advance()
+    for name in progress.each(label, sorted(files)):
+        try:
+            pixels = read_image(files[name])
+        except DataError as error:
+            broken.append(error.message)
+        else:
+            yield name, pixels
     if broken:
         progress.warn(f"{broken[0]}{and_more(len(broken))}: left out")

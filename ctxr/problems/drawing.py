@@ -12,6 +12,7 @@ import numpy as np
 
 from ctxr.metrics.compare import Interval
 from ctxr.problems.evaluation import Evaluation
+from ctxr.problems.figures import people_on
 from ctxr.problems.runs import EPOCHS, HistoryRow
 from ctxr.store.tables import grouped, read_table
 
@@ -45,13 +46,14 @@ class Chart:
 
 def charts_of(evaluation: Evaluation[Any, Any]) -> dict[str, Chart]:
     """The figures that there is something for: `learning`, `agreement`, `accuracy`, and those of `VIEWS`."""
-    alphas = {("", name): one for name, one in evaluation.agreement().items() if one.value is not None}
+    crowd = evaluation.findings.people
+    alphas = {("", name): one.alpha for name, one in crowd.items() if one.alpha.value is not None}
     charts = {"learning": _learning(evaluation), "agreement": Chart("Krippendorff's alpha", alphas, scale=1)}
     if (reported := evaluation.reported()) is not None:
         split, guesses, found = reported
         measure, guess = next(iter(guesses.items()))
         label, chance = f"{measure} on {split}, %", {} if guess is None else {"chance": Interval(guess)}
-        people = {name: reached[measure] for name, reached in evaluation.crowd(split).items() if measure in reached}
+        people = {name: reached[measure] for name, reached in people_on(crowd, split).items() if measure in reached}
         cells = {("", run): one.interval for (run, of), one in found.items() if of == measure}
         charts["accuracy"] = Chart(label, cells, lines=chance | people)
         for view, across in VIEWS.items():

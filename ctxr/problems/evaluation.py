@@ -20,7 +20,7 @@ from ctxr.metrics.compare import Interval, RatioColumn
 from ctxr.metrics.proportions import LEVEL
 from ctxr.models.hub import placeless
 from ctxr.models.identity import model_identity
-from ctxr.problems.figures import Columns, Figure, Summariser, none_had, percent
+from ctxr.problems.figures import Columns, Figure, Summariser, none_had, people_on, percent
 from ctxr.problems.nothing_fits import RankedQueries
 from ctxr.problems.options import EvalOptions
 from ctxr.problems.results import Findings
@@ -203,14 +203,6 @@ class Evaluation(Generic[SplitT, ScoredRun]):
         shared = [name for name in first if all(name in by_measure for by_measure in runs.values())]
         return {name: {run: by_measure[name] for run, by_measure in runs.items()} for name in shared}
 
-    def crowd(self, split: str) -> Mapping[str, Mapping[str, Interval]]:
-        """What people reach, by measure, by the name of their row in the summary; by default nothing is known."""
-        return {}
-
-    def agreement(self) -> Mapping[str, Interval]:
-        """Krippendorff's alpha of people, by what it is of; by default nothing is known."""
-        return {}
-
     def reported(self) -> tuple[str, dict[str, float | None], dict[tuple[str, str], Figure]] | None:
         """What to report first: the split, which is test or else the one that is furthest from training; the measures of `HEADLINE`
         that are known on it, each with a blind guess; and figures by run and measure. None where nothing was measured."""
@@ -220,11 +212,9 @@ class Evaluation(Generic[SplitT, ScoredRun]):
             return None
         split = max((one.split for one in known), key=("train", "valid", NO_SPLIT, "test").index)
         cells = {(one.run, one.measure): one for one in own if one.split == split}
-        first = next(run for run, measure in cells if measure in headline)
-        blind = {measure: one.interval.value for (run, measure), one in cells.items() if run == first}
-        guesses = {name: blind.get(str(of)) or (of if isinstance(of, float) else None) for name, of in headline.items()}
-        measured = {measure for _, measure in cells}
-        guesses = {name: guess for name, guess in guesses.items() if name in measured}
+        found = {measure: one.interval.value for (_, measure), one in cells.items()}
+        measured = {name: of for name, of in headline.items() if name in found}
+        guesses = {name: of if isinstance(of, float) else found.get(str(of)) for name, of in measured.items()}
         return split, guesses, cells
 
     def summary(self) -> Table | None:
@@ -236,7 +226,7 @@ class Evaluation(Generic[SplitT, ScoredRun]):
         runs = dict.fromkeys(run for run, measure in cells if measure in guesses)
         found = {key: percent(one.interval) for key, one in cells.items()}
         rows = [(run, *(found.get((run, one), "–") for one in guesses)) for run in runs]
-        for name, reached in self.crowd(split).items():
+        for name, reached in people_on(self.findings.people, split).items():
             shares = [vars(reached.get(one, Interval(None))) for one in guesses]
             rows.append((name, *map(share_with_interval, shares)))
         blind = ["–" if guess is None else f"{100 * guess:.1f}" for guess in guesses.values()]

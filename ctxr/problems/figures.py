@@ -13,6 +13,7 @@ from ctxr.engine.report import P_SHOWN, Table
 from ctxr.metrics import compare
 from ctxr.metrics.compare import Clusters, Interval, RatioColumn, ratio_intervals, sign_flip
 from ctxr.metrics.proportions import LEVEL, holm
+from ctxr.metrics.votes import FIRST_VOTES
 
 Measure = tuple[str, str, str]
 """View, part and name of a measure; see `Figure`."""
@@ -48,6 +49,24 @@ class Seeds:
     accuracies: dict[str, float]
     mean: float
     deviation: float
+
+
+@dataclass(frozen=True)
+class People:
+    """What people reach on a part of a dataset: in so many `votes`, None where that is not known, their figures by measure; and
+    Krippendorff's nominal alpha."""
+
+    votes: int | None
+    reached: Mapping[str, Interval]
+    alpha: Interval
+
+
+def people_on(people: Mapping[str, People], split: str) -> dict[str, Mapping[str, Interval]]:
+    """What those reach with whom models are compared, by the name of their row: first votes on that split, or on all where it has none
+    of its own."""
+    named = [name for name in people if name.endswith(FIRST_VOTES)]
+    name = next((name for name in (split, f"{split}, {FIRST_VOTES}", *named) if name in people), None)
+    return {} if name is None else {f"people ({name})": people[name].reached}
 
 
 def seeds_of(split: str, run: str, accuracies: Mapping[str, float]) -> list[Seeds]:

@@ -15,11 +15,10 @@ from ctxr.engine.report import Table, share_with_interval
 from ctxr.errors import DataError, plural
 from ctxr.metrics.compare import Interval
 from ctxr.metrics.ranking import ALL_OF_SET
-from ctxr.metrics.votes import FIRST_VOTES
 from ctxr.models.hub import DEFAULT_ENCODER
 from ctxr.models.leakage import leakage_table
 from ctxr.problems.evaluation import EvalRequest, Evaluation, ScoredRun, SplitExamples, SplitT
-from ctxr.problems.figures import mark_changed
+from ctxr.problems.figures import People, mark_changed
 from ctxr.problems.runs import NAMED, EvaluatedRun
 from ctxr.store.artifacts import Artifact, picked_with
 from ctxr.store.kinds import MODEL
@@ -79,26 +78,23 @@ def add_cautions(evaluation: Evaluation[SplitT, ScoredRun], more: Sequence[str] 
     findings.notes += contamination_notes(request, splits, evaluation.runs)
 
 
-People = dict[str, tuple[int | None, Interval, Interval, Interval]]
-"""Votes, accuracy, all-of-set accuracy and nominal alpha of people, by part and basis."""
-
-
-def crowd_figures(dataset: Dataset) -> People:
-    """What people reach: the dataset's own crowd, or as published for the ImageCoDe release. Raises DataError for a damaged file."""
+def crowd_figures(dataset: Dataset) -> dict[str, People]:
+    """What people reach, by part and basis: the dataset's own crowd, or as published for the ImageCoDe release. Raises DataError for a
+    damaged file."""
     if is_release(dataset):
-        return {of: (None, Interval(right), Interval(None), Interval(alpha)) for of, right, alpha, _ in HUMANS}
+        return {of: People(None, {"accuracy": Interval(right)}, Interval(alpha)) for of, right, alpha, _ in HUMANS}
     file = None if dataset.root is None else dataset.root / "figures.json"
     if file is None or not file.is_file():
         return {}
-    people: People = {}
+    people = dict[str, People]()
     try:
         figures = msgspec.json.decode(file.read_bytes())
         nominal = [row for row in figures["agreement"] if (row["level"], row["on"]) == ("nominal", "image ids")]
         alphas = {(row["kind"], row["basis"]): _ends(row) for row in nominal}
         for row in [row for row in figures["accuracy"] if row["value"] is not None]:
             of, over = (row["kind"], row["basis"]), "" if row["crowd_low"] is None else "crowd_"
-            agreed = alphas.get(of, Interval(None))
-            people[", ".join(of)] = row["votes"], _ends(row, over), _ends(row["sets"]), agreed
+            reached = {"accuracy": _ends(row, over), ALL_OF_SET: _ends(row["sets"])}
+            people[", ".join(of)] = People(row["votes"], reached, alphas.get(of, Interval(None)))
     except (KeyError, TypeError, AttributeError, *UNREADABLE) as error:
         raise DataError(f"{file} is damaged: {error}", hint="run ctxr aggregate again") from error
     return people
@@ -109,7 +105,7 @@ def _ends(row: Mapping[str, Any], over: str = "") -> Interval:
     return msgspec.convert({"value": row["value"], **ends}, Interval)
 
 
-def crowd_table(dataset: Dataset) -> Table | None:
+def crowd_table(dataset: Dataset, people: Mapping[str, People]) -> Table | None:
     """Human accuracy and agreement, where they are known."""
     if is_release(dataset):
         note = (
@@ -118,21 +114,13 @@ def crowd_table(dataset: Dataset) -> Table | None:
         shown = tuple((of, f"{100 * right:.1f}", *alphas) for of, right, *alphas in HUMANS)
         return Table("People", ("of", "accuracy %", "alpha, nominal", "alpha, interval"), shown, note)
     rows = tuple(
-        (of, votes, *(share_with_interval(vars(share)) for share in shares), alpha.value)
-        for of, (votes, *shares, alpha) in crowd_figures(dataset).items()
+        (of, one.votes, *(share_with_interval(vars(share)) for share in one.reached.values()), one.alpha.value)
+        for of, one in people.items()
     )
     note = "all descriptions that were voted on, also those that were dropped; alpha: nominal, on image ids; "
     note += f"{ALL_OF_SET}: share of sets in which the first vote on every description is right"
     heads = ("of", "votes", "accuracy %", f"{ALL_OF_SET} %", "alpha, nominal")
     return Table("People", heads, rows, note) if rows else None
-
-
-def crowd_row(dataset: Dataset, split: str) -> dict[str, dict[str, Interval]]:
-    """The people to compare models with: first votes on that split, or on all where it has none of its own."""
-    people = crowd_figures(dataset)
-    named = [name for name in people if name.endswith(FIRST_VOTES)]
-    name = next((name for name in (split, f"{split}, {FIRST_VOTES}", *named) if name in people), None)
-    return {} if name is None else {f"people ({name})": {"accuracy": people[name][1], ALL_OF_SET: people[name][2]}}
 
 
 def contamination_notes(

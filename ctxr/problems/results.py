@@ -3,7 +3,7 @@
 import re
 import shutil
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,12 +14,12 @@ import numpy as np
 
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UsageError
-from ctxr.problems.figures import Figure, RunDifference
+from ctxr.problems.figures import Figure, People, RunDifference
 from ctxr.store.artifacts import Content
 from ctxr.store.atomic import disk_errors, write_bytes
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Record
-from ctxr.store.tables import UNREADABLE, pretty_json, write_table
+from ctxr.store.tables import pretty_json, read_value, write_table
 
 MOST_NAMED = 80
 """Characters of a folder's name that may be made of the names of runs."""
@@ -181,6 +181,7 @@ class Findings:
     Attributes:
         rows: further rows of `figures.json` by name, in its order. tables: that are printed, by name.
         results: what each scorer did on each query. files: for other programs, by name.
+        people: what they reach, by part and basis.
     """
 
     figures: list[Figure] = field(default_factory=list)
@@ -190,6 +191,7 @@ class Findings:
     notes: list[str] = field(default_factory=list)
     results: list[QueryResult] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
+    people: Mapping[str, People] = field(default_factory=dict)
 
     def write(self, out: Path) -> Content:
         """Write what was found, with tables in Markdown and LaTeX, in place of earlier files."""
@@ -205,7 +207,7 @@ class Findings:
             for row in rows:
                 row.update(row.pop("interval", {}))
             content[name] = rows
-        content |= {"people": asdict(self.tables["people"]) if "people" in self.tables else None, "notes": self.notes}
+        content |= {"people": self.tables.get("people"), "crowd": self.people, "notes": self.notes}
         # the summary stands first
         tables = [latex(name, table) for name, table in self.tables.items()]
         files = {
@@ -222,29 +224,26 @@ class Findings:
 
 def read_tables(results: Path) -> dict[str, Table]:
     """The tables of an evaluation by name. Raises DataError for a damaged file."""
-    try:
-        return msgspec.json.decode((results / TABLES).read_bytes(), type=dict[str, Table])
-    except (OSError, *UNREADABLE) as error:
-        raise DataError(f"{results / TABLES} is damaged", hint="run ctxr eval again") from error
+    return read_value(results / TABLES, dict[str, Table], "run ctxr eval again")
 
 
 class _WrittenFindings(msgspec.Struct, frozen=True):
-    figures: list[dict[str, object]]
-    differences: list[dict[str, object]] = []
+    figures: list[dict[str, str | int | float | None]]
+    differences: list[dict[str, str | int | float | None]] = []
     tables: list[Table] = []
     people: Table | None = None
+    crowd: dict[str, People] = {}
 
 
 def read_findings(folder: Path) -> Findings:
     """Figures, differences, tables, `people` among them. Raises DataError for a damaged file."""
-    file = folder / FIGURES
-    try:
-        written = msgspec.json.decode(file.read_bytes(), type=_WrittenFindings)
-        # a row holds the fields of its interval
+    file, hint = folder / FIGURES, "run ctxr eval again"
+    written = read_value(file, _WrittenFindings, hint)
+    try:  # a row holds the fields of its interval
         figures = msgspec.convert([row | {"interval": row} for row in written.figures], list[Figure])
         differences = msgspec.convert([row | {"interval": row} for row in written.differences], list[RunDifference])
-    except (OSError, *UNREADABLE) as error:
-        raise DataError(f"{file} is damaged", hint="run ctxr eval again") from error
+    except msgspec.ValidationError as error:
+        raise DataError(f"{file} is damaged: {error}", hint=hint) from error
     tables = {str(number): table for number, table in enumerate(written.tables)}
     tables |= {"people": written.people} if written.people else {}
-    return Findings(figures, differences, tables=tables)
+    return Findings(figures, differences, tables=tables, people=written.crowd)

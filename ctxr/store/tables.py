@@ -83,6 +83,16 @@ def pretty_json(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value, enc_hook=encode_other), indent=1) + b"\n"
 
 
+def read_value(path: Path, kind: type[V], hint: str) -> V:
+    """The value in a JSON file. Raises DataError with the hint for a file that cannot be read, or holds something else."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind, dec_hook=decode_other)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
+    except UNREADABLE as error:
+        raise DataError(f"{path} is damaged: {error}", hint=hint) from error
+
+
 def encode_row(row: object) -> bytes:
     """One record as one JSON line, newline included."""
     return msgspec.json.encode(row, enc_hook=encode_other) + b"\n"

@@ -21,7 +21,7 @@ from ctxr.store.atomic import HALF_WRITTEN, disk_errors, replace_folder, write_b
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.paths import PLAIN_NAME, safe_name, stays_inside
 from ctxr.store.records import PHOTO_SUFFIXES, Facts, Failure, Image, ImageSet, LedgerRow, Record, Shot, Source
-from ctxr.store.tables import UNREADABLE, decode_other, pretty_json, read_table, write_tables
+from ctxr.store.tables import UNREADABLE, pretty_json, read_table, read_value, write_tables
 
 SOURCES = "sources"  # folder of the units inside an artifact
 IMAGES = "images"  # of the images in sets: `images/<set>/imgN.jpg`, `images/<album>/<file>`
@@ -124,14 +124,7 @@ def read_unit(artifact: Path, name: str) -> SourceUnit:
 
 def _read_head(folder: Path) -> _Head:
     file = folder / "source.json"
-    try:
-        head = msgspec.json.decode(file.read_bytes(), type=_Head, dec_hook=decode_other)
-    except FileNotFoundError as error:
-        raise DataError(f"{file} is missing", hint="run the command that makes this artifact again") from error
-    except OSError as error:
-        raise DataError(f"{file} cannot be read: {error.strerror}", hint=_again(folder)) from error
-    except UNREADABLE as error:
-        raise DataError(f"{file} is damaged: {error}", hint=_again(folder)) from error
+    head = read_value(file, _Head, _again(folder))
     if head.source.name != folder.name:
         raise DataError(f"{file} is of a source named {head.source.name!r}, not {folder.name!r}", hint=_again(folder))
     return head

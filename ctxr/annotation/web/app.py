@@ -26,7 +26,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
     chat = Chat(pages, work, bell or UnitNotifier())
     shown: dict[str, Show] = {
         "/": sign_in.home,
-        "/i/{token}": sign_in.invited,
+        "/i/{token}": pages.invited,
         "/p/{study}": prolific.come,
         "/next": work.next,
         "/w/{link}": work.show,
@@ -37,7 +37,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
     }
     posted = {
         "/enter": sign_in.enter,
-        "/i/{token}": sign_in.accept,
+        "/i/{token}": pages.accept,
         "/check": work.check,
         "/w/{link}": work.answer,
         "/w/{link}/stop": work.stop,
@@ -47,11 +47,9 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
 
 
 def _handlers(pages: Pages) -> dict[Any, Callable[[Request, Any], Response]]:
-    home = [("Go on", f"{pages.at}/next")]
-
     def page(request: Request, error: HttpProblem) -> Response:
         kept = error.kept or getattr(request.state, "kept", ())  # texts of the posted form; see `LeasedUnit.accept`
-        return pages.problem(error, links=home, kept=kept)
+        return pages.problem(error, kept=kept)
 
     def explain(request: Request, error: HttpProblem) -> Response:
         plain = request.url.path.endswith(("/check", "/events"))

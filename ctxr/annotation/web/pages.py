@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hmac import compare_digest
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 
 from ctxr.annotation.forms import Form
 from ctxr.annotation.tasks.values import Values
-from ctxr.annotation.web.site import Session, Site
+from ctxr.annotation.web.site import Invitation, Session, Site
 from ctxr.web.failures import too_fast
 from ctxr.web.guard import Buckets, Guard, RateLimited, from_elsewhere, read_form
 from ctxr.web.signing import SESSION_DAYS, Signer
@@ -60,7 +60,13 @@ class FormView:
 
 
 class SignedPages:
-    """Renders for browsers, each with a session in a cookie of this name."""
+    """Renders for browsers, each with a session in a cookie of this name, to which a personal link leads.
+
+    Attributes:
+        START: the page of those who signed in.
+    """
+
+    START: ClassVar[str] = "/"
 
     def __init__(self, base_url: str, signer: Signer, cookie: str = "ctxr") -> None:
         self.base_url, self.signer, self._cookie = base_url, signer, cookie
@@ -85,7 +91,8 @@ class SignedPages:
 
     def problem(self, problem: HttpProblem, **parts: object) -> HTMLResponse:
         """A page that says what went wrong; parts as those of `message`."""
-        return self.message(problem.title, problem.lines, problem.status, **parts)
+        links = [("Go on", self.at + self.START)]
+        return self.message(problem.title, problem.lines, problem.status, links=links, **parts)
 
     def go(self, path: str) -> RedirectResponse:
         """To another page of ours, with GET."""
@@ -108,6 +115,37 @@ class SignedPages:
             samesite="lax",
         )
         return response
+
+    def worker_of(self, invited: str) -> str:
+        """The pseudonym of somebody who is invited."""
+        return invited
+
+    def enrolled(self, invited: str) -> Session:
+        """The session of somebody who is invited and comes in."""
+        return Session(secrets.token_urlsafe(12), invited)
+
+    def invited(self, request: Request) -> Response:
+        """A personal link: a page with a button, because opening a link alone must not replace another session."""
+        (here, name), session = self._invitation(request), self.session(request)
+        if session.worker == self.worker_of(name):
+            return self.go(self.START)
+        form = {"action": here, "fields": [("csrf", self.signer.form_token(session.nonce, here))], "button": "Start"}
+        line = "This is your personal link. What you answer or decide from here on is credited to you."
+        return self.remember(self.message("Welcome", [line], form=form), session)
+
+    def accept(self, request: Request, posted: Posted) -> Response:
+        """Sign in by a personal link."""
+        here, name = self._invitation(request)
+        self.check_form(request, posted, self.session(request).nonce, here)
+        return self.remember(self.go(self.START), self.enrolled(name))
+
+    def _invitation(self, request: Request) -> tuple[str, str]:
+        """The address of a personal link, and whose it is. Raises HttpProblem for a link that was not made here."""
+        token = request.path_params["token"]
+        if (invitation := self.signer.read(Invitation, token)) is None:
+            again = "Please copy all of it, to its last letter, and try again."
+            raise HttpProblem(403, "This link is incomplete", again)
+        return f"{self.at}/i/{token}", invitation.name
 
     def check_form(self, request: Request, posted: Mapping[str, Sequence[str]], nonce: str, address: str) -> None:
         """Raises HttpProblem where the form was not made here for this person and address."""
@@ -143,9 +181,19 @@ def application(
 class Pages(SignedPages):
     """Renders for one site."""
 
+    START = "/next"
+
     def __init__(self, site: Site) -> None:
         super().__init__(site.base_url, site.signer)
         self.site = site
+
+    def worker_of(self, invited: str) -> str:
+        """The pseudonym of a member of a local team."""
+        return self.site.pseudonym("local", invited)
+
+    def enrolled(self, invited: str) -> Session:
+        """The session of a member of a local team, whose answers count from now on."""
+        return self.admit("local", invited)
 
     def admit(self, platform: str, identity: str, submission: str = "") -> Session:
         """Enrol a person and return their session; the platform's id goes to the private folder and nowhere else."""

@@ -78,37 +78,6 @@ class SignIn(Endpoints):
         )
         return self.pages.remember(response, self.pages.admit("local", identity))
 
-    def invited(self, request: Request) -> Response:
-        """A personal link: a page with a button, because opening a link alone must not replace another session."""
-        identity, here, session = self._identity(request), self._here(request), self.pages.session(request)
-        if session.worker == self.site.pseudonym("local", identity):
-            return self.pages.go("/next")
-        fields = [("csrf", self.site.signer.form_token(session.nonce, here))]
-        response = self.pages.message(
-            "Welcome",
-            ["This is your personal link. Your answers from here on are credited to you."],
-            form={"action": here, "fields": fields, "button": "Start"},
-        )
-        return self.pages.remember(response, session)
-
-    def accept(self, request: Request, posted: Posted) -> Response:
-        """Sign in by a personal link."""
-        identity = self._identity(request)
-        self.pages.check_form(request, posted, self.pages.session(request).nonce, self._here(request))
-        return self.pages.remember(self.pages.go("/next"), self.pages.admit("local", identity))
-
-    def _identity(self, request: Request) -> str:
-        """Who is invited by the link in the address. Raises HttpProblem for a link that was not made here."""
-        invitation = self.site.signer.read(Invitation, request.path_params["token"])
-        if invitation is None:
-            raise HttpProblem(
-                403, "This link is incomplete", "Please copy all of it, to its last letter, and try again."
-            )
-        return invitation.name
-
-    def _here(self, request: Request) -> str:
-        return f"{self.pages.at}/i/{request.path_params['token']}"
-
     def _form(self, request: Request, name: str = "", problem: str = "") -> Response:
         session = self.pages.session(request)
         response = self.pages.page(

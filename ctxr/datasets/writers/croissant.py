@@ -54,13 +54,12 @@ def write(job: ExportJob) -> ExportResult:
     check_names(job.dataset)
     files = {source.name: source.file for source in job.dataset.sources}
     images: list[dict[str, object]] = []
-    with job.progress.task("exporting pictures", len(job.dataset.images)) as task:
-        for number, image in enumerate(sorted(job.dataset.images.values(), key=lambda image: image.id)):
-            path = f"images/{number:07d}{suffix_of(image)}"
-            link_or_copy(job.pictures.checked(image), job.out / path)
-            row = job.image_row(image)
-            images.append(row | {"path": path, "frame": row["index"], "seconds": row["time"]})
-            task.advance()
+    by_id = sorted(job.dataset.images.values(), key=lambda image: image.id)
+    for number, image in enumerate(job.progress.each("exporting pictures", by_id)):
+        path = f"images/{number:07d}{suffix_of(image)}"
+        link_or_copy(job.pictures.checked(image), job.out / path)
+        row = job.image_row(image)
+        images.append(row | {"path": path, "frame": row["index"], "seconds": row["time"]})
     sets, queries = [], []
     for image_set in job.dataset.sets:
         split = job.split(image_set)

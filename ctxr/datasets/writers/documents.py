@@ -102,14 +102,12 @@ def write_mmc4(job: ExportJob) -> ExportResult:
 
 def _with_pictures(job: ExportJob, result: ExportResult) -> ExportResult:
     """Write pictures to `images/`, by the ids of their images."""
-    with job.progress.task("exporting pictures", len(job.dataset.images)) as task:
-        for image in job.dataset.images.values():
-            if not stays_inside(image.id):
-                raise DataError(f"the image {image.id!r} is not a name inside a folder", hint="rename it")
-            if image.path:
-                suffix = "" if image.id.lower().endswith(suffix_of(image)) else suffix_of(image)
-                link_or_copy(job.pictures.checked(image), job.out / "images" / f"{image.id}{suffix}")
-            task.advance()
+    for image in job.progress.each("exporting pictures", job.dataset.images.values()):
+        if not stays_inside(image.id):
+            raise DataError(f"the image {image.id!r} is not a name inside a folder", hint="rename it")
+        if image.path:
+            suffix = "" if image.id.lower().endswith(suffix_of(image)) else suffix_of(image)
+            link_or_copy(job.pictures.checked(image), job.out / "images" / f"{image.id}{suffix}")
     return result
 
 

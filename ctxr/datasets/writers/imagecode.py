@@ -27,34 +27,32 @@ def write(job: ExportJob) -> ExportResult:
         )
     tables: dict[str, dict[str, dict[str, str] | list[str]]] = {name: {} for name in _FILES}
     skipped, taken, encoded, named = list[str](), set[str](), 0, 0
-    with job.progress.task("exporting sets", len(job.dataset.sets)) as task:
-        for image_set in job.dataset.sets:
-            split = job.split(image_set)
-            if split not in tables:
-                raise DataError(
-                    f"the set {image_set.id} is in none of train, valid and test, which this format needs",
-                    hint="give its group a split with --splits when the sets are built",
-                )
-            # the set's name in the release: static sets say so
-            name = image_set.id if image_set.ordered or STATIC in image_set.id else f"{STATIC}-{image_set.id}"
-            if name.lower() in taken:
-                raise DataError(f"two sets would be named {name!r}", hint="give one of the albums another name")
-            taken.add(name.lower())
-            named += name != image_set.id
-            members = job.members(image_set)
-            # the place of each image: frame numbers where they are known and rise, else positions
-            frames = [image.index for image in members if image.index is not None]
-            rising = len(frames) == len(members) and frames == sorted(set(frames))
-            for number, image in zip(frames if rising else range(len(members)), members, strict=True):
-                encoded += job.pictures.save_jpeg(image, job.out / "image-sets" / name / f"img{number}.jpg")
-            queries = job.queries.get(image_set.id, [])
-            if split == "test":
-                # by hash: the order must not betray the targets
-                texts = [job.dataset.text_of(query) for query in queries if query.labels is None]
-                tables[split][name] = sorted(texts, key=lambda text: sha256_bytes(text.encode()))
-            else:
-                tables[split][name] = _labelled(job, queries, skipped)
-            task.advance()
+    for image_set in job.progress.each("exporting sets", job.dataset.sets):
+        split = job.split(image_set)
+        if split not in tables:
+            raise DataError(
+                f"the set {image_set.id} is in none of train, valid and test, which this format needs",
+                hint="give its group a split with --splits when the sets are built",
+            )
+        # the set's name in the release: static sets say so
+        name = image_set.id if image_set.ordered or STATIC in image_set.id else f"{STATIC}-{image_set.id}"
+        if name.lower() in taken:
+            raise DataError(f"two sets would be named {name!r}", hint="give one of the albums another name")
+        taken.add(name.lower())
+        named += name != image_set.id
+        members = job.members(image_set)
+        # the place of each image: frame numbers where they are known and rise, else positions
+        frames = [image.index for image in members if image.index is not None]
+        rising = len(frames) == len(members) and frames == sorted(set(frames))
+        for number, image in zip(frames if rising else range(len(members)), members, strict=True):
+            encoded += job.pictures.save_jpeg(image, job.out / "image-sets" / name / f"img{number}.jpg")
+        queries = job.queries.get(image_set.id, [])
+        if split == "test":
+            # by hash: the order must not betray the targets
+            texts = [job.dataset.text_of(query) for query in queries if query.labels is None]
+            tables[split][name] = sorted(texts, key=lambda text: sha256_bytes(text.encode()))
+        else:
+            tables[split][name] = _labelled(job, queries, skipped)
     for split, file in _FILES.items():
         write_bytes(job.out / file, pretty_json(tables[split]))
     result = ExportResult(_LOAD)

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -26,7 +25,7 @@ from ctxr.models.training.checkpoint import CONFIG, TRAIN_AGAIN, SeedConfig, fil
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.paths import portable
-from ctxr.store.tables import UNREADABLE, grouped
+from ctxr.store.tables import grouped, read_value
 
 WEIGHTS, TRAINED_ON = "weights.safetensors", "trained_on.json"
 
@@ -83,11 +82,7 @@ class TrainedClassifier(Judge):
         except Exception as error:  # safetensors has errors of its own
             raise DataError(f"{folder / WEIGHTS} cannot be read as weights", hint=TRAIN_AGAIN) from error
         self.fingerprint = sha256_of([portable(asdict(notes), folder / "../../.."), weights])
-        try:
-            self.trained_on = msgspec.json.decode((folder / TRAINED_ON).read_bytes(), type=frozenset[str])
-        except (OSError, *UNREADABLE) as error:
-            message = f"{folder / TRAINED_ON} holds no list of what was trained on"
-            raise DataError(message, hint=TRAIN_AGAIN) from error
+        self.trained_on = read_value(folder / TRAINED_ON, frozenset[str], TRAIN_AGAIN)
         self._folder = folder
 
     @cached_property

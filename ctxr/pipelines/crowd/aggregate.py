@@ -147,11 +147,9 @@ def write_dataset(
     # in this order, so that a killed run leaves no picture that no table knows
     _remove_stale(out, paths)
     write_table(out / "images.jsonl", images)
-    with progress.task("linking pictures", len(images)) as task:
-        for image in images:
-            if image.path:
-                link_or_copy(root / image.path, out / image.path)
-            task.advance()
+    for image in progress.each("linking pictures", images):
+        if image.path:
+            link_or_copy(root / image.path, out / image.path)
     named = {name for query in usable.values() for name in query.texts}
     tables: dict[str, Iterable[Record]] = {
         "sets": sets,

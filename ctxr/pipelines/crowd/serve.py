@@ -29,6 +29,7 @@ from ctxr.annotation.web.chat import UnitNotifier
 from ctxr.annotation.web.review import Review, make_review, review_signer
 from ctxr.annotation.web.site import Invitation, Site, Study, crowd_signer
 from ctxr.datasets.readers.artifact import open_sets
+from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.engine.next_step import applied
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import SETS, chosen
@@ -234,17 +235,11 @@ def _running(config: Serve, site: Site, waiting: Mapping[str, int], people: Mapp
 
 
 def invited_names(config: Serve) -> list[str]:
-    """The names that links are printed for. Raises UsageError for a file of names that cannot be read."""
+    """The names that links are printed for. Raises what `read_utf8` raises."""
     names = [f"worker {number}" for number in range(1, config.invite + 1)]
     if config.workers_file is not None:
-        try:
-            names += [name for line in config.workers_file.read_text("utf-8").splitlines() if (name := line.strip())]
-        except (OSError, UnicodeDecodeError) as error:
-            why = f": {error.strerror}" if isinstance(error, OSError) else " as UTF-8 text"
-            raise UsageError(
-                f"{config.workers_file} cannot be read{why}",
-                hint="--workers-file names a text file in UTF-8, one name a line",
-            ) from error
+        text = read_utf8(config.workers_file, "--workers-file names a text file in UTF-8, one name a line")
+        names += [name for line in text.splitlines() if (name := line.strip())]
     return names
 
 

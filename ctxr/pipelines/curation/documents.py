@@ -183,10 +183,8 @@ class DocumentsStage(Stage[SourceInputs[Path]]):
         pictures, source = [image for image in built.images.values() if image.path], ExportPictures(dataset)
         self.announce(progress, documents=len(built.sets), pictures=len(pictures))
         home = "" if all(image.path.startswith(f"{IMAGES}/") for image in pictures) else f"{IMAGES}/"
-        with progress.task("linking pictures", len(pictures)) as task:
-            for image in pictures:
-                link_or_copy(source.checked(image), out / f"{home}{image.path}")
-                task.advance()
+        for image in progress.each("linking pictures", pictures):
+            link_or_copy(source.checked(image), out / f"{home}{image.path}")
         images = [replace(image, path=image.path and f"{home}{image.path}") for image in built.images.values()]
         rows = write_tables(out, built.tables() | {"images": images})
         counts = {

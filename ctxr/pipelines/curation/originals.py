@@ -87,14 +87,12 @@ class Originals:
         albums = {name: source.sha256 for name, source in sources.items() if source.kind == "photos"}
         files, lost = self.locator.photos(albums), dict[str, list[str]]()
         folders: dict[str, set[Path]] = defaultdict(set)
-        with self.progress.task("comparing photos", len(photos)) as task:
-            for image in photos:
-                if file := files.get(image.sha256):
-                    folders[image.source].add(file.parent)
-                    yield image, file
-                else:
-                    lost.setdefault(image.source, []).append(image.id)
-                task.advance()
+        for image in self.progress.each("comparing photos", photos):
+            if file := files.get(image.sha256):
+                folders[image.source].add(file.parent)
+                yield image, file
+            else:
+                lost.setdefault(image.source, []).append(image.id)
         for album, (folder, *others) in folders.items():
             if not others:
                 self.locator.places.setdefault(albums[album], folder)

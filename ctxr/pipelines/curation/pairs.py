@@ -195,13 +195,11 @@ class PairsStage(Stage[SourceInputs[Path]]):
         groups = {pair.image: pair.group for pair in pairs.rows if pair.image is not None}
         self.announce(progress, pairs=len(pairs.rows), pictures=len(groups))
         images = []
-        with progress.task("linking pictures", len(groups)) as task:
-            for name, group in groups.items():
-                file, sha256 = pairs.files[name], pairs.contents[name]
-                path = f"{IMAGES}/{sha256}{file.suffix.lower()}"
-                images.append(Image(name, path, sha256, group, *image_size(file)))
-                link_or_copy(file, out / path)
-                task.advance()
+        for name, group in progress.each("linking pictures", groups.items()):
+            file, sha256 = pairs.files[name], pairs.contents[name]
+            path = f"{IMAGES}/{sha256}{file.suffix.lower()}"
+            images.append(Image(name, path, sha256, group, *image_size(file)))
+            link_or_copy(file, out / path)
         write_tables(out, {"pairs": pairs.rows, "images": images})
         splits = Counter(pair.split for pair in pairs.rows)
         counts = {

@@ -68,22 +68,20 @@ def _compare_sets(dataset: Dataset, path: Path, originals: Originals, progress: 
     """Compare pictures with their sources: a frame decoded and saved again is the same file, a photo still lies there."""
     sources = {source.name: source for source in dataset.sources}
     whole = []
-    with progress.task("reading pictures", len(dataset.images)) as task:
-        for image in dataset.images.values():
-            try:
-                same = sha256_file(path / image.path) == image.sha256
-            except OSError as error:
-                message = f"{image.path} cannot be read: {error.strerror}"
-                originals.compared[image.id] = ImageDifference(image.id, "missing", message)
+    for image in progress.each("reading pictures", dataset.images.values()):
+        try:
+            same = sha256_file(path / image.path) == image.sha256
+        except OSError as error:
+            message = f"{image.path} cannot be read: {error.strerror}"
+            originals.compared[image.id] = ImageDifference(image.id, "missing", message)
+        else:
+            if not same:
+                message = f"{image.path} was changed since it was saved"
+                originals.compared[image.id] = ImageDifference(image.id, "changed", message)
+            elif image.index is None or image.source in sources:
+                whole.append(image)
             else:
-                if not same:
-                    message = f"{image.path} was changed since it was saved"
-                    originals.compared[image.id] = ImageDifference(image.id, "changed", message)
-                elif image.index is None or image.source in sources:
-                    whole.append(image)
-                else:
-                    originals.errors[image.source] = DataError(f"nothing is known of the source {image.source}")
-            task.advance()
+                originals.errors[image.source] = DataError(f"nothing is known of the source {image.source}")
 
     def compare(image: Image, rgb: Pixels) -> ImageDifference | None:
         content = encode_jpeg(rgb)

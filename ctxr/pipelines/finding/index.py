@@ -212,11 +212,9 @@ def gallery_pictures(inputs: IndexInputs, options: Search, progress: Progress) -
     """The pictures of a gallery with their files; `path` in its folder, or "" for frames that lie nowhere else."""
     if inputs.photos is not None:
         photos = dict[Image, Path]()
-        with progress.task("looking at photos", len(inputs.photos)) as task:
-            for name, digest in inputs.photos.items():
-                photo = inputs.source / name
-                photos[_described(Image(name, name, "", "", 0, 0), photo, digest)] = photo
-                task.advance()
+        for name, digest in progress.each("looking at photos", inputs.photos.items()):
+            photo = inputs.source / name
+            photos[_described(Image(name, name, "", "", 0, 0), photo, digest)] = photo
         return photos
     dataset, folder = open_dataset(inputs.source, options.workdir, progress), gallery_folder(inputs.source)
     shown = (dataset.images[name] for name in {name for one in dataset.sets for name in one.images})

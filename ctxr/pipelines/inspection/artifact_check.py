@@ -135,18 +135,16 @@ def _check_sets(artifact: Artifact, progress: Progress, prefix: str) -> Iterator
 def _troubles(what: str, path: Path, hashes: Mapping[str, str], changed: str, progress: Progress) -> dict[str, str]:
     """What is wrong with files of the artifact, in words, by name."""
     broken = {}
-    with progress.task(f"checking {what}", len(hashes)) as task:
-        for name, sha256 in hashes.items():
-            try:
-                if not (path / name).resolve().is_relative_to(path.resolve()):
-                    broken[name] = f"{name} lies outside the artifact"
-                elif sha256_file(path / name) != sha256:
-                    broken[name] = f"{name} {changed}"
-            except FileNotFoundError:
-                broken[name] = f"{name} is missing"
-            except (OSError, RuntimeError, ValueError) as error:
-                broken[name] = f"{name} cannot be read: {getattr(error, 'strerror', None) or error}"
-            task.advance()
+    for name, sha256 in progress.each(f"checking {what}", hashes.items()):
+        try:
+            if not (path / name).resolve().is_relative_to(path.resolve()):
+                broken[name] = f"{name} lies outside the artifact"
+            elif sha256_file(path / name) != sha256:
+                broken[name] = f"{name} {changed}"
+        except FileNotFoundError:
+            broken[name] = f"{name} is missing"
+        except (OSError, RuntimeError, ValueError) as error:
+            broken[name] = f"{name} cannot be read: {getattr(error, 'strerror', None) or error}"
     return broken
 
 
@@ -212,13 +210,11 @@ def check_release(dataset: Dataset, progress: Progress) -> Iterator[Check]:
         why = next((note for note in dataset.notes if lacking[0] in note), f"the first is {lacking[0]}")
         detail = f"{len(lacking)} of {len(dataset.sets)} sets lack pictures that can be read: {why}"
         yield Check("pictures", "problem", detail, CURE)
-    broken = []
-    with progress.task("decoding pictures", len(files)) as task:
-        for name, trouble in zip(files, troubles(read_image, list(files.values())), strict=True):
-            # a whole path would not fit beside the others, and its end is what tells pictures apart
-            if trouble is not None:
-                broken.append(trouble.message.replace(str(files[name]), name))
-            task.advance()
+    broken, found = [], troubles(read_image, list(files.values()))
+    for name, trouble in zip(progress.each("decoding pictures", files), found, strict=True):
+        # a whole path would not fit beside the others, and its end is what tells pictures apart
+        if trouble is not None:
+            broken.append(trouble.message.replace(str(files[name]), name))
     if broken or (files and not lacking):
         yield _summary("pictures", broken, f"all of {len(dataset.sets)} sets are here, every picture decoded", DECODE)
     for note in dataset.notes:

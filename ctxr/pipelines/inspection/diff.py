@@ -16,7 +16,7 @@ from ctxr.engine.state import artifacts
 from ctxr.errors import UnfinishedError, UsageError, did_you_mean, plural, some
 from ctxr.metrics.compare import RESAMPLES, Interval, RatioColumn
 from ctxr.metrics.proportions import LEVEL
-from ctxr.metrics.ranking import ALL_OF_SET
+from ctxr.metrics.ranking import ALL_OF_SET, all_right
 from ctxr.pipelines.inspection.config import Diff, DiffReport
 from ctxr.problems.evaluation import ALL_SPLITS
 from ctxr.problems.figures import (
@@ -40,8 +40,8 @@ OF_QUERIES = {
 }  # fmt: skip
 """Headlines that can be computed from the results of queries, each with its column there; the others get no interval."""
 
-Seeds = list[QueryResult]
-"""What the seeds of a run did on a query."""
+Answers = Mapping[tuple[str, str, str, str, tuple[str, ...]], Sequence[QueryResult]]
+"""What the seeds did by run, split, query, text and targets: what both evaluations have was asked alike in both."""
 
 
 def run(config: Diff, progress: Progress = SILENT) -> DiffReport:
@@ -136,97 +136,82 @@ def _queries(dataset: Dataset) -> dict[str, tuple[str, tuple[str, ...]]]:
 
 
 def evaluations(first: Artifact, second: Artifact) -> dict[str, Table]:
-    """Headline figures of the runs that both evaluate, or the only one of each, and differences on queries of the same text and targets.
+    """Headline figures of the runs that both evaluate, or the only one of each, and how they differ on queries that both ask alike.
 
     Raises UsageError for different problems, and where it cannot be told which run to compare with which.
     """
-    places, counts = (first.path, second.path), (first.manifest.counts, second.manifest.counts)
-    problem, other = (one["problem"] for one in counts)
+    counts = first.manifest.counts, second.manifest.counts
+    (problem, mine), (other, theirs) = ((one["problem"], one["names"]) for one in counts)
     if problem != other:
-        raise UsageError(f"{places[0]} evaluates {problem}, and {places[1]} {other}", hint="compare two of one problem")
-    mine, theirs = (one["names"] for one in counts)
-    pairs = [(name, name) for name in mine if name in theirs]
-    pairs = pairs or ([(mine[0], theirs[0])] if len(mine) == len(theirs) == 1 else [])
+        sentence = f"{first.path} evaluates {problem}, and {second.path} {other}"
+        raise UsageError(sentence, hint="compare two of one problem")
+    pairs = {name: name for name in mine if name in theirs}
+    if not pairs and len(mine) == len(theirs) == 1:
+        pairs = {mine[0]: theirs[0]}
     if not pairs:
-        sentence = f"no run is in both: {places[0]} has {some(mine)}, and {places[1]} {some(theirs)}"
+        sentence = f"no run is in both: {first.path} has {some(mine)}, and {second.path} {some(theirs)}"
         raise UsageError(sentence, hint="compare evaluations of one run each, or of the same runs")
-    answers = [_answers(place, names) for place, names in zip(places, zip(*pairs, strict=True), strict=True)]
-    figures = [read_findings(place).figures for place in places]
-    tested, shown = list[RunDifference](), dict[tuple[str, str, str], list[Interval]]()
-    for pair, split, (name, _) in product(pairs, ALL_SPLITS, find_question(problem).evaluation.HEADLINE):
-        key = ", ".join(dict.fromkeys(pair)), split, name
-        known = [
-            one.interval
-            for run, own in zip(pair, figures, strict=True)
-            for one in own
-            if (one.run, one.split, one.measure, one.part) == (run, split, name, "all")
-        ]
-        if len(known) == 2:
-            shown[key] = known
-            tested += _paired(key, [one[run] for run, one in zip(pair, answers, strict=True)], problem == "contextual")
+    names = {pair: ", ".join(dict.fromkeys(pair)) for pair in pairs.items()}
+    before, answers = _read(first.path, {own: name for (own, _), name in names.items()})
+    after, others = _read(second.path, {own: name for (_, own), name in names.items()})
+    headline = [measure for measure, _ in find_question(problem).evaluation.HEADLINE]
+    known = [key for key in product(names.values(), ALL_SPLITS, headline) if key in before and key in after]
+    tested = [row for key in known for row in _differences(key, answers, others, problem == "contextual")]
     compared = {(row.run, row.split, row.part): row for row in correct_together(tested)}
-    rows = []
-    for key, (a, b) in shown.items():
-        gain = Interval(None if a.value is None or b.value is None else b.value - a.value)
-        told: tuple[Any, ...] = (None, percent(gain, signed=True), None)
+    rows = list[tuple[object, ...]]()
+    for key in known:
+        told: tuple[object, ...] = None, percent(Interval(after[key] - before[key]), signed=True), None
         if row := compared.get(key):
             told = row.queries, difference(row), p_value(row.corrected)
-        rows.append((*key, *(None if one.value is None else f"{100 * one.value:.1f}" for one in (a, b)), *told))
+        rows.append((*key, f"{100 * before[key]:.1f}", f"{100 * after[key]:.1f}", *told))
     drawn = f"in brackets the {100 * LEVEL:g} % bootstrap interval over sets, or over targets of a gallery"
     note = f"B − A in points, on n queries with the same text and targets, {drawn}; {corrected_note(tested)}"
-    queries = [
-        grouped((key, row) for run in one.values() for key, rows in run.items() for row in rows) for one in answers
-    ]
-    asked = [
-        {key: [(row.text, row.targets, row.accuracy) for row in rows] for key, rows in one.items()} for one in queries
+    heads = ("run", "split", "measure", "A %", "B %", "n", "B − A", "Holm")
+    by_query = [
+        grouped((row.query, (row.text, row.targets, row.accuracy)) for seeds in one.values() for row in seeds)
+        for one in (answers, others)
     ]
 
-    def of_query(at: int, key: str) -> str:
-        own, other = asked[at].get(key), asked[1 - at].get(key)
+    def of_query(at: int, query: str) -> str:
+        own, other = by_query[at].get(query), by_query[1 - at].get(query)
         if own is None:
             return "–"
-        return ", ".join(f"{accuracy:.2f}" for *_, accuracy in own) if other and own[0][0] == other[0][0] else own[0][0]
+        alike = other and own[0][0] == other[0][0]
+        return ", ".join(f"{accuracy:.2f}" for *_, accuracy in own) if alike else own[0][0]
 
-    heads = ("run", "split", "measure", "A %", "B %", "n", "B − A", "Holm")
-    tables = changes({"queries": asked}, [of_query])
-    return {"counts": tables.pop("counts"), "figures": Table("figures to report", heads, tuple(rows), note), **tables}
-
-
-def _answers(place: Path, runs: Sequence[str]) -> dict[str, dict[str, Seeds]]:
-    """What the seeds of each run did, by query."""
-    rows = read_table(place / PER_QUERY, QueryResult)
-    return {
-        run: grouped((row.query, row) for row in rows if run in (row.run, row.run.rpartition("/seed")[0]))
-        for run in runs
-    }
+    tables = changes({"queries": by_query}, [of_query])
+    return {"counts": tables["counts"], "figures": Table("figures to report", heads, tuple(rows), note), **tables}
 
 
-def _paired(key: tuple[str, str, str], answers: Sequence[Mapping[str, Seeds]], sets: bool) -> list[RunDifference]:
+def _read(folder: Path, names: Mapping[str, str]) -> tuple[dict[tuple[str, str, str], float], Answers]:
+    """Of these runs, by the names that they are given: figures over all queries by split and measure, and answers."""
+    overall = [row for row in read_findings(folder).figures if (row.view, row.part) == ("overall", "all")]
+    found = {(names[row.run], row.split, row.measure): row.interval.value for row in overall if row.run in names}
+    rows = read_table(folder / PER_QUERY, QueryResult)
+    of_runs = ((row, run) for row in rows for run in (row.run, row.run.rpartition("/seed")[0]) if run in names)
+    answers = grouped(((names[run], row.split, row.query, row.text, row.targets), row) for row, run in of_runs)
+    return {key: value for key, value in found.items() if value is not None}, answers
+
+
+def _differences(key: tuple[str, str, str], answers: Answers, others: Answers, sets: bool) -> list[RunDifference]:
     """By how much B is above A in a measure, with an interval over what is drawn again: sets where `sets` are asked about, or stand in
     the order of time; else targets. None for a measure that the results of queries do not give."""
-    (run, split, measure), (first, second) = key, answers
-    alike = sorted(
-        query
-        for query in first.keys() & second.keys()
-        if (first[query][0].text, first[query][0].targets) == (second[query][0].text, second[query][0].targets)
-        if first[query][0].split == second[query][0].split == split
-    )
+    run, split, measure = key
+    alike = sorted(asked for asked in answers.keys() & others.keys() if asked[:2] == (run, split))
     if not alike or measure not in OF_QUERIES:
         return []
-    rows = [first[query][0] for query in alike]
+    rows, columns = [answers[asked][0] for asked in alike], dict[str, RatioColumn]()
     groups = [
         row.image_set if SET_KINDS[row.kind].ordered or (sets and row.candidates) else " ".join(row.targets)
         for row in rows
     ]
-    columns = {}
-    for name, one in (("", first), (run, second)):
-        values = np.array([[getattr(row, OF_QUERIES[measure]) for row in one[query]] for query in alike], np.float64)
-        places = np.arange(len(alike))
+    _, places, codes = np.unique([row.image_set for row in rows], return_index=True, return_inverse=True)
+    for name, seeds in (("", answers), (run, others)):
+        values = np.array([[getattr(row, OF_QUERIES[measure]) for row in seeds[asked]] for asked in alike])
         if measure == ALL_OF_SET:
-            _, places, codes = np.unique([row.image_set for row in rows], return_index=True, return_inverse=True)
-            wholes = np.ones((len(places), values.shape[1]))
-            np.multiply.at(wholes, codes, values)
-            values = wholes
+            values = np.stack([all_right(seed, codes) for seed in values.T], axis=1)
+        else:
+            places = np.arange(len(alike))
         columns[name] = RatioColumn(places, values.mean(axis=1), np.ones(len(places)))
     draws = Summariser(split, groups, (0, ALL_SPLITS.index(split)), RESAMPLES, RESAMPLES, together=True)
     return draws.differences({measure: columns})

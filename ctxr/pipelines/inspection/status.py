@@ -77,6 +77,9 @@ def _notes(state: ProjectState) -> Iterator[str]:
     """Notes on decisions of a review, stale artifacts, leaks, encoders that stand in for CLIP, and runs without an evaluation."""
     if state.rejections:
         yield f"{DECISIONS}: {plural(state.rejections, 'decision')} not applied"
+    shown = [one for one in state.finished.values() if one.name in CHAIN or one.kind == EVALUATION]
+    if newer := [one.name for one in shown if 0 < state.page < one.made]:
+        yield f"report.html is older than {some(newer)}"
     for one, why in repeats(state):
         if why:
             yield f"{one.name} is stale, and ctxr run leaves it: {why}"

@@ -158,12 +158,10 @@ def measure(evaluation: Evaluation[SplitT, ScoredRun], config: Eval, progress: P
         seed, draws = (config.seed, ALL_SPLITS.index(split.name)), (config.resamples, config.permutations)
         summary = Summariser(split.name, evaluation.groups(split), seed, *draws, evaluation.TOGETHER)
         columns, ranked = dict[str, Columns](), dict[str, RankedQueries]()
-        with progress.task(f"figures of {split.name}", len(evaluation.runs)) as task:
-            for run in evaluation.runs:
-                columns[run.name] = evaluation.columns(split, run, summary)
-                if config.nothing_fits and (own := evaluation.ranked(split, run)):
-                    ranked[run.name] = own
-                task.advance()
+        for run in progress.each(f"figures of {split.name}", evaluation.runs):
+            columns[run.name] = evaluation.columns(split, run, summary)
+            if config.nothing_fits and (own := evaluation.ranked(split, run)):
+                ranked[run.name] = own
         measured.append((split, summary.figures(columns), summary, ranked))
         if config.compare:
             findings.differences += summary.differences(evaluation.compared(split, columns), evaluation.single)

@@ -94,12 +94,10 @@ def pools_of(
     image_vectors = embedded_images(pictures, encoder, progress)
     text_vectors = embedded_texts(list(texts.values()), pictures.workdir, encoder, progress)
     pools = []
-    with progress.task("searching for candidates", len(galleries)) as task:
-        for gallery in galleries:
-            images = image_vectors[[image_row[name] for name in gallery.images]]
-            captions = text_vectors[[caption_row[name] for name in gallery.captions]]
-            pools.append(mine(gallery, images, captions, k, both))
-            task.advance()
+    for gallery in progress.each("searching for candidates", galleries):
+        images = image_vectors[[image_row[name] for name in gallery.images]]
+        captions = text_vectors[[caption_row[name] for name in gallery.captions]]
+        pools.append(mine(gallery, images, captions, k, both))
     return pools
 
 

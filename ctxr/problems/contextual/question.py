@@ -13,7 +13,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.phenomena import PHENOMENA
 from ctxr.engine.report import Table
 from ctxr.errors import plural
-from ctxr.metrics.compare import Interval, RatioColumn
+from ctxr.metrics.compare import RatioColumn
 from ctxr.metrics.ranking import ALL_OF_SET, accuracy, chance, recall, reciprocal_rank
 from ctxr.metrics.retrieval import trec_figures
 from ctxr.models.picture_vectors import PictureVectors, distances_of
@@ -100,6 +100,7 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
         sizes = [len(one.candidates) for split in self.splits for one in split.questions]
         self.recalls = [k for k in options.ks() if not sizes or k < max(sizes)]
         self.findings.rows = {"correlations": [], "errors": [], "seeds": []}
+        self.findings.people = notes.crowd_figures(request.dataset)
         self.notes = [*notes.first_notes(self), *notes.picker_notes(request, self.runs), *self.notes]
         if vain := ", ".join(f"R@{k}" for k in options.ks() if k not in self.recalls):
             most = plural(max(sizes), "image")
@@ -161,14 +162,6 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
             if any(within)
         }
 
-    def crowd(self, split: str) -> Mapping[str, Mapping[str, Interval]]:
-        """Accuracy and all-of-set accuracy of the crowd."""
-        return notes.crowd_row(self.request.dataset, split)
-
-    def agreement(self) -> Mapping[str, Interval]:
-        """Alpha of the crowd."""
-        return {name: alpha for name, (*_, alpha) in notes.crowd_figures(self.request.dataset).items()}
-
     def complete(self, split: EvalSplit, figures: list[Figure], summary: Summariser) -> None:
         """Correlations, errors, seeds, and every table that there is something for, in the order of reading."""
         rows = self.findings.rows
@@ -194,7 +187,7 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
     def finish(self) -> None:
         """The accuracy of people, and what keeps figures from being taken at their word."""
         super().finish()
-        if (people := notes.crowd_table(self.request.dataset)) is not None:
+        if (people := notes.crowd_table(self.request.dataset, self.findings.people)) is not None:
             self.findings.tables["people"] = people
         for split, scorer in product(self.splits, self.scorers):
             counts, ranked = split.rank_counts(scorer.name), split.ranked[scorer.name]

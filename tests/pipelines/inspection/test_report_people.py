@@ -16,12 +16,13 @@ from ctxr.annotation.records import DroppedText
 from ctxr.annotation.tasks.values import query_of
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import SILENT
+from ctxr.engine.report import share_with_interval
 from ctxr.metrics.votes import FIRST_VOTES
 from ctxr.pipelines.crowd.aggregate import run as aggregate
 from ctxr.pipelines.crowd.config import Aggregate
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.inspection.pages.chain import load_chain
-from ctxr.pipelines.inspection.pages.results import find_scored, people_on
+from ctxr.pipelines.inspection.pages.results import find_scored
 from ctxr.pipelines.inspection.report import run
 from ctxr.store.tables import read_table
 from tests.pipelines.crowd.answered import crowd, write
@@ -154,8 +155,9 @@ def test_people_stand_beside_the_runs_on_every_split_and_on_one_axis(show: Open,
     first = {row["kind"]: row["value"] for row in accuracy if row["basis"] == FIRST_VOTES}
     axes = []
     for at, split in enumerate(splits):
-        name, said, (value, *_) = people_on(scored.people, split) or ("", "", [0.0])
-        assert value == pytest.approx(first[split], abs=1e-3)
+        ((name, share),) = scored.people_on(split).items()
+        said = share_with_interval(vars(share))
+        assert share.value == first[split]
         expect(panels.nth(at).locator(".s-people title")).to_have_text(f"{name}: {said} %")
         last = panels.nth(at).locator("tbody tr").last
         assert last.locator("th, td").all_text_contents()[:2] == [name, said]

@@ -1,5 +1,6 @@
 """`ctxr status`: what is there, in few words, and what to know before figures are published."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,19 @@ def test_each_artifact_says_what_it_holds_and_how_fresh_it_is(tmp_path: Path) ->
         "sets", "build-sets", "image_sets", words=["build-sets", "--encoder", "ctxr-tiny"], encoder="ctxr-tiny"
     )
     assert not any("ctxr-tiny" in note for note in run(Status(workdir=project.workdir)).notes)
+
+
+def test_a_page_is_older_than_what_was_made_since(tmp_path: Path) -> None:
+    project = Project(tmp_path / "p")
+    project.make("sets", "build-sets", "image_sets")
+    project.make("runs/m", "train", "run", "sets")
+    assert not any("report.html" in note for note in run(Status(workdir=project.workdir)).notes)
+    page = project.workdir / "report.html"
+    page.touch()
+    for seconds, names in ((9e9, []), (1, ["sets"])):
+        os.utime(page, (seconds, seconds))
+        notes = [note for note in run(Status(workdir=project.workdir)).notes if "report.html" in note]
+        assert [note.split()[-1] for note in notes] == names
 
 
 def test_a_folder_without_artifacts_is_no_project(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What a report is about, read into units: image sets, a dataset, a release, or results alone."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -183,7 +184,7 @@ class Described(NamedTuple):
     text: str
     targets: list[int] | None
     author: str = ""
-    votes: tuple[tuple[str, int], ...] = ()
+    votes: Sequence[tuple[str, int]] = ()
     dropped: str = ""
 
     @property
@@ -248,35 +249,30 @@ class Chain:
         queries = [query for query in dataset.queries.values() if query.labels is None]
         queries.sort(key=lambda query: dataset.texts[query.texts[0]].order)
         places = {one.id: one.images for unit in self.units for one in unit.sets}
-        votes = _votes(dataset.judgments, {query.id: places[query.image_set] for query in queries})
-        return {
-            query.id: Described(
-                query.image_set,
-                dataset.text_of(query),
-                targets.get(query.id),
-                author if is_pseudonym(author := dataset.texts[query.texts[0]].author) else "",
-                votes.get(query.id, ()),
-            )
-            for query in queries
-        } | dict(self._dropped(places))
+        votes, found = _votes(dataset.judgments, {query.id: places[query.image_set] for query in queries}), {}
+        for query in queries:
+            author = dataset.texts[query.texts[0]].author
+            known, text = author if is_pseudonym(author) else "", dataset.text_of(query)
+            found[query.id] = Described(query.image_set, text, targets.get(query.id), known, votes[query.id])
+        return found | dict(self._dropped(places))
 
     def _dropped(self, places: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, Described]]:
         """Descriptions that the crowd dropped; none where the answers that decided are not beside the dataset any more."""
         folder = self.project / JUDGMENTS
         with suppress(CtxrError):
             content = open_artifact(folder, JUDGMENTS).content
-            made = ((one.path / DROPPED, one.manifest.parents) for one in self.stages if one.manifest)
-            table = next((file for file, parents in made if content in {row.sha256 for row in parents}), None)
-            if table is None:
+            parents = {one.path: one.manifest.parents for one in self.stages if one.manifest}
+            counted = next((path for path, own in parents.items() if content in {row.sha256 for row in own}), None)
+            if counted is None:
                 return
-            answered, dropped = read_judgments(folder), read_table(table, DroppedText)
-            sets = {query.id: query.image_set for query in answered.queries if query.image_set in places}
-            votes = _votes(answered.judgments, {name: places[of] for name, of in sets.items()})
-            units = {query_of(row.unit, row.worker): answered.units[row.unit] for row in answered.answers}
-            for row in dropped:
-                if (of := sets.get(row.query)) and (unit := units.get(row.query)) and unit.target in places[of]:
-                    at = [places[of].index(unit.target)]
-                    yield row.query, Described(of, row.text, at, row.author, votes.get(row.query, ()), row.reason)
+            answered = read_judgments(folder)
+            made = {query_of(row.unit, row.worker): answered.units[row.unit] for row in answered.answers}
+            asked = {name: unit for name, unit in made.items() if unit.target in places.get(unit.image_set, ())}
+            votes = _votes(answered.judgments, {name: places[unit.image_set] for name, unit in asked.items()})
+            for row in read_table(counted / DROPPED, DroppedText):
+                if unit := asked.get(row.query):
+                    at = [places[unit.image_set].index(str(unit.target))]
+                    yield row.query, Described(unit.image_set, row.text, at, row.author, votes[row.query], row.reason)
 
     @cached_property
     def leak(self) -> str:
@@ -321,13 +317,12 @@ class Chain:
 
 
 def _votes(
-    judgments: Iterable[Judgment], places: Mapping[str, tuple[str, ...]]
-) -> dict[str, tuple[tuple[str, int], ...]]:
+    judgments: Iterable[Judgment], places: Mapping[str, Sequence[str]]
+) -> defaultdict[str, list[tuple[str, int]]]:
     """By query for an image, whose candidates are given, the pick of each worker: pseudonym and position."""
     looks = (row for row in judgments if not row.round and row.value > 0 and is_pseudonym(row.worker))
     picks = (row for row in looks if row.candidate in places.get(row.query, ()))
-    votes = grouped((row.query, (row.worker, places[row.query].index(row.candidate))) for row in picks)
-    return {name: tuple(rows) for name, rows in votes.items()}
+    return grouped((row.query, (row.worker, places[row.query].index(row.candidate))) for row in picks)
 
 
 def load_chain(workdir: Path, named: Path | None, progress: Progress) -> Chain:

@@ -1,6 +1,5 @@
 """The section on runs: accuracy with intervals, errors, attention."""
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,15 +8,14 @@ from typing import Any
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Progress
-from ctxr.engine.report import Table
+from ctxr.engine.report import Table, share_with_interval
 from ctxr.errors import CtxrError, plural
-from ctxr.metrics.compare import LEAST_CLUSTERS
+from ctxr.metrics.compare import LEAST_CLUSTERS, Interval
 from ctxr.metrics.ranking import ALL_OF_SET
-from ctxr.metrics.votes import FIRST_VOTES
 from ctxr.pipelines.inspection.pages.chain import ALONE, artifacts_in, runs_as_evaluated
 from ctxr.pipelines.inspection.pages.edition import PageBuilder
 from ctxr.pipelines.inspection.pages.plots import Axis, ticks
-from ctxr.problems.figures import STATIC, Figure, RunDifference, p_value, percent
+from ctxr.problems.figures import STATIC, Figure, People, RunDifference, p_value, people_on, percent
 from ctxr.problems.question import DIGITS, ProblemResults
 from ctxr.problems.registry import find_question, open_run, problem_of
 from ctxr.problems.results import PER_QUERY, RESULTS, QueryResult, read_findings
@@ -34,8 +32,8 @@ class EvaluationRows:
     Attributes:
         problem: its name. dataset: SHA-256 of what was evaluated on. notes: warnings. artifacts: the evaluations.
         runs: in the order of the tables. rows: by run and query. figures, differences: of these runs.
-        tables: as the evaluations printed them. people: human accuracy, or None. origins: the runs, by name.
-        scorers: names in `rows`: the runs, or their seeds where there are several.
+        tables: as the evaluations printed them. people: human accuracy, or None. crowd: the same as numbers.
+        origins: the runs, by name. scorers: names in `rows`: the runs, or their seeds where there are several.
     """
 
     problem: str
@@ -48,19 +46,25 @@ class EvaluationRows:
     differences: list[RunDifference]
     tables: list[Table]
     people: Table | None
+    crowd: Mapping[str, People]
     origins: dict[str, Parent]
     scorers: list[str]
+
+    def people_on(self, split: str) -> dict[str, Interval]:
+        """The accuracy of people to compare runs with, by what it is called."""
+        return {name: reached["accuracy"] for name, reached in people_on(self.crowd, split).items()}
 
 
 def _evaluation_rows(problem: str, dataset: str, evaluations: Iterable[Artifact]) -> EvaluationRows:
     """What the evaluations found, of each run once. Raises DataError for a damaged file."""
-    scored = EvaluationRows(problem, dataset, [], [], [], [], [], [], [], None, {}, [])
-    people, origins = None, dict[str, Parent]()
+    scored = EvaluationRows(problem, dataset, [], [], [], [], [], [], [], None, {}, {}, [])
+    people, crowd, origins = None, dict[str, People](), dict[str, Parent]()
     for evaluation in evaluations:
         if edited := evaluation.changed_files():
             scored.notes.append(f"{RESULTS}/{evaluation.path.name}/{edited[0]} was changed since it was written")
         findings = read_findings(evaluation.path)
         people = people or findings.tables.get("people")
+        crowd |= findings.people
         origins = {origin.name: origin for origin in evaluation.manifest.parents} | origins
         if new := list(dict.fromkeys(row.run for row in findings.figures if row.run not in scored.runs)):
             scored.artifacts.append(evaluation)
@@ -72,7 +76,7 @@ def _evaluation_rows(problem: str, dataset: str, evaluations: Iterable[Artifact]
             scored.rows.extend(row for row in rows if row.run in new or row.run.rpartition("/")[0] in new)
     names = dict.fromkeys(row.run for row in scored.rows)
     scorers = [name for run in scored.runs for name in names if run in (name, name.rpartition("/")[0])]
-    return replace(scored, people=people, origins=origins, scorers=scorers)
+    return replace(scored, people=people, crowd=crowd, origins=origins, scorers=scorers)
 
 
 def find_scored(project: Path, about: str | None = "") -> list[EvaluationRows]:
@@ -230,24 +234,12 @@ def _browser(edition: PageBuilder, scored: EvaluationRows) -> dict[str, object]:
     }
 
 
-def people_on(table: Table | None, split: str) -> tuple[str, str, list[float]] | None:
-    """What the accuracy of people on a split is called, in words, and as a share with the ends of its interval, if it has one."""
-    rows = {str(row[0]): row for row in table.rows} if table else {}
-    names = [split, f"{split}, {FIRST_VOTES}", *(name for name in rows if name.endswith(FIRST_VOTES))]
-    if table is None or (name := next((name for name in names if name in rows), None)) is None:
-        return None
-    said = str(rows[name][table.columns.index("accuracy %")])  # an evaluation keeps it as it prints it
-    return f"people ({name})", said, [float(number) / 100 for number in re.findall(r"\d+(?:\.\d+)?", said)]
-
-
 def _reach(scored: EvaluationRows, split: str) -> float:
     """The end of the axis on which all of a split can be plotted, 0..1."""
     shown = [row for row in scored.figures if row.split == split and row.view == "overall"]
-    shares = [
-        row.interval for row in shown if row.measure == "accuracy" or (row.part, row.measure) == ("all", "chance")
-    ]
-    _, _, people = people_on(scored.people, split) or ("", "", [])
-    return max(min(1.0, max([*people, *(one.high or one.value or 0.0 for one in shares)], default=0) + 0.03), 0.2)
+    rows = [row for row in shown if row.measure == "accuracy" or (row.part, row.measure) == ("all", "chance")]
+    shares = [*(row.interval for row in rows), *scored.people_on(split).values()]
+    return max(min(1.0, max((one.high or one.value or 0.0 for one in shares), default=0) + 0.03), 0.2)
 
 
 def _panel(scored: EvaluationRows, split: str, most: float = 1.0) -> dict[str, Any]:
@@ -266,27 +258,21 @@ def _panel(scored: EvaluationRows, split: str, most: float = 1.0) -> dict[str, A
     parts = ["all"] if len(parts) == 2 else parts
     ends = [row for run in runs for part in parts if (row := figures.get((run, part, "accuracy"))) is not None]
     blind = figures.get((runs[0], "all", "chance"))
-    people = people_on(scored.people, split)
-    left = min(MOST_LEFT, 20 + LETTER * max(map(len, [*called.values(), *([people[0]] if people else [])])))
+    people = scored.people_on(split)
+    left = min(MOST_LEFT, 20 + LETTER * max(map(len, [*called.values(), *people])))
     axis = Axis(0, most, left, WIDTH - RIGHT, ticks(0, most, 8), digits=1)
     names, whiskers, y = [], list[dict[str, object]](), float(TOP + ROW / 2)
-    for run in runs:
-        names.append((round(y + (len(parts) - 1) * ROW / 2, 1), called[run]))
-        for row in (figures[run, part, "accuracy"] for part in parts if (run, part, "accuracy") in figures):
-            share = row.interval
+    lines = [(called[run], [(row.part, row.interval, _title(row)) for row in ends if row.run == run]) for run in runs]
+    lines += [(name, [("people", one, f"{name}: {share_with_interval(vars(one))} %")]) for name, one in people.items()]
+    for name, dots in lines:
+        names.append((round(y + (len(dots) - 1) * ROW / 2, 1), name))
+        for part, share, title in dots:
             low, high = (None if value is None else axis.at(value) for value in (share.low, share.high))
-            of = f"of {plural(row.queries, 'query', 'queries', ',')} in {plural(share.clusters, 'cluster', form=',')}"
-            title = f"{row.run}, {STATIC.get(row.part, row.part)}: {percent(share)} % {of}"
-            place = {"y": y, "x": axis.at(share.value or 0.0), "low": low, "high": high}
-            whiskers.append({**place, "part": row.part, "title": title})
+            x = axis.at(share.value or 0.0)
+            whiskers.append({"y": y, "x": x, "low": low, "high": high, "part": part, "title": title})
             y += ROW
         y += GAP
-    if people:
-        names.append((y, people[0]))
-        whiskers.append(_people_dot(people, axis, y))
-        y += ROW + GAP
     chance = None if blind is None else blind.interval.value
-    table = _table(scored, split, figures, sizes, parts)
     whole = [run for run in runs if sizes[run] == total]
     best = max(whole, key=lambda run: figures[run, "all", "accuracy"].interval.value or 0.0)
     top = percent(figures[best, "all", "accuracy"].interval)
@@ -300,22 +286,15 @@ def _panel(scored: EvaluationRows, split: str, most: float = 1.0) -> dict[str, A
         "x_ticks": [(axis.at(value), f"{100 * value:.0f}") for value in axis.values],
         "chance": None if chance is None else (axis.at(chance), f"chance {100 * chance:.3g} %"),
         "parts": [(part, f"{STATIC.get(part, part)}, {count}") for part, count in counts.items()],
-        "table": _with_people(table, people) if people else table,
+        "table": _table(scored, split, figures, sizes, parts),
         "says": f"Accuracy of {plural(len(whole), 'run', 'runs', ',')} on {split}: the best is {best} with {top} %.",
         "notes": _notes(called, len(whole), total, ends),
     }
 
 
-def _people_dot(people: tuple[str, str, list[float]], axis: Axis, y: float) -> dict[str, object]:
-    name, said, (value, *interval) = people
-    ends: list[float | None] = [axis.at(end) for end in interval] or [None, None]
-    place = {"y": y, "x": axis.at(value), "low": ends[0], "high": ends[-1]}
-    return place | {"part": "people", "title": f"{name}: {said} %"}
-
-
-def _with_people(table: Table, people: tuple[str, str, list[float]]) -> Table:
-    beside = {"run": people[0], STATIC.get("all", "all"): people[1]}
-    return replace(table, rows=(*table.rows, tuple(beside.get(head, "") for head in table.columns)))
+def _title(row: Figure) -> str:
+    of = f"of {plural(row.queries, 'query', 'queries', ',')} in {plural(row.interval.clusters, 'cluster', form=',')}"
+    return f"{row.run}, {STATIC.get(row.part, row.part)}: {percent(row.interval)} % {of}"
 
 
 def _notes(called: Mapping[str, str], whole: int, total: int, ends: Sequence[Figure]) -> list[str]:
@@ -338,7 +317,7 @@ def _table(
     sizes: Mapping[str, int],
     parts: Sequence[str],
 ) -> Table:
-    """A row for each run with its number of queries; differences where they were tested."""
+    """A row for each run with its number of queries, and for people; differences where they were tested."""
     own = [row for row in scored.differences if row.split == split and row.part == "all"]
     tested = {row.run: row for row in own if row.against == own[0].against}
     runs = sorted(sizes, key=lambda run: sizes[run] < max(sizes.values()))
@@ -358,7 +337,9 @@ def _table(
         shares = ["–" if row is None else percent(row.interval, signed=True) for row in differences]
         columns[f"against {own[0].against}"] = shares
         columns["p, Holm"] = ["–" if row is None else p_value(row.corrected) for row in differences]
-    return Table(split, tuple(columns), tuple(zip(*columns.values(), strict=True)))
+    people = [{"run": name, "all": share_with_interval(vars(one))} for name, one in scored.people_on(split).items()]
+    beside = [tuple(row.get(head, "") for head in columns) for row in people]
+    return Table(split, tuple(columns), (*zip(*columns.values(), strict=True), *beside))
 
 
 def make_views(edition: PageBuilder) -> None:

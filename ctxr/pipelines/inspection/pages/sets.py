@@ -1,7 +1,7 @@
 """Sections on the sets, hardest first, on what is in no set, and on failed sources."""
 
 import base64
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -112,19 +112,14 @@ def _row(
 
 def make_people(edition: PageBuilder) -> Mapping[str, object] | None:
     """Of each worker how many descriptions they wrote, how many of those were kept, and what they found and missed. None without a vote."""
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
     every = edition.chain.descriptions.values()
-    for one in every:
-        counts[one.author].update(written=1, kept=int(not one.dropped))
-        for worker, _ in one.votes:
-            counts[worker].update(votes=1, missed=int(worker in one.missed))
-    if not any(one.votes for one in every):
-        return None
-    rows = [(name, own) for name, own in counts.items() if name]
-    rows.sort(key=lambda row: (-row[1]["missed"] / (row[1]["votes"] or 1), -row[1]["votes"], row[0]))
-    votes = sum(len(one.votes) for one in every)
-    found = votes - sum(len(one.missed) for one in every)
-    return {"rows": rows, "votes": votes, "found": found, "blocked": edition.chain.last.counts.get("blocked")}
+    votes = Counter(worker for one in every for worker, _ in one.votes)
+    missed = Counter(worker for one in every for worker in one.missed)
+    wrote, kept = Counter(one.author for one in every), Counter(one.author for one in every if not one.dropped)
+    names = sorted({*votes, *wrote} - {""}, key=lambda name: (-missed[name] / (votes[name] or 1), -votes[name], name))
+    rows = [(name, votes[name], missed[name], wrote[name], kept[name]) for name in names]
+    shown = {"rows": rows, "votes": votes.total(), "found": votes.total() - missed.total()}
+    return shown | {"blocked": edition.chain.last.counts.get("blocked")} if votes else None
 
 
 def _why_none(edition: PageBuilder) -> str:
