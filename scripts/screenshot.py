@@ -38,11 +38,11 @@ def browser() -> Iterator[Browser]:
             launched.close()
 
 
-def picture(page: Path, theme: str, width: int = 1280, height: int = 1180) -> bytes:
-    """The top of the page as JPEG."""
+def picture(page: Path, theme: str, width: int = 1280, height: int = 1180, part: str = "") -> bytes:
+    """The top of the page as JPEG, or of a part of it."""
     with browser() as opened:
         tab = opened.new_page(viewport={"width": width, "height": height}, color_scheme=theme)  # type: ignore[arg-type]
-        tab.goto(page.resolve().as_uri())
+        tab.goto(f"{page.resolve().as_uri()}#{part}")
         if tab.locator("#kind option", has_text="video").count():
             tab.select_option("#kind", "video")
         tab.evaluate(SEEN)

@@ -85,7 +85,7 @@ def main() -> None:
                     content = (
                         described(shutil.copytree(work, copy))
                         if serves
-                        else picture(work / "report.html", "light", *SIZE)
+                        else picture(work / "report.html", "light", *SIZE, part="results" * (target.stem == "results"))
                     )
                 if len(content) > MOST_BYTES:
                     sys.exit(f"{target} would have {len(content)} bytes, more than {MOST_BYTES}")

@@ -22,11 +22,11 @@ class Demo(Options):
     """Seed of the world."""
     videos: Count = 7
     """Videos to draw; seven cover every format once."""
-    seconds: Annotated[float, Range(0, math.inf, "seconds above 0", above=True)] = 12.0
+    seconds: Annotated[float, Range(0, math.inf, "seconds above 0", above=True)] = 6.0
     """Length of each video."""
     photos: Count = 30
     """Photos in each of the two albums."""
-    queries: Annotated[int, Range(24, math.inf, "at least 24, enough to evaluate")] = 480
+    queries: Annotated[int, Range(24, math.inf, "at least 24, enough to evaluate")] = 240
     """Descriptions to draw on which the bundled encoder is tested."""
     pairs: Annotated[int, Range(8, math.inf, "at least 8, enough to train on")] = 240
     """Training images of the entailment classifier to draw; a quarter as many choose epoch and threshold."""

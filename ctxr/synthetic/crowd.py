@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -121,7 +121,7 @@ class Page(HTMLParser):
             self.forms.append(HtmlForm(attributes.get("action", "")))
         elif tag in ("figure", "label"):
             self._in_mark |= "marked" in classes
-        elif tag == "img" and "/picture/" in source:
+        elif tag == "img" and source:
             if source not in self.pictures:
                 self.pictures.append(source)
             self.marked = source if self._in_mark else self.marked
@@ -275,6 +275,11 @@ class SimulatedTruth:
         index = self.dataset.images[image].index
         return self.world.photos[source, name].scene if index is None else self.world.scene(source, index)
 
+    def asleep(self) -> set[str]:
+        """The images on which somebody asleep is clearly to be seen."""
+        clear = {image: SceneView(self.scene(image)).clear for image in self.dataset.images}
+        return {image for image, actors in clear.items() if any(actor.face == "sleeping" for actor in actors)}
+
     def describe(self, image_set: ImageSet, target: str, truly: bool, rng: np.random.Generator) -> Wording:
         """A text about `target`: one that picks it out, where one is found, else a true one; or, not `truly`, an empty one."""
         if not truly:
@@ -345,6 +350,38 @@ class Person(Visitor):
         return self.send(page, retrieve.FIELD, [keys[picked]])
 
 
+class Reviewer(Visitor):
+    """One who rejects images of a set before others see them, or the whole set where all are to be rejected.
+
+    Args:
+        unfit: ids of the images to be rejected.
+    """
+
+    def __init__(self, link: str, pictures: Mapping[str, str], unfit: Collection[str]) -> None:
+        super().__init__("reviewer", link, pictures, np.random.default_rng(0))
+        self._unfit = unfit
+
+    def answer(self, page: Page) -> Page | None:
+        """Decide about a set; None where no set is open any more."""
+        if (form := page.form("image")) is None:
+            return None
+        marked = [at.rpartition("/")[2] for at, image in self.images(page).items() if image in self._unfit]
+        whole = len(marked) == len(page.pictures)
+        said = {"image": [] if whole else marked, "decision": ["reject" if whole else "keep"], "reason": ["faces"]}
+        return self._post(page, form, said)
+
+
+def review(workdir: Path, sets: Path, world: World) -> None:
+    """Let a person reject, over HTTP, every image of somebody asleep. Raises CtxrError when the server cannot be started."""
+    dataset = read_artifact(sets)
+    truth = SimulatedTruth(world, dataset, image_ids(dataset))
+    with served(workdir, 0, "--review", "--input", str(sets)) as opened:
+        (link,) = opened.links.values()
+        person = Reviewer(link, truth.pictures, truth.asleep())
+        while person.work():
+            pass
+
+
 CAST = ((CAREFUL, 10), (HASTY, 2), (BIASED, 2), (SPAMMER, 2))
 ROUNDS = 1000
 """Draws of the simulation's own picks, among which its figures must lie."""
@@ -404,11 +441,11 @@ class ServeInvitation(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def served(workdir: Path, invite: int) -> Iterator[ServeInvitation]:
-    """`ctxr serve` as a process of its own, for the length of a with-block. Raises CtxrError with its own words when it ends before
-    it listens."""
+def served(workdir: Path, invite: int, *words: str) -> Iterator[ServeInvitation]:
+    """`ctxr serve` with more `words` as a process of its own, for the length of a with-block. Raises CtxrError with its own words when
+    it ends before it listens."""
     command = [sys.executable, "-m", "ctxr", "serve", "--workdir", str(workdir), "--port", "0"]
-    command += ["--invite", str(invite), "--rate", "0", "--json"]
+    command += ["--invite", str(invite), "--rate", "0", "--json", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None  # noqa: S101 - asked for

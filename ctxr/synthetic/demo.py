@@ -11,31 +11,37 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ctxr.annotation.artifacts import CROWD
+from ctxr.annotation.waiting import JOURNAL
 from ctxr.cli.render import Block
 from ctxr.cli.verbs import VERBS, named
 from ctxr.cli.views import image_sets, search_results
+from ctxr.datasets.decisions import read_decisions
 from ctxr.datasets.open import read_dataset
+from ctxr.datasets.readers.artifact import read_artifact
 from ctxr.datasets.rounds import LEDGER, CandidateRow, folder_of
 from ctxr.datasets.truth import CaptionTruth
 from ctxr.engine.history import recorded
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport, Table, VerbReport
+from ctxr.engine.state import DECISIONS
 from ctxr.errors import CtxrError, UsageError, plural
 from ctxr.media.text_area import TextReader
 from ctxr.metrics.compare import Clusters, RatioColumn, ratio_difference
 from ctxr.models.wheels import Wheel
 from ctxr.pipelines.crowd.config import AggregateReport
 from ctxr.pipelines.crowd.people import Worker
+from ctxr.pipelines.inspection.config import DiffReport
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.records import Facts, Score, Text
 from ctxr.store.scores import write_scores
 from ctxr.store.tables import read_table
-from ctxr.store.units import read_unit
+from ctxr.store.units import ids_in_ledger, read_unit
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from ctxr.synthetic.captions import WorldCaptions, write_captions
 from ctxr.synthetic.config import Demo
-from ctxr.synthetic.crowd import Rehearsal, rehearse
+from ctxr.synthetic.crowd import Rehearsal, SimulatedTruth, rehearse, review
 from ctxr.synthetic.dialogues import write_dialogues
 from ctxr.synthetic.narratives import write_narratives
 from ctxr.synthetic.world.films import BLUR
@@ -113,9 +119,15 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
     except CtxrError as error:
         progress.warn(f"{error.message}; the demo continues without the text filter ({error.hint})")
         text = None
-    limits = {"brisque": BRISQUE, "max_text": text}
+    progress.note("a simulated reviewer rejects the images of somebody asleep, at the pages of ctxr serve --review")
+    review(work, built.artifact, world)
+    limits = {"brisque": BRISQUE, "max_text": text, "drop": work / DECISIONS}
     filtered: SetsReport = run_command("filter", progress, **limits, workdir=work, jobs=2, yes=True)
-    tables = {"detected": _detected(built.artifact, filtered.artifact, world, text)}
+    both = built.artifact, filtered.artifact
+    differing: DiffReport = run_command("diff", progress, artifacts=tuple(map(str, both)), workdir=work)
+    reviewed = _reviewed(*both, world, work / DECISIONS, differing)
+    tables = {"detected": _detected(*both, world, text, reviewed)}
+    tables["diff"] = replace(differing.tables["counts"], title="ctxr diff of the sets before (A) and after (B)")
     progress.note(f"{built.counts['sets']} sets built, {filtered.counts['sets']} after filtering")
     crowd = run_crowd(work, filtered.artifact, world, config.seed, progress)
     models = run_models(config.out / "models", config, progress)
@@ -151,7 +163,30 @@ class DemoPart:
     pages: tuple[Path, ...] = ()
 
 
-def _detected(built: Path, filtered: Path, world: World, text: float | None) -> Table:
+def _reviewed(
+    built: Path, filtered: Path, world: World, decisions: Path, differing: DiffReport
+) -> dict[str, list[int]]:
+    """Hits, misses and false alarms of the reviewer, of the filter, of its ledger, and of `ctxr diff`."""
+    before, after = read_artifact(built), read_artifact(filtered)
+    rows = read_decisions(decisions, "reject").values()
+    rejected = {image for row in rows for image in row.images} & before.images.keys()
+    people = {row.person for row in rows}
+    units = [read_unit(filtered, source.name) for source in after.sources]
+    ledger = {name: row.person for unit in units for name, row in zip(ids_in_ledger(unit), unit.ledger, strict=True)}
+    named = {name for name in before.images if ledger.get(name) in people}
+    told = {name for name, fate, _, why in differing.tables["images"].rows if fate == "went" and "rejected" in why}
+    pairs = {
+        "images of somebody asleep": (SimulatedTruth(world, before, {}).asleep(), rejected),
+        "rejected, in no set": (rejected, rejected - after.images.keys()),
+        "rejected, in the ledger": (rejected, named),
+        "in the ledger, by diff": (named, told),
+    }
+    return {what: [len(one & two), len(one - two), len(two - one)] for what, (one, two) in pairs.items()}
+
+
+def _detected(
+    built: Path, filtered: Path, world: World, text: float | None, reviewed: Mapping[str, list[int]]
+) -> Table:
     """How well what was measured fits what was drawn."""
     facts = read_table(filtered / "facts.jsonl", Facts)
     blurred = {key: row.blur / BLUR for key, row in world.frames.items()}
@@ -170,7 +205,7 @@ def _detected(built: Path, filtered: Path, world: World, text: float | None) -> 
     hits = sum(photo in copied for photo in excluded)
     counts["duplicate photos"] = [hits, max(0, len(copied) - hits), len(excluded) - hits]
     rows = []
-    for name, (found, missed, false) in counts.items():
+    for name, (found, missed, false) in (counts | reviewed).items():
         # 1.0 where there is nothing to find
         precision, recall = (found / whole if whole else 1.0 for whole in (found + false, found + missed))
         rows.append((name, found, missed, false, precision, recall))
@@ -207,8 +242,10 @@ def run_crowd(work: Path, sets: Path, world: World, seed: int, progress: Progres
         note = msgspec.json.decode((work / "rehearsal.json").read_bytes())
         done = msgspec.convert(note["done"], Rehearsal) if note["sets"] == fingerprint else None
     if done is None:
-        for name in ("tasks", "crowd", "judgments", "dataset"):  # of other sets, by this demo
+        for name in ("tasks", "judgments", "dataset"):  # of other sets, by this demo
             shutil.rmtree(work / name, ignore_errors=True)
+        for file in (work / CROWD).glob(f"{JOURNAL}*"):
+            file.unlink()
         # in so small a world every set is worth three votes, and validation alone would keep nobody busy; all three of every
         # description, because alpha is higher where voting stops as soon as two are right
         votes: dict[str, object] = {"train_needed": 2, "train_most": 3, "full_share": 1.0}
@@ -425,7 +462,8 @@ def demo_tables(report: DemoReport) -> Iterator[Block]:
         yield f"[bold]{'' if number else 'open':10}[/]{page}"
     yield (
         "[bold]try[/]       ctxr build-sets FOLDER      videos or photos, any number\n"
-        "          ctxr filter --brisque 0.65 --max-text 0.02; ctxr report; ctxr doctor work/filtered\n"
+        "          ctxr serve --review; ctxr filter --brisque 0.65 --max-text 0.02 --drop work/decisions.jsonl\n"
+        "          ctxr diff work/sets work/filtered; ctxr report; ctxr doctor work/filtered\n"
         "          ctxr export-tasks describe; ctxr serve --invite 5; ctxr aggregate\n"
         "[bold]not here[/]  what gains nothing in minutes on a CPU:\n"
         "          ctxr train --recipe clip-batch; ctxr train --recipe clip-temporal; ctxr eval --compare\n"

@@ -11,9 +11,15 @@ from typer.testing import CliRunner
 
 from ctxr.annotation.artifacts import read_judgments
 from ctxr.cli.app import app
+from ctxr.datasets.decisions import counted
+from ctxr.datasets.readers.artifact import read_artifact
 from ctxr.engine.history import HISTORY
+from ctxr.engine.state import DECISIONS
 from ctxr.errors import CtxrError
 from ctxr.models.wheels import Wheel
+from ctxr.store.records import Decision
+from ctxr.store.tables import read_appended
+from ctxr.store.units import ids_in_ledger, read_unit
 from ctxr.synthetic import demo
 from ctxr.synthetic.config import Demo
 from ctxr.synthetic.demo import DemoReport, run
@@ -45,9 +51,37 @@ def test_what_was_drawn_is_detected(shown: DemoReport) -> None:
 
 
 def test_each_command_of_the_demo_is_in_the_history_of_its_project(shown: DemoReport) -> None:
-    for project, verbs in (("work", ["build-sets", "filter"]), ("captions", ["train", "eval"])):
+    for project, verbs in (("work", ["build-sets", "serve", "filter", "diff"]), ("captions", ["train", "eval"])):
         lines = (shown.folder / project / HISTORY).read_text(encoding="utf-8").splitlines()
-        assert [json.loads(line)["words"][0] for line in lines][:2] == verbs
+        assert [json.loads(line)["words"][0] for line in lines][: len(verbs)] == verbs
+
+
+def test_what_the_reviewer_rejected_is_gone_and_ledger_and_diff_name_them(shown: DemoReport) -> None:
+    work = shown.folder / "work"
+    decided = counted(read_appended(work / DECISIONS, Decision)).values()
+    (person,) = {row.person for row in decided}
+    assert {len(row.images) > 1 for row in decided if row.decision == "reject"} == {False, True}
+    rejected = {image for row in decided if row.decision == "reject" for image in row.images}
+    before, after = (read_artifact(work / name) for name in ("sets", "filtered"))
+    assert rejected < before.images.keys()
+    assert rejected.isdisjoint(after.images)
+    units = [read_unit(work / "filtered", source.name) for source in after.sources]
+    ledger = {name: row for unit in units for name, row in zip(ids_in_ledger(unit), unit.ledger, strict=True)}
+    named = {name for name in before.images if ledger[name].person == person}
+    # a frame that is no longer picked, since other frames are gone, was not vetoed by anybody
+    assert named <= rejected
+    assert {ledger[name].reason for name in rejected - named} <= {"too_close", "set_incomplete", "low_quality"}
+    rows = rows_of(shown, "detected")
+    for name, found in (
+        ("images of somebody asleep", rejected),
+        ("rejected, in no set", rejected),
+        ("rejected, in the ledger", named),
+        ("in the ledger, by diff", named),
+    ):
+        assert (rows[name]["found"], rows[name]["false"]) == (len(found), 0)
+    assert [rows[name]["missed"] for name in list(rows)[-4:]] == [0, 0, len(rejected - named), 0]
+    images = rows_of(shown, "diff")["images"]
+    assert images["went"] == len(before.images.keys() - after.images.keys()) >= len(rejected)
 
 
 def test_the_page_shows_the_chain_of_the_demo_without_the_clip_of_the_package_index(shown: DemoReport) -> None:
