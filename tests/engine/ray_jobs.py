@@ -53,7 +53,7 @@ class Units(Sequence[WorkUnit]):
     def __getitem__(self, at: int | slice) -> WorkUnit | Sequence[WorkUnit]:
         if isinstance(at, slice) or at >= self.count:
             raise IndexError(at)
-        return WorkUnit(f"unit{at}")
+        return WorkUnit(f"unit{at}", None)
 
 
 @dataclass
@@ -77,23 +77,24 @@ class Written(Job[None]):
     """A folder for each unit, made in a folder beside it, as those of videos are."""
 
     folder: Path
+    seconds: float
 
     def __call__(self, unit: WorkUnit) -> None:
         making = self.folder / f".{unit.name}.making"
         making.mkdir(exist_ok=True)
         for part in range(4):
             (making / str(part)).write_text(f"{unit.name} {part}")
-            time.sleep(0.05)
+            time.sleep(self.seconds / 4)
         making.rename(self.folder / unit.name)
 
     def lost(self, unit: WorkUnit) -> None:
         """It is missing, and made by the next run."""
 
 
-def write_units(place: str, count: int, engine: str) -> None:
-    """What a driver does: make the units that are not there."""
+def write_units(place: str, count: int, seconds: float, engine: str) -> None:
+    """What a driver does: make the units that are not there, each in so many seconds."""
     folder = Path(place)
     folder.mkdir(parents=True, exist_ok=True)
-    units = [WorkUnit(f"{at:03}") for at in range(count) if not (folder / f"{at:03}").exists()]
-    for _ in map_units(Written(folder), units, Engine(engine, 2), SILENT, "writing"):
+    units = [WorkUnit(f"{at:03}", None) for at in range(count) if not (folder / f"{at:03}").exists()]
+    for _ in map_units(Written(folder, seconds), units, Engine(engine, 2), SILENT, "writing"):
         pass
