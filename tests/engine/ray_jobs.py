@@ -41,17 +41,17 @@ class Units(Sequence[WorkUnit]):
     """So many units, none of which is in memory."""
 
     def __init__(self, count: int) -> None:
-        self.count = count
+        self.number = count
 
     def __len__(self) -> int:
-        return self.count
+        return self.number
 
     @overload
     def __getitem__(self, at: int) -> WorkUnit: ...
     @overload
     def __getitem__(self, at: slice) -> Sequence[WorkUnit]: ...
     def __getitem__(self, at: int | slice) -> WorkUnit | Sequence[WorkUnit]:
-        if isinstance(at, slice) or at >= self.count:
+        if isinstance(at, slice) or at >= self.number:
             raise IndexError(at)
         return WorkUnit(f"unit{at}", None)
 

@@ -36,7 +36,8 @@ from tests.pipelines.curation.test_build_sets import same_tree
 ray = pytest.importorskip("ray", reason="ray is not installed: make peers")
 
 ROOT = Path(__file__).resolve().parents[2]
-RAY = Engine("ray", 2)
+RAY = Engine("ray", 3)
+"""More workers than the cluster has processors: what has no place yet holds nothing up."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -70,7 +71,13 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-OPTIONS = {"encoder": "ctxr-tiny", "threshold": float(THRESHOLD), "frames": "search", "set_size": 5, "jobs": 2}
+OPTIONS: dict[str, Any] = {
+    "encoder": "ctxr-tiny",
+    "threshold": float(THRESHOLD),
+    "frames": "search",
+    "set_size": 5,
+    "jobs": 2,
+}
 
 
 def build(sources: Path, out: Path, **more: Any) -> Path:
