@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PEERS  := bench/out/peers
+# Ray, and what of its needs no other package brings; grpcio is for ray://HOST:PORT
+RAY    := ray grpcio jsonschema jsonschema-specifications msgpack protobuf referencing rpds-py attrs
 GOLDEN_BASE ?= HEAD^
 # cpu: PyTorch without CUDA, about 4 GB less (uv knows where those wheels are); cu126 and the like: another CUDA
 TORCH  ?=
@@ -34,7 +36,7 @@ system:         ## install tesseract, ffmpeg, chromium and postgresql if they ar
 
 # beside the environment, not in it: the demo and `ctxr` run as they do without these extras
 peers: setup
-	@for peer in faiss-cpu tesserocr; do \
+	@for peer in faiss-cpu tesserocr $(RAY); do \
 	  test -e $(PEERS)/.$$peer && continue; \
 	  $(BIN)/python -m pip install --quiet --no-deps --only-binary :all: --constraint constraints.txt --target $(PEERS) $$peer \
 	  && touch $(PEERS)/.$$peer || echo "$$peer cannot be installed here: what uses it is not tested or timed"; \

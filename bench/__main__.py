@@ -12,7 +12,7 @@ from bench.results import Part, machine, measured, read, save
 from bench.table import Row
 
 BENCHES = (
-    "startup", "decode", "embedding", "end_to_end", "sampling", "quality", "replay", "neighbours", "search", "shortcuts",
+    "startup", "decode", "embedding", "end_to_end", "engines", "sampling", "quality", "replay", "neighbours", "search", "shortcuts",
     "agreement", "crowd_journal", "crowd_load", "training", "evaluation", "retrieval", "mining", "copies", "links", "report",
     "memory", "growth",
 )  # fmt: skip

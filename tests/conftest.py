@@ -38,6 +38,7 @@ MAY_BE_SKIPPED = (
     "eccv_caption is not installed",
     "fiftyone is not installed",
     "mteb is not installed",
+    "ray is not installed",
     "tesserocr is not installed",
     # systems
     "Windows has no such signals",

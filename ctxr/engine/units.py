@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -9,6 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessP
 from contextlib import closing
 from dataclasses import dataclass, field, fields
 from functools import partial
+from importlib.util import find_spec
 from multiprocessing import active_children, get_context
 from pkgutil import resolve_name
 from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, SIGKILL, pthread_sigmask
@@ -16,7 +18,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from ctxr.engine.options import NotDecisive, Range
 from ctxr.engine.progress import Progress, ProgressTask, Silent
-from ctxr.errors import CtxrError
+from ctxr.errors import CtxrError, did_you_mean
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -77,6 +79,13 @@ class Job(Portable, ABC, Generic[R]):
         self.shares[name] = max(before, min(0.99, share))
         self.task.advance(self.shares[name] - before)
 
+    def lost(self, unit: WorkUnit) -> R:
+        """The result of a unit that ended the processes of two workers on other machines. Raises CtxrError where it is none."""
+        raise CtxrError(
+            f"{unit.name} ended two worker processes",
+            hint="see whether memory runs out, and run the same command again",
+        )
+
     def stop(self) -> None:
         """End what is under way, from any thread."""
 
@@ -84,12 +93,37 @@ class Job(Portable, ABC, Generic[R]):
         """Let go of what threads shared."""
 
 
-ENGINES = {"threads": "ctxr.engine.units:run_threads", "processes": "ctxr.engine.units:run_processes"}
-"""Functions that run a job on units with a number of workers, by the name of the engine.
+ENGINES = {
+    "threads": "ctxr.engine.units:run_threads",
+    "processes": "ctxr.engine.units:run_processes",
+    "ray": "ctxr.engine.ray:run_ray",
+}
+"""Functions that run a job on units with a number of workers, by the name of the engine; of one with an address behind its name, such
+as ray://host:10001, that too.
 
 They yield each unit with what the job returned, in any order, from any machine that sees the folder; each process unpickles the
 job once. They raise what the job raises, after `job.stop`. Another engine is a row, and a module with a function.
 """
+
+
+RAY_ADDRESS = re.compile(r"ray://(\[[\da-fA-F:.]+\]|[\w.-]+):\d{1,5}", re.ASCII)
+
+
+def engine_rules(name: str, device: str = "cpu") -> Iterator[tuple[str, str]]:
+    """What is wrong with an engine and the device of its encoders, as `Options.rules` tells it."""
+    kind, place, _ = name.partition("://")
+    if kind not in ENGINES or (place and not RAY_ADDRESS.fullmatch(name)):
+        known = [*ENGINES, "ray://HOST:PORT"]
+        hint = (
+            f"--engine {known[-1]}"
+            if kind == "ray"
+            else did_you_mean(name, known, f"engines are {', '.join(known)}", "--engine {}")
+        )
+        yield f"--engine {name} is unknown", hint
+    elif kind == "ray" and find_spec("ray") is None:
+        yield f"--engine {name} needs Ray, which is not installed", "pip install 'ray[client]'"
+    elif kind == "ray" and device not in ("auto", "cpu"):
+        yield f"--engine {name} computes on processors, not on {device}", "--device cpu, or --engine threads"
 
 
 def run_threads(job: Job[R], units: Sequence[WorkUnit], workers: int, processes: bool = False) -> Results[WorkUnit, R]:
@@ -112,7 +146,10 @@ def map_units(
     job: Job[R], units: Sequence[WorkUnit], engine: Engine, progress: Progress, label: str
 ) -> Iterator[tuple[WorkUnit, R]]:
     """Each unit with what the job returned, as they finish."""
-    results: Results[WorkUnit, R] = resolve_name(ENGINES[engine.name])(job, units, engine.workers)
+    kind, _, place = engine.name.partition("://")
+    results: Results[WorkUnit, R] = resolve_name(ENGINES[kind])(
+        job, units, engine.workers, *[engine.name] * bool(place)
+    )
     with closing(job), progress.task(label, len(units)) as job.task, closing(results):
         for unit, result in results:
             job.task.advance(1 - job.shares.pop(unit.name, 0.0))

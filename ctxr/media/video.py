@@ -36,7 +36,7 @@ class VideoError(DataError):
     Attributes:
         reason: no_such_file, not_a_file, empty_file, unreadable, changed, not_a_video, no_video_stream, no_decoder, no_frames, too_small,
             truncated, frame_not_found; of the decoding process decoder_crashed, decoder_failed, stalled, time_limit, memory_limit,
-            cancelled.
+            cancelled; of the process above it worker_died.
         problem: the message without the file.
     """
 

@@ -168,7 +168,7 @@ class BuildStage(SetsStage[BuildInputs]):
         instruments = quality.describe()
         # a merge may run on another machine than the ranks, which came to the same choices
         ran = self.merged.key if self.merged else {"precision": options.precision, "frames": scan.frames}
-        embedder = Embedder(inputs.encoder, options.device, str(ran["precision"]), progress)
+        embedder = Embedder(inputs.encoder, options.encodes_on, str(ran["precision"]), progress)
         with progress.task(f"loading the encoder {inputs.encoder}", None):
             encoder = embedder.encoder
         names = {source.name for source in inputs.sources}

@@ -23,8 +23,8 @@ from ctxr.engine.options import (
 )
 from ctxr.engine.project import DOCUMENTS
 from ctxr.engine.report import VerbReport
-from ctxr.engine.units import ENGINES, EngineName, Rank, RankShard, WorldSize
-from ctxr.errors import FindingsError, PartialError, did_you_mean, plural
+from ctxr.engine.units import EngineName, Rank, RankShard, WorldSize, engine_rules
+from ctxr.errors import FindingsError, PartialError, plural
 from ctxr.media.scan import SCAN_LIMITS, ScanOptions
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import PAIRS
@@ -75,7 +75,8 @@ class SetsOptions(OutputOptions):
     jobs: Jobs = 0
     """Videos processed at the same time; 0 = half the cores."""
     engine: EngineName = "threads"
-    """Workers that process the videos: threads, or processes, each with an encoder of its own."""
+    """Workers that process the videos: threads, or processes, each with an encoder of its own; with Ray installed also ray, or
+    ray://HOST:PORT for a cluster."""
     rank: Rank = None
     """Number of this rank, 0 to N - 1: it processes every N-th video and shard of photos; `ctxr merge` joins the ranks."""
     world_size: WorldSize = None
@@ -90,6 +91,11 @@ class SetsOptions(OutputOptions):
         """The units of the rank; None for a whole run."""
         return None if self.rank is None or self.world_size is None else RankShard(self.rank, self.world_size)
 
+    @property
+    def encodes_on(self) -> str:
+        """The device of encoders; workers of Ray have processors alone."""
+        return "cpu" if self.engine.startswith("ray") else self.device
+
     def source(self) -> Path | None:
         """The sets that are read; None where sources are named."""
         return None
@@ -97,9 +103,7 @@ class SetsOptions(OutputOptions):
     def rules(self) -> Iterator[tuple[str, str]]:
         """Engines and ranks that do not exist, and a limit of text without an OCR engine; whether that works shows when it starts."""
         yield from super().rules()
-        if self.engine not in ENGINES:
-            hint = did_you_mean(self.engine, ENGINES, f"engines are {', '.join(ENGINES)}", "--engine {}")
-            yield f"--engine {self.engine} is unknown", hint
+        yield from engine_rules(self.engine, self.device)
         if (self.rank is None) != (self.world_size is None):
             yield "--rank and --world-size go together", "for example --rank 0 --world-size 4"
         elif self.shard and self.shard.rank >= self.shard.world:

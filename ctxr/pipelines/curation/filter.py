@@ -118,7 +118,7 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
         albums = [unit for unit in units if unit.source.kind == "photos"]
         # where a video was last seen, or its name
         files = {video.name: str(last_path(built.path, video.sha256) or video.file) for video in videos}
-        embedder = Embedder(encoder_name, options.device, encoder["precision"], progress, encoder["fingerprint"])
+        embedder = Embedder(encoder_name, options.encodes_on, encoder["precision"], progress, encoder["fingerprint"])
         # the search reports no progress: it runs inside another progress line
         locator = SourceLocator(built.path, options.videos, SILENT)
         context = UnitContext(out, picking, embedder)

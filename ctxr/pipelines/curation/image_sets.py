@@ -83,10 +83,19 @@ class VideoJob(Job[SourceUnit | FailedUnit]):
         try:
             return self.make(unit)
         except (VideoError, Unmeasurable) as error:
-            hint = error.hint or self.hint
-            retry = f"{self.retry} --keep-damaged" if hint == KEEP_DAMAGED else self.retry
-            failure = Failure(unit.name, self.files[unit.name], error.reason, error.message, retry)
-            return FailedUnit(unit.stamp, failure, f"{error.message} ({hint})" if hint else error.message)
+            return self.failed(unit, error)
+
+    def failed(self, unit: WorkUnit, error: VideoError | Unmeasurable) -> FailedUnit:
+        """The failure of a video."""
+        hint = error.hint or self.hint
+        retry = f"{self.retry} --keep-damaged" if hint == KEEP_DAMAGED else self.retry
+        failure = Failure(unit.name, self.files[unit.name], error.reason, error.message, retry)
+        return FailedUnit(unit.stamp, failure, f"{error.message} ({hint})" if hint else error.message)
+
+    def lost(self, unit: WorkUnit) -> FailedUnit:
+        """The failure of a video at which two workers died."""
+        problem, file = "two processes that worked on it were killed", Path(self.files[unit.name])
+        return self.failed(unit, VideoError("worker_died", problem, "it may need more memory: --jobs 1", file))
 
     def stop(self) -> None:
         """End what is under way."""

@@ -204,17 +204,18 @@ class PhotoPicking:
 
 @dataclass
 class Stripes(Job[Vectors]):
-    """Finds the neighbours of a stripe of photos in pools of vectors."""
+    """Finds the neighbours of a stripe of photos in pools: files of float32 vectors, each with their shape [N, D]."""
 
     artifact: Path
-    pools: Sequence[Vectors]
+    pools: Sequence[tuple[Path, tuple[int, ...]]]
 
     def __call__(self, unit: WorkUnit) -> Vectors:
         """Positions and distances, side by side [n, 2 K]: float32 has all positions up to 2^24."""
         if finished := _finished(self.artifact, unit.name, unit.stamp):
             return finished.matrix
         number, *ends = unit.payload
-        vectors = self.pools[number]
+        file, shape = self.pools[number]
+        vectors: Vectors = np.memmap(file, np.float32, "c", shape=shape)  # torch takes no array that is read-only
         k = min(NEIGHBOURS, len(vectors) - 1)
         stripe = np.hstack(nearest(vectors, k, rows=slice(*ends))) if k else np.zeros((1, 0))
         return _kept(self.artifact, unit.name, unit.stamp, Shard(stripe.astype(np.float32))).matrix
@@ -224,15 +225,19 @@ def with_neighbours(
     artifact: Path, pools: Sequence[PhotoPool], engine: Engine, progress: Progress
 ) -> Iterator[PhotoPool]:
     """The pools with the neighbours of their photos; stripes that an earlier run finished are taken as they are."""
-    units = []
+    units, stored = [], list[tuple[Path, tuple[int, ...]]]()
     for number, pool in enumerate(pools):
         content = sha256_bytes(pool.vectors.tobytes()), pool.vectors.shape
         key = sha256_of([number, content, NEIGHBOURS, STRIPE, package_versions("torch")])
+        stored.append((artifact / SOURCES / f".{key}.vectors", pool.vectors.shape))
+        write_bytes(stored[-1][0], pool.vectors.tobytes(), durable=False)
         stops = range(STRIPE, len(pool.photos) + STRIPE, STRIPE)
         units += [WorkUnit(f"{key}.shard{stop}", key, (number, stop - STRIPE, stop)) for stop in stops]
     engine = engine if len(units) > len(pools) else Engine()  # a stripe is not worth the start of a process
-    job = Stripes(artifact, [pool.vectors for pool in pools])
+    job = Stripes(artifact, stored)
     stripes = {unit.payload: matrix for unit, matrix in map_units(job, units, engine, progress, "neighbours")}
+    for file, _ in stored:
+        file.unlink(missing_ok=True)
     for number, pool in enumerate(pools):
         around, distances = np.hsplit(stack_vectors([stripes[at] for at in sorted(stripes) if at[0] == number], 0), 2)
         yield replace(pool, neighbours=(around.astype(np.int64), distances))

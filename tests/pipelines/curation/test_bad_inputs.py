@@ -58,7 +58,7 @@ def only_sentence(result: Result) -> str:
         (["clip.mp4", "--decoder", "vlc"], 2, "--decoder vlc"),
         (["clip.mp4", "--detector", "magic"], 2, "--detector magic"),
         (["clip.mp4", "--brisque", "65"], 2, "--brisque 65.0"),
-        (["clip.mp4", "--engine", "ray"], 2, "--engine ray"),
+        (["clip.mp4", "--engine", "dask"], 2, "--engine dask"),
         (["clip.mp4", "--max-text", "5"], 2, "--max-text 5.0"),
         (["clip.mp4", "--min-size", "0"], 2, "--min-size 0"),
         (["clip.mp4", "--jobs", "257"], 2, "--jobs 257"),

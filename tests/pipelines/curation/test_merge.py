@@ -261,12 +261,28 @@ def test_ranks_of_two_kinds_are_not_merged(rough: Path, tmp_path: Path) -> None:
         ("--rank 0", "--rank 0 --world-size 4"),
         ("--world-size 2", "--rank 0 --world-size 4"),
         ("--engine thread", "did you mean --engine threads?"),
+        ("--engine ray:/", "ray://HOST:PORT"),
+        ("--engine ray://", "--engine ray://HOST:PORT"),
+        ("--engine ray://head", "--engine ray://HOST:PORT"),
+        ("--engine ray://head:10001/..", "--engine ray://HOST:PORT"),
+        ("--engine threads://head:1", "ray://HOST:PORT"),
     ],
 )
 def test_a_rank_or_engine_that_is_none_is_a_wrong_argument(rough: Path, tmp_path: Path, words: str, hint: str) -> None:
     shown = runner.invoke(app, typed(rough, tmp_path / "sets", *words.split()))
     assert shown.exit_code == 2
     assert hint in shown.stderr
+
+
+def test_an_engine_that_is_not_installed_says_what_to_install(
+    rough: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ctxr.engine.units.find_spec", lambda name: None)
+    for engine in ("ray", "ray://head:10001"):
+        shown = runner.invoke(app, typed(rough, tmp_path / "sets", "--engine", engine))
+        assert shown.exit_code == 2
+        assert f"--engine {engine} " in shown.stderr
+        assert "pip install 'ray[client]'" in shown.stderr
 
 
 def test_a_rank_changes_nothing_of_a_result_that_was_edited(rough: Path, whole: Path, tmp_path: Path) -> None:
