@@ -4,6 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PEERS  := bench/out/peers
+# a client of S3 and a server to test it with, 120 MB, without what the environment has
+S3     := s3fs aiobotocore aiohttp aiohappyeyeballs aioitertools aiosignal attrs botocore frozenlist jmespath multidict propcache yarl \
+          moto blinker boto3 cffi cryptography flask flask-cors pycparser responses s3transfer werkzeug xmltodict
 GOLDEN_BASE ?= HEAD^
 # cpu: PyTorch without CUDA, about 4 GB less (uv knows where those wheels are); cu126 and the like: another CUDA
 TORCH  ?=
@@ -34,9 +37,10 @@ system:         ## install tesseract, ffmpeg, chromium and postgresql if they ar
 
 # beside the environment, not in it: the demo and `ctxr` run as they do without these extras
 peers: setup
-	@for peer in faiss-cpu tesserocr; do \
+	@for peer in faiss-cpu tesserocr s3; do \
 	  test -e $(PEERS)/.$$peer && continue; \
-	  $(BIN)/python -m pip install --quiet --no-deps --only-binary :all: --constraint constraints.txt --target $(PEERS) $$peer \
+	  wheels=$$peer; test $$peer != s3 || wheels="$(S3)"; \
+	  $(BIN)/python -m pip install --quiet --no-deps --only-binary :all: --constraint constraints.txt --target $(PEERS) $$wheels \
 	  && touch $(PEERS)/.$$peer || echo "$$peer cannot be installed here: what uses it is not tested or timed"; \
 	done
 

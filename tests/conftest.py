@@ -39,6 +39,8 @@ MAY_BE_SKIPPED = (
     "fiftyone is not installed",
     "mteb is not installed",
     "tesserocr is not installed",
+    "s3fs is not installed",
+    "moto is not installed",
     # systems
     "Windows has no such signals",
     "no pipes",
