@@ -6,6 +6,9 @@ READY  := $(VENV)/.ready
 PEERS  := bench/out/peers
 # Ray, and what of its needs no other package brings; grpcio is for ray://HOST:PORT
 RAY    := ray grpcio jsonschema jsonschema-specifications msgpack protobuf referencing rpds-py attrs
+# a client of S3 and a server to test it with, 120 MB, without what the environment has
+S3     := s3fs aiobotocore aiohttp aiohappyeyeballs aioitertools aiosignal attrs botocore frozenlist jmespath multidict propcache yarl \
+          moto blinker boto3 cffi cryptography flask flask-cors pycparser responses s3transfer werkzeug xmltodict
 GOLDEN_BASE ?= HEAD^
 # cpu: PyTorch without CUDA, about 4 GB less (uv knows where those wheels are); cu126 and the like: another CUDA
 TORCH  ?=
@@ -36,9 +39,10 @@ system:         ## install tesseract, ffmpeg, chromium and postgresql if they ar
 
 # beside the environment, not in it: the demo and `ctxr` run as they do without these extras
 peers: setup
-	@for peer in faiss-cpu tesserocr $(RAY); do \
+	@for peer in faiss-cpu tesserocr ray s3; do \
 	  test -e $(PEERS)/.$$peer && continue; \
-	  $(BIN)/python -m pip install --quiet --no-deps --only-binary :all: --constraint constraints.txt --target $(PEERS) $$peer \
+	  case $$peer in ray) wheels="$(RAY)";; s3) wheels="$(S3)";; *) wheels=$$peer;; esac; \
+	  $(BIN)/python -m pip install --quiet --no-deps --only-binary :all: --constraint constraints.txt --target $(PEERS) $$wheels \
 	  && touch $(PEERS)/.$$peer || echo "$$peer cannot be installed here: what uses it is not tested or timed"; \
 	done
 

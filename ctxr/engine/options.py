@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 from ctxr.errors import DataError, UsageError, did_you_mean
+from ctxr.store.paths import is_url
 
 OPTION_NAMES = {
     # what a field cannot be called: a word of Python or a type, a method of the class that it extends
@@ -371,7 +372,12 @@ def read_toml(file: Path, option: str) -> dict[str, Any]:
 
 
 def path_of(typed: str, word: str | Path) -> Path:
-    """The path that a word names. Raises UsageError for an empty word, which would mean the current folder."""
+    """The path that a word names. Raises UsageError for an empty word, which would mean the current folder, and for a URL."""
     if not str(word):
         raise UsageError(f"{typed} is an empty name", hint="name a file or folder; the current folder is called .")
+    if is_url(str(word)):
+        what = f"{typed} {word} is a URL; it has to be on a file system, with locks and renames"
+        raise UsageError(
+            what, hint="ctxr push sends an artifact to a URL, ctxr pull fetches one, ctxr build-sets reads URLs"
+        )
     return Path(word)

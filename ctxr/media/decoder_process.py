@@ -28,7 +28,7 @@ import msgspec
 import numpy as np
 
 from ctxr.media.scan import ScanOptions
-from ctxr.media.video import DECODERS, Closeable, Pixels, VideoError, VideoHeader
+from ctxr.media.video import DECODERS, Closeable, Pixels, VideoError, VideoHeader, fetch_video
 from ctxr.store.records import Shot
 
 T = TypeVar("T")
@@ -377,6 +377,7 @@ class DecoderClient(Closeable):
 
         Raises VideoError for a failure of the file, and for one that ends the child.
         """
+        fetch_video(path)
         if self._child is None or not self._child.alive:
             self.close()
             self._child = ChildProcess(self.command)

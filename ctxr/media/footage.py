@@ -10,8 +10,8 @@ from ctxr.engine.progress import Progress
 from ctxr.engine.units import parallel
 from ctxr.errors import DataError
 from ctxr.media.decoder_process import ChildFrameReader
-from ctxr.media.sources import find_sources
-from ctxr.media.video import Pixels, VideoError, check_file
+from ctxr.media.sources import fetch, files_of, find_sources
+from ctxr.media.video import Pixels, VideoError, check_file, fetch_video
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.paths import last_path
 from ctxr.store.records import PHOTO_SUFFIXES, Source
@@ -56,6 +56,7 @@ class SourceLocator:
         """The file of a video. Raises VideoError when it does not exist or has other content."""
         path = self.album(source)
         if self._videos is None:
+            fetch_video(path)
             check_file(path)
             if sha256_file(path) != source.sha256:
                 raise VideoError("changed", f"{path} has changed since the sets were built", RESTORE)
@@ -83,10 +84,10 @@ class SourceLocator:
         paths: dict[str, Path] = {}
         for digest in albums.values():
             folder = last_path(self._artifact, digest)
-            for file in sorted(folder.iterdir()) if folder is not None and folder.is_dir() else []:
-                if file.suffix.lower() in PHOTO_SUFFIXES and file.is_file():
-                    with suppress(OSError):
-                        paths.setdefault(sha256_file(file), file)
+            for file in files_of(folder) if folder is not None and folder.is_dir() else []:
+                if file.suffix.lower() in PHOTO_SUFFIXES:
+                    with suppress(OSError, DataError):
+                        paths.setdefault(sha256_file(fetch(file)), file)
         return paths
 
 

@@ -18,6 +18,7 @@ from PIL import ImageOps, UnidentifiedImageError, features
 
 from ctxr.engine.units import parallel
 from ctxr.errors import CtxrError, DataError
+from ctxr.media.sources import fetch
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_if_readable
 
@@ -38,6 +39,7 @@ def read_image(path: Path, side: int | None = None, *, tight: bool = False) -> P
 
     Raises DataError for a file that is missing, empty, truncated, absurdly large or not a picture.
     """
+    fetch(path)
     try:
         with warnings.catch_warnings():
             # Pillow only warns between its limit and twice that: both are absurd for a photo
@@ -152,6 +154,7 @@ def decode_jpeg(content: bytes) -> Pixels:
 
 def image_size(path: Path) -> tuple[int, int]:
     """Upright (width, height) from the header alone. Raises DataError as `read_image`."""
+    fetch(path)
     try:
         with Pillow.open(path) as opened:
             width, height = opened.size

@@ -1,25 +1,49 @@
-"""Sources, videos and albums of photos, among the files, folders and globs that a user typed."""
+"""Sources, videos and albums of photos, among the files, folders, globs and URLs that a user typed.
+
+What a URL names is copied into the cache of the project and read from there; `fetch` copies it again where it is no longer there.
+"""
 
 import errno
 import glob
 import os
+import shutil
 import stat
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from threading import Lock
+from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from ctxr.engine.progress import SILENT, Progress, ProgressTask
-from ctxr.errors import UsageError, some
+from ctxr.engine.units import parallel
+from ctxr.errors import DataError, UsageError, some
 from ctxr.store.artifacts import MARKER
+from ctxr.store.atomic import DRY_RUN, disk_errors, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.memory import Watch, remembered
-from ctxr.store.paths import CACHE, safe_name
+from ctxr.store.paths import CACHE, is_url, safe_name
 from ctxr.store.records import PHOTO_SUFFIXES, Kind
-from ctxr.store.tables import grouped
+from ctxr.store.remote import WEB, NotThereError, RemoteFile, Store, shown
+from ctxr.store.tables import UNREADABLE, grouped
 
 MIB = 1 << 20
+
+ELSEWHERE = (
+    "elsewhere"  # folder of the cache: ID/FOLDER/NAME is a file that a URL names, ID/FOLDER/.notes/NAME says which
+)
+NOTES = ".notes"
+LIMIT = "CTXR_CACHE_GB"  # environment variable with the most that these files may take, 50 by default
+GRACE = 10 * 10**9  # nanoseconds in which what was fetched is opened, and therefore kept
+OLD = 86_400 * 10**9  # nanoseconds after which a copy under way has ended
+AT_ONCE = 8  # files that are copied at the same time
 
 VIDEO_SUFFIXES = frozenset({
     ".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts", ".mts", ".m2ts", ".wmv", ".flv", ".3gp", ".ogv"
@@ -28,6 +52,7 @@ VIDEO_SUFFIXES = frozenset({
 LARGE = 4 * MIB  # bytes from which on the hash of a file is kept
 
 ARTIFACT = "it is an artifact of ctxr"
+LONG = "its name cannot be that of a file"
 LINK = "a link to a folder is not followed: name that folder as a source"
 NOT_TEXT = "its name is not UTF-8"
 OTHER_KIND = "neither a video nor a photo by its suffix; a file that is named itself is taken as a video"
@@ -63,7 +88,7 @@ class SourceSearch:
     """Sources that were found, and pairs of a file that was left out and the reason."""
 
     found: tuple[InputSource, ...]
-    left_out: tuple[tuple[Path, str], ...]
+    left_out: tuple[tuple[Path | str, str], ...]
 
     def remarks(self) -> Iterator[str]:
         """One sentence for each reason to leave files out."""
@@ -76,26 +101,28 @@ class SourceSearch:
 
 
 def find_sources(typed: Sequence[str], progress: Progress = SILENT, project: Path | None = None) -> SourceSearch:
-    """Videos and albums among files, folders (searched at any depth, hidden ones left out) and globs.
+    """Videos and albums among files, folders and URLs (searched at any depth, hidden ones left out) and globs.
 
     Files that are typed are taken as videos unless they look like photos. Files of one content count once. Artifacts of ctxr,
     folders that cannot be read, names that are not UTF-8 and, in folders, files of other kinds are left out, with reasons.
-    All files are read for their hashes, with progress in MiB; a `project` keeps those of large files.
+    All files are read for their hashes, with progress in MiB; a `project` keeps those of large files. What a URL names is copied into
+    the cache of the project, unless it was copied before and its store says that it is the same.
     Raises UsageError for a path that does not exist or is an artifact, and when nothing is found.
     """
-    walk = _SourceWalk(typed)
+    walk = _SourceWalk(typed, (project or Path()) / CACHE / ELSEWHERE)
     files = [*walk.videos, *chain.from_iterable(walk.albums.values())]
-    with progress.task("reading sources, MiB", round(sum(map(_bytes, files)) / MIB)) as task:
-        sources = [_video(file, task, project) for file in walk.videos]
+    with progress.task("reading sources, MiB", round(sum(map(walk.bytes, files)) / MIB)) as task:
+        walk.copy(task, DRY_RUN.get())
+        sources = [_video(file, task, project, walk) for file in walk.videos]
         for folder, album in walk.albums.items():
             photos: dict[Path, str] = {}
             for file in sorted(album):
                 try:
-                    photos[file] = _hash(file, task, project)
+                    photos[file] = _hash(file, task, project, walk)
                 except OSError as error:
-                    walk.left_out.append((file, f"cannot be read: {error.strerror}"))
+                    walk.left_out.append((place_of(file), f"cannot be read: {error.strerror}"))
             if photos:
-                name, size = safe_name(folder.resolve().name or "photos"), sum(map(_bytes, photos))
+                name, size = safe_name(folder.resolve().name or "photos"), sum(map(walk.bytes, photos))
                 digest = sha256_bytes("\n".join(f"{file.name}\t{digest}" for file, digest in photos.items()).encode())
                 sources.append(InputSource(name, "photos", folder, digest, size, (*photos,), (*photos.values(),)))
     if not sources:
@@ -104,7 +131,7 @@ def find_sources(typed: Sequence[str], progress: Progress = SILENT, project: Pat
     for source in sorted(sources, key=lambda source: (source.name, os.fspath(source.path))):
         first = kept.setdefault((source.kind, source.sha256), source)
         if first is not source:
-            walk.left_out.append((source.path, f"{COPY} {first.path}"))
+            walk.left_out.append((place_of(source.path), f"{COPY} {place_of(first.path)}"))
     counts = Counter(source.name.lower() for source in kept.values())  # some file systems ignore case
     named = [
         source if counts[source.name.lower()] == 1 else replace(source, name=f"{source.name}-{source.sha256[:8]}")
@@ -122,15 +149,24 @@ def require_sources(folder: Path | None) -> None:
 class _SourceWalk:
     """The videos, photos by album, and files that are left out, with reasons, among what was typed.
 
+    Those of URLs are files of the folder `cache`; `elsewhere` are those, and `origins` what is known of their content.
     Raises UsageError as `find_sources`.
     """
 
-    def __init__(self, typed: Sequence[str]) -> None:
+    def __init__(self, typed: Sequence[str], cache: Path = Path()) -> None:
         self.videos: dict[Path, None] = {}
         self.albums: dict[Path, dict[Path, None]] = defaultdict(dict)
-        self.left_out: list[tuple[Path, str]] = []
+        self.left_out: list[tuple[Path | str, str]] = []
+        self.elsewhere: dict[Path, RemoteFile] = {}
+        self.origins: dict[Path, Origin] = {}
         seen: set[str] = set()
-        for path in filter(self._is_usable, chain.from_iterable(map(_expand, typed))):
+        typed = [word.removeprefix("file://") for word in typed]
+        for url in filter(is_url, typed):
+            self._list(url, cache)
+        here = (word for word in typed if not is_url(word))
+        for path in filter(self._is_usable, chain.from_iterable(map(_expand, here))):
+            if origin := origin_of(path):
+                self.elsewhere.setdefault(path, RemoteFile(origin.url, "", origin.bytes, origin.stamp))
             whole = os.path.isdir(path)  # noqa: PTH112 - no error where permission lacks
             for file in self._files_below(path) if whole else [path]:
                 suffix, absolute = file.suffix.lower(), os.path.abspath(file)  # noqa: PTH100 - links are files of their own
@@ -157,6 +193,60 @@ class _SourceWalk:
         more = f", and {len(left_out) - 1} more are left out" if len(left_out) > 1 else ""
         hints = {ARTIFACT: "name the videos, not the artifact", NOT_TEXT: "rename it"}
         return UsageError(f"{message}: {path} is left out: {why}{more}", hint=hints.get(why, f"chmod -R u+rX {path}"))
+
+    def _list(self, url: str, cache: Path) -> None:
+        """What a URL names, by the rules for what lies here."""
+        files, web = list[RemoteFile](), url.startswith(WEB)
+        if web and urlsplit(url).path.endswith("/"):
+            raise UsageError(
+                f"{shown(url)} is a folder of the web, which cannot be listed", hint="name each of its files"
+            )
+        with suppress(NotThereError):
+            files = Store(url).files()
+        ours = {file.inside.rpartition("/")[0] for file in files if PurePosixPath(file.inside).name == MARKER}
+        if not files or "" in ours:
+            why = "is an artifact of ctxr, not footage" if files else "names no file or folder"
+            raise UsageError(f"{shown(url)} {why}", hint="name the videos, or the folder that holds them")
+        self.left_out += [(f"{url.rstrip('/')}/{folder}", ARTIFACT) for folder in ours]
+        for file in files:
+            inside, parts = PurePosixPath(file.inside), urlsplit(file.url)
+            place = PurePosixPath(unquote(parts.path) if web else file.url.partition("://")[2])
+            suffix, photo = place.suffix.lower(), place.suffix.lower() in PHOTO_SUFFIXES
+            if any(part.startswith(".") for part in inside.parts) or ours & {str(one) for one in inside.parents}:
+                continue
+            if file.inside and not photo and suffix not in VIDEO_SUFFIXES:
+                self.left_out.append((file.url, STRANGE.get(suffix, OTHER_KIND)))
+            elif not _is_name(place.name):
+                self.left_out.append((shown(file.url), LONG if is_utf8(place.name) else NOT_TEXT))
+            else:
+                # photos of one folder are one album; of a web address, what follows the question mark may name the video
+                group = shown(file.url).rpartition("/")[0] if photo else file.url
+                folder = place.parent.name if _is_name(place.parent.name) else "photos"
+                path = cache / sha256_bytes(group.encode())[:16] / folder / place.name
+                self.elsewhere[path] = file
+                if photo:
+                    self.albums[path.parent][path] = None
+                else:
+                    self.videos[path] = None
+
+    def copy(self, task: ProgressTask, dry: bool) -> None:
+        """Copy what a URL names and is not known yet; `dry`: for its hash alone."""
+        for path, file in self.elsewhere.items():
+            if (origin := origin_of(path)) and origin.sha256 and origin.stamp == file.stamp != "":
+                self.origins[path] = origin
+        todo = [row for row in self.elsewhere.items() if row[0] not in self.origins]
+        for (path, _), origin in parallel(partial(_copied, dry=dry), todo, AT_ONCE):
+            self.origins[path] = origin
+            task.advance(origin.bytes / MIB)
+
+    def bytes(self, file: Path) -> int:
+        """The size of a file, 0 where that is not known."""
+        if known := self.origins.get(file) or self.elsewhere.get(file):
+            return known.bytes
+        try:
+            return file.stat().st_size
+        except OSError:
+            return 0
 
     def _is_usable(self, path: Path) -> bool:
         why = NOT_TEXT if not is_utf8(os.fspath(path)) else ARTIFACT if _is_ours(path) else ""
@@ -189,7 +279,7 @@ def _expand(text: str) -> list[Path]:
         raise UsageError("one of the sources is an empty name", hint="the current folder is called .")
     try:
         path = Path(text).expanduser()
-        exists = path.exists()
+        exists = path.exists() or origin_of(path) is not None
     except RuntimeError as error:  # ~somebody
         user = Path(text).parts[0].removeprefix("~")
         hint = f"write ./{text} for a folder of that name"
@@ -214,15 +304,112 @@ def _is_ours(folder: Path) -> bool:
     return folder.name == CACHE or os.path.isfile(folder / MARKER)  # noqa: PTH113 - no error where permission lacks
 
 
-def _bytes(file: Path) -> int:
+def _is_name(name: str) -> bool:
+    """Whether a file or folder of this machine can be called so."""
+    return is_utf8(name) and name not in ("", ".", "..") and not {"/", "\0"} & {*name} and len(name.encode()) < 256
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a file of the cache comes from, and what it was when it was copied; without a hash it was not there."""
+
+    url: str
+    stamp: str
+    sha256: str = ""
+    bytes: int = 0
+
+
+def origin_of(file: Path) -> Origin | None:
+    """Where a file comes from, which may no longer be in the cache; None for a file that is not of a URL."""
+    if file.parts[-5:-3] == (CACHE, ELSEWHERE):
+        with suppress(OSError, *UNREADABLE):
+            return msgspec.json.decode(_note(file).read_bytes(), type=Origin)
+    return None
+
+
+def place_of(file: Path) -> str | Path:
+    """What a message calls a file: its URL, or its path."""
+    return shown(origin.url) if (origin := origin_of(file)) else file
+
+
+def fetch(file: Path) -> Path:
+    """The file, copied again if it is of a URL and no longer in the cache. Raises DataError where it is gone or has changed since."""
+    if origin := origin_of(file):
+        if file.is_file() and file.stat().st_size == origin.bytes:
+            with suppress(OSError):
+                os.utime(_note(file))  # the note, because pictures of artifacts may be links to the file
+        elif not _copied((file, RemoteFile(origin.url, "", origin.bytes, origin.stamp)), wanted=origin.sha256).sha256:
+            raise NotThereError(f"{shown(origin.url)} is no longer there", hint="restore it, or leave it out")
+    return file
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files in a folder, by name, with those that `fetch` copies again."""
+    files = (path for path in folder.iterdir() if path.is_file())
+    return sorted({*files, *(folder / note.name for note in (folder / NOTES).glob("*"))})
+
+
+def _note(file: Path) -> Path:
+    return file.parent / NOTES / file.name
+
+
+def _copied(row: tuple[Path, RemoteFile], dry: bool = False, wanted: str = "") -> Origin:
+    """Copy what a URL names into the cache, in place of what was used least recently, and note what it is; without a hash it is not
+    there. Raises DataError for another hash than the one that is `wanted`, if any."""
+    file, source = row
+    root, origin = file.parents[2], Origin(source.url, source.stamp)
+    with disk_errors(file):
+        if not dry:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=None if dry else root) as folder, suppress(NotThereError):
+            Store(source.url).copy(half := Path(folder, "half"))
+            origin = Origin(source.url, source.stamp, sha256_file(half), half.stat().st_size)
+            if wanted not in ("", origin.sha256):
+                what = f"{shown(source.url)} has changed since it was listed"
+                raise DataError(what, hint="run ctxr build-sets again")
+            if not dry:
+                half.replace(file)
+    if not dry:
+        write_bytes(_note(file), msgspec.json.encode(origin), durable=False)
+        _make_room(root, origin.bytes)
+    return origin
+
+
+_ADDED: dict[Path, float] = {}  # bytes that this process copied into each cache since it last looked what is in it
+_ROOM = Lock()
+
+
+def _make_room(root: Path, added: int) -> None:
+    """Remove the files that were used least recently where those of the cache, to which so many bytes were `added`, pass the limit."""
     try:
-        return file.stat().st_size
-    except OSError:
-        return 0
+        limit = float(os.environ.get(LIMIT, "50")) * 1e9
+    except ValueError as error:
+        raise UsageError(f"{LIMIT}={os.environ[LIMIT]} is not a number of gigabytes", hint=f"{LIMIT}=50") from error
+    with _ROOM:
+        _ADDED[root] = _ADDED.get(root, limit) + added
+        if _ADDED[root] < limit / 20:  # looking takes time
+            return
+        _ADDED[root], left = 0, 0.95 * limit
+        places = []
+        for path in chain(root.glob("tmp*"), root.glob(f"[0-9a-f]*/*/{NOTES}/*")):
+            with suppress(FileNotFoundError):  # of a copy that ended meanwhile
+                places.append((path.stat().st_mtime_ns, path))
+        for used, path in sorted(places, reverse=True):
+            file = path.parents[1] / path.name
+            with suppress(FileNotFoundError):
+                if path.parent != root:
+                    left -= file.stat().st_size
+                    if left < 0 and time.time_ns() - used > GRACE:
+                        file.unlink()
+                elif time.time_ns() - used > OLD:  # of a killed process
+                    shutil.rmtree(path, ignore_errors=True)
 
 
-def _hash(file: Path, task: ProgressTask, project: Path | None = None) -> str:
+def _hash(file: Path, task: ProgressTask, project: Path | None, walk: _SourceWalk) -> str:
     """SHA-256 of a file. Raises OSError, also for a file that is not regular: reading a pipe would wait for ever."""
+    if origin := walk.origins.get(file):
+        if origin.sha256:
+            return origin.sha256
+        raise OSError(errno.ENOENT, "it is no longer there")
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
@@ -236,10 +423,10 @@ def _hash(file: Path, task: ProgressTask, project: Path | None = None) -> str:
     return remembered(project, ["sha256", str(file.resolve())], find)
 
 
-def _video(file: Path, task: ProgressTask, project: Path | None) -> InputSource:
+def _video(file: Path, task: ProgressTask, project: Path | None, walk: _SourceWalk) -> InputSource:
     try:
-        digest, size = _hash(file, task, project), file.stat().st_size
+        digest, size = _hash(file, task, project, walk), walk.bytes(file)
     except OSError:
         # an unreadable file is a source that fails, with a reason, when it is decoded; wherever it lies, it is the same
-        digest, size = sha256_bytes(f"{file.name} of {_bytes(file)} bytes".encode()), 0
+        digest, size = sha256_bytes(f"{file.name} of {walk.bytes(file)} bytes".encode()), 0
     return InputSource(safe_name(file.stem), "video", file, digest, size)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.errors import DataError
+from ctxr.media.sources import fetch, place_of
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -41,7 +42,7 @@ class VideoError(DataError):
     """
 
     def __init__(self, reason: str, problem: str, hint: str = "", file: Path | None = None) -> None:
-        super().__init__(problem if file is None else f"{file}: {problem}", hint)
+        super().__init__(problem if file is None else f"{place_of(file)}: {problem}", hint)
         self.reason, self.problem = reason, problem
 
 
@@ -141,6 +142,14 @@ class Video(Closeable):
     def rgb_at(self, time: Fraction) -> Pixels | None:
         """The picture of a full pass at `time`, by jumping; None where that is not certain. Do not mix with iterating."""
         return None
+
+
+def fetch_video(path: Path) -> None:
+    """Copy a video of a URL again if it is no longer in the cache. Raises VideoError where that is not possible."""
+    try:
+        fetch(path)
+    except DataError as error:
+        raise VideoError("no_such_file", error.message, error.hint) from error
 
 
 def check_file(path: Path) -> None:

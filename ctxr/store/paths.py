@@ -43,6 +43,11 @@ def _file(artifact: Path, sha256: str) -> Path:
     return artifact.resolve().parent / CACHE / "places" / sha256
 
 
+def is_url(text: str) -> bool:
+    """Whether a word names something elsewhere, not a path of this machine."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text) is not None
+
+
 def relative(folder: Path, start: Path) -> str:
     """The way from the folder `start` to `folder`, with `/`."""
     return Path(os.path.relpath(folder.resolve(), start.resolve())).as_posix()

@@ -27,7 +27,7 @@ from ctxr.engine.units import WorkUnit
 from ctxr.errors import CtxrError, DataError, UsageError, and_more, plural, some
 from ctxr.media.decoder_process import Scanner
 from ctxr.media.scan import SCAN_LIMITS, ScanOptions
-from ctxr.media.sources import InputSource, find_sources
+from ctxr.media.sources import InputSource, find_sources, origin_of, place_of
 from ctxr.models.encoders import Encoder, check_encoder_name
 from ctxr.models.hub import DEFAULT_ENCODER, STAND_INS, from_root
 from ctxr.models.identity import model_identity
@@ -40,7 +40,7 @@ from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext, 
 from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, Parent, earlier_manifest, open_artifact, package_versions
 from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.kinds import IMAGE_SETS
-from ctxr.store.paths import last_path, portable, remember_paths, rooted
+from ctxr.store.paths import is_url, last_path, portable, remember_paths, rooted
 from ctxr.store.records import Failure, SharedFootage, Split, SplitName
 from ctxr.store.tables import grouped, read_table
 from ctxr.store.units import SourceUnit, UnitKeys, read_unit, scanned_unit, unit_sources
@@ -132,12 +132,13 @@ class BuildStage(SetsStage[BuildInputs]):
             path = last_path(out, source.sha256)
             if path and path.is_dir():
                 names = [row.name or "" for row in read_unit(out, source.name).ledger]
-                yield from (str(path / name) for name in names if (path / name).is_file())
-            elif path and path.exists():
+                files = (path / name for name in names)
+                yield from (str(file) for file in files if file.is_file() or origin_of(file))
+            elif path and (path.exists() or origin_of(path)):
                 yield str(path)
         if (out / "failures.jsonl").is_file():
             rows = read_table(out / "failures.jsonl", Failure)
-            yield from (row.path for row in rows if Path(row.path).exists())
+            yield from (row.path for row in rows if Path(row.path).exists() or is_url(row.path))
 
     def current(self, out: Path, inputs: BuildInputs) -> Artifact | None:
         """The artifact if it is up to date; where its sources lie now is remembered, unless nothing can be written there."""
@@ -199,7 +200,9 @@ class BuildStage(SetsStage[BuildInputs]):
         return BuildRun(
             options=options,
             progress=progress,
-            work=BuildVideos(context, {source.name: str(source.path) for source in inputs.sources}, retry, ""),
+            work=BuildVideos(
+                context, {source.name: str(place_of(source.path)) for source in inputs.sources}, retry, ""
+            ),
             videos=[WorkUnit(one.name, stamps[one.name], one) for one in inputs.sources if one.kind == "video"],
             albums=albums,
             stamps={album.name: stamps[album.name] for album in albums},
@@ -286,7 +289,8 @@ class BuildRun(SetsRun):
         pool = with_copies(self.artifact, pool, self.choice.copies, self.engine, self.progress)
         for album in self.albums:
             for position, message in pool.unreadable.get(album.name, {}).items():
-                file = str(album.photos[position])
+                photo, file = album.photos[position], str(place_of(album.photos[position]))
+                message = message.replace(str(photo), file)
                 self.failures.append(Failure(album.name, file, "unreadable", message, self.work.retry))
                 self.progress.warn(message)
         self._deal(pool)

@@ -125,7 +125,7 @@ class BuildSets(ScanOptions, SetsOptions):
     PANELS = "Splits: splits salt keep_leaks; Photos: sample seed; Expert: precision"
 
     sources: Annotated[tuple[str, ...], NotDecisive] = ()
-    """Videos, photos, folders of them, or quoted globs."""
+    """Videos, photos, folders of them, or quoted globs; here or by URL: s3://, gs://, hf://, https:// (one file)."""
     encoder: FreeText = "auto"
     """open_clip `name:pretrained`, `local-dir:PATH` or `checkpoint:PATH` (open_clip_config.json and safetensors),
     `random:ARCH` (for measuring speed), `ctxr-lite`, `ctxr-tiny`, or `auto`: ViT-B-32:openai if its weights can be

@@ -15,7 +15,7 @@ from ctxr.engine.units import Engine, Job, RankShard, WorkUnit, map_units
 from ctxr.errors import DataError
 from ctxr.media.images import Pixels, image_size, perceptual_hash, read_image, read_photo, troubles
 from ctxr.media.likeness import SIDE
-from ctxr.media.sources import InputSource
+from ctxr.media.sources import InputSource, fetch
 from ctxr.metrics.selection import Rejection
 from ctxr.models.neighbours import Neighbours, nearest
 from ctxr.pipelines.curation.copies import CopyRule, PhotoRanking, Positions, deduplicate, exact_distances, find_copies
@@ -282,7 +282,7 @@ def pick_photos(
     rows = {anchor: picker.decide(anchor) for anchor in order}
     sets = picker.chosen(order, picking.count(len(photos)))
     for position in sorted({member for members in sets.values() for member in members} | picker.facts.keys()):
-        link_or_copy(photos[position].file, context.artifact / photos[position].image.path)
+        link_or_copy(fetch(photos[position].file), context.artifact / photos[position].image.path)
     for anchor, row in rows.items():
         if row.reason is None and anchor not in sets:
             row = msgspec.structs.replace(row, image_set=None, reason="not_sampled")
@@ -328,7 +328,7 @@ class _PhotoPicker:
         self._size, self._quality = context.picking.set_size, context.picking.quality
         self._ranking = PhotoRanking(pool.vectors)
         photos = pool.photos
-        merit = [(-one.image.width * one.image.height, -one.file.stat().st_size, one.image.id) for one in photos]
+        merit = [(-one.image.width * one.image.height, -fetch(one.file).stat().st_size, one.image.id) for one in photos]
         # the best of the copies of each photo
         self._best = deduplicate(pool.copies, np.argsort(sorted(range(len(merit)), key=merit.__getitem__)))
         people = context.picking.quality.people
