@@ -4,6 +4,7 @@ import errno
 import gc
 import os
 import sys
+import time
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -32,6 +33,9 @@ RECIPES = (
     "ctxr.problems.links.recipe:LinksRecipe",
 )
 """Whose keys are given with --set."""
+
+GRACE = 5.0
+"""Seconds that all processes of torchrun but the first wait before they tell of an error: where it is that of the first, they are ended."""
 
 SYNONYMS = {
     "status": "info ls list state show", "init": "config configure setup new", "run": "update refresh rerun repeat",
@@ -81,7 +85,7 @@ class Commands(_PlainParameters, TyperGroup):
         typed = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         example = f"Example: [bold]{EXAMPLES.get(cmd_name, f'ctxr {cmd_name}')}[/bold]"
         text = f"{LINES[cmd_name]}\n\n{MORE.get(cmd_name, '')}".strip() + f"\n\n{example}"
-        typed.command(cmd_name, cls=PlainCommand, help=text)(call("as_function")(command, call("call_verb")))
+        typed.command(cmd_name, cls=PlainCommand, help=text)(call("as_function")(command, call("call_process")))
         return typer.main.get_command(typed)
 
     def format_help(self, ctx: "Context", formatter: "HelpFormatter") -> None:
@@ -124,6 +128,10 @@ class Commands(_PlainParameters, TyperGroup):
 
 
 def _show_exception(error: BaseException, typed: list[str], ctx: "Context") -> int:
+    if "WORLD_SIZE" in os.environ and os.environ.get("RANK", "0") != "0":
+        if isinstance(error, KeyboardInterrupt):
+            return INTERRUPTED
+        time.sleep(GRACE)
     match error:
         case CtxrError():
             shown = error
@@ -138,7 +146,7 @@ def _show_exception(error: BaseException, typed: list[str], ctx: "Context") -> i
         case KeyboardInterrupt():
             resumes = bool(typed) and typed[0] in COMMANDS and COMMANDS[typed[0]].resumes
             goes_on = ": it continues where it stopped" if resumes else ""
-            shown = CtxrError("interrupted", f"run the same command again{goes_on}")
+            shown = CtxrError(str(error) or "interrupted", f"run the same command again{goes_on}")
         case MemoryError():
             hint = "give the process more memory, or process fewer sources at once: --jobs 1"
             shown = CtxrError("out of memory", hint)

@@ -30,7 +30,7 @@ _EITHER = re.compile(r"((?:(?:--[a-z]+|an argument)(?:, | or )?)+), whichever th
 """In hints of functions that several commands call: options and arguments; a command has some of them."""
 
 _SHORT = {"workdir": ("-w",), "out": ("-o",), "input": ("-i",), "yes": ("-y",), "quiet": ("-q",), "verbose": ("-v",)}
-_ENVIRONMENT = {"workdir": "CTXR_WORKDIR"}
+_ENVIRONMENT = {"workdir": "CTXR_WORKDIR", "rank": "RANK", "world_size": "WORLD_SIZE"}
 _PARSED = {"path": Path, "float": float, "int": int}
 """Types whose words are read here, by how the help shows them."""
 
@@ -173,6 +173,14 @@ def call_verb(command: Command, config: Options, flags: set[str], meta: dict[str
     finally:
         if report is not None:  # the hint of a finding says what comes next
             shown(report, command.view, "" if report.finding else _next(config, done, typed if estimates else []))
+
+
+def call_process(command: Command, config: Options, flags: set[str], meta: dict[str, object]) -> None:
+    """Call a verb, as `call_verb` does; in a process that follows another one nothing is shown."""
+    if not config.follows():
+        call_verb(command, config, flags, meta)
+    elif "dry_run" not in flags:
+        named(f"{command.module}:run")(config)
 
 
 def _next(config: Options, done: CommandRun, typed: list[str]) -> str:

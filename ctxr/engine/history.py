@@ -43,6 +43,7 @@ def recorded(options: Options, typed: Sequence[str] = (), dry_run: bool = False)
     """Add a line to the history of the project when the block ends, with the words that were `typed`, or else those that the options
     say. A project without a folder has none, nor has a dry run, and a disk that cannot be written to is not an error."""
     run, began, code = CommandRun(getattr(options, "workdir", None)), time.time(), 1
+    recorded = options.RECORDED and not options.follows()
     before, dry_run = _CURRENT.set(run), dry_run or DRY_RUN.get() or getattr(options, "dry_run", False)
     only_looks = DRY_RUN.set(dry_run)
     try:
@@ -57,7 +58,7 @@ def recorded(options: Options, typed: Sequence[str] = (), dry_run: bool = False)
     finally:
         _CURRENT.reset(before)
         DRY_RUN.reset(only_looks)
-        if options.RECORDED and not dry_run and run.workdir is not None and run.workdir.is_dir():
+        if recorded and not dry_run and run.workdir is not None and run.workdir.is_dir():
             words = list(typed) or shlex.split(options.command_line())[1:]
             for secret, shown in _SECRETS:
                 words = [secret.sub(shown, word) for word in words]

@@ -83,6 +83,7 @@ class DeviceChoices(Choices):
 
     def require(self, spelled: Callable[[], str], value: str) -> None:
         """Also raises UsageError for a device that needs another system or a driver that is not there."""
+        value = re.sub("^(cuda):[0-9]{1,3}$", r"\1", value)
         lacking = value == "mps" and sys.platform != "darwin"
         if value == "cuda" and sys.platform == "linux":
             drivers = ("nvidiactl", "nvidia0", "nvmap", "dxg", "kfd")
@@ -200,6 +201,10 @@ class Options:
     def folder(self) -> Path:
         """Where the artifact is written, of a verb that writes one."""
         return Path(self.out or self.workdir / self.FOLDER.format(**vars(self)))  # type: ignore[attr-defined]
+
+    def follows(self) -> bool:
+        """Whether another process writes the result and tells of it."""
+        return False
 
     def spelled(self, name: str) -> str:
         """How an option is given, with {} for its value."""

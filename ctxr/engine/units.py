@@ -18,7 +18,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from ctxr.engine.options import NotDecisive, Range
 from ctxr.engine.progress import Progress, ProgressTask, Silent
-from ctxr.errors import CtxrError, did_you_mean
+from ctxr.errors import CtxrError, UsageError, did_you_mean
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -48,6 +48,17 @@ class RankShard:
 
     rank: int
     world: int
+
+
+def this_process() -> RankShard:
+    """This process among those that torchrun started; the only one without it. Raises UsageError for an environment that names none."""
+    rank, world = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "1")
+    if world == "1":
+        return RankShard(0, 1)
+    if not (rank + world).isdecimal() or int(rank or world) >= int(world) or "MASTER_ADDR" not in os.environ:
+        hint = "start with torchrun, or unset WORLD_SIZE"
+        raise UsageError(f"WORLD_SIZE={world} and RANK={rank} are set without the address of other processes", hint)
+    return RankShard(int(rank), int(world))
 
 
 class Portable:

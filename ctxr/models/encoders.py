@@ -29,6 +29,7 @@ from ctxr.models.precision import (
     folded,
     half_the_threads,
     is_memory,
+    kind_of,
 )
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import careful, fingerprint_of, quiet, read_object, refuse_code
@@ -174,7 +175,7 @@ class Encoder:
             "name": self.name,
             "fingerprint": self.fingerprint,
             "precision": self.precision,
-            "device": self.device,
+            "device": kind_of(self.device),
             "image_size": self.image_size,
             "dim": self.dim,
             "threshold": self.threshold,

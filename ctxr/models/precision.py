@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from functools import lru_cache
 from itertools import pairwise
@@ -80,16 +81,32 @@ BF16_PARAMETERS = 80_000_000
 
 
 def choose_device(device: str = "auto") -> str:
-    """ "cpu", "cuda" or "mps"; `auto` prefers accelerators. Raises UsageError for an absent one."""
+    """ "cpu", "cuda", "cuda:N" or "mps"; `auto` prefers accelerators, and torchrun gives each process the GPU of its LOCAL_RANK.
+    Raises UsageError for an absent one."""
     import torch
 
     DEVICE.require(lambda: "--device {}", device)
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if device == "auto":
-        return next(name for name, is_there in available.items() if is_there)
-    if not available[device]:
+        device = next(name for name, is_there in available.items() if is_there)
+    if device == "cuda" and "WORLD_SIZE" in os.environ and (own := os.environ.get("LOCAL_RANK", "")).isdecimal():
+        device = f"cuda:{own}"
+    kind, _, number = device.partition(":")
+    if not available[kind] or (number and int(number) >= torch.cuda.device_count()):
         raise UsageError(f"device {device} is not available on this machine", hint="use --device auto or --device cpu")
     return device
+
+
+def kind_of(device: str) -> str:
+    """A device without its number."""
+    return device.partition(":")[0]
+
+
+def autocast(device: str, bf16: bool) -> AbstractContextManager[object]:
+    """Compute in bf16 inside the block, or not."""
+    import torch
+
+    return torch.autocast(kind_of(device), torch.bfloat16, enabled=bf16)
 
 
 def choose_precision(precision: str, device: str, parameters: int) -> str:
@@ -105,7 +122,7 @@ def choose_precision(precision: str, device: str, parameters: int) -> str:
     if precision != "auto":
         return precision
     rounded = device == "cpu" and parameters >= BF16_PARAMETERS and has_bf16_units()
-    if device == "cuda":
+    if kind_of(device) == "cuda":
         rounded = torch.cuda.is_bf16_supported(including_emulation=False)
     return "bf16" if rounded else "fp32"
 

@@ -3,7 +3,7 @@
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,11 +15,13 @@ from ctxr.errors import UsageError
 from ctxr.models.precision import choose_device
 from ctxr.models.training.checkpoint import SeedConfig, read_config
 from ctxr.models.training.loop import BEST, Callbacks, Objective, Trainer, TrainingRun
+from ctxr.models.training.processes import processes
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.scoring import in_bf16
 from ctxr.models.training.state import Epoch, TrainingState
 from ctxr.problems.options import TrainOptions
 from ctxr.store.artifacts import Parent
+from ctxr.store.atomic import DRY_RUN
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import RUNS
 from ctxr.store.paths import portable
@@ -119,6 +121,26 @@ class TrainJob(ABC):
         return {}
 
 
+class Followed(Exception):
+    """A seed is trained, and another process writes it."""
+
+
+def together(device: str, lead: Callable[[], bool], job: Callable[[], TrainJob]) -> bool:
+    """What `lead` returns in the first process of several. The others train the seeds of the job that it trains, and write nothing."""
+    group, opened, before = processes(choose_device(device)), None, DRY_RUN.get()
+    if not group.rank:
+        up_to_date = lead()
+        group.told(None)
+        return up_to_date
+    DRY_RUN.set(True)
+    while (seed := group.told(None)) is not None:
+        opened = opened or job()
+        with suppress(Followed):
+            opened.train_seed(int(seed))
+    DRY_RUN.set(before)
+    return False
+
+
 class SeedTrainer:
     """Trains the model of one seed of a job, or resumes.
 
@@ -151,7 +173,12 @@ class SeedTrainer:
             callbacks = Callbacks(progress.warn, task.advance, self._report, progress.note, validated)
             bf16 = in_bf16(job.recipe.precision, job.device)
             run = TrainingRun(self.folder, self.seed, job.seed_key(self.seed), job.device, bf16, callbacks)
+            leads = not processes(job.device).rank
+            if leads:
+                processes(job.device).told(self.seed)
             state = Trainer(model, objective(run)).run()
+            if not leads:
+                raise Followed
         self.epochs = state.history
         return state
 

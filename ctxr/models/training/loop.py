@@ -15,16 +15,16 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
+from zlib import crc32
 
 import torch
 from torch import Tensor, nn
 
 from ctxr.errors import CtxrError
-from ctxr.models.precision import is_memory
+from ctxr.models.precision import autocast, is_memory, kind_of
+from ctxr.models.training.processes import ALONE, Gradients, Processes, processes
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.state import Epoch, TrainingState, laid_out_as, load_state, save_state, save_tensors
-
-Gradients = list[Tensor | None]
 
 
 class LossGradients(NamedTuple):
@@ -43,6 +43,9 @@ def cached_gradients(
     loss_of: Callable[[Sequence[Tensor]], Tensor],
     weights: Sequence[Tensor],
     device: str = "cpu",
+    *,
+    together: Processes = ALONE,
+    rows: Sequence[int] = (),
 ) -> LossGradients:
     """The loss of a whole batch and its gradients (GradCache, arXiv:2101.06983).
 
@@ -54,34 +57,48 @@ def cached_gradients(
         loss_of: the loss of the vectors of each tower, [N, D] of all of its parts in order.
         weights: what learns; the loss may also depend on some of them directly, as on a temperature.
         device: where the parts draw random numbers, beside the CPU.
+        together: the processes that have parts, each as many; the gradients are those of this one's parts, of the weights themselves in
+            the first. rows: how many each tower has in all of them.
     """
-    if all(len(parts) <= 1 for parts in towers):
+    once = all(len(parts) <= 1 for parts in towers)
+    if once and together.world == 1:
         whole = loss_of([torch.cat([encode() for encode in parts]) for parts in towers])
         return LossGradients(float(whole.detach()), torch.autograd.grad(whole, weights, allow_unused=True))
-    on_gpu, states, vectors = device.startswith("cuda"), deque[Sequence[Tensor]](), list[Tensor]()
-    with torch.no_grad():
+    on_gpu, states = kind_of(device) == "cuda", deque[Sequence[Tensor]]()
+
+    def encode_all() -> list[Tensor]:
+        encoded = []
         for parts in towers:
             encoded_parts = []
             for encode in parts:
                 states.append([torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if on_gpu else [])])
                 encoded_parts.append(encode())
-            vectors.append(torch.cat(encoded_parts).detach().requires_grad_())
+            encoded.append(torch.cat(encoded_parts))
+        return encoded
+
+    def again(encode: Encode) -> Tensor:
+        # the part draws what it drew before, and later parts draw as if it had not
+        with torch.random.fork_rng(devices=[device] if on_gpu else []):
+            cpu_state, *gpu_states = states.popleft()
+            torch.set_rng_state(cpu_state)
+            for state in gpu_states:
+                torch.cuda.set_rng_state(state, device)
+            return encode()
+
+    with torch.set_grad_enabled(once):  # a single part keeps its graph
+        own = together.agreed(encode_all)
+    counts = rows or [len(one) for one in own]
+    vectors = [together.gathered(one.detach(), n).requires_grad_() for one, n in zip(own, counts, strict=True)]
     loss = loss_of(vectors)
     gradients = torch.autograd.grad(loss, [*vectors, *weights], allow_unused=True)
-    total: Gradients = list(gradients[len(vectors) :])
-    for parts, gradient in zip(towers, gradients, strict=False):
-        start = 0
+    total: Gradients = [None if together.rank else gradient for gradient in gradients[len(vectors) :]]
+    for tower, (parts, gradient) in enumerate(zip(towers, gradients, strict=False)):
+        start = together.rank * len(own[tower])
         for encode in parts:
-            # the part draws what it drew before, and later parts draw as if it had not
-            with torch.random.fork_rng(devices=[device] if on_gpu else []):
-                cpu_state, *gpu_states = states.popleft()
-                torch.set_rng_state(cpu_state)
-                for state in gpu_states:
-                    torch.cuda.set_rng_state(state, device)
-                encoded = encode()
-            if gradient is not None and encoded.requires_grad:
-                own = gradient[start : start + len(encoded)]
-                _add(total, torch.autograd.grad(encoded, weights, own, allow_unused=True))
+            encoded = own[tower] if once else again(encode)
+            # rows that stand for lacking ones have no gradient
+            if gradient is not None and encoded.requires_grad and len(part := gradient[start : start + len(encoded)]):
+                _add(total, torch.autograd.grad(encoded[: len(part)], weights, part, allow_unused=True))
             start += len(encoded)
     return LossGradients(float(loss.detach()), total)
 
@@ -239,6 +256,7 @@ class Trainer(Generic[ObjectiveT]):
         self.weights = [weights for weights in scorer.parameters() if weights.requires_grad]
         self.optimiser = make_optimiser(self.weights, self.recipe)
         self.progress = TrainingState(at_once=self.recipe.at_once or self.recipe.batch)
+        self.together, self.steps = processes(run.device), 0
 
     def run(self) -> TrainingState:
         """Train to the end, or resume; `best.safetensors` in the folder then holds the result. Raises CtxrError for a loss that is no
@@ -250,6 +268,11 @@ class Trainer(Generic[ObjectiveT]):
             self.callbacks.advance(kept.epochs * len(self.objective))
             if kept.epochs < self.recipe.epochs and not self._is_stale():
                 self.callbacks.note(f"seed {self.seed} resumes after epoch {kept.epochs} of {self.recipe.epochs}")
+        seen = float(crc32(f"{self.key} {self.progress.epochs}".encode()))
+        if self.together.told(seen) != seen:
+            raise CtxrError(
+                "a process of this training reads other files than the first one", hint="share the project's folder"
+            )
         gpus = range(torch.cuda.device_count()) if self.device.startswith("cuda") else ()
         while self.progress.epochs < self.recipe.epochs and not self._is_stale():
             number = self.progress.epochs + 1
@@ -282,29 +305,39 @@ class Trainer(Generic[ObjectiveT]):
 
     def accumulate(self, step: Step[object], weight: float = 1.0) -> float:
         """Add `weight` times the gradient of a step's loss, mean or sum; the sum of its losses."""
+        together, self.steps = self.together, self.steps + 1
         if self.objective.SPLITS:
             loss = self._accumulate_passes(step, weight)
         else:
-            result, most = None, max(map(len, step.towers))
+            result, rows = None, [len(tower) for tower in step.towers]
             loss_of = partial(self.objective.loss, self.scorer, step=step)
             while result is None:
                 at_once = self.progress.at_once
                 towers = [
-                    [partial(self._encode, tower, part, step.facts) for part in torch.split(rows, at_once)]
-                    for tower, rows in enumerate(step.towers)
+                    [
+                        partial(self._encode, tower, part, step.facts)
+                        for part in torch.split(together.filled(own), at_once)
+                    ]
+                    for tower, own in enumerate(step.towers)
                 ]
-                work = partial(cached_gradients, towers, loss_of, self.weights, self.device)
-                result = self._attempt(work, min(at_once, most))
-            loss, gradients = result
+                work = partial(
+                    cached_gradients, towers, loss_of, self.weights, self.device, together=together, rows=rows
+                )
+                result = self._attempt(work, min(at_once, together.most(max(rows))))
+            # the loss is the same in all of them
+            loss, gradients = together.summed(0.0 if together.rank else result.loss, result.gradients, self.weights)
             self._add(gradients, weight)
         return loss * step.queries if self.objective.AVERAGES else loss
 
     def _accumulate_passes(self, step: Step[object], weight: float) -> float:
-        total, done, rows, averages = 0.0, 0, len(step.towers[0]), self.objective.AVERAGES
+        together, total, done, averages = self.together, 0.0, 0, self.objective.AVERAGES
+        rows, own = together.most(len(step.towers[0])), [together.own(tower) for tower in step.towers]
         share = 1.0 if averages else weight if self.objective.sums else weight / step.queries
         summed: Gradients = [None] * len(self.weights)
 
         def differentiate(part: Step[object]) -> LossGradients:
+            if not len(part.towers[0]):  # other processes have more rows
+                return LossGradients(0.0, [])
             encoded = [self._encode(tower, rows, part.facts) for tower, rows in enumerate(part.towers)]
             loss = self.objective.loss(self.scorer, encoded, part)
             gradients = torch.autograd.grad(loss * share, self.weights, allow_unused=True)
@@ -312,30 +345,30 @@ class Trainer(Generic[ObjectiveT]):
 
         while done < rows:
             stop = min(done + self.progress.at_once, rows)
-            part = replace(step, towers=tuple(own[done:stop] for own in step.towers))
+            part = replace(step, towers=tuple(tower[done:stop] for tower in own))
             result = self._attempt(partial(differentiate, part), stop - done)
             if result is None:
                 continue
             loss, gradients = result
-            if not math.isfinite(loss):
-                return loss
             # the order decides how floats round: a mean is weighted as a whole, a sum pass by pass
-            if averages:
+            if averages or together.world > 1:
                 _add(summed, gradients)
             else:
                 self._add(gradients, 1.0)
             total, done = total + loss, stop
-        self._add(summed, weight)
+        total, gradients = together.summed(total, summed, self.weights)
+        self._add(gradients, weight if averages else 1.0)
         return total
 
     def _encode(self, tower: int, rows: Tensor, facts: object) -> Tensor:
-        with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
+        about = self.seed, self.progress.epochs, self.steps, tower, *rows.tolist()
+        with self.together.chance(self.device, *about), autocast(self.device, self.bf16):
             return cast("Tensor", self.objective.encode(self.scorer, tower, rows, facts))
 
     def _attempt(self, work: Callable[[], T], rows: int) -> T | None:
         """The result of `work` on so many rows; None when memory ran out: later passes have fewer rows."""
         try:
-            return work()
+            return self.together.agreed(work)
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
             if not is_memory(error):
                 raise
@@ -359,7 +392,7 @@ class Trainer(Generic[ObjectiveT]):
         recipe, start = self.recipe, time.monotonic()
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
         batches = self.objective.batches(number, generator)
-        total, measures = 0.0, [row.accuracy for row in self.progress.history]
+        self.steps, total, measures = 0, 0.0, [row.accuracy for row in self.progress.history]
         for index, rows in enumerate(batches):
             step = (number - 1) * len(batches) + index
             rate = rate_at(recipe, step, recipe.epochs * len(batches), measures)
@@ -368,10 +401,13 @@ class Trainer(Generic[ObjectiveT]):
                 raise self._broken(f"the loss is {loss} in epoch {number}, step {index + 1} of {len(batches)}")
             total += loss
             self.callbacks.advance(len(rows))
-        try:
-            accuracy = self.objective.validate(self.scorer, number, self.progress.at_once)
-        except FloatingPointError as error:
-            raise self._broken(str(error)) from error
+        accuracy = None
+        if not self.together.rank:
+            try:
+                accuracy = self.objective.validate(self.scorer, number, self.progress.at_once)
+            except FloatingPointError as error:
+                raise self._broken(str(error)) from error
+        accuracy = self.together.told(accuracy)
         loss = total / max(1, len(self.objective))
         return Epoch(number, loss, accuracy, time.monotonic() - start, dict(self.objective.figures))
 

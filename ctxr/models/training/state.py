@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ctxr.store.atomic import disk_errors
+from ctxr.store.atomic import DRY_RUN, disk_errors
 
 _IN_FP16 = (nn.Conv1d, nn.Conv2d, nn.Linear, nn.MultiheadAttention)
 # what the published CLIP keeps in fp16: layers of these kinds, and parameters of these names
@@ -57,7 +57,9 @@ class TrainingState:
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], notes: Mapping[str, object]) -> None:
-    """Replace `path` in one step; `notes` go into the header as JSON."""
+    """Replace `path` in one step, unless nothing may be written; `notes` go into the header as JSON."""
+    if DRY_RUN.get():
+        return
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         passing = path.with_name(f".{path.name}.part")

@@ -5,6 +5,7 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from pkgutil import resolve_name
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from ctxr.datasets.lineage import dataset_parents, remember_dataset
 from ctxr.datasets.rounds import ROUNDS
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
+from ctxr.engine.units import this_process
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.models.hub import from_root, makes_pairs
 from ctxr.models.identity import model_identity, resolved_name
@@ -23,6 +25,7 @@ from ctxr.problems.registry import problem_of, recipe_class
 from ctxr.problems.runs import EPOCHS, NAMED, REGIONS, HistoryRow
 from ctxr.problems.verdicts import verdict_artifacts
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Manifest, Parent, finished, open_artifact, take_manifest
+from ctxr.store.atomic import DRY_RUN
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import JUDGMENTS, MODEL, REGION_FEATURES, RUN, RUNS, TRAINED
 from ctxr.store.paths import portable, rooted
@@ -50,9 +53,15 @@ def run(config: Train, progress: Progress = SILENT) -> TrainReport:
     recipe = load_recipe(config.recipe, config.parity, config.changes)
     question = problem_of(asdict(recipe))
     stage = Training(config, question.adapted(recipe, config), question)
-    report = report_on(stage.out(), execute(stage, progress).up_to_date)
-    remember_dataset(report.folder, config.dataset)
-    return report
+
+    def lead() -> bool:
+        up_to_date = execute(stage, progress).up_to_date
+        remember_dataset(stage.out(), config.dataset)
+        return up_to_date
+
+    several = this_process().world > 1 and not DRY_RUN.get()
+    together = resolve_name("ctxr.problems.training:together") if several else None
+    return report_on(stage.out(), together(config.device, lead, stage.job) if together else lead())
 
 
 @dataclass(frozen=True)
@@ -132,10 +141,16 @@ class Training(Stage[TrainInputs]):
         paths = [Path(name.rpartition(":")[2]) for name in names.values()]
         return any(path.is_absolute() and not path.exists() for path in paths)
 
+    def job(self, recipe: Recipe | None = None, progress: Progress = SILENT) -> "TrainJob":
+        """What is trained; without the recipe of the inputs, as a process does that follows the first."""
+        recipe = recipe or self.inputs(progress).recipe
+        job: TrainJob = find_learner(self.question).job(self.options, recipe, progress)
+        return job
+
     def write(self, inputs: TrainInputs, out: Path, progress: Progress) -> Content:
         """A checkpoint of each seed, the history, and what the checkpoints say of validation and test. Every picture is read first, and
         an earlier run stays until the first unfinished seed is trained."""
-        job: TrainJob = find_learner(self.question).job(self.options, inputs.recipe, progress)
+        job = self.job(inputs.recipe, progress)
         if few := [f"{split} {count}" for split, count in job.queries.items() if 0 < count < FEW]:
             progress.warn(f"fewer than {FEW} {job.UNIT} ({', '.join(few)}): figures of this run mean nothing")
         job.check()
