@@ -136,7 +136,7 @@ def _queries(dataset: Dataset) -> dict[str, tuple[str, tuple[str, ...]]]:
 
 
 def evaluations(first: Artifact, second: Artifact) -> dict[str, Table]:
-    """Headline figures of the runs that both evaluate, or the only one of each, and how they differ on queries that both ask alike.
+    """Headline figures of the runs that both evaluate, or the only one of each, and differences on queries of the same text and targets.
 
     Raises UsageError for different problems, and where it cannot be told which run to compare with which.
     """
@@ -165,8 +165,8 @@ def evaluations(first: Artifact, second: Artifact) -> dict[str, Table]:
             told = row.queries, difference(row), p_value(row.corrected)
         rows.append((*key, f"{100 * before[key]:.1f}", f"{100 * after[key]:.1f}", *told))
     drawn = f"in brackets the {100 * LEVEL:g} % bootstrap interval over sets, or over targets of a gallery"
-    note = f"B less A in points, of n queries that both ask alike, {drawn}; {corrected_note(tested)}"
-    heads = ("run", "split", "measure", "A %", "B %", "n", "B less A", "Holm")
+    note = f"B − A in points, on n queries with the same text and targets, {drawn}; {corrected_note(tested)}"
+    heads = ("run", "split", "measure", "A %", "B %", "n", "B − A", "Holm")
     by_query = [
         grouped((row.query, (row.text, row.targets, row.accuracy)) for seeds in one.values() for row in seeds)
         for one in (answers, others)
