@@ -166,7 +166,7 @@ class DemoPart:
 def _reviewed(
     built: Path, filtered: Path, world: World, decisions: Path, differing: DiffReport
 ) -> dict[str, list[int]]:
-    """Hits, misses and false alarms of the reviewer, of the filter, of its ledger, and of `ctxr diff`."""
+    """Hits, misses and false alarms of the reviewer, of the filter, and of `ctxr diff`, which must tell what the ledger says."""
     before, after = read_artifact(built), read_artifact(filtered)
     rows = read_decisions(decisions, "reject").values()
     rejected = {image for row in rows for image in row.images} & before.images.keys()
@@ -177,9 +177,8 @@ def _reviewed(
     told = {name for name, fate, _, why in differing.tables["images"].rows if fate == "went" and "rejected" in why}
     pairs = {
         "images of somebody asleep": (SimulatedTruth(world, before, {}).asleep(), rejected),
-        "rejected, in no set": (rejected, rejected - after.images.keys()),
-        "rejected, in the ledger": (rejected, named),
-        "in the ledger, by diff": (named, told),
+        "of these, in no set any more": (rejected, rejected - after.images.keys()),
+        "in the ledger by name, in diff": (named, told),
     }
     return {what: [len(one & two), len(one - two), len(two - one)] for what, (one, two) in pairs.items()}
 
@@ -210,7 +209,8 @@ def _detected(
         precision, recall = (found / whole if whole else 1.0 for whole in (found + false, found + missed))
         rows.append((name, found, missed, false, precision, recall))
     heads = ("", "found", "missed", "false", "precision", "recall")
-    note = "frames in which a blur or a title comes or goes have no right answer and are not counted"
+    note = "frames in which a blur or a title comes or goes have no right answer and are not counted; "
+    note += "the ledger names the reviewer unless an image was left out for another reason first"
     return Table("Found next to the truth", heads, tuple(rows), note, digits=2)
 
 
