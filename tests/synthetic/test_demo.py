@@ -60,8 +60,8 @@ def test_what_the_reviewer_rejected_is_gone_and_ledger_and_diff_name_them(shown:
     work = shown.folder / "work"
     decided = counted(read_appended(work / DECISIONS, Decision)).values()
     (person,) = {row.person for row in decided}
-    assert {len(row.images) > 1 for row in decided if row.decision == "reject"} == {False, True}
     rejected = {image for row in decided if row.decision == "reject" for image in row.images}
+    assert rejected
     before, after = (read_artifact(work / name) for name in ("sets", "filtered"))
     assert rejected < before.images.keys()
     assert rejected.isdisjoint(after.images)
