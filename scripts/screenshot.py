@@ -14,10 +14,11 @@ TARGETS = {"light": ROOT / "docs" / "report.jpg", "dark": ROOT / "docs" / "repor
 MOST_BYTES = 400_000
 
 SEEN = """async () => {
-  const seen = [...document.images].filter((one) => one.getBoundingClientRect().top < innerHeight);
+  const boxes = [...document.images].map((one) => [one, one.getBoundingClientRect()]);
+  const seen = boxes.filter(([, box]) => box.bottom > 0 && box.top < innerHeight).map(([one]) => one);
   await Promise.all(seen.map((one) => one.decode()));
 }"""
-"""Waits for the pictures in view; those below are not read before somebody scrolls there."""
+"""Waits for the pictures in view; the others are not read before somebody scrolls there."""
 
 
 def chromium() -> str | None:

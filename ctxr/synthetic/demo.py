@@ -31,7 +31,6 @@ from ctxr.metrics.compare import Clusters, RatioColumn, ratio_difference
 from ctxr.models.wheels import Wheel
 from ctxr.pipelines.crowd.config import AggregateReport
 from ctxr.pipelines.crowd.people import Worker
-from ctxr.pipelines.inspection.config import DiffReport
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.records import Facts, Score, Text
@@ -119,15 +118,9 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
     except CtxrError as error:
         progress.warn(f"{error.message}; the demo continues without the text filter ({error.hint})")
         text = None
-    progress.note("a simulated reviewer rejects the images of somebody asleep, at the pages of ctxr serve --review")
-    review(work, built.artifact, world)
-    limits = {"brisque": BRISQUE, "max_text": text, "drop": work / DECISIONS}
-    filtered: SetsReport = run_command("filter", progress, **limits, workdir=work, jobs=2, yes=True)
-    both = built.artifact, filtered.artifact
-    differing: DiffReport = run_command("diff", progress, artifacts=tuple(map(str, both)), workdir=work)
-    reviewed = _reviewed(*both, world, work / DECISIONS, differing)
-    tables = {"detected": _detected(*both, world, text, reviewed)}
-    tables["diff"] = replace(differing.tables["counts"], title="ctxr diff of the sets before (A) and after (B)")
+    limits = {"brisque": BRISQUE, "max_text": text}
+    filtered, reviewed, differing = run_review(work, built.artifact, limits, world, progress)
+    tables = {"detected": _detected(built.artifact, filtered.artifact, world, text, reviewed), "diff": differing}
     progress.note(f"{built.counts['sets']} sets built, {filtered.counts['sets']} after filtering")
     crowd = run_crowd(work, filtered.artifact, world, config.seed, progress)
     models = run_models(config.out / "models", config, progress)
@@ -163,25 +156,31 @@ class DemoPart:
     pages: tuple[Path, ...] = ()
 
 
-def _reviewed(
-    built: Path, filtered: Path, world: World, decisions: Path, differing: DiffReport
-) -> dict[str, list[int]]:
-    """Hits, misses and false alarms of the reviewer, of the filter, of its ledger, and of `ctxr diff`."""
-    before, after = read_artifact(built), read_artifact(filtered)
-    rows = read_decisions(decisions, "reject").values()
+def run_review(
+    work: Path, built: Path, limits: Mapping[str, float | None], world: World, progress: Progress
+) -> tuple[SetsReport, dict[str, list[int]], Table]:
+    """Let a reviewer reject images over HTTP, filter by limits and decisions, and compare: what is left, what `ctxr diff` counts, and hits,
+    misses and false alarms of the reviewer, of the filter, and of `ctxr diff`, which must tell what the ledger says."""
+    progress.note("a simulated reviewer rejects the images of somebody asleep, at the pages of ctxr serve --review")
+    review(work, built, world)
+    drop = work / DECISIONS
+    left: SetsReport = run_command("filter", progress, **limits, drop=drop, workdir=work, jobs=2, yes=True)
+    differing = run_command("diff", progress, artifacts=(str(built), str(left.artifact)), workdir=work).tables
+    before, after = read_artifact(built), read_artifact(left.artifact)
+    rows = read_decisions(drop, "reject").values()
     rejected = {image for row in rows for image in row.images} & before.images.keys()
     people = {row.person for row in rows}
-    units = [read_unit(filtered, source.name) for source in after.sources]
+    units = [read_unit(left.artifact, source.name) for source in after.sources]
     ledger = {name: row.person for unit in units for name, row in zip(ids_in_ledger(unit), unit.ledger, strict=True)}
     named = {name for name in before.images if ledger.get(name) in people}
-    told = {name for name, fate, _, why in differing.tables["images"].rows if fate == "went" and "rejected" in why}
+    told = {name for name, fate, _, why in differing["images"].rows if fate == "went" and "rejected" in why}
     pairs = {
         "images of somebody asleep": (SimulatedTruth(world, before, {}).asleep(), rejected),
-        "rejected, in no set": (rejected, rejected - after.images.keys()),
-        "rejected, in the ledger": (rejected, named),
-        "in the ledger, by diff": (named, told),
+        "of these, in no set any more": (rejected, rejected - after.images.keys()),
+        "in the ledger by name, in diff": (named, told),
     }
-    return {what: [len(one & two), len(one - two), len(two - one)] for what, (one, two) in pairs.items()}
+    counts = {what: [len(one & two), len(one - two), len(two - one)] for what, (one, two) in pairs.items()}
+    return left, counts, replace(differing["counts"], title="ctxr diff: sets before (A) and after (B)")
 
 
 def _detected(
@@ -210,7 +209,8 @@ def _detected(
         precision, recall = (found / whole if whole else 1.0 for whole in (found + false, found + missed))
         rows.append((name, found, missed, false, precision, recall))
     heads = ("", "found", "missed", "false", "precision", "recall")
-    note = "frames in which a blur or a title comes or goes have no right answer and are not counted"
+    note = "frames in which a blur or a title comes or goes have no right answer and are not counted; "
+    note += "the ledger names the reviewer unless an image was left out for another reason first"
     return Table("Found next to the truth", heads, tuple(rows), note, digits=2)
 
 

@@ -59,7 +59,7 @@ def test_what_was_scored_in_part_stands_apart_under_its_own_number(tmp_path: Pat
     panel = results._panel(scored, "test")
     assert [name for _, name in panel["names"]] == ["plain", "with context", "half (1 of 4)"]
     assert [row[:2] for row in panel["table"].rows] == [("plain", "4"), ("with context", "4"), ("half", "1")]
-    assert panel["table"].columns[:5] == ("run", "queries", "all", ALL_OF_SET, "MRR")
+    assert panel["table"].columns[:5] == ("run", "queries", "accuracy %", ALL_OF_SET, "MRR")
     assert re.search(r" 4 queries.*: half \(1 of 4\)", panel["notes"][0])
     assert "fewer than 5 sets" in panel["notes"][1]
     assert None in [whisker["low"] for whisker in panel["whiskers"]]

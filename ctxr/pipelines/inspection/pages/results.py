@@ -145,6 +145,9 @@ def attention_shares(
 MOST_QUERIES = 3000
 """Queries that a page holds; the hardest of them."""
 
+ACCURACY = "accuracy %"
+"""What the table of a split calls that of all queries."""
+
 MOST_LEFT, LETTER, RIGHT, TOP, ROW, GAP, BOTTOM = 190, 7, 18, 12, 17, 11, 44
 WIDTH = 720
 """Box of the plot in SVG units: room for names (so much a letter) and axis, height of a row, room between runs."""
@@ -285,7 +288,7 @@ def _panel(scored: EvaluationRows, split: str, most: float = 1.0) -> dict[str, A
         "whiskers": whiskers,
         "x_ticks": [(axis.at(value), f"{100 * value:.0f}") for value in axis.values],
         "chance": None if chance is None else (axis.at(chance), f"chance {100 * chance:.3g} %"),
-        "parts": [(part, f"{STATIC.get(part, part)}, {count}") for part, count in counts.items()],
+        "parts": [(part, f"{STATIC.get(part, part)}, " * (len(parts) > 1) + count) for part, count in counts.items()],
         "table": _table(scored, split, figures, sizes, parts),
         "says": f"Accuracy of {plural(len(whole), 'run', 'runs', ',')} on {split}: the best is {best} with {top} %.",
         "notes": _notes(called, len(whole), total, ends),
@@ -324,7 +327,7 @@ def _table(
     columns = {"run": runs}
     if len(set(sizes.values())) > 1:
         columns["queries"] = [f"{sizes[run]:,}" for run in runs]
-    shown = [(STATIC.get(part, part), part, "accuracy") for part in parts]
+    shown = [(ACCURACY if part == "all" else STATIC.get(part, part), part, "accuracy") for part in parts]
     for head, part, measure in (*shown, (ALL_OF_SET, "all", ALL_OF_SET)):
         rows = [figures.get((run, part, measure)) for run in runs]
         if any(rows):
@@ -337,8 +340,8 @@ def _table(
         shares = ["–" if row is None else percent(row.interval, signed=True) for row in differences]
         columns[f"against {own[0].against}"] = shares
         columns["p, Holm"] = ["–" if row is None else p_value(row.corrected) for row in differences]
-    people = [{"run": name, "all": share_with_interval(vars(one))} for name, one in scored.people_on(split).items()]
-    beside = [tuple(row.get(head, "") for head in columns) for row in people]
+    people = [{"run": name, ACCURACY: share_with_interval(vars(one))} for name, one in scored.people_on(split).items()]
+    beside = [tuple(row.get(head, "–") for head in columns) for row in people]
     return Table(split, tuple(columns), (*zip(*columns.values(), strict=True), *beside))
 
 
