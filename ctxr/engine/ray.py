@@ -99,8 +99,9 @@ class _Pool:
     """Actors that run units, each one at a time; `flying` are their calls, without a unit where they begin."""
 
     def __init__(self, job: Job[Any], units: Sequence[WorkUnit], workers: int) -> None:
-        # Ray itself repeats nothing
-        self._start = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(UnitActor).remote
+        # Ray itself repeats nothing, and keeps no history of calls
+        options = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0, "enable_task_events": False}
+        self._start = ray.remote(**options)(UnitActor).remote
         self._job, self._stored, self._left, self._rest = job, [ray.put(job)], len(units), iter(units)
         self._flying: dict[Any, tuple[Any, WorkUnit | None]] = {}
         self._free, self._again, self._deaths = list[Any](), list[WorkUnit](), Counter[str]()
