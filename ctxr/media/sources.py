@@ -31,7 +31,7 @@ from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.memory import Watch, remembered
 from ctxr.store.paths import CACHE, is_url, safe_name
 from ctxr.store.records import PHOTO_SUFFIXES, Kind
-from ctxr.store.remote import WEB, NotThereError, RemoteFile, Store, shown
+from ctxr.store.remote import AT_ONCE, WEB, NotThereError, RemoteFile, Store, shown
 from ctxr.store.tables import UNREADABLE, grouped
 
 MIB = 1 << 20
@@ -43,7 +43,6 @@ NOTES = ".notes"
 LIMIT = "CTXR_CACHE_GB"  # environment variable with the most that these files may take, 50 by default
 GRACE = 10 * 10**9  # nanoseconds in which what was fetched is opened, and therefore kept
 OLD = 86_400 * 10**9  # nanoseconds after which a copy under way has ended
-AT_ONCE = 8  # files that are copied at the same time
 
 VIDEO_SUFFIXES = frozenset({
     ".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts", ".mts", ".m2ts", ".wmv", ".flv", ".3gp", ".ogv"

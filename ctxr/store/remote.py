@@ -20,6 +20,9 @@ _PACKAGES = {
 """What reads each kind of URL."""
 
 WEB = ("https", "http")
+READ_ONLY = (*WEB, "hf")
+OBJECTS = "files"  # folder of an artifact elsewhere with its files, by SHA-256
+AT_ONCE = 8  # files that are copied at the same time
 _KEYS = {
     "s3": "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; for a public bucket FSSPEC_S3_ANON=true",
     "gs": "gcloud auth application-default login; for a public bucket FSSPEC_GS_TOKEN=anon",
