@@ -40,6 +40,7 @@ MAY_BE_SKIPPED = (
     "mteb is not installed",
     "tesserocr is not installed",
     "s3fs is not installed",
+    "aiohttp is not installed",
     "moto is not installed",
     # systems
     "Windows has no such signals",

@@ -1,10 +1,7 @@
 """`ctxr push`: an artifact elsewhere, its files named by their SHA-256, its manifest last."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-
-import msgspec
 
 from ctxr.datasets.changes import contents
 from ctxr.engine.progress import SILENT, Progress
@@ -28,9 +25,9 @@ def run(config: Push, progress: Progress = SILENT) -> TransferReport:
     with suppress(NotThereError):
         there = {file.inside: file.bytes for file in store.files()}
     before = store.read(MANIFEST) if MANIFEST in there else b""
-    kind = _kind(before)
-    if kind != artifact.manifest.kind and before and not config.yes:
-        raise UsageError(f"{shown(url)} holds {kind}, not {artifact.manifest.kind}", hint="another URL, or --yes")
+    kind = artifact.manifest.kind
+    if before and not config.yes and f'"kind": "{kind}"'.encode() not in before:
+        raise UsageError(f"{shown(url)} holds no {kind} but something else", hint="another URL, or --yes")
     missing: dict[str, Path] = {}
     for name, digest in files.items():
         file = (folder / name).resolve()
@@ -59,12 +56,4 @@ def run(config: Push, progress: Progress = SILENT) -> TransferReport:
         raise DataError(f"{artifact.path} was made again meanwhile", hint="run the same command again")
     if manifest != before:
         store.write(MANIFEST, manifest)
-    return TransferReport(artifact.path, shown(url), artifact.manifest.kind, len(files), len(missing), size)
-
-
-def _kind(manifest: bytes) -> str:
-    """The kind of artifact that a manifest is about; "" where it is none."""
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        if isinstance(decoded := msgspec.json.decode(manifest), Mapping):
-            return str(decoded.get("kind", ""))
-    return ""
+    return TransferReport(artifact.path, shown(url), kind, len(files), len(missing), size)

@@ -124,7 +124,7 @@ def test_a_wrong_place_is_refused(places: tuple[str, ...], why: str, built: Path
 def test_an_artifact_of_another_kind_is_replaced_only_with_yes(built: Path, tmp_path: Path) -> None:
     url, dataset = "memory://bucket/x", write_world_dataset(tmp_path / "dataset")
     send(built, url)
-    with pytest.raises(UsageError, match="image_sets, not dataset"):
+    with pytest.raises(UsageError, match="holds no dataset"):
         send(dataset, url)
     send(dataset, url, yes=True)
     assert fetch(url, tmp_path / "copy").kind == "dataset"
