@@ -51,7 +51,12 @@ def folder(tmp_path: Path) -> Path:
 def copies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The URLs that were copied, in order."""
     copied, copy = list[str](), Store.copy
-    monkeypatch.setattr(Store, "copy", lambda self, *given: (copied.append(self.url), copy(self, *given))[1])
+
+    def counted(self: Store, *given: Any) -> None:
+        copied.append(self.url)
+        copy(self, *given)
+
+    monkeypatch.setattr(Store, "copy", counted)
     return copied
 
 
