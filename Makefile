@@ -63,8 +63,8 @@ docs: setup     ## build the documentation into docs/_build/html, which is read 
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto -d docs/_build/doctrees docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
-prove: setup    ## run the long proofs: kills, fuzzing, byte equality with GOLDEN_BASE (a commit; default the one before)
-	$(BIN)/python -m pytest -m prove
+prove: peers    ## run the long proofs: kills, fuzzing, byte equality with GOLDEN_BASE (a commit; default the one before)
+	PYTHONPATH=$(CURDIR)/$(PEERS) $(BIN)/python -m pytest -m prove
 	$(BIN)/python -m scripts.golden $(GOLDEN_BASE)
 
 bench: peers    ## run the benchmarks against lower bounds and peers

@@ -12,9 +12,9 @@ _NAMES = {
     "ctxr.api.evaluation": ("evaluate", "Results"),
     "ctxr.errors": ("CtxrError", "UsageError", "DataError", "UnfinishedError", "CtxrWarning"),
     "ctxr.api.verbs": (
-        "build_sets", "filter", "merge", "plan", "export_tasks", "import_answers", "aggregate", "workers", "report", "export", "rebuild",
-        "verify", "build_documents", "pairs", "stats", "shortcuts", "train", "regions", "listen", "revise_labels", "eval", "status",
-        "diff", "doctor",
+        "build_sets", "filter", "merge", "plan", "export_tasks", "import_answers", "aggregate", "workers", "report", "export", "push",
+        "pull", "rebuild", "verify", "build_documents", "pairs", "stats", "shortcuts", "train", "regions", "listen", "revise_labels",
+        "eval", "status", "diff", "doctor",
     ),
 }  # fmt: skip
 """By module; of the verbs, those that end by themselves."""

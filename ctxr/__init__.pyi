@@ -36,14 +36,15 @@ from ctxr.pipelines.modelling.config import RegionsReport
 from ctxr.pipelines.modelling.config import TrainReport
 from ctxr.pipelines.revision.config import ReviseReport
 from ctxr.pipelines.sharing.config import ExportReport
+from ctxr.pipelines.sharing.config import TransferReport
 
 AnyPath = str | Path
 __version__: str
 __all__ = [
     "__version__", "load", "Benchmark", "Example", "evaluate", "Results", "CtxrError", "UsageError", "DataError", "UnfinishedError",
     "CtxrWarning", "build_sets", "filter", "merge", "plan", "export_tasks", "import_answers", "aggregate", "workers", "report", "export",
-    "rebuild", "verify", "build_documents", "pairs", "stats", "shortcuts", "train", "regions", "listen", "revise_labels", "eval",
-    "status", "diff", "doctor"
+    "push", "pull", "rebuild", "verify", "build_documents", "pairs", "stats", "shortcuts", "train", "regions", "listen", "revise_labels",
+    "eval", "status", "diff", "doctor"
 ]
 
 @overload
@@ -166,6 +167,24 @@ def export(
     dry_run: Literal[False] = ..., progress: bool = ...
 ) -> ExportReport:
     """Export image sets in a common format, or as a recipe without pixels."""
+
+@overload
+def push(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+@overload
+def push(
+    places: AnyPath | Sequence[AnyPath] = ..., *, workdir: AnyPath = ..., yes: bool = ..., dry_run: Literal[False] = ...,
+    progress: bool = ...
+) -> TransferReport:
+    """Copy an artifact to a URL, such as a bucket: what is there already is not sent again, and the manifest comes last."""
+
+@overload
+def pull(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+@overload
+def pull(
+    places: AnyPath | Sequence[AnyPath] = ..., *, workdir: AnyPath = ..., yes: bool = ..., dry_run: Literal[False] = ...,
+    progress: bool = ...
+) -> TransferReport:
+    """Copy an artifact from a URL into a folder, and compare every file with its hash."""
 
 @overload
 def rebuild(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...

@@ -41,6 +41,7 @@ MAY_BE_SKIPPED = (
     "ray is not installed",
     "tesserocr is not installed",
     "s3fs is not installed",
+    "aiohttp is not installed",
     "moto is not installed",
     # systems
     "Windows has no such signals",

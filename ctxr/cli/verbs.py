@@ -47,6 +47,8 @@ VERBS = {
     "workers": Command("ctxr.pipelines.crowd.workers", "Workers", "workers"),
     "report": Command("ctxr.pipelines.inspection.report", "Report", "page"),
     "export": Command("ctxr.pipelines.sharing.export", "Export", "export"),
+    "push": Command("ctxr.pipelines.sharing.push", "Push", "transferred", resumes=True),
+    "pull": Command("ctxr.pipelines.sharing.pull", "Pull", "transferred", resumes=True),
     "rebuild": Command("ctxr.pipelines.curation.rebuild", "Rebuild", "rebuilt", resumes=True),
     "verify": Command("ctxr.pipelines.curation.verify", "Verify", "verified"),
     "build-documents": Command("ctxr.pipelines.curation.documents", "BuildDocuments", "documents"),

@@ -36,7 +36,7 @@ from ctxr.pipelines.inspection.config import (
 )
 from ctxr.pipelines.modelling.config import EvalReport, ListenReport, RegionsReport, TrainReport
 from ctxr.pipelines.revision.config import ReviseReport
-from ctxr.pipelines.sharing.config import ExportReport
+from ctxr.pipelines.sharing.config import ExportReport, TransferReport
 
 MOST_SHOWN = 20
 """Images that are named on the terminal; `--json` names all."""
@@ -208,6 +208,14 @@ def export(report: ExportReport) -> Iterator[Block]:
         "card": report.export / "README.md",
     }
     yield Summary(f"{report.export}: {FINISHED[report.up_to_date]}", rows)
+
+
+def transferred(report: TransferReport) -> Iterator[Block]:
+    """How much of an artifact was copied."""
+    copied = f"{report.files:,}, {report.copied:,} of them copied now ({report.bytes / 1e6:,.1f} MB)"
+    yield Summary(
+        f"{report.artifact}: {FINISHED[not report.copied]}", {"url": report.url, "kind": report.kind, "files": copied}
+    )
 
 
 def documents(report: DocumentsReport) -> Iterator[Block]:

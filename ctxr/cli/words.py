@@ -13,6 +13,8 @@ LINES = {
     "workers": "Show how accurate each worker is, with an interval, and what they are owed; block and allow workers, with a reason.",
     "report": "Write one page about image sets and results, which any browser opens without a server.",
     "export": "Export image sets in a common format, or as a recipe without pixels.",
+    "push": "Copy an artifact to a URL, such as a bucket: what is there already is not sent again, and the manifest comes last.",
+    "pull": "Copy an artifact from a URL into a folder, and compare every file with its hash.",
     "rebuild": "Rebuild the images of a recipe from its videos and photos, which are recognised by content.",
     "verify": "Verify that the images of a recipe or an artifact match their sources, and list those that do not.",
     "build-documents": "Build documents of several sentences and images with known links from the captions of a dataset.",
@@ -38,7 +40,7 @@ PANELS = {
     "Ask people": "plan export-tasks serve import-answers aggregate workers revise-labels",
     "Models": "train eval listen regions search",
     "Look and check": "status report stats shortcuts diff doctor demo",
-    "Share": "export rebuild verify",
+    "Share": "export push pull rebuild verify",
 }
 """Commands in the order of help, by heading."""
 
@@ -48,6 +50,8 @@ EXAMPLES = {
     "merge": "ctxr merge work/sets",
     "export-tasks": "ctxr export-tasks describe",
     "export": "ctxr export --to recipe",
+    "push": "ctxr push work/sets file://backup/sets",
+    "pull": "ctxr pull file://backup/sets work/copy",
     "rebuild": "ctxr rebuild work/export-recipe --videos videos/",
     "verify": "ctxr verify work/sets",
     "build-documents": "ctxr build-documents coco --dataset captions/",

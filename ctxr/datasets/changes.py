@@ -1,7 +1,9 @@
 """Detects files of an artifact that changed after they were written, before anything is built on it."""
 
 import os
+import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from stat import S_ISREG
@@ -13,7 +15,7 @@ from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.store.artifacts import MANIFEST, Artifact, FileEntry, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
-from ctxr.store.kinds import RELEASE
+from ctxr.store.kinds import DATASET, IMAGE_SETS, RELEASE
 from ctxr.store.paths import stays_inside
 from ctxr.store.tables import UNREADABLE
 from ctxr.store.units import SOURCES, read_unit, unit_folder
@@ -107,6 +109,23 @@ def discard(artifact: Path, files: Mapping[str, str], progress: Progress) -> Non
         shutil.rmtree(unit_folder(artifact, unit), ignore_errors=True)
 
 
+def contents(artifact: Artifact) -> dict[str, str]:
+    """SHA-256 of each file of the artifact by name: those of the manifest, and the pictures that its tables name, where these are there.
+
+    Raises DataError for what is no hash, and for a name that is not that of a file of its own in the folder.
+    """
+    files = {name: entry.sha256 for name, entry in artifact.manifest.files.items()}
+    if artifact.manifest.kind in (IMAGE_SETS, DATASET):
+        files = {row.path: row.sha256 for row in picture_rows(artifact.path)} | files
+    folders = {str(above) for name in files for above in PurePosixPath(name).parents}
+    taken = Counter(name.lower() for name in files)  # some file systems ignore case
+    for name, digest in files.items():
+        plain = stays_inside(name) and str(PurePosixPath(name)) == name and not name.startswith((".", MANIFEST))
+        if not plain or name in folders or taken[name.lower()] > 1 or not re.fullmatch("[0-9a-f]{64}", digest):
+            raise DataError(f"{artifact.path} lists the file {name!r} with the hash {digest!r}", hint="make it again")
+    return files
+
+
 class PictureRow(msgspec.Struct, frozen=True):
     """What rows of images and facts say of their picture."""
 
@@ -127,7 +146,7 @@ def picture_rows(folder: Path) -> list[PictureRow]:
     for name in ("facts", "images"):
         table = folder / f"{name}.jsonl"
         try:
-            rows |= {row.path: row for row in decoder.decode_lines(table.read_bytes())}
+            rows |= {row.path: row for row in decoder.decode_lines(table.read_bytes() if table.exists() else b"")}
         except UNREADABLE as error:
             raise DataError(f"{table} is damaged: {error}") from error
     return [*rows.values()]

@@ -31,7 +31,7 @@ from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.memory import Watch, remembered
 from ctxr.store.paths import CACHE, is_url, safe_name
 from ctxr.store.records import PHOTO_SUFFIXES, Kind
-from ctxr.store.remote import WEB, NotThereError, RemoteFile, Store, shown
+from ctxr.store.remote import AT_ONCE, WEB, NotThereError, RemoteFile, Store, shown
 from ctxr.store.tables import UNREADABLE, grouped
 
 MIB = 1 << 20
@@ -43,7 +43,6 @@ NOTES = ".notes"
 LIMIT = "CTXR_CACHE_GB"  # environment variable with the most that these files may take, 50 by default
 GRACE = 10 * 10**9  # nanoseconds in which what was fetched is opened, and therefore kept
 OLD = 86_400 * 10**9  # nanoseconds after which a copy under way has ended
-AT_ONCE = 8  # files that are copied at the same time
 
 VIDEO_SUFFIXES = frozenset({
     ".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts", ".mts", ".m2ts", ".wmv", ".flv", ".3gp", ".ogv"
@@ -166,7 +165,7 @@ class _SourceWalk:
         here = (word for word in typed if not is_url(word))
         for path in filter(self._is_usable, chain.from_iterable(map(_expand, here))):
             if origin := origin_of(path):
-                self.elsewhere.setdefault(path, RemoteFile(origin.url, "", origin.bytes, origin.stamp))
+                self.elsewhere.setdefault(path, _remote(origin))
             whole = os.path.isdir(path)  # noqa: PTH112 - no error where permission lacks
             for file in self._files_below(path) if whole else [path]:
                 suffix, absolute = file.suffix.lower(), os.path.abspath(file)  # noqa: PTH100 - links are files of their own
@@ -185,14 +184,15 @@ class _SourceWalk:
 
     def error(self, typed: Sequence[str]) -> UsageError:
         """The error where nothing was found."""
-        message = f"no video or photo in {', '.join(typed)}"
+        message = f"no video or photo in {', '.join(map(shown, typed))}"
         if not (left_out := [row for row in self.left_out if row[1] not in (OTHER_KIND, *STRANGE.values())]):
             suffixes = f"videos end in {' '.join(sorted(VIDEO_SUFFIXES))}, photos in {' '.join(sorted(PHOTO_SUFFIXES))}"
             return UsageError(message, hint=suffixes)
         path, why = left_out[0]
         more = f", and {len(left_out) - 1} more are left out" if len(left_out) > 1 else ""
-        hints = {ARTIFACT: "name the videos, not the artifact", NOT_TEXT: "rename it"}
-        return UsageError(f"{message}: {path} is left out: {why}{more}", hint=hints.get(why, f"chmod -R u+rX {path}"))
+        hints = {ARTIFACT: "name the videos, not the artifact", NOT_TEXT: "rename it", LONG: "rename it"}
+        otherwise = "run the same command again" if is_url(str(path)) else f"chmod -R u+rX {path}"
+        return UsageError(f"{message}: {path} is left out: {why}{more}", hint=hints.get(why, otherwise))
 
     def _list(self, url: str, cache: Path) -> None:
         """What a URL names, by the rules for what lies here."""
@@ -337,8 +337,9 @@ def fetch(file: Path) -> Path:
         if file.is_file() and file.stat().st_size == origin.bytes:
             with suppress(OSError):
                 os.utime(_note(file))  # the note, because pictures of artifacts may be links to the file
-        elif not _copied((file, RemoteFile(origin.url, "", origin.bytes, origin.stamp)), wanted=origin.sha256).sha256:
-            raise NotThereError(f"{shown(origin.url)} is no longer there", hint="restore it, or leave it out")
+        elif not origin.sha256 or _copied((file, _remote(origin)), wanted=origin.sha256).sha256 != origin.sha256:
+            what = f"{shown(origin.url)} is gone or has changed since it was listed"
+            raise DataError(what, hint="run ctxr build-sets again")
     return file
 
 
@@ -348,13 +349,16 @@ def files_of(folder: Path) -> list[Path]:
     return sorted({*files, *(folder / note.name for note in (folder / NOTES).glob("*"))})
 
 
+def _remote(origin: Origin) -> RemoteFile:
+    return RemoteFile(origin.url, "", origin.bytes, origin.stamp)
+
+
 def _note(file: Path) -> Path:
     return file.parent / NOTES / file.name
 
 
 def _copied(row: tuple[Path, RemoteFile], dry: bool = False, wanted: str = "") -> Origin:
-    """Copy what a URL names into the cache, in place of what was used least recently, and note what it is; without a hash it is not
-    there. Raises DataError for another hash than the one that is `wanted`, if any."""
+    """Copy what a URL names into the cache, unless another hash is `wanted`, and note what it is; without a hash it is not there."""
     file, source = row
     root, origin = file.parents[2], Origin(source.url, source.stamp)
     with disk_errors(file):
@@ -363,12 +367,9 @@ def _copied(row: tuple[Path, RemoteFile], dry: bool = False, wanted: str = "") -
         with TemporaryDirectory(dir=None if dry else root) as folder, suppress(NotThereError):
             Store(source.url).copy(half := Path(folder, "half"))
             origin = Origin(source.url, source.stamp, sha256_file(half), half.stat().st_size)
-            if wanted not in ("", origin.sha256):
-                what = f"{shown(source.url)} has changed since it was listed"
-                raise DataError(what, hint="run ctxr build-sets again")
-            if not dry:
+            if not dry and wanted in ("", origin.sha256):
                 half.replace(file)
-    if not dry:
+    if not dry and wanted in ("", origin.sha256):
         write_bytes(_note(file), msgspec.json.encode(origin), durable=False)
         _make_room(root, origin.bytes)
     return origin

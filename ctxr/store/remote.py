@@ -20,6 +20,9 @@ _PACKAGES = {
 """What reads each kind of URL."""
 
 WEB = ("https", "http")
+READ_ONLY = (*WEB, "hf")
+OBJECTS = "files"  # folder of an artifact elsewhere with its files, by SHA-256
+AT_ONCE = 8  # files that are copied at the same time
 _KEYS = {
     "s3": "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; for a public bucket FSSPEC_S3_ANON=true",
     "gs": "gcloud auth application-default login; for a public bucket FSSPEC_GS_TOKEN=anon",
@@ -142,7 +145,8 @@ class Store:
         url, codes, why = shown(self.url), _codes(error), first_line(_causes(error)[-1])
         if codes & _BUSY:
             return CtxrError(
-                f"{url}: the store is busy: {why}", "run the same command again later: what was copied is kept"
+                f"{url}: the store is busy or does not answer: {why}",
+                "run the same command again later: what was copied is kept",
             )
         denied = codes & {401, 403} or isinstance(error, PermissionError) or "Credential" in type(error).__name__
         # fsspec says of every address of the web that fails that it is not there
@@ -166,6 +170,11 @@ def _codes(error: BaseException) -> set[int]:
     """What tells errors apart: numbers of the system, and of HTTP; a request without an answer counts as busy."""
     causes = _causes(error)
     places = [*causes, *(getattr(one, "response", None) for one in causes)]
-    codes = {getattr(one, name, None) for one in places for name in ("errno", "status", "code", "status_code")}
+    codes = {getattr(one, "errno", None) for one in causes}
+    # the first that is there: aiohttp warns of the last
+    codes |= {
+        next((getattr(one, name) for name in ("status", "status_code", "code") if hasattr(one, name)), None)
+        for one in places
+    }
     silent = any(isinstance(one, TimeoutError | ConnectionError) for one in causes)
     return {code for code in codes if isinstance(code, int)} | ({errno.EBUSY} if silent else set())

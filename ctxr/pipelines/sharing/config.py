@@ -1,4 +1,4 @@
-"""Options and report of `ctxr export`."""
+"""Options and reports of what shares artifacts."""
 
 import math
 from collections.abc import Iterator
@@ -7,8 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from ctxr.engine.options import Choices, FreeText, Jobs, Options, Range, Workdir
+from ctxr.engine.options import Choices, FreeText, Jobs, NotDecisive, Options, Range, Switch, Workdir
 from ctxr.engine.report import VerbReport
+from ctxr.store.paths import is_url, safe_name
 
 DOCUMENT_FORMATS = ("links", "mmc4")
 FORMATS = ("imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe", "narratives", "mteb",
@@ -60,6 +61,61 @@ class Export(Options):
         if self.to not in ("hf", "webdataset", "mteb"):
             del key["shard_mb"]
         return key
+
+
+@dataclass(frozen=True)
+class Push(Options):
+    """Options of `ctxr push`."""
+
+    COMMAND: ClassVar[str] = "push"
+    ARGUMENT: ClassVar[str] = "places"
+
+    places: Annotated[tuple[str, ...], NotDecisive] = ()
+    """ARTIFACT URL: a finished artifact, and where it is copied to: s3://, gs:// or file://."""
+    workdir: Workdir = Path("work")
+    yes: Switch = False
+    """Go on although the URL holds an artifact of another kind."""
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """A folder and a URL."""
+        if [*map(is_url, self.places)] != [False, True]:
+            yield "ctxr push takes an artifact and a URL", "ctxr push work/sets s3://bucket/sets"
+
+
+@dataclass(frozen=True)
+class Pull(Options):
+    """Options of `ctxr pull`."""
+
+    COMMAND: ClassVar[str] = "pull"
+    ARGUMENT: ClassVar[str] = "places"
+
+    places: Annotated[tuple[str, ...], NotDecisive] = ()
+    """URL [FOLDER]: what ctxr push wrote, at s3://, gs://, hf://, https:// or file://, and the folder to write; default: in the workdir,
+    named as the end of the URL."""
+    workdir: Workdir = Path("work")
+    yes: Switch = False
+    """Go on although the folder holds another artifact."""
+
+    def folder(self) -> Path:
+        """The folder of the artifact."""
+        return Path(self.places[1]) if len(self.places) > 1 else self.workdir / safe_name(Path(self.places[0]).name)
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """A URL, and a folder if any."""
+        if [*map(is_url, self.places)] not in ([True], [True, False]) or "" in self.places:
+            yield "ctxr pull takes a URL, and a folder if you name one", "ctxr pull s3://bucket/sets work/sets"
+
+
+@dataclass(frozen=True)
+class TransferReport(VerbReport):
+    """What `ctxr push` or `ctxr pull` copied: an `artifact` of a `kind` to or from a `url`, `copied` of its `files`, in `bytes`."""
+
+    artifact: Path
+    url: str
+    kind: str
+    files: int
+    copied: int
+    bytes: int
 
 
 @dataclass(frozen=True)
