@@ -24,6 +24,7 @@ from ctxr.cli.words import ARTIFACTS, FLAGS, LINES, ONLY_LOOK, PRINTED, SETTINGS
 from ctxr.engine.history import CommandRun, recorded, without_yes
 from ctxr.engine.next_step import next_step
 from ctxr.engine.options import OptionField, Options, convert, option_name, path_of, read_toml
+from ctxr.engine.units import this_process
 from ctxr.errors import CtxrError, DryRun, UsageError, did_you_mean
 
 _EITHER = re.compile(r"((?:(?:--[a-z]+|an argument)(?:, | or )?)+), whichever the command has")
@@ -177,7 +178,7 @@ def call_verb(command: Command, config: Options, flags: set[str], meta: dict[str
 
 def call_process(command: Command, config: Options, flags: set[str], meta: dict[str, object]) -> None:
     """Call a verb, as `call_verb` does; in a process that follows another one nothing is shown."""
-    if not config.follows():
+    if not (config.TOGETHER and this_process().rank):
         call_verb(command, config, flags, meta)
     elif "dry_run" not in flags:
         named(f"{command.module}:run")(config)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ctxr.engine.options import Options
+from ctxr.engine.units import this_process
 from ctxr.errors import INTERRUPTED, CtxrError
 from ctxr.store.atomic import DRY_RUN
 from ctxr.store.paths import relative
@@ -43,7 +44,7 @@ def recorded(options: Options, typed: Sequence[str] = (), dry_run: bool = False)
     """Add a line to the history of the project when the block ends, with the words that were `typed`, or else those that the options
     say. A project without a folder has none, nor has a dry run, and a disk that cannot be written to is not an error."""
     run, began, code = CommandRun(getattr(options, "workdir", None)), time.time(), 1
-    recorded = options.RECORDED and not options.follows()
+    recorded = options.RECORDED and not (options.TOGETHER and this_process().rank)
     before, dry_run = _CURRENT.set(run), dry_run or DRY_RUN.get() or getattr(options, "dry_run", False)
     only_looks = DRY_RUN.set(dry_run)
     try:

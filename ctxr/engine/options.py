@@ -153,6 +153,8 @@ class Options:
     """The option that is given without its name."""
     FOLDER: ClassVar[str] = ""
     """Folder in the workdir for the artifact, unless `out` names another; {NAME} stands for an option."""
+    TOGETHER: ClassVar[bool] = False
+    """Whether processes of torchrun work on one result, which the first of them writes."""
     RECORDED: ClassVar[bool] = True
     """Whether the history of the project has a line for each run."""
     SYNONYMS: ClassVar[Mapping[str, str]] = {}
@@ -201,10 +203,6 @@ class Options:
     def folder(self) -> Path:
         """Where the artifact is written, of a verb that writes one."""
         return Path(self.out or self.workdir / self.FOLDER.format(**vars(self)))  # type: ignore[attr-defined]
-
-    def follows(self) -> bool:
-        """Whether another process writes the result and tells of it."""
-        return False
 
     def spelled(self, name: str) -> str:
         """How an option is given, with {} for its value."""

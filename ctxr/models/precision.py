@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import lru_cache
 from itertools import pairwise
@@ -86,10 +86,12 @@ def choose_device(device: str = "auto") -> str:
     import torch
 
     DEVICE.require(lambda: "--device {}", device)
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    alone = "WORLD_SIZE" not in os.environ
+    mps = alone and torch.backends.mps.is_available()  # processes reach one another on GPUs and processors alone
+    available = {"cuda": torch.cuda.is_available(), "mps": mps, "cpu": True}
     if device == "auto":
         device = next(name for name, is_there in available.items() if is_there)
-    if device == "cuda" and "WORLD_SIZE" in os.environ and (own := os.environ.get("LOCAL_RANK", "")).isdecimal():
+    if device == "cuda" and not alone and (own := os.environ.get("LOCAL_RANK", "")).isdecimal():
         device = f"cuda:{own}"
     kind, _, number = device.partition(":")
     if not available[kind] or (number and int(number) >= torch.cuda.device_count()):
@@ -100,13 +102,6 @@ def choose_device(device: str = "auto") -> str:
 def kind_of(device: str) -> str:
     """A device without its number."""
     return device.partition(":")[0]
-
-
-def autocast(device: str, bf16: bool) -> AbstractContextManager[object]:
-    """Compute in bf16 inside the block, or not."""
-    import torch
-
-    return torch.autocast(kind_of(device), torch.bfloat16, enabled=bf16)
 
 
 def choose_precision(precision: str, device: str, parameters: int) -> str:

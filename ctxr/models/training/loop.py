@@ -14,25 +14,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 from zlib import crc32
 
 import torch
 from torch import Tensor, nn
 
 from ctxr.errors import CtxrError
-from ctxr.models.precision import autocast, is_memory, kind_of
-from ctxr.models.training.processes import ALONE, Gradients, Processes, processes
+from ctxr.models.precision import is_memory, kind_of
+from ctxr.models.training.processes import ALONE, Gradients, LossGradients, Processes, processes
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.state import Epoch, TrainingState, laid_out_as, load_state, save_state, save_tensors
-
-
-class LossGradients(NamedTuple):
-    """A loss, and its gradient by each weight; None for one that it does not depend on."""
-
-    loss: float
-    gradients: Sequence[Tensor | None]
-
 
 # makes the vectors [n, D] of some rows of a batch, with torch's random state at that time
 Encode = Callable[[], Tensor]
@@ -57,8 +49,7 @@ def cached_gradients(
         loss_of: the loss of the vectors of each tower, [N, D] of all of its parts in order.
         weights: what learns; the loss may also depend on some of them directly, as on a temperature.
         device: where the parts draw random numbers, beside the CPU.
-        together: the processes that have parts, each as many; the gradients are those of this one's parts, of the weights themselves in
-            the first. rows: how many each tower has in all of them.
+        together: processes that have as many parts each; this one gives its share of the gradients. rows: of each tower, in all.
     """
     once = all(len(parts) <= 1 for parts in towers)
     if once and together.world == 1:
@@ -66,15 +57,9 @@ def cached_gradients(
         return LossGradients(float(whole.detach()), torch.autograd.grad(whole, weights, allow_unused=True))
     on_gpu, states = kind_of(device) == "cuda", deque[Sequence[Tensor]]()
 
-    def encode_all() -> list[Tensor]:
-        encoded = []
-        for parts in towers:
-            encoded_parts = []
-            for encode in parts:
-                states.append([torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if on_gpu else [])])
-                encoded_parts.append(encode())
-            encoded.append(torch.cat(encoded_parts))
-        return encoded
+    def first(encode: Encode) -> Tensor:
+        states.append([torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if on_gpu else [])])
+        return encode()
 
     def again(encode: Encode) -> Tensor:
         # the part draws what it drew before, and later parts draw as if it had not
@@ -86,9 +71,9 @@ def cached_gradients(
             return encode()
 
     with torch.set_grad_enabled(once):  # a single part keeps its graph
-        own = together.agreed(encode_all)
-    counts = rows or [len(one) for one in own]
-    vectors = [together.gathered(one.detach(), n).requires_grad_() for one, n in zip(own, counts, strict=True)]
+        own = together.agreed(lambda: [torch.cat([first(encode) for encode in parts]) for parts in towers])
+    rows = rows or [len(one) for one in own]
+    vectors = [together.gathered(one.detach(), n).requires_grad_() for one, n in zip(own, rows, strict=True)]
     loss = loss_of(vectors)
     gradients = torch.autograd.grad(loss, [*vectors, *weights], allow_unused=True)
     total: Gradients = [None if together.rank else gradient for gradient in gradients[len(vectors) :]]
@@ -100,7 +85,7 @@ def cached_gradients(
             if gradient is not None and encoded.requires_grad and len(part := gradient[start : start + len(encoded)]):
                 _add(total, torch.autograd.grad(encoded[: len(part)], weights, part, allow_unused=True))
             start += len(encoded)
-    return LossGradients(float(loss.detach()), total)
+    return LossGradients(0.0 if together.rank else float(loss.detach()), total)
 
 
 def _add(total: Gradients, more: Sequence[Tensor | None]) -> None:
@@ -268,10 +253,9 @@ class Trainer(Generic[ObjectiveT]):
             self.callbacks.advance(kept.epochs * len(self.objective))
             if kept.epochs < self.recipe.epochs and not self._is_stale():
                 self.callbacks.note(f"seed {self.seed} resumes after epoch {kept.epochs} of {self.recipe.epochs}")
-        seen = float(crc32(f"{self.key} {self.progress.epochs}".encode()))
-        if self.together.told(seen) != seen:
+        if self.together.told(seen := crc32(f"{self.key} {self.progress.epochs}".encode())) != seen:
             raise CtxrError(
-                "a process of this training reads other files than the first one", hint="share the project's folder"
+                "processes of this training see different files", hint="let them share the project's folder"
             )
         gpus = range(torch.cuda.device_count()) if self.device.startswith("cuda") else ()
         while self.progress.epochs < self.recipe.epochs and not self._is_stale():
@@ -313,19 +297,15 @@ class Trainer(Generic[ObjectiveT]):
             loss_of = partial(self.objective.loss, self.scorer, step=step)
             while result is None:
                 at_once = self.progress.at_once
+                own = (torch.split(together.own(tower, filled=True), at_once) for tower in step.towers)
                 towers = [
-                    [
-                        partial(self._encode, tower, part, step.facts)
-                        for part in torch.split(together.filled(own), at_once)
-                    ]
-                    for tower, own in enumerate(step.towers)
+                    [partial(self._encode, at, part, step.facts) for part in parts] for at, parts in enumerate(own)
                 ]
                 work = partial(
                     cached_gradients, towers, loss_of, self.weights, self.device, together=together, rows=rows
                 )
                 result = self._attempt(work, min(at_once, together.most(max(rows))))
-            # the loss is the same in all of them
-            loss, gradients = together.summed(0.0 if together.rank else result.loss, result.gradients, self.weights)
+            loss, gradients = together.summed(result, self.weights)
             self._add(gradients, weight)
         return loss * step.queries if self.objective.AVERAGES else loss
 
@@ -356,13 +336,15 @@ class Trainer(Generic[ObjectiveT]):
             else:
                 self._add(gradients, 1.0)
             total, done = total + loss, stop
-        total, gradients = together.summed(total, summed, self.weights)
+        total, gradients = together.summed(LossGradients(total, summed), self.weights)
         self._add(gradients, weight if averages else 1.0)
         return total
 
     def _encode(self, tower: int, rows: Tensor, facts: object) -> Tensor:
-        about = self.seed, self.progress.epochs, self.steps, tower, *rows.tolist()
-        with self.together.chance(self.device, *about), autocast(self.device, self.bf16):
+        gpus, several = [self.device] if self.device.startswith("cuda") else [], self.together.world > 1
+        with torch.random.fork_rng(gpus, several), torch.autocast(kind_of(self.device), torch.bfloat16, self.bf16):
+            if several:  # what a row draws does not depend on the process that has it
+                torch.manual_seed(hash((self.seed, self.progress.epochs, self.steps, tower, *rows.tolist())))
             return cast("Tensor", self.objective.encode(self.scorer, tower, rows, facts))
 
     def _attempt(self, work: Callable[[], T], rows: int) -> T | None:

@@ -9,7 +9,6 @@ from typing import Annotated
 
 from ctxr.engine.options import Choices, Device, EndpointOptions, FreeText, NotDecisive, Options, Range, Switch, Workdir
 from ctxr.engine.report import Table, VerbReport
-from ctxr.engine.units import this_process
 from ctxr.errors import PartialError
 from ctxr.problems.options import SPLITS, EvalOptions, Name, TrainOptions, invalid_name
 
@@ -18,17 +17,13 @@ from ctxr.problems.options import SPLITS, EvalOptions, Name, TrainOptions, inval
 class Train(TrainOptions):
     """Options of `ctxr train`; the recipe, with these changes, decides the run."""
 
-    COMMAND = "train"
+    COMMAND, TOGETHER = "train", True
     PANELS = "Expert: tensorboard"
 
     changes: Annotated[tuple[str, ...], NotDecisive] = ()
     """Another value for a key of the recipe, such as lr=1e-4 or encoder=ctxr-tiny; can be given several times."""
     tensorboard: Switch = False
     """Log each epoch for TensorBoard, in `tensorboard/` of the run; needs the package tensorboard."""
-
-    def follows(self) -> bool:
-        """See `Options`; where torchrun started several processes, in all but the first."""
-        return this_process().rank > 0
 
 
 @dataclass(frozen=True)

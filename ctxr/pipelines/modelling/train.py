@@ -59,9 +59,12 @@ def run(config: Train, progress: Progress = SILENT) -> TrainReport:
         remember_dataset(stage.out(), config.dataset)
         return up_to_date
 
-    several = this_process().world > 1 and not DRY_RUN.get()
-    together = resolve_name("ctxr.problems.training:together") if several else None
-    return report_on(stage.out(), together(config.device, lead, stage.job) if together else lead())
+    def follow() -> Any:
+        return find_learner(question).job(config, stage.inputs(SILENT).recipe, SILENT)
+
+    if this_process().world == 1 or DRY_RUN.get():
+        return report_on(stage.out(), lead())
+    return report_on(stage.out(), resolve_name("ctxr.problems.training:together")(config.device, lead, follow))
 
 
 @dataclass(frozen=True)
@@ -141,16 +144,10 @@ class Training(Stage[TrainInputs]):
         paths = [Path(name.rpartition(":")[2]) for name in names.values()]
         return any(path.is_absolute() and not path.exists() for path in paths)
 
-    def job(self, recipe: Recipe | None = None, progress: Progress = SILENT) -> "TrainJob":
-        """What is trained; without the recipe of the inputs, as a process does that follows the first."""
-        recipe = recipe or self.inputs(progress).recipe
-        job: TrainJob = find_learner(self.question).job(self.options, recipe, progress)
-        return job
-
     def write(self, inputs: TrainInputs, out: Path, progress: Progress) -> Content:
         """A checkpoint of each seed, the history, and what the checkpoints say of validation and test. Every picture is read first, and
         an earlier run stays until the first unfinished seed is trained."""
-        job = self.job(inputs.recipe, progress)
+        job: TrainJob = find_learner(self.question).job(self.options, inputs.recipe, progress)
         if few := [f"{split} {count}" for split, count in job.queries.items() if 0 < count < FEW]:
             progress.warn(f"fewer than {FEW} {job.UNIT} ({', '.join(few)}): figures of this run mean nothing")
         job.check()
