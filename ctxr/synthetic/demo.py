@@ -204,7 +204,7 @@ def _detected(
     hits = sum(photo in copied for photo in excluded)
     counts["duplicate photos"] = [hits, max(0, len(copied) - hits), len(excluded) - hits]
     rows = []
-    for name, (found, missed, false) in (counts | reviewed).items():
+    for name, (found, missed, false) in {**counts, **reviewed}.items():
         # 1.0 where there is nothing to find
         precision, recall = (found / whole if whole else 1.0 for whole in (found + false, found + missed))
         rows.append((name, found, missed, false, precision, recall))
