@@ -183,9 +183,7 @@ def run_review(
     return left, counts, replace(differing["counts"], title="ctxr diff: sets before (A) and after (B)")
 
 
-def _detected(
-    built: Path, filtered: Path, world: World, text: float | None, reviewed: Mapping[str, list[int]]
-) -> Table:
+def _detected(built: Path, filtered: Path, world: World, text: float | None, reviewed: dict[str, list[int]]) -> Table:
     """How well what was measured fits what was drawn."""
     facts = read_table(filtered / "facts.jsonl", Facts)
     blurred = {key: row.blur / BLUR for key, row in world.frames.items()}
