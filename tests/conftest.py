@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -126,6 +126,28 @@ def kept_decoders() -> Iterator[pytest.MonkeyPatch]:
         patch.setattr("ctxr.media.decoder_process.ChildProcess", start)
         yield patch
         end_all()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def empty_figures() -> Iterator[None]:
+    """Where `drawn_figures` are not asked for, their files are empty: to draw them takes seconds."""
+
+    def empty(charts: Mapping[str, object]) -> dict[str, bytes]:
+        return {f"figures/{name}.{kind}": b"" for name in charts for kind in ("svg", "pdf")}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ctxr.pipelines.modelling.eval.drawn", empty)
+        yield
+
+
+@pytest.fixture(scope="module")
+def drawn_figures(empty_figures: None) -> Iterator[None]:
+    """Evaluations draw their figures."""
+    from ctxr.problems.drawing import drawn
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ctxr.pipelines.modelling.eval.drawn", drawn)
+        yield
 
 
 @pytest.fixture(scope="session")

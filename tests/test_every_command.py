@@ -31,6 +31,8 @@ from tests.problems.links.written import write_documents
 from tests.releases import TRAIN, VALID, draw_sets, write_release
 from tests.test_second_runs import describe_all
 
+pytestmark = pytest.mark.usefixtures("drawn_figures")
+
 ROOT = Path(__file__).resolve().parent.parent
 LINE = re.compile(r"^    ((?:ctxr|python) .*?) *(?:#.*)?$", re.MULTILINE)
 

@@ -47,6 +47,9 @@ def lines_of(chart: Chart) -> list[tuple[list[float], list[float]]]:
     return [(list(np.asarray(one.lines[0].get_xdata())), list(np.asarray(one.lines[0].get_ydata()))) for one in bars]
 
 
+pytestmark = pytest.mark.usefixtures("drawn_figures")
+
+
 def texts_of(svg: bytes) -> list[str]:
     return ["".join(one.itertext()) for one in ElementTree.fromstring(svg).iter(f"{SVG}text")]
 

@@ -1,6 +1,7 @@
 """Copies: which pictures are one, in groups, between sources and in sets of photos."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import combinations, permutations, product
 from pathlib import Path
 
@@ -117,6 +118,7 @@ def vectors_around(rng: np.random.Generator, count: int) -> npt.NDArray[np.float
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
 
 
+@cache
 def turned_hash(phash: str, turn: int) -> list[str]:
     """The four hashes after a turn, out of their waves, one bit at a time."""
     bits = np.unpackbits(np.frombuffer(bytes.fromhex(phash), np.uint8)).reshape(4, 16, 16)
