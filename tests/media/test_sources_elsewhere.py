@@ -167,7 +167,7 @@ def test_a_file_that_is_gone_when_it_is_copied_is_a_source_that_fails(
     monkeypatch.setattr(Store, "copy", late)
     search = find_sources([url], project=tmp_path)
     assert [(one.name, one.bytes) for one in search.found] == [("a", 0), ("b", 11), ("trip", 10)]
-    assert ("memory:///bucket/clips/trip/1.jpg", "cannot be read: it is no longer there") in search.left_out
+    assert "no longer" in dict(search.left_out)["memory:///bucket/clips/trip/1.jpg"]
     with pytest.raises(VideoError, match="bucket/clips/a"):
         fetch_video(search.found[0].path)
 
@@ -206,8 +206,8 @@ def test_hostile_names_stay_in_the_cache(tmp_path: Path, empty_store: Any) -> No
     [
         ("ftp://host/a.mp4", "ftp://"),
         ("memory://nothing/here", "nothing/here names no"),
-        ("https://host/clips/?key=secret", "https://host/clips/ is a folder"),
-        ("memory://made", "made is an artifact"),
+        ("https://host/clips/?key=secret", "https://host/clips/ is"),
+        ("memory://made", "memory://made is an"),
     ],
 )
 def test_what_cannot_be_listed_is_refused_in_one_sentence(url: str, why: str, empty_store: Any) -> None:
@@ -263,14 +263,14 @@ def test_a_server_that_throttles_is_asked_again(folder: Path, tmp_path: Path, mo
         found = find_sources(["s3://clips/clips"], project=tmp_path).found
         assert placeless(found) == placeless(find_sources([str(folder)]).found)
         server.busy = 10**6
-        with pytest.raises(CtxrError, match=r"s3://clips/clips: the store is busy .*SlowDown"):
+        with pytest.raises(CtxrError, match=r"s3://clips/clips: .* busy .*SlowDown"):
             find_sources(["s3://clips/clips"], project=tmp_path)
         server.busy = 0
         with pytest.raises(UsageError, match="s3://other names no"):
             find_sources(["s3://other"], project=tmp_path)
         monkeypatch.delenv("AWS_ACCESS_KEY_ID")
         fsspec.get_filesystem_class("s3").clear_instance_cache()
-        with pytest.raises(CtxrError, match="s3://clips/clips cannot be used: ") as caught:
+        with pytest.raises(CtxrError, match="s3://clips/clips cannot") as caught:
             find_sources(["s3://clips/clips"], project=tmp_path)
         assert "AWS_ACCESS_KEY_ID" in caught.value.hint
 
@@ -292,11 +292,11 @@ def test_a_web_address_names_one_file(folder: Path, tmp_path: Path, copies: list
         assert placeless(there) == placeless(here)
         find_sources(typed, project=tmp_path)
         assert len(copies) == 3
-        for wrong, why in (("none.mp4", "names no"), ("trip/", "folder of the web")):
+        for wrong, why in (("none.mp4", "names no"), ("trip/", "the web")):
             with pytest.raises(UsageError, match=why):
                 find_sources([f"{url}/{wrong}"], project=tmp_path)
         server.shutdown()
-    with pytest.raises(CtxrError, match="the store is busy") as caught:
+    with pytest.raises(CtxrError, match="is busy") as caught:
         find_sources([f"{url}/a.mp4?key=secret"], project=tmp_path)
     assert "secret" not in caught.value.message
 
