@@ -66,6 +66,7 @@ def _judged(report: R) -> R:
 
 
 LONGEST = (
+    "test_ray",
     "test_second_runs",
     "test_demo",
     "test_every_command",
