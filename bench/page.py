@@ -86,7 +86,7 @@ def _opening(facts: Mapping[str, str], parts: Sequence[Part]) -> Iterator[str]:
     yield from ("# Performance", "")
     yield (
         f"Written by `make bench`, in {took:.0f} minutes for all parts below; `python -m bench decode` measures one part again, "
-        "`python -m bench --help` names them."
+        "and `python -m bench --help` lists the parts."
     )
     yield ""
     yield from ("| machine | |", "| --- | --- |")
@@ -96,7 +96,7 @@ def _opening(facts: Mapping[str, str], parts: Sequence[Part]) -> Iterator[str]:
         names = ", ".join(busy)
         yield from (
             "",
-            f"**The machine was busy with other work** during these parts: {names}. Of them only ratios are given, no times.",
+            f"**The machine was busy with other work** during these parts: {names}. For these, the page gives ratios but no times.",
         )
     failed = [part.name for part in parts if part.error]
     if failed:
@@ -113,9 +113,10 @@ def _expected(growing: Mapping[str, Sequence[Row]], quiet: bool) -> Iterator[str
 def _table(parts: Sequence[Part]) -> Iterator[str]:
     yield from ("## All figures", "")
     yield (
-        "Ours and what it is compared with were measured in the same run. A figure is the median of its runs; in brackets are the "
-        "least and the largest. One without brackets was measured once. Where the ratio has brackets, both took turns, and they are "
-        "those of the pairs. A ratio below 1 is faster, or smaller. Each part ran in a process of its own."
+        "ctxr (ours) and the tool that it is compared with (theirs) were measured in the same run. A figure is the median of its runs, "
+        "with the smallest and the largest in brackets; a figure without brackets was measured once. If a ratio has brackets, both were "
+        "run in turn, and the ratio is computed from the pairs. A ratio below 1 means that ctxr is faster or uses less. Each part ran in "
+        "its own process."
     )
     yield from ("", f"| {' | '.join(HEAD)} |", f"|{' --- |' * len(HEAD)}")
     for part in parts:
@@ -139,8 +140,8 @@ def _growth(growing: Mapping[str, Sequence[Row]], quiet: bool) -> Iterator[str]:
         else "Time is relative to the smallest point."
     )
     yield (
-        "Whole commands, start-up included. Where videos grow, they are one clip played again and again. Memory is that of all "
-        f"processes of a command together. {hint}"
+        "The figures are for whole commands, including start-up. Longer videos are one clip repeated. Memory is the sum over all "
+        f"processes of a command. {hint}"
     )
     yield from ("", f"![Time by size, each curve relative to its smallest point]({PLOT})", "")
     for name, points in growing.items():

@@ -82,7 +82,7 @@ def merge(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]
 def merge(
     artifact: AnyPath | None = ..., *, workdir: AnyPath = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> SetsReport:
-    """Join what the ranks of build-sets or filter have made in one artifact."""
+    """Join the results of the ranks of build-sets or filter in one artifact."""
 
 @overload
 def plan(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
@@ -198,7 +198,7 @@ def pairs(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]
 def pairs(
     source: str = ..., *, out: AnyPath | None = ..., workdir: AnyPath = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> DocumentsReport:
-    """Make pairs for an entailment classifier to learn from: an image with captions, and a text that they entail or do not."""
+    """Make training pairs for an entailment classifier: an image with captions, and a text that they entail or do not."""
 
 def stats(
     dataset: AnyPath | None = ..., *, workdir: AnyPath = ..., out: AnyPath | None = ...,
@@ -211,7 +211,7 @@ def shortcuts(
     dataset: AnyPath | None = ..., *, workdir: AnyPath = ..., worker: str = ..., skip_pictures: bool = ..., encoder: str | None = ...,
     device: Literal["auto", "cpu", "cuda", "mps"] = ..., progress: bool = ...
 ) -> ShortcutsReport:
-    """Test a benchmark for shortcuts: rules that ignore the description must stay at chance."""
+    """Test a benchmark for shortcuts: rules that find the target without the description."""
 
 @overload
 def train(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
@@ -275,7 +275,7 @@ def status(
 def diff(
     artifacts: AnyPath | Sequence[AnyPath] = ..., *, workdir: AnyPath = ..., exit_code: bool = ..., progress: bool = ...
 ) -> DiffReport:
-    """Show what came, went and changed between two builds, datasets or evaluations, with intervals."""
+    """Show what was added, removed and changed between two builds, datasets or evaluations, with intervals."""
 
 def doctor(
     artifact: AnyPath | None = ..., *, workdir: AnyPath = ..., scores: AnyPath | Sequence[AnyPath] = ..., reference: str = ...,

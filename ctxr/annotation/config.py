@@ -64,7 +64,7 @@ class ExportTasks(Protocol):
     force: bool = False
     """Replace tasks that were answered or launched; answers to units that no longer exist are then lost."""
     keep_leaks: Switch = False
-    """Export tasks although splits share pictures or footage."""
+    """Export tasks even if splits share pictures or footage."""
     raters: Annotated[int, COUNT] = 0
     """Workers per unit of tag or entail; 0 = 1 for tag, 3 for entail."""
     labels: str = ""

@@ -39,9 +39,9 @@ class StudyNumbers(Options):
     eval_most: int = 3
     """Retrievals of a validation or test description at most (ImageCoDe: 3)."""
     full_share: Annotated[float, SHARE] = 0.1
-    """Share of validation and test descriptions that get every vote, also once they are decided: figures of these are unbiased."""
+    """Share of validation and test descriptions that get every vote even after they are decided, so that their figures are unbiased."""
     review_votes: Annotated[int, POSITIVE] = 1
-    """Third parties who decide whether a dialogue is kept."""
+    """Number of third parties who decide whether a dialogue is kept."""
     least_words: Annotated[int, POSITIVE] = PUBLISHED.least_words
     """Minimum number of words in a description; in scripts without spaces, two letters are one."""
     sameness: Annotated[float, SHARE] = PUBLISHED.sameness
@@ -61,7 +61,7 @@ class StudyNumbers(Options):
     attention_every: Annotated[int, COUNT] = 0
     """One attention check, which names the image to pick, per this many retrievals; 0 = none."""
     block_below: Annotated[float, SHARE] = 0.5
-    """Accuracy on questions with a known answer below which a worker is blocked, once the probability of that is .95."""
+    """Block a worker whose accuracy on questions with a known answer is below this with a probability of .95."""
 
     def spelled(self, name: str) -> str:
         """How the file spells a number."""

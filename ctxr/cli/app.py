@@ -122,7 +122,7 @@ class Commands(_PlainParameters, TyperGroup):
         """The command that was typed; an unknown one is an error with a suggestion."""
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             meant = next((name for name, words in SYNONYMS.items() if args[0] in words.split()), args[0])
-            hint = did_you_mean(meant, COMMANDS, f"commands are {', '.join(COMMANDS)}", "ctxr {}")
+            hint = did_you_mean(meant, COMMANDS, "ctxr --help lists the commands", "ctxr {}")
             raise UsageError(f"there is no command {args[0]!r}", hint=hint)
         return super().resolve_command(ctx, args)
 

@@ -98,7 +98,7 @@ def load_toml(file: Path, config_class: type[Options], command: str = "") -> dic
     for table, part in tables.items():
         name = table.replace("_", "-")
         if name not in LINES:
-            hint = did_you_mean(name, LINES, f"tables are named after commands: {', '.join(LINES)}", "[{}]")
+            hint = did_you_mean(name, LINES, "a table has the name of a command; ctxr --help lists them", "[{}]")
             raise UsageError(f"{file}: unknown table [{table}]", hint=hint)
         if name == command:
             values |= convert(config_class, part, str(file), elsewhere)

@@ -289,9 +289,9 @@ def shortcuts(report: ShortcutsReport) -> Iterator[Block]:
             figures = (verdict.queries, accuracy, verdict.chance, verdict.corrected)
             rows.append((verdict.rule, verdict.part, *figures, "above chance" if verdict.flagged else ""))
         note = (
-            f"{report.queries} descriptions with a target; n: different targets; each set is one trial: in brackets an interval "
-            f"of at least 95 % of each by itself; p: at most so often by luck, Holm-corrected over {len(report.verdicts)} "
-            f"tests, flagged below 0.025; positions {report.learnt}"
+            f"{report.queries} descriptions with a target; n: different targets; each set is one trial. In brackets an interval of "
+            f"at least 95 %, not corrected; p: probability of such an accuracy by chance (at most), Holm-corrected over "
+            f"{len(report.verdicts)} tests, flagged below 0.025; positions {report.learnt}"
         )
         flagged = any(verdict.flagged for verdict in report.verdicts)
         heads = ("rule", "on", "n", "accuracy", "chance", "p", "")[: 7 if flagged else 6]

@@ -5,7 +5,7 @@ from pathlib import Path
 LINES = {
     "build-sets": "Build sets of ten similar images that differ in details, from videos and photos.",
     "filter": "Remove low-quality, text-heavy or small images and replace them.",
-    "merge": "Join what the ranks of build-sets or filter have made in one artifact.",
+    "merge": "Join the results of the ranks of build-sets or filter in one artifact.",
     "plan": "Estimate what a study with people takes: answers, hours, cost with fees, pay per hour.",
     "export-tasks": "Write tasks for people, to be answered on our own pages or on a crowdsourcing platform.",
     "import-answers": "Check answers from our own pages or a platform, and add them to the judgments.",
@@ -16,9 +16,9 @@ LINES = {
     "rebuild": "Rebuild the images of a recipe from its videos and photos, which are recognised by content.",
     "verify": "Verify that the images of a recipe or an artifact match their sources, and list those that do not.",
     "build-documents": "Build documents of several sentences and images with known links from the captions of a dataset.",
-    "pairs": "Make pairs for an entailment classifier to learn from: an image with captions, and a text that they entail or do not.",
+    "pairs": "Make training pairs for an entailment classifier: an image with captions, and a text that they entail or do not.",
     "stats": "Describe a benchmark, built or published: counts, language, positions, distances, phenomena, leaks.",
-    "shortcuts": "Test a benchmark for shortcuts: rules that ignore the description must stay at chance.",
+    "shortcuts": "Test a benchmark for shortcuts: rules that find the target without the description.",
     "train": "Train a model with a published recipe or your own, and score the validation and test queries.",
     "regions": "Extract region features and boxes of every image, for models that use regions.",
     "listen": "Evaluate a multimodal language model on the benchmark through an OpenAI-compatible endpoint.",
@@ -27,7 +27,7 @@ LINES = {
     "search": "Find a picture by words, by a drawing, or by another picture: on a page, or printed with --text.",
     "serve": "Serve annotation pages from this machine until Ctrl-C; every answer is saved immediately.",
     "status": "Show what a project holds, what is stale or unfinished, and the next command.",
-    "diff": "Show what came, went and changed between two builds, datasets or evaluations, with intervals.",
+    "diff": "Show what was added, removed and changed between two builds, datasets or evaluations, with intervals.",
     "doctor": "Check this machine or an artifact, and suggest a fix for each problem.",
     "run": "Repeat the commands whose results are stale, in order; never one that costs money or the time of people.",
     "init": "Write a commented ctxr.toml, from which every command in this folder reads its options.",
@@ -73,7 +73,7 @@ MORE = {
     "filter": _FAILED,
     "merge": "The result is byte-equal to a run without ranks. The exit code is 4 while a rank is at work, and when a source was not "
     "finished by any rank.",
-    "plan": "It fails below a minimum hourly pay.",
+    "plan": "It fails if the pay per hour is below the minimum.",
     "export-tasks": "Tasks are describe, retrieve, dialogue, review, tag, entail and repeat.",
     "import-answers": "Importing the same answers twice changes nothing.",
     "report": "It shows sets, timelines, exclusions with reasons, distributions, results and provenance.",
@@ -82,9 +82,9 @@ MORE = {
     "shortcuts": "The images of a video set come from one shot in temporal order, so the first and last are nearest to the shot's start "
     "and end. Photos have no order, except that the first is the anchor whose neighbours the others are.",
     "eval": "Your own model: ctxr eval --model my_model:score calls score(texts, pictures) of my_model.py for each set, with its "
-    "descriptions and its pictures (PIL images); it returns a row of scores for each text, higher is better. A file of scores names "
-    "queries and candidates by their ids: of an ImageCoDe release SET/TARGET, in test SET/K? (both count from 0), and SET/imgN, as its "
-    "picture image-sets/SET/imgN.jpg is called, or SET/#POSITION without pictures. docs/python.md shows how to list them.",
+    "descriptions and its pictures (PIL images). It returns a row of scores for each text; higher is better. A score file refers to "
+    "queries and candidates by their ids. In an ImageCoDe release, a query is SET/TARGET, in test SET/K? (both count from 0). A candidate "
+    "is SET/imgN for image-sets/SET/imgN.jpg, or SET/#POSITION without pictures. docs/python.md shows how to list them.",
     "listen": "The API key is read from the environment only. The exit code is 4 when --max-cost was reached before every query was "
     "answered.",
 }

@@ -144,7 +144,7 @@ def common_dataset(runs: Sequence[Path], progress: Progress) -> Path | None:
         current = _project(dataset.runs[0]) / dataset.name
         here = (current / MANIFEST).is_file()
         raise UnfinishedError(
-            f"the dataset that runs were made on is not found as it was then: {dataset}",
+            f"the dataset that the runs were made on has changed or is missing: {dataset}",
             hint=f"--dataset {current if here else 'PATH'}   {'evaluates on the current dataset' if here else 'names its folder'}",
         )
     progress.note(f"using the dataset that the runs were trained on: {dataset}")

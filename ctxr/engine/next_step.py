@@ -65,7 +65,7 @@ def _left(one: Stored) -> str:
         return "--force takes answered tasks away"
     asks = ("--launch", "endpoint:")
     costs = words[0] in ("import-answers", "listen", "search") or any(word.startswith(asks) for word in words)
-    return f"{words[0]} takes people or money" if costs else ""
+    return f"{words[0]} costs money or people's time" if costs else ""
 
 
 def _steps(state: ProjectState, one: Stored) -> Iterator[str]:

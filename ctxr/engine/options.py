@@ -100,7 +100,7 @@ class NotDecisive:
     """Marks an option on which the result does not depend."""
 
 
-Workdir = Annotated[Path, "Project folder, where each command finds what the one before it made."]
+Workdir = Annotated[Path, "Project folder, in which each command finds the results of earlier ones."]
 Seed = Annotated[int, Range(0, math.inf, "a whole number, 0 or more")]
 Switch = Annotated[bool, NotDecisive]
 Price = Annotated[float, NotDecisive, Range(0, 10**9, "an amount of money, 0 or more")]
@@ -222,7 +222,8 @@ class Options:
         for name, option in self.describe().items():
             path = getattr(self, name)
             if option.kind == Path | None and name != "out" and path is not None and not path.exists():
-                wanted = option.help.partition(";")[0].rstrip(".")
+                wanted = option.help.partition(";")[0].partition(". ")[0].rstrip(".")
+                wanted = wanted if wanted[1:2].isupper() else wanted[:1].lower() + wanted[1:]
                 raise UsageError(f"{path} does not exist", hint=f"check the path; expected: {wanted}")
         return self
 
@@ -273,7 +274,7 @@ class EndpointOptions(Options):
     )
     """Seconds before a request without an answer is repeated."""
     max_tokens: Annotated[int, Range(1, math.inf, "a number of tokens, at least 1")] = 64
-    """Most tokens of an answer; reasoning models need thousands."""
+    """Maximum number of tokens of an answer; reasoning models need thousands."""
     price_in: Price = 0.0
     """Price of a million input tokens."""
     price_out: Price = 0.0
@@ -303,7 +304,7 @@ class JudgeEndpointOptions(EndpointOptions):
     PANELS = "Endpoint: model samples"
 
     samples: Annotated[int, Range(1, math.inf, "a number of answers, at least 1")] = 3
-    """Answers of an endpoint judge to each claim, where the server tells no probabilities of tokens."""
+    """Answers of an endpoint judge to each claim, if the server gives no token probabilities."""
 
 
 def option_name(field: str) -> str:

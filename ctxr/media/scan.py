@@ -39,7 +39,7 @@ class ScanOptions(Options):
     """Which frames are embedded. every: all, as in the paper. samples: some per second. search: samples, and the frames between them
     that sets need. auto: every with a small encoder such as ctxr-tiny or on a GPU, where it costs little, and search otherwise."""
     rate: Annotated[float, Range(0.001, 1000, "frames per second, 0.001 to 1000")] = 4.0
-    """Samples per second of video, beside the ends of shots; larger finds more sets and takes longer. Without effect on every."""
+    """Samples per second of video, beside the ends of shots; larger finds more sets and takes longer. No effect on every."""
     still_below: Annotated[float, Range(0, 255, "a luma difference: 0..255")] = 6.0
     """Skip a sample as nearly static if no block, a 144th of the picture, differs by this much from the last embedded sample (mean luma,
     0..255); 0 skips none. With --frames every no frame is skipped."""
@@ -53,7 +53,7 @@ class ScanOptions(Options):
     decoder: Annotated[str, Choices(("auto", "pyav", "opencv"))] = "auto"
     """Video decoder: auto (PyAV, OpenCV as second attempt), pyav, opencv."""
     threads: Annotated[int, NotDecisive, Range(1, 256, "at least 1")] = 2
-    """Decoding threads per video, and with PyAV one more; 1 is one. With --keep-damaged always 1."""
+    """Decoding threads per video; PyAV adds one unless this is 1. With --keep-damaged always 1."""
     keep_damaged: bool = False
     """Use the decodable part of a damaged video instead of skipping the video."""
     stall_seconds: Annotated[float, Range(0.1, 10**6, "seconds, at least 0.1")] = 60.0
@@ -61,7 +61,7 @@ class ScanOptions(Options):
     time_limit: Annotated[float, Range(0, 10**7, "seconds; 0 = none")] = 0.0
     """Give up on a video after this many seconds; 0 = never."""
     memory_limit: Annotated[float, Range(0.25, 10**4, "GiB, at least 0.25")] = 4.0
-    """Memory limit for decoding one video, in GiB; a small one holds fewer frames for the search between samples. A decoder takes
+    """Memory limit for decoding one video, in GiB; a small one keeps fewer frames for the search between samples. A decoder takes
     0.6 GiB at 1280 x 720."""
 
     def rules(self) -> Iterator[tuple[str, str]]:

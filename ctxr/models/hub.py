@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from ctxr.errors import CtxrError, UsageError, did_you_mean, first_line
+from ctxr.errors import CtxrError, UsageError, did_you_mean, first_line, some
 from ctxr.store.paths import without_folder
 
 PATIENCE = 2.0  # seconds that a host may take to answer before weights count as out of reach
@@ -46,10 +46,10 @@ MINILM = "minilm"
 """The text tower of ctxr-lite alone, where a folder of transformers is named."""
 
 STAND_INS = {
-    LITE: "it knows real photos, but text finds fewer of them than with CLIP",
-    TINY: "it was trained on drawn scenes: good enough to try everything out, but not for a dataset that you publish",
+    LITE: "it can be used on real photos, but finds fewer of them by text than CLIP",
+    TINY: "it was trained on drawn scenes, so use it to try ctxr out, not for a dataset that you publish",
 }
-"""What users must know of encoders that stand in for CLIP."""
+"""What users must know of encoders that replace CLIP where it is not available."""
 
 BLIP_TINY = "random:blip-tiny"
 """BLIP with untrained weights from a fixed seed, for tests and nothing else."""
@@ -96,7 +96,8 @@ def split_name(name: str) -> PretrainedName:
         return PretrainedName(arch, tag)
     tags = sorted(pair for pair in pairs if pair.startswith(f"{arch}:"))
     if not tag and tags:
-        raise UsageError(f"encoder {name!r} does not say which weights", hint=f"one of {', '.join(tags)}")
+        first = some(sorted(tags, key=lambda pair: not pair.endswith(":openai")))
+        raise UsageError(f"encoder {name!r} does not say which weights", hint=f"name them, such as {first}")
     known = sorted(pairs | {TINY, LITE, "auto"})
     hint = did_you_mean(f"{arch}:{tag}", known, "names are arch:pretrained, e.g. ViT-B-32:openai", most=3)
     raise UsageError(f"unknown encoder {name!r}", hint=hint)
@@ -125,10 +126,7 @@ def fetched_weights(arch: str, tag: str) -> Path:
     if cached := cached_weights(arch, tag):
         return cached
     config = open_clip.get_pretrained_cfg(arch, tag)
-    hint = (
-        "connect to the network once, or name an encoder that is on this machine, ctxr-lite (never tuned), ctxr-tiny or local-dir:PATH: "
-        "--encoder NAME, and for ctxr train --set encoder=NAME"
-    )
+    hint = "connect to the network once, or name ctxr-lite, ctxr-tiny or local-dir:PATH: --encoder NAME, for ctxr train --set encoder=NAME"
     files = _hub_files(config)
     address = _hub_address(files[0]) if files else str(config.get("url") or "")
     return Path(_downloaded(f"the weights of {arch}:{tag}", lambda: download_pretrained(config), address, hint))

@@ -131,7 +131,7 @@ def gallery_splits(dataset: Dataset, verdicts: PairVerdicts | None = None) -> di
         for name, image in ((name, image) for name, own in sets.items() for image in own):
             if image in images:
                 raise DataError(
-                    f"the picture {image} stands in the gallery {name!r} and in another one, or twice",
+                    f"the picture {image} is in the gallery {name!r} and in another one, or twice",
                     hint="give it one place, or train on sets that share pictures: --recipe clip-batch --set weak=mask-only",
                 )
             images[image], owners[image] = len(images), galleries[name]

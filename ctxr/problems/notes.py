@@ -148,10 +148,10 @@ def contamination_notes(
     if learned and "train" in names:
         notes.append(f"figures on train show the fit of {', '.join(learned)}, not quality")
     if tested and "test" in names:
-        notes.append(f"test chose the epoch of {', '.join(tested)} (judged_on_test): its figures on test flatter")
+        notes.append(f"test chose the epoch of {', '.join(tested)} (judged_on_test): its figures on test are too high")
     if (others := [name for name in learned if name not in tested]) and "valid" in names:
-        figures = "its figures flatter" if len(others) == 1 else "their figures flatter"
-        notes.append(f"where valid chose the epoch of {', '.join(others)}, {figures} a little; those of test do not")
+        figures = "its figures there are" if len(others) == 1 else "their figures there are"
+        notes.append(f"valid chose the epoch of {', '.join(others)}: {figures} slightly high; those on test are not")
     if outside := [run.name for run in runs if run.name not in trained]:
         source = f"what {', '.join(outside)} was trained on, and whether these sets were in it"
         notes.append(f"{source}, is not known here")

@@ -76,9 +76,9 @@ class EvalOptions(Options):
     )
 
     runs: Annotated[tuple[str, ...], NotDecisive] = ()
-    """Runs or classifiers by name or folder, files of scores (.jsonl or .csv: a line of query, candidate, value each; of
-    dialogues a candidate may be the number of a turn; .npy: an array of queries, sorted by id, and their candidates), or models; default:
-    every run, or --model alone."""
+    """Runs or classifiers by name or folder, score files, or encoders; default: every run, or --model alone. A score file is .jsonl or .csv
+    with a query, candidate and value on each line (for dialogues, a candidate may be the number of a turn), or .npy with an array of
+    queries, sorted by id, and their candidates."""
     dataset: Path | None = None
     """Artifact or published release (folder or file);
     default: the dataset of the runs, else the latest finished one in the workdir."""
@@ -90,8 +90,8 @@ class EvalOptions(Options):
     """Evaluate only train, valid, test or none (sets without a split); default: every scored split, and for a classifier the first of
     test, valid and train that has pairs."""
     compare: bool = False
-    """Test every run against every other: differences with intervals, permutation and McNemar,
-    Holm-corrected over all of them."""
+    """Test every pair of runs: differences with intervals, permutation and McNemar tests, with
+    Holm's correction over all of them."""
     partial: bool = False
     """Leave out queries that some run did not score completely, and report their number."""
     cluster: Annotated[str, Choices(("set", "group"))] = "set"
@@ -100,17 +100,17 @@ class EvalOptions(Options):
     recall: str = "5"
     """Recall@k to print, on documents p@k, such as 1,5,10."""
     ties: Annotated[str, Choices(("expected", "first", "last"))] = "expected"
-    """Among equal scores, right candidates come first or last, in every figure of ranks and in the files for trec_eval; expected: figures
-    are means over all orders, and trec_eval, which sorts by name, may find others."""
+    """Place of right candidates among equal scores, in figures of ranks and in the files for trec_eval: first or last; or expected: figures
+    are means over all orders. trec_eval sorts equal scores by name, so its figures may then differ."""
     trec: bool = False
-    """Print what trec_eval does too: MAP (over galleries MAP@30, as far as their TREC files go), and P@k and nDCG@k at each k of
+    """Also print the figures of trec_eval: MAP (over galleries MAP@30, as far as their TREC files go), and P@k and nDCG@k at each k of
     --recall."""
     nothing_fits: bool = False
-    """Take the right candidates out of half of the queries: does the highest score tell (AUROC, selective accuracy)?"""
+    """Remove the right candidates from half of the queries: does the highest score reveal it (AUROC, selective accuracy)?"""
     resamples: Draws = 10_000
     """Bootstrap resamples of each interval."""
     permutations: Draws = 10_000
-    """Random sign patterns of a permutation test; all patterns where there are fewer."""
+    """Random sign patterns of a permutation test; all patterns if there are fewer."""
     seed: Seed = 0
     """Seed of intervals and tests, and of the half of --nothing-fits."""
     tokenizer: str = "auto"
@@ -121,8 +121,8 @@ class EvalOptions(Options):
     regions: FreeText = ""
     """Region features in the workdir, by name, for models of regions; default: those that a run was trained on."""
     rerank: Annotated[int | None, Range(0, inf, "a number of candidates; 0 rescores every pair")] = None
-    """Number of shortlisted candidates a cross-encoder rescores per query, in both directions (0 = all); default: as a run was
-    validated."""
+    """Number of shortlisted candidates a cross-encoder rescores per query, in both directions (0 = all); default: as in the
+    run's validation."""
     rerank_by: FreeText = ""
     """Encoder that makes the shortlist, such as ViT-B-32:openai; candidates outside it rank below, in its order."""
     device: Device = "auto"
@@ -133,10 +133,10 @@ class EvalOptions(Options):
     """For COCO: folder with CxC's and ECCV's ground truth (`cxc_image_to_caption.json`, `…_caption_to_image.json`, `eccv_…`), and
     with CxC's similarities (sits_test.csv, sis_test.csv, sts_test.csv)."""
     problem: str = ""
-    """Problem to evaluate, such as gallery; default: the one that runs were trained for, if the dataset fits it, else the one that the
-    dataset asks."""
+    """Problem to evaluate, such as gallery; default: the one that runs were trained for, if the dataset fits it, or else that of the
+    dataset."""
     name: Name = None
-    """What a single file of scores or --model is called; default: as the file names their scorer, or as the file or model."""
+    """Name of a single score file or --model; default: the scorer that the file names, or the name of the file or model."""
     model: Annotated[tuple[str, ...], NotDecisive] = ()
     """Your own model as module:function, such as my_model:score for a function in my_model.py here: it gets texts and pictures of a
     set and returns scores. They are kept as a run until the file or the dataset changes. Can be given several times."""

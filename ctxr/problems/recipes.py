@@ -33,7 +33,7 @@ def read_recipe(
     recipes, file = list_recipes(), Path(named)
     if not named.endswith(".toml"):
         if named not in recipes:
-            hint = did_you_mean(named, recipes, f"there are {', '.join(recipes)}, or name a .toml file")
+            hint = did_you_mean(named, recipes, "ctxr train --help lists the recipes; or name a .toml file")
             raise UsageError(f"there is no recipe {named!r}", hint=hint)
         file = FOLDER / f"{named}.toml"
     loaded = read_toml(file, "--recipe")

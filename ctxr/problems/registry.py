@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
-from ctxr.errors import DataError, UsageError, did_you_mean
+from ctxr.errors import DataError, UsageError, did_you_mean, some
 from ctxr.models.training.recipe import Recipe
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.question import Question, find_learner
@@ -50,7 +50,8 @@ def problem_of(config: Mapping[str, object]) -> Question:
     if variant is None:
         return [*problems().values()][-1]
     if variant not in by_variant:
-        raise DataError(f"no problem has the variant {variant!r}", hint=f"variants are {', '.join(by_variant)}")
+        known = f"variants are {some(by_variant, 9)}; docs/models.md lists them"
+        raise DataError(f"no problem has the variant {variant!r}", hint=known)
     return by_variant[str(variant)]
 
 

@@ -11,7 +11,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import other_datasets
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import command_in
-from ctxr.errors import DryRun, UnfinishedError, UsageError, did_you_mean
+from ctxr.errors import DryRun, UnfinishedError, UsageError, did_you_mean, some
 from ctxr.models.hub import from_root
 from ctxr.models.identity import model_identity
 from ctxr.models.training.recipe import Recipe
@@ -303,7 +303,7 @@ def check_run_name(source: str, workdir: Path) -> None:
         hint = f"ctxr train --recipe {source}   makes it; "
     for folder, listed in names.items():
         missing = "no run is finished yet; " if folder == RUNS else ""
-        hint += f"the {folder} are {', '.join(listed)}; " if listed else missing
+        hint += f"the {folder} are {some(listed, 8)}; " if listed else missing
     raise UsageError(
         f"there is neither {' nor '.join(f'a {kind}' for kind in TRAINED.values())} {source!r} in {workdir}",
         hint=f"{hint}an encoder is named as in ViT-B-32:openai",

@@ -257,7 +257,7 @@ class ScorerJob(TrainJob):
         if self.start is not None and not (self.start / MANIFEST).is_file():
             raise UnfinishedError(
                 f"the recipe starts from the run {recipe.start!r}, and {self.start} does not exist or is not finished",
-                hint=f"{start_command(options, recipe)}   first, or --set start= for the encoder as it was published",
+                hint=f"{start_command(options, recipe)}   first, or --set start= for the published encoder",
             )
         self.data = data = self.read(dataset, verdicts_in(dataset, options.judgments, options.workdir))
         self.queries, self.judged_on, self.slow_validation = data.counts, data.judged_on, data.slow_validation

@@ -148,7 +148,7 @@ def _pairs(path: Path, node: Any, what: str) -> list[tuple[Any, Any]]:
         if not is_text(key.value):
             raise DataError(f"{_at(path, key)}: expected {what}, found a key that is not text", hint="restore the file")
         if key.value in seen:
-            first = f"it stands in line {seen[key.value]} already"
+            first = f"it is already in line {seen[key.value]}"
             raise DataError(f"{_at(path, key)}: {key.value!r} appears twice: {first}", hint="delete one of them")
         seen[key.value] = key.start_mark.line + 1
     return list(node.value)

@@ -46,9 +46,9 @@ class Plan(Protocol):
     fee_percent: Annotated[float | None, Range(0, math.inf, "a percentage of the reward, 0 or more")] = None
     """The platform's fee in percent of the reward; required for Prolific."""
     describe_reward: Annotated[int | None, COUNT] = None
-    """Pay per description in cents, on Prolific per submission; default: as `ctxr export-tasks`."""
+    """Pay per description in cents, on Prolific per submission; default: that of `ctxr export-tasks`."""
     retrieve_reward: Annotated[int | None, COUNT] = None
-    """Pay per retrieval in cents, on Prolific per submission; default: as `ctxr export-tasks`."""
+    """Pay per retrieval in cents, on Prolific per submission; default: that of `ctxr export-tasks`."""
     per_submission: Annotated[int, POSITIVE] = ExportTasks.per_submission
     """Units per submission (prolific)."""
     currency: Annotated[str, Choices(tuple(PROLIFIC_FLOOR))] = ExportTasks.currency
@@ -275,7 +275,7 @@ class Aggregate(Options):
     seed: Annotated[int, COUNT] = 0
     """Seed of the intervals."""
     full: Switch = False
-    """Print every table, not the summary alone; files and --json have them all."""
+    """Print every table instead of the summary; files and --json always have them all."""
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """The wanted accuracy is not below the one that suggests a block."""

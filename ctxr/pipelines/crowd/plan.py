@@ -125,7 +125,7 @@ def forecast_study(config: Plan, dataset: Dataset) -> StudyForecast:
     sets_of = grouped((contents[name] or name, row.id) for row in dataset.sets for name in row.images)
     if overlapping := {name for names in sets_of.values() if len(names) > 1 for name in names}:
         count = f"{len(overlapping)} of {plural(len(dataset.sets), 'set')}"
-        notes.append(f"{count} share pictures: each takes people who have seen none of the others")
+        notes.append(f"{count} share pictures: each needs people who have seen none of the others")
     units = sum(split.units for split in splits)
     forecasts = tuple(_forecast(config, tasks[task], units, times[task], efforts[task]) for task in tasks)
     if config.qualification and not served:

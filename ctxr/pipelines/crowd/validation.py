@@ -317,7 +317,7 @@ def agreement_table(rows: Sequence[Row], full_share_complete: bool) -> Table:
     note = (
         "nominal alpha of image ids and of positions in the set; interval alpha of positions for frames in temporal order. "
         "In brackets the 95 % interval over units and workers. The released script computes accepted only, where votes agree "
-        f"by selection; {FULL}: descriptions that get every vote, also once they are decided"
+        f"by selection; {FULL}: descriptions that get every vote, even after they are decided"
         + ("; all their votes are in, so this alpha is unbiased" if full_share_complete else "")
     )
     return Table("Krippendorff's alpha", ("votes of", "units", "votes", *columns.values()), tuple(shown), note)

@@ -223,8 +223,8 @@ class BuildStage(SetsStage[BuildInputs]):
             made = read_state(self.options.workdir, [self.out()]).stored[-1].words
             if report.encoder not in (self.options.encoder, *made):
                 yield (
-                    f"these sets were picked with {report.encoder} because CLIP was not available, and {STAND_INS[report.encoder]}: "
-                    f"--encoder {DEFAULT_ENCODER} makes them again where CLIP is"
+                    f"CLIP was not available, so these sets were picked with {report.encoder}; {STAND_INS[report.encoder]}. "
+                    f"Where CLIP is available, --encoder {DEFAULT_ENCODER} makes them again"
                 )
         if not report.up_to_date and not counts["sets"]:
             more = ", or --frames every" if counts["embedded"] < counts["frames"] else ""

@@ -65,7 +65,7 @@ class SetsOptions(OutputOptions):
     """Reject images where recognised text covers more than this share of the area (0..1); text on less than 0.005 of it may be
     missed."""
     min_size: Annotated[int | None, Range(1, inf, "pixels of the shorter side, at least 1")] = None
-    """Rule out images whose shorter side has fewer pixels."""
+    """Reject images whose shorter side has fewer pixels than this."""
     brisque_weights: Annotated[str, Choices(("live", "piq"))] = "live"
     """Support vectors of BRISQUE: live (shipped) or piq (torch cache or download)."""
     ocr: Annotated[str, Choices(("auto", "tesserocr", "pytesseract"))] = "auto"
@@ -73,17 +73,17 @@ class SetsOptions(OutputOptions):
     device: Device = "auto"
     """Where the encoder runs: auto, cpu, cuda, cuda:N, mps."""
     jobs: Jobs = 0
-    """Videos worked on at the same time; 0 = half the cores."""
+    """Videos processed at the same time; 0 = half the cores."""
     engine: EngineName = "threads"
-    """What works on the videos: threads, or processes, each with an encoder of its own."""
+    """Workers that process the videos: threads, or processes, each with an encoder of its own."""
     rank: Rank = None
-    """Make only every N-th video and shard of photos, from this number (0 to N - 1) on, for `ctxr merge`; see --world-size."""
+    """Number of this rank, 0 to N - 1: it processes every N-th video and shard of photos; `ctxr merge` joins the ranks."""
     world_size: WorldSize = None
     """Number N of ranks that share the videos and photos."""
     retry_failed: Switch = False
     """Retry sources that failed in the finished run, or for a rank."""
     yes: Switch = False
-    """Go on although the run removes sources, or replaces sets that tasks or answers are about."""
+    """Continue even if the run removes sources, or replaces sets that have tasks or answers."""
 
     @property
     def shard(self) -> RankShard | None:
@@ -136,20 +136,20 @@ class BuildSets(ScanOptions, SetsOptions):
     """Images per set."""
     sample: str = ""
     """Number of photo sets, which share as few photos as possible, or `all`: one per photo. Default: a tenth of the photos, and at
-    least thirty where there are so many."""
+    least thirty if there are so many."""
     seed: Annotated[int, Range(0, inf, "a whole number, 0 or more")] = 0
     """Seed of the sample."""
     splits: Path | None = None
-    """CSV file `group,split` with the publisher's splits of sources (videos, and folders of photos by name); the others are dealt by
-    salted hash. Or a CSV of boxes of Open Images: photos are dealt so that each split has its share of people, food, animals, products."""
+    """CSV file `group,split` with the published splits of sources (videos, and folders of photos by name); the others are assigned by a
+    salted hash. Or a CSV of boxes of Open Images: each split then gets its share of photos of people, food, animals, products."""
     salt: str = "ctxr"
-    """Salt of that hash; another salt gives other splits."""
+    """Salt of the hash that assigns splits; another salt gives other splits."""
     keep_leaks: bool = False
-    """Deal sources that share footage independently instead of to one split."""
+    """Assign sources that share footage to splits one by one instead of together."""
     yield_curve: Switch = False
     """Print how many sets each threshold would give; without SOURCES, for the existing sets."""
     add: Switch = False
-    """Keep the sources that are in the finished sets, where they were last seen, and add those named here."""
+    """Keep the sources of the finished sets, at their last known locations, and add those named here."""
 
     def key(self) -> dict[str, Any]:
         """What decides the result; of the file of splits, its content."""
@@ -180,7 +180,7 @@ class Filter(SetsOptions):
     """`decisions.jsonl` of `ctxr serve --review`, or a list of ids (.txt, .csv); the sets in it that a person rejected are left out, and
     single images replaced."""
     keep: Path | None = None
-    """`decisions.jsonl`, or another list of ids; no limit is asked of images and sets in it that a person kept."""
+    """`decisions.jsonl`, or another list of ids; images and sets in it that a person kept are exempt from the limits."""
     videos: Path | None = None
     """Folder that holds the source videos or albums now, if they were moved; they are recognised by content."""
 
@@ -226,7 +226,7 @@ class BuildDocuments(OutputOptions):
         """At least one document."""
         yield from super().rules()
         if not self.train + self.valid + self.test:
-            yield "no document is asked for", "give --train, --valid or --test a number"
+            yield "no document is requested", "give --train, --valid or --test a number"
 
 
 @dataclass(frozen=True)

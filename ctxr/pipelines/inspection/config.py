@@ -69,7 +69,7 @@ class Shortcuts(Options):
     skip_pictures: bool = False
     """Do not open images: skip sharpness and file size."""
     encoder: Annotated[str | None, NotDecisive] = None
-    """Encoder from whose vectors a model without texts learns; default: the vectors by which the sets were picked."""
+    """Encoder whose vectors train a model that reads no texts; default: the encoder that picked the sets."""
     device: Device = "auto"
     """Device of the encoder: auto, cpu, cuda, cuda:N, mps."""
 
@@ -105,14 +105,14 @@ class Report(Options):
     COMMAND = "report"
 
     input: Path | None = None
-    """Artifact, or published release (folder or file), to report on, with the image sets that it was made of; default: the furthest
-    finished artifact of the workdir, else its results alone."""
+    """Artifact or published release (folder or file) to report on, with the image sets it was made from; default: the most advanced
+    finished artifact of the workdir, or else its results alone."""
     out: Path | None = None
     """Page to write; default: `report.html` in the workdir. Only an earlier report page is overwritten."""
     workdir: Workdir = Path("work")
     inside: Annotated[int, Range(0, math.inf, "a number of pictures, 0 or more")] = 300
-    """Maximum number of images embedded in the page, up to 640 pixels wide or high (about 12 MB); of more, small ones are written to
-    a folder beside the page, with its name, and large ones are loaded from the artifact."""
+    """Maximum number of images embedded in the page, up to 640 pixels wide or high (about 12 MB). If there are more, small ones go to
+    a folder of the same name beside the page, and large ones are loaded from the artifact."""
     more: tuple[str, ...] = ()
     """Another page to link to at the top, such as that of a related project; repeatable."""
 
@@ -134,7 +134,7 @@ class Diff(Options):
     """A and B: two artifacts of image sets, two datasets, or two evaluations, by their folders or their names in the project."""
     workdir: Workdir = Path("work")
     exit_code: bool = False
-    """Exit with code 5 where they differ, for scripts."""
+    """Exit with code 5 if they differ, for scripts."""
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """Two of them."""

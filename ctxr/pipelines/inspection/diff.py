@@ -136,7 +136,7 @@ def _queries(dataset: Dataset) -> dict[str, tuple[str, tuple[str, ...]]]:
 
 
 def evaluations(first: Artifact, second: Artifact) -> dict[str, Table]:
-    """Headline figures of the runs that both evaluate, or the only one of each, and how they differ on queries that both ask alike.
+    """Headline figures of the runs that both evaluate, or the only one of each, and differences on queries of the same text and targets.
 
     Raises UsageError for different problems, and where it cannot be told which run to compare with which.
     """
@@ -173,7 +173,7 @@ def evaluations(first: Artifact, second: Artifact) -> dict[str, Table]:
             told = row.queries, difference(row), p_value(row.corrected)
         rows.append((*key, *(None if one.value is None else f"{100 * one.value:.1f}" for one in (a, b)), *told))
     drawn = f"in brackets the {100 * LEVEL:g} % bootstrap interval over sets, or over targets of a gallery"
-    note = f"B less A in points, of n queries that both ask alike, {drawn}; {corrected_note(tested)}"
+    note = f"B − A in points, on n queries with the same text and targets, {drawn}; {corrected_note(tested)}"
     queries = [
         grouped((key, row) for run in one.values() for key, rows in run.items() for row in rows) for one in answers
     ]
@@ -187,7 +187,7 @@ def evaluations(first: Artifact, second: Artifact) -> dict[str, Table]:
             return "–"
         return ", ".join(f"{accuracy:.2f}" for *_, accuracy in own) if other and own[0][0] == other[0][0] else own[0][0]
 
-    heads = ("run", "split", "measure", "A %", "B %", "n", "B less A", "Holm")
+    heads = ("run", "split", "measure", "A %", "B %", "n", "B − A", "Holm")
     tables = changes({"queries": asked}, [of_query])
     return {"counts": tables.pop("counts"), "figures": Table("figures to report", heads, tuple(rows), note), **tables}
 

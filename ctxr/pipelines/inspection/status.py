@@ -86,7 +86,7 @@ def _notes(state: ProjectState) -> Iterator[str]:
         encoder = one.artifact.manifest.models.get("encoder") if one.artifact and one.verb == "build-sets" else None
         name = encoder.get("name") if isinstance(encoder, dict) else None
         if name in STAND_INS and name not in one.words:
-            yield f"{one.name}: {name} stood in for CLIP: {STAND_INS[name]}"
+            yield f"{one.name}: {name} was used because CLIP was not available; {STAND_INS[name]}"
     runs = [one for one in state.finished.values() if one.kind in (RUN, CLASSIFIER)]
     if new := [one.path.name for one in runs if not state.made_from(one, EVALUATION, CLASSIFIER_RESULTS)]:
         yield f"not evaluated yet: {some(new)}"

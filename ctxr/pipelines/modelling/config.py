@@ -73,7 +73,7 @@ class Eval(EvalOptions):
     ARGUMENT = "runs"
 
     full: Switch = False
-    """Print every table, not the summary alone; files and --json have them all."""
+    """Print every table instead of the summary; files and --json always have them all."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class RegionsConfig(Options):
     extractor: str = "grid:auto"
     """Extractor: grid:ENCODER (its feature map), faster-rcnn[:WEIGHTS.pth|.safetensors], file:FOLDER (bottom-up-attention .npz)."""
     most: Annotated[int, Range(1, inf, "a number of regions, at least 1")] = 36
-    """Most regions of a picture, besides the whole picture."""
+    """Maximum number of regions of a picture, in addition to the whole picture."""
     name: Name = None
     """Name of the artifact, in `regions/` of the workdir; default: grid, faster-rcnn or file."""
     workdir: Workdir = Path("work")

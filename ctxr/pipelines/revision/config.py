@@ -65,9 +65,9 @@ class ReviseLabels(JudgeEndpointOptions):
     dev: Path | None = None
     """Pairs for --precision; default: `pairs.jsonl` of the dataset."""
     per_image: Cap = 30
-    """Most captions that a round adds to a picture; 0 = no limit."""
+    """Maximum number of captions that a round adds to a picture; 0 = no limit."""
     per_caption: Cap = 100
-    """Most pictures that a round adds to a caption; 0 = no limit."""
+    """Maximum number of pictures that a round adds to a caption; 0 = no limit."""
     split: Annotated[str, Choices(("all", "train", "valid", "test"))] = "all"
     """Split to revise: all, train, valid, test."""
     limit: Cap = 0

@@ -26,7 +26,7 @@ from ctxr.datasets.rounds import (
 from ctxr.datasets.truth import UNSURE
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import SETS, chosen, command_in
-from ctxr.errors import DataError, UnfinishedError, UsageError, did_you_mean
+from ctxr.errors import DataError, UnfinishedError, UsageError, did_you_mean, some
 from ctxr.metrics.votes import Codes
 from ctxr.models.entailment.base import Judge
 from ctxr.models.hub import makes_pairs
@@ -175,7 +175,7 @@ def retriever_of(config: ReviseLabels, rounds: Sequence[Round]) -> str:
     if run_folder(by, workdir) is not None or ":" in by or by in PLAIN_ENCODERS:
         return by
     names = finished_runs(workdir)
-    runs = f"the runs are {', '.join(names)}" if names else "no run is finished yet"
+    runs = f"the runs are {some(names, 8)}" if names else "no run is finished yet"
     encoders = f"encoders are {', '.join(PLAIN_ENCODERS)}, or named as in ViT-B-32:openai"
     raise UsageError(
         f"--retriever {by}: there is neither a run nor an encoder of that name",

@@ -247,6 +247,6 @@ def license_judge(
     omega, rho = wins / len(tested), sum(person.advantage or 0 for person in tested) / len(tested)
     toy = ", but no audit licenses a toy" if current.toy else ""
     short = f", less than {wanted:.0%}" if licence.low < wanted else ""
-    reason = f"it may stand in for {wins} of {len(tested)} people{toy}; of what it adds {licence.low:.1%} or more hold{short}"
+    reason = f"it can replace {wins} of {len(tested)} people{toy}; at least {licence.low:.1%} of what it adds is right{short}"
     passed = omega >= WINNING and licence.low >= wanted and not current.toy
     return replace(licence, passed=passed, reason=reason, omega=omega, rho=rho)

@@ -63,7 +63,7 @@ def card(job: ExportJob, manifest: Manifest | None, fingerprint: str, written: E
         front = ["---", f"pretty_name: {_yaml(job.dataset.name)}"]
         front += ["license: other", f"license_name: {_yaml(licence)}"] if licence else ["license: unknown"]
         front += ["size_categories:", f"- {size}", "tags:", "- image-retrieval", written.front_matter, "---", ""]
-    origin = [f"- as it was published by others; sha256 {fingerprint}"]
+    origin = [f"- as published by others; sha256 {fingerprint}"]
     if manifest:
         kinds = sorted({image_set.kind for image_set in job.dataset.sets})
         origin = [
@@ -76,7 +76,7 @@ def card(job: ExportJob, manifest: Manifest | None, fingerprint: str, written: E
             threshold = f"{text(selection.get('threshold'))} (encoder {name})"
             origin.append(f"- frames of a video set are further apart than {threshold}")
             if remark := STAND_INS.get(encoder["name"]):
-                origin.append(f"- **{name} stood in for CLIP**: {remark}")
+                origin.append(f"- **{name} was used instead of CLIP**; {remark}")
         limits = [name for name in ("brisque", "max_text", "min_size") if manifest.config.get(name) is not None]
         origin += [f"- {name.replace('_', ' ')}: {text(manifest.config[name])}" for name in limits]
     parts = [

@@ -114,7 +114,7 @@ def find_stages(workdir: Path, named: Path | None, notes: list[str]) -> list[Cha
         name = workdir.resolve().name
         note = f"{name} holds results and no dataset, so queries are shown without their pictures: --input DATASET adds them"
         if all(artifact.manifest.kind != EVALUATION for artifact in artifacts_in(workdir / RESULTS)):
-            note = f"{name} holds tables of results and nothing else, so the page is about them alone"
+            note = f"{name} holds only tables of results, so the page shows nothing else"
         notes.append(note)
         return [ChainStage(workdir, name, ALONE)]
     published = path.exists() and not (path / MANIFEST).is_file() and path.name != MANIFEST

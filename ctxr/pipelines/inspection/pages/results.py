@@ -98,8 +98,8 @@ def find_scored(project: Path, about: str | None = "") -> list[EvaluationRows]:
     if others := sum(map(len, by_dataset.values())) - len(by_dataset[chosen]):
         notes.append(f"{others} evaluations on other datasets are in {RESULTS}/ and are not shown")
     if about and chosen != about:
-        before = "or of what it was before it was changed"
-        notes.append(f"these results are of another dataset than the sets above, {before}")
+        before = "or for an earlier state of it"
+        notes.append(f"these results are for another dataset than the sets above, {before}")
     elif about is not None and chosen not in {about, *here}:
         notes.append("the evaluated dataset is not in this project, or was rebuilt since")
     scored[0].notes[:0] = notes
