@@ -83,7 +83,7 @@ def two_processes(trainings: list[tuple[str, Path, tuple[str, ...]]], workdir: P
         )
         for rank in (0, 1)
     ]  # fmt: skip
-    told = [one.communicate(timeout=100) for one in started]
+    told = [one.communicate(timeout=240) for one in started]
     return [Ended(one.returncode, *words) for one, words in zip(started, told, strict=True)]
 
 
@@ -111,7 +111,7 @@ def test_two_processes_train_what_one_does_and_the_second_writes_nothing(
             benchmark,
             (*few, "epochs=2", "encoder=ctxr-tiny", "start=", "batch=11", "schedule=cosine", "clip=1.0"),
         ),
-        ("retrieval-clip", world, (*few, "epochs=2", f"encoder={encoder}", "batch=34")),
+        ("retrieval-clip", world, (*few, "epochs=1", f"encoder={encoder}", "batch=34")),
         ("retrieval-blip", world, (*few, "epochs=1", *pairs, f"rerank_by={encoder}", "batch=34", "at_once=5")),
     ]
     one, two = tmp_path / "one", tmp_path / "two"
@@ -139,7 +139,7 @@ def test_where_a_process_dies_the_first_says_so_and_one_alone_goes_on(
     assert (first.code, second.code) == (1, -9), first
     assert "error: the processes of this training lost one another" in first.err
     assert "Traceback" not in first.err
-    assert time.monotonic() - begun < 60
+    assert time.monotonic() - begun < 120
 
     progress = Note()
     for name in ("one", "two"):
