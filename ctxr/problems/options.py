@@ -48,7 +48,7 @@ class TrainOptions(Options):
     whose entailed pairs are weak positives: --set weak=extra-batch."""
     workdir: Workdir = Path("work")
     device: Device = "auto"
-    """Device to train on: auto, cpu, cuda, mps."""
+    """Device to train on: auto, cpu, cuda, cuda:N, mps."""
     text_only: Switch = False
     """Train an entailment classifier without its image branch: --set image=."""
     image_only: Switch = False
@@ -126,7 +126,7 @@ class EvalOptions(Options):
     rerank_by: FreeText = ""
     """Encoder that makes the shortlist, such as ViT-B-32:openai; candidates outside it rank below, in its order."""
     device: Device = "auto"
-    """Device of the encoder: auto, cpu, cuda, mps."""
+    """Device of the encoder: auto, cpu, cuda, cuda:N, mps."""
     judgments: Path | None = None
     """More judgments (table or folder with judgments.jsonl) of a round of revised labels, for Entail@K."""
     positives: Path | None = None

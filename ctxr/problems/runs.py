@@ -49,7 +49,7 @@ class ScoringOptions:
     """Where and how a model scores.
 
     Attributes:
-        workdir: project folder, where vectors are cached. device: auto, cpu, cuda, mps.
+        workdir: project folder, where vectors are cached. device: auto, cpu, cuda, cuda:N, mps.
         precision: fp32, bf16, or auto: as a run was trained. regions: name of region features in the project; "" for those a run was
             trained on. rerank: candidates of each query that a cross-encoder rescores, 0 for all; None as a run was validated.
         rerank_by: encoder that makes the shortlist.

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from ctxr import __version__
 from ctxr.annotation.config import ExportTasks, ImportAnswersReport
 from ctxr.annotation.protocol import StudyNumbers
-from ctxr.cli.app import app
+from ctxr.cli.app import GRACE, app
 from ctxr.cli.call import load_toml
 from ctxr.cli.commands import COMMANDS
 from ctxr.cli.verbs import Command, named
@@ -103,6 +103,35 @@ def test_the_list_of_commands_has_a_heading_for_each() -> None:
     shown = runner.invoke(app, ["--help"]).stdout
     assert re.findall(r"^╭─ (.*?) ─+╮$", shown, re.MULTILINE) == ["Options", *PANELS]
     assert sorted(" ".join(PANELS.values()).split()) == sorted(COMMANDS)
+
+
+def test_build_sets_takes_its_rank_from_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr("ctxr.cli.call.call_verb", lambda _, config, *rest: seen.append(config))
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    runner.invoke(app, ["build-sets", "."])
+    runner.invoke(app, ["build-sets", ".", "--rank", "1", "--world-size", "3"])
+    assert [(one.rank, one.world_size) for one in seen] == [(2, 4), (1, 3)]
+
+
+def test_only_the_first_process_of_torchrun_tells_of_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("ctxr.cli.app.time.sleep", waited.append)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for rank in ("0", "1"):
+        for name, value in {"RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "here"}.items():
+            monkeypatch.setenv(name, value)
+        with monkeypatch.context() as patched:
+            patched.setattr("ctxr.cli.call.call_process", interrupt)
+            stopped = runner.invoke(app, ["train"])
+        assert (stopped.exit_code, bool(stopped.stderr)) == (130, rank == "0")
+        assert not waited
+    assert "unknown" in runner.invoke(app, ["train", "--device", "gpu"]).stderr
+    assert waited == [GRACE]
 
 
 def test_the_numbers_of_a_study_come_from_a_file_that_help_prints(

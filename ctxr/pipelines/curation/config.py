@@ -71,7 +71,7 @@ class SetsOptions(OutputOptions):
     ocr: Annotated[str, Choices(("auto", "tesserocr", "pytesseract"))] = "auto"
     """OCR engine: auto, tesserocr, pytesseract."""
     device: Device = "auto"
-    """Where the encoder runs: auto, cpu, cuda, mps."""
+    """Where the encoder runs: auto, cpu, cuda, cuda:N, mps."""
     jobs: Jobs = 0
     """Videos processed at the same time; 0 = half the cores."""
     engine: EngineName = "threads"

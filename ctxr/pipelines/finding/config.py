@@ -101,7 +101,7 @@ class Search(Options):
     """Name of the index, in `indexes/` of the workdir; default: that of the gallery and six digits."""
     workdir: Workdir = Path("work")
     device: Device = "auto"
-    """Where to compute: auto, cpu, cuda, mps."""
+    """Where to compute: auto, cpu, cuda, cuda:N, mps."""
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """One way to ask, and a name that a folder can have."""

@@ -39,7 +39,7 @@ class Stats(Options):
     encoder: str | None = None
     """Encoder for datasets without embeddings; default: leave distances out."""
     device: Annotated[str, DEVICE] = "auto"
-    """Where the encoder runs: auto, cpu, cuda, mps."""
+    """Where the encoder runs: auto, cpu, cuda, cuda:N, mps."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Shortcuts(Options):
     encoder: Annotated[str | None, NotDecisive] = None
     """Encoder whose vectors train a model that reads no texts; default: the encoder that picked the sets."""
     device: Device = "auto"
-    """Device of the encoder: auto, cpu, cuda, mps."""
+    """Device of the encoder: auto, cpu, cuda, cuda:N, mps."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Doctor(Options):
     reference: str = ""
     """Encoder of these zero-shot scores, such as ViT-B-16:openai, to compare with its known accuracy; default: derived from their name."""
     device: Annotated[str, DEVICE] = "auto"
-    """Where the encoder runs: auto, cpu, cuda, mps."""
+    """Where the encoder runs: auto, cpu, cuda, cuda:N, mps."""
     seed: Seed = 0
     """Seed of intervals and tests."""
 

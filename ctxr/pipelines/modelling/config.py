@@ -183,7 +183,7 @@ class RegionsConfig(Options):
     """Name of the artifact, in `regions/` of the workdir; default: grid, faster-rcnn or file."""
     workdir: Workdir = Path("work")
     device: Device = "auto"
-    """Where to compute: auto, cpu, cuda, mps."""
+    """Where to compute: auto, cpu, cuda, cuda:N, mps."""
 
     def folder(self) -> Path:
         """Where the artifact is written."""

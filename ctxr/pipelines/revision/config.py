@@ -90,7 +90,7 @@ class ReviseLabels(JudgeEndpointOptions):
     database: FreeText = ""
     """Database of `ctxr serve`, when it is not the file in the workdir (--audit)."""
     device: Device = "auto"
-    """Where to compute: auto, cpu, cuda, mps."""
+    """Where to compute: auto, cpu, cuda, cuda:N, mps."""
 
     def key(self) -> dict[str, object]:
         """What decides a round beside its judges, in whose fingerprints the options of an endpoint are."""

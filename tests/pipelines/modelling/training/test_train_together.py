@@ -57,8 +57,7 @@ if kind == "killed":
     from ctxr.cli.app import main
     main()
 for recipe, dataset, changes in trainings:
-    report = ctxr.train(recipe=recipe, dataset=dataset, set=tuple(changes), workdir=workdir, device="cpu")
-    assert report.seeds[0].epochs == 2
+    ctxr.train(recipe=recipe, dataset=dataset, set=tuple(changes), workdir=workdir, device="cpu")
 """
 
 
@@ -84,7 +83,7 @@ def two_processes(trainings: list[tuple[str, Path, tuple[str, ...]]], workdir: P
         )
         for rank in (0, 1)
     ]  # fmt: skip
-    told = [one.communicate(timeout=100) for one in started]
+    told = [one.communicate(timeout=240) for one in started]
     return [Ended(one.returncode, *words) for one, words in zip(started, told, strict=True)]
 
 
@@ -105,11 +104,15 @@ def test_two_processes_train_what_one_does_and_the_second_writes_nothing(
     benchmark: Path, world: Path, encoder: str, tmp_path: Path
 ) -> None:
     # the last steps have one row, which is fewer than there are processes, and the second process lacks memory for more than 8
-    few = ("lr=1e-4", "epochs=2", "patience=0", "precision=fp32")
+    few, pairs = ("lr=1e-4", "patience=0", "precision=fp32"), ("encoder=random:blip-tiny", "rerank=2")
     trainings = [
-        ("clip-batch", benchmark, (*few, "encoder=ctxr-tiny", "start=", "batch=11", "schedule=cosine", "clip=1.0")),
-        ("retrieval-clip", world, (*few, f"encoder={encoder}", "batch=34")),
-        ("retrieval-blip", world, (*few, "encoder=random:blip-tiny", "batch=34", "at_once=5", "rerank=0")),
+        (
+            "clip-batch",
+            benchmark,
+            (*few, "epochs=2", "encoder=ctxr-tiny", "start=", "batch=11", "schedule=cosine", "clip=1.0"),
+        ),
+        ("retrieval-clip", world, (*few, "epochs=1", f"encoder={encoder}", "batch=34")),
+        ("retrieval-blip", world, (*few, "epochs=1", *pairs, f"rerank_by={encoder}", "batch=34", "at_once=5")),
     ]
     one, two = tmp_path / "one", tmp_path / "two"
     ended = two_processes(trainings, two)
@@ -136,12 +139,12 @@ def test_where_a_process_dies_the_first_says_so_and_one_alone_goes_on(
     assert (first.code, second.code) == (1, -9), first
     assert "error: the processes of this training lost one another" in first.err
     assert "Traceback" not in first.err
-    assert time.monotonic() - begun < 60
+    assert time.monotonic() - begun < 120
 
     progress = Note()
     for name in ("one", "two"):
         run(Train("clip-batch", benchmark, changes=changes, workdir=tmp_path / name, device="cpu"), progress)
-    assert "seed 0 resumes after epoch 1 of 3" in progress.notes
+    assert "seed 0 resumes after epoch 1 of 3" in progress.said
     assert alike(*(tmp_path / name / "runs/clip-batch/seed0/encoder.safetensors" for name in ("one", "two")))
 
 
