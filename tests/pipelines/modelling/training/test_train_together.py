@@ -13,13 +13,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from ctxr.datasets.open import read_dataset
 from ctxr.engine.units import RankShard, this_process
 from ctxr.errors import UsageError
 from ctxr.models.precision import choose_device
 from ctxr.pipelines.modelling.config import Train
 from ctxr.pipelines.modelling.train import run
+from ctxr.problems.galleries import gallery_splits
 from ctxr.problems.runs import EPOCHS, HistoryRow
 from ctxr.store.tables import read_table
+from ctxr.synthetic.captions import WorldCaptions, write_captions
 from tests.pipelines.modelling.training.test_train import Note
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -101,8 +104,11 @@ def files_in(workdir: Path) -> list[str]:
 
 
 def test_two_processes_train_what_one_does_and_the_second_writes_nothing(
-    benchmark: Path, world: Path, encoder: str, tmp_path: Path
+    benchmark: Path, encoder: str, tmp_path: Path
 ) -> None:
+    world = tmp_path / "galleries"
+    write_captions(WorldCaptions(world, train=8, valid=4, test=4, pair_train=0, pair_valid=0, side=32, workers=1))
+    batch = f"batch={len(gallery_splits(read_dataset(world))['train'].written) - 1}"
     # the last steps have one row, which is fewer than there are processes, and the second process lacks memory for more than 8
     few, pairs = ("lr=1e-4", "patience=0", "precision=fp32"), ("encoder=random:blip-tiny", "rerank=2")
     trainings = [
@@ -111,8 +117,8 @@ def test_two_processes_train_what_one_does_and_the_second_writes_nothing(
             benchmark,
             (*few, "epochs=2", "encoder=ctxr-tiny", "start=", "batch=11", "schedule=cosine", "clip=1.0"),
         ),
-        ("retrieval-clip", world, (*few, "epochs=1", f"encoder={encoder}", "batch=34")),
-        ("retrieval-blip", world, (*few, "epochs=1", *pairs, f"rerank_by={encoder}", "batch=34", "at_once=5")),
+        ("retrieval-clip", world, (*few, "epochs=1", f"encoder={encoder}", batch)),
+        ("retrieval-blip", world, (*few, "epochs=1", *pairs, f"rerank_by={encoder}", batch, "at_once=5")),
     ]
     one, two = tmp_path / "one", tmp_path / "two"
     ended = two_processes(trainings, two)
