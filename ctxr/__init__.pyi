@@ -75,7 +75,7 @@ def filter(
     engine: str = ..., brisque_weights: Literal["live", "piq"] = ..., ocr: Literal["auto", "tesserocr", "pytesseract"] = ...,
     rank: int | None = ..., world_size: int | None = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> SetsReport:
-    """Remove low-quality, text-heavy or small images and replace them."""
+    """Remove low-quality, text-heavy or small images, and those that people rejected, and replace them."""
 
 @overload
 def merge(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
@@ -154,7 +154,7 @@ def report(
     *, input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ..., inside: int = ...,
     more: AnyPath | Sequence[AnyPath] = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> ReportPage:
-    """Write one page about image sets and results, which any browser opens without a server."""
+    """Write one page about image sets, descriptions, people and results, which any browser opens without a server."""
 
 @overload
 def export(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...

@@ -107,8 +107,10 @@ def artifacts(folder: Path, depth: int = 2) -> Iterator[Path]:
     """The artifacts in a project and in its folders of artifacts, such as runs."""
     with suppress(OSError), os.scandir(folder) as entries:
         for path in (Path(entry.path) for entry in entries if entry.is_dir() and not entry.name.startswith(".")):
-            if (path / MANIFEST).is_file() or (path / MARKER).exists():
+            if (path / MANIFEST).is_file():
                 yield path
+            elif (path / MARKER).exists():  # unfinished, unless it holds the pictures of a report
+                yield from () if path.with_name(f"{path.name}.html").is_file() else (path,)
             elif depth > 1:
                 yield from artifacts(path, depth - 1)
 

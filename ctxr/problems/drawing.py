@@ -114,7 +114,8 @@ def plot_chart(chart: Chart, figure: Any) -> Any:
         if named:
             title = f"the first {MOST_ROWS} of {len(rows)}" if rows[MOST_ROWS:] else None
             figure.legend(loc="outside lower center", title=title, ncols=2)
-        figure.set_size_inches(8 * CM, CM * (0.2 * len(named) + (5 if chart.across else 1 + 0.5 * len(places))))
+        height = 5 if chart.across else 1.3 + 0.6 * len(places)
+        figure.set_size_inches(8 * CM, CM * (height + 0.4 * -(-len(named) // 2)))
     return axes
 
 

@@ -51,7 +51,7 @@ def problem_of(config: Mapping[str, object]) -> Question:
         return [*problems().values()][-1]
     if variant not in by_variant:
         known = f"variants are {some(by_variant, 9)}; docs/models.md lists them"
-        raise DataError(f"no problem has the variant {variant!r}", hint=known)
+        raise DataError(f"no problem has the variant {variant!r}", hint=did_you_mean(str(variant), by_variant, known))
     return by_variant[str(variant)]
 
 

@@ -32,6 +32,7 @@ from ctxr.problems.registry import find_question
 from ctxr.problems.results import PER_QUERY, RESULTS, QueryResult, read_findings
 from ctxr.store.artifacts import Artifact, open_artifact
 from ctxr.store.kinds import DATASET, EVALUATION, IMAGE_SETS, SET_KINDS
+from ctxr.store.records import Failure
 from ctxr.store.tables import grouped, read_table
 from ctxr.store.units import ids_in_ledger, read_unit, unit_sources
 
@@ -119,7 +120,10 @@ def builds(first: Artifact, second: Artifact) -> dict[str, Table]:
 
 def _fates(folder: Path, dataset: Dataset, wanted: Set[str]) -> dict[str, str]:
     """The set of each image, or why the ledger says that it is in none."""
-    fates = {}
+    fates, failures = {}, folder / "failures.jsonl"
+    for failure in read_table(failures, Failure) if failures.is_file() else ():
+        lost = (name for name in wanted if name.startswith(f"{failure.source}/"))
+        fates |= dict.fromkeys(lost, f"source failed: {failure.reason.replace('_', ' ')}")
     for source in unit_sources(folder):
         unit = read_unit(folder, source.name)
         for name, row in zip(ids_in_ledger(unit), unit.ledger, strict=True):
