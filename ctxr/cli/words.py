@@ -27,7 +27,7 @@ LINES = {
     "revise-labels": "Find captions that are also true of other images and add them as a round of judgments that can be undone.",
     "eval": "Evaluate and compare runs, with confidence intervals and error analysis.",
     "search": "Find a picture by words, by a drawing, or by another picture: on a page, or printed with --text.",
-    "serve": "Serve annotation pages, or with --review the sets to keep or reject, from this machine until Ctrl-C; every answer is saved immediately.",
+    "serve": "Serve annotation pages, or with --review the sets to keep or reject, until Ctrl-C; every answer is saved at once.",
     "status": "Show what a project holds, what is stale or unfinished, and the next command.",
     "diff": "Show what was added, removed and changed between two builds, datasets or evaluations, with intervals.",
     "doctor": "Check this machine or an artifact, and suggest a fix for each problem.",

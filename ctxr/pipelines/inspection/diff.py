@@ -120,7 +120,7 @@ def builds(first: Artifact, second: Artifact) -> dict[str, Table]:
 
 def _fates(folder: Path, dataset: Dataset, wanted: Set[str]) -> dict[str, str]:
     """The set of each image, or why the ledger says that it is in none."""
-    fates, failures = {}, folder / "failures.jsonl"
+    fates, failures = dict[str, str](), folder / "failures.jsonl"
     for failure in read_table(failures, Failure) if failures.is_file() else ():
         lost = (name for name in wanted if name.startswith(f"{failure.source}/"))
         fates |= dict.fromkeys(lost, f"source failed: {failure.reason.replace('_', ' ')}")
