@@ -261,11 +261,11 @@ def test_ranks_of_two_kinds_are_not_merged(rough: Path, tmp_path: Path) -> None:
         ("--rank 0", "--rank 0 --world-size 4"),
         ("--world-size 2", "--rank 0 --world-size 4"),
         ("--engine thread", "did you mean --engine threads?"),
-        ("--engine ray:/", "ray://HOST:PORT"),
+        ("--engine ray:/", "did you mean --engine ray?"),
         ("--engine ray://", "--engine ray://HOST:PORT"),
         ("--engine ray://head", "--engine ray://HOST:PORT"),
         ("--engine ray://head:10001/..", "--engine ray://HOST:PORT"),
-        ("--engine threads://head:1", "ray://HOST:PORT"),
+        ("--engine threads://head:1", "did you mean --engine threads?"),
     ],
 )
 def test_a_rank_or_engine_that_is_none_is_a_wrong_argument(rough: Path, tmp_path: Path, words: str, hint: str) -> None:
