@@ -113,4 +113,6 @@ def _reached() -> Iterator[None]:
         yield
     except (RuntimeError, ValueError) as error:
         hint = "see what another one says; the same command goes on after the last whole epoch"
-        raise CtxrError(f"the processes of this training lost one another: {first_line(error)}", hint=hint) from error
+        raise CtxrError(
+            f"the processes of this training lost one another: {first_line(error).partition('. ')[0]}", hint=hint
+        ) from error
