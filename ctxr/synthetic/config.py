@@ -22,7 +22,7 @@ class Demo(Options):
     """Seed of the world."""
     videos: Count = 7
     """Videos to draw; seven cover every format once."""
-    seconds: Annotated[float, Range(0, math.inf, "seconds above 0", above=True)] = 8.0
+    seconds: Annotated[float, Range(0, math.inf, "seconds above 0", above=True)] = 6.0
     """Length of each video."""
     photos: Count = 30
     """Photos in each of the two albums."""
