@@ -15,8 +15,9 @@ from typing import Any
 
 from bench.footage import opening
 from bench.table import Row, in_turns
+from ctxr.engine.engines import Engine, map_units
 from ctxr.engine.progress import SILENT
-from ctxr.engine.units import Engine, Job, WorkUnit, map_units
+from ctxr.engine.units import Job, WorkUnit
 from ctxr.pipelines.curation.build_sets import run
 from ctxr.pipelines.curation.config import BuildSets
 

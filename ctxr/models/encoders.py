@@ -25,11 +25,11 @@ from ctxr.models.precision import (
     choose_device,
     choose_precision,
     cpu_matmul_precision,
+    device_kind,
     float32_matmul,
     folded,
     half_the_threads,
     is_memory,
-    kind_of,
 )
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import careful, fingerprint_of, quiet, read_object, refuse_code
@@ -175,7 +175,7 @@ class Encoder:
             "name": self.name,
             "fingerprint": self.fingerprint,
             "precision": self.precision,
-            "device": kind_of(self.device),
+            "device": device_kind(self.device),
             "image_size": self.image_size,
             "dim": self.dim,
             "threshold": self.threshold,

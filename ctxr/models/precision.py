@@ -99,7 +99,7 @@ def choose_device(device: str = "auto") -> str:
     return device
 
 
-def kind_of(device: str) -> str:
+def device_kind(device: str) -> str:
     """A device without its number."""
     return device.partition(":")[0]
 
@@ -117,7 +117,7 @@ def choose_precision(precision: str, device: str, parameters: int) -> str:
     if precision != "auto":
         return precision
     rounded = device == "cpu" and parameters >= BF16_PARAMETERS and has_bf16_units()
-    if kind_of(device) == "cuda":
+    if device_kind(device) == "cuda":
         rounded = torch.cuda.is_bf16_supported(including_emulation=False)
     return "bf16" if rounded else "fp32"
 

@@ -23,7 +23,7 @@ from ctxr.media.images import Pixels, decoded, read_image
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import Encoder, EncoderSource
 from ctxr.models.entailment.base import TextSource
-from ctxr.models.precision import kind_of
+from ctxr.models.precision import device_kind
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.training.examples import ExampleTable, Images, PixelTable, PositivePairs, vector_table, with_features
 from ctxr.models.training.scoring import features_of, in_bf16
@@ -337,5 +337,5 @@ def frozen_texts(
         return source.tokenize(premises, hypotheses).ids.numpy()
 
     with progress.task("reading texts", len(pairs)) as task:
-        origin, contents = {"text": source.fingerprint, "device": kind_of(device)}, list(map(sha256_of, pairs))
+        origin, contents = {"text": source.fingerprint, "device": device_kind(device)}, list(map(sha256_of, pairs))
         return stack_vectors(cached(workdir, origin, contents, ask, task.advance, chunk=TEXT_CHUNK), source.width)

@@ -25,7 +25,7 @@ from ctxr.errors import DataError, UsageError
 from ctxr.models.encoders import Encoder, EncoderSource, find_source, fingerprint
 from ctxr.models.hub import placeless
 from ctxr.models.layers import seeded
-from ctxr.models.precision import choose_device, in_microbatches, kind_of, memory_for
+from ctxr.models.precision import choose_device, device_kind, in_microbatches, memory_for
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import read_object
 from ctxr.models.scorers import LARGEST_SCALE
@@ -112,7 +112,7 @@ class TowerTable(Generic[AskedT]):
         """As `encoded`, of all, float32 on the CPU, by a model in evaluation mode."""
 
         def encode(part: Tensor) -> Tensor:
-            with torch.autocast(kind_of(run.device), torch.bfloat16, enabled=run.bf16):
+            with torch.autocast(device_kind(run.device), torch.bfloat16, enabled=run.bf16):
                 return self.encoded(model, tower, part, run.device).float().cpu()
 
         count = len(self.rows) if tower == IMAGES else len(self.queries)

@@ -119,7 +119,7 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
         progress.warn(f"{error.message}; the demo continues without the text filter ({error.hint})")
         text = None
     limits = {"brisque": BRISQUE, "max_text": text}
-    filtered, reviewed, differing = run_review(work, built.artifact, limits, world, progress)
+    filtered, reviewed, differing = review_and_filter(work, built.artifact, limits, world, progress)
     tables = {"detected": _detected(built.artifact, filtered.artifact, world, text, reviewed), "diff": differing}
     progress.note(f"{built.counts['sets']} sets built, {filtered.counts['sets']} after filtering")
     crowd = run_crowd(work, filtered.artifact, world, config.seed, progress)
@@ -156,7 +156,7 @@ class DemoPart:
     pages: tuple[Path, ...] = ()
 
 
-def run_review(
+def review_and_filter(
     work: Path, built: Path, limits: Mapping[str, float | None], world: World, progress: Progress
 ) -> tuple[SetsReport, dict[str, list[int]], Table]:
     """Let a reviewer reject images over HTTP, filter by limits and decisions, and compare: what is left, what `ctxr diff` counts, and hits,

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import overload
 
 from bench.processes import held
+from ctxr.engine.engines import Engine, map_units
 from ctxr.engine.progress import SILENT
-from ctxr.engine.units import Engine, Job, WorkUnit, map_units
+from ctxr.engine.units import Job, WorkUnit
 from ctxr.errors import DataError
 
 

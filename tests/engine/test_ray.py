@@ -19,8 +19,9 @@ import pytest
 from PIL import Image
 
 from bench.processes import tree
+from ctxr.engine.engines import Engine, map_units
 from ctxr.engine.progress import SILENT
-from ctxr.engine.units import Engine, Job, WorkUnit, map_units
+from ctxr.engine.units import Job, WorkUnit
 from ctxr.errors import CtxrError, DataError
 from ctxr.pipelines.curation import build_sets, photos
 from ctxr.pipelines.curation.build_sets import BuildVideos

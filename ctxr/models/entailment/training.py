@@ -14,7 +14,7 @@ from ctxr.models.entailment.base import ClaimTokens
 from ctxr.models.entailment.classifier import EntailmentClassifier, PairBatch, to_mask, with_masked
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import Branches
-from ctxr.models.precision import in_microbatches, kind_of
+from ctxr.models.precision import device_kind, in_microbatches
 from ctxr.models.training.examples import Images, by_sets
 from ctxr.models.training.loop import Objective, Step, Update
 
@@ -120,7 +120,7 @@ def probabilities(
     column = claims.theta.float().argmax(1)
 
     def judge(rows: Tensor) -> None:
-        with torch.autocast(kind_of(device), torch.bfloat16, enabled=bf16):
+        with torch.autocast(device_kind(device), torch.bfloat16, enabled=bf16):
             logits = classifier(claims.batch(rows).to(device)).float().cpu()
         entailed[rows] = logits[torch.arange(len(rows)), column[rows]].softmax(-1)[:, 1]
         if advance is not None:

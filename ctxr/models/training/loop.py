@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from ctxr.errors import CtxrError
-from ctxr.models.precision import is_memory, kind_of
+from ctxr.models.precision import device_kind, is_memory
 from ctxr.models.training.processes import ALONE, Gradients, LossGradients, Processes, processes
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.state import Epoch, TrainingState, laid_out_as, load_state, save_state, save_tensors
@@ -55,7 +55,7 @@ def cached_gradients(
     if once and together.world == 1:
         whole = loss_of([torch.cat([encode() for encode in parts]) for parts in towers])
         return LossGradients(float(whole.detach()), torch.autograd.grad(whole, weights, allow_unused=True))
-    on_gpu, states = kind_of(device) == "cuda", deque[Sequence[Tensor]]()
+    on_gpu, states = device_kind(device) == "cuda", deque[Sequence[Tensor]]()
 
     def first(encode: Encode) -> Tensor:
         states.append([torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if on_gpu else [])])
@@ -342,7 +342,7 @@ class Trainer(Generic[ObjectiveT]):
 
     def _encode(self, tower: int, rows: Tensor, facts: object) -> Tensor:
         gpus, several = [self.device] if self.device.startswith("cuda") else [], self.together.world > 1
-        with torch.random.fork_rng(gpus, several), torch.autocast(kind_of(self.device), torch.bfloat16, self.bf16):
+        with torch.random.fork_rng(gpus, several), torch.autocast(device_kind(self.device), torch.bfloat16, self.bf16):
             if several:  # what a row draws does not depend on the process that has it
                 torch.manual_seed(hash((self.seed, self.progress.epochs, self.steps, tower, *rows.tolist())))
             return cast("Tensor", self.objective.encode(self.scorer, tower, rows, facts))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ctxr.engine.units import RankShard, this_process
 from ctxr.errors import CtxrError, first_line
-from ctxr.models.precision import is_memory, kind_of
+from ctxr.models.precision import device_kind, is_memory
 
 T = TypeVar("T")
 Gradients = list[Tensor | None]
@@ -93,7 +93,7 @@ def processes(device: str) -> Processes:
     """This process among the others, which it waits for the first time. Raises CtxrError where they do not reach one another."""
     own = this_process()
     if own.world > 1 and not dist.is_initialized():
-        if gpu := kind_of(device) == "cuda":
+        if gpu := device_kind(device) == "cuda":
             torch.cuda.set_device(device)
         with _reached():
             dist.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo", timeout=LONGEST)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctxr.models.precision import choose_precision, in_microbatches, kind_of
+from ctxr.models.precision import choose_precision, device_kind, in_microbatches
 from ctxr.models.scorers import Batch, ClipScorer, PairScorer, attention_of
 from ctxr.models.training.examples import ExampleTable
 
@@ -33,7 +33,7 @@ def score_all(
     scores = torch.full(questions.mask.shape, float("-inf"))
 
     def score(rows: Tensor) -> None:
-        with torch.autocast(kind_of(device), torch.bfloat16, enabled=bf16):
+        with torch.autocast(device_kind(device), torch.bfloat16, enabled=bf16):
             scores[rows] = scorer(questions.batch(rows).to(device)).float().cpu()
         if advance is not None:
             advance(len(rows))
@@ -50,7 +50,7 @@ def in_bf16(precision: str, device: str) -> bool:
     """Whether a recipe's precision means autocast on this device."""
     # on a CPU autocast gains or loses by the architecture, so auto leaves it out
     return precision == "bf16" or (
-        precision == "auto" and kind_of(device) == "cuda" and choose_precision("auto", device, 0) == "bf16"
+        precision == "auto" and device_kind(device) == "cuda" and choose_precision("auto", device, 0) == "bf16"
     )
 
 
@@ -98,7 +98,7 @@ def features_of(
 
     def encode(part: Tensor) -> Tensor:
         batch = questions.batch(part).to(device)
-        with torch.autocast(kind_of(device), torch.bfloat16, enabled=bf16):
+        with torch.autocast(device_kind(device), torch.bfloat16, enabled=bf16):
             pairs: Tensor = encoder.pairs(batch.images, batch.texts, batch.candidates, batch.mask)
         return (pairs.float() * batch.mask[..., None]).cpu()
 

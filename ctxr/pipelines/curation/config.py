@@ -9,6 +9,7 @@ from pathlib import Path
 from shutil import which
 from typing import Annotated, Any, ClassVar
 
+from ctxr.engine.engines import EngineName, engine_rules
 from ctxr.engine.options import (
     Choices,
     Device,
@@ -23,7 +24,7 @@ from ctxr.engine.options import (
 )
 from ctxr.engine.project import DOCUMENTS
 from ctxr.engine.report import VerbReport
-from ctxr.engine.units import EngineName, Rank, RankShard, WorldSize, engine_rules
+from ctxr.engine.units import Rank, RankShard, WorldSize
 from ctxr.errors import FindingsError, PartialError, plural
 from ctxr.media.scan import SCAN_LIMITS, ScanOptions
 from ctxr.store.hashing import sha256_file

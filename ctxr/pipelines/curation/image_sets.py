@@ -14,11 +14,12 @@ from ctxr.datasets.changes import changed, discard
 from ctxr.datasets.image_sets import sets_report
 from ctxr.datasets.readers.artifact import dataset_of
 from ctxr.datasets.splits import GROUPS, SPLITS_TABLE, alert_of_leaks, find_leakage
+from ctxr.engine.engines import Engine, map_units
 from ctxr.engine.options import option_name
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import SetsReport, leak_sentence
 from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute
-from ctxr.engine.units import Engine, Job, WorkUnit, map_units
+from ctxr.engine.units import Job, WorkUnit
 from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, plural, some
 from ctxr.media.sources import InputSource
 from ctxr.media.video import KEEP_DAMAGED, VideoError

@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from ctxr.engine.engines import Engine, map_units
 from ctxr.engine.progress import Progress, ProgressTask
-from ctxr.engine.units import Engine, Job, RankShard, WorkUnit, map_units
+from ctxr.engine.units import Job, RankShard, WorkUnit
 from ctxr.errors import DataError
 from ctxr.media.images import Pixels, image_size, perceptual_hash, read_image, read_photo, troubles
 from ctxr.media.likeness import SIDE

@@ -20,7 +20,7 @@ from ctxr.models.entailment.image_branches import BLACK, FINEST, cells_of
 from ctxr.models.entailment.recipe import JOINT, TEXT, ClassifierRecipe
 from ctxr.models.entailment.sources import Branches, find_branches, new_classifier
 from ctxr.models.entailment.training import EntailmentObjective, PairTable, looking_up, make_claims, probabilities
-from ctxr.models.precision import choose_device, kind_of
+from ctxr.models.precision import choose_device, device_kind
 from ctxr.models.regions import GridRegions
 from ctxr.models.training.checkpoint import fill
 from ctxr.models.training.examples import Images, PixelTable, vector_table
@@ -163,7 +163,7 @@ def _images(
     with progress.task("looking at pictures", len(contents)) as task:
         if source.preprocess is None:
             grid = GridRegions(source.cells, FINEST, device)
-            origin = {**grid.describe(), "what": "cells", "device": kind_of(device)}
+            origin = {**grid.describe(), "what": "cells", "device": device_kind(device)}
             arrays = cached(workdir, origin, contents, lambda part: cells_of(grid, read(part)), task.advance)
             return vector_table(np.concatenate(arrays))
         fit = source.preprocess

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ctxr.metrics.retrieval import Matrix, Vectors, from_pairs, gallery_means
-from ctxr.models.precision import in_microbatches, kind_of
+from ctxr.models.precision import device_kind, in_microbatches
 from ctxr.models.scorers import LARGEST_SCALE, ClipScorer
 from ctxr.models.training.examples import ExampleTable, Images, PositivePairs
 from ctxr.models.training.loop import EncodedT, GivenT, Objective, Step, TrainingRun, Update
@@ -220,7 +220,7 @@ class ContrastiveObjective(GalleryObjective[Contrast, Tensor]):
         for tower, rows in enumerate((torch.arange(len(pairs.galleries)), pairs.first)):
 
             def encode(part: Tensor, tower: int = tower) -> np.ndarray:
-                with torch.no_grad(), torch.autocast(kind_of(device), torch.bfloat16, enabled=self.run.bf16):
+                with torch.no_grad(), torch.autocast(device_kind(device), torch.bfloat16, enabled=self.run.bf16):
                     return np.asarray(_encoded(model, pairs, tower, part, device).float().cpu().numpy())
 
             towers.append(np.concatenate(in_microbatches(rows, micro_batch, device, encode)))

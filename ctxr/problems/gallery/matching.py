@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from ctxr.metrics.retrieval import Matrix, Vectors
 from ctxr.models.neighbours import NO_MATCH, best_matches
-from ctxr.models.precision import in_microbatches, kind_of
+from ctxr.models.precision import device_kind, in_microbatches
 from ctxr.models.scorers import Batch
 from ctxr.models.training.examples import Images
 from ctxr.models.training.loop import Step, TrainingRun
@@ -133,7 +133,7 @@ class PairMatcher:
                 mask = torch.from_numpy(part[:, chosen.numpy()])
                 rows = mask.any(1).nonzero().flatten()
                 kept = pixels[rows.to(pixels.device)]
-                with torch.autocast(kind_of(self.device), torch.bfloat16, enabled=self.bf16):
+                with torch.autocast(device_kind(self.device), torch.bfloat16, enabled=self.bf16):
                     scores = scores_of(self.scorer, kept, texts[chosen], mask[rows].T.contiguous(), self.device)
                 table[start + rows.numpy()[:, None], chosen.numpy()] = scores.float().cpu().numpy().T
 

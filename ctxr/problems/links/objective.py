@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ctxr.datasets.documents import Document
 from ctxr.metrics.links import assign, auc
-from ctxr.models.precision import in_microbatches, kind_of
+from ctxr.models.precision import device_kind, in_microbatches
 from ctxr.models.training.examples import Images
 from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
 from ctxr.problems.links.recipe import LinksRecipe
@@ -142,7 +142,7 @@ class DocumentTable:
             rows, counts = gathered(own, documents)
 
             def encode(part: Tensor, tower: int = tower) -> Tensor:
-                with torch.autocast(kind_of(device), torch.bfloat16, enabled=bf16):
+                with torch.autocast(device_kind(device), torch.bfloat16, enabled=bf16):
                     vectors = self.encoded(model, tower, part, device)
                 return cast(DocumentTowers, model).project(tower, vectors).cpu()
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pytest
 from PIL import Image as Pillow
 
+from ctxr.engine.engines import Engine
 from ctxr.engine.progress import Silent
-from ctxr.engine.units import Engine
 from ctxr.media.images import Pixels, perceptual_hash
 from ctxr.media.likeness import Sketch
 from ctxr.media.sources import InputSource

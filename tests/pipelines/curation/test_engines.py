@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from ctxr.engine.engines import ENGINES
 from ctxr.engine.report import SetsReport
-from ctxr.engine.units import ENGINES, Job, WorkUnit
+from ctxr.engine.units import Job, WorkUnit
 from ctxr.errors import UsageError
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.pipelines.curation.config import Merge

@@ -13,7 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from ctxr.cli.app import app
-from ctxr.engine.units import ENGINES, Job, WorkUnit
+from ctxr.engine.engines import ENGINES
+from ctxr.engine.units import Job, WorkUnit
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.curation import photos
 from ctxr.pipelines.curation.config import Merge

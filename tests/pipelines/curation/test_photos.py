@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
+from ctxr.engine.engines import Engine
 from ctxr.engine.progress import Silent
-from ctxr.engine.units import Engine
 from ctxr.media.images import Pixels
 from ctxr.media.sources import InputSource, find_sources
 from ctxr.models.encoders import Encoder

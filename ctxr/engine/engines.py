@@ -1,0 +1,81 @@
+"""Engines by name: what runs the units of a job."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pkgutil import resolve_name
+from typing import Annotated, TypeVar
+
+from ctxr.engine.options import NotDecisive
+from ctxr.engine.progress import Progress
+from ctxr.engine.units import Job, Results, WorkUnit, parallel
+from ctxr.errors import did_you_mean
+
+R = TypeVar("R")
+
+EngineName = Annotated[str, NotDecisive]
+
+ENGINES = {
+    "threads": "ctxr.engine.engines:run_threads",
+    "processes": "ctxr.engine.engines:run_processes",
+    "ray": "ctxr.engine.ray:run_ray",
+}
+"""Functions that run a job on units with a number of workers, by the name of the engine; of one with an address behind its name, such
+as ray://host:10001, that too.
+
+They yield each unit with what the job returned, in any order, from any machine that sees the folder; each process unpickles the
+job once. They raise what the job raises, after `job.stop`. Another engine is a row, and a module with a function.
+"""
+
+
+RAY_ADDRESS = re.compile(r"ray://(\[[\da-fA-F:.]+\]|[\w.-]+):\d{1,5}", re.ASCII)
+
+
+def engine_rules(name: str, device: str = "cpu") -> Iterator[tuple[str, str]]:
+    """What is wrong with an engine and the device of its encoders, as `Options.rules` tells it."""
+    kind, place, _ = name.partition("://")
+    if kind not in ENGINES or (place and not RAY_ADDRESS.fullmatch(name)):
+        known = [*ENGINES, "ray://HOST:PORT"]
+        hint = (
+            f"--engine {known[-1]}"
+            if kind == "ray"
+            else did_you_mean(name, known, f"engines are {', '.join(known)}", "--engine {}")
+        )
+        yield f"--engine {name} is unknown", hint
+    elif kind == "ray" and find_spec("ray") is None:
+        yield f"--engine {name} needs Ray, which is not installed", "pip install 'ray[client]'"
+    elif kind == "ray" and device not in ("auto", "cpu"):
+        yield f"--engine {name} computes on processors, not on {device}", "--device cpu, or --engine threads"
+
+
+def run_threads(job: Job[R], units: Sequence[WorkUnit], workers: int, processes: bool = False) -> Results[WorkUnit, R]:
+    """The engine of threads of this process."""
+    return parallel(job, units, workers, processes=processes, stop=job.stop)
+
+
+run_processes = partial(run_threads, processes=True)  # the engine of processes of this machine
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One of `ENGINES` by name, which options have checked, and its number of workers; 0 = half the cores."""
+
+    name: str = "threads"
+    workers: int = 0
+
+
+def map_units(
+    job: Job[R], units: Sequence[WorkUnit], engine: Engine, progress: Progress, label: str
+) -> Iterator[tuple[WorkUnit, R]]:
+    """Each unit with what the job returned, as they finish."""
+    kind, _, place = engine.name.partition("://")
+    results: Results[WorkUnit, R] = resolve_name(ENGINES[kind])(
+        job, units, engine.workers, *[engine.name] * bool(place)
+    )
+    with closing(job), progress.task(label, len(units)) as job.task, closing(results):
+        for unit, result in results:
+            job.task.advance(1 - job.shares.pop(unit.name, 0.0))
+            yield unit, result
