@@ -237,11 +237,10 @@ class Hunt:
 needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="reads /proc")
 
 
+@pytest.mark.prove
 @needs_proc
 @pytest.mark.parametrize(
-    "kills",
-    [["interrupt"], pytest.param(["interrupt", "driver", "worker", "raylet"], marks=pytest.mark.prove)],
-    ids=["interrupted", "killed"],
+    "kills", [["interrupt"], ["interrupt", "driver", "worker", "raylet"]], ids=["interrupted", "killed"]
 )
 def test_a_build_that_is_stopped_leaves_no_process_and_goes_on_to_the_same_bytes(
     sources: Path, whole: Path, tmp_path: Path, kills: list[str]
@@ -260,8 +259,9 @@ KINDS = ["worker"] * 3 + ["raylet", "driver"]
 """Kinds of which fifty are drawn with each seed: most are of workers, since the others cost a new start."""
 
 
+@pytest.mark.prove
 @needs_proc
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.prove) for seed in range(1, 5))])
+@pytest.mark.parametrize("seed", range(5))
 def test_units_are_there_once_however_often_workers_raylets_and_drivers_are_killed(tmp_path: Path, seed: int) -> None:
     rng, out, more = random.Random(seed), str(tmp_path / "out"), 0 if seed == 0 else 1000
     kills = ["worker", "raylet", "driver"] if seed == 0 else rng.choices(KINDS, k=50)
