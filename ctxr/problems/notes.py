@@ -158,10 +158,9 @@ def picker_notes(request: EvalRequest, runs: Sequence[EvaluatedRun]) -> Iterator
             other = (
                 DEFAULT_ENCODER if _weights(picker["name"]) != _weights(DEFAULT_ENCODER) else "ViT-B-16-SigLIP:webli"
             )
-            typed = " ".join(map(str, request.options.runs or [run.name for run in runs]))
             yield (
                 f"{without_folder(picker['name'])} picked the sets, which are hard for it by design, and no run here is known to look "
-                f"with other weights: ctxr eval {typed} {other} shows how hard they are for another encoder"
+                f"with other weights: ctxr eval {' '.join(run.name for run in runs)} {other} shows how hard they are for another encoder"
             )
 
 

@@ -51,7 +51,7 @@ def test_a_dataset_outside_the_project_is_found_where_it_lay_while_it_is_as_it_w
     remember_dataset(run, far)
     assert common_dataset([run], Note()) == far
     dataset(far, "another")
-    with pytest.raises(UnfinishedError, match="it was then"):
+    with pytest.raises(UnfinishedError, match="has changed"):
         common_dataset([run], Note())
 
 
