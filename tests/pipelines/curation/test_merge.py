@@ -278,7 +278,7 @@ def test_a_rank_or_engine_that_is_none_is_a_wrong_argument(rough: Path, tmp_path
 def test_an_engine_that_is_not_installed_says_what_to_install(
     rough: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ctxr.engine.units.find_spec", lambda name: None)
+    monkeypatch.setattr("ctxr.engine.engines.find_spec", lambda name: None)
     for engine in ("ray", "ray://head:10001"):
         shown = runner.invoke(app, typed(rough, tmp_path / "sets", "--engine", engine))
         assert shown.exit_code == 2
