@@ -1,8 +1,10 @@
 """The engine of Ray: actors, which are processes on this machine or on those of a cluster, run whole units (https://docs.ray.io)."""
 
 import os
+import signal
 import socket
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, redirect_stdout, suppress
@@ -37,7 +39,7 @@ def run_ray(job: Job[R], units: Sequence[WorkUnit], workers: int, address: str =
         _cluster(address, min(workers or max(1, (os.cpu_count() or 2) // 2), len(units))) as most,
     ):
         try:
-            with closing(_Pool(job, units, min(workers or most, len(units)))) as pool:
+            with _noting_interrupts(), closing(_Pool(job, units, min(workers or most, len(units)))) as pool:
                 yield from pool.results()
         except RayTaskError as error:
             job.stop()
@@ -45,6 +47,28 @@ def run_ray(job: Job[R], units: Sequence[WorkUnit], workers: int, address: str =
         except (RayError, ConnectionError) as error:
             hint = "run the same command again: it continues where it stopped"
             raise CtxrError(f"Ray ended: {_line(error)}", hint) from error
+
+
+_INTERRUPTED = threading.Event()
+
+
+@contextmanager
+def _noting_interrupts() -> Iterator[None]:
+    """Note each Ctrl-C, because one that arrives within a callback of Ray is lost."""
+
+    def note(*_: object) -> None:
+        _INTERRUPTED.set()
+        raise KeyboardInterrupt
+
+    _INTERRUPTED.clear()
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -113,7 +137,12 @@ class _Pool:
     def results(self) -> Results[WorkUnit, Any]:
         """Each unit with its result, as they finish."""
         while self._left:
-            (ready, *_), _ = ray.wait([*self._flying])
+            found, _ = ray.wait([*self._flying], timeout=1)
+            if _INTERRUPTED.is_set():
+                raise KeyboardInterrupt
+            if not found:
+                continue
+            (ready,) = found
             actor, unit = self._flying.pop(ready)
             name = unit.name if unit else ""
             try:
