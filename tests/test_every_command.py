@@ -44,7 +44,7 @@ def typed(document: str) -> dict[str, list[str]]:
     return {name: lines for name, _, text in parts if (lines := LINE.findall(text))}
 
 
-PAPERS = ("dialogues", "entailment", "imagecode", "links", "traces")
+PAPERS = ("dialogues", "entailment", "imagecode", "intent", "links", "traces")
 SECTIONS = {name: lines for name, lines in typed("README.md").items() if name != "Your own model"}
 SECTIONS |= {page: next(iter(typed(f"docs/{page}.md").values())) for page in PAPERS}
 """Lines of README by heading, those about a model of one's own aside, which run in `tests/pipelines/modelling/test_own_model.py`; and the
@@ -57,6 +57,9 @@ REFUSED = {
     "ctxr eval --recall 1,5,10": (4, "of the run that could not be trained"),
     "ctxr train --recipe dialogue --dataset photochat/": (1, "its encoder is downloaded"),
     "ctxr train --recipe intent-bert --dataset photochat/": (1, "its encoder is downloaded"),
+    "ctxr train --recipe intent-albert --dataset photochat/": (1, "its encoder is downloaded"),
+    "ctxr train --recipe intent-t5 --dataset photochat/": (1, "its encoder is downloaded"),
+    "ctxr eval intent-bert intent-albert intent-t5": (2, "of the runs that could not be trained"),
     "ctxr eval intent-bert dialogue": (2, "of the runs that could not be trained"),
 }
 """Lines that run up to their refusal, with the exit code and why."""
@@ -66,6 +69,7 @@ SHORTENED = {
         "--train 12 --valid 4 --test 4",
         "thousands of documents to learn from",
     ),
+    "ctxr train --recipe intent-tiny --dataset photochat/": ("--set epochs=1", "minutes of training"),
     "ctxr train --recipe links-ap": ("--set epochs=1", "hours of training"),
     "ctxr train --recipe clip-batch --set encoder=ctxr-tiny": ("--set epochs=1", "minutes of training"),
     "ctxr eval --compare": ("--resamples 50 --permutations 50", "10,000 draws"),

@@ -22,7 +22,7 @@ STYLE = ["default", str(Path(__file__).with_name("paper.mplstyle"))]
 MOST_ROWS, LONGEST, CM = 6, 28, 1 / 2.54
 """Rows that the style tells apart, characters of a name that are shown, and a centimetre in inches."""
 
-VIEWS = {"position": "position of the target", "length": "length of the text, tokens",
+VIEWS = {"position": "position of the target, from 0", "length": "length of the text, tokens",
          "noise": "noise of the trace, share of the image", "words": "first words of the text"}  # fmt: skip
 """Views that have a figure, and what their parts are."""
 
@@ -34,7 +34,7 @@ class Chart:
     Attributes:
         measure: of the values, with its unit. cells: values by the names of row and place. scale: a value of 1 in that unit.
         across: what the places are, which then stand side by side and are joined; else they stand below one another.
-        lines: known values to compare with, by name.
+        lines: known values to compare with, by name. bars: what the ends of intervals are.
     """
 
     measure: str
@@ -42,6 +42,7 @@ class Chart:
     across: str = ""
     lines: Mapping[str, Interval] = field(default_factory=dict)
     scale: float = 100
+    bars: str = "95 % intervals"
 
 
 def charts_of(evaluation: Evaluation[Any, Any]) -> dict[str, Chart]:
@@ -77,7 +78,8 @@ def _learning(evaluation: Evaluation[Any, Any]) -> Chart:
             cells[artifact.path.name, str(epoch)] = Interval(mean(seeds), min(seeds), max(seeds))
             counts = artifact.manifest.counts
             measure = f"{counts.get('measure', 'accuracy')} on {counts.get('judged_on', 'valid')}, %"
-    return Chart(measure, dict(sorted(cells.items(), key=lambda cell: int(cell[0][1]))), "epoch")
+    ordered = dict(sorted(cells.items(), key=lambda cell: int(cell[0][1])))
+    return Chart(measure, ordered, "epoch", bars="lowest and highest seed")
 
 
 def plot_chart(chart: Chart, figure: Any) -> Any:
@@ -108,13 +110,15 @@ def plot_chart(chart: Chart, figure: Any) -> Any:
                 span(chart.scale * low, chart.scale * high, color="0.9", linewidth=0, zorder=-1)
         ticks(range(0, len(places), step), [_label(place) for place in places[::step]])
         axes.set(xlabel=chart.across or chart.measure, ylabel=chart.measure if chart.across else "")
+        if any(one.low is not None for one in chart.cells.values()):
+            axes.set_title(f"bars: {chart.bars}", loc="right", fontsize=6, color="0.4")
         if not chart.across:
             axes.set_ylim(len(places) - 0.5, -0.5)
         named = axes.get_legend_handles_labels()[1]
         if named:
             title = f"the first {MOST_ROWS} of {len(rows)}" if rows[MOST_ROWS:] else None
             figure.legend(loc="outside lower center", title=title, ncols=2)
-        height = 5 if chart.across else 1.3 + 0.6 * len(places)
+        height = 5.4 if chart.across else 1.7 + 0.6 * len(places)
         figure.set_size_inches(8 * CM, CM * (height + 0.4 * -(-len(named) // 2)))
     return axes
 

@@ -160,7 +160,7 @@ def picker_notes(request: EvalRequest, runs: Sequence[EvaluatedRun]) -> Iterator
             )
             yield (
                 f"{without_folder(picker['name'])} picked the sets, which are hard for it by design, and no run here is known to look "
-                f"with other weights: ctxr eval {' '.join(run.name for run in runs)} {other} shows how hard they are for another encoder"
+                f"with other weights: add {other} to the runs to see how hard they are for another encoder"
             )
 
 
