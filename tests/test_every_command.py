@@ -31,8 +31,6 @@ from tests.problems.links.written import write_documents
 from tests.releases import TRAIN, VALID, draw_sets, write_release
 from tests.test_second_runs import describe_all
 
-pytestmark = pytest.mark.usefixtures("drawn_figures")
-
 ROOT = Path(__file__).resolve().parent.parent
 LINE = re.compile(r"^    ((?:ctxr|python) .*?) *(?:#.*)?$", re.MULTILINE)
 
@@ -92,10 +90,10 @@ ORDER = shlex.split(
 )
 """Commands in the order in which their examples are run, each on what those before it made."""
 
-SETS = ["ctxr build-sets videos/", "ctxr filter --brisque 0.65"]
+SETS = ("ctxr build-sets videos/", "ctxr filter --brisque 0.65")
 BEFORE = {
     "Ask people": SETS,
-    "Train and evaluate models": [*SETS, "ctxr export-tasks describe", "ctxr aggregate"],
+    "Train and evaluate models": (*SETS, "ctxr export-tasks describe", "ctxr aggregate"),
 }
 """What the sections above have made."""
 
@@ -107,13 +105,29 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_world(folder, WorldConfig(7, videos=3, seconds=4.0, albums=0))
     shutil.rmtree(folder / "photos")
     write_captions(WorldCaptions(folder / "photos", 24, 16, 24, pair_train=8, pair_valid=8, side=32, workers=1))
-    for name in ("captions", "PHOTOS"):
-        shutil.copytree(folder / "photos", folder / name)
+    shutil.copytree(folder / "photos", folder / "captions")
+    shutil.copytree(folder / "photos" / "images" / "pair-valid", folder / "PHOTOS")
     write_documents(folder / "articles")
     write_narratives(folder / "narratives", {"train": 8, "valid": 4, "test": 4}, 0)
     write_dialogues(folder / "photochat", {"train": 8, "valid": 6, "test": 6}, 0)
     draw_sets(write_release(folder / "imagecode", test=None), [*TRAIN, *VALID])
     return folder
+
+
+@pytest.fixture(scope="module")
+def after(drawn: Path) -> dict[tuple[str, ...], Path]:
+    """Folders after lines: what several sections begin with is made once."""
+    return {(): drawn}
+
+
+def folder_after(lines: tuple[str, ...], after: dict[tuple[str, ...], Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which these lines were run."""
+    if lines not in after:
+        before = folder_after(lines[:-1], after, monkeypatch)
+        monkeypatch.chdir(shutil.copytree(before, after[()].with_name(f"after{len(lines)}")))
+        assert run_all(lines[-1:]) == {}
+        after[lines] = Path.cwd()
+    return after[lines]
 
 
 @pytest.fixture
@@ -160,13 +174,16 @@ def run_all(lines: Iterable[str]) -> dict[str, int]:
     return {line: code for line, code in codes if code != REFUSED.get(line, (0, ""))[0]}
 
 
-@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("section", SECTIONS)
-def test_each_section_of_readme_and_each_page_of_a_paper_runs_as_typed(section: str) -> None:
-    assert run_all(BEFORE.get(section, ())) == {}
+def test_each_section_of_readme_and_each_page_of_a_paper_runs_as_typed(
+    section: str, after: dict[tuple[str, ...], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = folder_after(BEFORE.get(section, ()), after, monkeypatch)
+    monkeypatch.chdir(shutil.copytree(before, tmp_path / "here"))
     assert run_all(SECTIONS[section]) == {}
 
 
+@pytest.mark.usefixtures("drawn_figures")
 def test_the_tutorial_runs_as_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert [line for line in TUTORIAL if call(line)] == []
