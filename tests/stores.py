@@ -9,6 +9,7 @@ from urllib.request import Request, urlopen
 
 import fsspec
 import pytest
+from fsspec.asyn import sync
 
 SLOW_DOWN = (
     b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
@@ -68,6 +69,9 @@ def s3_server(environment: pytest.MonkeyPatch) -> Iterator[BusyServer]:
             s3fs.S3FileSystem().mkdir("clips")
         yield application
     finally:
+        for store in s3fs.S3FileSystem._cache.values():
+            if store._s3 is not None:  # its own finaliser waits a tenth of a second, and leaves connections open on a busy machine
+                sync(store.loop, store._s3creator.__aexit__, None, None, None)
         s3fs.S3FileSystem.clear_instance_cache()
         server.shutdown()
         thread.join()
