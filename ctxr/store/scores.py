@@ -16,7 +16,7 @@ import msgspec
 
 from ctxr.errors import DataError
 from ctxr.store.records import Score
-from ctxr.store.tables import UNREADABLE, numbered_lines, write_table
+from ctxr.store.tables import UNREADABLE, fault, numbered_lines, write_table
 
 T = TypeVar("T")
 
@@ -113,7 +113,7 @@ def typed_lines(path: Path, kind: type[T], hint: str) -> Iterator[tuple[int, T]]
                     raise msgspec.ValidationError(f"{value} is not a finite number")
                 yield number, line
             except UNREADABLE as error:
-                raise DataError(f"{path}:{number}: {str(error).rstrip('.')}", hint=hint) from error
+                raise DataError(f"{path}:{number}: {fault(error, kind)}", hint=hint) from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
 

@@ -4,6 +4,7 @@ Equal tables are byte-equal: rows sorted by key, fields in their declared order,
 """
 
 import os
+import re
 from array import array
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -83,6 +84,17 @@ def pretty_json(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value, enc_hook=encode_other), indent=1) + b"\n"
 
 
+def fault(error: Exception, kind: type) -> str:
+    """What msgspec finds wrong with JSON of a class: the field first, and beside a value that the field does not take those it takes."""
+    if not (found := re.fullmatch(r"(.*) - at `\$\.(.+)`", said := str(error).rstrip("."))):
+        return said
+    what, field = found.groups()
+    hint = get_type_hints(kind).get(field)
+    taken = [repr(one) for part in (hint, *get_args(hint)) for one in get_args(part) if isinstance(one, str | int)]
+    what = re.sub("^Invalid enum value (.*)", rf"\1 is not one of {', '.join(taken) or 'its values'}", what)
+    return f"field `{field}`: {what[0].lower()}{what[1:]}"
+
+
 def read_value(path: Path, kind: type[V], hint: str) -> V:
     """The value in a JSON file. Raises DataError with the hint for a file that cannot be read, or holds something else."""
     try:
@@ -90,7 +102,7 @@ def read_value(path: Path, kind: type[V], hint: str) -> V:
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
     except UNREADABLE as error:
-        raise DataError(f"{path} is damaged: {error}", hint=hint) from error
+        raise DataError(f"{path} is damaged: {fault(error, kind)}", hint=hint) from error
 
 
 def encode_row(row: object) -> bytes:
@@ -135,7 +147,7 @@ def read_table(path: Path, record: type[R]) -> list[R]:
                 cure = "restore the line, or the file from a copy"
                 if (path.parent / "manifest.json").is_file():  # `Artifact.cure` knows the command
                     cure = f"restore it from a copy, or run the command that made {path.parent} again as before"
-                raise DataError(f"{path}:{number}: {str(error).rstrip('.')}", hint=cure) from error
+                raise DataError(f"{path}:{number}: {fault(error, record)}", hint=cure) from error
             if (first := seen.setdefault(row.key(), len(rows))) != len(rows):
                 sentence = f"rows {first} and {len(rows)} have the same key {_spell(record.KEY, row.key())}"
                 raise DataError(f"{path}: {sentence}", hint="delete one of them")
@@ -173,7 +185,7 @@ def read_appended(path: Path, record: type[R]) -> list[R]:
         try:
             rows.append(msgspec.json.decode(line, type=record))
         except UNREADABLE as error:
-            raise DataError(f"{path}:{number}: {error}", hint="restore the line from a backup") from error
+            raise DataError(f"{path}:{number}: {fault(error, record)}", hint="restore the line from a copy") from error
     return rows
 
 

@@ -51,7 +51,7 @@ def test_a_score_that_is_no_number_is_not_written(tmp_path: Path, value: float) 
     [
         ('{"query": "q", "candidate": "c", "value": NaN}', "malformed"),
         ('{"query": "q", "candidate": "c", "value": 1e999}', "out of range"),
-        ('{"query": "q", "candidate": "c", "value": null}', "Expected `float`, got `null`"),
+        ('{"query": "q", "candidate": "c", "value": null}', "field `value`: expected `float`, got `null`"),
         ('{"query": "q", "candidate": "c"}', "missing required field `value`"),
         ('{"query": "q", "candidate": "c", "value": 1, "model": "x"}', "unknown field `model`"),
         ('{"query": "q", "candidate": "a", "value": 2}', "query 'q' and candidate 'a' stand in line 1 already"),

@@ -10,6 +10,7 @@ import numpy as np
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
+from ctxr.engine.options import path_of
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import Table
 from ctxr.engine.state import artifacts
@@ -61,7 +62,7 @@ def run(config: Diff, progress: Progress = SILENT) -> DiffReport:
 
 def _open(name: str, workdir: Path) -> Artifact:
     """An artifact by its path, or by its name in the project."""
-    places = [Path(name), workdir / name, workdir / RESULTS / name]
+    places = [path_of("an artifact", name), workdir / name, workdir / RESULTS / name]
     if not (found := next(filter(Path.exists, places), None)):
         known = [path.name for path in artifacts(workdir)]
         if name in known:

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.annotation.web.reviewed import SETS, Reviewed
 from tests.annotation.web.serving import Running, serving
-from tests.annotation.web.test_app_browser import LOADING, faults
+from tests.annotation.web.test_app_browser import LOADING, look
 
 Show = Callable[[Running, Reviewed], Page]
 
@@ -31,15 +31,6 @@ def show(headless: Browser) -> Iterator[Show]:
     yield opener
     context.close()
     assert complaints == []
-
-
-def look(tab: Page) -> None:
-    """All that axe finds, in both themes and widths; the page is never wider than the window."""
-    for theme, width in (("light", 390), ("dark", 390), ("dark", 1280), ("light", 1280)):
-        tab.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
-        tab.set_viewport_size({"width": width, "height": 800})
-        assert tab.evaluate("document.documentElement.scrollWidth") <= width
-        assert faults(tab) == []
 
 
 def test_a_review_is_done_with_the_keyboard_alone(tmp_path: Path, show: Show) -> None:

@@ -311,7 +311,7 @@ def test_a_rebuild_that_lacks_sets_says_how_many_and_ends_with_4(recipe: Path, e
         ("images.jsonl", ('"source":"album"', '"source":"clip0"'), "of another kind"),
         ("images.jsonl", ('"source":"clip1"', '"source":"x"'), "source 'x' .* sources.jsonl"),
         ("images.jsonl", ('"pixels":"', '"pixels":"../'), "is not 64 hex digits"),
-        ("images.jsonl", ('"index":', '"index":-'), "is below 0|Expected|invalid"),
+        ("images.jsonl", ('"index":', '"index":-'), "is below 0|expected|invalid"),
         ("images.jsonl", ("}\n", "\n"), "images.jsonl:1"),
         ("sets.jsonl", ('"id":"clip0-shot0_0"', '"id":"../x"'), "of a folder"),
         ("sets.jsonl", ('"album/p1.png"', '"album/p77.png"'), "'album/p77.png'.* images.jsonl"),

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from ctxr.datasets.open import read_dataset
 from tests.annotation.web.serving import serving
-from tests.annotation.web.test_app_browser import LOADING, faults
+from tests.annotation.web.test_app_browser import LOADING, look
 from tests.pipelines.finding.searched import COUNT, PaintedFinder, site
 
 Show = Callable[[str], Page]
@@ -55,15 +55,6 @@ def draw(tab: Page, *points: tuple[float, float]) -> None:
         if number == 0:
             tab.mouse.down()
     tab.mouse.up()
-
-
-def look(tab: Page) -> None:
-    """All that axe finds, in both themes and widths; the page is never wider than the window."""
-    for theme, width in (("light", 390), ("dark", 390), ("dark", 1280), ("light", 1280)):
-        tab.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
-        tab.set_viewport_size({"width": width, "height": 800})
-        assert tab.evaluate("document.documentElement.scrollWidth") <= width
-        assert faults(tab) == []
 
 
 def test_what_is_typed_and_drawn_together_is_asked_together(tmp_path: Path, show: Show) -> None:

@@ -179,6 +179,9 @@ def test_mistakes_are_told(project: Path, tmp_path: Path) -> None:
             run(Diff(artifacts=given))
     with pytest.raises(UnfinishedError, match="nowhere"):
         diff(project / "sets", "../nowhere")
+    for name, told in (("", "empty"), ("s3://bucket/sets", "URL")):
+        with pytest.raises(UsageError, match=told):
+            diff(project / "sets", name)
     with pytest.raises(UsageError, match="dataset"):
         diff(project / "sets", describe_sets(project))
     (project / "sets" / "sets.jsonl").write_text("")

@@ -154,11 +154,14 @@ def test_people_stand_beside_the_runs_on_every_split_and_on_one_axis(show: Open,
     accuracy = json.loads((work / "dataset" / "figures.json").read_text())["accuracy"]
     first = {row["kind"]: row["value"] for row in accuracy if row["basis"] == FIRST_VOTES}
     axes = []
+    expect(tab.locator(".cut-off").first).to_be_hidden()
+    tab.set_viewport_size({"width": 390, "height": 844})
     for at, split in enumerate(splits):
         ((name, share),) = scored.people_on(split).items()
         said = share_with_interval(vars(share))
         assert share.value == first[split]
         expect(panels.nth(at).locator(".s-people title")).to_have_text(f"{name}: {said} %")
+        expect(panels.nth(at).locator(".series")).to_contain_text(f"{name}: {said} %", use_inner_text=True)
         last = panels.nth(at).locator("tbody tr").last
         assert last.locator("th, td").all_text_contents()[:2] == [name, said]
         axes.append([(line.get_attribute("x1"), text.text_content()) for line, text in zip(

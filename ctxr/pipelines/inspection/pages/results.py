@@ -289,6 +289,7 @@ def _panel(scored: EvaluationRows, split: str, most: float = 1.0) -> dict[str, A
         "x_ticks": [(axis.at(value), f"{100 * value:.0f}") for value in axis.values],
         "chance": None if chance is None else (axis.at(chance), f"chance {100 * chance:.3g} %"),
         "parts": [(part, f"{STATIC.get(part, part)}, " * (len(parts) > 1) + count) for part, count in counts.items()],
+        "people": [title for _, dots in lines[len(runs) :] for *_, title in dots],
         "table": _table(scored, split, figures, sizes, parts),
         "says": f"Accuracy of {plural(len(whole), 'run', 'runs', ',')} on {split}: the best is {best} with {top} %.",
         "notes": _notes(called, len(whole), total, ends),
