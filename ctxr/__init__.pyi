@@ -190,14 +190,14 @@ def pull(
 def rebuild(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
 @overload
 def rebuild(
-    recipe: AnyPath | None = ..., *, videos: AnyPath | None = ..., jobs: int = ..., out: AnyPath | None = ..., workdir: AnyPath = ...,
-    dry_run: Literal[False] = ..., progress: bool = ...
+    recipe: AnyPath | None = ..., *, videos: AnyPath | None = ..., jobs: int = ..., engine: str = ..., out: AnyPath | None = ...,
+    workdir: AnyPath = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> RebuildReport:
     """Rebuild the images of a recipe from its videos and photos, which are recognised by content."""
 
 def verify(
     artifact: AnyPath | None = ..., *, videos: AnyPath | None = ..., pictures: AnyPath | None = ..., workdir: AnyPath = ...,
-    jobs: int = ..., progress: bool = ...
+    jobs: int = ..., engine: str = ..., progress: bool = ...
 ) -> VerifyReport:
     """Verify that the images of a recipe or an artifact match their sources, and list those that do not."""
 
@@ -248,7 +248,8 @@ def regions(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, An
 @overload
 def regions(
     dataset: AnyPath | None = ..., *, extractor: str = ..., most: int = ..., name: str | None = ..., workdir: AnyPath = ...,
-    device: Literal["auto", "cpu", "cuda", "mps"] = ..., dry_run: Literal[False] = ..., progress: bool = ...
+    device: Literal["auto", "cpu", "cuda", "mps"] = ..., jobs: int = ..., engine: str = ..., dry_run: Literal[False] = ...,
+    progress: bool = ...
 ) -> RegionsReport:
     """Extract region features and boxes of every image, for models that use regions."""
 

@@ -1,22 +1,25 @@
 """Engines by name: what runs the units of a job."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from itertools import chain
 from pkgutil import resolve_name
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from ctxr.engine.options import NotDecisive
+from ctxr.engine.options import NotDecisive, Range
 from ctxr.engine.progress import Progress
 from ctxr.engine.units import Job, Results, WorkUnit, parallel
 from ctxr.errors import did_you_mean
 
+T = TypeVar("T")
 R = TypeVar("R")
 
-EngineName = Annotated[str, NotDecisive]
+Jobs = Annotated[int, Range(0, 256, "a number up to 256; 0 = half the cores"), NotDecisive]
+EngineName = Annotated[str, NotDecisive, "Workers: threads, processes, ray, or ray://HOST:PORT; the latter need Ray."]
 
 ENGINES = {
     "threads": "ctxr.engine.engines:run_threads",
@@ -51,6 +54,11 @@ def engine_rules(name: str, device: str = "cpu") -> Iterator[tuple[str, str]]:
         yield f"--engine {name} computes on processors, not on {device}", "--device cpu, or --engine threads"
 
 
+def device_of(engine: str, device: str) -> str:
+    """The device of encoders; workers of Ray have processors alone."""
+    return "cpu" if engine.startswith("ray") else device
+
+
 def run_threads(job: Job[R], units: Sequence[WorkUnit], workers: int, processes: bool = False) -> Results[WorkUnit, R]:
     """The engine of threads of this process."""
     return parallel(job, units, workers, processes=processes, stop=job.stop)
@@ -70,8 +78,8 @@ class Engine:
 def map_units(
     job: Job[R], units: Sequence[WorkUnit], engine: Engine, progress: Progress, label: str
 ) -> Iterator[tuple[WorkUnit, R]]:
-    """Each unit with what the job returned, as they finish."""
-    kind, _, place = engine.name.partition("://")
+    """Each unit with what the job returned, as they finish; without units, nothing is started."""
+    kind, _, place = (engine if units else Engine()).name.partition("://")
     results: Results[WorkUnit, R] = resolve_name(ENGINES[kind])(
         job, units, engine.workers, *[engine.name] * bool(place)
     )
@@ -79,3 +87,28 @@ def map_units(
         for unit, result in results:
             job.task.advance(1 - job.shares.pop(unit.name, 0.0))
             yield unit, result
+
+
+PART = 64  # items that `map_items` makes a unit of
+
+
+def map_all(job: Job[R], units: Sequence[WorkUnit], engine: Engine, progress: Progress, label: str) -> list[R]:
+    """What the job returned for each unit, in their order; one unit is not worth the start of a process."""
+    engine = engine if len(units) > 1 else Engine(workers=1)
+    made = {unit.name: result for unit, result in map_units(job, units, engine, progress, label)}
+    return [made[unit.name] for unit in units]
+
+
+@dataclass
+class _Items(Job[list[Any]]):
+    work: Callable[[Any], Any]
+
+    def __call__(self, unit: WorkUnit) -> list[Any]:
+        return [self.work(item) for item in unit.payload if not self.stopping.is_set()]
+
+
+def map_items(work: Callable[[T], R], items: Sequence[T], engine: Engine, progress: Progress, label: str) -> list[R]:
+    """What `work`, which can be pickled, returned for each of many small items."""
+    units = [WorkUnit(str(at), None, items[at : at + PART]) for at in range(0, len(items), PART)]
+    parts = map_all(_Items(work), units, engine, progress, label)
+    return [*chain.from_iterable(parts)]

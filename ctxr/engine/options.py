@@ -106,7 +106,6 @@ Seed = Annotated[int, Range(0, math.inf, "a whole number, 0 or more")]
 Switch = Annotated[bool, NotDecisive]
 Price = Annotated[float, NotDecisive, Range(0, 10**9, "an amount of money, 0 or more")]
 Device = Annotated[str, NotDecisive, DEVICE]
-Jobs = Annotated[int, Range(0, 256, "a number up to 256; 0 = half the cores"), NotDecisive]
 FreeText = Annotated[str, NotDecisive]
 """A text that decides the result through what it names, or not at all."""
 

@@ -103,7 +103,7 @@ class UnitActor:
 
     job: Job[Any]
 
-    def begin(self, stored: Sequence[Any], folder: str, importable: Sequence[str]) -> None:
+    def begin(self, stored: Sequence[Any], folder: str, importable: Sequence[str], threads: int) -> None:
         """Take the job, and go to the folder of the command, from where relative paths lead."""
         # Ray imports from that folder too, where a numpy.py of the user may lie
         sys.path[:] = [path for path in sys.path if path != folder or path in importable]
@@ -112,6 +112,8 @@ class UnitActor:
         except OSError as error:
             problem = f"{folder} cannot be opened on {socket.gethostname()}: {error.strerror}"
             raise CtxrError(problem, "run the command in a folder that all machines of the cluster share") from error
+        # Ray would allow torch one thread, which rounds otherwise than several; those that wait leave the processor to other workers
+        os.environ |= {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
         self.job = ray.get(stored[0])
 
     def make(self, unit: WorkUnit) -> bytes:
@@ -177,4 +179,5 @@ class _Pool:
 
     def _begin(self) -> None:
         actor, importable = self._start(), [str(Path(path).resolve()) for path in sys.path]
-        self._flying[actor.begin.remote(self._stored, str(Path.cwd()), importable)] = actor, None
+        threads = torch.get_num_threads() if (torch := sys.modules.get("torch")) else 1  # of the command, if it computes
+        self._flying[actor.begin.remote(self._stored, str(Path.cwd()), importable, threads)] = actor, None

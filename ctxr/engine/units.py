@@ -3,6 +3,7 @@
 import math
 import os
 import sys
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
@@ -69,10 +70,12 @@ class Job(Portable, ABC, Generic[R]):
 
     Attributes:
         task: shows what happens within a unit, if an engine works in this process. shares: how much of a unit it has shown.
+        stopping: set when what is under way is to end.
     """
 
     task: ProgressTask = field(default_factory=Silent, init=False)
     shares: dict[str, float] = field(default_factory=dict, init=False)
+    stopping: threading.Event = field(default_factory=threading.Event, init=False)
 
     @abstractmethod
     def __call__(self, unit: WorkUnit) -> R:
@@ -93,6 +96,7 @@ class Job(Portable, ABC, Generic[R]):
 
     def stop(self) -> None:
         """End what is under way, from any thread."""
+        self.stopping.set()
 
     def close(self) -> None:
         """Let go of what threads shared."""

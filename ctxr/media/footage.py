@@ -2,12 +2,14 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-from ctxr.engine.progress import Progress
-from ctxr.engine.units import parallel
+from ctxr.engine.engines import Engine, map_units
+from ctxr.engine.progress import SILENT, Progress
+from ctxr.engine.units import Job, WorkUnit
 from ctxr.errors import DataError
 from ctxr.media.decoder_process import ChildFrameReader
 from ctxr.media.sources import fetch, files_of, find_sources
@@ -36,7 +38,7 @@ class SourceLocator:
         self.places: dict[str, Path] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SourceLocator, (self._artifact, self._videos, self._progress)
+        return SourceLocator, (self._artifact, self._videos, SILENT), {"_by_content": self._by_content}
 
     @property
     def by_content(self) -> dict[str, Path]:
@@ -91,48 +93,64 @@ class SourceLocator:
         return paths
 
 
-def decode_frames(
-    videos: Mapping[Source, Sequence[Any]],
-    sources: SourceLocator,
-    visit: Callable[[Any, Pixels, int | None], V],
-    progress: Progress,
-    workers: int = 0,
-) -> Iterator[tuple[Source, list[V], DataError | None]]:
-    """Each of the `videos` with what `visit` returned for its images, and why a frame could not be read, which ends that video alone.
+Visit = Callable[[Any, Pixels, int | None], V]
+Decoded = tuple[dict[str, V], Path | None, DataError | None]
+"""What was said of the images of a video by id, where it was found, and why the others could not be read."""
 
-    Each video is decoded once, in a process that can be killed. `visit` gets an image, its pixels uint8 [H, W, 3] and the number of
-    the stream; for several videos at once, and in ascending order. What it raises ends all.
-    """
-    stop, errors = threading.Event(), dict[Source, DataError]()
-    if videos:
-        _ = sources.by_content  # searched first: one progress line at a time
 
-    def decode(video: Source) -> list[V]:
-        results: list[V] = []
+@dataclass
+class DecodeFrames(Job[Decoded[V]], Generic[V]):
+    """Decodes images of a video, each video in a process that can be killed; see `decode_frames`."""
+
+    sources: SourceLocator
+    visit: Visit[V]
+
+    def __call__(self, unit: WorkUnit) -> Decoded[V]:
+        """Visit the frames of one video."""
+        video, images = unit.payload
+        results = dict[str, V]()
         try:
-            path = sources.video(video)
+            path = self.sources.video(video)
         except DataError as error:
-            errors[video] = error
-            return results
+            return results, None, error
         with ChildFrameReader(path, video.decoder or "pyav") as reader:
-            for image in sorted(videos[video], key=lambda image: (image.index, image.id)):
-                if stop.is_set():
+            for image in images:
+                if self.stopping.is_set():
                     break
                 try:
                     pixels = reader.read(image.index, image.time)
                 except DataError as error:
-                    errors[video] = error
-                    break
-                results.append(visit(image, pixels, reader.stream))
-                task.advance()
-        return results
+                    return results, path, error
+                results[image.id] = self.visit(image, pixels, reader.stream)
+                self.show(unit.name, len(results) / len(images))
+        return results, path, None
 
-    with (
-        progress.task("decoding frames", sum(map(len, videos.values()))) as task,
-        closing(parallel(decode, videos, workers, stop=stop.set)) as done,
-    ):
-        for video, results in done:
-            yield video, results, errors.get(video)
+    def lost(self, unit: WorkUnit) -> Decoded[V]:
+        """The error of a video at which two workers died."""
+        problem, file = "two processes that worked on it were killed", Path(unit.payload[0].file)
+        return {}, None, VideoError("worker_died", problem, "it may need more memory: --jobs 1", file)
+
+
+def decode_frames(
+    videos: Mapping[Source, Sequence[Any]], sources: SourceLocator, visit: Visit[V], progress: Progress, engine: Engine
+) -> Iterator[tuple[Source, dict[str, V], DataError | None]]:
+    """Each of the `videos` with what `visit` returned for its images by id, and why a frame could not be read, which ends that video alone.
+
+    Each video is decoded once, by any engine. `visit` gets an image, its pixels uint8 [H, W, 3] and the number of the stream; for
+    several videos at once, and in ascending order; other engines than threads pickle it. What it raises ends all.
+    """
+    if videos:
+        _ = sources.by_content  # searched first: one progress line at a time, and once for all processes
+    units = [
+        WorkUnit(f"{number} {video.name}", None, (video, sorted(images, key=lambda image: (image.index, image.id))))
+        for number, (video, images) in enumerate(videos.items())
+    ]
+    job = DecodeFrames(sources, visit)
+    for unit, (results, path, error) in map_units(job, units, engine, progress, "decoding frames"):
+        video, _ = unit.payload
+        if path:
+            sources.places.setdefault(video.sha256, path)
+        yield video, results, error
 
 
 def pixels_sha256(rgb: Pixels) -> str:

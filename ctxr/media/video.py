@@ -45,6 +45,9 @@ class VideoError(DataError):
         super().__init__(problem if file is None else f"{place_of(file)}: {problem}", hint)
         self.reason, self.problem = reason, problem
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return VideoError, (self.reason, self.message, self.hint), vars(self)
+
 
 @dataclass(frozen=True)
 class VideoHeader:

@@ -17,8 +17,10 @@ import torch
 
 from ctxr.datasets.changes import contents_of, refuse_other
 from ctxr.datasets.dataset import Dataset
+from ctxr.engine.engines import Engine, map_all
 from ctxr.engine.progress import Progress
-from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.engine.units import Job, WorkUnit
+from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.media.images import Pixels, decoded, read_image
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import Encoder, EncoderSource
@@ -84,6 +86,44 @@ def cached(
         advance(len(part))
         arrays.append(array)
     return arrays
+
+
+@dataclass
+class CachedRows(Job[Path]):
+    """Makes files of the cache, as `cached` does. `make`, which can be pickled, gets `at_once` things or fewer; it returns arrays [n, ...],
+    which are filled up with zeros where they differ in n."""
+
+    workdir: Path
+    origin: object
+    make: Callable[[Sequence[Any]], Sequence[Array]]
+    at_once: int
+
+    def __call__(self, unit: WorkUnit) -> Path:
+        """The file."""
+        make = partial(self._block, unit)
+        mapped: Any = cached(self.workdir, self.origin, unit.stamp, make, lambda _: None, chunk=len(unit.stamp))[0]
+        return Path(mapped.filename)
+
+    def _block(self, unit: WorkUnit, _rows: slice) -> Array:
+        arrays = list[Array]()
+        while len(arrays) < len(unit.payload):
+            if self.stopping.is_set():
+                raise CtxrError("stopped")
+            arrays += self.make(unit.payload[len(arrays) : len(arrays) + self.at_once])
+            self.show(unit.name, len(arrays) / len(unit.payload))
+        block = np.zeros((len(arrays), max(1, *map(len, arrays)), *arrays[0].shape[1:]), np.float32)
+        for row, array in enumerate(arrays):
+            block[row, : len(array)] = array
+        return block
+
+    def files(
+        self, things: Mapping[str, Any], chunk: int, engine: Engine, progress: Progress, label: str
+    ) -> list[Path]:
+        """The files for things by content, `chunk` of them in each. Threads share one model, which works on one file at a time."""
+        rows = [*things]
+        parts = [rows[at : at + chunk] for at in range(0, len(rows), chunk)]
+        units = [WorkUnit(str(at), part, [things[one] for one in part]) for at, part in enumerate(parts)]
+        return map_all(self, units, Engine(workers=1) if engine.name == "threads" else engine, progress, label)
 
 
 @dataclass(frozen=True)

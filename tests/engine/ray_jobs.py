@@ -38,6 +38,16 @@ class Tried(Job[str]):
         return len((self.folder / name).read_text())
 
 
+@dataclass
+class CountThreads(Job[int]):
+    """How many threads torch computes with."""
+
+    def __call__(self, unit: WorkUnit) -> int:
+        import torch
+
+        return torch.get_num_threads()
+
+
 class Units(Sequence[WorkUnit]):
     """So many units, none of which is in memory."""
 

@@ -9,28 +9,41 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from bench.processes import tree
+from ctxr.datasets.rebuilding import RecipeImage
+from ctxr.engine import engines
 from ctxr.engine.engines import Engine, map_units
+from ctxr.engine.options import Options
 from ctxr.engine.progress import SILENT
 from ctxr.engine.units import Job, WorkUnit
-from ctxr.errors import CtxrError, DataError
+from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.pipelines.curation import build_sets, photos
 from ctxr.pipelines.curation.build_sets import BuildVideos
-from ctxr.pipelines.curation.config import BuildSets, Filter
+from ctxr.pipelines.curation.config import BuildSets, Filter, Rebuild, Verify
 from ctxr.pipelines.curation.filter import run as filter_sets
+from ctxr.pipelines.curation.rebuild import run as rebuild
+from ctxr.pipelines.curation.verify import run as verify
+from ctxr.pipelines.finding import index
+from ctxr.pipelines.finding.config import Search
+from ctxr.pipelines.finding.search import run as search
+from ctxr.pipelines.modelling import region_shards
+from ctxr.pipelines.modelling.config import RegionsConfig
+from ctxr.pipelines.modelling.regions import run as regions
 from ctxr.store.records import Failure
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit
-from tests.engine.ray_jobs import Tried, write_units
+from tests.engine.ray_jobs import CountThreads, Tried, write_units
+from tests.exports import export, forge
 from tests.footage import two_shot_clip
 from tests.pipelines.conftest import THRESHOLD
 from tests.pipelines.curation.test_build_sets import same_tree
@@ -161,6 +174,7 @@ def test_two_workers_give_the_bytes_of_one_process(
     sources: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
+        patched.setattr(photos, "SHARD", 4)
         patched.setattr(photos, "STRIPE", 4)
         build(sources, tmp_path / "sets", engine="ray")
     assert same_tree(tmp_path / "sets", whole)
@@ -168,6 +182,74 @@ def test_two_workers_give_the_bytes_of_one_process(
         filter_sets(Filter(input=tmp_path / "sets", out=tmp_path / engine, brisque=1.0, engine=engine, jobs=2))
     assert same_tree(tmp_path / "ray", tmp_path / "threads")
     assert not same_tree(tmp_path / "ray", tmp_path / "sets")
+
+
+@pytest.mark.usefixtures("cluster")
+def test_workers_compute_with_as_many_threads_as_the_command() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 2)  # another number rounds otherwise
+    try:
+        counts = map_units(CountThreads(), [WorkUnit("one", None)], RAY, SILENT, "counting")
+        assert [count for _, count in counts] == [before + 2]
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_two_workers_rebuild_and_verify_as_one_process(
+    sources: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "PART", 4)
+    recipe = export(whole, tmp_path / "recipe", "recipe").export
+    images = read_table(recipe / "images.jsonl", RecipeImage)
+    frame, photo = (next(row for row in images if (row.index is None) == still) for still in (False, True))
+    for row in (frame, photo):
+        forge(recipe / "images.jsonl", lambda text, row=row: text.replace(row.pixels, "0" * 64))  # type: ignore[misc]
+    moved = shutil.copytree(sources, tmp_path / "moved")
+    (moved / "videos" / "clip3.mp4").unlink()
+    for engine in ("threads", "ray"):
+        rebuild(Rebuild(recipe=recipe, videos=moved, out=tmp_path / engine, engine=engine, jobs=2))
+        (tmp_path / engine / frame.path).write_bytes(b"changed")
+    changed = tmp_path / "ray" / frame.path
+    assert same_tree(tmp_path / "ray", tmp_path / "threads")
+    options: dict[str, Any] = {"workdir": tmp_path, "videos": moved, "jobs": 2}
+    for artifact, ids in ((recipe, {frame.id, photo.id}), (tmp_path / "ray", {frame.id})):
+        one, other = (verify(Verify(artifact, engine=engine, **options)) for engine in ("threads", "ray"))
+        assert one == other
+        assert {row["id"] for row in one.differences} == ids
+    assert changed.read_bytes() == b"changed"
+
+
+@pytest.mark.usefixtures("cluster")
+def test_two_workers_find_regions_and_index_pictures_as_one_process(
+    sources: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(region_shards, "SHARD", 4)
+    monkeypatch.setattr(index, "CHUNK", 4)
+    album = shutil.copytree(sources / "album", tmp_path / "album")
+    (album / "broken.png").write_bytes(b"no picture")
+    for engine in ("threads", "ray"):
+        options: dict[str, Any] = {"workdir": tmp_path / engine, "engine": engine, "jobs": 2}
+        assert regions(RegionsConfig(whole, "grid:ctxr-tiny", **options)).pictures > 8
+        report = search(Search(album, text="red", model="ctxr-tiny", **options))
+        assert (report.pictures, report.left_out) == (9, ("broken.png",))
+    for made in ("regions", "indexes"):
+        assert same_tree(tmp_path / "ray" / made, tmp_path / "threads" / made)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        lambda engine: Rebuild(engine=engine),
+        lambda engine: Verify(engine=engine),
+        lambda engine: RegionsConfig(engine=engine),
+        lambda engine: Search(engine=engine),
+    ],
+    ids=["rebuild", "verify", "regions", "search"],
+)
+def test_an_unknown_engine_is_refused(options: Callable[[str], Options]) -> None:
+    with pytest.raises(UsageError, match="--engine rya is unknown"):
+        options("rya").check()
 
 
 class Poisoned(BuildVideos):

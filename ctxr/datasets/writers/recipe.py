@@ -10,6 +10,7 @@ import msgspec
 
 from ctxr.datasets.rebuilding import FORMAT, HEAD, Head, RecipeImage, read_rebuild_recipe
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names
+from ctxr.engine.engines import Engine
 from ctxr.errors import DataError, and_more
 from ctxr.media.footage import SourceLocator, decode_frames, pixels_sha256, software
 from ctxr.media.images import JPEG_QUALITY, Pixels, encode_jpeg, read_image
@@ -70,8 +71,8 @@ def _decoded(job: ExportJob, videos: dict[Source, list[Image]]) -> list[RecipeIm
 
     rows, failed = list[RecipeImage](), dict[str, DataError]()
     locator = SourceLocator(job.origin, job.videos, job.progress)
-    for video, frames, error in decode_frames(videos, locator, decoded, job.progress, job.workers):
-        rows += frames
+    for video, frames, error in decode_frames(videos, locator, decoded, job.progress, Engine(workers=job.workers)):
+        rows += frames.values()
         if error:
             failed[video.name] = error
     if failed:

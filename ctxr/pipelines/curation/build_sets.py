@@ -18,6 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from ctxr.datasets.image_sets import sets_report
 from ctxr.datasets.photo_labels import is_boxes, labels_of_boxes, themes_of
 from ctxr.datasets.splits import SPLITS, SPLITS_TABLE, assign_splits, read_published
+from ctxr.engine.engines import device_of, map_all
 from ctxr.engine.options import option_name
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
@@ -34,7 +35,7 @@ from ctxr.models.identity import model_identity
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, deduplicate, exact_distances, shared_footage
 from ctxr.pipelines.curation.image_sets import SetsRun, SetsStage, VideoJob, gone
-from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool, with_copies
+from ctxr.pipelines.curation.photos import EmbedPhotos, PhotoPicking, PhotoPool, album_shards, gather_pool, with_copies
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext, pick_from_ledger, scan_video
 from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, Parent, earlier_manifest, open_artifact, package_versions
@@ -169,7 +170,7 @@ class BuildStage(SetsStage[BuildInputs]):
         instruments = quality.describe()
         # a merge may run on another machine than the ranks, which came to the same choices
         ran = self.merged.key if self.merged else {"precision": options.precision, "frames": scan.frames}
-        embedder = Embedder(inputs.encoder, options.encodes_on, str(ran["precision"]), progress)
+        embedder = Embedder(inputs.encoder, device_of(options.engine, options.device), str(ran["precision"]), progress)
         with progress.task(f"loading the encoder {inputs.encoder}", None):
             encoder = embedder.encoder
         names = {source.name for source in inputs.sources}
@@ -276,9 +277,12 @@ class BuildRun(SetsRun):
         """The photos of all albums, embedded, of a rank its share."""
         scans = {name: stamp.scan for name, stamp in self.stamps.items()}
         scanned = {name: scanned_unit(self.artifact, name, scan) for name, scan in scans.items()}
-        with self.progress.task("embedding photos", sum(len(album.photos) for album in self.albums)) as task:
-            embedder, shard = self.work.context.embedder, self.options.shard
-            return gather_pool(self.artifact, self.albums, scanned, scans, embedder, task=task, rank=shard)
+        units = album_shards([album for album in self.albums if not scanned[album.name]], scans)
+        units = units[shard.rank :: shard.world] if (shard := self.options.shard) else units
+        job = EmbedPhotos(self.artifact, self.work.context.embedder)
+        shards = map_all(job, units, self.engine, self.progress, "embedding photos")
+        embedded = grouped((unit.payload[0], shard) for unit, shard in zip(units, shards, strict=True))
+        return gather_pool(self.albums, scanned, embedded)
 
     def make_photos(self) -> None:
         """Deal the splits, then make the unit of every album: all of a split are one pool, in which photos find neighbours."""

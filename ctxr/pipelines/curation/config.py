@@ -9,19 +9,8 @@ from pathlib import Path
 from shutil import which
 from typing import Annotated, Any, ClassVar
 
-from ctxr.engine.engines import EngineName, engine_rules
-from ctxr.engine.options import (
-    Choices,
-    Device,
-    FreeText,
-    Jobs,
-    NotDecisive,
-    Options,
-    Range,
-    Seed,
-    Switch,
-    Workdir,
-)
+from ctxr.engine.engines import EngineName, Jobs, engine_rules
+from ctxr.engine.options import Choices, Device, FreeText, NotDecisive, Options, Range, Seed, Switch, Workdir
 from ctxr.engine.project import DOCUMENTS
 from ctxr.engine.report import VerbReport
 from ctxr.engine.units import Rank, RankShard, WorldSize
@@ -76,8 +65,6 @@ class SetsOptions(OutputOptions):
     jobs: Jobs = 0
     """Videos processed at the same time; 0 = half the cores."""
     engine: EngineName = "threads"
-    """Workers that process the videos: threads, or processes, each with an encoder of its own; with Ray installed also ray, or
-    ray://HOST:PORT for a cluster."""
     rank: Rank = None
     """Number of this rank, 0 to N - 1: it processes every N-th video and shard of photos; `ctxr merge` joins the ranks."""
     world_size: WorldSize = None
@@ -91,11 +78,6 @@ class SetsOptions(OutputOptions):
     def shard(self) -> RankShard | None:
         """The units of the rank; None for a whole run."""
         return None if self.rank is None or self.world_size is None else RankShard(self.rank, self.world_size)
-
-    @property
-    def encodes_on(self) -> str:
-        """The device of encoders; workers of Ray have processors alone."""
-        return "cpu" if self.engine.startswith("ray") else self.device
 
     def source(self) -> Path | None:
         """The sets that are read; None where sources are named."""
@@ -291,6 +273,7 @@ class Rebuild(OutputOptions):
     """Folder with the videos and photos, at any depth and under any name: they are recognised by content."""
     jobs: Jobs = 0
     """Videos decoded at the same time; 0 = half the cores."""
+    engine: EngineName = "threads"
 
     def source(self) -> Path:
         """The recipe that is read."""
@@ -299,6 +282,7 @@ class Rebuild(OutputOptions):
     def rules(self) -> Iterator[tuple[str, str]]:
         """Places that cannot be used."""
         yield from super().rules()
+        yield from engine_rules(self.engine)
         out, source = self.folder(), self.source()
         if out.resolve().is_relative_to(source.resolve()) or source.resolve().is_relative_to(out.resolve()):
             yield f"{out} and the recipe {source} lie within one another", "choose another --out"
@@ -344,9 +328,11 @@ class Verify(Options):
     workdir: Workdir = Path("work")
     jobs: Jobs = 0
     """Videos decoded at the same time; 0 = half the cores."""
+    engine: EngineName = "threads"
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """Invalid folders."""
+        """Invalid folders, and an engine that does not exist."""
+        yield from engine_rules(self.engine)
         for option, folder in (("videos", self.videos), ("pictures", self.pictures)):
             if folder is not None and not folder.is_dir():
                 yield f"--{option} {folder} is not a folder", f"leave --{option} out, or name a folder"

@@ -14,8 +14,9 @@ from typing import ClassVar
 from ctxr.datasets.changes import refuse_changed
 from ctxr.datasets.decisions import decisions_key, person_choices, read_decisions
 from ctxr.datasets.splits import GROUPS, SPLITS, SPLITS_TABLE
+from ctxr.engine.engines import device_of
 from ctxr.engine.options import option_name
-from ctxr.engine.progress import SILENT, Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import SourceInputs
 from ctxr.engine.units import WorkUnit
@@ -119,7 +120,8 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
         albums = [unit for unit in units if unit.source.kind == "photos"]
         # where a video was last seen, or its name
         files = {video.name: str(last_path(built.path, video.sha256) or video.file) for video in videos}
-        embedder = Embedder(encoder_name, options.encodes_on, encoder["precision"], progress, encoder["fingerprint"])
+        device = device_of(options.engine, options.device)
+        embedder = Embedder(encoder_name, device, encoder["precision"], progress, encoder["fingerprint"])
         # the search reports no progress: it runs inside another progress line
         locator = SourceLocator(built.path, options.videos, SILENT)
         context = UnitContext(out, picking, embedder)
@@ -179,7 +181,7 @@ class FilterRun(SetsRun):
             content = source.sha256, source.bytes, tuple(files), tuple(hashes)
             albums.append(InputSource(source.name, "photos", folder, *content))
         units, context = {unit.source.name: unit for unit in self.albums}, self.work.context
-        pool = gather_pool(self.artifact, albums, units, {}, context.embedder, task=Silent())
+        pool = gather_pool(albums, units, {})
         pool = with_copies(self.artifact, pool, self.choice.copies, self.engine, self.progress)
         pool.regroup({(row.source, row.index): row.group for unit in self.albums for row in unit.ledger})
         measures = context.picking.quality.stamps()

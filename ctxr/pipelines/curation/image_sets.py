@@ -190,7 +190,7 @@ class SetsRun(ABC):
                     write_failed(self.artifact, FailedUnit(stamps[row.source], row, row.message))
             take_manifest(self.artifact)
         results = map_units(self.work, todo, self.engine, self.progress, self.LABEL)
-        for _, result in results if todo else ():
+        for _, result in results:
             if isinstance(result, SourceUnit):
                 made.append(result)
                 continue

@@ -1,23 +1,26 @@
 """The images of a recipe or an artifact in their sources: frames are decoded again, photos are known by their hash."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from ctxr.datasets.rebuilding import ImageDifference, RecipeImage
+from ctxr.engine.engines import Engine
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
-from ctxr.media.footage import WHERE, SourceLocator, decode_frames, pixels_sha256
+from ctxr.media.footage import WHERE, SourceLocator, Visit, decode_frames, pixels_sha256
 from ctxr.media.images import Pixels
 from ctxr.media.video import VideoError
 from ctxr.store.artifacts import Artifact, open_artifact
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.kinds import EXPORT
 from ctxr.store.records import Source
+
+R = TypeVar("R")
 
 
 def recipe_at(path: Path) -> Artifact:
@@ -46,24 +49,19 @@ class Originals:
     """Looks images up in their sources.
 
     Attributes:
-        locator: finds the sources. workers: videos decoded at a time.
+        locator: finds the sources. engine: what decodes videos.
         errors: by source, why images of it could not be had.
         compared: by image, how it differs from its source; None where it is the same.
     """
 
     locator: SourceLocator
-    workers: int
+    engine: Engine
     progress: Progress
     errors: dict[str, DataError] = field(default_factory=dict)
     compared: dict[str, ImageDifference | None] = field(default_factory=dict)
 
-    def compare_frames(
-        self,
-        images: Iterable[Any],
-        sources: Mapping[str, Source],
-        compare: Callable[[Any, Pixels], ImageDifference | None],
-    ) -> None:
-        """Decode the frames among the images; `compared` gets what `compare`, in several threads, says of each."""
+    def frames(self, images: Iterable[Any], sources: Mapping[str, Source], visit: Visit[R]) -> dict[str, R]:
+        """Decode the frames among the images. Returns what `visit`, see `decode_frames`, says of each by id."""
         videos: dict[Source, list[Any]] = defaultdict(list)
         for image in sorted(images, key=lambda image: image.source):
             if image.index is not None:
@@ -71,13 +69,12 @@ class Originals:
                 if isinstance(image, RecipeImage):
                     video = replace(video, sha256=image.source_sha256, decoder=image.decoder)
                 videos[video].append(image)
-        found = decode_frames(
-            videos, self.locator, lambda image, rgb, _: (image.id, compare(image, rgb)), self.progress, self.workers
-        )
-        for video, results, error in found:
+        said = dict[str, R]()
+        for video, results, error in decode_frames(videos, self.locator, visit, self.progress, self.engine):
             if error:
                 self.errors[video.name] = error
-            self.compared.update(results)
+            said |= results
+        return said
 
     def photos(self, images: Iterable[Any], sources: Mapping[str, Source]) -> Iterator[tuple[Any, Path]]:
         """The photos among the images, each with its file."""

@@ -4,16 +4,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BytesIO
-from itertools import chain, count, islice
+from itertools import chain, islice
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from ctxr.engine.engines import Engine, map_units
-from ctxr.engine.progress import Progress, ProgressTask
-from ctxr.engine.units import Job, RankShard, WorkUnit
-from ctxr.errors import DataError
+from ctxr.engine.progress import Progress
+from ctxr.engine.units import Job, WorkUnit
+from ctxr.errors import CtxrError, DataError
 from ctxr.media.images import Pixels, image_size, perceptual_hash, read_image, read_photo, troubles
 from ctxr.media.likeness import SIDE
 from ctxr.media.sources import InputSource, fetch
@@ -95,22 +95,12 @@ class _ShardHead(msgspec.Struct):
 
 
 def gather_pool(
-    artifact: Path,
-    albums: Sequence[InputSource],
-    units: Mapping[str, SourceUnit | None],
-    scans: Mapping[str, str],
-    embedder: Embedder,
-    *,
-    task: ProgressTask,
-    rank: RankShard | None = None,
+    albums: Sequence[InputSource], units: Mapping[str, SourceUnit | None], shards: Mapping[str, Sequence[Shard]]
 ) -> PhotoPool:
-    """The pool of all albums. `units`, by album, give theirs without embedding anything again; every photo of the
-    others is read and embedded, in shards, of a `rank` its share; those finished under the same key in `scans` are taken as they are.
-    """
+    """The pool of all albums, of which `units`, by album, give theirs without embedding anything again, and `shards` the others."""
     photos: list[PooledPhoto] = []
     unreadable: dict[str, dict[int, str]] = {}
     blocks: list[Vectors] = []
-    numbers = count()
     for album in albums:
         readable: dict[int, Readable] = {}
         if unit := units.get(album.name):
@@ -124,16 +114,10 @@ def gather_pool(
                 for position, error in zip(positions, errors, strict=True)
             }
             blocks.append(unit.vectors)
-            task.advance(len(album.photos))
-        else:
-            for start in range(0, len(album.photos), SHARD):
-                chosen = range(start, min(start + SHARD, len(album.photos)))
-                if rank is None or next(numbers) % rank.world == rank.rank:
-                    shard = _embedded(artifact, album, chosen, scans[album.name], embedder)
-                    readable |= shard.photos
-                    unreadable.setdefault(album.name, {}).update(shard.problems)
-                    blocks.append(shard.matrix)
-                task.advance(len(chosen))
+        for shard in shards.get(album.name, ()):
+            readable |= shard.photos
+            unreadable.setdefault(album.name, {}).update(shard.problems)
+            blocks.append(shard.matrix)
         names = photo_names(album.photos)
         for row, (position, (width, height, phash)) in enumerate(readable.items()):
             id_ = f"{album.name}/{names[position]}"
@@ -144,25 +128,46 @@ def gather_pool(
     return PhotoPool(photos, stack_vectors([block for block in blocks if len(block)], columns), unreadable)
 
 
-def _embedded(artifact: Path, album: InputSource, chosen: range, scan: str, embedder: Embedder) -> Shard:
-    key = sha256_of([scan, [album.photo_sha256[position] for position in chosen]])
-    name = f"{album.name}.shard{chosen.start}"
-    if finished := _finished(artifact, name, key):
-        return finished
-    shard, vectors, batch = Shard(np.zeros((0, 0), np.float32)), list[Vectors](), list[Pixels]()
-    for position in chosen:
-        try:
-            rgb = read_photo(album.photos[position])
-        except DataError as error:
-            shard.problems[position] = error.message
-            continue
-        shard.photos[position] = rgb.shape[1], rgb.shape[0], perceptual_hash(rgb)
-        batch.append(rgb)
-        if len(batch) == BATCH:
-            vectors.append(embedder.embed(batch))
-            batch = []
-    vectors += [embedder.embed(batch)] if batch else []
-    return _kept(artifact, name, key, replace(shard, matrix=stack_vectors(vectors, 0)))
+@dataclass
+class EmbedPhotos(Job[Shard]):
+    """Reads and embeds shards of albums; those that an earlier run finished are taken as they are."""
+
+    artifact: Path
+    embedder: Embedder
+
+    def __call__(self, unit: WorkUnit) -> Shard:
+        """The shard, whose payload is its album, its first position there, and its files."""
+        if finished := _finished(self.artifact, unit.name, unit.stamp):
+            return finished
+        _, start, files = unit.payload
+        shard, vectors, batch = Shard(np.zeros((0, 0), np.float32)), list[Vectors](), list[Pixels]()
+        for position, file in enumerate(files, start):
+            try:
+                rgb = read_photo(file)
+            except DataError as error:
+                shard.problems[position] = error.message
+                continue
+            shard.photos[position] = rgb.shape[1], rgb.shape[0], perceptual_hash(rgb)
+            batch.append(rgb)
+            if len(batch) == BATCH:
+                if self.stopping.is_set():
+                    raise CtxrError("stopped")
+                vectors.append(self.embedder.embed(batch))
+                self.show(unit.name, (position - start) / len(files))
+                batch = []
+        vectors += [self.embedder.embed(batch)] if batch else []
+        return _kept(self.artifact, unit.name, unit.stamp, replace(shard, matrix=stack_vectors(vectors, 0)))
+
+
+def album_shards(albums: Sequence[InputSource], scans: Mapping[str, str]) -> list[WorkUnit]:
+    """The units of `EmbedPhotos` for albums; `scans`, by album, say how their photos are embedded."""
+    units = []
+    for album in albums:
+        for start in range(0, len(album.photos), SHARD):
+            key = sha256_of([scans[album.name], album.photo_sha256[start : start + SHARD]])
+            files = album.photos[start : start + SHARD]
+            units.append(WorkUnit(f"{album.name}.shard{start}", key, (album.name, start, files)))
+    return units
 
 
 def _finished(artifact: Path, name: str, key: str) -> Shard | None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import msgspec
 
 from ctxr.datasets.changes import changed
 from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage, read_rebuild_recipe
+from ctxr.engine.engines import Engine
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, and_more
@@ -83,7 +85,7 @@ class RebuildStage(Stage[Inputs]):
                 raise UsageError(f"{folder} is a link to another folder", hint=hint)
         recipe = read_rebuild_recipe(self.options.source())
         locator = SourceLocator(recipe.path, self.options.videos, progress)
-        originals = Originals(locator, self.options.jobs, progress)
+        originals = Originals(locator, Engine(self.options.engine, self.options.jobs), progress)
         self.announce(progress, sets=len(recipe.sets), pictures=len(recipe.images))
         pictures = _make_pictures(recipe, out, originals, progress)
         take_manifest(out)
@@ -137,23 +139,11 @@ class RebuildStage(Stage[Inputs]):
 
 def _make_pictures(recipe: RebuildRecipe, out: Path, originals: Originals, progress: Progress) -> dict[str, Image]:
     """Make the missing pictures. Returns all pictures by id. Raises DataError if there are none."""
-    pictures, missing = dict[str, Image](), list[RecipeImage]()
-    for image in recipe.images.values():
-        if sha256_if_readable(out / image.path) == image.sha256:
-            pictures[image.id] = _picture(image)
-        else:
-            missing.append(image)
-
-    def save(image: RecipeImage, rgb: Pixels) -> ImageDifference | None:
-        content = encode_jpeg(rgb)
-        write_bytes(out / image.path, content, durable=False)
-        height, width, _ = rgb.shape
-        pictures[image.id] = msgspec.structs.replace(
-            _picture(image), sha256=sha256_bytes(content), height=height, width=width
-        )
-        return frame_difference(image, rgb, content)
-
-    originals.compare_frames(missing, recipe.sources, save)
+    kept = (image for image in recipe.images.values() if sha256_if_readable(out / image.path) == image.sha256)
+    pictures = {image.id: _picture(image) for image in kept}
+    missing = [image for image in recipe.images.values() if image.id not in pictures]
+    for name, (picture, difference) in originals.frames(missing, recipe.sources, partial(_save, out)).items():
+        pictures[name], originals.compared[name] = picture, difference
     for image, file in originals.photos(missing, recipe.sources):
         link_or_copy(file, out / image.path)
         pictures[image.id] = _picture(image)
@@ -167,6 +157,15 @@ def _make_pictures(recipe: RebuildRecipe, out: Path, originals: Originals, progr
         progress.warn(f"other versions are installed here than where the recipe was made: {other}")
     remember_paths(out, originals.locator.places)
     return pictures
+
+
+def _save(out: Path, image: RecipeImage, rgb: Pixels, _stream: int | None) -> tuple[Image, ImageDifference | None]:
+    """Write a picture. Returns it, and how it differs."""
+    content = encode_jpeg(rgb)
+    write_bytes(out / image.path, content, durable=False)
+    height, width, _ = rgb.shape
+    picture = msgspec.structs.replace(_picture(image), sha256=sha256_bytes(content), height=height, width=width)
+    return picture, frame_difference(image, rgb, content)
 
 
 def _picture(image: RecipeImage) -> Image:

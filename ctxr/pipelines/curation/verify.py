@@ -1,5 +1,6 @@
 """`ctxr verify`: compare the images of a recipe or an artifact with their sources, frames by decoding, photos by hash."""
 
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -8,6 +9,7 @@ import numpy as np
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.rebuilding import ImageDifference, RecipeImage, read_rebuild_recipe
+from ctxr.engine.engines import Engine, map_items
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import SETS, chosen
 from ctxr.errors import DataError, UsageError
@@ -34,22 +36,15 @@ def run(config: Verify, progress: Progress = SILENT) -> VerifyReport:
     is_recipe, to = manifest.kind == EXPORT, manifest.config.get("to")
     if is_recipe and to != "recipe":
         raise UsageError(f"{path} is an export to {to}", hint=f"ctxr doctor {path} checks its files")
-    originals = Originals(SourceLocator(path, config.videos, progress), config.jobs, progress)
+    originals = Originals(SourceLocator(path, config.videos, progress), Engine(config.engine, config.jobs), progress)
     if is_recipe:
         recipe = read_rebuild_recipe(recipe_at(path).path)
         images = {*recipe.images}
-
-        def compare(image: RecipeImage, rgb: Pixels) -> ImageDifference | None:
-            content = encode_jpeg(rgb)
-            difference = frame_difference(image, rgb, content)
-            if difference is None or config.pictures is None:
-                return difference
-            distance = _distance(config.pictures / image.path, image.sha256, content)
-            return msgspec.structs.replace(difference, distance=distance)
-
-        originals.compare_frames(recipe.images.values(), recipe.sources, compare)
-        for image, file in originals.photos(recipe.images.values(), recipe.sources):
-            same = pixels_sha256(read_image(file)) == image.pixels
+        compare = partial(_compare_frame, config.pictures)
+        originals.compared |= originals.frames(recipe.images.values(), recipe.sources, compare)
+        photos = [*originals.photos(recipe.images.values(), recipe.sources)]
+        alike = map_items(_same_pixels, photos, originals.engine, progress, "reading photos")
+        for (image, _), same in zip(photos, alike, strict=True):
             message = "the photo is the same file, but is read as other pixels here"
             originals.compared[image.id] = None if same else ImageDifference(image.id, "pixels", message)
     else:
@@ -67,33 +62,48 @@ def run(config: Verify, progress: Progress = SILENT) -> VerifyReport:
 def _compare_sets(dataset: Dataset, path: Path, originals: Originals, progress: Progress) -> None:
     """Compare pictures with their sources: a frame decoded and saved again is the same file, a photo still lies there."""
     sources = {source.name: source for source in dataset.sources}
-    whole = []
-    for image in progress.each("reading pictures", dataset.images.values()):
-        try:
-            same = sha256_file(path / image.path) == image.sha256
-        except OSError as error:
-            message = f"{image.path} cannot be read: {error.strerror}"
-            originals.compared[image.id] = ImageDifference(image.id, "missing", message)
+    whole, pictures = [], [*dataset.images.values()]
+    problems = map_items(partial(_look, path), pictures, originals.engine, progress, "reading pictures")
+    for image, problem in zip(pictures, problems, strict=True):
+        if problem:
+            originals.compared[image.id] = problem
+        elif image.index is None or image.source in sources:
+            whole.append(image)
         else:
-            if not same:
-                message = f"{image.path} was changed since it was saved"
-                originals.compared[image.id] = ImageDifference(image.id, "changed", message)
-            elif image.index is None or image.source in sources:
-                whole.append(image)
-            else:
-                originals.errors[image.source] = DataError(f"nothing is known of the source {image.source}")
-
-    def compare(image: Image, rgb: Pixels) -> ImageDifference | None:
-        content = encode_jpeg(rgb)
-        if sha256_bytes(content) == image.sha256:
-            return None
-        message = "the frame decoded and saved here is another file than the picture"
-        distance = _distance(path / image.path, image.sha256, content)
-        return ImageDifference(image.id, "saved_file", message, distance)
-
-    originals.compare_frames(whole, sources, compare)
+            originals.errors[image.source] = DataError(f"nothing is known of the source {image.source}")
+    originals.compared |= originals.frames(whole, sources, partial(_compare_saved, path))
     # a photo is a copy of its source: the same file says all
     originals.compared.update((image.id, None) for image, _ in originals.photos(whole, sources))
+
+
+def _look(path: Path, image: Image) -> ImageDifference | None:
+    """Whether a saved picture is still there, and the same."""
+    try:
+        same = sha256_file(path / image.path) == image.sha256
+    except OSError as error:
+        return ImageDifference(image.id, "missing", f"{image.path} cannot be read: {error.strerror}")
+    return None if same else ImageDifference(image.id, "changed", f"{image.path} was changed since it was saved")
+
+
+def _same_pixels(photo: tuple[RecipeImage, Path]) -> bool:
+    image, file = photo
+    return pixels_sha256(read_image(file)) == image.pixels
+
+
+def _compare_frame(pictures: Path | None, image: RecipeImage, rgb: Pixels, _: int | None) -> ImageDifference | None:
+    content = encode_jpeg(rgb)
+    difference = frame_difference(image, rgb, content)
+    if difference is None or pictures is None:
+        return difference
+    return msgspec.structs.replace(difference, distance=_distance(pictures / image.path, image.sha256, content))
+
+
+def _compare_saved(path: Path, image: Image, rgb: Pixels, _stream: int | None) -> ImageDifference | None:
+    content = encode_jpeg(rgb)
+    if sha256_bytes(content) == image.sha256:
+        return None
+    message = "the frame decoded and saved here is another file than the picture"
+    return ImageDifference(image.id, "saved_file", message, _distance(path / image.path, image.sha256, content))
 
 
 def _distance(saved: Path, sha256: str, content: bytes) -> int | None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from ctxr.engine.engines import EngineName, Jobs, engine_rules
 from ctxr.engine.options import Device, FreeText, NotDecisive, Options, Range, Switch, Workdir
 from ctxr.engine.report import VerbReport
 from ctxr.problems.options import Name, invalid_name
@@ -75,7 +76,7 @@ class Search(Options):
 
     COMMAND = "search"
     ARGUMENT = "gallery"
-    PANELS = "Page: collect host port; Index: model regions videos name device"
+    PANELS = "Page: collect host port; Index: model regions videos name device jobs engine"
 
     gallery: Path | None = None
     """Folder of photos, artifact or published release to search; default: the latest finished one in the workdir."""
@@ -102,10 +103,14 @@ class Search(Options):
     workdir: Workdir = Path("work")
     device: Device = "auto"
     """Where to compute: auto, cpu, cuda, cuda:N, mps."""
+    jobs: Jobs = 0
+    """Videos decoded at the same time, and processes that embed; 0 = half the cores. Threads share one model."""
+    engine: EngineName = "threads"
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """One way to ask, and a name that a folder can have."""
+        """One way to ask, a name that a folder can have, and a known engine."""
         yield from invalid_name(self.name)
+        yield from engine_rules(self.engine, self.device)
         if self.text is not None and not self.text.strip():
             yield "--text is empty", '--text "a dog on a beach"'
         if (self.text is not None) + (self.recorded is not None) + self.collect > 1:

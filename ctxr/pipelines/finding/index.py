@@ -1,9 +1,10 @@
 """The index of a gallery: every picture of it as a vector and vectors of its cells, in the order of their ids."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import dataset_parents
 from ctxr.datasets.open import open_dataset, reader_of
 from ctxr.datasets.readers.documents import page_files
+from ctxr.engine.engines import Engine, device_of
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import CHAIN, chosen, command_in
 from ctxr.engine.stage import SourceInputs, Stage
@@ -28,7 +30,7 @@ from ctxr.media.sources import find_sources, is_utf8
 from ctxr.models.hub import placeless
 from ctxr.models.identity import model_identity, resolved_name
 from ctxr.pipelines.finding.config import Search
-from ctxr.problems.embeddings import Array, cached, named_regions
+from ctxr.problems.embeddings import Array, CachedRows, named_regions
 from ctxr.problems.runs import ScoringOptions, run_folder
 from ctxr.problems.traces.learner import OpenTraces
 from ctxr.problems.traces.searching import BACKGROUND, SearchModel
@@ -111,13 +113,14 @@ class IndexStage(Stage[IndexInputs]):
     def write(self, inputs: IndexInputs, out: Path, progress: Progress) -> Content:
         """Embed the pictures that are new, and write them in order with those that the earlier index of this model holds."""
         files = gallery_pictures(inputs, self.options, progress)
+        self.announce(progress, pictures=len(files))
         images = sorted(files, key=lambda image: image.id)
         model = SearchModel(inputs.by, scoring_of(self.options), progress)
-        troubles = list[str]()
-        rows = self._rows(inputs, model, {image.sha256: files[image] for image in images}, troubles, progress)
+        rows = self._rows(inputs, model, {image.sha256: files[image] for image in images}, progress)
         kept = [image for image in images if image.sha256 in rows]
-        if lost := [image.id for image in images if image.sha256 not in rows]:
-            progress.warn(f"{plural(len(lost), 'picture')} cannot be read: {some(lost)} ({troubles[0]})")
+        if unread := [image for image in images if image.sha256 not in rows]:
+            why = _read((unread[0].sha256, files[unread[0]]))
+            progress.warn(f"{plural(len(unread), 'picture')} cannot be read: {some(one.id for one in unread)} ({why})")
         if not kept:
             raise DataError(f"{inputs.source} holds no picture that can be read", hint="name another folder of photos")
         write_table(out / IMAGES, kept)
@@ -130,21 +133,16 @@ class IndexStage(Stage[IndexInputs]):
         frames = {FRAMES.format(image.id): files[image] for image in kept if not image.path}
         for name, file in frames.items():
             link_or_copy(file, out / name)
-        counts: dict[str, object] = {"pictures": len(kept), "left_out": lost}
+        counts: dict[str, object] = {"pictures": len(kept), "left_out": [image.id for image in unread]}
         if model.knows:
             fits = model.read(BACKGROUND) @ load_vectors(out / VECTORS).T
             counts["background"] = [round(float(best), 6) for best in sorted(fits.max(1))]
         return Content([IMAGES, VECTORS, CELLS, *frames], counts, {"weights": model.weights_of})
 
     def _rows(
-        self,
-        inputs: IndexInputs,
-        model: SearchModel,
-        files: Mapping[str, Path],
-        troubles: list[str],
-        progress: Progress,
+        self, inputs: IndexInputs, model: SearchModel, files: Mapping[str, Path], progress: Progress
     ) -> dict[str, tuple[Array, Array]]:
-        """The vector and cells of each picture by its content; `troubles` gets why others cannot be read."""
+        """The vector and cells of each picture by its content; not of those that cannot be read."""
         rows = dict[str, tuple[Array, Array]]()
         with suppress(CtxrError):
             earlier = open_artifact(self.out(), INDEX)
@@ -154,27 +152,11 @@ class IndexStage(Stage[IndexInputs]):
                 whole = zip(before.images, before.vectors, before.cells, strict=True)
                 rows = {image.sha256: (vector, cells) for image, vector, cells in whole if image.sha256 in files}
         missing = [content for content in files if content not in rows]
-
-        def read(content: str) -> Pixels | None:
-            try:
-                refuse_other(files[content], content)
-                return read_image(files[content])
-            except DataError as error:
-                troubles.append(error.message)
-                return None
-
-        def embed(part: slice) -> Array:
-            block = np.full((len(missing[part]), model.size), np.nan, np.float32)
-            read_ones = {row: pixels for row, pixels in enumerate(decoded(read, missing[part])) if pixels is not None}
-            if read_ones:
-                block[[*read_ones]] = model.look([*read_ones.values()], [missing[part][row] for row in read_ones])
-            return block
-
-        with progress.task("embedding pictures", len(missing)) as task:
-            origin = {"what": INDEX, **inputs.key}
-            blocks = cached(self.options.workdir, origin, missing, embed, task.advance, chunk=CHUNK)
-        self.chunks.update(str(block.filename) for block in blocks if isinstance(block, np.memmap))
-        for content, row in zip(missing, chain.from_iterable(blocks), strict=True):
+        job = CachedRows(self.options.workdir, {"what": INDEX, **inputs.key}, partial(_look, model), CHUNK)
+        pictures, engine = {one: (one, files[one]) for one in missing}, Engine(self.options.engine, self.options.jobs)
+        chunks = job.files(pictures, CHUNK, engine, progress, "embedding pictures")
+        self.chunks.update(map(str, chunks))
+        for content, row in zip(missing, chain.from_iterable(map(load_vectors, chunks)), strict=True):
             if np.isfinite(row).all():
                 rows[content] = row[: model.width], row[model.width :]
         return rows
@@ -182,7 +164,25 @@ class IndexStage(Stage[IndexInputs]):
 
 def scoring_of(options: Search) -> ScoringOptions:
     """Where and how the model computes."""
-    return ScoringOptions(options.workdir, options.device, regions=options.regions)
+    return ScoringOptions(options.workdir, device_of(options.engine, options.device), regions=options.regions)
+
+
+def _read(picture: tuple[str, Path]) -> Pixels | str:
+    """A picture, by its content and file, or why it cannot be read."""
+    content, file = picture
+    try:
+        refuse_other(file, content)
+        return read_image(file)
+    except DataError as error:
+        return error.message
+
+
+def _look(model: SearchModel, pictures: Sequence[tuple[str, Path]]) -> list[Array]:
+    block = np.full((len(pictures), model.size), np.nan, np.float32)
+    readable = {row: pixels for row, pixels in enumerate(decoded(_read, pictures)) if not isinstance(pixels, str)}
+    if readable:
+        block[[*readable]] = model.look([*readable.values()], [pictures[row][0] for row in readable])
+    return [*block]
 
 
 def photos_in(folder: Path, workdir: Path, progress: Progress) -> dict[str, str]:
@@ -246,18 +246,19 @@ def frames_of(dataset: Dataset, options: Search, progress: Progress) -> dict[Ima
         if (name := f"{source.name}/img{row.index}") not in dataset.images
     ]
     files = {image.id: cache / f"{sha256_of([source.sha256, image.index, SIDE])}.jpg" for source, image in wanted}
-
-    def save(image: Image, pixels: Pixels, _stream: int | None) -> None:
-        scale = min(1, SIDE / max(pixels.shape))
-        small = cv2.resize(pixels, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
-        write_bytes(files[image.id], encode_jpeg(np.asarray(small, np.uint8)), durable=False)
-
     lacking = grouped((source, image) for source, image in wanted if not files[image.id].is_file())
-    for _, _, error in decode_frames(lacking, SourceLocator(root, options.videos, progress), save, progress):
+    locator, engine = SourceLocator(root, options.videos, progress), Engine(options.engine, options.jobs)
+    for _, _, error in decode_frames(lacking, locator, partial(_save_frame, files), progress, engine):
         if error is not None:
             progress.warn(f"{error.message}: its frames that are in no set are left out")
     made = ((image, files[image.id]) for _, image in wanted if files[image.id].is_file())
     return {_described(image, file, sha256_file(file)): file for image, file in made}
+
+
+def _save_frame(files: Mapping[str, Path], image: Image, pixels: Pixels, _stream: int | None) -> None:
+    scale = min(1, SIDE / max(pixels.shape))
+    small = cv2.resize(pixels, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    write_bytes(files[image.id], encode_jpeg(np.asarray(small, np.uint8)), durable=False)
 
 
 def gallery_folder(gallery: Path) -> Path:

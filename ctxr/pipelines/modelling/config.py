@@ -7,6 +7,7 @@ from math import inf
 from pathlib import Path
 from typing import Annotated
 
+from ctxr.engine.engines import EngineName, Jobs, engine_rules
 from ctxr.engine.options import Choices, Device, EndpointOptions, FreeText, NotDecisive, Options, Range, Switch, Workdir
 from ctxr.engine.report import Table, VerbReport
 from ctxr.errors import PartialError
@@ -184,13 +185,16 @@ class RegionsConfig(Options):
     workdir: Workdir = Path("work")
     device: Device = "auto"
     """Where to compute: auto, cpu, cuda, cuda:N, mps."""
+    jobs: Jobs = 0
+    """Processes that extract; 0 = half the cores. Threads share one extractor."""
+    engine: EngineName = "threads"
 
     def folder(self) -> Path:
         """Where the artifact is written."""
         return self.workdir / "regions" / (self.name or self.extractor.partition(":")[0])
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """A known extractor, and a name that a folder can have."""
+        """A known extractor, a name that a folder can have, and a known engine."""
         kind, _, source = self.extractor.partition(":")
         if kind not in ("grid", "faster-rcnn", "file") or (kind != "faster-rcnn" and not source):
             yield (
@@ -198,6 +202,7 @@ class RegionsConfig(Options):
                 "--extractor grid:ViT-B-32:openai",
             )
         yield from invalid_name(self.name)
+        yield from engine_rules(self.engine, self.device)
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,23 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ctxr.datasets.changes import contents_of, refuse_other
 from ctxr.datasets.dataset import Dataset
+from ctxr.engine.engines import Engine, device_of
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, and_more, first_line
 from ctxr.media.images import Pixels, decoded, read_image
+from ctxr.models.encoders import Warn
 from ctxr.models.regions import DetectorRegions, Extractor, GridRegions
 from ctxr.pipelines.modelling.config import RegionsConfig
-from ctxr.problems.embeddings import cached
+from ctxr.problems.embeddings import CachedRows
 from ctxr.store.artifacts import Content
 from ctxr.store.atomic import link_or_copy
 from ctxr.store.hashing import sha256_file
@@ -81,11 +84,11 @@ class FileRegions:
         files = {content: sha256_file(file) for content, file in self._files.items()}
         self.keys = [content + files.get(content, "") for content in pictures]
 
-    def regions(self, contents: list[str]) -> list[Array | None]:
+    def regions(self, pictures: Sequence[tuple[str, SetPicture]]) -> list[Array | None]:
         """float32 [1 + R, F + BOX] of each picture, None where there is no file. Raises DataError naming the file whose arrays do not
         fit each other, or those of the other files."""
         arrays: list[Array | None] = []
-        for file in map(self._files.get, contents):
+        for file in (self._files.get(content) for content, _ in pictures):
             array = None if file is None else _read(file, self._most)
             if array is not None and (features := array.shape[1] - BOX) != self.features:
                 sentence = f"{file}: x has {features} features where other files have {self.features}"
@@ -145,20 +148,26 @@ AT_ONCE = 16
 
 
 class PictureRegions:
-    """Regions that an extractor makes of pixels; `pictures` by content."""
+    """Regions that an extractor makes of pixels; `pictures` by content. Each process opens the extractor itself."""
 
-    def __init__(self, extractor: Extractor, pictures: Mapping[str, SetPicture]) -> None:
-        self._extractor, self._pictures = extractor, pictures
+    def __init__(self, config: RegionsConfig, pictures: Mapping[str, SetPicture], warn: Warn = lambda _: None) -> None:
+        (kind, _, source), device = config.extractor.partition(":"), device_of(config.engine, config.device)
+        extractor: Extractor
+        if kind == "grid":
+            extractor = GridRegions(source, config.most, device, warn)
+        else:
+            extractor = DetectorRegions(Path(source), config.most, device)
+        self._config, self._extractor, self._pictures = config, extractor, pictures
         self.features, self.settings, self.keys = extractor.features, extractor.describe(), list(pictures)
 
-    def regions(self, contents: list[str]) -> list[Array | None]:
+    def __reduce__(self) -> tuple[object, ...]:
+        return PictureRegions, (self._config, {})
+
+    def regions(self, pictures: Sequence[tuple[str, SetPicture]]) -> list[Array | None]:
         """float32 [1 + R, F + BOX] of each picture, None for one that cannot be read."""
-        arrays: list[Array | None] = []
-        for start in range(0, len(contents), AT_ONCE):
-            read = list(decoded(self._read, contents[start : start + AT_ONCE]))
-            computed = iter(self._extractor.regions([pixels for pixels in read if pixels is not None]))
-            arrays += [None if pixels is None else next(computed) for pixels in read]
-        return arrays
+        read = list(decoded(self._read, pictures))
+        computed = iter(self._extractor.regions([pixels for pixels in read if pixels is not None]))
+        return [None if pixels is None else next(computed) for pixels in read]
 
     def why(self, content: str) -> str:
         """The error of reading the picture."""
@@ -168,8 +177,8 @@ class PictureRegions:
             return error.message
         return "it could not be read"
 
-    def _read(self, content: str) -> Pixels | None:
-        file = self._pictures[content].file
+    def _read(self, picture: tuple[str, SetPicture]) -> Pixels | None:
+        content, (_, file) = picture
         refuse_other(file, content)
         try:
             return read_image(file)
@@ -179,6 +188,15 @@ class PictureRegions:
 
 Maker = FileRegions | PictureRegions
 """Makes regions, of F `features` each, of contents (SHA-256 of a picture); with its `settings`, `keys` decide them."""
+
+
+def _finite_regions(maker: Maker, pictures: Sequence[tuple[str, SetPicture]]) -> list[Array]:
+    arrays = maker.regions(pictures)
+    for (_, picture), array in zip(pictures, arrays, strict=True):
+        if array is not None and not np.isfinite(array).all():
+            hint = "check the weights, or name others with --extractor"
+            raise DataError(f"a feature of {picture.image} is not finite", hint=hint)
+    return [np.zeros((0, maker.features + BOX), np.float32) if array is None else array for array in arrays]
 
 
 def _pictures(dataset: Dataset, progress: Progress) -> dict[str, SetPicture]:
@@ -234,32 +252,14 @@ def write_regions(out: Path, config: RegionsConfig, dataset: Dataset, progress: 
     maker: Maker
     if kind == "file":
         maker = FileRegions(Path(source), dataset, pictures, config.most)
-    elif kind == "grid":
-        maker = PictureRegions(GridRegions(source, config.most, config.device, progress.warn), pictures)
     else:
-        maker = PictureRegions(DetectorRegions(Path(source), config.most, config.device), pictures)
-    contents = list(pictures)
+        maker = PictureRegions(config, pictures, progress.warn)
     shutil.rmtree(out / "shards", ignore_errors=True)
-    origin = {"what": REGION_FEATURES, **maker.settings}
-    with progress.task("extracting regions", len(contents)) as task:
-        for number, start in enumerate(range(0, len(contents), SHARD)):
-            part = contents[start : start + SHARD]
-
-            def make(rows: slice, part: list[str] = part) -> Array:
-                arrays = maker.regions(part[rows])
-                for content, array in zip(part[rows], arrays, strict=True):
-                    if array is not None and not np.isfinite(array).all():
-                        hint = "check the weights, or name others with --extractor"
-                        raise DataError(f"a feature of {pictures[content].image} is not finite", hint=hint)
-                # padded with 0 to the most regions among them; a picture without any is all 0
-                most = max((len(array) for array in arrays if array is not None), default=1)
-                block = np.zeros((len(arrays), most, maker.features + BOX), np.float32)
-                for row, array in enumerate(arrays):
-                    if array is not None:
-                        block[row, : len(array)] = array
-                return block
-
-            mapped: Any = cached(config.workdir, origin, maker.keys[start : start + SHARD], make, task.advance)[0]
-            link_or_copy(Path(mapped.filename), out / SHARD_FILE.format(number))
+    # filled up to the most regions among them; a picture without any is all 0
+    origin, make = {"what": REGION_FEATURES, **maker.settings}, partial(_finite_regions, maker)
+    job = CachedRows(config.workdir, origin, make, AT_ONCE)
+    things, engine = dict(zip(maker.keys, pictures.items(), strict=True)), Engine(config.engine, config.jobs)
+    for number, file in enumerate(job.files(things, SHARD, engine, progress, "extracting regions")):
+        link_or_copy(file, out / SHARD_FILE.format(number))
     content = _tabulate(out, maker, pictures, progress)
     return content._replace(counts=content.counts | {"dataset": dataset.name})

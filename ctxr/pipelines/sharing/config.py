@@ -7,7 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from ctxr.engine.options import Choices, FreeText, Jobs, NotDecisive, Options, Range, Switch, Workdir
+from ctxr.engine.engines import Jobs
+from ctxr.engine.options import Choices, FreeText, NotDecisive, Options, Range, Switch, Workdir
 from ctxr.engine.report import VerbReport
 from ctxr.store.paths import is_url, safe_name
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torchvision.models import EfficientNet_B0_Weights
 
-from ctxr.engine.progress import Progress
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.errors import UsageError
 from ctxr.media.images import Pixels
 from ctxr.models.hub import TINY
@@ -59,7 +59,7 @@ class SearchModel:
     """
 
     def __init__(self, by: Path | str, options: ScoringOptions, progress: Progress) -> None:
-        self._sources, self._lock = opened_model(by, options, progress), Lock()
+        self._made_of, self._sources, self._lock = (by, options), opened_model(by, options, progress), Lock()
         self._model = self._sources.opened
         recipe, self.weights_of, self.regions = self._sources.recipe, self._sources.weights, self._sources.regions
         self.traced_alone, dual, self.side = recipe.query == TRACE, recipe.variant == DUAL, 0
@@ -73,6 +73,9 @@ class SearchModel:
         # with ctxr-lite most numbers of a text are 0, whatever it says
         self.reach = np.flatnonzero(self._read("a photo")) if recipe.variant == HEAT else np.arange(self.width)
         self.size = self.width + self.cells * len(self.reach)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SearchModel, (*self._made_of, SILENT)
 
     def read(self, texts: Sequence[str]) -> Array:
         """Unit vectors [N, D] of texts."""

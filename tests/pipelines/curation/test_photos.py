@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from ctxr.engine.engines import Engine
-from ctxr.engine.progress import Silent
+from ctxr.engine.engines import Engine, map_all
+from ctxr.engine.progress import SILENT, Silent
 from ctxr.media.images import Pixels
 from ctxr.media.sources import InputSource, find_sources
 from ctxr.models.encoders import Encoder
@@ -20,9 +20,11 @@ from ctxr.pipelines.curation import copies
 from ctxr.pipelines.curation import photos as photo_pool
 from ctxr.pipelines.curation.copies import CopyRule
 from ctxr.pipelines.curation.photos import (
+    EmbedPhotos,
     PhotoPicking,
     PhotoPool,
     PickedPhotos,
+    album_shards,
     gather_pool,
     pick_photos,
     with_copies,
@@ -32,7 +34,7 @@ from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext
 from ctxr.store.arrays import Vectors
 from ctxr.store.records import Failure, ImageSet
-from ctxr.store.tables import read_table
+from ctxr.store.tables import grouped, read_table
 from ctxr.store.units import read_unit
 from tests.pipelines.curation.test_build_sets import build, same_tree
 from tests.pipelines.curation.test_copies import pooled
@@ -59,7 +61,10 @@ class Means:
 
 def embed(artifact: Path, albums: Sequence[InputSource], encoder: Means, scan: str = "scan") -> PhotoPool:
     scans = {album.name: scan for album in albums}
-    return gather_pool(artifact, albums, {}, scans, encoder.embedder(), task=Silent())
+    job, units = EmbedPhotos(artifact, encoder.embedder()), album_shards(albums, scans)
+    made = map_all(job, units, Engine(), SILENT, "embedding photos")
+    shards = grouped((unit.payload[0], shard) for unit, shard in zip(units, made, strict=True))
+    return gather_pool(albums, {}, shards)
 
 
 @pytest.fixture
@@ -197,8 +202,8 @@ def test_a_pool_reopened_from_some_files_of_a_folder_has_their_names_and_places(
     build(album, tmp_path / "sets", sources=sources, set_size=3)
     unit = read_unit(tmp_path / "sets", "album")
     (again,) = found(*reversed(typed))
-    fresh, untouched = embed(tmp_path / "fresh", [again], Means()), Means(0).embedder()
-    reopened = gather_pool(tmp_path / "fresh", [again], {"album": unit}, {}, untouched, task=Silent())
+    fresh = embed(tmp_path / "fresh", [again], Means())
+    reopened = gather_pool([again], {"album": unit}, {})
     assert reopened.photos == fresh.photos
     assert reopened.unreadable == fresh.unreadable
     names = [photo.image.path.lower() for photo in fresh.photos]
