@@ -123,7 +123,7 @@ class BuildSets(ScanOptions, SetsOptions):
 
     COMMAND = "build-sets"
     ARGUMENT = "sources"
-    PANELS = "Splits: splits salt keep_leaks; Photos: sample seed; Expert: precision"
+    PANELS = "Splits: splits salt keep_leaks; Photos: sample seed neighbours; Expert: precision"
 
     sources: Annotated[tuple[str, ...], NotDecisive] = ()
     """Videos, photos, folders of them, or quoted globs; here or by URL: s3://, gs://, hf://, https:// (one file)."""
@@ -144,6 +144,9 @@ class BuildSets(ScanOptions, SetsOptions):
     least thirty if there are so many."""
     seed: Annotated[int, Range(0, inf, "a whole number, 0 or more")] = 0
     """Seed of the sample."""
+    neighbours: Annotated[str, Choices(("exact", "index"))] = "exact"
+    """How the nearest photos are found: exact, or index, which is faster from about 20,000 photos, misses some, and says how many;
+    needs faiss-cpu."""
     splits: Path | None = None
     """CSV file `group,split` with the published splits of sources (videos, and folders of photos by name); the others are assigned by a
     salted hash. Or a CSV of boxes of Open Images: each split then gets its share of photos of people, food, animals, products."""
@@ -158,7 +161,9 @@ class BuildSets(ScanOptions, SetsOptions):
 
     def key(self) -> dict[str, Any]:
         """What decides the result; of the file of splits, its content."""
-        return super().key() | ({"splits_sha256": sha256_file(self.splits)} if self.splits else {})
+        key = super().key() | ({"splits_sha256": sha256_file(self.splits)} if self.splits else {})
+        # as in manifests from before there was an index
+        return {name: value for name, value in key.items() if (name, value) != ("neighbours", "exact")}
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """No sources, and a file of splits that does not exist."""
