@@ -242,7 +242,7 @@ def build_index(vectors: Vectors, k: int, file: Path) -> VectorIndex:
     faiss.write_index(index, str(file))
     del index
     found = VectorIndex(file, 4, 0.0, len(sample))
-    while found.recall < LEAST_RECALL and found.probes < lists:
+    while found.recall < LEAST_RECALL and found.probes < max(8, lists):
         found = found._replace(probes=2 * found.probes)
         same = nearest_by_index(found, vectors, k, sample).indices[:, :, None] == true[:, None]
         found = found._replace(recall=float(same.any(axis=1).mean()))

@@ -185,7 +185,7 @@ def test_the_recall_of_an_index_is_that_against_sorting_all_distances(
     vectors, rows = scattered(900), np.arange(900)  # as many as are sampled, so all
     index = build_index(vectors, 9, tmp_path / "index")
     found, distances = nearest_by_index(index, vectors, 9, rows)
-    expected, lengths = slow(vectors, 9)
+    expected, _ = slow(vectors, 9)
     shared = [len({*mine.tolist()} & {*theirs.tolist()}) / 9 for mine, theirs in zip(found, expected, strict=True)]
     assert index.recall == pytest.approx(np.mean(shared))
     assert index.recall >= least if perfect else least <= index.recall < 0.999

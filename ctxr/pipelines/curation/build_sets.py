@@ -470,12 +470,8 @@ def unit_stamp(
 ) -> UnitKeys:
     """What the unit of a source is made with; `pool`: what the sets of an album are picked from."""
     photos = [asdict(choice.copies), choice.sample, choice.seed, pool, *["index"] * choice.index]
-    select = [
-        picking.threshold,
-        picking.set_size,
-        vars(picking.quality.limits),
-        photos if source.kind == "photos" else [],
-    ]
+    own = photos if source.kind == "photos" else []
+    select = [picking.threshold, picking.set_size, vars(picking.quality.limits), own]
     return UnitKeys(scan, sha256_of(select), picking.quality.stamps())
 
 

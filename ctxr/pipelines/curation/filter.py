@@ -142,7 +142,7 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
             earlier=read_table(built.path / "failures.jsonl", Failure),
             footage=read_table(built.path / GROUPS, SharedFootage),
             choice=PhotoPicking(
-                CopyRule(**selection["copies"]), config["sample"], config["seed"], config.get("neighbours") == "index"
+                CopyRule(**selection["copies"]), config["sample"], config["seed"], "neighbours" in config
             ),
             albums=albums,
         )

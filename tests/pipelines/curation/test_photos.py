@@ -272,10 +272,10 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
     sides = np.where(rng.random(count) < 0.9, 10, 100).tolist()
     photos = [pooled(files[at], at, sides[at], 200, hashes[at]) for at in range(count)]
     sets = []
-    for neighbours in (20, count):
-        monkeypatch.setattr(photo_pool, "NEIGHBOURS", neighbours)
+    for looked_up in (20, count):
+        monkeypatch.setattr(photo_pool, "NEIGHBOURS", looked_up)
         picking = PickingRules(0.0, 5, 0.0, QualityGate(QualityLimits(min_size=50), "live", "auto"))
-        context = UnitContext(tmp_path / f"out{neighbours}", picking, Means().embedder())
+        context = UnitContext(tmp_path / f"out{looked_up}", picking, Means().embedder())
         choice = PhotoPicking(CopyRule(), "all", seed)
         pool = PhotoPool(photos, vectors, {})
         pool = with_copies(tmp_path, pool, choice, Engine(), Silent())
@@ -366,11 +366,9 @@ def test_a_build_that_was_killed_between_stripes_resumes_to_the_same_bytes(
 
 @pytest.fixture
 def indexed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pools of ten photos are enough for an index, which finds three neighbours."""
+    """Pools of ten photos are enough for an index, which misses many neighbours."""
     pytest.importorskip("faiss", reason="faiss is not installed: make peers")
     monkeypatch.setattr(photo_pool, "LEAST_INDEXED", 10)
-    monkeypatch.setattr(photo_pool, "NEIGHBOURS", 3)
-    monkeypatch.setattr(image_sets, "NEIGHBOURS", 3)
     monkeypatch.setattr(neighbours, "LEAST_RECALL", 0.2)
 
 
@@ -400,7 +398,9 @@ def test_positions_of_photos_are_kept_beyond_those_that_float32_counts(
 
 
 @pytest.mark.usefixtures("indexed")
-def test_sets_by_an_index_say_so_with_its_recall(album: Path, tmp_path: Path) -> None:
+def test_sets_by_an_index_say_so_with_its_recall(album: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(photo_pool, "NEIGHBOURS", 3)
+    monkeypatch.setattr(image_sets, "NEIGHBOURS", 3)
     sources, splits = (str(album),), whole(tmp_path)
     one, other = (
         build(album, tmp_path / name / "sets", sources=sources, splits=splits, neighbours="index", set_size=3)
@@ -409,11 +409,11 @@ def test_sets_by_an_index_say_so_with_its_recall(album: Path, tmp_path: Path) ->
     assert same_tree(tmp_path / "one" / "sets", tmp_path / "other" / "sets")
     manifest = open_artifact(one.artifact).manifest
     # one list, whose candidates are all photos
-    said = {"by": "index", "recall": 1.0, "of": 3, "photos": 14, **package_versions("faiss-cpu")}
+    said = {"by": "index", "recall": 1.0, "of": 3, "photos": 15, **package_versions("faiss-cpu")}
     assert manifest.models["selection"]["neighbours"] == one.neighbours == other.neighbours == said
     assert manifest.config["neighbours"] == "index"
     (summary,) = views.image_sets(one)
-    assert summary.rows["neighbours"] == "index, recall 1.000 of 3 on 14 photos"
+    assert summary.rows["neighbours"] == "index, recall 1.000 of 3 on 15 photos"
     # whether units are there or not
     (one.artifact / "manifest.json").unlink()
     build(album, one.artifact, sources=sources, splits=splits, neighbours="index", set_size=3)
