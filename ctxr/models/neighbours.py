@@ -24,7 +24,7 @@ GROUP = 32  # columns looked at through their maximum first
 PAIRS = 512  # pairs whose value is taken at a time: 2 MiB at 512 dimensions stay in the cache
 PRODUCTS_AT_ONCE = 2**26
 NO_MATCH = -1
-LEAST_RECALL = 0.95  # of an index, where it can
+RECALLED, LEAST_RECALL = 9, 0.98  # nearest, as in a set, of which an index has to find so many, where it can
 PRODUCTS = Lock()  # held while multiplying: torch uses all cores, and its precision is a setting of the process
 
 
@@ -215,7 +215,7 @@ def euclidean_search(
 
 class VectorIndex(NamedTuple):
     """A file of lists of vectors that lie together, 8 bits a number; of how many lists each search takes candidates; and the share, 0..1,
-    of the neighbours of `sample` vectors that it finds then."""
+    of the `RECALLED` nearest of `sample` vectors that it finds then."""
 
     file: Path
     probes: int
@@ -224,7 +224,7 @@ class VectorIndex(NamedTuple):
 
 
 def build_index(vectors: Vectors, k: int, file: Path) -> VectorIndex:
-    """Write an index of vectors [N, D]. Searches double their lists until they find `LEAST_RECALL` of the `k` neighbours of a sample.
+    """Write an index of vectors [N, D]. Searches for `k` double their lists until the `RECALLED` nearest of a sample are among them.
 
     Raises DataError as `nearest`.
     """
@@ -235,7 +235,8 @@ def build_index(vectors: Vectors, k: int, file: Path) -> VectorIndex:
         1, min(round(4 * count**0.5), count // 40)
     )  # as faiss advises, with as many vectors of each to train on
     drawn, sample = (np.sort(rng.choice(count, min(size, count), replace=False)) for size in (40 * lists, 1000))
-    true, index = nearest(vectors, k, rows=sample).indices, faiss.index_factory(vectors.shape[1], f"IVF{lists},SQ8")
+    true = nearest(vectors, min(k, RECALLED), rows=sample).indices[:, :, None]
+    index = faiss.index_factory(vectors.shape[1], f"IVF{lists},SQ8")
     with PRODUCTS:
         index.train(vectors[drawn])
         index.add(vectors)
@@ -244,8 +245,8 @@ def build_index(vectors: Vectors, k: int, file: Path) -> VectorIndex:
     found = VectorIndex(file, 4, 0.0, len(sample))
     while found.recall < LEAST_RECALL and found.probes < max(8, lists):
         found = found._replace(probes=2 * found.probes)
-        same = nearest_by_index(found, vectors, k, sample).indices[:, :, None] == true[:, None]
-        found = found._replace(recall=float(same.any(axis=1).mean()))
+        same = nearest_by_index(found, vectors, k, sample).indices[:, None, :RECALLED] == true
+        found = found._replace(recall=float(same.any(axis=2).mean()))
     return found
 
 

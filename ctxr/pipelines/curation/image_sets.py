@@ -23,10 +23,10 @@ from ctxr.engine.units import Job, WorkUnit
 from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, plural, some
 from ctxr.media.sources import InputSource
 from ctxr.media.video import KEEP_DAMAGED, VideoError
+from ctxr.models.neighbours import RECALLED
 from ctxr.pipelines.curation.config import SAME_SETS_OPTIONS, SetsOptions
 from ctxr.pipelines.curation.photos import (
     LEAST_INDEXED,
-    NEIGHBOURS,
     PhotoPicking,
     PhotoPool,
     PickedPhotos,
@@ -253,7 +253,7 @@ class SetsRun(ABC):
         """Put into the manifest what share of the neighbours indexes found: the lowest."""
         if indexes := [pool.index for pool in pools if pool.index]:
             worst = min(indexes, key=lambda index: index.recall)
-            measured = {"recall": round(worst.recall, 4), "of": NEIGHBOURS, "photos": worst.sample}
+            measured = {"recall": round(worst.recall, 4), "of": RECALLED, "photos": worst.sample}
             self.models["selection"]["neighbours"] = {"by": "index", **measured, **package_versions("faiss-cpu")}
         elif self.choice.index:
             self.progress.note(f"fewer than {LEAST_INDEXED:,} photos: their neighbours are exact, without an index")

@@ -400,7 +400,7 @@ def test_positions_of_photos_are_kept_beyond_those_that_float32_counts(
 @pytest.mark.usefixtures("indexed")
 def test_sets_by_an_index_say_so_with_its_recall(album: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(photo_pool, "NEIGHBOURS", 3)
-    monkeypatch.setattr(image_sets, "NEIGHBOURS", 3)
+    monkeypatch.setattr(image_sets, "RECALLED", 3)
     sources, splits = (str(album),), whole(tmp_path)
     one, other = (
         build(album, tmp_path / name / "sets", sources=sources, splits=splits, neighbours="index", set_size=3)
@@ -412,7 +412,7 @@ def test_sets_by_an_index_say_so_with_its_recall(album: Path, tmp_path: Path, mo
     said = {"by": "index", "recall": 1.0, "of": 3, "photos": 15, **package_versions("faiss-cpu")}
     assert manifest.models["selection"]["neighbours"] == one.neighbours == other.neighbours == said
     assert manifest.config["neighbours"] == "index"
-    (summary,) = views.image_sets(one)
+    summary, *_ = views.image_sets(one)
     assert summary.rows["neighbours"] == "index, recall 1.000 of 3 on 15 photos"
     # whether units are there or not
     (one.artifact / "manifest.json").unlink()
