@@ -1,24 +1,25 @@
 """Neighbours by an index beside exact ones: seconds, and the share of the true ones that are found.
 
-python -m bench.index 20000 100000    so many vectors as spread as photos are; and crops of the real photos at hand, by ctxr-tiny
+python -m bench.index 20000 100000    so many drawn vectors, scenes of ten in themes of five hundred; and crops of the real photos at
+                                      hand, by ctxr-tiny
 """
 
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.neighbours import photos
+from bench.neighbours import WIDTH
 from bench.table import Row
 from ctxr.media.images import read_photo
 from ctxr.models.encoders import load_encoder
-from ctxr.models.neighbours import build_index, nearest, nearest_by_index
+from ctxr.models.neighbours import Matches, build_index, nearest, nearest_by_index
 from ctxr.pipelines.curation.photos import NEIGHBOURS, STRIPE
 
 CROPS = 12_000
@@ -31,7 +32,7 @@ SEARCHED = 2 * STRIPE
 def measure(counts: Sequence[int]) -> Iterator[Row]:
     """Both searches on drawn vectors, then on real ones if there are any."""
     for count in counts:
-        yield compared(photos(count), "drawn")
+        yield compared(drawn(count), "drawn")
     if files := sorted(Path(os.environ.get("CTXR_REAL_DATA", "")).glob("photos/**/*.jpg")):
         yield compared(crops(files), f"crops of {len(files)} photos")
 
@@ -53,9 +54,21 @@ def compared(vectors: NDArray[np.float32], kind: str) -> Row:
     return Row(f"{NEIGHBOURS} nearest of {size}", built + share * taken, "exact", share * exactly, note=note)
 
 
-def timed(search: object, stripes: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], float]:
+def drawn(count: int) -> NDArray[np.float32]:
+    """Unit vectors in scenes of ten, which lie in themes of five hundred."""
+    rng = np.random.default_rng(0)
+    themes = rng.standard_normal((max(1, count // 500), WIDTH))
+    scenes = themes[rng.integers(0, len(themes), max(1, count // 10))]
+    scenes += 0.8 * rng.standard_normal(scenes.shape)
+    vectors = rng.standard_normal(WIDTH) + 0.6 * scenes[rng.integers(0, len(scenes), count)]
+    vectors += 0.5 * rng.standard_normal(vectors.shape)
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
+
+
+def timed(
+    search: Callable[[NDArray[np.int64]], Matches], stripes: Sequence[NDArray[np.int64]]
+) -> tuple[NDArray[np.int64], float]:
     """What is found, and in how many seconds."""
-    assert callable(search)
     start = time.perf_counter()
     found = [search(stripe).indices for stripe in stripes]
     return np.concatenate(found), time.perf_counter() - start

@@ -145,7 +145,7 @@ class BuildSets(ScanOptions, SetsOptions):
     seed: Annotated[int, Range(0, inf, "a whole number, 0 or more")] = 0
     """Seed of the sample."""
     neighbours: Annotated[str, Choices(("exact", "index"))] = "exact"
-    """How the nearest photos are found: exact, or index, which is faster from about 20,000 photos, misses some, and says how many;
+    """How the nearest photos are found: exact, or index, which is faster for more than 20,000 photos, misses some, and says how many;
     needs faiss-cpu."""
     splits: Path | None = None
     """CSV file `group,split` with the published splits of sources (videos, and folders of photos by name); the others are assigned by a

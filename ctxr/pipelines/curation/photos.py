@@ -35,7 +35,7 @@ SHARD = 256  # photos embedded between two points at which a killed run can go o
 STRIPE = 4096  # photos whose neighbours are one unit of work
 # looked up for every photo at once; when duplicates and rejected photos exhaust them, `PhotoRanking` continues
 NEIGHBOURS = 64
-LEAST_INDEXED = 10_000  # photos of a pool: among fewer, the exact search takes no longer
+LEAST_INDEXED = 20_000  # photos of a pool: among fewer, exact search is as fast (`python -m bench.index`)
 LEAST_SETS = 30  # of a sample by default, where there are so many photos
 Readable = tuple[int, int, str]  # width, height and perceptual hash of a photo that could be read
 
