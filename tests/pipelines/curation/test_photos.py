@@ -426,7 +426,7 @@ def test_sets_by_an_index_say_so_with_its_recall(album: Path, tmp_path: Path, mo
     assert not exact.up_to_date
     assert not exact.neighbours
     assert "neighbours" not in open_artifact(one.artifact).manifest.config
-    with pytest.raises(UsageError, match="--neighbours index"):
+    with pytest.raises(UsageError, match="--neighbours exact"):
         build(album, one.artifact, sources=sources, splits=splits, add=True, neighbours="index")
 
 
