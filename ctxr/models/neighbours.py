@@ -254,12 +254,12 @@ def nearest_by_index(index: VectorIndex, vectors: Vectors, k: int, rows: Indices
     """As `nearest`, the best `k` of twice as many candidates for some rows; of all where their lists hold fewer than `k`."""
     import faiss
 
-    lists, queries = faiss.read_index(str(index.file), faiss.IO_FLAG_MMAP), vectors[rows]
+    lists: Any = faiss.read_index(str(index.file), faiss.IO_FLAG_MMAP)
     lists.nprobe = index.probes
     with PRODUCTS:
-        candidates = lists.search(queries, 2 * k + 1)[1]
+        candidates = lists.search(vectors[rows], 2 * k + 1)[1]
     row, place = np.nonzero((candidates != NO_MATCH) & (candidates != rows[:, None]))
-    found, values = ranked(minus_squares, queries, vectors, (row, candidates[row, place]), k)
+    found, values = ranked(minus_squares, vectors[rows], vectors, (row, candidates[row, place]), k)
     distances = np.sqrt(-values).astype(np.float32)
     if few := np.flatnonzero(found[:, -1] == NO_MATCH).tolist():
         found[few], distances[few] = nearest(vectors, k, rows=rows[few])

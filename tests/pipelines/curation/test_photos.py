@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from ctxr.cli import views
+from ctxr.cli.render import Summary
 from ctxr.engine.engines import Engine
 from ctxr.engine.progress import Silent
 from ctxr.errors import UsageError
@@ -413,6 +414,7 @@ def test_sets_by_an_index_say_so_with_its_recall(album: Path, tmp_path: Path, mo
     assert manifest.models["selection"]["neighbours"] == one.neighbours == other.neighbours == said
     assert manifest.config["neighbours"] == "index"
     summary, *_ = views.image_sets(one)
+    assert isinstance(summary, Summary)
     assert summary.rows["neighbours"] == "index, recall 1.000 of 3 on 15 photos"
     # whether units are there or not
     (one.artifact / "manifest.json").unlink()
