@@ -58,10 +58,11 @@ def build_sets(
     frames: Literal["auto", "every", "search", "samples"] = ..., rate: float = ..., still_below: float = ...,
     detector: Literal["adaptive", "content", "threshold", "histogram", "hash", "ffmpeg"] = ..., min_shot: float = ...,
     splits: AnyPath | None = ..., salt: str = ..., keep_leaks: bool = ..., sample: str = ..., seed: int = ...,
-    precision: Literal["auto", "fp32", "bf16"] = ..., brisque_weights: Literal["live", "piq"] = ...,
-    ocr: Literal["auto", "tesserocr", "pytesseract"] = ..., detector_threshold: float | None = ...,
-    decoder: Literal["auto", "pyav", "opencv"] = ..., threads: int = ..., stall_seconds: float = ..., time_limit: float = ...,
-    memory_limit: float = ..., rank: int | None = ..., world_size: int | None = ..., dry_run: Literal[False] = ..., progress: bool = ...
+    neighbours: Literal["exact", "index"] = ..., precision: Literal["auto", "fp32", "bf16"] = ...,
+    brisque_weights: Literal["live", "piq"] = ..., ocr: Literal["auto", "tesserocr", "pytesseract"] = ...,
+    detector_threshold: float | None = ..., decoder: Literal["auto", "pyav", "opencv"] = ..., threads: int = ...,
+    stall_seconds: float = ..., time_limit: float = ..., memory_limit: float = ..., rank: int | None = ...,
+    world_size: int | None = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> SetsReport:
     """Build sets of ten similar images that differ in details, from videos and photos."""
 

@@ -36,6 +36,7 @@ MAY_BE_SKIPPED = (
     "the ffmpeg program is not installed",
     # packages that are in no extra that the tests install, or that have no wheel for every Python: see `make peers`
     "eccv_caption is not installed",
+    "faiss is not installed",
     "fiftyone is not installed",
     "mteb is not installed",
     "ray is not installed",

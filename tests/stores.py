@@ -70,7 +70,9 @@ def s3_server(environment: pytest.MonkeyPatch) -> Iterator[BusyServer]:
         yield application
     finally:
         for store in s3fs.S3FileSystem._cache.values():
-            if store._s3 is not None:  # its own finaliser waits a tenth of a second, and leaves connections open on a busy machine
+            if (
+                store._s3 is not None
+            ):  # its own finaliser waits a tenth of a second, and leaves connections open on a busy machine
                 sync(store.loop, store._s3creator.__aexit__, None, None, None)
         s3fs.S3FileSystem.clear_instance_cache()
         server.shutdown()

@@ -72,6 +72,8 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         "splits": _numbers(counts["splits"], "{name} {number}"),
         "encoder": f"{report.encoder}, threshold {report.threshold:g}",
     }
+    if found := report.neighbours:
+        rows["neighbours"] = f"index, recall {found['recall']:.3f} of {found['of']} on {found['photos']:,} photos"
     yield Summary(f"{report.artifact}: {FINISHED[report.up_to_date]}", rows)
     if report.curve and not any(report.curve.values()):
         low, *_, high = report.curve

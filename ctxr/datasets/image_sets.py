@@ -26,6 +26,7 @@ def sets_report(path: Path, up_to_date: bool, curve: bool = False, read: Path | 
         threshold=manifest.models["selection"]["threshold"],
         counts=manifest.counts,
         failures=[msgspec.structs.asdict(row) for row in read_table(path / "failures.jsonl", Failure)],
+        neighbours=manifest.models["selection"].get("neighbours", {}),
         read=read,
     )
     if not curve or not manifest.counts["videos"]:

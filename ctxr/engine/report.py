@@ -1,7 +1,7 @@
 """What verbs report: findings, tables of figures, and the contents of an artifact of image sets."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,7 @@ class SetsReport(VerbReport):
         counts: of the manifest, or of the sources of a rank. curve: sets by threshold, for `--yield-curve`.
         exact: thresholds of the curve at which it counts what a build without limits of quality gives; at others it is close to that,
             and mostly below.
+        neighbours: how many of the nearest photos an index found, as in the manifest; empty where they are exact.
         rank: which rank of how many this was; empty for a whole run.
         retry: the command that tries failed sources again; may be empty.
     """
@@ -84,6 +85,7 @@ class SetsReport(VerbReport):
     failures: list[dict[str, Any]]
     curve: dict[str, int] | None = None
     exact: Sequence[str] = ()
+    neighbours: Mapping[str, Any] = field(default_factory=dict)
     read: Path | None = None
     rank: str = ""
     retry: str = ""

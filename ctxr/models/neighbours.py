@@ -1,9 +1,10 @@
-"""Exact nearest neighbours and best matches of vectors, block by block (ImageCoDe, section 3.1).
+"""Exact nearest neighbours and best matches of vectors, block by block (ImageCoDe, section 3.1); and an index of faiss.
 
-`ExactSearch` is behind both: approximate products choose the candidates, whose exact ones are then computed in float64.
+`ExactSearch` is behind the first two: approximate products choose the candidates, whose exact ones are then computed in float64.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, cast
 
@@ -21,7 +22,9 @@ Neighbours = tuple[Indices, Vectors]
 
 GROUP = 32  # columns looked at through their maximum first
 PAIRS = 512  # pairs whose value is taken at a time: 2 MiB at 512 dimensions stay in the cache
+PRODUCTS_AT_ONCE = 2**26
 NO_MATCH = -1
+RECALLED, LEAST_RECALL = 9, 0.98  # nearest, as in a set, of which an index has to find so many, where it can
 PRODUCTS = Lock()  # held while multiplying: torch uses all cores, and its precision is a setting of the process
 
 
@@ -61,6 +64,30 @@ def best_matches(
 def products(left: Vectors, right: Vectors) -> Doubles:
     """Dot products of pairs [n, D], in float64."""
     return cast("Doubles", np.vecdot(np.asarray(left, np.float64), np.asarray(right, np.float64)))
+
+
+def minus_squares(left: Vectors, right: Vectors) -> Doubles:
+    """Squared distances of pairs [n, D], in float64; negative, so the nearest is the best."""
+    difference = np.subtract(left, right, dtype=np.float64)
+    return cast("Doubles", -np.vecdot(difference, difference))
+
+
+def ranked(
+    exact: Callable[[Vectors, Vectors], Doubles], queries: Vectors, pool: Vectors, pairs: Pairs, k: int
+) -> Matches:
+    """The best `k` of each query [Q, D] among `pairs` with rows of the pool, by their exact values; equal ones by index."""
+    row, column = pairs
+    values = np.empty(len(row))
+    for start in range(0, len(row), PAIRS):
+        part = slice(start, start + PAIRS)
+        values[part] = exact(queries[row[part]], pool[column[part]])
+    order = np.lexsort((column, -values, row))
+    row, column, values = row[order], column[order], values[order]
+    rank = np.arange(len(row)) - np.searchsorted(row, row)
+    kept = rank < k
+    matches = Matches(np.full((len(queries), k), NO_MATCH, np.int64), np.full((len(queries), k), -np.inf))
+    matches.indices[row[kept], rank[kept]], matches.scores[row[kept], rank[kept]] = column[kept], values[kept]
+    return matches
 
 
 class ExactSearch:
@@ -127,22 +154,8 @@ class ExactSearch:
             scores[:, len(self.pool) :] = -np.inf
             first, last = np.searchsorted(self.left_out[0], [start, stop])
             scores[self.left_out[0][first:last] - start, self.left_out[1][first:last]] = -np.inf
-            row, column = self._candidates(scores, k)
-            indices[start:stop], values[start:stop] = self.ranked(np.arange(start, stop), row, column, k)
-        return Matches(indices, values)
-
-    def ranked(self, queries: Indices, row: Indices, column: Indices, k: int) -> Matches:
-        """The best `k` among given pairs, equal ones by index, as `best`; `row` counts in `queries`."""
-        exact = np.empty(len(row))
-        for start in range(0, len(row), PAIRS):
-            part = slice(start, start + PAIRS)
-            exact[part] = self.exact(self.queries[queries[row[part]]], self.pool[column[part]])
-        order = np.lexsort((column, -exact, row))
-        row, column, exact = row[order], column[order], exact[order]
-        rank = np.arange(len(row)) - np.searchsorted(row, row)
-        kept = rank < k
-        indices, values = np.full((len(queries), k), NO_MATCH, np.int64), np.full((len(queries), k), -np.inf)
-        indices[row[kept], rank[kept]], values[row[kept], rank[kept]] = column[kept], exact[kept]
+            pairs = self._candidates(scores, k)
+            indices[start:stop], values[start:stop] = ranked(self.exact, self.queries[start:stop], self.pool, pairs, k)
         return Matches(indices, values)
 
     def _candidates(self, scores: Vectors, k: int) -> Pairs:
@@ -175,7 +188,7 @@ def nearest(
 
     Args:
         vectors: [N, D] float32, each of length 1. k: at most N - 1. rows: of the vectors whose neighbours are found.
-        block: rows of products at a time, 4 bytes x N each (6 in bf16): 300 MB at the most for 100,000 vectors.
+        block: rows of products at a time, 4 bytes x N each (6 in bf16), and fewer where that is more than 400 MB.
     """
     pool = np.ascontiguousarray(vectors, np.float32)
     if pool.ndim != 2:
@@ -185,6 +198,7 @@ def nearest(
     if wrong.size:
         raise DataError(f"vector {wrong[0]} has length {lengths[wrong[0]]:.4g}, not 1", hint="normalise the vectors")
     stripe = np.arange(len(pool))[rows]
+    block = max(1, min(block, PRODUCTS_AT_ONCE // len(pool)))
     indices, values = euclidean_search(pool[stripe], pool, coarse, (np.arange(len(stripe)), stripe)).best(k, block)
     return Matches(indices, np.sqrt(-values).astype(np.float32))
 
@@ -196,10 +210,57 @@ def euclidean_search(
     squares = np.einsum("nd,nd->n", pool, pool, dtype=np.float64)
     # half the spread of |b|²/2, by which the order of products can differ from that of distances
     slack = float(squares.max() - squares.min()) / 4
-
-    def minus_squares(left: Vectors, right: Vectors) -> Doubles:
-        """In float64; negative, so the nearest is the best."""
-        difference = np.subtract(left, right, dtype=np.float64)
-        return cast("Doubles", -np.vecdot(difference, difference))
-
     return ExactSearch(queries, pool, coarse, without, minus_squares, slack=slack)
+
+
+class VectorIndex(NamedTuple):
+    """A file of lists of vectors that lie together, 8 bits a number; of how many lists each search takes candidates; and the share, 0..1,
+    of the `RECALLED` nearest of `sample` vectors that it finds then."""
+
+    file: Path
+    probes: int
+    recall: float
+    sample: int
+
+
+def build_index(vectors: Vectors, k: int, file: Path) -> VectorIndex:
+    """Write an index of vectors [N, D]. Searches for `k` double their lists until the `RECALLED` nearest of a sample are among them.
+
+    Raises DataError as `nearest`.
+    """
+    import faiss
+
+    rng, count = np.random.default_rng(0), len(vectors)
+    lists = max(
+        1, min(round(4 * count**0.5), count // 40)
+    )  # as faiss advises, with as many vectors of each to train on
+    drawn, sample = (np.sort(rng.choice(count, min(size, count), replace=False)) for size in (40 * lists, 1000))
+    true = nearest(vectors, min(k, RECALLED), rows=sample).indices[:, :, None]
+    index = faiss.index_factory(vectors.shape[1], f"IVF{lists},SQ8")
+    with PRODUCTS:
+        index.train(vectors[drawn])
+        index.add(vectors)
+    faiss.write_index(index, str(file))
+    del index
+    found = VectorIndex(file, 4, 0.0, len(sample))
+    while found.recall < LEAST_RECALL and found.probes < max(8, lists):
+        found = found._replace(probes=2 * found.probes)
+        same = nearest_by_index(found, vectors, k, sample).indices[:, None, :RECALLED] == true
+        found = found._replace(recall=float(same.any(axis=2).mean()))
+    return found
+
+
+def nearest_by_index(index: VectorIndex, vectors: Vectors, k: int, rows: Indices) -> Matches:
+    """As `nearest`, the best `k` of twice as many candidates for some rows; of all where their lists hold fewer than `k`."""
+    import faiss
+
+    lists: Any = faiss.read_index(str(index.file), faiss.IO_FLAG_MMAP)
+    lists.nprobe = index.probes
+    with PRODUCTS:
+        candidates = lists.search(vectors[rows], 2 * k + 1)[1]
+    row, place = np.nonzero((candidates != NO_MATCH) & (candidates != rows[:, None]))
+    found, values = ranked(minus_squares, vectors[rows], vectors, (row, candidates[row, place]), k)
+    distances = np.sqrt(-values).astype(np.float32)
+    if few := np.flatnonzero(found[:, -1] == NO_MATCH).tolist():
+        found[few], distances[few] = nearest(vectors, k, rows=rows[few])
+    return Matches(found, distances)

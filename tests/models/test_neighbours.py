@@ -1,12 +1,23 @@
 """Nearest neighbours against the slow and obvious sort of all distances."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
 from ctxr.errors import DataError
-from ctxr.models.neighbours import NO_MATCH, ExactSearch, best_matches, nearest
+from ctxr.models import neighbours
+from ctxr.models.neighbours import (
+    NO_MATCH,
+    ExactSearch,
+    VectorIndex,
+    best_matches,
+    build_index,
+    nearest,
+    nearest_by_index,
+)
 
 Vectors = NDArray[np.float32]
 ENGINES = {"fp32": False, "bf16": True, "auto": None}
@@ -158,3 +169,67 @@ def test_vectors_and_numbers_that_do_not_fit_are_refused() -> None:
         best_matches(scattered(3), scattered(3, 8), 1)
     with pytest.raises(DataError, match="not finite"):
         best_matches(scattered(3) * np.float32(np.nan), scattered(3), 1)
+
+
+@pytest.fixture
+def faiss() -> None:
+    pytest.importorskip("faiss", reason="faiss is not installed: make peers")
+
+
+@pytest.mark.usefixtures("faiss")
+@pytest.mark.parametrize(("least", "perfect"), [(0.3, False), (1.0, True)])
+def test_the_recall_of_an_index_is_that_against_sorting_all_distances(
+    least: float, perfect: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neighbours, "LEAST_RECALL", least)
+    vectors, rows = scattered(900), np.arange(900)  # as many as are sampled, so all
+    index = build_index(vectors, 9, tmp_path / "index")
+    found, distances = nearest_by_index(index, vectors, 9, rows)
+    expected, _ = slow(vectors, 9)
+    shared = [len({*mine.tolist()} & {*theirs.tolist()}) / 9 for mine, theirs in zip(found, expected, strict=True)]
+    assert index.recall == pytest.approx(np.mean(shared))
+    assert index.recall >= least if perfect else least <= index.recall < 0.999
+    assert index.sample == 900
+    assert not (found == rows[:, None]).any()
+    exact = {(row, at): bits for row, at, bits in triples(*nearest(vectors, 300))}
+    assert [bits for *_, bits in triples(found, distances)] == [
+        exact[row, at] for row, at, _ in triples(found, distances)
+    ]
+    assert (np.diff(distances) >= 0).all()
+
+
+def triples(found: NDArray[np.int64], distances: NDArray[np.floating]) -> list[tuple[int, int, bytes]]:
+    places = [(row, rank) for row in range(len(found)) for rank in range(found.shape[1])]
+    return [(row, int(found[row, rank]), distances[row, rank].tobytes()) for row, rank in places]
+
+
+@pytest.mark.usefixtures("faiss")
+def test_an_index_gives_the_same_bytes_again_and_by_parts(tmp_path: Path) -> None:
+    vectors = clustered(600)
+    one, other = (build_index(vectors, 9, tmp_path / name) for name in ("one", "other"))
+    assert one.file.read_bytes() == other.file.read_bytes()
+    assert one[1:] == other[1:]
+    whole = nearest_by_index(one, vectors, 9, np.arange(600))
+    parts = [nearest_by_index(other, vectors, 9, np.arange(start, start + 200)) for start in (0, 200, 400)]
+    for column in (0, 1):
+        assert np.concatenate([part[column] for part in parts]).tobytes() == whole[column].tobytes()
+
+
+@pytest.mark.usefixtures("faiss")
+def test_vectors_whose_lists_are_too_short_are_searched_exactly(tmp_path: Path) -> None:
+    vectors = scattered(900)
+    index = VectorIndex(build_index(vectors, 9, tmp_path / "index").file, 1, 1.0, 900)
+    by_index = nearest_by_index(index, vectors, 300, np.arange(900))
+    exact = nearest(vectors, 300)
+    assert by_index.indices.tobytes() == exact.indices.tobytes()
+    assert by_index.scores.tobytes() == exact.scores.tobytes()
+
+
+@pytest.mark.parametrize("at_once", [1, 3000])
+def test_the_answer_is_the_same_however_little_memory_products_have(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = scattered(300)
+    whole = nearest(vectors, 9)
+    monkeypatch.setattr(neighbours, "PRODUCTS_AT_ONCE", at_once)
+    assert [part.tobytes() for part in nearest(vectors, 9)] == [part.tobytes() for part in whole]

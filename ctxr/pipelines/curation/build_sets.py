@@ -185,7 +185,7 @@ class BuildStage(SetsStage[BuildInputs]):
         threshold = encoder.threshold if options.threshold is None else options.threshold
         picking = PickingRules(threshold, options.set_size, encoder.margin, quality)
         context = UnitContext(out, picking, embedder, scan)
-        choice = PhotoPicking(CopyRule(), options.sample, options.seed)
+        choice = PhotoPicking(CopyRule(), options.sample, options.seed, options.neighbours == "index")
         selection: dict[str, object] = {"threshold": threshold, "margin": encoder.margin, "frames": scan.frames}
         selection |= {"set_size": options.set_size, "copies": asdict(choice.copies)}
         # what decides the result is the content of the file of splits, but it is typed as a path
@@ -290,7 +290,7 @@ class BuildRun(SetsRun):
             self._deal(PhotoPool([], np.zeros((0, 0), np.float32), {}))
             return
         pool, picking = self.share_photos(), self.work.context.picking
-        pool = with_copies(self.artifact, pool, self.choice.copies, self.engine, self.progress)
+        pool = with_copies(self.artifact, pool, self.choice, self.engine, self.progress)
         for album in self.albums:
             for position, message in pool.unreadable.get(album.name, {}).items():
                 photo, file = album.photos[position], str(place_of(album.photos[position]))
@@ -308,7 +308,8 @@ class BuildRun(SetsRun):
                 pool_key = [pool_key, everything]
             scan = self.stamps[album.name].scan
             self.stamps[album.name] = unit_stamp(album, scan, picking, self.choice, pool_key)
-        if all(self.take(name, stamp) for name, stamp in self.stamps.items()):
+        # the recall of an index is measured in what sets are picked from
+        if all(self.take(name, stamp) for name, stamp in self.stamps.items()) and not self.choice.index:
             return
         self.pick_photos(pool, self.albums, {}, "picking photo sets")
         count, needed = len(pool.photos), picking.set_size
@@ -471,8 +472,9 @@ def unit_stamp(
     source: InputSource, scan: str, picking: PickingRules, choice: PhotoPicking, pool: object = None
 ) -> UnitKeys:
     """What the unit of a source is made with; `pool`: what the sets of an album are picked from."""
-    photos = [asdict(choice.copies), choice.sample, choice.seed, pool] if source.kind == "photos" else []
-    select = [picking.threshold, picking.set_size, vars(picking.quality.limits), photos]
+    photos = [asdict(choice.copies), choice.sample, choice.seed, pool, *["index"] * choice.index]
+    own = photos if source.kind == "photos" else []
+    select = [picking.threshold, picking.set_size, vars(picking.quality.limits), own]
     return UnitKeys(scan, sha256_of(select), picking.quality.stamps())
 
 

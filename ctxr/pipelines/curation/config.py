@@ -105,7 +105,7 @@ class BuildSets(ScanOptions, SetsOptions):
 
     COMMAND = "build-sets"
     ARGUMENT = "sources"
-    PANELS = "Splits: splits salt keep_leaks; Photos: sample seed; Expert: precision"
+    PANELS = "Splits: splits salt keep_leaks; Photos: sample seed neighbours; Expert: precision"
 
     sources: Annotated[tuple[str, ...], NotDecisive] = ()
     """Videos, photos, folders of them, or quoted globs; here or by URL: s3://, gs://, hf://, https:// (one file)."""
@@ -126,6 +126,9 @@ class BuildSets(ScanOptions, SetsOptions):
     least thirty if there are so many."""
     seed: Annotated[int, Range(0, inf, "a whole number, 0 or more")] = 0
     """Seed of the sample."""
+    neighbours: Annotated[str, Choices(("exact", "index"))] = "exact"
+    """How the nearest photos are found: exact, or index, which is faster for more than 20,000 photos, misses some, and says how many;
+    needs faiss-cpu."""
     splits: Path | None = None
     """CSV file `group,split` with the published splits of sources (videos, and folders of photos by name); the others are assigned by a
     salted hash. Or a CSV of boxes of Open Images: each split then gets its share of photos of people, food, animals, products."""

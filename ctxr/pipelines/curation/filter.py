@@ -143,7 +143,9 @@ class FilterStage(SetsStage[SourceInputs[Artifact]]):
             merged=self.merged,
             earlier=read_table(built.path / "failures.jsonl", Failure),
             footage=read_table(built.path / GROUPS, SharedFootage),
-            choice=PhotoPicking(CopyRule(**selection["copies"]), config["sample"], config["seed"]),
+            choice=PhotoPicking(
+                CopyRule(**selection["copies"]), config["sample"], config["seed"], config["neighbours"] == "index"
+            ),
             albums=albums,
         )
 
@@ -182,7 +184,7 @@ class FilterRun(SetsRun):
             albums.append(InputSource(source.name, "photos", folder, *content))
         units, context = {unit.source.name: unit for unit in self.albums}, self.work.context
         pool = gather_pool(albums, units, {})
-        pool = with_copies(self.artifact, pool, self.choice.copies, self.engine, self.progress)
+        pool = with_copies(self.artifact, pool, self.choice, self.engine, self.progress)
         pool.regroup({(row.source, row.index): row.group for unit in self.albums for row in unit.ledger})
         measures = context.picking.quality.stamps()
         facts = {

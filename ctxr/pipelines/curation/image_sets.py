@@ -23,8 +23,10 @@ from ctxr.engine.units import Job, WorkUnit
 from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, plural, some
 from ctxr.media.sources import InputSource
 from ctxr.media.video import KEEP_DAMAGED, VideoError
+from ctxr.models.neighbours import RECALLED
 from ctxr.pipelines.curation.config import SAME_SETS_OPTIONS, SetsOptions
 from ctxr.pipelines.curation.photos import (
+    LEAST_INDEXED,
     PhotoPicking,
     PhotoPool,
     PickedPhotos,
@@ -44,6 +46,7 @@ from ctxr.store.artifacts import (
     finished,
     json_config,
     open_artifact,
+    package_versions,
     take_manifest,
 )
 from ctxr.store.kinds import IMAGE_SETS, JUDGMENTS, TASKS
@@ -233,8 +236,9 @@ class SetsRun(ABC):
         if left < photos:
             self.progress.note(f"{plural(left, 'set')} from {photos:,} photos: --sample all makes one of each")
         with self.progress.task(label, photos) as task:
-            pools = with_neighbours(self.artifact, parts, self.engine, self.progress)
-            for part in sorted(pools, key=lambda part: len(part.photos)):
+            parts = [*with_neighbours(self.artifact, parts, self.engine, self.progress, index=self.choice.index)]
+            self._record_index([pool, *parts])
+            for part in sorted(parts, key=lambda part: len(part.photos)):
                 if len(part.photos) < context.picking.set_size and len(parts) > 1:
                     few = f"{plural(len(part.photos), 'photo')} of {self.splits[part.photos[0].image.group]}"
                     self.progress.warn(f"{few} are fewer than a set of {context.picking.set_size}")
@@ -244,6 +248,15 @@ class SetsRun(ABC):
                 task.advance(len(part.photos))
         for album in albums:
             self.units[album.name] = context.save(album_unit(album, pool, picked, self.stamps[album.name]))
+
+    def _record_index(self, pools: Sequence[PhotoPool]) -> None:
+        """Put into the manifest what share of the neighbours indexes found: the lowest."""
+        if indexes := [pool.index for pool in pools if pool.index]:
+            worst = min(indexes, key=lambda index: index.recall)
+            measured = {"recall": round(worst.recall, 4), "of": RECALLED, "photos": worst.sample}
+            self.models["selection"]["neighbours"] = {"by": "index", **measured, **package_versions("faiss-cpu")}
+        elif self.choice.index:
+            self.progress.note(f"fewer than {LEAST_INDEXED:,} photos: their neighbours are exact, without an index")
 
     def content(self, first: bool) -> Content:
         """Merge units into the tables of the artifact, and remove leftovers.

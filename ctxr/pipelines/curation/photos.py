@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
@@ -13,12 +14,12 @@ import numpy as np
 from ctxr.engine.engines import Engine, map_units
 from ctxr.engine.progress import Progress
 from ctxr.engine.units import Job, WorkUnit
-from ctxr.errors import CtxrError, DataError
+from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.media.images import Pixels, image_size, perceptual_hash, read_image, read_photo, troubles
 from ctxr.media.likeness import SIDE
 from ctxr.media.sources import InputSource, fetch
 from ctxr.metrics.selection import Rejection
-from ctxr.models.neighbours import Neighbours, nearest
+from ctxr.models.neighbours import Neighbours, VectorIndex, build_index, nearest, nearest_by_index
 from ctxr.pipelines.curation.copies import CopyRule, PhotoRanking, Positions, deduplicate, exact_distances, find_copies
 from ctxr.pipelines.curation.quality import QualityLimits, Unmeasurable
 from ctxr.pipelines.curation.videos import BATCH, Embedder, UnitContext
@@ -34,6 +35,7 @@ SHARD = 256  # photos embedded between two points at which a killed run can go o
 STRIPE = 4096  # photos whose neighbours are one unit of work
 # looked up for every photo at once; when duplicates and rejected photos exhaust them, `PhotoRanking` continues
 NEIGHBOURS = 64
+LEAST_INDEXED = 20_000  # photos of a pool: among fewer, exact search is as fast (`python -m bench.index`)
 LEAST_SETS = 30  # of a sample by default, where there are so many photos
 Readable = tuple[int, int, str]  # width, height and perceptual hash of a photo that could be read
 
@@ -53,13 +55,14 @@ class PooledPhoto:
 @dataclass
 class PhotoPool:
     """All readable photos, by album and name, with vectors [N, D]; why others are `unreadable`, by album and position; and for each
-    photo the group of its `copies`, once they were looked for."""
+    photo the group of its `copies`, once they were looked for; the `index` that found neighbours, if one did."""
 
     photos: list[PooledPhoto]
     vectors: Vectors
     unreadable: dict[str, dict[int, str]]
     neighbours: Neighbours = (np.zeros((0, 0), np.int64), np.zeros((0, 0), np.float32))
     copies: Positions = field(default_factory=lambda: np.zeros(0, np.int64), compare=False)
+    index: VectorIndex | None = None
 
     def part(self, groups: Collection[str]) -> "PhotoPool":
         """The photos of some groups."""
@@ -195,11 +198,17 @@ def _kept(artifact: Path, name: str, key: str, shard: Shard) -> Shard:
 
 @dataclass(frozen=True)
 class PhotoPicking:
-    """Which photos are copies, how many sets are wanted, as `BuildSets.sample` says, and the seed of their order."""
+    """Which photos are copies, how many sets are wanted, as `BuildSets.sample` says, the seed of their order, and whether an `index`
+    of faiss finds neighbours. Raises UsageError where that is not installed."""
 
     copies: CopyRule
     sample: str
     seed: int
+    index: bool = False
+
+    def __post_init__(self) -> None:
+        if self.index and find_spec("faiss") is None:
+            raise UsageError("--neighbours index needs faiss, which is not installed", hint="pip install faiss-cpu")
 
     def count(self, photos: int) -> int:
         """How many sets are made of so many photos."""
@@ -210,55 +219,66 @@ class PhotoPicking:
 
 @dataclass
 class Stripes(Job[Vectors]):
-    """Finds the neighbours of a stripe of photos in pools: files of float32 vectors, each with their shape [N, D]."""
+    """Finds the neighbours of a stripe of photos in pools: files of float32 vectors, each with their shape [N, D], and an index if one
+    gives the candidates."""
 
     artifact: Path
-    pools: Sequence[tuple[Path, tuple[int, ...]]]
+    pools: Sequence[tuple[Path, tuple[int, ...], VectorIndex | None]]
 
     def __call__(self, unit: WorkUnit) -> Vectors:
-        """Positions and distances, side by side [n, 2 K]: float32 has all positions up to 2^24."""
+        """Positions, as the bits of int32, and distances, side by side [n, 2 K]."""
         if finished := _finished(self.artifact, unit.name, unit.stamp):
             return finished.matrix
-        number, *ends = unit.payload
-        file, shape = self.pools[number]
+        number, start, stop = unit.payload
+        file, shape, index = self.pools[number]
         vectors: Vectors = np.memmap(file, np.float32, "c", shape=shape)  # torch takes no array that is read-only
-        k = min(NEIGHBOURS, len(vectors) - 1)
-        stripe = np.hstack(nearest(vectors, k, rows=slice(*ends))) if k else np.zeros((1, 0))
-        return _kept(self.artifact, unit.name, unit.stamp, Shard(stripe.astype(np.float32))).matrix
+        k, stripe = min(NEIGHBOURS, len(vectors) - 1), np.zeros((1, 0), np.float32)
+        if k:
+            rows = np.arange(start, min(stop, len(vectors)))
+            found = nearest_by_index(index, vectors, k, rows) if index else nearest(vectors, k, rows=rows)
+            stripe = np.hstack([found.indices.astype(np.int32).view(np.float32), found.scores.astype(np.float32)])
+        return _kept(self.artifact, unit.name, unit.stamp, Shard(stripe)).matrix
 
 
 def with_neighbours(
-    artifact: Path, pools: Sequence[PhotoPool], engine: Engine, progress: Progress
+    artifact: Path, pools: Sequence[PhotoPool], engine: Engine, progress: Progress, *, index: bool = False
 ) -> Iterator[PhotoPool]:
-    """The pools with the neighbours of their photos; stripes that an earlier run finished are taken as they are."""
-    units, stored = [], list[tuple[Path, tuple[int, ...]]]()
+    """The pools with the neighbours of their photos, those that an `index` finds where it is wanted and there are enough photos; stripes
+    that an earlier run finished are taken as they are."""
+    units, stored = [], list[tuple[Path, tuple[int, ...], VectorIndex | None]]()
     for number, pool in enumerate(pools):
-        content = sha256_bytes(pool.vectors.tobytes()), pool.vectors.shape
-        key = sha256_of([number, content, NEIGHBOURS, STRIPE, package_versions("torch")])
-        stored.append((artifact / SOURCES / f".{key}.vectors", pool.vectors.shape))
-        write_bytes(stored[-1][0], pool.vectors.tobytes(), durable=False)
+        content, by_index = sha256_bytes(pool.vectors.tobytes()), index and len(pool.photos) >= LEAST_INDEXED
+        packages = package_versions("torch", *["faiss-cpu"] * by_index)
+        key = sha256_of([number, content, pool.vectors.shape, NEIGHBOURS, STRIPE, "int32", packages])
+        file, made = artifact / SOURCES / f".{key}.vectors", None
+        write_bytes(file, pool.vectors.tobytes(), durable=False)
+        if by_index:
+            with progress.task("indexing photos", None):
+                made = build_index(pool.vectors, NEIGHBOURS, file.with_suffix(".index.vectors"))
+        stored.append((file, pool.vectors.shape, made))
         stops = range(STRIPE, len(pool.photos) + STRIPE, STRIPE)
         units += [WorkUnit(f"{key}.shard{stop}", key, (number, stop - STRIPE, stop)) for stop in stops]
     engine = engine if len(units) > len(pools) else Engine()  # a stripe is not worth the start of a process
     job = Stripes(artifact, stored)
     stripes = {unit.payload: matrix for unit, matrix in map_units(job, units, engine, progress, "neighbours")}
-    for file, _ in stored:
-        file.unlink(missing_ok=True)
+    for file, *_ in stored:
+        for written in (file, file.with_suffix(".index.vectors")):
+            written.unlink(missing_ok=True)
     for number, pool in enumerate(pools):
         around, distances = np.hsplit(stack_vectors([stripes[at] for at in sorted(stripes) if at[0] == number], 0), 2)
-        yield replace(pool, neighbours=(around.astype(np.int64), distances))
+        yield replace(pool, neighbours=(around.view(np.int32).astype(np.int64), distances), index=stored[number][2])
 
 
-def with_copies(artifact: Path, pool: PhotoPool, rule: CopyRule, engine: Engine, progress: Progress) -> PhotoPool:
+def with_copies(artifact: Path, pool: PhotoPool, choice: PhotoPicking, engine: Engine, progress: Progress) -> PhotoPool:
     """The pool with the neighbours of its photos, and the groups of copies, see `find_copies`."""
-    (found,) = with_neighbours(artifact, [pool], engine, progress)
+    (found,) = with_neighbours(artifact, [pool], engine, progress, index=choice.index)
     photos, around = pool.photos, found.neighbours[0]
     contents, hashes = [photo.image.sha256 for photo in photos], [photo.phash for photo in photos]
 
     def read(at: int) -> Pixels:
         return read_image(photos[at].file, SIDE, tight=True)
 
-    return replace(found, copies=find_copies(contents, around, read, rule, hashes=hashes))
+    return replace(found, copies=find_copies(contents, around, read, choice.copies, hashes=hashes))
 
 
 @dataclass

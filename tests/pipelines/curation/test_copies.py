@@ -388,7 +388,7 @@ def pick(
     photos = [pooled(files[at], at, sides[at], sides[at]) for at in range(count)]
     picking = PickingRules(0.0, 4 if count > 9 else 2, 0.0, QualityGate(QualityLimits(), "live", "auto"))
     context = UnitContext(folder / "sets", picking, Embedder("none"))
-    pool = with_copies(folder, PhotoPool(photos, vectors, {}), choice.copies, Engine(), Silent())
+    pool = with_copies(folder, PhotoPool(photos, vectors, {}), choice, Engine(), Silent())
     picked = PickedPhotos()
     assert pick_photos(context, pool, choice, {}, picked) == len(picked.sets)
     return photos, album_unit(album, pool, picked, UnitKeys("scan", "select", {}))

@@ -1,6 +1,7 @@
 """Photos: what a killed or repeated run keeps, and neighbours beyond those looked up at once."""
 
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -10,15 +11,21 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
+from ctxr.cli import views
+from ctxr.cli.render import Summary
 from ctxr.engine.engines import Engine, map_all
 from ctxr.engine.progress import SILENT, Silent
+from ctxr.errors import UsageError
 from ctxr.media.images import Pixels
 from ctxr.media.sources import InputSource, find_sources
+from ctxr.models import neighbours
 from ctxr.models.encoders import Encoder
 from ctxr.models.neighbours import Matches, nearest
-from ctxr.pipelines.curation import copies
+from ctxr.pipelines.curation import copies, image_sets
 from ctxr.pipelines.curation import photos as photo_pool
+from ctxr.pipelines.curation.config import Filter
 from ctxr.pipelines.curation.copies import CopyRule
+from ctxr.pipelines.curation.filter import run as filter_sets
 from ctxr.pipelines.curation.photos import (
     EmbedPhotos,
     PhotoPicking,
@@ -33,6 +40,7 @@ from ctxr.pipelines.curation.photos import (
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext
 from ctxr.store.arrays import Vectors
+from ctxr.store.artifacts import open_artifact, package_versions
 from ctxr.store.records import Failure, ImageSet
 from ctxr.store.tables import grouped, read_table
 from ctxr.store.units import read_unit
@@ -270,13 +278,13 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
     sides = np.where(rng.random(count) < 0.9, 10, 100).tolist()
     photos = [pooled(files[at], at, sides[at], 200, hashes[at]) for at in range(count)]
     sets = []
-    for neighbours in (20, count):
-        monkeypatch.setattr(photo_pool, "NEIGHBOURS", neighbours)
+    for looked_up in (20, count):
+        monkeypatch.setattr(photo_pool, "NEIGHBOURS", looked_up)
         picking = PickingRules(0.0, 5, 0.0, QualityGate(QualityLimits(min_size=50), "live", "auto"))
-        context = UnitContext(tmp_path / f"out{neighbours}", picking, Means().embedder())
+        context = UnitContext(tmp_path / f"out{looked_up}", picking, Means().embedder())
         choice = PhotoPicking(CopyRule(), "all", seed)
         pool = PhotoPool(photos, vectors, {})
-        pool = with_copies(tmp_path, pool, choice.copies, Engine(), Silent())
+        pool = with_copies(tmp_path, pool, choice, Engine(), Silent())
         picked = PickedPhotos()
         pick_photos(context, pool, choice, {}, picked)
         sets.append(picked.sets)
@@ -297,10 +305,10 @@ def pools_of(folder: Path, *counts: int) -> list[PhotoPool]:
 
 
 def searched(
-    folder: Path, pools: Sequence[PhotoPool], workers: int = 1, engine: str = "threads"
+    folder: Path, pools: Sequence[PhotoPool], workers: int = 1, engine: str = "threads", index: bool = False
 ) -> list[tuple[bytes, bytes]]:
     """Ids and distances, as bytes."""
-    complete = with_neighbours(folder, pools, Engine(engine, workers), Silent())
+    complete = with_neighbours(folder, pools, Engine(engine, workers), Silent(), index=index)
     return [(around.tobytes(), distances.tobytes()) for around, distances in (pool.neighbours for pool in complete)]
 
 
@@ -360,6 +368,93 @@ def test_a_build_that_was_killed_between_stripes_resumes_to_the_same_bytes(
     monkeypatch.setattr(Embedder, "embed", None)
     build(album, tmp_path / "killed" / "sets", sources=sources, jobs=4)
     assert same_tree(tmp_path / "killed" / "sets", tmp_path / "whole" / "sets")
+
+
+@pytest.fixture
+def indexed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pools of ten photos are enough for an index, which misses many neighbours."""
+    pytest.importorskip("faiss", reason="faiss is not installed: make peers")
+    monkeypatch.setattr(photo_pool, "LEAST_INDEXED", 10)
+    monkeypatch.setattr(neighbours, "LEAST_RECALL", 0.2)
+
+
+@pytest.mark.usefixtures("indexed")
+def test_stripes_by_an_index_are_those_of_one_worker_and_no_exact_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools = pools_of(tmp_path, 2000, 9)
+    whole, exact = searched(tmp_path / "one", pools, index=True), searched(tmp_path / "one", pools)
+    assert whole[0] != exact[0]
+    assert whole[1] == exact[1]  # too few photos
+    monkeypatch.setattr(photo_pool, "STRIPE", 300)
+    assert searched(tmp_path / "4", pools, workers=4, index=True) == whole
+    assert searched(tmp_path / "others", pools, engine="processes", index=True) == whole
+    assert searched(tmp_path / "others", pools) == exact
+    assert not [*tmp_path.rglob("*.vectors")]
+
+
+def test_positions_of_photos_are_kept_beyond_those_that_float32_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = np.array([[2**24 + 1, 2**31 - 1]])
+    monkeypatch.setattr(photo_pool, "nearest", lambda *_, **__: Matches(far, np.zeros((1, 2), np.float32)))
+    for _ in range(2):  # found, then read
+        (pool,) = with_neighbours(tmp_path, pools_of(tmp_path, 5), Engine(), Silent())
+        assert pool.neighbours[0].tolist() == far.tolist()
+
+
+@pytest.mark.usefixtures("indexed")
+def test_sets_by_an_index_say_so_with_its_recall(album: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(photo_pool, "NEIGHBOURS", 3)
+    monkeypatch.setattr(image_sets, "RECALLED", 3)
+    sources, splits = (str(album),), whole(tmp_path)
+    one, other = (
+        build(album, tmp_path / name / "sets", sources=sources, splits=splits, neighbours="index", set_size=3)
+        for name in ("one", "other")
+    )
+    assert same_tree(tmp_path / "one" / "sets", tmp_path / "other" / "sets")
+    manifest = open_artifact(one.artifact).manifest
+    # one list, whose candidates are all photos
+    said = {"by": "index", "recall": 1.0, "of": 3, "photos": 15, **package_versions("faiss-cpu")}
+    assert manifest.models["selection"]["neighbours"] == one.neighbours == other.neighbours == said
+    assert manifest.config["neighbours"] == "index"
+    summary, *_ = views.image_sets(one)
+    assert isinstance(summary, Summary)
+    assert summary.rows["neighbours"] == "index, recall 1.000 of 3 on 15 photos"
+    # whether units are there or not
+    (one.artifact / "manifest.json").unlink()
+    build(album, one.artifact, sources=sources, splits=splits, neighbours="index", set_size=3)
+    assert same_tree(one.artifact, other.artifact)
+    filtered = filter_sets(Filter(input=one.artifact, out=tmp_path / "filtered", min_size=1))
+    assert filtered.neighbours == said
+    added = build(album, one.artifact, sources=sources, splits=splits, set_size=3, add=True)
+    assert added.up_to_date
+    exact = build(album, one.artifact, sources=sources, splits=splits, set_size=3, yes=True)
+    assert not exact.up_to_date
+    assert not exact.neighbours
+    assert "neighbours" not in open_artifact(one.artifact).manifest.config
+    with pytest.raises(UsageError, match="--neighbours exact"):
+        build(album, one.artifact, sources=sources, splits=splits, add=True, neighbours="index")
+
+
+def test_too_few_photos_for_an_index_are_searched_exactly(album: Path, tmp_path: Path) -> None:
+    pytest.importorskip("faiss", reason="faiss is not installed: make peers")
+    report = build(album, tmp_path / "index" / "sets", sources=(str(album),), neighbours="index")
+    build(album, tmp_path / "exact" / "sets", sources=(str(album),))
+    assert not report.neighbours
+    tables = [(tmp_path / name / "sets" / "sets.jsonl").read_bytes() for name in ("index", "exact")]
+    assert tables[0] == tables[1]
+
+
+def test_an_index_without_faiss_is_refused_and_exact_sets_need_none(
+    album: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(UsageError, match="faiss") as caught:
+        build(album, tmp_path / "sets", sources=(str(album),), neighbours="index")
+    assert caught.value.hint == "pip install faiss-cpu"
+    assert not (tmp_path / "sets" / "manifest.json").exists()
+    assert build(album, tmp_path / "sets", sources=(str(album),)).counts["sets"]
 
 
 def test_an_album_of_broken_photos_alone_resumes_to_the_same_bytes(tmp_path: Path) -> None:
