@@ -215,39 +215,47 @@ def euclidean_search(
 
 class VectorIndex(NamedTuple):
     """A file of lists of vectors that lie together, 8 bits a number; of how many lists each search takes candidates; and the share, 0..1,
-    of the `RECALLED` nearest of `sample` vectors that it finds then."""
+    of the `RECALLED` nearest of the vectors `sample` that it finds then."""
 
     file: Path
     probes: int
     recall: float
-    sample: int
+    sample: Indices
 
 
 def build_index(vectors: Vectors, k: int, file: Path) -> VectorIndex:
-    """Write an index of vectors [N, D]. Searches for `k` double their lists until the `RECALLED` nearest of a sample are among them.
+    """Write an index of vectors [N, D]. Searches for `k` double their lists until they find the `RECALLED` nearest of
+    a sample; recall is that of another sample.
 
     Raises DataError as `nearest`.
     """
     import faiss
 
     rng, count = np.random.default_rng(0), len(vectors)
-    lists = max(
-        1, min(round(4 * count**0.5), count // 40)
-    )  # as faiss advises, with as many vectors of each to train on
-    drawn, sample = (np.sort(rng.choice(count, min(size, count), replace=False)) for size in (40 * lists, 1000))
-    true = nearest(vectors, min(k, RECALLED), rows=sample).indices[:, :, None]
+    # as faiss advises, with as many vectors of each to train on
+    lists = max(1, min(round(4 * count**0.5), count // 40))
+    drawn = np.sort(rng.choice(count, min(40 * lists, count), replace=False))
+    # how many lists are searched is decided on other vectors than recall is reported on
+    chosen = rng.choice(count, min(1500, count), replace=False)
+    tuned, sample = np.sort(chosen[: len(chosen) // 3]), np.sort(chosen[len(chosen) // 3 :])
     index = faiss.index_factory(vectors.shape[1], f"IVF{lists},SQ8")
     with PRODUCTS:
         index.train(vectors[drawn])
         index.add(vectors)
     faiss.write_index(index, str(file))
     del index
-    found = VectorIndex(file, 4, 0.0, len(sample))
-    while found.recall < LEAST_RECALL and found.probes < max(8, lists):
+    true, reached = nearest(vectors, min(k, RECALLED), rows=tuned), 0.0
+    found = VectorIndex(file, 4, 0.0, sample)
+    while reached < LEAST_RECALL and found.probes < max(8, lists):
         found = found._replace(probes=2 * found.probes)
-        same = nearest_by_index(found, vectors, k, sample).indices[:, None, :RECALLED] == true
-        found = found._replace(recall=float(same.any(axis=2).mean()))
-    return found
+        reached = _recall(true, nearest_by_index(found, vectors, k, tuned))
+    true = nearest(vectors, min(k, RECALLED), rows=sample)
+    return found._replace(recall=_recall(true, nearest_by_index(found, vectors, k, sample)))
+
+
+def _recall(true: Matches, found: Matches) -> float:
+    same = found.indices[:, None, :RECALLED] == true.indices[:, :, None]
+    return float(same.any(axis=2).mean())
 
 
 def nearest_by_index(index: VectorIndex, vectors: Vectors, k: int, rows: Indices) -> Matches:

@@ -253,7 +253,7 @@ class SetsRun(ABC):
         """Put into the manifest what share of the neighbours indexes found: the lowest."""
         if indexes := [pool.index for pool in pools if pool.index]:
             worst = min(indexes, key=lambda index: index.recall)
-            measured = {"recall": round(worst.recall, 4), "of": RECALLED, "photos": worst.sample}
+            measured = {"recall": round(worst.recall, 4), "of": RECALLED, "photos": len(worst.sample)}
             self.models["selection"]["neighbours"] = {"by": "index", **measured, **package_versions("faiss-cpu")}
         elif self.choice.index:
             self.progress.note(f"fewer than {LEAST_INDEXED:,} photos: their neighbours are exact, without an index")
