@@ -179,7 +179,6 @@ class _Pool:
 
     def _begin(self) -> None:
         actor, importable = self._start(), [str(Path(path).resolve()) for path in sys.path]
-        threads = (
-            torch.get_num_threads() if (torch := sys.modules.get("torch")) else 1
-        )  # of the command, if it computes
+        torch = sys.modules.get("torch")  # of the command, if it computes
+        threads = torch.get_num_threads() if torch else 1
         self._flying[actor.begin.remote(self._stored, str(Path.cwd()), importable, threads)] = actor, None
