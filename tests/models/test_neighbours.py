@@ -12,7 +12,6 @@ from ctxr.models import neighbours
 from ctxr.models.neighbours import (
     NO_MATCH,
     ExactSearch,
-    VectorIndex,
     best_matches,
     build_index,
     nearest,
@@ -220,7 +219,7 @@ def test_an_index_gives_the_same_bytes_again_and_by_parts(tmp_path: Path) -> Non
 @pytest.mark.usefixtures("faiss")
 def test_vectors_whose_lists_are_too_short_are_searched_exactly(tmp_path: Path) -> None:
     vectors = scattered(900)
-    index = VectorIndex(build_index(vectors, 9, tmp_path / "index").file, 1, 1.0, 900)
+    index = build_index(vectors, 9, tmp_path / "index")._replace(probes=1)
     by_index = nearest_by_index(index, vectors, 300, np.arange(900))
     exact = nearest(vectors, 300)
     assert by_index.indices.tobytes() == exact.indices.tobytes()
