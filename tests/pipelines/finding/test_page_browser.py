@@ -146,6 +146,7 @@ def test_every_picture_is_described_once_after_consent(tmp_path: Path, show: Sho
         look(tab)
         tab.locator(".agree input").check()
         tab.get_by_role("button", name="Start").click()
+        expect(tab.locator("#text")).to_be_visible()  # typing does not wait for it
         tab.locator("#text").press_sequentially("a dog")
         tab.locator(done).click()
         expect(tab.locator("#notice")).to_be_visible()
