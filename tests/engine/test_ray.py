@@ -248,7 +248,7 @@ def test_two_workers_find_regions_and_index_pictures_as_one_process(
     ids=["rebuild", "verify", "regions", "search"],
 )
 def test_an_unknown_engine_is_refused(options: Callable[[str], Options]) -> None:
-    with pytest.raises(UsageError, match="--engine rya is unknown"):
+    with pytest.raises(UsageError, match="--engine rya"):
         options("rya").check()
 
 
