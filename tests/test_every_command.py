@@ -70,7 +70,7 @@ SHORTENED = {
     "ctxr train --recipe intent-tiny --dataset photochat/": ("--set epochs=1", "minutes of training"),
     "ctxr train --recipe links-ap": ("--set epochs=1", "hours of training"),
     "ctxr train --recipe clip-batch --set encoder=ctxr-tiny": ("--set epochs=1", "minutes of training"),
-    "ctxr eval --compare": ("--resamples 50 --permutations 50", "10,000 draws"),
+    "ctxr eval clip-batch ctxr-tiny --compare": ("--resamples 50 --permutations 50", "10,000 draws"),
     "ctxr demo": ("--help", "minutes; it has a test of its own"),
 }
 """Lines with more words than are typed, which make them short, and why."""
