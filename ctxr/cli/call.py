@@ -6,6 +6,7 @@ same class, and the command line takes precedence.
 
 import inspect
 import json
+import os
 import re
 import shlex
 import sys
@@ -65,6 +66,10 @@ def as_function(
     def function(**typed_values: Any) -> None:
         context, file = typed_values.pop("ctx"), typed_values.pop("config")
         flags = {name for name in texts if typed_values.pop(name)}
+        if os.environ.get("WORLD_SIZE") == "1":  # one process alone is a whole run
+            for name in ("rank", "world_size"):
+                if name in typed_values and context.get_parameter_source(name).name == "ENVIRONMENT":
+                    typed_values[name] = None
         file = file or (SETTINGS if SETTINGS.is_file() else None)
         chosen = {name for name in typed_values if context.get_parameter_source(name).name != "DEFAULT"}
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in typed_values.items()}

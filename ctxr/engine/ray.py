@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import ray
 from ray import cloudpickle
-from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
+from ray.exceptions import ObjectLostError, OutOfMemoryError, RayActorError, RayError, RayTaskError
 
 from ctxr.engine.units import Job, Results, WorkUnit
 from ctxr.errors import CtxrError
@@ -39,8 +39,8 @@ def run_ray(job: Job[R], units: Sequence[WorkUnit], workers: int, address: str =
         _cluster(address, min(workers or max(1, (os.cpu_count() or 2) // 2), len(units))) as most,
     ):
         try:
-            with _noting_interrupts(), closing(_Pool(job, units, min(workers or most, len(units)))) as pool:
-                yield from pool.results()
+            with _noting_interrupts() as stop, closing(_Pool(job, units, min(workers or most, len(units)))) as pool:
+                yield from pool.results(stop)
         except RayTaskError as error:
             job.stop()
             raise error.cause from error
@@ -49,24 +49,21 @@ def run_ray(job: Job[R], units: Sequence[WorkUnit], workers: int, address: str =
             raise CtxrError(f"Ray ended: {_line(error)}", hint) from error
 
 
-_INTERRUPTED = threading.Event()
-
-
 @contextmanager
-def _noting_interrupts() -> Iterator[None]:
-    """Note each Ctrl-C, because one that arrives within a callback of Ray is lost."""
+def _noting_interrupts() -> Iterator[threading.Event]:
+    """An event that each Ctrl-C sets, because one that arrives within a callback of Ray is lost."""
+    interrupted = threading.Event()
 
     def note(*_: object) -> None:
-        _INTERRUPTED.set()
+        interrupted.set()
         raise KeyboardInterrupt
 
-    _INTERRUPTED.clear()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield interrupted
         return
     before = signal.signal(signal.SIGINT, note)
     try:
-        yield
+        yield interrupted
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -136,11 +133,11 @@ class _Pool:
         for _ in range(workers):
             self._begin()
 
-    def results(self) -> Results[WorkUnit, Any]:
+    def results(self, interrupted: threading.Event) -> Results[WorkUnit, Any]:
         """Each unit with its result, as they finish."""
         while self._left:
             found, _ = ray.wait([*self._flying], timeout=1)
-            if _INTERRUPTED.is_set():
+            if interrupted.is_set():
                 raise KeyboardInterrupt
             if not found:
                 continue
@@ -149,7 +146,7 @@ class _Pool:
             name = unit.name if unit else ""
             try:
                 content = ray.get(ready)
-            except (RayActorError, OutOfMemoryError) as error:
+            except (RayActorError, OutOfMemoryError, ObjectLostError) as error:
                 ray.kill(actor)  # it may live where it cannot be reached
                 self._begin()
                 self._deaths[name] += 1
@@ -179,6 +176,6 @@ class _Pool:
 
     def _begin(self) -> None:
         actor, importable = self._start(), [str(Path(path).resolve()) for path in sys.path]
-        torch = sys.modules.get("torch")  # of the command, if it computes
-        threads = torch.get_num_threads() if torch else 1
+        torch = sys.modules.get("torch")
+        threads = torch.get_num_threads() if torch else int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
         self._flying[actor.begin.remote(self._stored, str(Path.cwd()), importable, threads)] = actor, None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxr.errors import DataError
+from ctxr.errors import CtxrError, DataError, first_line
 from ctxr.models.precision import cpu_matmul_precision, float32_matmul, has_bf16_units
 
 Vectors = NDArray[np.float32]
@@ -242,7 +242,11 @@ def build_index(vectors: Vectors, k: int, file: Path) -> VectorIndex:
     with PRODUCTS:
         index.train(vectors[drawn])
         index.add(vectors)
-    faiss.write_index(index, str(file))
+    try:
+        faiss.write_index(index, str(file))
+    except RuntimeError as error:  # of a full disk, for example
+        problem = f"the index {file} cannot be written: {first_line(error)}"
+        raise CtxrError(problem, "free space on this disk, then run the same command again") from error
     del index
     true, reached = nearest(vectors, min(k, RECALLED), rows=tuned), 0.0
     found = VectorIndex(file, 4, 0.0, sample)

@@ -46,7 +46,7 @@ class NotThereError(DataError):
 
 def shown(url: str) -> str:
     """A URL for messages: what follows the question mark of a web address may be a secret."""
-    return url.partition("?")[0] if url.startswith(WEB) else url
+    return url.partition("?")[0] if url.lower().startswith(WEB) else url
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Store:
         """Raises UsageError for an unknown kind of URL, and for a package that is not installed."""
         self.url, self.scheme = url, url.partition("://")[0].lower()
         if self.scheme not in _PACKAGES:
-            known = " ".join(f"{name}://" for name in _PACKAGES)
+            known = " ".join(f"{name}://" for name in _PACKAGES if name != "memory")
             raise UsageError(f"{shown(url)}: no {self.scheme}:// address can be read", hint=f"one of {known}")
         try:
             kind = import_module("fsspec").get_filesystem_class(self.scheme)

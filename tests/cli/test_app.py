@@ -112,7 +112,11 @@ def test_build_sets_takes_its_rank_from_torchrun(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("WORLD_SIZE", "4")
     runner.invoke(app, ["build-sets", "."])
     runner.invoke(app, ["build-sets", ".", "--rank", "1", "--world-size", "3"])
-    assert [(one.rank, one.world_size) for one in seen] == [(2, 4), (1, 3)]
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    runner.invoke(app, ["build-sets", "."])
+    runner.invoke(app, ["build-sets", ".", "--rank", "0", "--world-size", "1"])
+    assert [(one.rank, one.world_size) for one in seen] == [(2, 4), (1, 3), (None, None), (0, 1)]
 
 
 def test_only_the_first_process_of_torchrun_tells_of_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,15 @@ from ctxr.media.images import Pixels, image_size, perceptual_hash, read_image, r
 from ctxr.media.likeness import SIDE
 from ctxr.media.sources import InputSource, fetch
 from ctxr.metrics.selection import Rejection
-from ctxr.models.neighbours import Neighbours, VectorIndex, build_index, nearest, nearest_by_index
+from ctxr.models.neighbours import (
+    LEAST_RECALL,
+    RECALLED,
+    Neighbours,
+    VectorIndex,
+    build_index,
+    nearest,
+    nearest_by_index,
+)
 from ctxr.pipelines.curation.copies import CopyRule, PhotoRanking, Positions, deduplicate, exact_distances, find_copies
 from ctxr.pipelines.curation.quality import QualityLimits, Unmeasurable
 from ctxr.pipelines.curation.videos import BATCH, Embedder, UnitContext
@@ -245,25 +253,28 @@ def with_neighbours(
 ) -> Iterator[PhotoPool]:
     """The pools with the neighbours of their photos, those that an `index` finds where it is wanted and there are enough photos; stripes
     that an earlier run finished are taken as they are."""
-    units, stored = [], list[tuple[Path, tuple[int, ...], VectorIndex | None]]()
-    for number, pool in enumerate(pools):
-        content, by_index = sha256_bytes(pool.vectors.tobytes()), index and len(pool.photos) >= LEAST_INDEXED
-        packages = package_versions("torch", *["faiss-cpu"] * by_index)
-        key = sha256_of([number, content, pool.vectors.shape, NEIGHBOURS, STRIPE, "int32", packages])
-        file, made = artifact / SOURCES / f".{key}.vectors", None
-        write_bytes(file, pool.vectors.tobytes(), durable=False)
-        if by_index:
-            with progress.task("indexing photos", None):
-                made = build_index(pool.vectors, NEIGHBOURS, file.with_suffix(".index.vectors"))
-        stored.append((file, pool.vectors.shape, made))
-        stops = range(STRIPE, len(pool.photos) + STRIPE, STRIPE)
-        units += [WorkUnit(f"{key}.shard{stop}", key, (number, stop - STRIPE, stop)) for stop in stops]
-    engine = engine if len(units) > len(pools) else Engine()  # a stripe is not worth the start of a process
-    job = Stripes(artifact, stored)
-    stripes = {unit.payload: matrix for unit, matrix in map_units(job, units, engine, progress, "neighbours")}
-    for file, *_ in stored:
-        for written in (file, file.with_suffix(".index.vectors")):
-            written.unlink(missing_ok=True)
+    units, stored, files = [], list[tuple[Path, tuple[int, ...], VectorIndex | None]](), list[Path]()
+    try:
+        for number, pool in enumerate(pools):
+            content, by_index = pool.vectors.tobytes(), index and len(pool.photos) >= LEAST_INDEXED
+            packages = package_versions("torch", *["faiss-cpu"] * by_index)
+            made_with = [NEIGHBOURS, STRIPE, "int32", *[RECALLED, LEAST_RECALL] * by_index, packages]
+            key = sha256_of([number, sha256_bytes(content), pool.vectors.shape, made_with])
+            file, made = artifact / SOURCES / f".{key}.vectors", None
+            files += [file, file.with_suffix(".index.vectors")]
+            write_bytes(file, content, durable=False)
+            if by_index:
+                with progress.task("indexing photos", None):
+                    made = build_index(pool.vectors, NEIGHBOURS, files[-1])
+            stored.append((file, pool.vectors.shape, made))
+            stops = range(STRIPE, len(pool.photos) + STRIPE, STRIPE)
+            units += [WorkUnit(f"{key}.shard{stop}", key, (number, stop - STRIPE, stop)) for stop in stops]
+        engine = engine if len(units) > len(pools) else Engine()  # a stripe is not worth the start of a process
+        job = Stripes(artifact, stored)
+        stripes = {unit.payload: matrix for unit, matrix in map_units(job, units, engine, progress, "neighbours")}
+    finally:
+        for file in files:
+            file.unlink(missing_ok=True)
     for number, pool in enumerate(pools):
         around, distances = np.hsplit(stack_vectors([stripes[at] for at in sorted(stripes) if at[0] == number], 0), 2)
         yield replace(pool, neighbours=(around.view(np.int32).astype(np.int64), distances), index=stored[number][2])

@@ -186,7 +186,7 @@ class RegionsConfig(Options):
     device: Device = "auto"
     """Where to compute: auto, cpu, cuda, cuda:N, mps."""
     jobs: Jobs = 0
-    """Processes that extract; 0 = half the cores. Threads share one extractor."""
+    """Workers that extract, with --engine processes or ray; 0 = half the cores. The threads of the default engine share one extractor."""
     engine: EngineName = "threads"
 
     def folder(self) -> Path:

@@ -3,15 +3,18 @@
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from ctxr.datasets.changes import contents
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.units import parallel
 from ctxr.errors import DataError, DryRun, UsageError, plural
 from ctxr.pipelines.sharing.config import Push, TransferReport
-from ctxr.store.artifacts import MANIFEST, open_artifact
+from ctxr.store.artifacts import MANIFEST, Manifest, open_artifact
 from ctxr.store.atomic import DRY_RUN
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.remote import AT_ONCE, OBJECTS, READ_ONLY, NotThereError, Store, shown
+from ctxr.store.tables import UNREADABLE
 
 
 def run(config: Push, progress: Progress = SILENT) -> TransferReport:
@@ -26,7 +29,7 @@ def run(config: Push, progress: Progress = SILENT) -> TransferReport:
         there = {file.inside: file.bytes for file in store.files()}
     before = store.read(MANIFEST) if MANIFEST in there else b""
     kind = artifact.manifest.kind
-    if before and not config.yes and f'"kind": "{kind}"'.encode() not in before:
+    if before and not config.yes and _kind(before) != kind:
         raise UsageError(f"{shown(url)} holds no {kind} but something else", hint="another URL, or --yes")
     missing: dict[str, Path] = {}
     for name, digest in files.items():
@@ -57,3 +60,11 @@ def run(config: Push, progress: Progress = SILENT) -> TransferReport:
     if manifest != before:
         store.write(MANIFEST, manifest)
     return TransferReport(artifact.path, shown(url), kind, len(files), len(missing), size)
+
+
+def _kind(manifest: bytes) -> str:
+    """The kind of artifact that a manifest describes; "" where it describes none."""
+    try:
+        return msgspec.json.decode(manifest, type=Manifest).kind
+    except UNREADABLE:
+        return ""

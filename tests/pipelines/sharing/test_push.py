@@ -16,7 +16,7 @@ import pytest
 from ctxr.errors import DataError, DryRun, UnfinishedError, UsageError
 from ctxr.pipelines.sharing import pull, push
 from ctxr.pipelines.sharing.config import Pull, Push, TransferReport
-from ctxr.store.artifacts import MANIFEST, MARKER, open_artifact
+from ctxr.store.artifacts import MANIFEST, MARKER, Content, Parent, finish, open_artifact
 from ctxr.store.atomic import DRY_RUN
 from ctxr.store.remote import OBJECTS, Store
 from tests.pipelines.curation.test_build_sets import build, same_tree
@@ -122,12 +122,19 @@ def test_a_wrong_place_is_refused(places: tuple[str, ...], why: str, built: Path
 
 
 def test_an_artifact_of_another_kind_is_replaced_only_with_yes(built: Path, tmp_path: Path) -> None:
-    url, dataset = "memory://bucket/x", write_world_dataset(tmp_path / "dataset")
+    url, sets = "memory://bucket/x", open_artifact(built)
+    dataset = write_world_dataset(tmp_path / "dataset")
+    parent = Parent("sets", sets.manifest.kind, sets.sha256)
+    content = Content(list(open_artifact(dataset).manifest.files), {}, {})
+    finish(dataset, kind="dataset", verb="test", config={}, parents=[parent], content=content)
     send(built, url)
     with pytest.raises(UsageError, match="holds no dataset"):
         send(dataset, url)
     send(dataset, url, yes=True)
     assert fetch(url, tmp_path / "copy").kind == "dataset"
+    assert sets.manifest.kind.encode() in fsspec.filesystem("memory").cat_file(f"/bucket/x/{MANIFEST}")  # its parent
+    with pytest.raises(UsageError, match=f"holds no {sets.manifest.kind}"):
+        send(built, url)
 
 
 def test_a_dry_run_sends_and_writes_nothing(built: Path, tmp_path: Path, empty_store: Any) -> None:
