@@ -66,10 +66,7 @@ def as_function(
     def function(**typed_values: Any) -> None:
         context, file = typed_values.pop("ctx"), typed_values.pop("config")
         flags = {name for name in texts if typed_values.pop(name)}
-        if os.environ.get("WORLD_SIZE") == "1":  # one process alone is a whole run
-            for name in ("rank", "world_size"):
-                if name in typed_values and context.get_parameter_source(name).name == "ENVIRONMENT":
-                    typed_values[name] = None
+        typed_values |= _of_one_process(context)
         file = file or (SETTINGS if SETTINGS.is_file() else None)
         chosen = {name for name in typed_values if context.get_parameter_source(name).name != "DEFAULT"}
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in typed_values.items()}
@@ -86,6 +83,13 @@ def as_function(
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return function
+
+
+def _of_one_process(context: typer.Context) -> dict[str, None]:
+    """Ranks that the environment names, as those of a whole run, where it names one process alone."""
+    sources = {name: context.get_parameter_source(name) for name in ("rank", "world_size")}
+    alone = os.environ.get("WORLD_SIZE") == "1"
+    return {name: None for name, source in sources.items() if alone and source and source.name == "ENVIRONMENT"}
 
 
 def load_toml(file: Path, config_class: type[Options], command: str = "") -> dict[str, object]:
