@@ -347,7 +347,7 @@ def test_an_encoder_of_other_weights_than_the_picker_is_asked_for_where_there_is
     finish(dataset, kind="dataset", verb="aggregate", config={}, parents=[], content=content)
     file = write_scores(tmp_path / "mine.jsonl", dataset, at_random(0), ("valid",))
     (note,) = [one for one in evaluate(dataset, file, split="valid").notes if "by design" in one]
-    assert "mine ViT-B-16-SigLIP:webli" in note
+    assert " ViT-B-16-SigLIP:webli " in note
     report = evaluate(dataset, file, "ctxr-tiny", split="valid")
     assert [one for one in report.notes if "by design" in one] == []
 
