@@ -18,7 +18,7 @@ BENCHES = (
 )  # fmt: skip
 """Modules of this package with a `measure()`, in the order in which they run."""
 
-ASKED = ("two_hours",)
+ASKED = ("two_hours", "index")
 """Those that run only when they are named, because they take long."""
 
 STORE = OUT / "results.json"

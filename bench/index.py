@@ -1,14 +1,15 @@
 """Neighbours by an index beside exact ones: seconds, and the share of the true ones that are found.
 
-python -m bench.index 20000 100000    so many drawn vectors, scenes of ten in themes of five hundred; and crops of the real photos at
-                                      hand, by ctxr-tiny
+python -m bench index                 drawn vectors, scenes of ten in themes of five hundred, and crops of the real photos at hand, by
+                                      ctxr-tiny; takes ten minutes, so `make bench` leaves it out
+python -m bench.index 20000           so many drawn vectors
 """
 
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -29,12 +30,12 @@ SEARCHED = 2 * STRIPE
 """Vectors whose neighbours are searched, of more: the time for all is in proportion."""
 
 
-def measure(counts: Sequence[int]) -> Iterator[Row]:
+def measure(counts: Sequence[int] = (20_000, 100_000)) -> list[Row]:
     """Both searches on drawn vectors, then on real ones if there are any."""
-    for count in counts:
-        yield compared(drawn(count), "drawn")
+    rows = [compared(drawn(count), "drawn") for count in counts]
     if files := sorted(Path(os.environ.get("CTXR_REAL_DATA", "")).glob("photos/**/*.jpg")):
-        yield compared(crops(files), f"crops of {len(files)} photos")
+        rows.append(compared(crops(files), f"crops of {len(files)} photos"))
+    return rows
 
 
 def compared(vectors: NDArray[np.float32], kind: str) -> Row:
@@ -97,4 +98,4 @@ def crops(files: Sequence[Path]) -> NDArray[np.float32]:
 if __name__ == "__main__":
     from bench.__main__ import show
 
-    show("neighbours by an index", [*measure([int(count) for count in sys.argv[1:]] or (20_000,))])
+    show("neighbours by an index", measure([int(count) for count in sys.argv[1:]] or [20_000]))

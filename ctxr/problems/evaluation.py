@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec import structs
 
@@ -151,6 +151,15 @@ SplitT = TypeVar("SplitT", bound=SplitExamples)
 ScoredRun = TypeVar("ScoredRun", bound=EvaluatedRun)
 
 
+class Headline(NamedTuple):
+    """What to report first: the split, which is test or else the one that is furthest from training; the measures of `HEADLINE` that are
+    known on it, each with a blind guess; and figures by run and measure."""
+
+    split: str
+    guesses: dict[str, float | None]
+    figures: dict[tuple[str, str], Figure]
+
+
 class Evaluation(Generic[SplitT, ScoredRun]):
     """Runs on the examples of a problem.
 
@@ -203,9 +212,8 @@ class Evaluation(Generic[SplitT, ScoredRun]):
         shared = [name for name in first if all(name in by_measure for by_measure in runs.values())]
         return {name: {run: by_measure[name] for run, by_measure in runs.items()} for name in shared}
 
-    def reported(self) -> tuple[str, dict[str, float | None], dict[tuple[str, str], Figure]] | None:
-        """What to report first: the split, which is test or else the one that is furthest from training; the measures of `HEADLINE`
-        that are known on it, each with a blind guess; and figures by run and measure. None where nothing was measured."""
+    def reported(self) -> Headline | None:
+        """What to report first; None where nothing was measured."""
         headline = dict(self.HEADLINE)
         own = [one for one in self.findings.figures if (one.view, one.part) == ("overall", "all")]
         if not (known := [one for one in own if one.measure in headline]):
@@ -215,7 +223,7 @@ class Evaluation(Generic[SplitT, ScoredRun]):
         found = {measure: one.interval.value for (_, measure), one in cells.items()}
         measured = {name: of for name, of in headline.items() if name in found}
         guesses = {name: of if isinstance(of, float) else found.get(str(of)) for name, of in measured.items()}
-        return split, guesses, cells
+        return Headline(split, guesses, cells)
 
     def summary(self) -> Table | None:
         """The headline of each run on test, or else on the split that is furthest from training, above people and a blind guess; None

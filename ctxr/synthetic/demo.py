@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -119,8 +119,10 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
         progress.warn(f"{error.message}; the demo continues without the text filter ({error.hint})")
         text = None
     limits = {"brisque": BRISQUE, "max_text": text}
-    filtered, reviewed, differing = review_and_filter(work, built.artifact, limits, world, progress)
-    tables = {"detected": _detected(built.artifact, filtered.artifact, world, text, reviewed), "diff": differing}
+    reviewed = review_and_filter(work, built.artifact, limits, world, progress)
+    filtered = reviewed.left
+    found = _detected(built.artifact, filtered.artifact, world, text, reviewed.counts)
+    tables = {"detected": found, "diff": reviewed.diff}
     progress.note(f"{built.counts['sets']} sets built, {filtered.counts['sets']} after filtering")
     crowd = run_crowd(work, filtered.artifact, world, config.seed, progress)
     models = run_models(config.out / "models", config, progress)
@@ -156,11 +158,18 @@ class DemoPart:
     pages: tuple[Path, ...] = ()
 
 
+class Reviewed(NamedTuple):
+    """What is left; hits, misses and false alarms of the reviewer, of the filter, and of `ctxr diff`; and what that counts."""
+
+    left: SetsReport
+    counts: dict[str, list[int]]
+    diff: Table
+
+
 def review_and_filter(
     work: Path, built: Path, limits: Mapping[str, float | None], world: World, progress: Progress
-) -> tuple[SetsReport, dict[str, list[int]], Table]:
-    """Let a reviewer reject images over HTTP, filter by limits and decisions, and compare: what is left, what `ctxr diff` counts, and hits,
-    misses and false alarms of the reviewer, of the filter, and of `ctxr diff`, which must tell what the ledger says."""
+) -> Reviewed:
+    """Let a reviewer reject images over HTTP, filter by limits and decisions, and compare: `ctxr diff` must tell what the ledger says."""
     progress.note("a simulated reviewer rejects the images of somebody asleep, at the pages of ctxr serve --review")
     review(work, built, world)
     drop = work / DECISIONS
@@ -180,7 +189,7 @@ def review_and_filter(
         "in the ledger by name, in diff": (named, told),
     }
     counts = {what: [len(one & two), len(one - two), len(two - one)] for what, (one, two) in pairs.items()}
-    return left, counts, replace(differing["counts"], title="ctxr diff: sets before (A) and after (B)")
+    return Reviewed(left, counts, replace(differing["counts"], title="ctxr diff: sets before (A) and after (B)"))
 
 
 def _detected(built: Path, filtered: Path, world: World, text: float | None, reviewed: dict[str, list[int]]) -> Table:

@@ -157,8 +157,9 @@ def evaluations(first: Artifact, second: Artifact) -> dict[str, Table]:
         sentence = f"no run is in both: {first.path} has {some(mine)}, and {second.path} {some(theirs)}"
         raise UsageError(sentence, hint="compare evaluations of one run each, or of the same runs")
     names = {pair: ", ".join(dict.fromkeys(pair)) for pair in pairs.items()}
-    before, answers = _read(first.path, {own: name for (own, _), name in names.items()})
-    after, others = _read(second.path, {own: name for (_, own), name in names.items()})
+    firsts, seconds = ({pair[at]: name for pair, name in names.items()} for at in (0, 1))
+    before, after = _figures(first.path, firsts), _figures(second.path, seconds)
+    answers, others = _answers(first.path, firsts), _answers(second.path, seconds)
     headline = [measure for measure, _ in find_question(problem).evaluation.HEADLINE]
     known = [key for key in product(names.values(), ALL_SPLITS, headline) if key in before and key in after]
     tested = [row for key in known for row in _differences(key, answers, others, problem == "contextual")]
@@ -188,14 +189,18 @@ def evaluations(first: Artifact, second: Artifact) -> dict[str, Table]:
     return {"counts": tables["counts"], "figures": Table("figures to report", heads, tuple(rows), note), **tables}
 
 
-def _read(folder: Path, names: Mapping[str, str]) -> tuple[dict[tuple[str, str, str], float], Answers]:
-    """Of these runs, by the names that they are given: figures over all queries by split and measure, and answers."""
+def _figures(folder: Path, names: Mapping[str, str]) -> dict[tuple[str, str, str], float]:
+    """Figures over all queries of these runs, by the names that they are given, split and measure."""
     overall = [row for row in read_findings(folder).figures if (row.view, row.part) == ("overall", "all")]
     found = {(names[row.run], row.split, row.measure): row.interval.value for row in overall if row.run in names}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _answers(folder: Path, names: Mapping[str, str]) -> Answers:
+    """Results of the queries of these runs, by the names that they are given and what was asked."""
     rows = read_table(folder / PER_QUERY, QueryResult)
     of_runs = ((row, run) for row in rows for run in (row.run, row.run.rpartition("/seed")[0]) if run in names)
-    answers = grouped(((names[run], row.split, row.query, row.text, row.targets), row) for row, run in of_runs)
-    return {key: value for key, value in found.items() if value is not None}, answers
+    return grouped(((names[run], row.split, row.query, row.text, row.targets), row) for row, run in of_runs)
 
 
 def _differences(key: tuple[str, str, str], answers: Answers, others: Answers, sets: bool) -> list[RunDifference]:
