@@ -42,7 +42,7 @@ class Chart:
     across: str = ""
     lines: Mapping[str, Interval] = field(default_factory=dict)
     scale: float = 100
-    bars: str = "95 % intervals"
+    bars: str = "95 % bootstrap intervals"
 
 
 def charts_of(evaluation: Evaluation[Any, Any]) -> dict[str, Chart]:

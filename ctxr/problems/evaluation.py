@@ -15,7 +15,7 @@ from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import CHAIN, chosen
 from ctxr.engine.report import Table, share_with_interval
-from ctxr.errors import UsageError
+from ctxr.errors import UsageError, plural
 from ctxr.metrics.compare import Interval, RatioColumn
 from ctxr.metrics.proportions import LEVEL
 from ctxr.models.hub import placeless
@@ -165,22 +165,23 @@ class Evaluation(Generic[SplitT, ScoredRun]):
 
     Attributes:
         PROBLEM: its name in the registry, which manifests of evaluations tell. KIND: of the artifact. TOGETHER: see `Summariser`.
-        HEADLINE: measures of the summary, the figure to report first, each with the measure of a blind guess, or its value.
+        HEADLINE: measures of the summary, the figure to report first, each with the measure of a blind guess, or its value, and what it is.
         dataset: its name. runs: with their scorers. splits: examples in the order of tables.
         unsure: splits with how many pairs leave their rankings.
-        single: runs whose queries are right or wrong outright, for McNemar's test.
+        single: runs whose queries are right or wrong outright, for McNemar's test. unit: one of what is drawn again.
     """
 
     PROBLEM: ClassVar[str]
     KIND: ClassVar[str] = EVALUATION
     TOGETHER: ClassVar[bool] = False
-    HEADLINE: ClassVar[Sequence[tuple[str, str | float | None]]] = ()
+    HEADLINE: ClassVar[Sequence[tuple[str, str | float | None, str]]] = ()
 
     dataset: str
     runs: Sequence[ScoredRun]
     splits: Sequence[SplitT]
     unsure: Sequence[tuple[str, int]] = ()
     single: Sequence[str] = ()
+    unit: str = "cluster"
 
     def __init__(self, request: EvalRequest) -> None:
         self.request, self.options, self.progress = request, request.options, request.progress
@@ -214,7 +215,7 @@ class Evaluation(Generic[SplitT, ScoredRun]):
 
     def reported(self) -> Headline | None:
         """What to report first; None where nothing was measured."""
-        headline = dict(self.HEADLINE)
+        headline = {measure: guess for measure, guess, _ in self.HEADLINE}
         own = [one for one in self.findings.figures if (one.view, one.part) == ("overall", "all")]
         if not (known := [one for one in own if one.measure in headline]):
             return None
@@ -240,9 +241,13 @@ class Evaluation(Generic[SplitT, ScoredRun]):
         blind = ["–" if guess is None else f"{100 * guess:.1f}" for guess in guesses.values()]
         rows += [("chance", *blind)] if {*blind} != {"–"} else []
         lead = next(one for (_, measure), one in cells.items() if measure == next(iter(guesses)))
-        drawn = f"in brackets the {100 * LEVEL:g} % bootstrap interval over {lead.interval.clusters:,} clusters"
-        note = f"%, n = {lead.queries:,}; {drawn}{none_had([lead.interval])}"
-        return Table(f"{split}: the figures to report", ("run", *guesses), tuple(rows), note)
+        first, *more = (f"{measure}: {meant}" for measure, _, meant in self.HEADLINE if measure in guesses)
+        drawn = f"the {100 * LEVEL:g} % percentile bootstrap interval over {plural(lead.interval.clusters, self.unit, form=',')}"
+        note = "; ".join([f"{first}, n = {lead.queries:,}", *more, f"in %, in brackets {drawn}"])
+        shown = [one.interval for (_, measure), one in cells.items() if measure in guesses]
+        certain = any(one.low is not None and one.value in (0.0, 1.0) for one in shown)
+        note += "; for 0 and 100 the exact interval" * certain + none_had(shown)
+        return Table(f"{split}: main results", ("run", *guesses), tuple(rows), note)
 
     def complete(self, split: SplitT, figures: list[Figure], summariser: Summariser) -> None:
         """Add the tables of a split, and what is no ratio of sums; `figures`: of its columns."""

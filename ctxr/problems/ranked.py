@@ -63,7 +63,10 @@ class RankedEvaluation(ScoredEvaluation[SplitRows[AskedT]]):
         CLUSTERS: what is drawn again by default. SUMMED: the k of the recalls whose sum is a measure of its own, where each is measured.
     """
 
-    HEADLINE = (("R@1", "chance"), ("MRR", None))
+    HEADLINE = (
+        ("R@1", "chance", "share of queries with a relevant image first"),
+        ("MRR", None, "mean reciprocal rank of the first relevant image"),
+    )
     CLUSTERS: ClassVar[str] = "relevant images"
     SUMMED: ClassVar[Sequence[int]] = ()
 

@@ -34,7 +34,7 @@ _LATEX = str.maketrans({
 def latex(name: str, table: Table) -> str:
     """A table in LaTeX, labelled `tab:NAME`; needs the package booktabs."""
     form = "l" + "r" * (len(table.columns) - 1)
-    title, note = table.title.translate(_LATEX), table.note.translate(_LATEX)
+    title, note = table.title.translate(_LATEX), (table.note[:1].upper() + table.note[1:]).translate(_LATEX)
     rows = [table.columns, *([table.cell(value) for value in row] for row in table.rows)]
     heads, *body = (" & ".join(cell.translate(_LATEX) for cell in row) + r" \\" for row in rows)
     lines = [

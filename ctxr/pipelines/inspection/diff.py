@@ -160,7 +160,7 @@ def evaluations(first: Artifact, second: Artifact) -> dict[str, Table]:
     firsts, seconds = ({pair[at]: name for pair, name in names.items()} for at in (0, 1))
     before, after = _figures(first.path, firsts), _figures(second.path, seconds)
     answers, others = _answers(first.path, firsts), _answers(second.path, seconds)
-    headline = [measure for measure, _ in find_question(problem).evaluation.HEADLINE]
+    headline = [measure for measure, *_ in find_question(problem).evaluation.HEADLINE]
     known = [key for key in product(names.values(), ALL_SPLITS, headline) if key in before and key in after]
     tested = [row for key in known for row in _differences(key, answers, others, problem == "contextual")]
     compared = {(row.run, row.split, row.part): row for row in correct_together(tested)}

@@ -263,7 +263,7 @@ def part_differences(
         f"small if a {clusters} has several, and leaves out queries whose target is tied for a run's highest score"
         f"{f' ({ties})' if ties else ''}; {corrected_note(rows)}{none_had([row.interval for row in own])}"
     )
-    heads = ("run", "on", "against", "queries", "accuracy", "difference", "p flips", "Holm", "McNemar", "Holm ")
+    heads = ("run", "on", "against", "queries", "accuracy", "difference", "p flips", "Holm", "McNemar", "Holm McNemar")
     return Table(f"{split.name}: differences", heads, tuple(shown), note)
 
 

@@ -73,7 +73,10 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
     """Runs on sets of similar images."""
 
     PROBLEM: ClassVar[str] = "contextual"
-    HEADLINE = (("accuracy", "chance"), (ALL_OF_SET, f"{ALL_OF_SET} chance"))
+    HEADLINE = (
+        ("accuracy", "chance", "share of queries whose target scores highest"),
+        (ALL_OF_SET, f"{ALL_OF_SET} chance", "share of sets whose every query is right"),
+    )
 
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request, Contextual())
@@ -94,6 +97,7 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
             whole = [questions[name] for name in split.queries if name not in split.lacking]
             labelled, hidden = ([one for one in whole if bool(one.right) == known] for known in (True, False))
             self.splits.append(EvalSplit(split.name, labelled, hidden, scorers, len(split.lacking), ties=options.ties))
+        self.unit = next((measuring.resampling_unit(split, options.cluster) for split in self.splits), self.unit)
         counts = [(split.name, sum(len(one.unsure) for one in split.questions)) for split in self.splits]
         self.unsure = [(split, count) for split, count in counts if count]
         self.single = [run.name for run in self.runs if len(run.scorers) == 1]

@@ -58,7 +58,10 @@ class PairEvaluation(Evaluation[SplitRows[EntailmentPair], ClassifierRun]):
 
     PROBLEM: ClassVar[str] = ENTAILMENT
     KIND: ClassVar[str] = CLASSIFIER_RESULTS
-    HEADLINE = (("accuracy", "chance"), ("F0.5", None))
+    HEADLINE = (
+        ("accuracy", "chance", "share of pairs with the right label"),
+        ("F0.5", None, "F-measure of the entailed pairs, in which precision weighs more"),
+    )
 
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request)

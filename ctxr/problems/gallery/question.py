@@ -64,7 +64,10 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
     """Runs on galleries of photos."""
 
     PROBLEM: ClassVar[str] = "gallery"
-    HEADLINE = (("IR@1", "chance"), ("TR@1", None))
+    HEADLINE = (
+        ("IR@1", "chance", "share of captions whose image comes first"),
+        ("TR@1", None, "share of images with one of their captions first"),
+    )
 
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request)

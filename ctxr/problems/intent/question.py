@@ -71,7 +71,10 @@ class IntentEvaluation(ScoredEvaluation[SplitRows[SharedDialogue]]):
     """Runs that score the turns of dialogues, which are their candidates; beside runs that rank photos, also both at once."""
 
     PROBLEM: ClassVar[str] = "dialogue"  # one section of the report shows turns and photos
-    HEADLINE = ((F1, None), (RIGHT, None))
+    HEADLINE = (
+        (F1, None, "F-measure of the turns after which a photo is shared"),
+        (RIGHT, None, "share of dialogues in which a run would first share at that turn"),
+    )
 
     def __init__(self, request: EvalRequest) -> None:
         dataset, turns, photos = request.dataset, copy(request), copy(request)

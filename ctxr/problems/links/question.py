@@ -62,7 +62,10 @@ class LinkEvaluation(ScoredEvaluation[SplitRows[Document]]):
     """Runs on documents."""
 
     PROBLEM: ClassVar[str] = "links"
-    HEADLINE = ((AUC, 0.5), ("p@1", CHANCE))
+    HEADLINE = (
+        (AUC, 0.5, "probability that a link scores higher than another pair of its document"),
+        ("p@1", CHANCE, "share of documents whose highest score is a link"),
+    )
 
     splits: list[SplitRows[Document]]
 
@@ -186,7 +189,7 @@ class LinkEvaluation(ScoredEvaluation[SplitRows[Document]]):
             f"Spread: of sentences and of images; content: {both.shape[1] - 2} principal components of mean vectors of both; by "
             f"{encoder}. –: as many coefficients as documents, or AUC does not vary"
         )
-        heads = ("run", "spread", "adjusted", "spread + content", "adjusted ")
+        heads = ("run", "spread", "spread adjusted", "spread + content", "both adjusted")
         return Table(f"{split.name}: what explains AUC", heads, rows, note)
 
     def finish(self) -> None:
