@@ -111,7 +111,8 @@ def plot_chart(chart: Chart, figure: Any) -> Any:
         ticks(range(0, len(places), step), [_label(place) for place in places[::step]])
         axes.set(xlabel=chart.across or chart.measure, ylabel=chart.measure if chart.across else "")
         if any(one.low is not None for one in chart.cells.values()):
-            axes.set_title(f"bars: {chart.bars}", loc="right", fontsize=6, color="0.4")
+            band = " and band" * any(one.low is not None for one in chart.lines.values())
+            axes.set_title(f"bars{band}: {chart.bars}", loc="right", fontsize=6, color="0.4")
         if not chart.across:
             axes.set_ylim(len(places) - 0.5, -0.5)
         named = axes.get_legend_handles_labels()[1]

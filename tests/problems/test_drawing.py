@@ -105,6 +105,8 @@ def test_what_is_drawn_is_what_a_chart_holds() -> None:
     ((values, places),) = lines_of(Chart("alpha", {("", "x"): ENDS, ("", "y"): Interval(0.25)}, scale=1))
     assert (values, places) == ([0.5, 0.25], [0.0, 1.0])
     axes = plot_chart(Chart("alpha", {("", "x"): ENDS}, scale=1), Figure())
+    band = plot_chart(Chart("accuracy", {("", "x"): ENDS}, lines={"people": ENDS}), Figure())
+    assert [one.get_title("right").partition(":")[0] for one in (axes, band)] == ["bars", "bars and band"]
     (bars,) = (one.lines[2][0] for one in axes.containers if isinstance(one, ErrorbarContainer))
     assert bars.get_segments()[0][:, 0].tolist() == pytest.approx([0.4, 0.7])
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["x"]
@@ -143,7 +145,9 @@ def test_figures_fit_a_column_and_keep_their_fonts() -> None:
     files = drawn({"one": Chart("accuracy on test, %", {("", "a run"): ENDS}, lines={"chance": Interval(0.1)})})
     width = float(re.fullmatch(r"([\d.]+)pt", ElementTree.fromstring(files["figures/one.svg"]).attrib["width"])[1])  # type: ignore[index]
     assert width / 72 * 2.54 == pytest.approx(8)
-    assert {"a run", "accuracy on test, %", "chance"} <= set(texts_of(files["figures/one.svg"]))
+    assert {"a run", "accuracy on test, %", "chance", "bars: 95 % bootstrap intervals"} <= set(
+        texts_of(files["figures/one.svg"])
+    )
     pdf = files["figures/one.pdf"]
     box = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ", pdf)
     assert box

@@ -223,6 +223,38 @@ def test_tables_can_be_pasted_and_groups_drawn_again(dataset: Path) -> None:
     assert [own, *others] == [f"tab:{name.replace('/', '-')}" for name in report.tables]
 
 
+@pytest.mark.parametrize(("cluster", "unit"), [("set", "sets"), ("group", "groups")])
+def test_the_caption_of_the_results_says_what_its_figures_are(dataset: Path, cluster: str, unit: str) -> None:
+    files = [
+        write_scores(dataset.parent / "a.jsonl", dataset, right_on(dataset, lambda name: False)),
+        write_scores(dataset.parent / "b.jsonl", dataset, right_on(dataset, lambda name: name != f"{FILM}/3")),
+    ]
+    results = evaluate(dataset, *files, compare=True, cluster=cluster).results
+    told = json.loads((results / "figures.json").read_text())["figures"]
+    accuracy = next(
+        row
+        for row in told
+        if [row[name] for name in ("run", "view", "part", "measure")] == ["a", "overall", "all", "accuracy"]
+    )
+    (caption,) = re.findall(r"\\caption\{(.*)\}", (results / "results.tex").read_text())
+    assert all(f"{measure}: share" in caption.lower() for measure in ("accuracy", ALL_OF_SET))
+    assert f"n = {accuracy['queries']};" in caption
+    assert rf"95 \% percentile bootstrap interval over {accuracy['clusters']} {unit};" in caption
+    # a right on no query, b with fewer clusters than an interval needs
+    assert (accuracy["value"], accuracy["low"]) == (0.0, 0.0)
+    assert "for 0 and 100" in caption
+    assert "no interval, fewer" in caption
+
+
+def test_no_two_columns_of_a_table_have_one_name(dataset: Path) -> None:
+    files = [write_scores(dataset.parent / f"{name}.jsonl", dataset, at_random(seed)) for seed, name in enumerate("ab")]
+    results = evaluate(dataset, *files, compare=True).results
+    pasted = "".join((results / name).read_text() for name in ("results.tex", "appendix.tex"))
+    heads = [[head.strip(" \\") for head in line.split("&")] for line in re.findall(r"\\toprule\n(.*)", pasted)]
+    assert any("McNemar" in head for head in heads)
+    assert [head for head in heads if len({*head}) < len(head)] == []
+
+
 @pytest.mark.parametrize("name", ["a_1", "100 % & #1", "[x]", "~^\\{}$", "-- | <b>", "*", "a\nb"])
 def test_latex_is_well_formed_whatever_runs_are_called(name: str) -> None:
     rows = ((name, "50.0 (40.0–60.0)"), ("chance", "10.0"))
