@@ -27,7 +27,7 @@ from ctxr.store.artifacts import MARKER
 from ctxr.store.atomic import DRY_RUN, disk_errors, replace_folder, write_bytes
 from ctxr.store.kinds import REVISE_LABELS
 from ctxr.version import __version__
-from ctxr.web.static import environment
+from ctxr.web.static import SHARED, environment
 
 PAGES = "ctxr.pipelines.inspection.pages"
 VIEWS = "views"
@@ -183,7 +183,8 @@ def write_page(edition: PageBuilder, folder: str, more: Sequence[tuple[str, str]
         parts.append((view, Markup(template.render(view.context, section=view))))  # noqa: S704
     edition.data["pictures"] = edition.pictures.addresses(folder)
     edition.data["near"], edition.data["beside"] = edition.near, bool(folder)
-    style = _static(PAGES, "report.css") + "".join(_static(view.package, f"{view.id}.css") for view in edition.views)
+    styles = [(SHARED, "colours"), (PAGES, "report"), *((view.package, view.id) for view in edition.views)]
+    style = "".join(_static(package, f"{name}.css") for package, name in styles)
     scripts = [_static(PAGES, "base.js"), *(_static(view.package, f"{view.id}.js") for view in views)]
     script = "".join(f"(() => {{\n{code}}})();\n" for code in scripts if code)
     # nothing may be fetched; pictures come from the page, or from the folder beside it

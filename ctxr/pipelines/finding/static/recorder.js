@@ -220,7 +220,7 @@ export class Recorder {
     }));
     if (!this.keys) return;
     const x = this.pen.x * width, y = this.pen.y * height;
-    for (const [style, thick] of [["white", 5], [this.drawing ? "#b4235a" : "#1d1c1a", 2]]) {
+    for (const [style, thick] of [["white", 5], [this.drawing ? "#0b6b62" : "#1d1c1a", 2]]) {
       Object.assign(pencil, { strokeStyle: style, lineWidth: thick });
       pencil.beginPath();
       pencil.moveTo(x - 11, y);
