@@ -36,6 +36,7 @@ MOST_FRAMES = 100_000_000  # without a count in the container, libraries compute
 # containers under FFmpeg's names
 MP4, MATROSKA, FLV, AVI, ASF = "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "flv", "avi", "asf"
 TRANSPORT, PROGRAM, OGG = "mpegts", "mpeg", "ogg"
+TEXT = {"tty", "bin", "xbin", "adf", "idf"}  # drawn as an old terminal shows it; known by the suffix, such as .txt
 NO_FRAMES = "the file has a video stream, but not one frame of it could be decoded"
 # Planar YUV or grey, 8 bits or little-endian words, can be viewed as arrays. FFmpeg reformats the others.
 _PLANAR = re.compile(r"(?:yuvj?4[0-4][0-4]p|gray)(?P<bits>9|10|12|14|16)?(?:le)?")
@@ -421,22 +422,26 @@ def _listed(container: str, stream: Any) -> int | None:
 
 
 def _open_container(path: Path) -> Any:
+    no_video = VideoError("not_a_video", "the file is not a video: its content fits no known format", file=path)
     try:
         # an absolute path cannot be read as a protocol ("concat:...") or an option
-        return av.open(str(path.absolute()), options=dict(_OPTIONS), metadata_errors="replace")
+        container = av.open(str(path.absolute()), options=dict(_OPTIONS), metadata_errors="replace")
     except av.InvalidDataError as error:
         with path.open("rb") as file:
             head = file.read(12)
         if head[4:8] == b"ftyp":
             problem = "the file is cut off: its index (moov) is missing"
             raise VideoError("truncated", problem, "download or copy it again", path) from error
-        problem = "the file is not a video: its content fits no known format"
-        raise VideoError("not_a_video", problem, file=path) from error
+        raise no_video from error
     except (av.FFmpegError, OSError, ValueError) as error:
         if getattr(error, "errno", None) == errno.ENOMEM:
             raise MemoryError from error
         problem = f"the file cannot be opened: {getattr(error, 'strerror', None) or error}"
         raise VideoError("unreadable", problem, file=path) from error
+    if container.format.name in TEXT:
+        container.close()
+        raise no_video
+    return container
 
 
 def _is_cut(path: Path, container: str) -> bool:

@@ -52,6 +52,12 @@ def test_what_is_no_video_file_has_its_own_reason(tmp_path: Path, make: Callable
         assert _reason(tmp_path / "clip.mp4", "opencv") == reason
 
 
+@pytest.mark.parametrize("name", ["diary.txt", "diary.nfo", "diary.bin", "diary.adf"])
+def test_text_is_no_video_whatever_its_suffix(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("Dear diary,\n" * 400)
+    assert _reason(tmp_path / name) == "not_a_video"
+
+
 def test_a_file_that_cannot_be_opened_is_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_clip(tmp_path / "clip.mp4", pictures((1, 2)))
 

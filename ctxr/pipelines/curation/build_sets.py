@@ -28,7 +28,8 @@ from ctxr.engine.units import WorkUnit
 from ctxr.errors import CtxrError, DataError, UsageError, and_more, plural, some
 from ctxr.media.decoder_process import Scanner
 from ctxr.media.scan import SCAN_LIMITS, ScanOptions
-from ctxr.media.sources import InputSource, find_sources, origin_of, place_of
+from ctxr.media.sources import VIDEO_SUFFIXES, InputSource, find_sources, origin_of, place_of
+from ctxr.media.video import VideoError
 from ctxr.models.encoders import Encoder, check_encoder_name
 from ctxr.models.hub import DEFAULT_ENCODER, STAND_INS, from_root
 from ctxr.models.identity import model_identity
@@ -118,13 +119,26 @@ class BuildStage(SetsStage[BuildInputs]):
         return BuildInputs(parents, options.key(), sources=search.found, encoder=encoder)
 
     def refuse(self, inputs: BuildInputs, progress: Progress) -> None:
-        """Raises UsageError where a yield curve is asked for, and finished sets are not what the command builds."""
+        """Raises UsageError where a yield curve is asked for, and finished sets are not what the command builds; DataError where every
+        source is a file that is neither a video by its suffix nor by its content, before seconds go into an encoder."""
         out = self.out()
         if self.options.yield_curve and (out / MANIFEST).is_file() and (earlier := earlier_manifest(out)):
             other = some(option_name(name.removesuffix("_sha256")) for name in self.other(earlier, inputs))
             problem = f"{out} was built with other {other or 'sources or files'}, and --yield-curve replaces no sets"
             hint = "ctxr build-sets --yield-curve shows the curve of these sets; name another --out for others"
             raise UsageError(problem, hint=hint)
+        if any(one.kind == "photos" or one.path.suffix.lower() in VIDEO_SUFFIXES for one in inputs.sources):
+            return
+        failed = list[VideoError]()
+        with Scanner() as scanner:
+            for source in inputs.sources:
+                try:
+                    next(scanner.scan(source.path, ScanOptions(decoder=self.options.decoder)))
+                    return
+                except VideoError as error:
+                    failed.append(error)
+        problem = f"no source could be used: {failed[0].message}{and_more(len(failed))}"
+        raise DataError(problem, hint=f"videos end in {' '.join(sorted(VIDEO_SUFFIXES))}")
 
     def _earlier_sources(self) -> Iterator[str]:
         """Where the sources of the folder were last seen, finished or not, and files that failed."""

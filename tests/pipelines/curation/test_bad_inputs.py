@@ -157,6 +157,26 @@ def test_bad_files_alone_are_an_error_with_their_reasons_on_disk(tmp_path: Path,
     assert not (tmp_path / "sets" / "manifest.json").exists()
 
 
+def test_files_that_are_no_videos_even_by_name_are_refused_before_an_encoder_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, footage: Path
+) -> None:
+    for name in ("diary.txt", "notes.md"):
+        (tmp_path / name).write_text(f"Dear {name},\n" * 200)
+    with monkeypatch.context() as patch:
+        patch.setattr("open_clip.create_model", pytest.fail)
+        result = build(tmp_path / "diary.txt", tmp_path / "notes.md", "--out", tmp_path / "sets")
+    assert "diary.txt: the file is not a video" in only_sentence(result)
+    assert "1 more" in only_sentence(result)
+    assert ".mp4" in result.stderr.partition("hint:")[2]
+    assert result.exit_code == 3
+    assert not (tmp_path / "sets").exists()
+    # one that is a video by its content is taken, and the other costs only itself
+    clip = shutil.copy(footage / "videos" / "clip1.mp4", tmp_path / "clip.dat")
+    result = build(tmp_path / "diary.txt", clip, "--out", tmp_path / "sets", "--threshold", THRESHOLD)
+    assert result.exit_code == 0
+    assert [row.source for row in read_table(tmp_path / "sets" / "failures.jsonl", Failure)] == ["diary"]
+
+
 def test_a_run_that_gives_nothing_leaves_the_finished_sets_as_they_were(footage: Path, tmp_path: Path) -> None:
     arguments = ("--out", tmp_path / "sets", "--threshold", THRESHOLD)
     assert build(footage / "videos" / "clip0.mp4", *arguments).exit_code == 0
