@@ -2,10 +2,14 @@
 
 import re
 import tomllib
+from collections.abc import Iterator
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 import ctxr
 from ctxr.cli.commands import COMMANDS
@@ -37,10 +41,60 @@ def test_every_path_named_is_there(document: Path) -> None:
     assert not {path for path in named if not (ROOT / path.rstrip("/")).exists()}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_link_between_documents_leads_somewhere(document: Path) -> None:
-    linked = re.findall(r"\]\(([\w./-]+\.md)\)", document.read_text(encoding="utf-8"))
-    assert not [path for path in linked if not (document.parent / path).is_file()]
+def tokens(document: Path) -> Iterator[Token]:
+    """What a document consists of, as Markdown; what is inside lines, too."""
+    for token in MarkdownIt().parse(document.read_text(encoding="utf-8")):
+        yield from (token, *(token.children or ()))
+
+
+def directives(document: Path, name: str) -> list[tuple[str, list[str]]]:
+    """Argument and lines, without options, of each directive of that name."""
+    found = [one for one in tokens(document) if one.type == "fence" and one.info.startswith(f"{{{name}}}")]
+    lines = ((one.info.partition("}")[2].strip(), one.content.splitlines()) for one in found)
+    return [(given, [line for line in listed if line and line[0] != ":"]) for given, listed in lines]
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors of the headings to which a page of the site gives one, also of what it includes."""
+    found = [*tokens(document)]
+    titles = (after.content for one, after in pairwise(found) if one.type == "heading_open" and one.tag <= "h3")
+    included = (document.parent / given for given, _ in directives(document, "include"))
+    own = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    return own.union(*map(anchors, included))
+
+
+def addresses(document: Path) -> list[str]:
+    """Where links and pictures of a document lead, in Markdown, HTML, and figures."""
+    found = [str(value) for one in tokens(document) for name in ("href", "src") if (value := one.attrs.get(name))]
+    html = "".join(one.content for one in tokens(document) if one.type.startswith("html"))
+    figures = [given for name in ("figure", "image") for given, _ in directives(document, name)]
+    return [*found, *re.findall(r'(?:href|src|srcset)="(.*?)"', html), *figures]
+
+
+def listed_pages() -> list[str]:
+    """The pages of the site, by the tables of contents of its first one."""
+    return ["index", *(page for _, pages in directives(ROOT / "docs" / "index.md", "toctree") for page in pages)]
+
+
+def test_every_page_of_the_site_is_listed_once() -> None:
+    pages = {page.stem: page for page in (ROOT / "docs").glob("*.md")}
+    parts = [ROOT / "docs" / given for page in pages.values() for given, _ in directives(page, "include")]
+    assert [part for part in parts if not part.is_file()] == []
+    assert sorted(listed_pages()) == sorted(pages.keys() - {part.stem for part in parts})
+
+
+@pytest.mark.parametrize(
+    "document", [*DOCUMENTS, ROOT / "CHANGELOG.md", ROOT / "RELEASE.md"], ids=lambda path: path.name
+)
+def test_every_link_and_picture_of_a_document_leads_somewhere(document: Path) -> None:
+    pages, lost = {ROOT / "docs" / f"{name}.md" for name in listed_pages()}, []
+    for address in addresses(document):
+        path, _, anchor = address.partition("#")
+        target = (document.parent / path).resolve() if path else document
+        there = target in pages if document in pages and target.suffix == ".md" else target.is_file()
+        if "://" not in address and not (there and (not anchor or anchor in anchors(target))):
+            lost.append(address)
+    assert lost == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests.annotation.web.test_app_browser import look
+from tests.annotation.web.test_app_browser import LOOKS, faults
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -16,8 +16,15 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 def test_the_site_is_accessible_in_both_themes_and_fits_a_phone(headless: Browser, tmp_path: Path) -> None:
     words = ["--fail-on-warning", "--quiet", "-d", str(tmp_path / "doctrees"), str(DOCS), str(tmp_path / "site")]
     subprocess.run([sys.executable, "-m", "sphinx", *words], check=True)
-    tab = headless.new_page()
-    for page in ("index", "cli", "api"):
-        tab.goto((tmp_path / "site" / f"{page}.html").as_uri())
-        look(tab)
+    pages = {page.stem: page for page in (tmp_path / "site").glob("*.html")}
+    assert {page.stem for page in DOCS.glob("*.md")} - {"search"} <= pages.keys()
+    tab, found = headless.new_page(), list[tuple[str, str, int, list[str]]]()
+    for name, page in pages.items():
+        tab.goto(page.as_uri())
+        for theme, width in LOOKS:
+            tab.emulate_media(color_scheme=theme, reduced_motion="reduce")
+            tab.set_viewport_size({"width": width, "height": 800})
+            found.append((name, theme, tab.evaluate("document.documentElement.scrollWidth") - width, faults(tab)))
     tab.close()
+    assert [(name, theme, wrong) for name, theme, _, wrong in found if wrong] == []
+    assert [(name, theme, over) for name, theme, over, _ in found if over > 0] == []

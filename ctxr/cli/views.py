@@ -282,7 +282,8 @@ def artifact_diff(report: DiffReport) -> Iterator[Block]:
     yield Summary(f"{report.kind.replace('_', ' ')}: {same}", {"A": report.a, "B": report.b})
     for table in report.tables.values():
         if (more := len(table.rows) - MOST_SHOWN) > 0:
-            table = replace(table, rows=table.rows[:MOST_SHOWN], note=f"and {more:,} more, which --json names")
+            note = "; ".join([f"and {more:,} more, which --json names", *filter(None, [table.note])])
+            table = replace(table, rows=table.rows[:MOST_SHOWN], note=note)
         if table.rows:
             yield table
 
@@ -495,8 +496,10 @@ def _differences(tables: Mapping[str, Table]) -> Iterator[Block]:
         at = [place for place, head in enumerate(one.columns) if head in heads]
         rows = [tuple(row[place] for place in at) for row in one.rows if row[1] in wanted and row[2] is not None]
         if rows and one.title.startswith(f"{split}:"):
-            note = "points; Holm: p of the sign flips, corrected over all differences; *: below 0.05"
-            yield Table(one.title, tuple(one.columns[place] for place in at), tuple(rows), note)
+            note = (
+                "run minus against, in points; Holm: p of the sign flips, corrected over all differences; *: below 0.05"
+            )
+            yield Table(one.title, tuple(one.columns[place] for place in at), tuple(rows), fill(note, 79))
 
 
 def _more(report: AggregateReport | EvalReport | ReviseReport) -> str | None:

@@ -247,7 +247,8 @@ def difference_table(split: str, rows: Sequence[RunDifference], units: str) -> T
         (row.run, row.part, row.against, difference(row), p_value(row.permutation), p_value(row.corrected))
         for row in own
     )
-    note = f"points; p: two-sided, signs of whole {units} are flipped; {corrected_note(rows)}{none_had([row.interval for row in own])}"
+    tests = f"p: two-sided, signs of whole {units} are flipped; {corrected_note(rows)}"
+    note = f"run minus against, in points; {tests}{none_had([row.interval for row in own])}"
     return Table(f"{split}: differences", ("run", "measure", "against", "difference", "p flips", "Holm"), shown, note)
 
 

@@ -259,8 +259,9 @@ def part_differences(
         f"{row.run} and {row.against} {row.tied} of {row.queries:,}" for row in own if row.part == "all" and row.tied
     )
     note = (
-        f"points of accuracy; p: two-sided, signs of whole {clusters}s are flipped; McNemar assumes independent queries, so its p is too "
-        f"small if a {clusters} has several, and leaves out queries whose target is tied for a run's highest score"
+        f"run minus against, in points of accuracy; p: two-sided, signs of whole {clusters}s are flipped; "
+        f"McNemar assumes independent queries, so its p is too small if a {clusters} has several, and leaves out queries whose target is "
+        "tied for a run's highest score"
         f"{f' ({ties})' if ties else ''}; {corrected_note(rows)}{none_had([row.interval for row in own])}"
     )
     heads = ("run", "on", "against", "queries", "accuracy", "difference", "p flips", "Holm", "McNemar", "Holm McNemar")

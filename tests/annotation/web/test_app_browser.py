@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
@@ -173,10 +174,19 @@ def faults(tab: Page) -> list[str]:
     return [found.generate_report()] if found.violations_count else []
 
 
+LOOKS: tuple[tuple[Literal["light", "dark"], int], ...] = (
+    ("light", 390),
+    ("dark", 390),
+    ("dark", 1280),
+    ("light", 1280),
+)
+"""Themes, and widths of a phone and of a screen."""
+
+
 def look(tab: Page) -> None:
     """All that axe finds, in both themes and widths; the page is never wider than the window."""
-    for theme, width in (("light", 390), ("dark", 390), ("dark", 1280), ("light", 1280)):
-        tab.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
+    for theme, width in LOOKS:
+        tab.emulate_media(color_scheme=theme, reduced_motion="reduce")
         tab.set_viewport_size({"width": width, "height": 800})
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
         assert faults(tab) == []

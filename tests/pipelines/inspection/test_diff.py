@@ -3,12 +3,15 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from ctxr.cli import views
 from ctxr.cli.app import app
+from ctxr.cli.render import Summary
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.metrics.compare import Interval
@@ -95,6 +98,24 @@ def evaluations(tmp_path: Path) -> tuple[Path, Path, Path]:
     alone = [evaluate(dataset, one, split="valid", **settings).results for one in (poor, good)]
     both = evaluate(dataset, poor, good, split="valid", compare=True, **settings).results
     return alone[0], alone[1], both
+
+
+def test_a_long_table_keeps_its_note_and_the_sides_are_named(tmp_path: Path) -> None:
+    poor, good, _ = evaluations(tmp_path)
+    report = diff(poor, good)
+    figures = report.tables["figures"]
+    summary, *shown = views.artifact_diff(replace(report, tables={"figures": replace(figures, rows=figures.rows * 30)}))
+    assert isinstance(summary, Summary)
+    assert summary.rows == {"A": poor, "B": good}
+    (table,) = shown
+    assert isinstance(table, Table)
+    assert len(table.rows) == 20
+    assert f"{30 * len(figures.rows) - 20} more" in table.note
+    assert table.note.endswith(figures.note)
+    assert "B − A" in table.columns
+    # A and B are as they were typed
+    turned = [row[6] for row in diff(good, poor).tables["figures"].rows]
+    assert [row[6][0] for row in figures.rows] == ["+" if cell.startswith("-") else "-" for cell in turned]
 
 
 def test_figures_of_two_evaluations_differ_as_compare_says(tmp_path: Path) -> None:
