@@ -66,9 +66,9 @@ def _condition(one: Stored) -> str:
 def _holds(one: Stored) -> str:
     """A few counts; of a run what it reached, of results the runs that are compared."""
     if one.kind in (RUN, CLASSIFIER):
-        reached = [(split, one.counts.get(split)) for split in ("valid", "test")]
-        measure = one.counts.get("measure", "accuracy")
-        return ", ".join(f"{measure} {share:.3f} on {split}" for split, share in reached if isinstance(share, float))
+        shares = [(split, one.counts.get(split)) for split in ("valid", "test")]
+        reached = ", ".join(f"{split} {share:.3f}" for split, share in shares if isinstance(share, float))
+        return f"{one.counts.get('measure', 'accuracy')} {reached}" if reached else ""
     counted = [f"{one.counts[name]:,} {name}" for name in SHOWN if isinstance(one.counts.get(name), int)]
     return ", ".join(one.counts.get("names", counted[:3]))
 

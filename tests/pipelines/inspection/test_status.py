@@ -26,7 +26,7 @@ def test_each_artifact_says_what_it_holds_and_how_fresh_it_is(tmp_path: Path) ->
     assert rows == {
         "sets": ("build-sets", "3 sets, 1,200 images, 4 answers", ""),
         "dataset": ("aggregate", "3 sets, 4 answers", ""),
-        "runs/m": ("train", "AUC 0.500 on valid", "stale"),
+        "runs/m": ("train", "AUC valid 0.500", "stale"),
         "results/k": ("eval", "k, l", "stale"),
         "filtered": ("", "", "unfinished"),
     }
