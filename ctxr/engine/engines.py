@@ -1,7 +1,7 @@
 """Engines by name: what runs the units of a job."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 from ctxr.engine.options import NotDecisive, Range
 from ctxr.engine.progress import Progress
-from ctxr.engine.units import Job, Results, WorkUnit, parallel
+from ctxr.engine.units import Job, Results, WorkerKilled, WorkUnit, parallel
 from ctxr.errors import did_you_mean
 
 T = TypeVar("T")
@@ -59,12 +59,36 @@ def device_of(engine: str, device: str) -> str:
     return "cpu" if engine.startswith("ray") else device
 
 
-def run_threads(job: Job[R], units: Sequence[WorkUnit], workers: int, processes: bool = False) -> Results[WorkUnit, R]:
+def run_threads(job: Job[R], units: Sequence[WorkUnit], workers: int) -> Results[WorkUnit, R]:
     """The engine of threads of this process."""
-    return parallel(job, units, workers, processes=processes, stop=job.stop)
+    return parallel(job, units, workers, stop=job.stop)
 
 
-run_processes = partial(run_threads, processes=True)  # the engine of processes of this machine
+def run_processes(job: Job[R], units: Sequence[WorkUnit], workers: int) -> Results[WorkUnit, R]:
+    """The engine of processes of this machine.
+
+    Where one dies, the units under way are begun again one by one, each in a process of its own; one that ends that too is `job.lost`.
+    """
+    begun = dict[str, WorkUnit]()
+
+    def done(units: Iterable[WorkUnit], workers: int) -> Results[WorkUnit, R]:
+        for unit, result in parallel(job, units, workers, processes=True, stop=job.stop):
+            del begun[unit.name]
+            yield unit, result
+
+    rest = (begun.setdefault(unit.name, unit) for unit in units)
+    while True:
+        try:
+            yield from done(rest, workers)
+            return
+        except WorkerKilled:
+            for unit in [*begun.values()]:
+                try:
+                    yield from done([unit], 1)
+                except WorkerKilled:
+                    # raises the same where no process gets as far as its work, which is then no fault of the unit
+                    list(parallel(partial(isinstance, job), [object], 1, processes=True))
+                    yield begun.pop(unit.name), job.lost(unit)
 
 
 @dataclass(frozen=True)

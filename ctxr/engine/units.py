@@ -20,6 +20,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 Results = Generator[tuple[T, R], None, None]
 
+KILLED = "two processes that worked on it were killed"
+"""What a unit is reported with that is `Job.lost`."""
+
 Rank = Annotated[int | None, NotDecisive, Range(0, math.inf, "a whole number from 0, below --world-size")]
 WorldSize = Annotated[int | None, NotDecisive, Range(1, math.inf, "a number of ranks, at least 1")]
 
@@ -88,7 +91,7 @@ class Job(Portable, ABC, Generic[R]):
         self.task.advance(self.shares[name] - before)
 
     def lost(self, unit: WorkUnit) -> R:
-        """The result of a unit that ended the processes of two workers on other machines. Raises CtxrError where it is none."""
+        """The result of a unit that ended the processes of two workers. Raises CtxrError where it is none."""
         raise CtxrError(
             f"{unit.name} ended two worker processes",
             hint="see whether memory runs out, and run the same command again",
@@ -100,6 +103,10 @@ class Job(Portable, ABC, Generic[R]):
 
     def close(self) -> None:
         """Let go of what threads shared."""
+
+
+class WorkerKilled(CtxrError):
+    """A worker process ended in the midst of its work."""
 
 
 def parallel(
@@ -115,7 +122,7 @@ def parallel(
     """Each item with what `work` returned, as they finish, or in order.
 
     An item is taken when a worker is free. The first exception, Ctrl-C included, calls `stop`, drops the items that have not
-    begun, and is raised when no thread works any more; so does closing the iterator.
+    begun, and is raised when no thread works any more; so does closing the iterator. WorkerKilled is raised without calling `stop`.
 
     Args:
         items: may have no end; a None among them waits until an item has finished.
@@ -147,14 +154,15 @@ def parallel(
             while flying:
                 yield from arrived()
         except BaseException as error:
-            stop()
+            if not (killed := isinstance(error, BrokenExecutor)):
+                stop()
             pool.shutdown(wait=False, cancel_futures=True)
             for child in active_children() if processes else ():
                 if child not in others:
                     child.kill()
-            if isinstance(error, BrokenExecutor):
+            if killed:
                 problem = "a worker process was killed, as happens where memory runs out"
-                raise CtxrError(problem, hint="free memory, and run the same command again") from error
+                raise WorkerKilled(problem, hint="free memory, and run the same command again") from error
             raise
 
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from ctxr.engine.engines import Engine, map_units
 from ctxr.engine.progress import SILENT, Progress
-from ctxr.engine.units import Job, WorkUnit
+from ctxr.engine.units import KILLED, Job, WorkUnit
 from ctxr.errors import DataError
 from ctxr.media.decoder_process import ChildFrameReader
 from ctxr.media.sources import fetch, files_of, find_sources
@@ -127,8 +127,8 @@ class DecodeFrames(Job[Decoded[V]], Generic[V]):
 
     def lost(self, unit: WorkUnit) -> Decoded[V]:
         """The error of a video at which two workers died."""
-        problem, file = "two processes that worked on it were killed", Path(unit.payload[0].file)
-        return {}, None, VideoError("worker_died", problem, "it may need more memory: --jobs 1", file)
+        file = Path(unit.payload[0].file)
+        return {}, None, VideoError("worker_died", KILLED, "it may need more memory: --jobs 1", file)
 
 
 def decode_frames(

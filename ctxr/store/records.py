@@ -136,10 +136,11 @@ class Shot(Record, frozen=True):
 
 BETWEEN: Final = "between_samples"  # a frame that was held, and never embedded, because the search did not need it
 REJECTED: Final = "rejected_by_person"
+WORKER_DIED: Final = "worker_died"
 
 LedgerReason = Literal[
     "between_samples", "near_still", "too_close", "low_quality", "too_much_text", "too_small", "set_incomplete", "duplicate",
-    "unreadable", "unmeasurable", "not_sampled", "too_few_neighbours", "rejected_by_person",
+    "unreadable", "worker_died", "unmeasurable", "not_sampled", "too_few_neighbours", "rejected_by_person",
 ]  # fmt: skip
 """Why a considered frame or photo is in no set."""
 

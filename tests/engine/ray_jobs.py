@@ -1,4 +1,4 @@
-"""Jobs that workers of Ray import, so this module is light."""
+"""Jobs that worker processes import, so this module is light."""
 
 import os
 import signal
@@ -36,6 +36,22 @@ class Tried(Job[str]):
 
     def begun(self, name: str) -> int:
         return len((self.folder / name).read_text())
+
+
+@dataclass
+class Unopened(Job[str]):
+    """Ends each process that opens it."""
+
+    folder: Path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os._exit, (1,)
+
+    def __call__(self, unit: WorkUnit) -> str:
+        return unit.name
+
+    def lost(self, unit: WorkUnit) -> str:
+        return "lost"
 
 
 @dataclass

@@ -5,15 +5,21 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
 from ctxr.engine import units
-from ctxr.engine.units import parallel
+from ctxr.engine.engines import Engine, map_units
+from ctxr.engine.progress import SILENT
+from ctxr.engine.units import Job, WorkerKilled, WorkUnit, parallel
 from ctxr.errors import CtxrError
+from tests.engine.ray_jobs import Tried, Unopened
+
+PROCESSES = Engine("processes", 2)
 
 
 def double(number: int) -> int:
@@ -87,3 +93,28 @@ def die(number: int) -> None:
 def test_a_killed_worker_process_is_named_and_no_traceback() -> None:
     with pytest.raises(CtxrError, match="worker process"):
         list(parallel(die, range(3), 2, processes=True))
+
+
+def tried(job: Job[str], payloads: Sequence[str]) -> list[tuple[str, str]]:
+    """What processes made of units with these payloads, by name."""
+    units = [WorkUnit(str(at), None, payload) for at, payload in enumerate(payloads)]
+    return sorted((unit.name, result) for unit, result in map_units(job, units, PROCESSES, SILENT, "trying"))
+
+
+def test_a_unit_that_kills_its_process_is_begun_again_alone_and_lost_alone(tmp_path: Path) -> None:
+    job, here = Tried(tmp_path), str(Path.cwd())
+    results = tried(job, ["", "die", "", "die once", ""])
+    assert results == [("0", here), ("1", "lost"), ("2", here), ("3", here), ("4", here)]
+    assert [job.begun(name) for name in "134"] == [2, 2, 1]
+    assert not job.stopping.is_set()
+
+
+def test_a_loss_that_is_no_result_ends_the_work_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tried, "lost", Job.lost)
+    with pytest.raises(CtxrError, match="0 ended two"):
+        tried(Tried(tmp_path), ["die"])
+
+
+def test_processes_that_never_begin_are_no_fault_of_the_units(tmp_path: Path) -> None:
+    with pytest.raises(WorkerKilled, match="worker process"):
+        tried(Unopened(tmp_path), ["", ""])

@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from ctxr.datasets.image_sets import sets_report
 from ctxr.datasets.photo_labels import is_boxes, labels_of_boxes, themes_of
 from ctxr.datasets.splits import SPLITS, SPLITS_TABLE, assign_splits, read_published
-from ctxr.engine.engines import device_of, map_all
+from ctxr.engine.engines import device_of
 from ctxr.engine.options import option_name
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
@@ -36,14 +36,23 @@ from ctxr.models.identity import model_identity
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, deduplicate, exact_distances, shared_footage
 from ctxr.pipelines.curation.image_sets import SetsRun, SetsStage, VideoJob, gone
-from ctxr.pipelines.curation.photos import EmbedPhotos, PhotoPicking, PhotoPool, album_shards, gather_pool, with_copies
+from ctxr.pipelines.curation.photos import (
+    EmbedPhotos,
+    PhotoPicking,
+    PhotoPool,
+    album_shards,
+    embed_photos,
+    gather_pool,
+    unread_reason,
+    with_copies,
+)
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext, pick_from_ledger, scan_video
 from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, Parent, earlier_manifest, open_artifact, package_versions
 from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import is_url, last_path, portable, remember_paths, rooted
-from ctxr.store.records import Failure, SharedFootage, Split, SplitName
+from ctxr.store.records import WORKER_DIED, Failure, SharedFootage, Split, SplitName
 from ctxr.store.tables import grouped, read_table
 from ctxr.store.units import SourceUnit, UnitKeys, read_unit, scanned_unit, unit_sources
 
@@ -290,13 +299,19 @@ class BuildRun(SetsRun):
     def share_photos(self) -> PhotoPool:
         """The photos of all albums, embedded, of a rank its share."""
         scans = {name: stamp.scan for name, stamp in self.stamps.items()}
-        scanned = {name: scanned_unit(self.artifact, name, scan) for name, scan in scans.items()}
+        scanned = {name: self._scanned(name) for name in scans}
         units = album_shards([album for album in self.albums if not scanned[album.name]], scans)
         units = units[shard.rank :: shard.world] if (shard := self.options.shard) else units
         job = EmbedPhotos(self.artifact, self.work.context.embedder)
-        shards = map_all(job, units, self.engine, self.progress, "embedding photos")
+        shards = embed_photos(job, units, self.engine, self.progress)
         embedded = grouped((unit.payload[0], shard) for unit, shard in zip(units, shards, strict=True))
         return gather_pool(self.albums, scanned, embedded)
+
+    def _scanned(self, album: str) -> SourceUnit | None:
+        """The unit of an album with these photos, unless ones at which workers died are tried again."""
+        unit = scanned_unit(self.artifact, album, self.stamps[album].scan)
+        again = self.options.retry_failed and any(row.reason == WORKER_DIED for row in (unit.ledger if unit else ()))
+        return None if again else unit
 
     def make_photos(self) -> None:
         """Deal the splits, then make the unit of every album: all of a split are one pool, in which photos find neighbours."""
@@ -309,7 +324,7 @@ class BuildRun(SetsRun):
             for position, message in pool.unreadable.get(album.name, {}).items():
                 photo, file = album.photos[position], str(place_of(album.photos[position]))
                 message = message.replace(str(photo), file)
-                self.failures.append(Failure(album.name, file, "unreadable", message, self.work.retry))
+                self.failures.append(Failure(album.name, file, unread_reason(message), message, self.work.retry))
                 self.progress.warn(message)
         self._deal(pool)
         everything = [[album.name, album.sha256] for album in self.albums]
@@ -323,7 +338,10 @@ class BuildRun(SetsRun):
             scan = self.stamps[album.name].scan
             self.stamps[album.name] = unit_stamp(album, scan, picking, self.choice, pool_key)
         # the recall of an index is measured in what sets are picked from
-        if all(self.take(name, stamp) for name, stamp in self.stamps.items()) and not self.choice.index:
+        if (
+            all(self._scanned(name) and self.take(name, stamp) for name, stamp in self.stamps.items())
+            and not self.choice.index
+        ):
             return
         self.pick_photos(pool, self.albums, {}, "picking photo sets")
         count, needed = len(pool.photos), picking.set_size

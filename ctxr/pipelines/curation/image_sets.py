@@ -19,7 +19,7 @@ from ctxr.engine.options import option_name
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import SetsReport, leak_sentence
 from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute
-from ctxr.engine.units import Job, WorkUnit
+from ctxr.engine.units import KILLED, Job, WorkUnit
 from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, plural, some
 from ctxr.media.sources import InputSource
 from ctxr.media.video import KEEP_DAMAGED, VideoError
@@ -98,8 +98,8 @@ class VideoJob(Job[SourceUnit | FailedUnit]):
 
     def lost(self, unit: WorkUnit) -> FailedUnit:
         """The failure of a video at which two workers died."""
-        problem, file = "two processes that worked on it were killed", Path(self.files[unit.name])
-        return self.failed(unit, VideoError("worker_died", problem, "it may need more memory: --jobs 1", file))
+        file = Path(self.files[unit.name])
+        return self.failed(unit, VideoError("worker_died", KILLED, "it may need more memory: --jobs 1", file))
 
     def stop(self) -> None:
         """End what is under way."""

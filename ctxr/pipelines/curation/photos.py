@@ -7,13 +7,14 @@ from importlib.util import find_spec
 from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import numpy as np
 
 from ctxr.engine.engines import Engine, map_units
 from ctxr.engine.progress import Progress
-from ctxr.engine.units import Job, WorkUnit
+from ctxr.engine.units import KILLED, Job, WorkUnit
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.media.images import Pixels, image_size, perceptual_hash, read_image, read_photo, troubles
 from ctxr.media.likeness import SIDE
@@ -35,7 +36,7 @@ from ctxr.store.arrays import Vectors, load_vectors, set_distances, stack_vector
 from ctxr.store.artifacts import package_versions
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_of
-from ctxr.store.records import REJECTED, Facts, Image, ImageSet, LedgerRow, Source
+from ctxr.store.records import REJECTED, WORKER_DIED, Facts, Image, ImageSet, LedgerRow, Source
 from ctxr.store.tables import UNREADABLE
 from ctxr.store.units import IMAGES, SOURCES, SourceUnit, UnitKeys, photo_names
 
@@ -89,11 +90,12 @@ class PhotoPool:
 @dataclass
 class Shard:
     """What a killed run leaves to the next: vectors [n, D] of photos, by position, in their order, and why the others could not be
-    read; or the neighbours of a stripe [n, 2 K]."""
+    read; or the neighbours of a stripe [n, 2 K]. One that is `lost` is not left to a next run."""
 
     matrix: Vectors
     photos: dict[int, Readable] = field(default_factory=dict)
     problems: dict[int, str] = field(default_factory=dict)
+    lost: bool = False
 
 
 class _ShardHead(msgspec.Struct):
@@ -123,7 +125,7 @@ def gather_pool(
             unreadable[album.name] = {
                 position: error.message if error else f"{album.photos[position]} is not a readable picture"
                 for position, error in zip(positions, errors, strict=True)
-            }
+            } | {row.index: _killed(album.photos[row.index]) for row in unit.ledger if row.reason == WORKER_DIED}
             blocks.append(unit.vectors)
         for shard in shards.get(album.name, ()):
             readable |= shard.photos
@@ -141,10 +143,11 @@ def gather_pool(
 
 @dataclass
 class EmbedPhotos(Job[Shard]):
-    """Reads and embeds shards of albums; those that an earlier run finished are taken as they are."""
+    """Reads and embeds shards of albums; those that an earlier run finished are taken as they are. At `deadly` photos workers died."""
 
     artifact: Path
     embedder: Embedder
+    deadly: Collection[Path] = ()
 
     def __call__(self, unit: WorkUnit) -> Shard:
         """The shard, whose payload is its album, its first position there, and its files."""
@@ -153,6 +156,9 @@ class EmbedPhotos(Job[Shard]):
         _, start, files = unit.payload
         shard, vectors, batch = Shard(np.zeros((0, 0), np.float32)), list[Vectors](), list[Pixels]()
         for position, file in enumerate(files, start):
+            if file in self.deadly:
+                shard.problems[position] = _killed(file)
+                continue
             try:
                 rgb = read_photo(file)
             except DataError as error:
@@ -168,6 +174,37 @@ class EmbedPhotos(Job[Shard]):
                 batch = []
         vectors += [self.embedder.embed(batch)] if batch else []
         return _kept(self.artifact, unit.name, unit.stamp, replace(shard, matrix=stack_vectors(vectors, 0)))
+
+    def lost(self, unit: WorkUnit) -> Shard:
+        """A shard of which no photo could be read."""
+        _, start, files = unit.payload
+        problems = {position: _killed(file) for position, file in enumerate(files, start)}
+        return Shard(np.zeros((0, 0), np.float32), problems=problems, lost=True)
+
+
+def embed_photos(job: EmbedPhotos, units: Sequence[WorkUnit], engine: Engine, progress: Progress) -> list[Shard]:
+    """The shard of each unit. Where two workers died at one, each of its photos is tried by itself, and it is made again without those at
+    which two died."""
+    made = {unit.name: shard for unit, shard in map_units(job, units, engine, progress, "embedding photos")}
+    if lost := [unit for unit in units if made[unit.name].lost]:
+        alone = [
+            WorkUnit(f"{unit.payload[0]}.shard{at}", sha256_of([unit.stamp, at]), (unit.payload[0], at, [file]))
+            for unit in lost
+            for at, file in enumerate(unit.payload[2], unit.payload[1])
+        ]
+        tried = map_units(job, alone, engine, progress, "trying photos one by one")
+        job = replace(job, deadly={file for one, shard in tried if shard.lost for file in one.payload[2]})
+        made |= {unit.name: shard for unit, shard in map_units(job, lost, engine, progress, "embedding the others")}
+    return [made[unit.name] for unit in units]
+
+
+def _killed(photo: Path) -> str:
+    return f"{photo}: {KILLED}"
+
+
+def unread_reason(message: str) -> Literal["worker_died", "unreadable"]:
+    """The reason of a photo that could not be read, by its message."""
+    return WORKER_DIED if message.endswith(KILLED) else "unreadable"
 
 
 def album_shards(albums: Sequence[InputSource], scans: Mapping[str, str]) -> list[WorkUnit]:
@@ -337,8 +374,8 @@ def album_unit(album: InputSource, pool: PhotoPool, picked: PickedPhotos, stamp:
     own = [at for at, photo in enumerate(pool.photos) if photo.album == album.name]
     keys = [(album.name, pool.photos[at].position) for at in own]
     ledger = [picked.rows[key] for key in keys] + [
-        LedgerRow(album.name, position, None, None, album.photos[position].name, reason="unreadable")
-        for position in pool.unreadable.get(album.name, ())
+        LedgerRow(album.name, position, None, None, album.photos[position].name, reason=unread_reason(message))
+        for position, message in pool.unreadable.get(album.name, {}).items()
     ]
     unreadable = len(album.photos) - len(own)
     damage = f"{unreadable} photos could not be read" if unreadable else None

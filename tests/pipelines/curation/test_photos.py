@@ -1,8 +1,11 @@
 """Photos: what a killed or repeated run keeps, and neighbours beyond those looked up at once."""
 
+import os
 import shutil
+import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,13 +18,14 @@ from ctxr.cli import views
 from ctxr.cli.render import Summary
 from ctxr.engine.engines import Engine, map_all
 from ctxr.engine.progress import SILENT, Silent
+from ctxr.engine.units import KILLED, WorkUnit
 from ctxr.errors import UsageError
 from ctxr.media.images import Pixels
 from ctxr.media.sources import InputSource, find_sources
 from ctxr.models import neighbours
 from ctxr.models.encoders import Encoder
 from ctxr.models.neighbours import Matches, nearest
-from ctxr.pipelines.curation import copies, image_sets
+from ctxr.pipelines.curation import build_sets, copies, image_sets
 from ctxr.pipelines.curation import photos as photo_pool
 from ctxr.pipelines.curation.config import Filter
 from ctxr.pipelines.curation.copies import CopyRule
@@ -144,6 +148,54 @@ def test_unreadable_photos_are_failures_of_every_run(album: Path, tmp_path: Path
     assert report.counts["failed"] == 3
     assert [row.message for row in read_table(out / "failures.jsonl", Failure)] == [row.message for row in before]
     build(album, tmp_path / "b" / "sets", sources=sources, **second)
+    assert same_tree(out, tmp_path / "b" / "sets")
+
+
+@dataclass
+class Poisoned(EmbedPhotos):
+    """The photo p4.png ends the process that reads it."""
+
+    def __call__(self, unit: WorkUnit) -> photo_pool.Shard:
+        if {file.name for file in unit.payload[2]} - {file.name for file in self.deadly} >= {"p4.png"}:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__call__(unit)
+
+
+def test_a_photo_that_kills_its_processes_is_one_failure_which_only_a_retry_reads_again(
+    album: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(photo_pool, "SHARD", 8)
+    settings: dict[str, Any] = {"sources": (str(album),), "splits": whole(tmp_path)}
+    out, read, reading = tmp_path / "a" / "sets", list[str](), photo_pool.read_photo
+    with monkeypatch.context() as patched:
+        patched.setattr(build_sets, "EmbedPhotos", Poisoned)
+        build(album, out, engine="processes", jobs=2, **settings)
+
+    def failed(folder: Path) -> dict[str, str]:
+        return {Path(row.path).name: row.reason for row in read_table(folder / "failures.jsonl", Failure)}
+
+    expected = {"p3broken.jpg": "unreadable", "p4.png": "worker_died", "p5empty.jpg": "unreadable"}
+    assert failed(out) == expected
+    ledger = {row.name: row.reason for row in read_unit(out, "album").ledger}
+    assert len(ledger) == 17
+    assert {name: ledger.pop(name) for name in expected} == expected
+    assert not {"unreadable", "worker_died"} & {*ledger.values()}
+    (row,) = (row for row in read_table(out / "failures.jsonl", Failure) if row.reason == "worker_died")
+    assert row.message == f"{album / 'p4.png'}: {KILLED}"
+
+    def listed(path: Path) -> Pixels:
+        read.append(path.name)
+        return reading(path)
+
+    monkeypatch.setattr(photo_pool, "read_photo", listed)
+    build(album, out, sample="3", **settings)
+    filter_sets(Filter(input=out, out=tmp_path / "filtered", brisque=1.0))
+    assert failed(out) == failed(tmp_path / "filtered") == expected
+    assert {row.name: row.reason for row in read_unit(tmp_path / "filtered", "album").ledger}["p4.png"] == "worker_died"
+    assert {*read} == {"p3broken.jpg", "p5empty.jpg"}
+    build(album, out, retry_failed=True, **settings)
+    build(album, tmp_path / "b" / "sets", retry_failed=True, **settings)
+    assert failed(out).keys() == expected.keys() - {"p4.png"}
     assert same_tree(out, tmp_path / "b" / "sets")
 
 

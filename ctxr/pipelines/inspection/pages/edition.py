@@ -82,6 +82,7 @@ REASONS: dict[LedgerReason, tuple[str, str, str]] = {
     "too_few_neighbours": ("too few neighbours", "not enough different photos near it", "found"),
     "not_sampled": ("not sampled", "the sample was full before its turn", ""),
     "unreadable": ("unreadable", "no picture", ""),
+    "worker_died": ("worker died", "two processes were killed while they read it", ""),
     "unmeasurable": ("unmeasurable", "a measurement of quality failed on it", ""),
     "rejected_by_person": ("rejected by a person", "a person rejected it or its set", ""),
 }

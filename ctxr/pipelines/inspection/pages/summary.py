@@ -28,7 +28,7 @@ VIDEO_STEPS: Steps = (
     ("in a full set", ("set_incomplete",)),
 )
 PHOTO_STEPS: Steps = (
-    ("readable", ("unreadable",)),
+    ("readable", ("unreadable", "worker_died")),
     ("drawn", ("not_sampled",)),
     ("seen once", ("duplicate",)),
     ("good enough", ("low_quality", "too_much_text", "too_small", "rejected_by_person")),
