@@ -5,6 +5,7 @@ What a URL names is copied into the cache of the project and read from there; `f
 
 import errno
 import glob
+import math
 import os
 import shutil
 import stat
@@ -13,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from fcntl import LOCK_EX, flock
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -24,7 +25,7 @@ import msgspec
 
 from ctxr.engine.progress import SILENT, Progress, ProgressTask
 from ctxr.engine.units import parallel
-from ctxr.errors import DataError, UsageError, some
+from ctxr.errors import DataError, UsageError, plural, some
 from ctxr.store.artifacts import MARKER
 from ctxr.store.atomic import DRY_RUN, disk_errors, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file
@@ -39,8 +40,9 @@ MIB = 1 << 20
 ELSEWHERE = (
     "elsewhere"  # folder of the cache: ID/FOLDER/NAME is a file that a URL names, ID/FOLDER/.notes/NAME says which
 )
-NOTES = ".notes"
+NOTES, LOCKS = ".notes", ".locks"
 LIMIT = "CTXR_CACHE_GB"  # environment variable with the most that these files may take, 50 by default
+FILLED = 0.95  # share of the cache that stays filled where files are removed
 GRACE = 10 * 10**9  # nanoseconds in which what was fetched is opened, and therefore kept
 OLD = 86_400 * 10**9  # nanoseconds after which a copy under way has ended
 
@@ -105,13 +107,13 @@ def find_sources(typed: Sequence[str], progress: Progress = SILENT, project: Pat
     Files that are typed are taken as videos unless they look like photos. Files of one content count once. Artifacts of ctxr,
     folders that cannot be read, names that are not UTF-8 and, in folders, files of other kinds are left out, with reasons.
     All files are read for their hashes, with progress in MiB; a `project` keeps those of large files. What a URL names is copied into
-    the cache of the project, unless it was copied before and its store says that it is the same.
+    the cache of the project, unless it was copied before and its store says that it is the same; by a dry run only listed, as new.
     Raises UsageError for a path that does not exist or is an artifact, and when nothing is found.
     """
     walk = _SourceWalk(typed, (project or Path()) / CACHE / ELSEWHERE)
     files = [*walk.videos, *chain.from_iterable(walk.albums.values())]
     with progress.task("reading sources, MiB", round(sum(map(walk.bytes, files)) / MIB)) as task:
-        walk.copy(task, DRY_RUN.get())
+        walk.copy(task, progress)
         sources = [_video(file, task, project, walk) for file in walk.videos]
         for folder, album in walk.albums.items():
             photos: dict[Path, str] = {}
@@ -229,13 +231,22 @@ class _SourceWalk:
                 else:
                     self.videos[path] = None
 
-    def copy(self, task: ProgressTask, dry: bool) -> None:
-        """Copy what a URL names and is not known yet; `dry`: for its hash alone."""
+    def copy(self, task: ProgressTask, progress: Progress) -> None:
+        """Copy what a URL names and is not known yet; where nothing may be written, take it for something new."""
         for path, file in self.elsewhere.items():
             if (origin := origin_of(path)) and origin.sha256 and origin.stamp == file.stamp != "":
                 self.origins[path] = origin
         todo = [row for row in self.elsewhere.items() if row[0] not in self.origins]
-        for (path, _), origin in parallel(partial(_copied, dry=dry), todo, AT_ONCE):
+        if (size := sum(map(self.bytes, self.elsewhere))) and size > FILLED * _limit():
+            problem = f"{size / 1e9:.3g} GB of URLs do not fit into the cache, and are copied more than once"
+            progress.warn(f"{problem}: {LIMIT}={math.ceil(size / FILLED / 1e9)} holds them all")
+        if todo and DRY_RUN.get():
+            progress.note(f"a dry run copies nothing: {plural(len(todo), 'file')} of URLs listed, and counted as new")
+            unknown = (Origin(one.url, one.stamp, sha256_bytes(f"{one}".encode()), one.bytes) for _, one in todo)
+            self.origins |= zip((path for path, _ in todo), unknown, strict=True)
+            return
+        first = os.getpid() % max(1, len(todo))  # ranks that begin at once share the work
+        for (path, _), origin in parallel(_copied, todo[first:] + todo[:first], AT_ONCE):
             self.origins[path] = origin
             task.advance(origin.bytes / MIB)
 
@@ -334,13 +345,19 @@ def place_of(file: Path) -> str | Path:
 def fetch(file: Path) -> Path:
     """The file, copied again if it is of a URL and no longer in the cache. Raises DataError where it is gone or has changed since."""
     if origin := origin_of(file):
-        if file.is_file() and file.stat().st_size == origin.bytes:
+        if _is_whole(file, origin):
             with suppress(OSError):
                 os.utime(_note(file))  # the note, because pictures of artifacts may be links to the file
         elif not origin.sha256 or _copied((file, _remote(origin)), wanted=origin.sha256).sha256 != origin.sha256:
             what = f"{shown(origin.url)} is gone or has changed since it was listed"
             raise DataError(what, hint="run ctxr build-sets again")
     return file
+
+
+def digest_of(file: Path) -> str:
+    """SHA-256 of a file; of one of a URL that is no longer in the cache, what it was. Raises OSError."""
+    origin = None if file.exists() else origin_of(file)
+    return origin.sha256 if origin else sha256_file(file)
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -357,21 +374,30 @@ def _note(file: Path) -> Path:
     return file.parent / NOTES / file.name
 
 
-def _copied(row: tuple[Path, RemoteFile], dry: bool = False, wanted: str = "") -> Origin:
-    """Copy what a URL names into the cache, unless another hash is `wanted`, and note what it is; without a hash it is not there."""
+def _is_whole(file: Path, origin: Origin) -> bool:
+    return file.is_file() and file.stat().st_size == origin.bytes
+
+
+def _copied(row: tuple[Path, RemoteFile], wanted: str = "") -> Origin:
+    """Copy what a URL names into the cache, unless another hash is `wanted` or another process does, and note what it is; without a hash
+    it is not there."""
     file, source = row
-    root, origin = file.parents[2], Origin(source.url, source.stamp)
+    root, origin, lock = file.parents[2], Origin(source.url, source.stamp), file.parent / LOCKS / file.name
     with disk_errors(file):
-        if not dry:
-            file.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=None if dry else root) as folder, suppress(NotThereError):
-            Store(source.url).copy(half := Path(folder, "half"))
-            origin = Origin(source.url, source.stamp, sha256_file(half), half.stat().st_size)
-            if not dry and wanted in ("", origin.sha256):
-                half.replace(file)
-    if not dry and wanted in ("", origin.sha256):
-        write_bytes(_note(file), msgspec.json.encode(origin), durable=False)
-        _make_room(root, origin.bytes)
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with lock.open("w") as stream:
+            flock(stream, LOCK_EX)
+            known = origin_of(file)
+            if known and known.sha256 and known.stamp == source.stamp != "" and (not wanted or _is_whole(file, known)):
+                return known
+            with TemporaryDirectory(dir=root) as folder, suppress(NotThereError):
+                Store(source.url).copy(half := Path(folder, "half"))
+                origin = Origin(source.url, source.stamp, sha256_file(half), half.stat().st_size)
+                if wanted in ("", origin.sha256):
+                    half.replace(file)
+            if wanted in ("", origin.sha256):
+                write_bytes(_note(file), msgspec.json.encode(origin), durable=False)
+                _make_room(root, origin.bytes)
     return origin
 
 
@@ -379,17 +405,22 @@ _ADDED: dict[Path, float] = {}  # bytes that this process copied into each cache
 _ROOM = Lock()
 
 
-def _make_room(root: Path, added: int) -> None:
-    """Remove the files that were used least recently where those of the cache, to which so many bytes were `added`, pass the limit."""
+def _limit() -> float:
+    """The most bytes that the cache may take."""
     try:
-        limit = float(os.environ.get(LIMIT, "50")) * 1e9
+        return float(os.environ.get(LIMIT, "50")) * 1e9
     except ValueError as error:
         raise UsageError(f"{LIMIT}={os.environ[LIMIT]} is not a number of gigabytes", hint=f"{LIMIT}=50") from error
+
+
+def _make_room(root: Path, added: int) -> None:
+    """Remove the files that were used least recently where those of the cache, to which so many bytes were `added`, pass the limit."""
+    limit = _limit()
     with _ROOM:
         _ADDED[root] = _ADDED.get(root, limit) + added
         if _ADDED[root] < limit / 20:  # looking takes time
             return
-        _ADDED[root], left = 0, 0.95 * limit
+        _ADDED[root], left = 0, FILLED * limit
         places = []
         for path in chain(root.glob("tmp*"), root.glob(f"[0-9a-f]*/*/{NOTES}/*")):
             with suppress(FileNotFoundError):  # of a copy that ended meanwhile

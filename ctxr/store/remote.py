@@ -124,7 +124,9 @@ class Store:
             self._call(lambda: self.fs.pipe_file(self._below(name), content))
 
     def _below(self, name: str) -> str:
-        return f"{self.path.rstrip('/')}/{name}" if name else self.path
+        # what follows the question mark of a web address may say who asks, for every file below it
+        place, mark, query = self.path.partition("?" if self.scheme in WEB else "\0")
+        return f"{place.rstrip('/')}/{name}{mark}{query}" if name else self.path
 
     def _call(self, what: Callable[[], T]) -> T:
         """What `what` returns, or raises, as the class says; errors of this machine's disk as they are."""

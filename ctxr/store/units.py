@@ -6,7 +6,7 @@ embeddings, sets can be picked again with other settings without opening the sou
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from ctxr.errors import DataError, UnfinishedError
 from ctxr.store.arrays import Vectors, load_vectors, save_vectors
 from ctxr.store.artifacts import RANKS, Parent, take_lock
 from ctxr.store.atomic import HALF_WRITTEN, disk_errors, replace_folder, write_bytes
-from ctxr.store.hashing import sha256_bytes, sha256_file
+from ctxr.store.hashing import sha256_bytes
 from ctxr.store.paths import PLAIN_NAME, safe_name, stays_inside
 from ctxr.store.records import PHOTO_SUFFIXES, Facts, Failure, Image, ImageSet, LedgerRow, Record, Shot, Source
 from ctxr.store.tables import UNREADABLE, pretty_json, read_table, read_value, write_tables
@@ -234,8 +234,9 @@ class AlbumFiles(NamedTuple):
     problems: list[str]
 
 
-def album_files(unit: SourceUnit, folder: Path) -> AlbumFiles:
-    """The photos of an album in `folder`, compared with the unit. The album's hash, over names and contents, shows every change.
+def album_files(unit: SourceUnit, folder: Path, digest: Callable[[Path], str]) -> AlbumFiles:
+    """The photos of an album in `folder`, compared with the unit by their SHA-256, which `digest` finds. The album's hash, over names and
+    contents, shows every change.
 
     Raises DataError for a ledger that names no photo in `folder`.
     """
@@ -251,7 +252,7 @@ def album_files(unit: SourceUnit, folder: Path) -> AlbumFiles:
     hashes, problems = [], []
     for file in files:
         try:
-            hashes.append(sha256_file(file))
+            hashes.append(digest(file))
         except OSError as error:
             hashes.append("")
             problems.append(f"{file} cannot be read: {error.strerror}")

@@ -36,16 +36,7 @@ from ctxr.models.identity import model_identity
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, deduplicate, exact_distances, shared_footage
 from ctxr.pipelines.curation.image_sets import SetsRun, SetsStage, VideoJob, gone
-from ctxr.pipelines.curation.photos import (
-    EmbedPhotos,
-    PhotoPicking,
-    PhotoPool,
-    album_shards,
-    embed_photos,
-    gather_pool,
-    unread_reason,
-    with_copies,
-)
+from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, album_shards, embed_photos, gather_pool, with_copies
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext, pick_from_ledger, scan_video
 from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, Parent, earlier_manifest, open_artifact, package_versions
@@ -302,8 +293,7 @@ class BuildRun(SetsRun):
         scanned = {name: self._scanned(name) for name in scans}
         units = album_shards([album for album in self.albums if not scanned[album.name]], scans)
         units = units[shard.rank :: shard.world] if (shard := self.options.shard) else units
-        job = EmbedPhotos(self.artifact, self.work.context.embedder)
-        shards = embed_photos(job, units, self.engine, self.progress)
+        shards = embed_photos(self.artifact, self.work.context.embedder, units, self.engine, self.progress)
         embedded = grouped((unit.payload[0], shard) for unit, shard in zip(units, shards, strict=True))
         return gather_pool(self.albums, scanned, embedded)
 
@@ -324,7 +314,7 @@ class BuildRun(SetsRun):
             for position, message in pool.unreadable.get(album.name, {}).items():
                 photo, file = album.photos[position], str(place_of(album.photos[position]))
                 message = message.replace(str(photo), file)
-                self.failures.append(Failure(album.name, file, unread_reason(message), message, self.work.retry))
+                self.failures.append(Failure(album.name, file, pool.reason(message), message, self.work.retry))
                 self.progress.warn(message)
         self._deal(pool)
         everything = [[album.name, album.sha256] for album in self.albums]

@@ -5,7 +5,6 @@ filtering gives the same sets as building with the same limits in one pass.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from ctxr.engine.stage import SourceInputs
 from ctxr.engine.units import WorkUnit
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.footage import RESTORE, SourceLocator
-from ctxr.media.sources import InputSource, fetch, require_sources
+from ctxr.media.sources import InputSource, digest_of, require_sources
 from ctxr.pipelines.curation.config import BuildSets, Filter
 from ctxr.pipelines.curation.copies import CopyRule
 from ctxr.pipelines.curation.image_sets import SetsRun, SetsStage, VideoJob
@@ -174,10 +173,7 @@ class FilterRun(SetsRun):
         albums = []
         for unit in self.albums:
             source, folder = unit.source, self.work.locator.album(unit.source)
-            for row in unit.ledger:
-                with suppress(DataError):  # told below
-                    fetch(folder / str(row.name))
-            files, hashes, wrong = album_files(unit, folder)
+            files, hashes, wrong = album_files(unit, folder, digest_of)
             if wrong:
                 raise DataError(f"the album {source.name} cannot be filtered: {wrong[0]}", hint=RESTORE)
             content = source.sha256, source.bytes, tuple(files), tuple(hashes)

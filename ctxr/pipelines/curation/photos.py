@@ -7,7 +7,6 @@ from importlib.util import find_spec
 from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 import numpy as np
@@ -36,7 +35,7 @@ from ctxr.store.arrays import Vectors, load_vectors, set_distances, stack_vector
 from ctxr.store.artifacts import package_versions
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_of
-from ctxr.store.records import REJECTED, WORKER_DIED, Facts, Image, ImageSet, LedgerRow, Source
+from ctxr.store.records import REJECTED, WORKER_DIED, Facts, Image, ImageSet, LedgerReason, LedgerRow, Source
 from ctxr.store.tables import UNREADABLE
 from ctxr.store.units import IMAGES, SOURCES, SourceUnit, UnitKeys, photo_names
 
@@ -79,6 +78,11 @@ class PhotoPool:
         vectors = self.vectors if len(rows) == len(self.photos) else self.vectors[rows]
         photos = [self.photos[row] for row in rows]
         return PhotoPool(photos, vectors, self.unreadable, copies=self.copies[rows])
+
+    @staticmethod
+    def reason(message: str) -> LedgerReason:
+        """Why a photo could not be read, by its message."""
+        return WORKER_DIED if message.endswith(KILLED) else "unreadable"
 
     def regroup(self, groups: Mapping[tuple[str, int], str | None]) -> None:
         """Put photos, by album and position, into groups of their own."""
@@ -182,9 +186,12 @@ class EmbedPhotos(Job[Shard]):
         return Shard(np.zeros((0, 0), np.float32), problems=problems, lost=True)
 
 
-def embed_photos(job: EmbedPhotos, units: Sequence[WorkUnit], engine: Engine, progress: Progress) -> list[Shard]:
+def embed_photos(
+    artifact: Path, embedder: Embedder, units: Sequence[WorkUnit], engine: Engine, progress: Progress
+) -> list[Shard]:
     """The shard of each unit. Where two workers died at one, each of its photos is tried by itself, and it is made again without those at
     which two died."""
+    job = EmbedPhotos(artifact, embedder)
     made = {unit.name: shard for unit, shard in map_units(job, units, engine, progress, "embedding photos")}
     if lost := [unit for unit in units if made[unit.name].lost]:
         alone = [
@@ -200,11 +207,6 @@ def embed_photos(job: EmbedPhotos, units: Sequence[WorkUnit], engine: Engine, pr
 
 def _killed(photo: Path) -> str:
     return f"{photo}: {KILLED}"
-
-
-def unread_reason(message: str) -> Literal["worker_died", "unreadable"]:
-    """The reason of a photo that could not be read, by its message."""
-    return WORKER_DIED if message.endswith(KILLED) else "unreadable"
 
 
 def album_shards(albums: Sequence[InputSource], scans: Mapping[str, str]) -> list[WorkUnit]:
@@ -374,7 +376,7 @@ def album_unit(album: InputSource, pool: PhotoPool, picked: PickedPhotos, stamp:
     own = [at for at, photo in enumerate(pool.photos) if photo.album == album.name]
     keys = [(album.name, pool.photos[at].position) for at in own]
     ledger = [picked.rows[key] for key in keys] + [
-        LedgerRow(album.name, position, None, None, album.photos[position].name, reason=unread_reason(message))
+        LedgerRow(album.name, position, None, None, album.photos[position].name, reason=pool.reason(message))
         for position, message in pool.unreadable.get(album.name, {}).items()
     ]
     unreadable = len(album.photos) - len(own)

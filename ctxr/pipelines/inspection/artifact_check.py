@@ -15,6 +15,7 @@ from ctxr.engine.progress import Progress
 from ctxr.engine.report import leak_sentence
 from ctxr.errors import CtxrError, UsageError, and_more
 from ctxr.media.images import read_image, troubles
+from ctxr.media.sources import digest_of
 from ctxr.pipelines.inspection.config import Check, Doctor
 from ctxr.pipelines.inspection.order_check import check_order, check_scores
 from ctxr.problems.question import find_learner
@@ -161,7 +162,7 @@ def _check_source(path: Path, source: Source) -> Check:
             return Check(name, "problem", f"{found_at} has changed since", cure)
         # images that a recipe gave stand alone: their album was never walked
         walked = source.kind == "photos" and unit_folder(path, source.name).is_dir()
-        if walked and (wrong := album_files(read_unit(path, source.name), found_at).problems):
+        if walked and (wrong := album_files(read_unit(path, source.name), found_at, digest_of).problems):
             return _summary(name, wrong, "", "restore the photos, or run ctxr build-sets again")
     except (CtxrError, OSError) as error:
         return _failed(name, error)

@@ -1,6 +1,7 @@
 """Options and reports of what shares artifacts."""
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ from ctxr.engine.engines import Jobs
 from ctxr.engine.options import Choices, FreeText, NotDecisive, Options, Range, Switch, Workdir
 from ctxr.engine.report import VerbReport
 from ctxr.store.paths import is_url, safe_name
+from ctxr.store.remote import shown
 
 DOCUMENT_FORMATS = ("links", "mmc4")
 FORMATS = ("imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe", "narratives", "mteb",
@@ -99,12 +101,17 @@ class Pull(Options):
 
     def folder(self) -> Path:
         """The folder of the artifact."""
-        return Path(self.places[1]) if len(self.places) > 1 else self.workdir / safe_name(Path(self.places[0]).name)
+        return (
+            Path(self.places[1]) if len(self.places) > 1 else self.workdir / safe_name(Path(shown(self.places[0])).name)
+        )
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """A URL, and a folder if any."""
         if [*map(is_url, self.places)] not in ([True], [True, False]) or "" in self.places:
             yield "ctxr pull takes a URL, and a folder if you name one", "ctxr pull s3://bucket/sets work/sets"
+        elif re.search(r"[?&](x-(amz|goog)-signature|awsaccesskeyid|googleaccessid)=", self.places[0], re.IGNORECASE):
+            problem = f"{shown(self.places[0])} is signed for one object, and an artifact is many"
+            yield problem, "s3:// or gs:// with your keys, or a signature for a folder"
 
 
 @dataclass(frozen=True)
