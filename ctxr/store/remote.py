@@ -1,6 +1,7 @@
 """Files elsewhere, by URL, through fsspec, which is imported when a URL is first used."""
 
 import errno
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -144,7 +145,8 @@ class Store:
                 time.sleep(pause)
 
     def _told(self, error: Exception) -> CtxrError:
-        url, codes, why = shown(self.url), _codes(error), first_line(_causes(error)[-1])
+        url, codes = shown(self.url), _codes(error)
+        why = re.sub(r"\?[^\s'\"]+", "?***", first_line(_causes(error)[-1]))  # as `shown`
         if codes & _BUSY:
             return CtxrError(
                 f"{url}: the store is busy or does not answer: {why}",

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -16,12 +17,13 @@ from typing import Any
 import fsspec
 import pytest
 
+from ctxr.engine.progress import Progress
 from ctxr.errors import CtxrError, UsageError
 from ctxr.media.sources import ARTIFACT, LIMIT, LONG, InputSource, fetch, find_sources, origin_of
 from ctxr.media.video import VideoError, fetch_video
 from ctxr.store.atomic import DRY_RUN
 from ctxr.store.paths import CACHE
-from ctxr.store.remote import PAUSES, Store
+from ctxr.store.remote import PAUSES, RemoteFile, Store
 from tests.stores import memory, put, s3_server
 
 FILES = ("a.mp4", "deep/b.webm", "trip/1.jpg", "trip/2.JPG", "notes.txt", ".hidden.mp4", ".secret/c.mp4")
@@ -58,6 +60,19 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Store, "copy", counted)
     return copied
+
+
+class Heard(Progress):
+    """Keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.said = list[str]()
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+    def warn(self, text: str) -> None:
+        self.said.append(text)
 
 
 def placeless(sources: tuple[InputSource, ...]) -> list[object]:
@@ -172,14 +187,72 @@ def test_a_file_that_is_gone_when_it_is_copied_is_a_source_that_fails(
         fetch_video(search.found[0].path)
 
 
-def test_a_dry_run_leaves_nothing_behind(folder: Path, tmp_path: Path) -> None:
-    url, before = memory(folder, "memory://bucket/clips"), DRY_RUN.set(True)
-    try:
-        dry = find_sources([url], project=tmp_path)
-    finally:
-        DRY_RUN.reset(before)
+def test_a_dry_run_copies_nothing_and_knows_what_was_copied_before(
+    folder: Path, tmp_path: Path, copies: list[str]
+) -> None:
+    url, heard = memory(folder, "memory://bucket/clips"), Heard()
+
+    def look() -> tuple[InputSource, ...]:
+        before = DRY_RUN.set(True)
+        try:
+            return find_sources([url], heard, tmp_path).found
+        finally:
+            DRY_RUN.reset(before)
+
+    listed = look()
     assert not (tmp_path / CACHE).exists()
-    assert dry.found == find_sources([url], project=tmp_path).found
+    assert copies == []
+    assert "4 files" in heard.said.pop()
+    found = find_sources([url], project=tmp_path).found
+
+    def outlines(sources: tuple[InputSource, ...]) -> list[object]:
+        return [(one.name, one.kind, one.path, one.bytes, one.photos) for one in sources]
+
+    assert outlines(listed) == outlines(found)
+    assert not {one.sha256 for one in listed} & {one.sha256 for one in found}
+    assert look() == found
+    assert len(copies) == 4
+    assert heard.said == []
+    (folder / "new.mp4").write_text("new")
+    put(fsspec.filesystem("memory"), folder, url)
+    fsspec.filesystem("memory").pipe_file(f"{url}/a.mp4", b"other")
+    again = {one.name: one.sha256 for one in look()}
+    assert again.keys() == {"a", "b", "new", "trip"}
+    assert len(copies) == 4
+
+
+def test_footage_larger_than_the_cache_is_told_with_the_size_that_holds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, heard = fsspec.filesystem("memory"), Heard()
+    store.pipe_file("/big/a.mp4", bytes(3_000_000))
+    monkeypatch.setenv(LIMIT, "0.0031")  # of which 0.95 stay filled
+    find_sources(["memory://big"], heard, tmp_path)
+    assert "0.003 GB" in heard.said[0]
+    assert f"{LIMIT}=1 " in heard.said.pop()
+    monkeypatch.setenv(LIMIT, "0.0032")
+    find_sources(["memory://big"], heard, tmp_path)
+    assert heard.said == []
+
+
+def test_runs_that_begin_at_once_copy_each_file_once_between_them(
+    tmp_path: Path, copies: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, files, together = fsspec.filesystem("memory"), Store.files, threading.Barrier(3, timeout=60)
+    for number in range(12):
+        store.pipe_file(f"/b/{number}.mp4", bytes([number]) * 1000)
+
+    def listed(self: Store) -> list[RemoteFile]:
+        found = files(self)
+        together.wait()
+        return found
+
+    monkeypatch.setattr(Store, "files", listed)
+    with ThreadPoolExecutor(3) as pool:  # locks of files exclude threads as they do processes
+        first, *others = pool.map(lambda _: find_sources(["memory://b"], project=tmp_path).found, range(3))
+    assert others == [first, first]
+    assert {one.bytes for one in first} == {1000}
+    assert sorted(copies) == sorted(f"memory:///b/{number}.mp4" for number in range(12))
 
 
 def test_hostile_names_stay_in_the_cache(tmp_path: Path, empty_store: Any) -> None:

@@ -11,14 +11,18 @@ import pytest
 from typer.testing import CliRunner
 
 from ctxr.cli.app import app
+from ctxr.engine.progress import SILENT
+from ctxr.errors import DataError
 from ctxr.media.sources import SourceSearch, find_sources
 from ctxr.pipelines.curation import build_sets
 from ctxr.pipelines.curation import filter as filtering
 from ctxr.pipelines.curation.config import Filter
+from ctxr.pipelines.inspection.artifact_check import check_artifact
 from ctxr.store.paths import CACHE
 from ctxr.store.records import Failure
 from ctxr.store.remote import Store
 from ctxr.store.tables import read_table
+from ctxr.store.units import album_files
 from tests.pipelines.conftest import LIMIT as BRISQUE
 from tests.pipelines.conftest import THRESHOLD
 from tests.pipelines.curation.test_build_sets import build, same_tree
@@ -68,6 +72,27 @@ def test_a_url_gives_the_sets_of_the_folder_also_where_files_leave_the_cache(
     filtering.run(Filter(input=of_folder, out=tmp_path / "here" / "filtered", brisque=BRISQUE))
     filtering.run(Filter(input=tmp_path / "sets", out=tmp_path / "filtered", brisque=BRISQUE))
     assert same_tree(tmp_path / "here" / "filtered", tmp_path / "filtered")
+
+
+def test_an_album_that_does_not_fit_into_the_cache_is_filtered_and_no_problem(
+    footage: Path, of_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = memory(footage, "memory://bucket/footage")
+    build(footage, tmp_path / "sets", sources=(url,))
+
+    def lose_and_compare(*given: Any) -> Any:
+        lose(tmp_path)
+        return album_files(*given)
+
+    monkeypatch.setattr(filtering, "album_files", lose_and_compare)
+    filtering.run(Filter(input=tmp_path / "sets", out=tmp_path / "filtered", brisque=BRISQUE))
+    filtering.run(Filter(input=of_folder, out=tmp_path / "here" / "filtered", brisque=BRISQUE))
+    assert same_tree(tmp_path / "here" / "filtered", tmp_path / "filtered")
+    lose(tmp_path)
+    assert "problem" not in {check.state for check in check_artifact(tmp_path / "sets", SILENT)}
+    fsspec.filesystem("memory").pipe_file(f"{url}/photos/album/p4.png", b"other")
+    with pytest.raises(DataError, match=r"album/p4\.png is gone or has changed"):
+        filtering.run(Filter(input=tmp_path / "sets", out=tmp_path / "other", brisque=BRISQUE))
 
 
 def test_sources_are_added_to_those_of_a_url_that_are_no_longer_in_the_cache(

@@ -2,9 +2,13 @@
 
 import re
 import shutil
+import threading
 from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import fsspec
 import pytest
@@ -13,7 +17,7 @@ from typer.testing import CliRunner
 
 from ctxr.cli.app import app
 from ctxr.engine.state import read_state
-from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.pipelines.curation import filter as filtering
 from ctxr.pipelines.curation.config import Filter
 from ctxr.pipelines.sharing import pull
@@ -191,3 +195,43 @@ def test_wrong_places_are_refused(places: tuple[str, ...]) -> None:
     with pytest.raises(UsageError) as caught:
         pull.run(Pull(places=places))
     assert caught.value.hint
+
+
+class Signed(SimpleHTTPRequestHandler):
+    """Gives files to those who know the secret."""
+
+    def do_GET(self) -> None:
+        if urlsplit(self.path).query != "sp=r&sig=secret":
+            self.send_error(403, f"Forbidden {self.path}")
+        else:
+            super().do_GET()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_what_follows_the_question_mark_goes_to_every_file_and_into_no_message_or_name(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed: make peers")
+    send(built, f"file://{tmp_path}/there/sets")
+    monkeypatch.chdir(tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Signed, directory=str(tmp_path / "there"))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/sets"
+        report = pull.run(Pull(places=(f"{url}/?sp=r&sig=secret",)))
+        assert (report.artifact, report.url.rstrip("/")) == (Path("work/sets"), url)
+        for other in ("sp=r&sig=other", ""):
+            with pytest.raises(CtxrError, match=r"sets cannot be used: 403") as caught:
+                pull.run(Pull(places=(f"{url}?{other}", str(tmp_path / "other"))))
+            assert "other" not in caught.value.message
+        server.shutdown()
+    assert same_tree(built, tmp_path / "work" / "sets")
+
+
+@pytest.mark.parametrize("query", ["X-Amz-Expires=9&X-Amz-Signature=secret", "GoogleAccessId=me&Signature=secret"])
+def test_a_signature_for_one_object_is_refused_before_anything_is_asked(query: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="https://host/sets is signed") as caught:
+        fetch(f"https://host/sets?{query}", tmp_path / "copy")
+    assert "secret" not in caught.value.message
+    assert not (tmp_path / "copy").exists()
