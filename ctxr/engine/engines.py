@@ -30,7 +30,7 @@ ENGINES = {
 as ray://host:10001, that too.
 
 They yield each unit with what the job returned, in any order, from any machine that sees the folder; each process unpickles the
-job once. They raise what the job raises, after `job.stop`. Another engine is a row, and a module with a function.
+job once. They raise what the job raises, after `job.stop`; a unit that ended two workers is `job.lost`. Another engine is a row, and a module with a function.
 """
 
 
@@ -133,6 +133,6 @@ class _Items(Job[list[Any]]):
 
 def map_items(work: Callable[[T], R], items: Sequence[T], engine: Engine, progress: Progress, label: str) -> list[R]:
     """What `work`, which can be pickled, returned for each of many small items."""
-    units = [WorkUnit(str(at), None, items[at : at + PART]) for at in range(0, len(items), PART)]
+    units = [WorkUnit(f"part {at}", None, items[at : at + PART]) for at in range(0, len(items), PART)]
     parts = map_all(_Items(work), units, engine, progress, label)
     return [*chain.from_iterable(parts)]

@@ -122,7 +122,7 @@ class CachedRows(Job[Path]):
         """The files for things by content, `chunk` of them in each. Threads share one model, which works on one file at a time."""
         rows = [*things]
         parts = [rows[at : at + chunk] for at in range(0, len(rows), chunk)]
-        units = [WorkUnit(str(at), part, [things[one] for one in part]) for at, part in enumerate(parts)]
+        units = [WorkUnit(f"part {at}", part, [things[one] for one in part]) for at, part in enumerate(parts)]
         return map_all(self, units, Engine(workers=1) if engine.name == "threads" else engine, progress, label)
 
 

@@ -84,8 +84,9 @@ def test_an_album_that_does_not_fit_into_the_cache_is_filtered_and_no_problem(
         lose(tmp_path)
         return album_files(*given)
 
-    monkeypatch.setattr(filtering, "album_files", lose_and_compare)
-    filtering.run(Filter(input=tmp_path / "sets", out=tmp_path / "filtered", brisque=BRISQUE))
+    with monkeypatch.context() as patch:
+        patch.setattr(filtering, "album_files", lose_and_compare)
+        filtering.run(Filter(input=tmp_path / "sets", out=tmp_path / "filtered", brisque=BRISQUE))
     filtering.run(Filter(input=of_folder, out=tmp_path / "here" / "filtered", brisque=BRISQUE))
     assert same_tree(tmp_path / "here" / "filtered", tmp_path / "filtered")
     lose(tmp_path)

@@ -21,6 +21,7 @@ from ctxr.engine.engines import Engine, map_all
 from ctxr.engine.progress import SILENT, Silent
 from ctxr.engine.units import KILLED, Job, Results, WorkUnit
 from ctxr.errors import UsageError
+from ctxr.media import images
 from ctxr.media.images import Pixels
 from ctxr.media.sources import InputSource, find_sources
 from ctxr.models import neighbours
@@ -179,7 +180,7 @@ def test_a_photo_that_kills_its_processes_is_one_failure_which_only_a_retry_read
     monkeypatch.setitem(engines.ENGINES, "losing", f"{__name__}:run_losing")
     monkeypatch.setattr(photo_pool, "SHARD", 8)
     settings: dict[str, Any] = {"sources": (str(album),), "splits": whole(tmp_path)}
-    out, read, reading = tmp_path / "a" / "sets", list[str](), photo_pool.read_photo
+    out, read, reading = tmp_path / "a" / "sets", list[str](), images.read_photo
     with monkeypatch.context() as patched:
         patched.setattr(photo_pool, "EmbedPhotos", Poisoned)
         build(album, out, engine=engine, jobs=2, **settings)
