@@ -30,7 +30,8 @@ ENGINES = {
 as ray://host:10001, that too.
 
 They yield each unit with what the job returned, in any order, from any machine that sees the folder; each process unpickles the
-job once. They raise what the job raises, after `job.stop`; a unit that ended two workers is `job.lost`. Another engine is a row, and a module with a function.
+job once. They raise what the job raises, after `job.stop`; a unit that ended two workers is `job.lost`. Another engine is a
+row, and a module with a function.
 """
 
 

@@ -110,8 +110,8 @@ class Pull(Options):
         if [*map(is_url, self.places)] not in ([True], [True, False]) or "" in self.places:
             yield "ctxr pull takes a URL, and a folder if you name one", "ctxr pull s3://bucket/sets work/sets"
         elif re.search(r"[?&](x-(amz|goog)-signature|awsaccesskeyid|googleaccessid)=", self.places[0], re.IGNORECASE):
-            problem = f"{shown(self.places[0])} is signed for one object, and an artifact is many"
-            yield problem, "s3:// or gs:// with your keys, or a signature for a folder"
+            what = f"{shown(self.places[0])} is signed for one object, and an artifact is many"
+            yield what, "s3:// or gs:// with your keys, or a signature for a folder"
 
 
 @dataclass(frozen=True)
