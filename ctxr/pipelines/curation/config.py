@@ -22,6 +22,8 @@ from ctxr.store.kinds import PAIRS
 SAME_SETS_OPTIONS = SCAN_LIMITS | {"memory_limit", "keep_damaged", "threshold", "frames", "encoder", "precision"}
 """Options that pick no other sets, or do so through what a manifest records in `models`."""
 
+NO_FAISS = "--neighbours index needs faiss, which is not installed", "pip install faiss-cpu"
+
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions(Options):
@@ -154,6 +156,8 @@ class BuildSets(ScanOptions, SetsOptions):
             yield f"no such file: {self.splits}", "--splits names a CSV file: group,split"
         if self.sample not in ("", "all") and not (self.sample.isdecimal() and 0 < int(self.sample) <= 10**9):
             yield f"--sample {self.sample} is no number of sets", "--sample 30, or --sample all"
+        if self.neighbours == "index" and find_spec("faiss") is None:
+            yield NO_FAISS
 
 
 @dataclass(frozen=True)

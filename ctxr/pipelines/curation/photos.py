@@ -28,6 +28,7 @@ from ctxr.models.neighbours import (
     nearest,
     nearest_by_index,
 )
+from ctxr.pipelines.curation.config import NO_FAISS
 from ctxr.pipelines.curation.copies import CopyRule, PhotoRanking, Positions, deduplicate, exact_distances, find_copies
 from ctxr.pipelines.curation.quality import QualityLimits, Unmeasurable
 from ctxr.pipelines.curation.videos import BATCH, Embedder, UnitContext
@@ -255,7 +256,7 @@ class PhotoPicking:
 
     def __post_init__(self) -> None:
         if self.index and find_spec("faiss") is None:
-            raise UsageError("--neighbours index needs faiss, which is not installed", hint="pip install faiss-cpu")
+            raise UsageError(*NO_FAISS)
 
     def count(self, photos: int) -> int:
         """How many sets are made of so many photos."""

@@ -517,9 +517,9 @@ def test_an_index_without_faiss_is_refused_and_exact_sets_need_none(
 ) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(UsageError, match="faiss") as caught:
-        build(album, tmp_path / "sets", sources=(str(album),), neighbours="index")
+        build(album, tmp_path / "sets", sources=("https://nowhere.invalid/a.jpg",), neighbours="index")
     assert caught.value.hint == "pip install faiss-cpu"
-    assert not (tmp_path / "sets" / "manifest.json").exists()
+    assert not (tmp_path / "sets").exists()
     assert build(album, tmp_path / "sets", sources=(str(album),)).counts["sets"]
 
 
