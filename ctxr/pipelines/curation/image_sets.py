@@ -24,7 +24,7 @@ from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, plural
 from ctxr.media.sources import InputSource
 from ctxr.media.video import KEEP_DAMAGED, VideoError
 from ctxr.models.neighbours import RECALLED
-from ctxr.pipelines.curation.config import SAME_SETS_OPTIONS, SetsOptions
+from ctxr.pipelines.curation.config import SAME_SETS_OPTIONS, BuildSets, SetsOptions
 from ctxr.pipelines.curation.photos import (
     LEAST_INDEXED,
     PhotoPicking,
@@ -445,7 +445,12 @@ class SetsStage(Stage[InputsT]):
             alert_of_leaks(dataset_of(open_artifact(self.out())), progress)
         # what failed when the sets were built is tried again there, with --keep-damaged if anything needs it, which filter lacks
         retries, flag = [row["retry"] for row in report.failures], " --keep-damaged"
-        built = (retry for retry in retries if not retry.startswith(f"ctxr {self.options.COMMAND} "))
+        given = BuildSets(workdir=self.options.workdir, out=getattr(self.options, "input", None)).command_line()
+        built = (
+            given + row[len("ctxr build-sets") :]
+            for row in retries
+            if not row.startswith(f"ctxr {self.options.COMMAND} ")
+        )
         words = {"retry_failed": True} | ({"yield_curve": False} if curve else {})
         retry = next(built, self.options.command_line(**words)).removesuffix(flag)
         return replace(report, retry=retry + flag * any(row.endswith(flag) for row in retries))

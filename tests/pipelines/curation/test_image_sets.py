@@ -133,6 +133,23 @@ def test_a_run_that_adds_or_retries_asks_nothing(footage: Path, sets: Path, tmp_
     assert asked <= ids(sets)
 
 
+def test_filter_names_a_retry_that_finds_the_sets_again(
+    footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    shutil.copy(footage / "videos" / "clip0.mp4", videos)
+    (videos / "broken.mp4").write_text("no video")
+    options = ("--encoder", "ctxr-tiny", "--threshold", THRESHOLD, "--frames", "search")
+    assert ctxr("build-sets", "videos", *options, "-w", "mine", "--out", "mine/others").exit_code == 0
+    told = ctxr("filter", "--min-size", "1", "-w", "mine", "--input", "mine/others")
+    retry = next(line for line in told.stdout.splitlines() if "retry: " in line).partition("retry: ctxr ")[2]
+    shutil.copy(footage / "videos" / "clip1.mp4", videos / "broken.mp4")
+    assert ctxr(*shlex.split(retry)).exit_code == 0
+    assert names(tmp_path / "mine" / "others") == ["broken", "clip0"]
+
+
 def test_another_pool_of_photos_needs_consent_where_people_were_asked(footage: Path, tmp_path: Path) -> None:
     photos = shutil.copytree(footage / "photos", tmp_path / "photos")
     assert build(tmp_path, photos).exit_code == 0
