@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests.annotation.web.test_app_browser import LOOKS, faults
+from tests.annotation.web.test_app_browser import SCREENS, faults
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -21,7 +21,7 @@ def test_the_site_is_accessible_in_both_themes_and_fits_a_phone(headless: Browse
     tab, found = headless.new_page(), list[tuple[str, str, int, list[str]]]()
     for name, page in pages.items():
         tab.goto(page.as_uri())
-        for theme, width in LOOKS:
+        for theme, width in SCREENS:
             tab.emulate_media(color_scheme=theme, reduced_motion="reduce")
             tab.set_viewport_size({"width": width, "height": 800})
             found.append((name, theme, tab.evaluate("document.documentElement.scrollWidth") - width, faults(tab)))

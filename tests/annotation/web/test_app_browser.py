@@ -174,7 +174,7 @@ def faults(tab: Page) -> list[str]:
     return [found.generate_report()] if found.violations_count else []
 
 
-LOOKS: tuple[tuple[Literal["light", "dark"], int], ...] = (
+SCREENS: tuple[tuple[Literal["light", "dark"], int], ...] = (
     ("light", 390),
     ("dark", 390),
     ("dark", 1280),
@@ -185,7 +185,7 @@ LOOKS: tuple[tuple[Literal["light", "dark"], int], ...] = (
 
 def look(tab: Page) -> None:
     """All that axe finds, in both themes and widths; the page is never wider than the window."""
-    for theme, width in LOOKS:
+    for theme, width in SCREENS:
         tab.emulate_media(color_scheme=theme, reduced_motion="reduce")
         tab.set_viewport_size({"width": width, "height": 800})
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
