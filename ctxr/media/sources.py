@@ -15,10 +15,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fcntl import LOCK_EX, flock
+from functools import partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from threading import Lock
+from threading import Event, Lock
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -246,7 +247,8 @@ class _SourceWalk:
             self.origins |= zip((path for path, _ in todo), unknown, strict=True)
             return
         first = os.getpid() % max(1, len(todo))  # ranks that begin at once share the work
-        for (path, _), origin in parallel(_copied, todo[first:] + todo[:first], AT_ONCE):
+        work = partial(_copied, stopping=(stopping := Event()))
+        for (path, _), origin in parallel(work, todo[first:] + todo[:first], AT_ONCE, stop=stopping.set):
             self.origins[path] = origin
             task.advance(origin.bytes / MIB)
 
@@ -378,7 +380,7 @@ def _is_whole(file: Path, origin: Origin) -> bool:
     return file.is_file() and file.stat().st_size == origin.bytes
 
 
-def _copied(row: tuple[Path, RemoteFile], wanted: str = "") -> Origin:
+def _copied(row: tuple[Path, RemoteFile], wanted: str = "", stopping: Event | None = None) -> Origin:
     """Copy what a URL names into the cache, unless another hash is `wanted` or another process does, and note what it is; without a hash
     it is not there."""
     file, source = row
@@ -391,7 +393,7 @@ def _copied(row: tuple[Path, RemoteFile], wanted: str = "") -> Origin:
             if known and known.sha256 and known.stamp == source.stamp != "" and (not wanted or _is_whole(file, known)):
                 return known
             with TemporaryDirectory(dir=root) as folder, suppress(NotThereError):
-                Store(source.url).copy(half := Path(folder, "half"))
+                Store(source.url, stopping).copy(half := Path(folder, "half"))
                 origin = Origin(source.url, source.stamp, sha256_file(half), half.stat().st_size)
                 if wanted in ("", origin.sha256):
                     half.replace(file)

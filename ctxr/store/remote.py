@@ -2,6 +2,7 @@
 
 import errno
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ _STAMPS = (
 )  # fmt: skip
 """What stores call that which changes with the content of a file."""
 
+SILENCE = 60.0  # seconds without a byte from a server of the web, after which it is asked again
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds between tries where a store is busy
 _BUSY = {errno.EBUSY, errno.EAGAIN, errno.EIO, getattr(errno, "EREMOTEIO", errno.EIO), 408, 429, 500, 502, 503, 504}
 _OF_DISKS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
@@ -68,8 +70,9 @@ class Store:
     CtxrError, one sentence with a hint, for anything else.
     """
 
-    def __init__(self, url: str) -> None:
-        """Raises UsageError for an unknown kind of URL, and for a package that is not installed."""
+    def __init__(self, url: str, stopping: threading.Event | None = None) -> None:
+        """Raises UsageError for an unknown kind of URL, and for a package that is not installed. Once `stopping` is set, copies end."""
+        self.stopping = stopping or threading.Event()
         self.url, self.scheme = url, url.partition("://")[0].lower()
         if self.scheme not in _PACKAGES:
             known = " ".join(f"{name}://" for name in _PACKAGES if name != "memory")
@@ -80,7 +83,11 @@ class Store:
             package = _PACKAGES[self.scheme]
             what = f"{self.scheme}:// needs the package {package}, which is not installed"
             raise UsageError(what, hint=f"pip install {package}") from error
-        self.fs: Any = self._call(lambda: kind(**({"auto_mkdir": True} if self.scheme == "file" else {})))
+        options: dict[str, Any] = {"auto_mkdir": True} if self.scheme == "file" else {}
+        if self.scheme in WEB:  # aiohttp would end any download after five minutes
+            waits = import_module("aiohttp").ClientTimeout(total=None, sock_connect=SILENCE, sock_read=SILENCE)
+            options["client_kwargs"] = {"timeout": waits}
+        self.fs: Any = self._call(lambda: kind(**options))
         self.path: str = kind._strip_protocol(url)
 
     def files(self) -> list[RemoteFile]:
@@ -108,10 +115,16 @@ class Store:
         content: bytes = self._call(lambda: self.fs.cat_file(self._below(name)))
         return content
 
-    def copy(self, target: Path, name: str = "", **options: object) -> None:
+    def copy(self, target: Path, name: str = "") -> None:
         """Copy the file, or one below the URL, to this machine, where `target` may be left half written."""
+
+        def look(*_: object) -> None:
+            if self.stopping.is_set():
+                raise CtxrError("stopped")
+
+        callback = import_module("fsspec.callbacks").Callback(hooks={"": look})
         with disk_errors(target):
-            self._call(lambda: self.fs.get_file(self._below(name), str(target), **options))
+            self._call(lambda: self.fs.get_file(self._below(name), str(target), callback=callback))
 
     def send(self, file: Path, name: str) -> None:
         """Copy a file of this machine to a name below the URL."""
@@ -146,7 +159,7 @@ class Store:
 
     def _told(self, error: Exception) -> CtxrError:
         url, codes = shown(self.url), _codes(error)
-        why = re.sub(r"\?[^\s'\"]+", "?***", first_line(_causes(error)[-1]))  # as `shown`
+        why = re.sub(r"\?[^\s'\"]+", "?***", first_line(error if _broken(error) else _causes(error)[-1]))  # as `shown`
         if codes & _BUSY:
             return CtxrError(
                 f"{url}: the store is busy or does not answer: {why}",
@@ -180,5 +193,10 @@ def _codes(error: BaseException) -> set[int]:
         next((getattr(one, name) for name in ("status", "status_code", "code") if hasattr(one, name)), None)
         for one in places
     }
-    silent = any(isinstance(one, TimeoutError | ConnectionError) for one in causes)
+    silent = any(isinstance(one, TimeoutError | ConnectionError) or _broken(one) for one in causes)
     return {code for code in codes if isinstance(code, int)} | ({errno.EBUSY} if silent else set())
+
+
+def _broken(error: BaseException) -> bool:
+    """Whether a connection ended before its file did, as aiohttp tells it."""
+    return type(error).__name__ == "ClientPayloadError"

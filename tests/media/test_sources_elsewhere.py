@@ -6,11 +6,14 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -372,6 +375,77 @@ def test_a_web_address_names_one_file(folder: Path, tmp_path: Path, copies: list
     with pytest.raises(CtxrError, match="is busy") as caught:
         find_sources([f"{url}/a.mp4?key=secret"], project=tmp_path)
     assert "secret" not in caught.value.message
+
+
+PIECE, PIECES = b"x" * 1000, 8
+
+
+@contextmanager
+def slow_server(after: Callable[[int], bool | None], wait: float) -> Iterator[tuple[str, list[str]]]:
+    """The address of a file of `PIECES`, between which the server waits so many seconds, and the requests for it; where `after` the number
+    of a piece is true, the server ends the connection."""
+    gets = list[str]()
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed: make peers")
+
+    class Slow(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(PIECE) * PIECES))
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            gets.append(self.path)
+            self.do_HEAD()
+            with suppress(OSError):  # the client ended it
+                for number in range(PIECES):
+                    self.wfile.write(PIECE)
+                    if after(number):
+                        break
+                    time.sleep(wait)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Slow) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/a.mp4", gets
+        server.shutdown()
+
+
+def test_a_long_download_is_not_cut_off_and_a_silent_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with slow_server(lambda _: None, 0.1) as (url, gets):
+        aiohttp = import_module("aiohttp")
+        monkeypatch.setattr("aiohttp.client.DEFAULT_TIMEOUT", aiohttp.ClientTimeout(total=0.3))
+        (found,) = find_sources([url], project=tmp_path).found
+        assert (found.bytes, len(gets)) == (len(PIECE) * PIECES, 1)
+        monkeypatch.setattr("ctxr.store.remote.SILENCE", 0.05)
+        with pytest.raises(CtxrError, match="does not answer"):
+            Store(url).copy(tmp_path / "half")
+    assert len(gets) == 2 + len(PAUSES)
+
+
+def test_a_download_that_breaks_off_begins_again(tmp_path: Path) -> None:
+    breaks = [True, True]
+    with slow_server(lambda number: number == 3 and bool(breaks and breaks.pop()), 0) as (url, gets):
+        Store(url).copy(tmp_path / "whole")
+        assert (tmp_path / "whole").read_bytes() == PIECE * PIECES
+        assert len(gets) == 3
+        breaks[:] = [True] * (1 + len(PAUSES))
+        with pytest.raises(CtxrError, match="payload is not completed") as caught:
+            Store(url).copy(tmp_path / "half")
+    assert "again later" in caught.value.hint
+
+
+def test_a_download_ends_soon_after_it_is_told_to(tmp_path: Path) -> None:
+    stopping, sent = threading.Event(), list[int]()
+
+    def after(number: int) -> None:
+        sent.append(number)
+        stopping.set()
+
+    with slow_server(after, 0.1) as (url, _), pytest.raises(CtxrError, match="stopped"):
+        Store(url, stopping).copy(tmp_path / "half")
+    assert len(sent) < PIECES - 1
 
 
 def test_without_a_url_nothing_of_it_is_imported(folder: Path) -> None:

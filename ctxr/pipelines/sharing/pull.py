@@ -79,7 +79,8 @@ def _fetch(store: Store, out: Path, manifest: bytes, here: Artifact | None, prog
         sizes[digest] = whole.stat().st_size
 
     def fetch(files: Mapping[str, str], folder: Path, task: ProgressTask) -> None:
-        for _ in parallel(get, {digest: (name, digest) for name, digest in files.items()}.values(), AT_ONCE):
+        rows = {digest: (name, digest) for name, digest in files.items()}.values()
+        for _ in parallel(get, rows, AT_ONCE, stop=store.stopping.set):
             task.advance()
         for name, digest in files.items():
             link_or_copy(halves / digest, folder / name)
