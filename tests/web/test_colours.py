@@ -8,7 +8,7 @@ import pytest
 
 import ctxr
 from ctxr.pipelines.inspection import report
-from ctxr.web.static import StaticFiles
+from ctxr.web.static import SHARED, StaticFiles
 
 PACKAGE = Path(ctxr.__file__).parent
 COLOURS = PACKAGE / "web" / "static" / "colours.css"
@@ -47,7 +47,7 @@ def test_every_page_has_the_one_definition_of_each_colour() -> None:
     assert linked[0] == COLOURS.stem
     for package in ("ctxr.annotation.web", "ctxr.pipelines.finding"):
         assert StaticFiles(package)._files[COLOURS.name] == COLOURS.read_bytes()
-    assert report._static(report.SHARED, COLOURS.name) == COLOURS.read_text(encoding="utf-8")
+    assert report._static(SHARED, COLOURS.name) == COLOURS.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
