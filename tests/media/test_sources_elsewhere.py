@@ -431,7 +431,7 @@ def test_a_download_that_breaks_off_begins_again(tmp_path: Path) -> None:
         assert (tmp_path / "whole").read_bytes() == PIECE * PIECES
         assert len(gets) == 3
         breaks[:] = [True] * (1 + len(PAUSES))
-        with pytest.raises(CtxrError, match="payload is not completed") as caught:
+        with pytest.raises(CtxrError, match="not completed") as caught:
             Store(url).copy(tmp_path / "half")
     assert "again later" in caught.value.hint
 
