@@ -280,7 +280,7 @@ def test_a_damaged_video_says_how_its_rest_can_be_used(
     # a filter cannot take it either, and names the command that can
     filtered = ["filter", "--input", str(sets), "--out", str(tmp_path / "filtered"), "--min-size", "1", "--json"]
     result = json.loads(CliRunner().invoke(app, filtered).stdout)
-    assert result["retry"] == failure.retry
+    assert shlex.split(result["retry"]) == ["ctxr", "build-sets", "--out", str(sets), *options[2:]]
     assert {row["retry"] for row in result["failures"]} == {other.retry, failure.retry}
     assert CliRunner().invoke(app, [*options[1:], "--out", str(sets), "--yes"]).exit_code == 0
     damaged = {row.name: row.damage for row in read_table(sets / "sources.jsonl", Source)}
