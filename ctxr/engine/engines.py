@@ -73,9 +73,10 @@ def run_processes(job: Job[R], units: Sequence[WorkUnit], workers: int) -> Resul
     begun = dict[str, WorkUnit]()
 
     def done(units: Iterable[WorkUnit], workers: int) -> Results[WorkUnit, R]:
-        for unit, result in parallel(job, units, workers, processes=True, stop=job.stop):
-            del begun[unit.name]
-            yield unit, result
+        with closing(parallel(job, units, workers, processes=True, stop=job.stop)) as results:
+            for unit, result in results:
+                del begun[unit.name]
+                yield unit, result
 
     rest = (begun.setdefault(unit.name, unit) for unit in units)
     while True:

@@ -14,19 +14,20 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from fcntl import LOCK_EX, flock
+from fcntl import LOCK_EX, LOCK_NB, flock
 from functools import partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from threading import Event, Lock
+from typing import IO
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from ctxr.engine.progress import SILENT, Progress, ProgressTask
 from ctxr.engine.units import parallel
-from ctxr.errors import DataError, UsageError, plural, some
+from ctxr.errors import CtxrError, DataError, UsageError, plural, some
 from ctxr.store.artifacts import MARKER
 from ctxr.store.atomic import DRY_RUN, disk_errors, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file
@@ -44,6 +45,7 @@ ELSEWHERE = (
 NOTES, LOCKS = ".notes", ".locks"
 LIMIT = "CTXR_CACHE_GB"  # environment variable with the most that these files may take, 50 by default
 FILLED = 0.95  # share of the cache that stays filled where files are removed
+WAIT = 0.1  # seconds between looks whether another process has copied a file
 GRACE = 10 * 10**9  # nanoseconds in which what was fetched is opened, and therefore kept
 OLD = 86_400 * 10**9  # nanoseconds after which a copy under way has ended
 
@@ -239,12 +241,21 @@ class _SourceWalk:
                 self.origins[path] = origin
         todo = [row for row in self.elsewhere.items() if row[0] not in self.origins]
         if (size := sum(map(self.bytes, self.elsewhere))) and size > FILLED * _limit():
-            problem = f"{size / 1e9:.3g} GB of URLs do not fit into the cache, and are copied more than once"
+            problem = f"{size / 1e9:,.3f} GB of URLs do not fit into the cache, and may be copied more than once"
             progress.warn(f"{problem}: {LIMIT}={math.ceil(size / FILLED / 1e9)} holds them all")
         if todo and DRY_RUN.get():
-            progress.note(f"a dry run copies nothing: {plural(len(todo), 'file')} of URLs listed, and counted as new")
-            unknown = (Origin(one.url, one.stamp, sha256_bytes(f"{one}".encode()), one.bytes) for _, one in todo)
-            self.origins |= zip((path for path, _ in todo), unknown, strict=True)
+            # without a stamp nothing tells whether a file has changed
+            known = {
+                path: origin for path, one in todo if not one.stamp and (origin := origin_of(path)) and origin.sha256
+            }
+            new = [(path, one) for path, one in todo if path not in known]
+            if new:
+                listed = f"{plural(len(new), 'file')} of URLs listed, and counted as new"
+                progress.note(f"a dry run copies nothing: {listed}")
+            unknown = {
+                path: Origin(one.url, one.stamp, sha256_bytes(f"{one}".encode()), one.bytes) for path, one in new
+            }
+            self.origins |= known | unknown
             return
         first = os.getpid() % max(1, len(todo))  # ranks that begin at once share the work
         work = partial(_copied, stopping=(stopping := Event()))
@@ -376,6 +387,14 @@ def _note(file: Path) -> Path:
     return file.parent / NOTES / file.name
 
 
+def _locks(stream: IO[str]) -> bool:
+    try:
+        flock(stream, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def _is_whole(file: Path, origin: Origin) -> bool:
     return file.is_file() and file.stat().st_size == origin.bytes
 
@@ -388,7 +407,9 @@ def _copied(row: tuple[Path, RemoteFile], wanted: str = "", stopping: Event | No
     with disk_errors(file):
         lock.parent.mkdir(parents=True, exist_ok=True)
         with lock.open("w") as stream:
-            flock(stream, LOCK_EX)
+            while not _locks(stream):
+                if (stopping or Event()).wait(WAIT):
+                    raise CtxrError("stopped")
             known = origin_of(file)
             if known and known.sha256 and known.stamp == source.stamp != "" and (not wanted or _is_whole(file, known)):
                 return known

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from fcntl import LOCK_EX, flock
 from functools import partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
@@ -22,6 +23,7 @@ import pytest
 
 from ctxr.engine.progress import Progress
 from ctxr.errors import CtxrError, UsageError
+from ctxr.media import sources
 from ctxr.media.sources import ARTIFACT, LIMIT, LONG, InputSource, fetch, find_sources, origin_of
 from ctxr.media.video import VideoError, fetch_video
 from ctxr.store.atomic import DRY_RUN
@@ -222,6 +224,31 @@ def test_a_dry_run_copies_nothing_and_knows_what_was_copied_before(
     again = {one.name: one.sha256 for one in look()}
     assert again.keys() == {"a", "b", "new", "trip"}
     assert len(copies) == 4
+
+
+def test_a_dry_run_takes_a_file_without_a_stamp_for_the_one_that_was_copied(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ctxr.store.remote._STAMPS", ())
+    url, heard = memory(folder, "memory://bucket/clips"), Heard()
+    found = find_sources([url], project=tmp_path).found
+    before = DRY_RUN.set(True)
+    try:
+        assert find_sources([url], heard, tmp_path).found == found
+    finally:
+        DRY_RUN.reset(before)
+    assert heard.said == []
+
+
+def test_a_run_that_waits_for_the_copy_of_another_ends_soon_after_it_is_told_to(tmp_path: Path) -> None:
+    file, stopping = tmp_path / "id" / "clips" / "a.mp4", threading.Event()
+    lock = file.parent / sources.LOCKS / file.name
+    lock.parent.mkdir(parents=True)
+    stopping.set()
+    with lock.open("w") as held:
+        flock(held, LOCK_EX)
+        with pytest.raises(CtxrError, match="stopped"):
+            sources._copied((file, RemoteFile("memory://b/a.mp4", "", 1, "1")), stopping=stopping)
 
 
 def test_footage_larger_than_the_cache_is_told_with_the_size_that_holds_it(

@@ -127,7 +127,11 @@ class BuildStage(SetsStage[BuildInputs]):
             problem = f"{out} was built with other {other or 'sources or files'}, and --yield-curve replaces no sets"
             hint = "ctxr build-sets --yield-curve shows the curve of these sets; name another --out for others"
             raise UsageError(problem, hint=hint)
-        if any(one.kind == "photos" or one.path.suffix.lower() in VIDEO_SUFFIXES for one in inputs.sources):
+        # a dry run copies nothing of a URL, so there may be nothing to look into
+        if any(
+            one.kind == "photos" or one.path.suffix.lower() in VIDEO_SUFFIXES or not one.path.exists()
+            for one in inputs.sources
+        ):
             return
         failed = list[VideoError]()
         with Scanner() as scanner:

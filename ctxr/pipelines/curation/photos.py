@@ -14,7 +14,7 @@ import numpy as np
 from ctxr.engine.engines import Engine, map_units
 from ctxr.engine.progress import Progress
 from ctxr.engine.units import KILLED, Job, WorkUnit
-from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.errors import CtxrError, DataError, UsageError, plural
 from ctxr.media.images import Pixels, image_size, perceptual_hash, read_image, read_photo, troubles
 from ctxr.media.likeness import SIDE
 from ctxr.media.sources import InputSource, fetch
@@ -40,6 +40,7 @@ from ctxr.store.records import REJECTED, WORKER_DIED, Facts, Image, ImageSet, Le
 from ctxr.store.tables import UNREADABLE
 from ctxr.store.units import IMAGES, SOURCES, SourceUnit, UnitKeys, photo_names
 
+DEADLY = 8  # photos tried one by one at which all workers died, after which no more are tried
 SHARD = 256  # photos embedded between two points at which a killed run can go on
 STRIPE = 4096  # photos whose neighbours are one unit of work
 # looked up for every photo at once; when duplicates and rejected photos exhaust them, `PhotoRanking` continues
@@ -194,15 +195,19 @@ def embed_photos(
     which two died."""
     job = EmbedPhotos(artifact, embedder)
     made = {unit.name: shard for unit, shard in map_units(job, units, engine, progress, "embedding photos")}
-    if lost := [unit for unit in units if made[unit.name].lost]:
+    for unit in [unit for unit in units if made[unit.name].lost]:
+        album, start, files = unit.payload
         alone = [
-            WorkUnit(f"{unit.payload[0]}.shard{at}", sha256_of([unit.stamp, at]), (unit.payload[0], at, [file]))
-            for unit in lost
-            for at, file in enumerate(unit.payload[2], unit.payload[1])
+            WorkUnit(f"{album}.shard{at}", sha256_of([unit.stamp, at]), (album, at, [file]))
+            for at, file in enumerate(files, start)
         ]
-        tried = map_units(job, alone, engine, progress, "trying photos one by one")
-        job = replace(job, deadly={file for one, shard in tried if shard.lost for file in one.payload[2]})
-        made |= {unit.name: shard for unit, shard in map_units(job, lost, engine, progress, "embedding the others")}
+        tried, deadly = map_units(job, alone, engine, progress, "trying photos one by one"), set[Path]()
+        for number, (one, shard) in enumerate(tried, 1):
+            deadly |= {*one.payload[2]} if shard.lost else set()
+            if len(files) > 1 and len(deadly) == number == min(len(files), DEADLY):
+                Job.lost(job, unit)  # raises: it is no fault of photos where workers die at each
+        job = replace(job, deadly=deadly | {*job.deadly})
+        made |= {unit.name: shard for unit, shard in map_units(job, [unit], engine, progress, "embedding the others")}
     return [made[unit.name] for unit in units]
 
 
@@ -381,7 +386,7 @@ def album_unit(album: InputSource, pool: PhotoPool, picked: PickedPhotos, stamp:
         for position, message in pool.unreadable.get(album.name, {}).items()
     ]
     unreadable = len(album.photos) - len(own)
-    damage = f"{unreadable} photos could not be read" if unreadable else None
+    damage = f"{plural(unreadable, 'photo')} could not be read" if unreadable else None
     place = album.name, "photos", album.path.resolve().name, album.sha256, album.bytes
     source = Source(*place, frames=len(own), considered=len(ledger), damage=damage)
     sets = [image_set for image_set in picked.sets if image_set.source == album.name]

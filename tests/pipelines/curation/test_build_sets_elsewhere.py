@@ -74,6 +74,15 @@ def test_a_url_gives_the_sets_of_the_folder_also_where_files_leave_the_cache(
     assert same_tree(tmp_path / "here" / "filtered", tmp_path / "filtered")
 
 
+def test_a_dry_run_does_not_look_into_what_it_does_not_copy(footage: Path, tmp_path: Path) -> None:
+    clip = (footage / "videos" / "clip0.mp4").read_bytes()
+    fsspec.filesystem("memory").pipe_file("/bucket/clip", clip)
+    typed = ["build-sets", "memory://bucket/clip", "--out", str(tmp_path / "sets"), "--dry-run"]
+    result = CliRunner().invoke(app, typed)
+    assert result.exit_code == 0, result.stderr
+    assert not (tmp_path / "sets").exists()
+
+
 def test_an_album_that_does_not_fit_into_the_cache_is_filtered_and_no_problem(
     footage: Path, of_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from ctxr.engine import engines
 from ctxr.engine.engines import Engine, map_all
 from ctxr.engine.progress import SILENT, Silent
 from ctxr.engine.units import KILLED, Job, Results, WorkUnit
-from ctxr.errors import UsageError
+from ctxr.errors import CtxrError, UsageError
 from ctxr.media import images
 from ctxr.media.images import Pixels
 from ctxr.media.sources import InputSource, find_sources
@@ -211,6 +211,23 @@ def test_a_photo_that_kills_its_processes_is_one_failure_which_only_a_retry_read
     build(album, tmp_path / "b" / "sets", retry_failed=True, **settings)
     assert failed(out).keys() == expected.keys() - {"p4.png"}
     assert same_tree(out, tmp_path / "b" / "sets")
+
+
+def test_where_workers_die_at_every_photo_no_photo_is_to_blame(
+    album: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = list[str]()
+
+    def kills(_: Poisoned, unit: WorkUnit) -> bool:
+        tried.append(unit.name)
+        return True
+
+    monkeypatch.setitem(engines.ENGINES, "losing", f"{__name__}:run_losing")
+    monkeypatch.setattr(Poisoned, "kills", kills)
+    monkeypatch.setattr(photo_pool, "EmbedPhotos", Poisoned)
+    with pytest.raises(CtxrError, match="two worker processes"):
+        build(album, tmp_path / "sets", engine="losing", jobs=2, sources=(str(album),))
+    assert len(tried) == 1 + photo_pool.DEADLY
 
 
 def whole(folder: Path) -> Path:
