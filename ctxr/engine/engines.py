@@ -78,10 +78,10 @@ def run_processes(job: Job[R], units: Sequence[WorkUnit], workers: int) -> Resul
                 del begun[unit.name]
                 yield unit, result
 
-    rest = (begun.setdefault(unit.name, unit) for unit in units)
+    started = (begun.setdefault(unit.name, unit) for unit in units)
     while True:
         try:
-            yield from done(rest, workers)
+            yield from done(started, workers)
             return
         except WorkerKilled:
             for unit in [*begun.values()]:

@@ -120,7 +120,7 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
         text = None
     limits = {"brisque": BRISQUE, "max_text": text}
     reviewed = review_and_filter(work, built.artifact, limits, world, progress)
-    filtered = reviewed.left
+    filtered = reviewed.filtered
     found = _detected(built.artifact, filtered.artifact, world, text, reviewed.counts)
     tables = {"detected": found, "diff": reviewed.diff}
     progress.note(f"{built.counts['sets']} sets built, {filtered.counts['sets']} after filtering")
@@ -159,9 +159,9 @@ class DemoPart:
 
 
 class Reviewed(NamedTuple):
-    """What is left; hits, misses and false alarms of the reviewer, of the filter, and of `ctxr diff`; and what that counts."""
+    """The filtered sets; hits, misses and false alarms of the reviewer, the filter and `ctxr diff`; and the counts of `ctxr diff`."""
 
-    left: SetsReport
+    filtered: SetsReport
     counts: dict[str, list[int]]
     diff: Table
 
