@@ -86,5 +86,7 @@ def part_of_run(options: Options) -> Iterator[CommandRun]:
     if run is not None and run.workdir == getattr(options, "workdir", None):
         yield run
     else:
-        with recorded(options) as run:
-            yield run
+        with recorded(options) as own:
+            yield own
+        if run is not None:  # such as ctxr merge, whose ranks worked in another project
+            run.artifacts |= own.artifacts

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ctxr.datasets.image_sets import sets_report
+from ctxr.engine.history import part_of_run
 from ctxr.engine.options import convert, option_name
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
@@ -34,6 +35,8 @@ def run(config: Merge, progress: Progress = SILENT) -> SetsReport:
             ranks = read_ranks(folder)
     if not ranks:
         if (folder / MANIFEST).is_file():
+            with part_of_run(config) as made:
+                made.artifacts[folder] = True
             return sets_report(folder, up_to_date=True)
         verb = BuildSets(out=config.artifact, workdir=config.workdir, rank=0, world_size=2)
         hint = f"run the ranks first: {verb.command_line('videos/')}"

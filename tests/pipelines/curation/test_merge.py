@@ -1,8 +1,11 @@
 """Ranks and engines: whoever makes the units, and however often they are killed, the artifact has the same bytes."""
 
 import pickle  # noqa: TID251 (what the test itself wrote)
+import re
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from multiprocessing import get_context
@@ -72,9 +75,25 @@ def test_ranks_one_after_the_other_and_a_merge_equal_one_run(rough: Path, whole:
     assert caught.value.hint.startswith(f"ctxr build-sets {rough}")
     assert "--rank 1 --world-size 3" in caught.value.hint
     make(rough, out, rank=1, world_size=3)
-    merge(Merge(artifact=out))
+    shown = runner.invoke(app, ["merge", str(out)]).stdout
     assert same_tree(out, whole)
     assert merge(Merge(artifact=out)).up_to_date
+    again = runner.invoke(app, ["merge", str(out)]).stdout
+    assert {text.splitlines()[-1] for text in (shown, again)} == {f"next: ctxr report -w {tmp_path}"}
+
+
+@pytest.mark.prove
+def test_processes_of_torchrun_share_the_work_and_a_merge_equals_one_run(
+    rough: Path, whole: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "sets"
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "ctxr"]
+    done = subprocess.run(
+        [sys.executable, *torchrun, *typed(rough, out)], capture_output=True, text=True, timeout=300, check=True
+    )
+    assert sorted(re.findall(r"rank \d of 2", done.stdout)) == ["rank 0 of 2", "rank 1 of 2"]
+    merge(Merge(artifact=out))
+    assert same_tree(out, whole)
 
 
 def test_ranks_share_the_photos_and_the_merge_embeds_none(
