@@ -173,6 +173,8 @@ def dataset(report: AggregateReport) -> Iterator[Block]:
 def workers(report: WorkersReport) -> Iterator[Block]:
     """How good each worker is, and what was changed."""
     yield Sentences("changed", report.changed)
+    if report.settled:
+        yield report.settled
     yield report.table
     changes = [
         f"{change.at} {change.worker}: {change.before} → {change.after} by {change.by}: {change.reason}"

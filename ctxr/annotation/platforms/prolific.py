@@ -75,6 +75,24 @@ class ProlificClient:
         rows = self._pages(f"/studies/{study}/submissions/?limit=100&offset=0")
         return [row | {"study_id": row.get("study_id") or study} for row in rows]
 
+    def approve(self, submissions: Sequence[str]) -> None:
+        """Approve submissions, which are then paid. Repeating it changes nothing."""
+        self._call("POST", "/submissions/bulk-approve/", {"submission_ids": list(submissions)})
+
+    def ask_back(self, submission: str, reason: str) -> None:
+        """Ask a participant to return a submission; they get a message with the reason."""
+        body = {"request_return_reasons": [reason]}
+        self._call("POST", f"/submissions/{submission}/request-return/", body, retry=False)
+
+    def order_bonuses(self, study: str, bonuses: Mapping[str, int]) -> str:
+        """Set up bonuses by submission, in minor units, which pays none of them; the id to pay them with."""
+        rows = "".join(f"{submission},{cents / 100:.2f}\n" for submission, cents in bonuses.items())
+        return str(self._call("POST", "/submissions/bonus-payments/", {"study_id": study, "csv_bonuses": rows})["id"])
+
+    def pay_bonuses(self, order: str) -> None:
+        """Pay bonuses that were set up. The request is not retried: each one pays again."""
+        self._call("POST", f"/bulk-bonus-payments/{order}/pay/", retry=False)
+
     def _pages(self, first: str) -> Iterator[dict[str, Any]]:
         path: str | None = first
         while path:
@@ -156,7 +174,7 @@ class Bundle(Record, frozen=True):
 
 
 class Submission(msgspec.Struct, frozen=True):
-    """What Prolific says of a submission; its participant and its study have two names each."""
+    """What Prolific says of a submission; its participant and its study have two names each. Amounts are in minor units."""
 
     id: str
     status: str
@@ -164,6 +182,14 @@ class Submission(msgspec.Struct, frozen=True):
     participant_id: str = ""
     study_id: str = ""
     study: str = ""
+    reward: float | None = None
+    bonus_payments: tuple[float, ...] | None = None
+    return_requested: str | None = None
+
+    @property
+    def is_approved(self) -> bool:
+        """Whether it is paid, or about to be."""
+        return self.state in PAID[1:]
 
     @property
     def state(self) -> str:

@@ -214,6 +214,9 @@ class Workers(Options):
     """Reason of the change; required by --block, --allow and --undo."""
     decided_by: str = "requester"
     """Name of the person who decides."""
+    settle: Switch = False
+    """Prolific: approve submissions that got a completion code, ask back those without answers, pay waiting, and write a pay sheet; with
+    --dry-run first, nothing is sent."""
     good: Annotated[float, SHARE] = 0.8
     """Suggest allowing workers who are confidently above this accuracy."""
     poor: Annotated[float, SHARE] = 0.5
@@ -232,7 +235,7 @@ class Workers(Options):
 @dataclass(frozen=True)
 class WorkersReport(VerbReport):
     """The workers and their quality; `changed` are the changes made by this command, `changes` all of them, oldest first, `waited` the
-    time spent on dialogues that did not take place, which must be paid."""
+    time spent on dialogues that did not take place, which must be paid, `settled` what was done on Prolific."""
 
     workers: "tuple[Worker, ...]"
     table: Table
@@ -241,6 +244,7 @@ class WorkersReport(VerbReport):
     waited: "tuple[UnpaidWait, ...]"
     owed: Table
     refused: Mapping[str, int]
+    settled: Table | None = None
 
 
 @dataclass(frozen=True)

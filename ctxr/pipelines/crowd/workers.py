@@ -24,6 +24,7 @@ from ctxr.engine.report import Table
 from ctxr.errors import DryRun, UnfinishedError, UsageError
 from ctxr.pipelines.crowd.config import Workers, WorkersReport
 from ctxr.pipelines.crowd.people import people, worker_table
+from ctxr.pipelines.crowd.settle import settle
 from ctxr.pipelines.crowd.votes import picks_of
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.atomic import DRY_RUN
@@ -62,6 +63,7 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
                 changed.append(f"{verb} {worker}: now {state}")
     source = merge_journal(config.workdir, progress, config.database)
     answered = read_judgments(source)
+    settled = settle(config.workdir, config.database) if config.settle else None
     blocked, changes = tuple[str, ...](), list[Change]()
     waited, platforms, unpaid = tuple[UnpaidWait, ...](), dict[str, str](), list[str]()
     with project_journal(config.workdir, config.database) as journal:
@@ -75,7 +77,7 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     oldest_first = tuple(sorted(changes, key=lambda change: change.number))
     owed = owed_table(config.workdir, answered.units, answered.answers, waited, platforms, unpaid=unpaid)
     refused = refused_answers(source)
-    return WorkersReport(rows, worker_table(rows), tuple(changed), oldest_first, waited, owed, refused)
+    return WorkersReport(rows, worker_table(rows), tuple(changed), oldest_first, waited, owed, refused, settled)
 
 
 def owed_table(
