@@ -87,7 +87,7 @@ def wording_problems(
 
 
 _SENTENCES = {
-    "too_short": N_("Only {words}: please add more detail, because other people must find the image by your words."),
+    "too_short": N_("That is {words}. Please add more detail, because other people must find the image by your words."),
     "same_words": N_("The text repeats the same words. Please describe what you see."),
     "mentions_other_images": N_(
         "“{mention}” points at other images. The reader may see them in another order: "

@@ -44,7 +44,7 @@ class DialogueTask(Task):
                 _("You have this photo on your phone. Chat as with a friend, and share it when it fits the talk.")
                 if sees
                 else _("Chat as with a friend. The other person has a photo that they may share with you."),
-                f"{shared_after(unit.limits.turns_before_share)} {_('Then both of you see it and may go on.')}",
+                " ".join((shared_after(unit.limits.turns_before_share), _("Then both of you see it and may go on."))),
             ),
             pictures=pictures_of(order) if sees else (),
             passages=objects,
