@@ -91,7 +91,7 @@ class ExportTasks(Protocol):
     """Approval rate in percent that participants must exceed; 0 = any (prolific; ImageCoDe: 98)."""
     countries: str = ",".join(COUNTRIES)
     """Countries where participants live, two letters each, separated by commas; empty = any (prolific; ImageCoDe:
-    English-speaking)."""
+    English-speaking). With descriptions in another language than English, participants are by default fluent in it, and live anywhere."""
     server: str = ""
     """Web address of `ctxr serve` (prolific)."""
     per_submission: Annotated[int, POSITIVE] = 20

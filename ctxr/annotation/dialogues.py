@@ -11,10 +11,11 @@ import msgspec
 
 from ctxr.annotation.records import PUBLISHED, AnswerLimits
 from ctxr.annotation.tasks.dialogue import SENDER
-from ctxr.annotation.tasks.values import ODD_CHARACTERS, clean, odd
+from ctxr.annotation.tasks.values import ODD_CHARACTERS, clean, odd, shared_after, too_long
 from ctxr.annotation.wording import Problem, first_problem
 from ctxr.errors import DataError
 from ctxr.store.records import Turn
+from ctxr.web.language import _
 
 Kind = Literal["join", "alone", "say", "share", "finish", "leave"]
 
@@ -68,31 +69,31 @@ def refusal(talk: TalkState, seat: int, kind: Kind, text: str = "") -> Problem |
     if kind == "alone":
         return None
     if kind == "join":
-        return Problem("taken", "This seat is taken.") if seat in talk.present or talk.closed else None
+        return Problem("taken", _("This seat is taken.")) if seat in talk.present or talk.closed else None
     speaks, least = kind in ("say", "share"), talk.limits.turns_before_share
     of_kind = {
         "say": (
-            (not clean(text), "empty", "Please write something before you send it."),
-            (
-                len(text) > MOST_CHARACTERS,
-                "too_long",
-                f"Please stay within {MOST_CHARACTERS} characters; that is {len(text)}.",
-            ),
-            (odd(text), ODD_CHARACTERS.code, ODD_CHARACTERS.sentence),
+            (not clean(text), "empty", _("Please write something before you send it.")),
+            (len(text) > MOST_CHARACTERS, "too_long", too_long(len(text), MOST_CHARACTERS)),
+            (odd(text), ODD_CHARACTERS.code, _(ODD_CHARACTERS.sentence)),
         ),
         "share": (
-            (seat != SENDER, "not_yours", "Only the person who sees the photo can share it."),
-            (talk.shared, "already_shared", "The photo has been shared."),
-            (len(talk.turns) < least, "too_early", f"The photo can be shared after {least} messages."),
+            (seat != SENDER, "not_yours", _("Only the person who sees the photo can share it.")),
+            (talk.shared, "already_shared", _("The photo has been shared.")),
+            (len(talk.turns) < least, "too_early", shared_after(least)),
         ),
         "finish": (
-            (not talk.shared, "too_early", "Please go on until the photo has been shared, or leave the conversation."),
+            (
+                not talk.shared,
+                "too_early",
+                _("Please go on until the photo has been shared, or leave the conversation."),
+            ),
         ),
     }
     return first_problem(
-        (seat not in talk.present or talk.closed, "closed", "This conversation is over."),
-        (speaks and len(talk.present) < 2, "alone", "Your partner is not here yet. Please wait a moment."),
-        (speaks and seat in talk.done, "closed", "You have finished this conversation."),
+        (seat not in talk.present or talk.closed, "closed", _("This conversation is over.")),
+        (speaks and len(talk.present) < 2, "alone", _("Your partner is not here yet. Please wait a moment.")),
+        (speaks and seat in talk.done, "closed", _("You have finished this conversation.")),
         *of_kind.get(kind, ()),
     )
 

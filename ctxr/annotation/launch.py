@@ -88,7 +88,7 @@ def launch(config: ExportTasks) -> str:
             study = created[0]
         else:
             codes, review = codes_of(private, out.name), [{"action": "MANUALLY_REVIEW"}]
-            body["filters"] = prolific.filters(config, client.choices(prolific.RESIDENCE))
+            body["filters"] = prolific.filters(config, client.choices(prolific.RESIDENCE, prolific.FLUENT))
             body["completion_codes"] = [
                 {"code": codes[kind], "code_type": kind, "actions": review} for kind in prolific.CODE_TYPES
             ]

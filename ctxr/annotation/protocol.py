@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from babel import Locale, UnknownLocaleError
+
 from ctxr.annotation.records import PUBLISHED, Unit
 from ctxr.engine.options import Choices, Options, Range
 from ctxr.store.records import SplitName
@@ -48,6 +50,8 @@ class StudyNumbers(Options):
     """Share of common word trigrams above which two descriptions count as copies."""
     turns_before_share: Annotated[int, COUNT] = PUBLISHED.turns_before_share
     """Messages, of both partners together, before the photo of a dialogue can be shared (PhotoChat: 5)."""
+    language: str = PUBLISHED.language
+    """Language of descriptions and messages, as a code: en, ar, pt-BR, …"""
     disjoint: Annotated[str, Choices(DISJOINT)] = "partly"
     """Separation of the workers of train from those of validation and test: wholly, partly or none (ImageCoDe: partly)."""
     shared_workers: Annotated[float, SHARE] = 0.2
@@ -68,7 +72,11 @@ class StudyNumbers(Options):
         return f"{name} = {{}}" if name in StudyNumbers.describe() else super().spelled(name)
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """Questions cannot be all checks, and a description cannot need more votes than it gets."""
+        """A language that there is; questions cannot be all checks, and a description cannot need more votes than it gets."""
+        try:
+            Locale.parse(self.language, sep="-")
+        except (ValueError, UnknownLocaleError):
+            yield f"language = {self.language!r} is no language", "a code such as en, ar or pt-BR"
         for name in ("gold_every", "attention_every"):
             if getattr(self, name) == 1:
                 yield f"{name} = 1 leaves no room for work", "0 for none, or one in 2 or more"

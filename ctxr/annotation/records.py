@@ -17,17 +17,19 @@ Purpose = Literal["work", "qualification", "gold", "attention"]
 
 
 class AnswerLimits(msgspec.Struct, frozen=True):
-    """Numbers of the protocol by which an answer is taken; they travel with the unit, so every backend goes by the same.
+    """What the protocol says by which an answer is taken; they travel with the unit, so every backend goes by the same.
 
     Attributes:
         least_words: of a description. sameness: share of common word triples from which two texts are the same text with a
             word changed.
         turns_before_share: of both together, before the photo of a talk can be shared (PhotoChat, section 3).
+        language: tag of that in which people write, such as `en`.
     """
 
     least_words: int = 4
     sameness: float = 0.8
     turns_before_share: int = 5
+    language: str = "en"
 
 
 PUBLISHED = AnswerLimits()
@@ -94,7 +96,7 @@ class Answer(Record, frozen=True):
     Attributes:
         worker: keyed pseudonym; the platform's id is not stored.
         values: by the name of the form's field. A picture is named by its image id, never by its place.
-        order: image ids as they were shown, left to right.
+        order: image ids as they were shown, in the direction of reading.
         slot: which of the unit's votes it is, from 0; decides the order of an unordered set.
         at: when it was submitted, UTC, ISO 8601 with "Z". seconds: from showing to submitting; None if not measured.
         backend: what it came through.

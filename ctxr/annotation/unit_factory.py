@@ -13,6 +13,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError
 from ctxr.store.records import Dialogue, ImageSet, Query, SplitName, Text
 from ctxr.store.tables import grouped
+from ctxr.web.language import N_
 
 
 def _unit(task: TaskName, name: str, image_set: ImageSet, split: SplitName | None = None, **decided: Any) -> Unit:
@@ -27,7 +28,7 @@ def describe_units(
     """For each set, `protocol.targets` random targets to describe (ImageCoDe, section 3.2); with `objects`, hints by image id,
     to talk about, each shown alone."""
     task: TaskName = "describe" if objects is None else "dialogue"
-    limits = AnswerLimits(protocol.least_words, protocol.sameness, protocol.turns_before_share)
+    limits = AnswerLimits(protocol.least_words, protocol.sameness, protocol.turns_before_share, protocol.language)
     units = []
     for image_set in dataset.sets:
         dealt = sorted(image_set.images, key=lambda image: digest(protocol.seed, "target", image_set.id, image))
@@ -184,14 +185,14 @@ def repeat_units(units: Iterable[Unit], answers: Iterable[Answer], fraction: flo
 
 def attention_unit(image_set: ImageSet, protocol: Protocol) -> Unit:
     """A check whose text names the position of the image to pick, in the set's own order, which is the same for all."""
-    count = min(len(image_set.images), len(_ORDINALS))
+    count = min(len(image_set.images), len(_ATTENTION))
     index = digest(protocol.seed, "attention", image_set.id, "0")[0] % count
     return _unit(
         "retrieve",
         stable_id("retrieve", "attention", image_set.id, "0"),  # like that of any retrieval: who is checked sees it
         image_set,
         ordered=True,
-        texts=(_ATTENTION.format(_ORDINALS[index]),),
+        texts=(_ATTENTION[index],),
         truth=(image_set.images[index],),
         most=10**6,
         full=True,
@@ -199,9 +200,19 @@ def attention_unit(image_set: ImageSet, protocol: Protocol) -> Unit:
     )
 
 
-_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
-
-_ATTENTION = "This one checks that you are reading: please choose the {} image."
+_ATTENTION = (
+    N_("This one checks that you are reading: please choose the first image."),
+    N_("This one checks that you are reading: please choose the second image."),
+    N_("This one checks that you are reading: please choose the third image."),
+    N_("This one checks that you are reading: please choose the fourth image."),
+    N_("This one checks that you are reading: please choose the fifth image."),
+    N_("This one checks that you are reading: please choose the sixth image."),
+    N_("This one checks that you are reading: please choose the seventh image."),
+    N_("This one checks that you are reading: please choose the eighth image."),
+    N_("This one checks that you are reading: please choose the ninth image."),
+    N_("This one checks that you are reading: please choose the tenth image."),
+)
+"""Texts of attention checks, by the index of the image; the page translates them."""
 
 
 def attention_index(text: str) -> int | None:
@@ -210,7 +221,7 @@ def attention_index(text: str) -> int | None:
     >>> attention_index("This one checks that you are reading: please choose the third image.")
     2
     """
-    return next((index for index, word in enumerate(_ORDINALS) if text == _ATTENTION.format(word)), None)
+    return _ATTENTION.index(text) if text in _ATTENTION else None
 
 
 def check_units(dataset: Dataset, protocol: Protocol, purpose: Purpose) -> list[Unit]:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from unicodedata import category, normalize
 
 from ctxr.annotation.records import PUBLISHED, AnswerLimits
-from ctxr.errors import plural
+from ctxr.web.language import N_, _, ngettext
 
 FEW_KINDS = 12
 """Words from which a text must have a third of different ones."""
@@ -69,9 +69,11 @@ def wording_problems(
     text = without_marks(text)
     words = _WORD.findall(text)
     if not words:
-        return [Problem("empty", "Please write a description before you send it.")]
+        return [Problem("empty", _("Please write a description before you send it."))]
     plain = " ".join(_FRAMES_OF_THINGS.sub("rim", text).split())
-    mention = None if _OVERLAID.search(plain) else _OTHERS.search(plain)
+    # other languages point in other words
+    names_others = limits.language.split("-")[0] == "en" and not _OVERLAID.search(plain)
+    mention = _OTHERS.search(plain) if names_others else None
     wrong = {
         "too_short": len(words) < limits.least_words,
         "same_words": len(words) >= FEW_KINDS and len({word.lower() for word in words}) < len(words) / 3,
@@ -80,18 +82,20 @@ def wording_problems(
         "repeats_yourself": any(same_wording(text, earlier, limits.sameness) for earlier in own),
         "copied": any(same_wording(text, other, limits.sameness) for other in others),
     }
-    words_and_mention = plural(len(words), "word"), mention and mention.group()
-    return [Problem(code, _SENTENCES[code].format(*words_and_mention)) for code, holds in wrong.items() if holds]
+    found = {"words": ngettext("{count} word", "{count} words", len(words)), "mention": mention and mention.group()}
+    return [Problem(code, _(_SENTENCES[code]).format(**found)) for code, holds in wrong.items() if holds]
 
 
 _SENTENCES = {
-    "too_short": "That is {0}. Please add more detail, because other people must find the image by your words.",
-    "same_words": "The text repeats the same words. Please describe what you see.",
-    "mentions_other_images": "“{1}” points at other images. The reader may see them in another order: "
-    "please describe only what can be seen in the target.",
-    "address": "Please leave out web addresses and describe what you see.",
-    "repeats_yourself": "You have sent nearly the same text before. Please describe this image afresh.",
-    "copied": "Nearly the same text is already there for these images. Please describe it in your own words.",
+    "too_short": N_("That is {words}. Please add more detail, because other people must find the image by your words."),
+    "same_words": N_("The text repeats the same words. Please describe what you see."),
+    "mentions_other_images": N_(
+        "“{mention}” points at other images. The reader may see them in another order: "
+        "please describe only what can be seen in the target."
+    ),
+    "address": N_("Please leave out web addresses and describe what you see."),
+    "repeats_yourself": N_("You have sent nearly the same text before. Please describe this image afresh."),
+    "copied": N_("Nearly the same text is already there for these images. Please describe it in your own words."),
 }
 
 

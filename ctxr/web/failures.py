@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from ctxr.errors import CtxrError
 from ctxr.web.guard import TooLarge
+from ctxr.web.language import _
 from ctxr.web.static import HttpProblem
 
 Show = Callable[[Request, HttpProblem], Response]
@@ -23,8 +24,8 @@ def problem_json(problem: HttpProblem) -> JSONResponse:
 
 def too_fast(page: Callable[[HttpProblem], Response], wait: float) -> Response:
     """What an address sees that asks too often, and the seconds until it may again."""
-    later = "Please wait a moment and load the page again. Nothing you sent is lost."
-    answer = page(HttpProblem(429, "That was a little fast", later))
+    later = _("Please wait a moment and load the page again. Nothing you sent is lost.")
+    answer = page(HttpProblem(429, _("That was a little fast"), later))
     answer.headers["retry-after"] = str(ceil(wait))
     return answer
 
@@ -32,21 +33,25 @@ def too_fast(page: Callable[[HttpProblem], Response], wait: float) -> Response:
 def error_handlers(
     page: Show, explain: Show, failed: str, broken: str
 ) -> dict[Any, Callable[[Request, Any], Response]]:
-    """Of all errors: `page` shows people what went wrong, `explain` scripts too; `failed` is said of files, `broken` of our faults."""
+    """Of all errors: `page` shows people what went wrong, `explain` scripts too; `failed` is said of files, `broken` of our faults:
+    texts to be translated."""
 
     def unstored(request: Request, error: CtxrError) -> Response:
         sys.stderr.write(": ".join(filter(None, (error.message, error.hint))) + "\n")
-        return explain(request, HttpProblem(503, "Something went wrong here", failed, said=failed))
+        return explain(request, HttpProblem(503, _("Something went wrong here"), _(failed), said=_(failed)))
 
     def other(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         if status in (404, 405):
-            return page(request, HttpProblem(status, "This page does not exist", "Please check the address."))
-        return page(request, HttpProblem(status, "Something went wrong here", broken))
+            return page(request, HttpProblem(status, _("This page does not exist"), _("Please check the address.")))
+        return page(request, HttpProblem(status, _("Something went wrong here"), _(broken)))
 
-    long = HttpProblem(413, "Too long", "The text is too long for this page. Please shorten it.")
+    def long(request: Request, error: TooLarge) -> Response:
+        shorten = _("The text is too long for this page. Please shorten it.")
+        return page(request, HttpProblem(413, _("Too long"), shorten))
+
     return {
         HttpProblem: explain, CtxrError: unstored, HTTPException: other, 500: other,
-        TooLarge: lambda request, error: page(request, long),
+        TooLarge: long,
         ClientDisconnect: lambda request, error: Response(status_code=400),
     }  # fmt: skip

@@ -1,11 +1,62 @@
 """The language of a page: the texts of our pages are English in the code, and other languages are files of translations."""
 
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache
+from gettext import NullTranslations
+
+from babel import Locale
+from babel.numbers import format_decimal
+
+
+@dataclass(frozen=True)
+class Language:
+    """A language of pages: its `locale` has names, numbers and direction, `texts` the translations."""
+
+    locale: Locale
+    texts: NullTranslations
+
+    @property
+    def tag(self) -> str:
+        """As HTML and HTTP write it, such as `pt-BR` (BCP 47)."""
+        return str(self.locale).replace("_", "-")
+
+
+ENGLISH = Language(Locale("en"), NullTranslations())
+
+SPOKEN: ContextVar[Language] = ContextVar("spoken", default=ENGLISH)
+"""The language of the page that is being made."""
+
+OTHERS: ContextVar[Sequence[Language]] = ContextVar("others", default=())
+"""The languages that its reader may switch to; none where the page cannot be loaded again."""
+
 
 def _(text: str) -> str:
     """The text in the language of the page that is being made."""
-    return text
+    return text and SPOKEN.get().texts.gettext(text)
+
+
+def ngettext(one: str, many: str, count: int) -> str:
+    """The text for so many, in the language of the page that is being made, with the number as `{count}`."""
+    return SPOKEN.get().texts.ngettext(one, many, count).format(count=number(count))
 
 
 def N_(text: str) -> str:
     """The text as it is: marked, so that it has a translation, and translated by `_` where it is shown."""
     return text
+
+
+def number(value: float) -> str:
+    """A number as the language of the page writes it."""
+    return _written(value, SPOKEN.get().locale)
+
+
+@lru_cache(10_000)
+def _written(value: float, locale: Locale) -> str:
+    return format_decimal(value, locale=locale)
+
+
+def name_of_language(tag: str) -> str:
+    """What a language is called in that of the page; `tag` is one that Babel knows."""
+    return Locale.parse(tag, sep="-").get_display_name(SPOKEN.get().locale) or tag

@@ -9,6 +9,8 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ctxr.web import language
+
 SHARED = "ctxr.web"
 """The package whose templates and styles all pages share."""
 
@@ -32,7 +34,7 @@ class HttpProblem(Exception):
 
 def environment(package: str) -> Environment:
     """The templates in the folder `templates` of a package and in ours: values are escaped, and an unknown name is an error."""
-    return Environment(
+    made = Environment(
         loader=ChoiceLoader([PackageLoader(package), PackageLoader(SHARED)]),
         autoescape=True,
         undefined=StrictUndefined,
@@ -40,6 +42,9 @@ def environment(package: str) -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
+    made.globals |= {one.__name__: one for one in (language._, language.ngettext, language.number)}
+    made.globals |= {"language": language.SPOKEN.get, "others_to_speak": language.OTHERS.get}
+    return made
 
 
 class StaticFiles:
@@ -60,6 +65,6 @@ class StaticFiles:
         """The file that the address names. Raises HttpProblem where there is none."""
         name = request.path_params["name"]
         if name not in self._files:
-            raise HttpProblem(404, "This page does not exist")
+            raise HttpProblem(404, language._("This page does not exist"))
         headers = {"cache-control": "public, max-age=31536000, immutable"}
         return Response(self._files[name], media_type=_TYPES[name.split(".")[-1]], headers=headers)

@@ -12,6 +12,7 @@ from ctxr.annotation.journal.database import Database, micros, moment
 from ctxr.annotation.journal.results import NotAllowed
 from ctxr.annotation.pseudonyms import pseudonym
 from ctxr.store.atomic import disk_errors
+from ctxr.web.language import _
 
 _metadata = sql.MetaData()
 
@@ -102,13 +103,14 @@ class Identities:
         with self._database.writing() as connection:
             same = connection.execute(select(_visit).where(columns.submission == visit.submission)).mappings().first()
             if same is not None and same["participant"] != visit.participant:
-                raise NotAllowed("not_yours", "This submission belongs to another participant.")
+                raise NotAllowed("not_yours", _("This submission belongs to another participant."))
             if same is not None:
                 return _visit_of(same)
             unended = (columns.worker == visit.worker, columns.ending == "")
             live = select(columns.submission).where(*unended, columns.began > since, columns.submission != instead_of)
             if connection.execute(live).first() is not None:
-                raise NotAllowed("second", "You have begun another submission. Please finish that one first.")
+                begun = _("You have begun another submission. Please finish that one first.")
+                raise NotAllowed("second", begun)
             connection.execute(update(_visit).where(*unended).values(ending=LEFT))
             connection.execute(insert(_visit).values(asdict(visit) | {"began": micros(visit.began)}))
         return visit

@@ -32,6 +32,7 @@ from ctxr.annotation.tasks.values import Exposure, Values
 from ctxr.errors import DataError, UsageError, plural
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import ImageSet
+from ctxr.web.language import N_, _
 
 Ending = Literal["complete", "stopped"]
 """How paid work ended: `complete`, or `stopped` by a rule or a person."""
@@ -207,18 +208,17 @@ class Journal:
             if row["state"] != "live":
                 earlier = tx.find(tables.answer, unit=row["unit"], worker=worker)
                 if earlier is None:
-                    late = "This task was open for too long and went to somebody else. Please take a new one."
+                    late = _("This task was open for too long and went to somebody else. Please take a new one.")
                     raise NotAllowed("expired", late)
                 answer = msgspec.json.decode(earlier["payload"], type=Answer)
                 if not answer.has_values(filled):
-                    raise NotAllowed(
-                        "already_answered", "You have answered this one already, and your first answer is kept."
-                    )
+                    kept = _("You have answered this one already, and your first answer is kept.")
+                    raise NotAllowed("already_answered", kept)
                 return answer
             unit_row = tx.get(tables.unit, id=row["unit"])
             work = leasing.unit_of(unit_row)
             if unit_row["seats"] > 1:
-                raise NotAllowed("talk", "Please finish the conversation itself.")
+                raise NotAllowed("talk", _("Please finish the conversation itself."))
             storing.encoded(filled)
             answer = storing.answer_of(tx, row, filled, backend)
             if wrong := problems_of(work, answer, storing.exposure(tx, work, worker)):
@@ -235,7 +235,7 @@ class Journal:
         """Keep values that are not submitted yet. Raises NotAllowed for a lease that is not live, or not theirs."""
         with self._writing(now) as tx:
             if storing.own_lease(tx, token, worker)["state"] != "live":
-                raise NotAllowed("expired", "This task is no longer open. Please take a new one.")
+                raise NotAllowed("expired", _("This task is no longer open. Please take a new one."))
             draft = storing.encoded({name: tuple(value) for name, value in values.items()})
             tx.update(tables.lease, {"token": token}, draft=draft)
 
@@ -426,9 +426,9 @@ class Journal:
 
 
 _STOPPED = {
-    "blocked": NoWork("blocked", "We have no more work for you. Your answers are stored and will be reviewed."),
+    "blocked": NoWork("blocked", N_("We have no more work for you. Your answers are stored and will be reviewed.")),
     "screened_out": NoWork(
-        "screened_out", "Thank you for trying. These tasks turned out not to be a good match for you."
+        "screened_out", N_("Thank you for trying. These tasks turned out not to be a good match for you.")
     ),
 }
 """Why workers get no work, by their state."""
@@ -497,8 +497,9 @@ def nothing(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> 
     # what nobody is writing now, because another study's people would have to, is not waited for
     wider = None if tasks is None else {*tasks, *(LEADS_TO[task] for task in tasks if task in LEADS_TO)}
     if tx.row(_IN_HANDS, **leasing.suit_parameters(row, "work", wider)) is not None:
-        return NoWork("wait", "Other people are working on the remaining tasks. Please come back in a few minutes.")
-    return NoWork("nothing_left", "There are no tasks left for you. Thank you for your work.")
+        others = N_("Other people are working on the remaining tasks. Please come back in a few minutes.")
+        return NoWork("wait", others)
+    return NoWork("nothing_left", N_("There are no tasks left for you. Thank you for your work."))
 
 
 def reclaim(tx: Transaction) -> None:

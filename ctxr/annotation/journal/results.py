@@ -33,7 +33,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class NoWork:
-    """The reason why a worker gets no unit, as a code and a sentence; `wait`: others hold the remaining units."""
+    """The reason why a worker gets no unit, as a code and a sentence to be translated; `wait`: others hold the remaining units."""
 
     reason: Literal["nothing_left", "blocked", "screened_out", "wait"]
     sentence: str

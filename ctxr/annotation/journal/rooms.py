@@ -19,6 +19,7 @@ from ctxr.annotation.journal.storing import answer_of, own_lease, record
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import dialogue
 from ctxr.annotation.tasks.dialogue import SENDER
+from ctxr.web.language import _
 
 LAST_EVENT = 2**63 - 1
 """The largest number of an event that a database can be asked for."""
@@ -91,13 +92,12 @@ def active_lease(tx: Transaction, token: str, worker: str) -> RowMapping:
     """The live lease of a worker's seat in a room. Raises NotAllowed for anything else."""
     row = own_lease(tx, token, worker)
     if row["room"] is None:
-        raise NotAllowed("unknown", "There is no conversation in this task.")
+        raise NotAllowed("unknown", _("There is no conversation in this task."))
     if row["state"] == "answered":
-        raise NotAllowed("closed", "This conversation is over, and it is kept. Thank you.")
+        raise NotAllowed("closed", _("This conversation is over, and it is kept. Thank you."))
     if row["state"] != "live":
-        raise NotAllowed(
-            "expired", "You were away for too long, and the conversation was closed. Please take a new task."
-        )
+        late = _("You were away for too long, and the conversation was closed. Please take a new task.")
+        raise NotAllowed("expired", late)
     return row
 
 
@@ -105,7 +105,7 @@ def room_lease(tx: Transaction, token: str) -> RowMapping:
     """The lease of a seat in a room, live or not. Raises NotAllowed for anything else."""
     row = leasing.by_token(tx, token)
     if row is None or row["room"] is None:
-        raise NotAllowed("unknown", "There is no conversation here.")
+        raise NotAllowed("unknown", _("There is no conversation here."))
     return row
 
 

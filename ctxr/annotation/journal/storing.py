@@ -20,6 +20,7 @@ from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.errors import DataError
 from ctxr.store.records import ImageSet
+from ctxr.web.language import _
 
 R = TypeVar("R", Unit, ImageSet)
 
@@ -170,9 +171,9 @@ def own_lease(tx: Transaction, token: str, worker: str) -> RowMapping:
     """The lease of a token. Raises NotAllowed for no lease and for somebody else's."""
     row = leasing.by_token(tx, token)
     if row is None:
-        raise NotAllowed("unknown", "This link is not one of ours. Please start from the first page.")
+        raise NotAllowed("unknown", _("This link is not one of ours. Please start from the first page."))
     if row["worker"] != worker:
-        raise NotAllowed("not_yours", "This task is in somebody else's hands. Please take one of your own.")
+        raise NotAllowed("not_yours", _("This task is in somebody else's hands. Please take one of your own."))
     return row
 
 
@@ -188,9 +189,8 @@ def encoded(values: Mapping[str, Sequence[str]]) -> str:
     try:
         return msgspec.json.encode(values).decode()
     except UnicodeEncodeError as error:
-        raise NotAllowed(
-            "invalid", "The text contains characters that cannot be stored. Please type it again."
-        ) from error
+        odd = _("The text contains characters that cannot be stored. Please type it again.")
+        raise NotAllowed("invalid", odd) from error
 
 
 def exposure(tx: Transaction, unit: Unit, worker: str) -> Exposure:

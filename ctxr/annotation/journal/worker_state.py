@@ -15,6 +15,7 @@ from ctxr.annotation.pseudonyms import is_pseudonym
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import task_of
 from ctxr.store.tables import grouped
+from ctxr.web.language import _
 
 RULE = "rule"
 """The author of changes that a rule of the protocol makes."""
@@ -24,7 +25,7 @@ def require(tx: Transaction, worker: str) -> RowMapping:
     """The worker's row. Raises NotAllowed for one who never enrolled."""
     row = tx.find(tables.worker, id=worker)
     if row is None:
-        raise NotAllowed("unknown", "We do not know you yet. Please start from the first page.")
+        raise NotAllowed("unknown", _("We do not know you yet. Please start from the first page."))
     return row
 
 

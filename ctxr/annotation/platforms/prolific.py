@@ -28,6 +28,7 @@ from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import CtxrError, DataError
 from ctxr.store.records import Record
 from ctxr.store.tables import grouped
+from ctxr.web.language import name_of_language
 
 ADDRESS = "https://api.prolific.com/api/v1"
 
@@ -61,9 +62,9 @@ class ProlificClient:
         """Ids of studies with an internal name: whether one was made by a request whose answer was lost."""
         return [str(row["id"]) for row in self._pages("/studies/") if row.get("internal_name") == internal_name]
 
-    def choices(self, name: str) -> dict[str, str]:
-        """Ids of the choices of a filter, by what participants read."""
-        found = (row for row in self._pages("/filters/") if row.get("filter_id") == name)
+    def choices(self, *names: str) -> dict[str, str]:
+        """Ids of the choices of filters, by what participants read."""
+        found = (row for row in self._pages("/filters/") if row.get("filter_id") in names)
         return {str(label): str(choice) for row in found for choice, label in (row.get("choices") or {}).items()}
 
     def publish(self, study: str) -> str:
@@ -234,17 +235,30 @@ APPROVAL = "approval_rate"
 RESIDENCE = "current-country-of-residence"
 """Prolific's filter of the country where somebody lives; its choices have ids, which Prolific lists."""
 
+FLUENT = "fluent-languages"
+"""Prolific's filter of languages that somebody is fluent in; its choices have ids, too."""
+
 
 def filters(config: ExportTasks, ids: Mapping[str, str] | None = None) -> list[dict[str, object]]:
-    """Who may take part; countries by their `ids` on Prolific, without these by name. Raises DataError for one without an id."""
+    """Who may take part; countries and languages by their `ids` on Prolific, else by name. Raises DataError for one without an id."""
     rows: list[dict[str, object]] = []
     if config.approved:
         rows.append({"filter_id": APPROVAL, "selected_range": {"lower": config.approved + 1, "upper": 100}})
-    names = [COUNTRIES[country] for country in listed(config.countries)]
-    if ids is not None and (missing := [name for name in names if name not in ids]):
-        raise DataError(f"Prolific lists no country {missing[0]!r}", hint="leave it out of --countries")
-    if names:
-        rows.append({"filter_id": RESIDENCE, "selected_values": [ids[name] for name in names] if ids else names})
+    is_english = config.language.split("-")[0] == "en"
+    # English-speaking countries say nothing of who writes in another language
+    anywhere = not is_english and config.countries == ExportTasks.countries
+    countries = [] if anywhere else [COUNTRIES[country] for country in listed(config.countries)]
+    languages = [] if is_english else [name_of_language(config.language.split("-")[0])]
+    for name, words, kind in ((RESIDENCE, countries, "country"), (FLUENT, languages, "language")):
+        if ids is not None and (missing := [word for word in words if word not in ids]):
+            hint = (
+                "leave it out of --countries"
+                if kind == "country"
+                else "create the study of study.json on Prolific’s pages"
+            )
+            raise DataError(f"Prolific lists no {kind} {missing[0]!r}", hint=hint)
+        if words:
+            rows.append({"filter_id": name, "selected_values": [ids[word] for word in words] if ids else words})
     return rows
 
 

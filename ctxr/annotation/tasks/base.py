@@ -5,9 +5,10 @@ from typing import ClassVar
 
 from ctxr.annotation.forms import Choice, Form, Talk, Write
 from ctxr.annotation.records import Answer, Outcome, Unit
-from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, odd
+from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, odd, too_long
 from ctxr.annotation.wording import Problem, first_problem
 from ctxr.store.records import Judgment, Query
+from ctxr.web.language import _
 
 
 class Task(ABC):
@@ -31,13 +32,14 @@ class Task(ABC):
         problems: list[Problem | None] = []
         for field in form.fields:
             filled, checks = list(values.get(field.name, ())), list[tuple[bool, str, str]]()
+            what, many = field.legend, len(filled) > 1
             if isinstance(field, Write):
                 text, most = filled[0] if filled and filled[0].strip() else "", field.most_characters
                 checks = [
-                    (len(filled) > 1, "too_many_chosen", "Please send one text."),
-                    (not text and not field.optional, "empty", f"Please write something: {field.legend}"),
-                    (len(text) > most, "too_long", f"Please stay within {most} characters; that is {len(text)}."),
-                    (odd(text), ODD_CHARACTERS.code, ODD_CHARACTERS.sentence),
+                    (many, "too_many_chosen", _("Please send one text.")),
+                    (not text and not field.optional, "empty", _("Please write something: {what}").format(what=what)),
+                    (len(text) > most, "too_long", too_long(len(text), most)),
+                    (odd(text), ODD_CHARACTERS.code, _(ODD_CHARACTERS.sentence)),
                 ]
             elif not isinstance(field, Talk):
                 several, optional = (field.several, field.optional) if isinstance(field, Choice) else (False, False)
@@ -45,13 +47,14 @@ class Task(ABC):
                 offered = {option.value for option in field.options} if isinstance(field, Choice) else pictures
                 unknown = not offered.issuperset(filled) or len(set(filled)) < len(filled)
                 checks = [
-                    (not filled and not optional, "nothing_chosen", f"Please answer: {field.legend}"),
-                    (len(filled) > 1 and not several, "too_many_chosen", f"Please choose only one: {field.legend}"),
-                    (unknown, "not_offered", "That answer was not among those offered. Please choose again."),
+                    (not filled and not optional, "nothing_chosen", _("Please answer: {what}").format(what=what)),
+                    (many and not several, "too_many_chosen", _("Please choose only one: {what}").format(what=what)),
+                    (unknown, "not_offered", _("That answer was not among those offered. Please choose again.")),
                 ]
             problems.append(first_problem(*checks))
         unasked = bool(values.keys() - {field.name for field in form.fields})
-        problems.append(first_problem((unasked, "not_asked", "The page sent unexpected data. Please load it again.")))
+        unexpected = _("The page sent unexpected data. Please load it again.")
+        problems.append(first_problem((unasked, "not_asked", unexpected)))
         return [problem for problem in problems if problem]
 
     @abstractmethod
@@ -70,7 +73,7 @@ class LabelTask(Task):
         """As for every task; and `ALONE` stands alone."""
         wrong = super().validate(unit, values, exposure)
         if not wrong and self.ALONE in values[self.FIELD] and len(values[self.FIELD]) > 1:
-            return [self.MIXED]
+            return [Problem(self.MIXED.code, _(self.MIXED.sentence))]
         return wrong
 
     def score(self, unit: Unit, answer: Answer) -> Outcome:

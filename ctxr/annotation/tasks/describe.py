@@ -6,6 +6,7 @@ from ctxr.annotation.tasks.base import Task
 from ctxr.annotation.tasks.values import Exposure, Values, clean, query_of
 from ctxr.annotation.wording import Problem, wording_problems
 from ctxr.store.records import Judgment, Query, Text
+from ctxr.web.language import _, name_of_language
 
 FIELD = "description"
 REASON = "reason"
@@ -17,21 +18,24 @@ class DescribeTask(Task):
 
     def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
         """The set with its target marked, and a field for the description."""
+        note = _("One to three sentences in plain {language}.").format(language=name_of_language(unit.limits.language))
         return Form(
-            title="Describe the marked image",
+            title=_("Describe the marked image"),
             instruction=(
-                "Someone else will see these images without the mark. Write what they need to find the marked one.",
-                "Say enough to tell it from the others, not everything that differs.",
-                "Do not mention the other images: the reader does not know which ones you compared, nor their order.",
+                _("Someone else will see these images without the mark. Write what they need to find the marked one."),
+                _("Say enough to tell it from the others, not everything that differs."),
+                _(
+                    "Do not mention the other images: the reader does not know which ones you compared, nor their order."
+                ),
             ),
             pictures=pictures_of(order, unit.target),
             sequence=unit.ordered,
             fields=(
-                Write(FIELD, "Your description", "One to three sentences in plain English.", 1000, checked=True),
+                Write(FIELD, _("Your description"), note, 1000, checked=True),
                 Write(
                     REASON,
-                    "Should the description stand although it breaks a rule?",
-                    "Give your reason; reviewers will read it.",
+                    _("Should the description stand although it breaks a rule?"),
+                    _("Give your reason; reviewers will read it."),
                     300,
                     optional=True,
                 ),

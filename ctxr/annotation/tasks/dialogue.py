@@ -9,10 +9,11 @@ import msgspec
 from ctxr.annotation.forms import Form, Line, Passage, Talk, pictures_of
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.base import Task
-from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, odd, stable_id
+from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, odd, shared_after, stable_id
 from ctxr.annotation.wording import Problem, first_problem
 from ctxr.store.records import Dialogue, Judgment, Query, Text, Turn
 from ctxr.store.tables import UNREADABLE
+from ctxr.web.language import _
 
 FIELD = "turns"
 """The answer of each seat: the turns as JSON, oldest first."""
@@ -36,18 +37,18 @@ class DialogueTask(Task):
     def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
         """For the sender the photo and what is in it, for the other only the talk."""
         sees = seat == SENDER
-        objects = (Passage("In the photo", (Line(", ".join(unit.labels)),)),) if sees and unit.labels else ()
+        objects = (Passage(_("In the photo"), (Line(", ".join(unit.labels)),)),) if sees and unit.labels else ()
         return Form(
-            title="Talk with another person",
+            title=_("Talk with another person"),
             instruction=(
-                "You have this photo on your phone. Chat as with a friend, and share it when it fits the talk."
+                _("You have this photo on your phone. Chat as with a friend, and share it when it fits the talk.")
                 if sees
-                else "Chat as with a friend. The other person has a photo that they may share with you.",
-                f"The photo can be shared after {unit.limits.turns_before_share} messages. Then both of you see it and may go on.",
+                else _("Chat as with a friend. The other person has a photo that they may share with you."),
+                " ".join((shared_after(unit.limits.turns_before_share), _("Then both of you see it and may go on."))),
             ),
             pictures=pictures_of(order) if sees else (),
             passages=objects,
-            fields=(Talk(FIELD, "Your conversation", unit.limits.turns_before_share),),
+            fields=(Talk(FIELD, _("Your conversation"), unit.limits.turns_before_share),),
         )
 
     def validate(self, unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
@@ -55,19 +56,19 @@ class DialogueTask(Task):
         if wrong := super().validate(unit, {name: value for name, value in values.items() if name != PAIR}, exposure):
             return wrong
         if not values.get(FIELD):
-            return [Problem("no_talk", "The conversation is missing.")]
+            return [Problem("no_talk", _("The conversation is missing."))]
         try:
             turns = turns_of(values)
         except UNREADABLE:
-            return [Problem("no_talk", "The conversation cannot be read.")]
+            return [Problem("no_talk", _("The conversation cannot be read."))]
         shares, least = [index for index, turn in enumerate(turns) if turn.share], unit.limits.turns_before_share
         blank = any(turn.user not in (0, 1) or (not turn.share and not turn.text.strip()) for turn in turns)
         early = any(index < least or turns[index].user != SENDER for index in shares)
         problem = first_problem(
-            (blank, "odd_turn", "A message is empty or has no sender."),
-            (any(odd(turn.text) for turn in turns), ODD_CHARACTERS.code, ODD_CHARACTERS.sentence),
-            (len(shares) != 1, "not_shared", "Please share the photo once before you finish."),
-            (early, "shared_early", f"The photo can be shared after {least} messages."),
+            (blank, "odd_turn", _("A message is empty or has no sender.")),
+            (any(odd(turn.text) for turn in turns), ODD_CHARACTERS.code, _(ODD_CHARACTERS.sentence)),
+            (len(shares) != 1, "not_shared", _("Please share the photo once before you finish.")),
+            (early, "shared_early", shared_after(least)),
         )
         return [problem] if problem else []
 

@@ -3,6 +3,7 @@
 from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, pictures_of
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks.base import LabelTask
+from ctxr.web.language import _
 
 FIELD = "verdict"
 
@@ -18,21 +19,23 @@ class EntailTask(LabelTask):
     def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
         """The sentence above, what is given, image and captions, and three answers."""
         options = (
-            Option(ENTAILMENT, "yes", "the image shows that it is true"),
-            Option(NEUTRAL, "cannot be told", "it may be true, but the image does not show it"),
-            Option(CONTRADICTION, "no", "the image shows that it is wrong"),
+            Option(ENTAILMENT, _("yes"), _("the image shows that it is true")),
+            Option(NEUTRAL, _("cannot be told"), _("it may be true, but the image does not show it")),
+            Option(CONTRADICTION, _("no"), _("the image shows that it is wrong")),
         )
-        premise = (Passage("Captions of the image", tuple(Line(text) for text in unit.texts)),) if unit.texts else ()
+        premise = (Passage(_("Captions of the image"), tuple(Line(text) for text in unit.texts)),) if unit.texts else ()
         return Form(
-            title="Is the sentence true of this image?",
+            title=_("Is the sentence true of this image?"),
             instruction=(
-                "Read the sentence, look at the image and its captions, and say whether the sentence must be true.",
+                _("Read the sentence, look at the image and its captions, and say whether the sentence must be true."),
             ),
             pictures=pictures_of(order),
-            passages=(Passage("Sentence to judge", (Line(unit.statement or ""),), judged=True), *premise),
+            passages=(Passage(_("Sentence to judge"), (Line(unit.statement or ""),), judged=True), *premise),
             fields=(
                 Choice(
-                    FIELD, "Is the sentence true?", tuple(option for option in options if option.value in unit.labels)
+                    FIELD,
+                    _("Is the sentence true?"),
+                    tuple(option for option in options if option.value in unit.labels),
                 ),
             ),
         )

@@ -4,6 +4,7 @@ from ctxr.annotation.forms import Form, Line, Passage, Pick, pictures_of
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.base import Task
 from ctxr.store.records import Judgment
+from ctxr.web.language import _
 
 FIELD = "pick"
 
@@ -15,13 +16,14 @@ class RetrieveTask(Task):
 
     def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
         """The description and the images to choose from."""
+        texts = map(_, unit.texts) if unit.purpose == "attention" else unit.texts
         return Form(
-            title="Find the described image",
-            instruction=("Read the description, look at every image, and choose the one that it describes best.",),
+            title=_("Find the described image"),
+            instruction=(_("Read the description, look at every image, and choose the one that it describes best."),),
             pictures=pictures_of(order),
             sequence=unit.ordered,
-            passages=(Passage("Description", tuple(Line(text) for text in unit.texts)),),
-            fields=(Pick(FIELD, "Which image is described?"),),
+            passages=(Passage(_("Description"), tuple(map(Line, texts))),),
+            fields=(Pick(FIELD, _("Which image is described?")),),
         )
 
     def score(self, unit: Unit, answer: Answer) -> Outcome:

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from unicodedata import category
 
 from ctxr.annotation.wording import Problem
+from ctxr.web.language import N_, _, ngettext, number
 
-ODD_CHARACTERS = Problem("odd_characters", "The text contains characters that cannot be shown. Please type it again.")
+ODD_CHARACTERS = Problem(
+    "odd_characters", N_("The text contains characters that cannot be shown. Please type it again.")
+)
 
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn")
 """Unicode's categories of controls, formats (such as a change of direction), surrogates, private and unassigned signs."""
@@ -35,6 +38,19 @@ def odd(text: str) -> bool:
 def clean(text: str) -> str:
     """A text as it is stored: every run of spaces and line ends is one space."""
     return " ".join(text.split())
+
+
+def too_long(characters: int, most: int) -> str:
+    """What is said of a text with more than `most` characters."""
+    sentence = _("Please stay within {most} characters; that is {count}.")
+    return sentence.format(most=number(most), count=number(characters))
+
+
+def shared_after(messages: int) -> str:
+    """When the photo of a talk can be shared."""
+    return ngettext(
+        "The photo can be shared after {count} message.", "The photo can be shared after {count} messages.", messages
+    )
 
 
 def stable_id(prefix: str, *parts: str) -> str:

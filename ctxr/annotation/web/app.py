@@ -15,6 +15,7 @@ from ctxr.annotation.web.site import Site
 from ctxr.annotation.web.work import Work
 from ctxr.web.failures import error_handlers, problem_json, too_fast
 from ctxr.web.guard import RateLimited
+from ctxr.web.language import N_, _
 from ctxr.web.static import HttpProblem
 
 
@@ -57,10 +58,10 @@ def _handlers(pages: Pages) -> dict[Any, Callable[[Request, Any], Response]]:
         return problem_json(error) if script else page(request, error)
 
     def refused(request: Request, error: NotAllowed) -> Response:
-        return explain(request, HttpProblem(409, "This did not work", str(error), said=str(error)))
+        return explain(request, HttpProblem(409, _("This did not work"), str(error), said=str(error)))
 
-    failed = "We cannot store anything at the moment; it is not your fault. Please try again in a few minutes."
-    broken = "It is not your fault. What you sent before is stored; please go back and try again."
+    failed = N_("We cannot store anything at the moment; it is not your fault. Please try again in a few minutes.")
+    broken = N_("It is not your fault. What you sent before is stored; please go back and try again.")
     return error_handlers(page, explain, failed, broken) | {
         NotAllowed: refused,
         RateLimited: lambda request, error: too_fast(pages.problem, error.args[0]),

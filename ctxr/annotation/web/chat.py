@@ -14,7 +14,7 @@ from ctxr.annotation.journal.journal import Step
 from ctxr.annotation.journal.results import ChatRoom, NotAllowed
 from ctxr.annotation.web.pages import Endpoints, Posted
 from ctxr.annotation.web.work import LeasedUnit, Work, leased_unit
-from ctxr.errors import plural
+from ctxr.web.language import _, ngettext
 from ctxr.web.static import HttpProblem
 
 HELD_SECONDS = 20.0
@@ -148,7 +148,7 @@ class Chat(Endpoints):
         """Take one of `STEPS`: say a text, share the photo, finish, or leave."""
         step = request.path_params["step"]
         if step not in STEPS:
-            raise HttpProblem(404, "This page does not exist", "Please check the address.")
+            raise HttpProblem(404, _("This page does not exist"), _("Please check the address."))
         unit = leased_unit(self.pages, request)
         unit.accept(request, posted, f"/talk/{step}")
         text = (posted.get("text") or [""])[0]
@@ -167,31 +167,37 @@ class Chat(Endpoints):
             return JSONResponse({"problems": []})
         if step == "leave":
             return self.pages.message(
-                "You have left the conversation",
-                ["The time that you waited for somebody is noted, and counts."],
-                links=[("Go on with something else", f"{self.pages.at}/next?more=1")],
+                _("You have left the conversation"),
+                [_("The time that you waited for somebody is noted, and counts.")],
+                links=[(_("Go on with something else"), f"{self.pages.at}/next?more=1")],
             )
         return self.pages.go(f"{unit.path}/talk")
 
 
 def _presence(room: ChatRoom) -> str:
     if room.done:
-        return "You have finished. Your partner may still be writing."
+        return _("You have finished. Your partner may still be writing.")
     if room.present:
-        return "Your partner is here."
+        return _("Your partner is here.")
     if room.partner_left:
-        return "Your partner has left. We are looking for another one; the time you wait counts."
+        return _("Your partner has left. We are looking for another one; the time you wait counts.")
     if room.apart:
-        return "Somebody else is waiting for other tasks than yours. You need another partner; you can wait, which counts, or leave."
-    return "Waiting for a partner. The time you wait counts, and you can leave whenever you like."
+        return _(
+            "Somebody else is waiting for other tasks than yours. You need another partner; you can wait, which counts, or leave."
+        )
+    return _("Waiting for a partner. The time you wait counts, and you can leave whenever you like.")
 
 
 def _gate(room: ChatRoom, least: int) -> str:
     if room.shared:
-        return "Both of you see the photo. Go on, or finish."
+        return _("Both of you see the photo. Go on, or finish.")
     if room.may_share:
-        return "You can share the photo now."
+        return _("You can share the photo now.")
     missing = least - len(room.turns)
-    if room.seat != 0:
+    if room.seat != 0 or missing <= 0:
         return ""
-    return f"The photo can be shared after {plural(missing, 'more message')}." if missing > 0 else ""
+    return ngettext(
+        "The photo can be shared after {count} more message.",
+        "The photo can be shared after {count} more messages.",
+        missing,
+    )

@@ -23,8 +23,10 @@ from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.site import Invitation, Session, Site
 from ctxr.web.failures import too_fast
 from ctxr.web.guard import Buckets, Guard, RateLimited, from_elsewhere, read_form
+from ctxr.web.language import ENGLISH, Language, _
 from ctxr.web.signing import SESSION_DAYS, Signer
 from ctxr.web.static import HttpProblem, StaticFiles, environment
+from ctxr.web.translations import Speaking
 
 Posted = dict[str, list[str]]
 Show = Callable[[Request], Response | Awaitable[Response]]
@@ -64,9 +66,11 @@ class SignedPages:
 
     Attributes:
         START: the page of those who signed in.
+        languages: of the pages; the first one is for who asks for none of them.
     """
 
     START: ClassVar[str] = "/"
+    languages: Sequence[Language] = (ENGLISH,)
 
     def __init__(self, base_url: str, signer: Signer, cookie: str = "ctxr") -> None:
         self.base_url, self.signer, self._cookie = base_url, signer, cookie
@@ -91,7 +95,7 @@ class SignedPages:
 
     def problem(self, problem: HttpProblem, **parts: object) -> HTMLResponse:
         """A page that says what went wrong; parts as those of `message`."""
-        links = [("Go on", self.at + self.START)]
+        links = [(_("Go on"), self.at + self.START)]
         return self.message(problem.title, problem.lines, problem.status, links=links, **parts)
 
     def go(self, path: str) -> RedirectResponse:
@@ -129,9 +133,9 @@ class SignedPages:
         (here, name), session = self._invitation(request), self.session(request)
         if session.worker == self.worker_of(name):
             return self.go(self.START)
-        form = {"action": here, "fields": [("csrf", self.signer.form_token(session.nonce, here))], "button": "Start"}
-        line = "This is your personal link. What you answer or decide from here on is credited to you."
-        return self.remember(self.message("Welcome", [line], form=form), session)
+        form = {"action": here, "fields": [("csrf", self.signer.form_token(session.nonce, here))], "button": _("Start")}
+        line = _("This is your personal link. What you answer or decide from here on is credited to you.")
+        return self.remember(self.message(_("Welcome"), [line], form=form), session)
 
     def accept(self, request: Request, posted: Posted) -> Response:
         """Sign in by a personal link."""
@@ -143,8 +147,8 @@ class SignedPages:
         """The address of a personal link, and whose it is. Raises HttpProblem for a link that was not made here."""
         token = request.path_params["token"]
         if (invitation := self.signer.read(Invitation, token)) is None:
-            again = "Please copy all of it, to its last letter, and try again."
-            raise HttpProblem(403, "This link is incomplete", again)
+            again = _("Please copy all of it, to its last letter, and try again.")
+            raise HttpProblem(403, _("This link is incomplete"), again)
         return f"{self.at}/i/{token}", invitation.name
 
     def check_form(self, request: Request, posted: Mapping[str, Sequence[str]], nonce: str, address: str) -> None:
@@ -152,7 +156,8 @@ class SignedPages:
         token = (posted.get("csrf") or ("",))[0]
         made = self.signer.form_token(nonce, address)
         if from_elsewhere(request) or not compare_digest(token.encode(), made.encode()):
-            raise HttpProblem(403, "This form has grown old", "Please load the page again and send it once more.")
+            once_more = _("Please load the page again and send it once more.")
+            raise HttpProblem(403, _("This form has grown old"), once_more)
 
     def limit(self, buckets: Buckets, name: str, cost: float = 1.0) -> None:
         """Raises RateLimited where this worker or address asks too often."""
@@ -175,7 +180,9 @@ def application(
     routes = [Route(path, act, methods=["GET"]) for path, act in shown.items()]
     routes += [Route(path, partial(take, act), methods=["POST"]) for path, act in posted.items()]
     app = Starlette(routes=routes, exception_handlers=handlers)
-    return Guard(app, addresses, partial(too_fast, pages.problem), pages.base_url.startswith("https://"))
+    https = pages.base_url.startswith("https://")
+    guarded = Guard(app, addresses, partial(too_fast, pages.problem), https)
+    return Speaking(guarded, pages.languages, pages.at or "/", https)
 
 
 class Pages(SignedPages):
@@ -185,7 +192,8 @@ class Pages(SignedPages):
 
     def __init__(self, site: Site) -> None:
         super().__init__(site.base_url, site.signer)
-        self.site = site
+        self.site, self.languages = site, site.languages
+        self._templates.globals["described_in"] = site.language
 
     def worker_of(self, invited: str) -> str:
         """The pseudonym of a member of a local team."""

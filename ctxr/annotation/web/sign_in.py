@@ -12,7 +12,7 @@ from ctxr.annotation.journal.identities import LEFT, Visit
 from ctxr.annotation.journal.results import NotAllowed
 from ctxr.annotation.web.pages import Endpoints, Posted
 from ctxr.annotation.web.site import Invitation, Session
-from ctxr.errors import plural
+from ctxr.web.language import N_, _, ngettext
 from ctxr.web.static import HttpProblem
 
 LONGEST_NAME = 60
@@ -26,9 +26,15 @@ _PLATFORM = "prolific"
 
 _ID = re.compile(r"[0-9a-zA-Z]{10,64}")
 
+_ONCE_MORE = N_("Please open the study from Prolific’s own page once more.")
+
 _ENDINGS = {
-    "complete": ("COMPLETED", "Thank you, that was all", "Your answers are stored."),
-    "stopped": ("FAILED_ATTENTION_CHECK", "Thank you for your work", "Your answers are stored and will be reviewed."),
+    "complete": ("COMPLETED", N_("Thank you, that was all"), N_("Your answers are stored.")),
+    "stopped": (
+        "FAILED_ATTENTION_CHECK",
+        N_("Thank you for your work"),
+        N_("Your answers are stored and will be reviewed."),
+    ),
 }
 """Type of the completion code, and what is said, by how the work ended."""
 
@@ -48,33 +54,37 @@ class SignIn(Endpoints):
         session = self.pages.session(request)
         if session.worker:
             done = self.site.journal.done_by(session.worker)
-            line = f"You have sent {plural(done, 'answer')} so far." if done else "Nothing sent yet."
-            return self.pages.message("Welcome back", [line], links=[("Go on", f"{self.pages.at}/next")])
+            sent = ngettext("You have sent {count} answer so far.", "You have sent {count} answers so far.", done)
+            line = sent if done else _("Nothing sent yet.")
+            return self.pages.message(_("Welcome back"), [line], links=[(_("Go on"), f"{self.pages.at}/next")])
         if not self.site.anybody:
             return self.pages.message(
-                "You need a personal link",
-                ["The person who invited you can send you one.", "If you already have one, please open it again."],
+                _("You need a personal link"),
+                [
+                    _("The person who invited you can send you one."),
+                    _("If you already have one, please open it again."),
+                ],
             )
         return self._form(request)
 
     def enter(self, request: Request, posted: Posted) -> Response:
         """Enrol with a name, on a server open to anyone."""
         if not self.site.anybody:
-            raise HttpProblem(404, "This page does not exist")
+            raise HttpProblem(404, _("This page does not exist"))
         self.pages.check_form(request, posted, self.pages.session(request).nonce, f"{self.pages.at}/enter")
         name = " ".join((posted.get("name") or [""])[0].split())
         if not name or len(name) > LONGEST_NAME or not name.isprintable():
-            return self._form(request, name, "Please write a name of one to sixty characters.")
+            return self._form(request, name, _("Please write a name of one to sixty characters."))
         self.pages.limit(self.site.newcomers, request.client.host if request.client else "")
         identity = f"open/{name.casefold()}"
         if self.site.identities.knows(self.site.pseudonym("local", identity)):
-            problem = "This name is already taken. If it is yours, use your personal link; otherwise add a letter."
-            return self._form(request, name, problem)
+            taken = _("This name is already taken. If it is yours, use your personal link; otherwise add a letter.")
+            return self._form(request, name, taken)
         personal = f"{self.site.base_url}/i/{self.site.signer.sign(Invitation(identity))}"
         response = self.pages.message(
-            f"Welcome, {name}",
-            ["Keep this personal link to sign in from another browser or after a month. Do not share it."],
-            links=[("Start", f"{self.pages.at}/next"), ("My personal link", personal)],
+            _("Welcome, {name}").format(name=name),
+            [_("Keep this personal link to sign in from another browser or after a month. Do not share it.")],
+            links=[(_("Start"), f"{self.pages.at}/next"), (_("My personal link"), personal)],
         )
         return self.pages.remember(response, self.pages.admit("local", identity))
 
@@ -83,7 +93,7 @@ class SignIn(Endpoints):
         response = self.pages.page(
             "sign_in.html",
             422 if problem else 200,
-            title="Sign in",
+            title=_("Sign in"),
             csrf=self.site.signer.form_token(session.nonce, f"{self.pages.at}/enter"),
             name=name,
             problems=[problem] if problem else [],
@@ -98,12 +108,10 @@ class Prolific(Endpoints):
         """A participant of a study."""
         name = request.path_params["study"]
         if name not in self.site.studies:
-            raise HttpProblem(404, "This study does not exist", "Please return the submission on Prolific.")
+            raise HttpProblem(404, _("This study does not exist"), _("Please return the submission on Prolific."))
         ids = [request.query_params.get(name, "") for name in ("SESSION_ID", "PROLIFIC_PID", "STUDY_ID")]
         if not all(map(_ID.fullmatch, ids)):
-            raise HttpProblem(
-                400, "Prolific did not say who you are", "Please open the study from Prolific’s own page once more."
-            )
+            raise HttpProblem(400, _("Prolific did not say who you are"), _(_ONCE_MORE))
         # the id of a submission is what opens it: a participant's id alone is known to others
         submission, participant, study = ids
         is_new = self.site.identities.visit(submission) is None
@@ -116,7 +124,7 @@ class Prolific(Endpoints):
             earlier = self.pages.session(request).submission
             self.site.identities.come(visit, self.site.studies[name].lasts, earlier)
         except NotAllowed as refused:
-            raise HttpProblem(403, "This submission cannot be opened", refused.message) from refused
+            raise HttpProblem(403, _("This submission cannot be opened"), refused.message) from refused
         session = self.pages.admit(_PLATFORM, participant, submission)
         if is_new:
             readmit(self.site.journal, worker, self.site.now())
@@ -128,9 +136,7 @@ class Prolific(Endpoints):
             return None
         visit = self.site.identities.visit(session.submission)
         if visit is None or visit.ending == LEFT or visit.door not in self.site.studies:
-            raise HttpProblem(
-                403, "This submission is over", "Please open the study from Prolific’s own page once more."
-            )
+            raise HttpProblem(403, _("This submission is over"), _(_ONCE_MORE))
         return visit
 
     def round(self, session: Session) -> WorkRound | None:
@@ -149,17 +155,18 @@ class Prolific(Endpoints):
         )
         if not ending:
             return None
-        kind, title, line = _ENDINGS[ending]
+        kind, *told = _ENDINGS[ending]
+        title, line = map(_, told)
         codes = study.codes()
         code = codes.get(kind) or codes.get("COMPLETED", "")
         if not code:
-            links = [("Look again", f"{self.pages.at}/next")]
-            wait = "Your completion code for Prolific is not available yet. Please leave this page open."
+            links = [(_("Look again"), f"{self.pages.at}/next")]
+            wait = _("Your completion code for Prolific is not available yet. Please leave this page open.")
             return self.pages.message(title, [line, wait], links=links, again=WAIT_SECONDS)
         self.site.identities.end(visit.submission, ending)
         return self.pages.message(
             title,
-            [line, "Please return to Prolific to be paid."],
+            [line, _("Please return to Prolific to be paid.")],
             code=code,
-            links=[("Complete on Prolific", f"{DONE}?{urlencode({'cc': code})}")],
+            links=[(_("Complete on Prolific"), f"{DONE}?{urlencode({'cc': code})}")],
         )

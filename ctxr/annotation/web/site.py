@@ -1,6 +1,6 @@
 """A running server: its journal and pictures, who may sign in, and the links and sessions that it signs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -10,10 +10,15 @@ from typing import NamedTuple
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import Journal
 from ctxr.web.guard import Buckets
+from ctxr.web.language import ENGLISH, Language
 from ctxr.web.signing import Signer
 
 ADDRESS_SHARE = 20
 """An address may ask as often as so many workers: a team sits behind one."""
+
+
+SHIPPED = Path(__file__).parent / "languages"
+"""Folder with our translations."""
 
 
 class LeaseLink(NamedTuple):
@@ -69,7 +74,7 @@ class Site:
         base_url: address for the workers' browsers, without a trailing slash.
         anybody: anyone with the address may enrol with a name. studies: on Prolific, by the name in their address.
         tasks: what is served; None for everything in the journal. bundle: answers in a round.
-        rate: requests a second of one worker; 0 = no limit.
+        rate: requests a second of one worker; 0 = no limit. language: tag of that of the descriptions. languages: of the pages.
     """
 
     journal: Journal
@@ -84,6 +89,8 @@ class Site:
     tasks: tuple[str, ...] | None = None
     bundle: int = 20
     rate: float = 10.0
+    language: str = ENGLISH.tag
+    languages: Sequence[Language] = (ENGLISH,)
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     workers: Buckets = field(init=False)
     addresses: Buckets = field(init=False)

@@ -13,6 +13,7 @@ from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.pages import Endpoints, FormView, Pages, Posted, ShownPicture
 from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific, WorkRound
 from ctxr.annotation.web.site import LeaseLink, Session
+from ctxr.web.language import N_, _, ngettext, number
 from ctxr.web.static import PICTURES, HttpProblem
 
 
@@ -54,7 +55,8 @@ class LeasedUnit:
         form, sizes = self.form, self.pages.site.sizes
         pictures = []
         for one in form.pictures:
-            label = f"Image {one.place}, the marked one" if one.marked else f"Image {one.place}"
+            named = _("Image {place}, the marked one") if one.marked else _("Image {place}")
+            label = named.format(place=number(one.place))
             size = sizes.get(one.image, (0, 0))
             pictures.append(ShownPicture(self.key(one.image), one.place, one.marked, label, *size))
         kinds = {type(field) for field in form.fields}
@@ -96,11 +98,11 @@ class LeasedUnit:
     def expired(self, texts: Mapping[str, Sequence[str]]) -> HttpProblem:
         """What is said when the time is over, or the worker was stopped, with what was typed."""
         if stopped := self.pages.site.journal.stopped(self.lease.worker):
-            return HttpProblem(403, _TITLES[stopped.reason], stopped.sentence, kept=self.texts(texts))
+            return HttpProblem(403, _(_TITLES[stopped.reason]), _(stopped.sentence), kept=self.texts(texts))
         return HttpProblem(
             410,
-            "Your time for this one is over",
-            "Somebody else has it now. What you sent before is stored, and there may be more to do.",
+            _("Your time for this one is over"),
+            _("Somebody else has it now. What you sent before is stored, and there may be more to do."),
             kept=self.texts(texts),
         )
 
@@ -110,23 +112,23 @@ def leased_unit(pages: Pages, request: Request, text: str = "", cost: float = 1.
     text = text or request.path_params["link"]
     link = pages.site.signer.read(LeaseLink, text)
     if link is None:
-        raise HttpProblem(403, "This link is incomplete", "Please go back and open the page again.")
+        raise HttpProblem(403, _("This link is incomplete"), _("Please go back and open the page again."))
     session = pages.session(request)
     if session.worker != link.worker:
-        reason = "It belongs to another person." if session.worker else "Your session has ended."
-        raise HttpProblem(403, "This page is not open to you", reason, "Please sign in with your own link.")
+        reason = _("It belongs to another person.") if session.worker else _("Your session has ended.")
+        raise HttpProblem(403, _("This page is not open to you"), reason, _("Please sign in with your own link."))
     pages.limit(pages.site.workers, link.worker, cost)
     lease = pages.site.journal.find(link.lease)
     if lease is None or lease.worker != link.worker:
-        raise HttpProblem(404, "This page no longer exists", "Please continue with the next one.")
+        raise HttpProblem(404, _("This page no longer exists"), _("Please continue with the next one."))
     return LeasedUnit(pages, lease, session, f"{pages.at}/w/{text}")
 
 
 _TITLES = {
-    "nothing_left": "All done, thank you",
-    "blocked": "Thank you for your work",
-    "screened_out": "Thank you for trying",
-    "wait": "A short wait",
+    "nothing_left": N_("All done, thank you"),
+    "blocked": N_("Thank you for your work"),
+    "screened_out": N_("Thank you for trying"),
+    "wait": N_("A short wait"),
 }
 
 
@@ -145,10 +147,15 @@ class Work(Endpoints):
         visit = self.prolific.visit(session)
         done = self.site.journal.done_by(session.worker)
         if visit is None and done and done % self.site.bundle == 0 and "more" not in request.query_params:
+            thanks = ngettext(
+                "You have sent {count} answer, and it helps. Rest a little, or go on.",
+                "You have sent {count} answers, and each of them helps. Rest a little, or go on.",
+                done,
+            )
             return self.pages.message(
-                "Thank you, that was a round",
-                [f"You have sent {done} answers, and each of them helps. Rest a little, or go on."],
-                links=[("Start another round", f"{self.pages.at}/next?more=1")],
+                _("Thank you, that was a round"),
+                [thanks],
+                links=[(_("Start another round"), f"{self.pages.at}/next?more=1")],
             )
         if visit is not None and (ended := self.prolific.ended(visit)):
             return ended
@@ -161,9 +168,9 @@ class Work(Endpoints):
             return ended
         waits = lease.reason == "wait"
         return self.pages.message(
-            _TITLES[lease.reason],
-            [lease.sentence],
-            links=[("Look again", f"{self.pages.at}/next?more=1")] if waits else (),
+            _(_TITLES[lease.reason]),
+            [_(lease.sentence)],
+            links=[(_("Look again"), f"{self.pages.at}/next?more=1")] if waits else (),
             again=WAIT_SECONDS if waits else 0,
         )
 
@@ -214,7 +221,8 @@ class Work(Endpoints):
                 return self._form(unit, values, sentences)
             if refused.reason == "expired":
                 raise unit.expired(posted) from refused
-            title = "This one is already sent" if refused.reason == "already_answered" else "This could not be taken"
+            sent = refused.reason == "already_answered"
+            title = _("This one is already sent") if sent else _("This could not be taken")
             raise HttpProblem(409, title, refused.message) from refused
         return self.pages.go("/next")
 
@@ -224,9 +232,9 @@ class Work(Endpoints):
         unit.accept(request, posted, "/stop")
         self.site.journal.give_back(unit.lease.token, self.site.now())
         return self.pages.message(
-            "See you later",
-            ["Everything you sent is stored. The page you had open goes to somebody else."],
-            links=[("Go on after all", f"{self.pages.at}/next?more=1")],
+            _("See you later"),
+            [_("Everything you sent is stored. The page you had open goes to somebody else.")],
+            links=[(_("Go on after all"), f"{self.pages.at}/next?more=1")],
         )
 
     def check(self, request: Request, posted: Posted) -> Response:
@@ -254,7 +262,7 @@ class Work(Endpoints):
         file = self.site.pictures.get(image)
         media = PICTURES.get(file.suffix.lower()) if file else None
         if unit.lease.state != "live" or file is None or media is None or not file.is_file():
-            raise HttpProblem(404, "This picture does not exist")
+            raise HttpProblem(404, _("This picture does not exist"))
         # at once: a response that streams a file changes threads for each of its ten steps
         content, kept = file.read_bytes(), {"cache-control": "private, max-age=31536000, immutable"}
         return Response(content, media_type=media, headers=kept)

@@ -117,7 +117,7 @@ class Serve(Options):
     """Options of `ctxr serve`."""
 
     COMMAND: ClassVar[str] = "serve"
-    PANELS = "Address: host port base_url open; Review: review input scores; Expert: database tasks per_round lease_minutes rate"
+    PANELS = "Address: host port base_url open; Review: review input scores; Expert: database tasks languages per_round lease_minutes rate"
 
     workdir: Workdir = Path("work")
     host: str = "127.0.0.1"
@@ -128,6 +128,8 @@ class Serve(Options):
     """Database for the answers instead of a file in the project: postgresql://user@host/name."""
     tasks: str = ""
     """Tasks to serve, separated by commas; default: all exported tasks, and those that follow from answers."""
+    languages: str = ""
+    """Languages of the pages, separated by commas, the first for browsers that ask for none of them; default: all that there are."""
     open: bool = False
     """Let anyone with the address sign in with a name."""
     invite: Annotated[int, COUNT] = 0

@@ -27,7 +27,7 @@ from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import UnitNotifier
 from ctxr.annotation.web.review import Review, make_review, review_signer
-from ctxr.annotation.web.site import Invitation, Site, Study, crowd_signer
+from ctxr.annotation.web.site import SHIPPED, Invitation, Site, Study, crowd_signer
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.engine.next_step import applied
@@ -40,7 +40,9 @@ from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.kinds import SERVED, TASKS
 from ctxr.store.paths import relative
 from ctxr.store.scores import read_values
+from ctxr.web.language import Language
 from ctxr.web.server import LOCAL, address_of, answer_requests, listening_socket
+from ctxr.web.translations import read_languages
 
 NEWS_SECONDS = 5.0
 """Between two lines about answers that came in."""
@@ -150,6 +152,8 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
         listed(config.tasks) or None,
         config.per_round,
         config.rate,
+        everything[0].protocol.language,
+        languages_of(config),
     )
     if not (waiting := _waiting(site, journal.progress())):
         progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
@@ -162,6 +166,17 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
             f"{plural(config.invite, 'person', 'people')} invited; it takes {people['all']} to collect all votes"
         )
     return OpenSite(site, waiting, people)
+
+
+def languages_of(config: Serve) -> list[Language]:
+    """The languages of the pages. Raises UsageError for one without translations, and what `read_languages` raises."""
+    own = config.workdir / "study"
+    found = read_languages(SHIPPED, own)
+    wanted = listed(config.languages) or tuple(found)
+    if unknown := [tag for tag in wanted if tag not in found]:
+        hint = f"choose of {', '.join(found)}, or put {unknown[0]}.po into {own}"
+        raise UsageError(f"--languages {unknown[0]}: there are no translations", hint=hint)
+    return [found[tag] for tag in wanted]
 
 
 def _pictures(everything: Sequence[Tasks]) -> dict[str, Path]:

@@ -122,7 +122,7 @@ def test_the_box_takes_as_much_as_a_message_may_be(make_crowd: MakeCrowd) -> Non
     _, ada, first = paired(make_crowd)
     assert f'name="text" rows="1" maxlength="{MOST_CHARACTERS}"' in ada.get(first).text
     assert read(say(ada, first, "x" * MOST_CHARACTERS)).problems == []
-    assert "2000 characters" in read(say(ada, first, "x" * (MOST_CHARACTERS + 1))).problems[0]
+    assert "2,000 characters" in read(say(ada, first, "x" * (MOST_CHARACTERS + 1))).problems[0]
 
 
 def test_a_message_that_comes_too_late_is_shown_back(make_crowd: MakeCrowd) -> None:

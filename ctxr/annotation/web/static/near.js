@@ -2,6 +2,7 @@
 const dialog = document.getElementById("near");
 const picture = dialog.querySelector("img");
 const name = document.getElementById("near-name");
+export const ahead = document.dir === "rtl" ? -1 : 1; // of the right arrow: what comes next stands where reading goes
 let shown = [];
 let place = 0;
 
@@ -19,11 +20,11 @@ export const takesText = (element) =>
 
 // links: anchors to pictures; closed(place) is told what was looked at last, chosen(place) what was taken with Enter.
 export const open = (links, at, closed = () => {}, chosen = null) => {
-  shown = links.map((link) => ({ href: link.href, name: link.getAttribute("aria-label").replace(/^Enlarge (the )?/, "").replace(/^./, (a) => a.toUpperCase()) }));
+  shown = links.map((link) => ({ href: link.href, name: link.dataset.name }));
   place = Math.max(0, at);
   show();
   dialog.onkeydown = (event) => {
-    const step = { ArrowLeft: -1, ArrowUp: -1, PageUp: -1, ArrowRight: 1, ArrowDown: 1, PageDown: 1 }[event.key];
+    const step = { ArrowLeft: -ahead, ArrowUp: -1, PageUp: -1, ArrowRight: ahead, ArrowDown: 1, PageDown: 1 }[event.key];
     event.stopPropagation();
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (step) {

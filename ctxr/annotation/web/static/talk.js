@@ -3,6 +3,7 @@ import * as near from "./near.js";
 import { tell } from "./problems.js";
 
 const room = document.getElementById("room");
+const words = JSON.parse(room.dataset.words);
 const turns = document.getElementById("turns");
 const say = document.getElementById("say");
 const text = document.getElementById("text");
@@ -18,11 +19,11 @@ const add = (turn) => {
   line.className = turn.mine ? "mine" : "theirs";
   const who = line.appendChild(document.createElement("span"));
   who.className = "unseen";
-  who.textContent = turn.mine ? "You:" : "Partner:";
+  who.textContent = turn.mine ? words.you : words.partner;
   const what = line.appendChild(document.createElement(turn.share ? "em" : "span"));
   if (turn.share) line.classList.add("shares");
-  else what.className = "said";
-  what.textContent = turn.share ? `${turn.mine ? "You" : "Your partner"} shared the photo` : turn.text;
+  else [what.className, what.dir, what.lang] = ["said", "auto", text.lang];
+  what.textContent = turn.share ? (turn.mine ? words.i_shared : words.they_shared) : turn.text;
   turns.append(line);
 };
 
@@ -52,7 +53,7 @@ const apply = (news) => {
   document.getElementById("finish-button").disabled = !news.shared || news.done;
   if (news.photo && photo.hidden) {
     const image = zoom.appendChild(document.createElement("img"));
-    image.alt = "The photo";
+    image.alt = words.photo;
     image.src = zoom.href = news.photo;
     photo.hidden = false;
     room.classList.add("sees");
@@ -70,7 +71,7 @@ const listen = async () => {
       else if (answer.status === 429 || answer.status === 503) await pause(5);
       else return location.reload();
     } catch {
-      document.getElementById("presence").textContent = "The connection is gone. Trying again …";
+      document.getElementById("presence").textContent = words.gone;
       after = -1; // then everything is news
       await pause(1);
     }
@@ -86,7 +87,7 @@ const send = async (form) => {
     if (told.go) location.assign(told.go);
     return answer.ok;
   } catch {
-    tell(["That could not be sent. Please try again in a moment."]);
+    tell([words.unsent]);
     return false;
   }
 };

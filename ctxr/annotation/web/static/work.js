@@ -47,7 +47,7 @@ addEventListener("keydown", (event) => {
   }
   if (event.ctrlKey || event.metaKey || (typing && event.shiftKey)) return;
   const page = { PageUp: -1, PageDown: 1 }[event.key];
-  const side = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  const side = { ArrowLeft: -near.ahead, ArrowRight: near.ahead }[event.key];
   const up = { ArrowUp: -1, ArrowDown: 1 }[event.key];
   if (views.length && (page || (!typing && side))) {
     event.preventDefault();
