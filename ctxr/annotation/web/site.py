@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import Journal
+from ctxr.annotation.study import StudyTexts
 from ctxr.web.guard import Buckets
 from ctxr.web.signing import Signer
 
@@ -24,12 +25,14 @@ class LeaseLink(NamedTuple):
 
 
 class Session(NamedTuple):
-    """A browser's cookie: what forms are bound to, who it is (empty before somebody enrolled), and the paid `submission`."""
+    """A browser's cookie: what forms are bound to, who it is (empty before somebody enrolled), the paid `submission`, and the tasks
+    whose instructions were shown, with spaces between them."""
 
     nonce: str
     worker: str = ""
     platform: str = "local"
     submission: str = ""
+    shown: str = ""
 
 
 class Invitation(NamedTuple):
@@ -69,7 +72,7 @@ class Site:
         base_url: address for the workers' browsers, without a trailing slash.
         anybody: anyone with the address may enrol with a name. studies: on Prolific, by the name in their address.
         tasks: what is served; None for everything in the journal. bundle: answers in a round.
-        rate: requests a second of one worker; 0 = no limit.
+        rate: requests a second of one worker; 0 = no limit. texts: what people read before they work.
     """
 
     journal: Journal
@@ -84,6 +87,7 @@ class Site:
     tasks: tuple[str, ...] | None = None
     bundle: int = 20
     rate: float = 10.0
+    texts: StudyTexts = field(default_factory=StudyTexts)
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     workers: Buckets = field(init=False)
     addresses: Buckets = field(init=False)

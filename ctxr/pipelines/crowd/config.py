@@ -128,6 +128,9 @@ class Serve(Options):
     """Database for the answers instead of a file in the project: postgresql://user@host/name."""
     tasks: str = ""
     """Tasks to serve, separated by commas; default: all exported tasks, and those that follow from answers."""
+    study: Path | None = None
+    """Folder with what people read before they work: `consent.md`, `instructions-TASK.md`; default: `study` in the workdir, if it is
+    there."""
     open: bool = False
     """Let anyone with the address sign in with a name."""
     invite: Annotated[int, COUNT] = 0
@@ -156,8 +159,10 @@ class Serve(Options):
                 yield f"--tasks names {name!r}, which is not a task", f"tasks are {', '.join(NAMES)}"
         if self.base_url and not self.base_url.startswith(("http://", "https://")):
             yield f"--base-url {self.base_url!r} is not an address", "it begins with https://"
-        if self.review and (self.open or self.tasks or self.database):
-            yield "--review goes without --open, --tasks and --database", "ctxr serve --review --invite 2"
+        if self.study is not None and not self.study.is_dir():
+            yield f"--study {self.study} is no folder", "name the folder with consent.md"
+        if self.review and (self.open or self.study or self.tasks or self.database):
+            yield "--review goes without --open, --study, --tasks and --database", "ctxr serve --review --invite 2"
         if not self.review and (self.input or self.scores):
             yield "--input and --scores need --review", "ctxr serve --review --scores FILE"
 
@@ -232,7 +237,7 @@ class Workers(Options):
 @dataclass(frozen=True)
 class WorkersReport(VerbReport):
     """The workers and their quality; `changed` are the changes made by this command, `changes` all of them, oldest first, `waited` the
-    time spent on dialogues that did not take place, which must be paid."""
+    time spent on dialogues that did not take place, which must be paid; `consents` how many agreed to which version of the consent."""
 
     workers: "tuple[Worker, ...]"
     table: Table
@@ -240,6 +245,7 @@ class WorkersReport(VerbReport):
     changes: "tuple[Change, ...]"
     waited: "tuple[UnpaidWait, ...]"
     owed: Table
+    consents: Table
     refused: Mapping[str, int]
 
 

@@ -24,6 +24,7 @@ from ctxr.annotation.launch import codes_of, private_folder
 from ctxr.annotation.platforms.prolific import PLACEHOLDERS, PLATFORM
 from ctxr.annotation.project_journal import journal_of, remember
 from ctxr.annotation.pseudonyms import pseudonym, read_key
+from ctxr.annotation.study import read_texts
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import UnitNotifier
 from ctxr.annotation.web.review import Review, make_review, review_signer
@@ -41,6 +42,9 @@ from ctxr.store.kinds import SERVED, TASKS
 from ctxr.store.paths import relative
 from ctxr.store.scores import read_values
 from ctxr.web.server import LOCAL, address_of, answer_requests, listening_socket
+
+STUDY = "study"
+"""Folder of the workdir with the texts of the study."""
 
 NEWS_SECONDS = 5.0
 """Between two lines about answers that came in."""
@@ -125,7 +129,8 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
                 f"{everything[0].path} and {tasks.path} were exported with different protocols",
                 hint=f"ctxr export-tasks {tasks.name} {changes_to(everything[0].protocol, tasks.protocol)}",
             )
-    private = private_folder(config.workdir)
+    private, folder = private_folder(config.workdir), config.study or config.workdir / STUDY
+    texts = read_texts(folder if folder.is_dir() else None)
     key = read_key(private)
     pictures = {name: image.sha256 for tasks in everything for name, image in tasks.images.items()}
     journal = open_journal(
@@ -150,7 +155,11 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
         listed(config.tasks) or None,
         config.per_round,
         config.rate,
+        texts,
     )
+    if not texts.version and (site.studies or site.anybody or invited_names(config)):
+        tell = progress.warn if site.studies or site.anybody else progress.note
+        tell(f"nobody is asked for consent: write the information about the study into {folder / 'consent.md'}")
     if not (waiting := _waiting(site, journal.progress())):
         progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
     if note := unconfirmed_note(journal):

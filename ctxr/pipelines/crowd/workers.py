@@ -63,6 +63,7 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     source = merge_journal(config.workdir, progress, config.database)
     answered = read_judgments(source)
     blocked, changes = tuple[str, ...](), list[Change]()
+    consents = list[tuple[str, str, int]]()
     waited, platforms, unpaid = tuple[UnpaidWait, ...](), dict[str, str](), list[str]()
     with project_journal(config.workdir, config.database) as journal:
         if journal is not None:
@@ -70,12 +71,14 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
             platforms = {state.worker: state.platform for state in journal.workers()}
             changes = [change for worker in platforms for change in journal.changes(worker)]
             waited = tuple(journal.waited())
+            consents = journal.consents()
             unpaid = [state.worker for state in unconfirmed(journal)]
     rows = tuple(people(answered, picks_of(answered), blocked, config.good, config.poor))
     oldest_first = tuple(sorted(changes, key=lambda change: change.number))
     owed = owed_table(config.workdir, answered.units, answered.answers, waited, platforms, unpaid=unpaid)
+    agreed = Table("Consent", ("version", "language", "agreed"), tuple(consents))
     refused = refused_answers(source)
-    return WorkersReport(rows, worker_table(rows), tuple(changed), oldest_first, waited, owed, refused)
+    return WorkersReport(rows, worker_table(rows), tuple(changed), oldest_first, waited, owed, agreed, refused)
 
 
 def owed_table(
