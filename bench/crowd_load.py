@@ -169,8 +169,8 @@ class Worker:
             if self.think:
                 await asyncio.sleep(self.think)
             status, place, page = await self.ask("GET", "/next")
-            if status == 303:
-                status, _, page = await self.ask("GET", place)
+            while status == 303:  # past the instructions
+                status, place, page = await self.ask("GET", place)
             form = re.search(r'action="(/w/[^"]+)" id="answer".*?name="csrf" value="(\w+)"', page, re.DOTALL)
             if form is None:
                 await asyncio.sleep(0.2)

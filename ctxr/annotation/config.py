@@ -78,7 +78,8 @@ class ExportTasks(Protocol):
     fraction: Annotated[float, Range(0, 1, "a share above 0, at most 1", above=True)] = 0.1
     """Share of the answered units that is judged a second time (repeat)."""
     gold: Path | None = None
-    """Dataset with known targets, the source of hidden check questions and of the qualification round."""
+    """Dataset with known targets, the source of hidden check questions and of the practice round (`qualification`). Units about the same
+    pictures are left out."""
     image_base: str = ""
     """Web address of the folder `pictures` of the tasks (label-studio)."""
     title: str = ""

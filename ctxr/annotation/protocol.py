@@ -57,7 +57,7 @@ class StudyNumbers(Options):
     shared_workers: Annotated[float, SHARE] = 0.2
     """With `partly`, share of the workers who may work on both."""
     qualification: Annotated[int, COUNT] = 0
-    """Number of qualification questions, with a known answer, that a new worker answers first."""
+    """Number of practice questions, with a known answer, that a new worker answers first, and is told whether they were right."""
     qualification_pass: Annotated[float, SHARE] = 0.75
     """Share of qualification questions that must be answered right."""
     gold_every: Annotated[int, COUNT] = 0

@@ -24,7 +24,7 @@ from ctxr.datasets.rounds import labels_of_sample, newest_sample
 from ctxr.datasets.splits import leakage_of
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import SETS, chosen, command_in
-from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.errors import DataError, UnfinishedError, UsageError, plural
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import JUDGMENTS
@@ -170,7 +170,7 @@ def ask(config: ExportTasks, sources: TaskSources, progress: Progress) -> TaskBa
         raise UnfinishedError(f"there is nothing to {config.task}: {missing}", hint=f"{take}   ({when})")
     if not work.units:
         raise DataError(f"there is nothing to {config.task}", hint="see what the command before this one made")
-    batch = merge_batches([work, _checks(config, work, progress)])
+    batch = _with_checks(config, work, progress)
     for name in (name for unit in batch.units for name in unit.images):
         if not batch.images[name].sha256:
             raise UsageError(
@@ -234,6 +234,21 @@ def _dialogues(config: ExportTasks, dataset: Dataset) -> tuple[Dataset, list[Uni
     return replace(dataset, payloads={**dataset.payloads, "objects": tuple(rows.values())}), units
 
 
+def _with_checks(config: ExportTasks, work: TaskBatch, progress: Progress) -> TaskBatch:
+    """The work and its checks, without units about pictures that questions with a known answer show: who met these has an advantage."""
+    checks = _checks(config, work, progress)
+    contents = {name: image.sha256 for batch in (work, checks) for name, image in batch.images.items()}
+    known = [unit for unit in checks.units if unit.purpose != "attention"]
+    met = {picture for unit in known for picture in unit.pictures(contents).values()}
+    kept = [unit for unit in work.units if met.isdisjoint(unit.pictures(contents).values())]
+    if not kept:
+        hint = "--gold DATASET with other pictures, or lower qualification and gold_every"
+        raise UsageError("all sets are in questions with a known answer, and none is left to ask about", hint=hint)
+    if left_out := len(work.units) - len(kept):
+        progress.note(f"left out: {plural(left_out, 'unit')} about pictures that questions with a known answer show")
+    return merge_batches([replace(work, units=kept), checks])
+
+
 def _checks(config: ExportTasks, work: TaskBatch, progress: Progress) -> TaskBatch:
     """Attention checks, and questions with a known answer, for workers who retrieve."""
     served = config.backend in ("local", "prolific")
@@ -257,7 +272,7 @@ def _checks(config: ExportTasks, work: TaskBatch, progress: Progress) -> TaskBat
     if config.gold is None:
         raise UsageError(
             "the protocol asks for questions with a known answer, and there are none",
-            hint="--gold DATASET: an artifact or a published release whose targets are known",
+            hint="--gold DATASET: sets whose descriptions have a known target, such as those of a pilot; they are left out of the study",
         )
     dataset = _dataset(config.gold, keep_leaks=True)
     for purpose, count in counts.items():

@@ -183,6 +183,8 @@ def workers(report: WorkersReport) -> Iterator[Block]:
     ]
     yield Sentences("changes of worker status", changes)
     yield report.owed
+    if report.consents.rows:
+        yield report.consents
     yield Sentences("refused answers", [f"{reason}: {number}" for reason, number in report.refused.items()])
 
 

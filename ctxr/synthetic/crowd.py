@@ -171,7 +171,7 @@ class Visitor(ABC):
         """Do what the page asks; False when there is nothing more to do."""
         page = self._page
         if page is None:
-            page = Page(self._client.get(self._link))
+            page = self._arrive(self._client.get(self._link))
             if invitation := next((form for form in page.forms if "/i/" in form.action), None):
                 page = self._post(page, invitation, {})
         self._page = self.answer(page)
@@ -199,7 +199,14 @@ class Visitor(ABC):
         return images
 
     def _post(self, page: Page, form: HtmlForm, values: dict[str, list[str]]) -> Page:
-        return Page(self._client.post(urljoin(page.address, form.action), data=form.hidden | values))
+        return self._arrive(self._client.post(urljoin(page.address, form.action), data=form.hidden | values))
+
+    def _arrive(self, response: httpx.Response) -> Page:
+        """The page that a response leads to, past consent and instructions."""
+        page = Page(response)
+        if (consent := page.form("agree")) is not None:
+            return self._post(page, consent, {"agree": ["yes"]})
+        return self._arrive(self._client.get(page.buttons[0])) if "/instructions/" in page.address else page
 
 
 def image_ids(dataset: Dataset) -> dict[str, str]:

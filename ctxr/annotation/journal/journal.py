@@ -175,6 +175,25 @@ class Journal:
                 tx.insert(tables.worker, id=worker, qualified=int(protocol.qualification == 0), **columns)
             return worker_state.state_of(worker_state.require(tx, worker))
 
+    def agree(self, worker: str, version: str, language: str, now: datetime) -> None:
+        """Record that an enrolled worker agreed to a version of the consent; repeating it changes nothing."""
+        with self._writing(now) as tx:
+            if tx.find(tables.consent, worker=worker, version=version) is None:
+                tx.insert(tables.consent, worker=worker, version=version, language=language, at=tx.now)
+
+    def agreed(self, worker: str, version: str) -> bool:
+        """Whether a worker agreed to a version of the consent."""
+        with self._reading() as tx:
+            return tx.find(tables.consent, worker=worker, version=version) is not None
+
+    def consents(self) -> list[tuple[str, str, int]]:
+        """Versions of the consent, the languages in which they were read, and how many workers agreed; the first version first."""
+        row = tables.consent.c
+        by_version = select(row.version, row.language, func.count()).group_by(row.version, row.language)
+        with self._reading() as tx:
+            rows = tx.connection.execute(by_version.order_by(func.min(row.at), row.version, row.language))
+            return [(version, language, int(count)) for version, language, count in rows]
+
     def lease(self, worker: str, now: datetime, tasks: Collection[str] | None = None) -> Lease | NoWork:
         """The lease that the worker holds, else a new one of `tasks` (any where None), else why there is none."""
         with self._writing(now) as tx:
@@ -354,6 +373,12 @@ class Journal:
         """Why a worker gets no more work at all; None for one who may."""
         with self._reading() as tx:
             return _STOPPED.get(worker_state.require(tx, worker)["state"])
+
+    def answer(self, unit: str, worker: str) -> Answer | None:
+        """What a worker answered to a unit; None before that."""
+        with self._reading() as tx:
+            row = tx.find(tables.answer, unit=unit, worker=worker)
+            return None if row is None else msgspec.json.decode(row["payload"], type=Answer)
 
     def answers(self) -> list[Answer]:
         """Every answer, in the order in which they came."""

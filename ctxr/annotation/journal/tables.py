@@ -8,7 +8,7 @@ import sqlalchemy as sql
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Integer, MetaData, Table, Text, text
 from sqlalchemy.schema import SchemaItem
 
-SCHEMA = 3
+SCHEMA = 4
 """Grows with every change of the tables."""
 
 metadata = MetaData()
@@ -94,6 +94,15 @@ change = _table(
     Column("at", _LONG, nullable=False),
     _flag("undone"),
 )
+
+consent = _table(
+    "consent",
+    _text("worker", ForeignKey(worker.c.id), primary_key=True),
+    _text("version", primary_key=True),
+    _text("language"),
+    Column("at", _LONG, nullable=False),
+)
+"""Who agreed to which version of the consent, in which language it was read, and when."""
 
 room = _table(
     "room",

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from ctxr.annotation.journal.results import NotAllowed
+from ctxr.annotation.web.before import Before
 from ctxr.annotation.web.chat import Chat, UnitNotifier
 from ctxr.annotation.web.pages import Pages, Show, application
 from ctxr.annotation.web.sign_in import Prolific, SignIn
@@ -24,11 +25,13 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
     pages = Pages(site)
     sign_in, prolific = SignIn(pages), Prolific(pages)
     work = Work(pages, prolific)
-    chat = Chat(pages, work, bell or UnitNotifier())
+    chat, before = Chat(pages, work, bell or UnitNotifier()), Before(pages)
     shown: dict[str, Show] = {
         "/": sign_in.home,
         "/i/{token}": pages.invited,
         "/p/{study}": prolific.come,
+        "/consent": before.consent,
+        "/instructions/{task}": before.instructions,
         "/next": work.next,
         "/w/{link}": work.show,
         "/w/{link}/picture/{key}": work.picture,
@@ -39,6 +42,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
     posted = {
         "/enter": sign_in.enter,
         "/i/{token}": pages.accept,
+        "/consent/{act}": before.decide,
         "/check": work.check,
         "/w/{link}": work.answer,
         "/w/{link}/stop": work.stop,

@@ -71,6 +71,8 @@ class SignedPages:
 
     START: ClassVar[str] = "/"
     languages: Sequence[Language] = (ENGLISH,)
+    contact = ""
+    """E-mail address at the foot of every page."""
 
     def __init__(self, base_url: str, signer: Signer, cookie: str = "ctxr") -> None:
         self.base_url, self.signer, self._cookie = base_url, signer, cookie
@@ -82,6 +84,7 @@ class SignedPages:
     def page(self, template: str, status: int = 200, **context: object) -> HTMLResponse:
         """A template with `context`."""
         steady = {"at": self.at, "static": f"{self.at}/static/{self.static.version}", "round": None, "stop": ""}
+        steady["contact"] = self.contact
         return HTMLResponse(self._templates.get_template(template).render({**steady, **context}), status)
 
     def message(self, title: str, lines: Sequence[str] = (), status: int = 200, **parts: object) -> HTMLResponse:
@@ -104,8 +107,11 @@ class SignedPages:
 
     def session(self, request: Request) -> Session:
         """Who is asking; a new session where there is none."""
-        session = self.signer.read(Session, request.cookies.get(self._cookie, ""))
-        return session or Session(secrets.token_urlsafe(12))
+        return self.signer.read(Session, request.cookies.get(self._cookie, "")) or self.nobody()
+
+    def nobody(self) -> Session:
+        """The session of a browser in which nobody is signed in."""
+        return Session(secrets.token_urlsafe(12))
 
     def remember(self, response: Response, session: Session) -> Response:
         """The response with the session's cookie."""
@@ -192,8 +198,18 @@ class Pages(SignedPages):
 
     def __init__(self, site: Site) -> None:
         super().__init__(site.base_url, site.signer)
-        self.site, self.languages = site, site.languages
+        self.site, self.languages, self.contact = site, site.languages, site.texts.contact
         self._templates.globals["described_in"] = site.language
+        self._agreed = set[str]()
+
+    def agreed(self, worker: str) -> bool:
+        """Whether a worker may see the study: they agreed, or nobody is asked. The journal is asked until they have agreed."""
+        version = self.site.texts.version
+        if version and worker not in self._agreed:
+            if not self.site.journal.agreed(worker, version):
+                return False
+            self._agreed.add(worker)
+        return True
 
     def worker_of(self, invited: str) -> str:
         """The pseudonym of a member of a local team."""
@@ -204,9 +220,11 @@ class Pages(SignedPages):
         return self.admit("local", invited)
 
     def admit(self, platform: str, identity: str, submission: str = "") -> Session:
-        """Enrol a person and return their session; the platform's id goes to the private folder and nowhere else."""
+        """The session of a person, who is enrolled now, or once they agree to the consent; the platform's id goes to the private folder
+        and nowhere else."""
         worker = self.site.identities.worker(platform, identity)
-        self.site.journal.enrol(worker, platform, self.site.now())
+        if not self.site.texts.version:
+            self.site.journal.enrol(worker, platform, self.site.now())
         return Session(secrets.token_urlsafe(12), worker, platform, submission)
 
 

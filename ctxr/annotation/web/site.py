@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import Journal
+from ctxr.annotation.study import StudyTexts
 from ctxr.web.guard import Buckets
 from ctxr.web.language import ENGLISH, Language
 from ctxr.web.signing import Signer
@@ -29,12 +30,14 @@ class LeaseLink(NamedTuple):
 
 
 class Session(NamedTuple):
-    """A browser's cookie: what forms are bound to, who it is (empty before somebody enrolled), and the paid `submission`."""
+    """A browser's cookie: what forms are bound to, who it is (empty before somebody enrolled), the paid `submission`, and the tasks
+    whose instructions were shown, with spaces between them."""
 
     nonce: str
     worker: str = ""
     platform: str = "local"
     submission: str = ""
+    shown: str = ""
 
 
 class Invitation(NamedTuple):
@@ -75,6 +78,7 @@ class Site:
         anybody: anyone with the address may enrol with a name. studies: on Prolific, by the name in their address.
         tasks: what is served; None for everything in the journal. bundle: answers in a round.
         rate: requests a second of one worker; 0 = no limit. language: tag of that of the descriptions. languages: of the pages.
+        texts: what people read before they work.
     """
 
     journal: Journal
@@ -91,6 +95,7 @@ class Site:
     rate: float = 10.0
     language: str = ENGLISH.tag
     languages: Sequence[Language] = (ENGLISH,)
+    texts: StudyTexts = field(default_factory=StudyTexts)
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     workers: Buckets = field(init=False)
     addresses: Buckets = field(init=False)

@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, Response
 
 from ctxr.annotation.forms import Form, Pick, Talk, Write
 from ctxr.annotation.journal.results import Lease, NotAllowed, NoWork
+from ctxr.annotation.study import INSTRUCTIONS
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.pages import Endpoints, FormView, Pages, Posted, ShownPicture
@@ -45,6 +46,21 @@ class LeasedUnit:
     def is_talk(self) -> bool:
         """Whether it is done by two people together."""
         return any(isinstance(field, Talk) for field in self.form.fields)
+
+    @property
+    def task(self) -> str:
+        """The task whose instructions apply."""
+        return self.lease.unit.like or self.lease.unit.task
+
+    @property
+    def instructions(self) -> bool:
+        """Whether the task has instructions."""
+        return self.pages.site.texts.page(INSTRUCTIONS.format(self.task)) is not None
+
+    @property
+    def is_practice(self) -> bool:
+        """Whether the worker is told if the answer was right."""
+        return self.lease.unit.purpose == "qualification"
 
     def key(self, image: str) -> str:
         """What a picture is called on this lease's pages, which reveals nothing of it."""
@@ -118,6 +134,8 @@ def leased_unit(pages: Pages, request: Request, text: str = "", cost: float = 1.
         reason = _("It belongs to another person.") if session.worker else _("Your session has ended.")
         raise HttpProblem(403, _("This page is not open to you"), reason, _("Please sign in with your own link."))
     pages.limit(pages.site.workers, link.worker, cost)
+    if not pages.agreed(link.worker):
+        raise HttpProblem(403, _("Your consent comes first"), _("Please read about the study before you go on."))
     lease = pages.site.journal.find(link.lease)
     if lease is None or lease.worker != link.worker:
         raise HttpProblem(404, _("This page no longer exists"), _("Please continue with the next one."))
@@ -144,6 +162,8 @@ class Work(Endpoints):
         if not session.worker:
             return self.pages.go("/")
         self.pages.limit(self.site.workers, session.worker)
+        if not self.pages.agreed(session.worker):
+            return self.pages.go("/consent")
         visit = self.prolific.visit(session)
         done = self.site.journal.done_by(session.worker)
         if visit is None and done and done % self.site.bundle == 0 and "more" not in request.query_params:
@@ -178,10 +198,26 @@ class Work(Endpoints):
         """The page of a unit."""
         unit = leased_unit(self.pages, request)
         if unit.lease.state == "answered":
-            return self.pages.go("/next")
+            return self._told(unit) if unit.is_practice else self.pages.go("/next")
         if unit.lease.state != "live":
             raise unit.expired(unit.lease.draft)
+        if unit.instructions and unit.task not in unit.session.shown.split():
+            return self.pages.go(f"/instructions/{unit.task}")
         return self.pages.go(f"{unit.path}/talk") if unit.is_talk else self._form(unit, unit.lease.draft)
+
+    def _told(self, unit: LeasedUnit) -> Response:
+        """Whether an answer for practice was right, and which one is."""
+        answer = self.site.journal.answer(unit.lease.unit.id, unit.lease.worker)
+        view = unit.view(answer.values if answer else {})
+        return self.pages.page(
+            "practice.html",
+            200,
+            view=view,
+            right=set(map(unit.key, unit.lease.unit.truth)),
+            chosen={key for keys in view.given.values() for key in keys},
+            pictures_at=f"{unit.here}/picture",
+            **self.around(unit),
+        )
 
     def _form(self, unit: LeasedUnit, filled: Values, problems: Sequence[str] = ()) -> Response:
         view = unit.view(filled)
@@ -206,6 +242,8 @@ class Work(Endpoints):
             or WorkRound(self.site.journal.done_by(unit.lease.worker) % self.site.bundle, self.site.bundle),
             "stop": "" if unit.is_talk else f"{unit.here}/stop",
             "stop_csrf": unit.form_token("/stop"),
+            "instructions": f"{self.pages.at}/instructions/{unit.task}" if unit.instructions else "",
+            "practice": unit.is_practice,
         }
 
     def answer(self, request: Request, posted: Posted) -> Response:
@@ -224,7 +262,7 @@ class Work(Endpoints):
             sent = refused.reason == "already_answered"
             title = _("This one is already sent") if sent else _("This could not be taken")
             raise HttpProblem(409, title, refused.message) from refused
-        return self.pages.go("/next")
+        return self.pages.go(unit.path if unit.is_practice else "/next")
 
     def stop(self, request: Request, posted: Posted) -> Response:
         """Put the unit back for others."""
@@ -261,7 +299,8 @@ class Work(Endpoints):
         image = next((image for image in images if unit.key(image) == request.path_params["key"]), "")
         file = self.site.pictures.get(image)
         media = PICTURES.get(file.suffix.lower()) if file else None
-        if unit.lease.state != "live" or file is None or media is None or not file.is_file():
+        shown = ("live", "answered") if unit.is_practice else ("live",)
+        if unit.lease.state not in shown or file is None or media is None or not file.is_file():
             raise HttpProblem(404, _("This picture does not exist"))
         # at once: a response that streams a file changes threads for each of its ten steps
         content, kept = file.read_bytes(), {"cache-control": "private, max-age=31536000, immutable"}

@@ -130,6 +130,9 @@ class Serve(Options):
     """Tasks to serve, separated by commas; default: all exported tasks, and those that follow from answers."""
     languages: str = ""
     """Languages of the pages, separated by commas, the first for browsers that ask for none of them; default: all that there are."""
+    study: Path | None = None
+    """Folder with what people read before they work: `consent.md`, `instructions-TASK.md`; default: `study` in the workdir, if it is
+    there."""
     open: bool = False
     """Let anyone with the address sign in with a name."""
     invite: Annotated[int, COUNT] = 0
@@ -158,8 +161,10 @@ class Serve(Options):
                 yield f"--tasks names {name!r}, which is not a task", f"tasks are {', '.join(NAMES)}"
         if self.base_url and not self.base_url.startswith(("http://", "https://")):
             yield f"--base-url {self.base_url!r} is not an address", "it begins with https://"
-        if self.review and (self.open or self.tasks or self.database):
-            yield "--review goes without --open, --tasks and --database", "ctxr serve --review --invite 2"
+        if self.study is not None and not self.study.is_dir():
+            yield f"--study {self.study} is no folder", "name the folder with consent.md"
+        if self.review and (self.open or self.study or self.tasks or self.database):
+            yield "--review goes without --open, --study, --tasks and --database", "ctxr serve --review --invite 2"
         if not self.review and (self.input or self.scores):
             yield "--input and --scores need --review", "ctxr serve --review --scores FILE"
 
@@ -237,7 +242,8 @@ class Workers(Options):
 @dataclass(frozen=True)
 class WorkersReport(VerbReport):
     """The workers and their quality; `changed` are the changes made by this command, `changes` all of them, oldest first, `waited` the
-    time spent on dialogues that did not take place, which must be paid, `settled` what was done on Prolific."""
+    time spent on dialogues that did not take place, which must be paid; `settled` what was done on Prolific; `consents` how many agreed
+    to which version of the consent."""
 
     workers: "tuple[Worker, ...]"
     table: Table
@@ -245,6 +251,7 @@ class WorkersReport(VerbReport):
     changes: "tuple[Change, ...]"
     waited: "tuple[UnpaidWait, ...]"
     owed: Table
+    consents: Table
     refused: Mapping[str, int]
     settled: Table | None = None
 

@@ -24,6 +24,7 @@ from ctxr.annotation.launch import codes_of, private_folder
 from ctxr.annotation.platforms.prolific import PLACEHOLDERS, PLATFORM
 from ctxr.annotation.project_journal import journal_of, remember
 from ctxr.annotation.pseudonyms import pseudonym, read_key
+from ctxr.annotation.study import read_texts
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import UnitNotifier
 from ctxr.annotation.web.review import Review, make_review, review_signer
@@ -43,6 +44,9 @@ from ctxr.store.scores import read_values
 from ctxr.web.language import Language
 from ctxr.web.server import LOCAL, address_of, answer_requests, listening_socket
 from ctxr.web.translations import read_languages
+
+STUDY = "study"
+"""Folder of the workdir with the texts of the study."""
 
 NEWS_SECONDS = 5.0
 """Between two lines about answers that came in."""
@@ -127,7 +131,10 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
                 f"{everything[0].path} and {tasks.path} were exported with different protocols",
                 hint=f"ctxr export-tasks {tasks.name} {changes_to(everything[0].protocol, tasks.protocol)}",
             )
-    private = private_folder(config.workdir)
+    private, folder = private_folder(config.workdir), config.study or config.workdir / STUDY
+    if config.study and not folder.is_dir():
+        raise UsageError(f"--study {folder} is no folder", hint="a folder with consent.md and other texts of the study")
+    texts = read_texts(folder if folder.is_dir() else None)
     key = read_key(private)
     pictures = {name: image.sha256 for tasks in everything for name, image in tasks.images.items()}
     journal = open_journal(
@@ -153,8 +160,12 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
         config.per_round,
         config.rate,
         everything[0].protocol.language,
-        languages_of(config),
+        languages_of(config, folder),
+        texts,
     )
+    if not texts.version and (site.studies or site.anybody or invited_names(config)):
+        tell = progress.warn if site.studies or site.anybody else progress.note
+        tell(f"nobody is asked for consent: write the information about the study into {folder / 'consent.md'}")
     if not (waiting := _waiting(site, journal.progress())):
         progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
     if note := unconfirmed_note(journal):
@@ -168,9 +179,9 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
     return OpenSite(site, waiting, people)
 
 
-def languages_of(config: Serve) -> list[Language]:
-    """The languages of the pages. Raises UsageError for one without translations, and what `read_languages` raises."""
-    own = config.workdir / "study"
+def languages_of(config: Serve, own: Path) -> list[Language]:
+    """The languages of the pages, with those of the folder `own`. Raises UsageError for one without translations, and what
+    `read_languages` raises."""
     found = read_languages(SHIPPED, own)
     wanted = listed(config.languages) or tuple(found)
     if unknown := [tag for tag in wanted if tag not in found]:

@@ -40,31 +40,14 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     Raises UsageError for a change without a reason or of an unknown worker, UnfinishedError without answers.
     """
     config.check()
-    changed = []
-    if config.block or config.allow or config.undo:
-        with project_journal(config.workdir, config.database, read_only=DRY_RUN.get()) as journal:
-            if journal is None:
-                hint = f"{command_in(config.workdir, 'serve')}   (it keeps the list of workers)"
-                raise UnfinishedError(f"{config.workdir} has no journal of answers", hint=hint)
-            names = [state.worker for state in journal.workers()]
-            options: dict[StateChange, tuple[str, ...]] = {
-                "blocked": config.block,
-                "allowed": config.allow,
-                "undone": config.undo,
-            }
-            # every name is looked up before the first change
-            acts = [(act, _named(config.workdir, typed, names)) for act, words in options.items() for typed in words]
-            if DRY_RUN.get():
-                raise DryRun("would note in the journal", {worker: act for act, worker in acts})
-            now, reason = datetime.now(UTC), config.reason.strip()
-            for act, worker in acts:
-                verb = "undid the last change of" if act == "undone" else act
-                state = journal.change(worker, act, reason, config.decided_by, now).state
-                changed.append(f"{verb} {worker}: now {state}")
+    changed = changes_of(config) if config.block or config.allow or config.undo else []
+    if config.settle and DRY_RUN.get():
+        settle(config.workdir, config.database)
     source = merge_journal(config.workdir, progress, config.database)
     answered = read_judgments(source)
     settled = settle(config.workdir, config.database) if config.settle else None
     blocked, changes = tuple[str, ...](), list[Change]()
+    consents = list[tuple[str, str, int]]()
     waited, platforms, unpaid = tuple[UnpaidWait, ...](), dict[str, str](), list[str]()
     with project_journal(config.workdir, config.database) as journal:
         if journal is not None:
@@ -72,12 +55,39 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
             platforms = {state.worker: state.platform for state in journal.workers()}
             changes = [change for worker in platforms for change in journal.changes(worker)]
             waited = tuple(journal.waited())
+            consents = journal.consents()
             unpaid = [state.worker for state in unconfirmed(journal)]
     rows = tuple(people(answered, picks_of(answered), blocked, config.good, config.poor))
     oldest_first = tuple(sorted(changes, key=lambda change: change.number))
     owed = owed_table(config.workdir, answered.units, answered.answers, waited, platforms, unpaid=unpaid)
+    agreed = Table("Consent", ("version", "language", "agreed"), tuple(consents))
     refused = refused_answers(source)
-    return WorkersReport(rows, worker_table(rows), tuple(changed), oldest_first, waited, owed, refused, settled)
+    return WorkersReport(rows, worker_table(rows), tuple(changed), oldest_first, waited, owed, agreed, refused, settled)
+
+
+def changes_of(config: Workers) -> list[str]:
+    """Change the state of workers as the options say; what was changed, in words. Raises UsageError for an unknown worker."""
+    changed = []
+    with project_journal(config.workdir, config.database, read_only=DRY_RUN.get()) as journal:
+        if journal is None:
+            hint = f"{command_in(config.workdir, 'serve')}   (it keeps the list of workers)"
+            raise UnfinishedError(f"{config.workdir} has no journal of answers", hint=hint)
+        names = [state.worker for state in journal.workers()]
+        options: dict[StateChange, tuple[str, ...]] = {
+            "blocked": config.block,
+            "allowed": config.allow,
+            "undone": config.undo,
+        }
+        # every name is looked up before the first change
+        acts = [(act, _named(config.workdir, typed, names)) for act, words in options.items() for typed in words]
+        if DRY_RUN.get():
+            raise DryRun("would note in the journal", {worker: act for act, worker in acts})
+        now, reason = datetime.now(UTC), config.reason.strip()
+        for act, worker in acts:
+            verb = "undid the last change of" if act == "undone" else act
+            state = journal.change(worker, act, reason, config.decided_by, now).state
+            changed.append(f"{verb} {worker}: now {state}")
+    return changed
 
 
 def owed_table(

@@ -1,0 +1,101 @@
+"""What the people of a study read before they work: its information and consent, and the instructions of each task, in Markdown.
+
+A researcher writes them into one folder: `consent.md`, `instructions-TASK.md`, and `consent.ar.md` for another language. Instructions
+that are not there are those of the package. Raw HTML is shown as text, and links lead to web pages and mailboxes only.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+
+from ctxr.annotation.tasks import NAMES
+from ctxr.datasets.readers.text_files import read_utf8
+from ctxr.errors import DataError, did_you_mean
+from ctxr.store.hashing import sha256_of
+
+CONSENT, INSTRUCTIONS = "consent", "instructions-{}"
+
+_KNOWN = (CONSENT, *(INSTRUCTIONS.format(task) for task in NAMES if task != "repeat"))
+_NAME = re.compile(rf"({'|'.join(_KNOWN)})(\.[a-z]{{2,3}}(-[A-Za-z0-9]+)*)?")
+_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", re.ASCII)
+
+
+@dataclass(frozen=True)
+class StudyPage:
+    """A text of a study: its first heading, HTML of all that follows, and its language."""
+
+    title: str
+    html: str
+    language: str
+
+
+@dataclass(frozen=True)
+class StudyTexts:
+    """The texts of a study.
+
+    Attributes:
+        pages: by name, as `consent`, or name and language, as `consent.ar`.
+        version: 12 hexadecimal digits that change with every change of a consent; empty where no consent is asked.
+        contact: e-mail address of who answers questions; empty without a consent.
+    """
+
+    pages: Mapping[str, StudyPage] = field(default_factory=dict)
+    version: str = ""
+    contact: str = ""
+
+    def page(self, name: str, language: str = "en") -> StudyPage | None:
+        """The text of that name in a language, else the English one, whose file names no language; None without one."""
+        return self.pages.get(f"{name}.{language}") or self.pages.get(name)
+
+
+class _Markdown(MarkdownIt):
+    def validateLink(self, url: str) -> bool:
+        return url.lower().startswith(("http://", "https://", "mailto:"))
+
+
+_MARKDOWN = _Markdown("commonmark", {"html": False}).disable("image")
+
+
+def page_of(text: str, where: Path) -> StudyPage:
+    """The page that a text in Markdown makes, with the language in the name of its file. Raises DataError where it has no heading."""
+    tokens = _MARKDOWN.parse(text)
+    start = next((place for place, token in enumerate(tokens) if token.type == "heading_open"), None)
+    title = "".join(one.content for one in tokens[start + 1].children or ()).strip() if start is not None else ""
+    if start is None or not title:
+        raise DataError(f"{where} has no heading", hint="begin it with its title, such as # Information and consent")
+    html = _MARKDOWN.renderer.render(tokens[:start] + tokens[start + 3 :], _MARKDOWN.options, {})
+    return StudyPage(title, html, where.stem.partition(".")[2] or "en")
+
+
+def read_texts(folder: Path | None) -> StudyTexts:
+    """The texts in a folder, and our instructions for tasks that it has none of.
+
+    Raises DataError for a text of an unknown name, in one language only that is named, without a heading or not in UTF-8, and for a
+    consent that names no contact.
+    """
+    own = {}
+    for file in sorted(folder.glob("*.md")) if folder is not None else ():
+        if not _NAME.fullmatch(file.stem):
+            hint = did_you_mean(file.stem, _KNOWN, f"names are {', '.join(_KNOWN)}", "{}.md")
+            raise DataError(f"{file} is no text of a study", hint=hint)
+        own[file.stem] = read_utf8(file, "write it again as a text file in UTF-8")
+    for name, text in own.items():
+        if (plain := name.split(".")[0]) not in own:
+            raise DataError(f"{folder} has {name}.md and no {plain}.md", hint="it is read in all other languages")
+        if plain == CONSENT and not _ADDRESS.search(text):
+            hint = "add the e-mail address of who answers questions, such as <mailto:study@example.org>"
+            raise DataError(f"{folder}/{name}.md names no contact", hint=hint)
+    ours = {
+        INSTRUCTIONS.format(file.name.removesuffix(".md")): file.read_text("utf-8")
+        for file in (files("ctxr.annotation.web") / "instructions").iterdir()
+    }
+    texts = {name: text for name, text in ours.items() if name.split(".")[0] not in own} | own
+    pages = {name: page_of(text, (folder or Path()) / f"{name}.md") for name, text in texts.items()}
+    consents = {name: text for name, text in own.items() if name.split(".")[0] == CONSENT}
+    if not consents:
+        return StudyTexts(pages)
+    return StudyTexts(pages, sha256_of(consents)[:12], _ADDRESS.findall(own[CONSENT])[0])

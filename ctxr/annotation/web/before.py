@@ -1,0 +1,65 @@
+"""What people read before they work: information and consent, and the instructions of a task."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ctxr.annotation.study import CONSENT, INSTRUCTIONS, StudyPage
+from ctxr.annotation.tasks import NAMES
+from ctxr.annotation.web.pages import Endpoints, Posted
+from ctxr.annotation.web.site import Session
+from ctxr.web.language import SPOKEN, _
+from ctxr.web.static import HttpProblem
+
+
+class Before(Endpoints):
+    """The endpoints of what comes before the first page of work."""
+
+    def _text(self, name: str) -> StudyPage | None:
+        return self.site.texts.page(name, SPOKEN.get().tag)
+
+    def consent(self, request: Request) -> Response:
+        """Information about the study, and whether this worker wants to take part."""
+        return self._consent(self.pages.session(request))
+
+    def _consent(self, session: Session, *problems: str) -> Response:
+        text = self._text(CONSENT)
+        if not session.worker or text is None:
+            return self.pages.go("/next")
+        # the version is in the token: who read another one is asked again
+        form_token, version = self.site.signer.form_token, self.site.texts.version
+        tokens = {act: form_token(session.nonce, f"{act} {version}") for act in ("agree", "refuse")}
+        shown = {"title": text.title, "text": text, "problems": problems}
+        csrf = None if self.pages.agreed(session.worker) else tokens
+        return self.pages.page("text.html", 422 if problems else 200, csrf=csrf, **shown)
+
+    def decide(self, request: Request, posted: Posted) -> Response:
+        """Enrol who agrees; who refuses is signed out, and no record is made of it."""
+        session, act, text = self.pages.session(request), request.path_params["act"], self._text(CONSENT)
+        if act not in ("agree", "refuse") or text is None:
+            raise HttpProblem(404, _("This page does not exist"))
+        self.pages.check_form(request, posted, session.nonce, f"{act} {self.site.texts.version}")
+        if not session.worker:
+            return self.pages.go("/")
+        self.pages.limit(self.site.workers, session.worker)
+        if act == "refuse":
+            lines = [_("You do not take part in this study."), _("If you change your mind, open your link again.")]
+            if session.platform == "prolific":
+                lines[1] = _("Please return your submission on Prolific.")
+            return self.pages.remember(self.pages.message(_("Thank you for reading"), lines), self.pages.nobody())
+        if "agree" not in posted:
+            return self._consent(session, _("Please tick the box, or say that you do not want to take part."))
+        now = self.site.now()
+        self.site.journal.enrol(session.worker, session.platform, now)
+        self.site.journal.agree(session.worker, self.site.texts.version, text.language, now)
+        return self.pages.go("/next")
+
+    def instructions(self, request: Request) -> Response:
+        """How a task is done; the cookie says from now on that they were shown."""
+        session, task = self.pages.session(request), request.path_params["task"]
+        if not session.worker or not self.pages.agreed(session.worker):
+            return self.pages.go("/next")
+        text = self._text(INSTRUCTIONS.format(task)) if task in NAMES else None
+        if text is None:
+            raise HttpProblem(404, _("This page does not exist"))
+        page = self.pages.page("text.html", title=text.title, text=text, csrf=None, problems=())
+        return self.pages.remember(page, session._replace(shown=" ".join(sorted({*session.shown.split(), task}))))

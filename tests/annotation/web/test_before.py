@@ -1,0 +1,282 @@
+"""Consent before anything is shown, instructions before the first page of a task, and practice that says what was right."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from starlette.testclient import TestClient
+
+from ctxr.annotation.study import StudyTexts, read_texts
+from ctxr.annotation.web.site import Invitation
+from tests.annotation.test_study import CONSENT, HOSTILE, folder_of
+from tests.annotation.web.conftest import MakeCrowd
+from tests.annotation.web.crowd import IMAGES, UNITS, Crowd, crowd
+from tests.annotation.web.reading import HtmlReader, read
+from tests.annotation.web.test_sign_in_prolific import ENTAIL, entry, pays
+from tests.annotation.web.test_work import GOOD
+
+TITLE = "About the study"
+PAIRS = [IMAGES[start : start + 2] for start in range(0, 10, 2)]
+QUESTIONS = [
+    msgspec.structs.replace(
+        UNITS["retrieve"], id=f"u-known-{number}", images=PAIRS[number], query=None, truth=PAIRS[number][1:], purpose=purpose,
+        most=9, full=True,
+    )
+    for number, purpose in enumerate(("qualification", "qualification", "gold"))
+]  # fmt: skip
+"""Retrievals with a known answer, the second picture of two that no other one shows."""
+
+WORK = [msgspec.structs.replace(UNITS["retrieve"], id=f"u-{pair[0]}", images=pair) for pair in PAIRS[3:]]
+
+
+def consent_of(folder: Path, more: str = "", **texts: str) -> StudyTexts:
+    return read_texts(folder_of(folder, consent=CONSENT + more, **texts))
+
+
+def plain(texts: StudyTexts) -> StudyTexts:
+    """The consent without instructions, for tests of the one without the other."""
+    return StudyTexts({"consent": texts.pages["consent"]}, texts.version, texts.contact)
+
+
+def asked(crowd: Crowd, name: str = "ada") -> tuple[TestClient, HtmlReader]:
+    """A browser that came in, and the page that asks for consent."""
+    visitor = crowd.invited(name)
+    page = read(visitor.get("/next"))
+    assert page.headline == TITLE
+    return visitor, page
+
+
+def agree(visitor: TestClient) -> HtmlReader:
+    """The page after agreeing."""
+    return read(read(visitor.get("/consent")).form("/agree").send(visitor, agree="yes"))
+
+
+def test_nothing_of_the_study_is_shown_before_consent_and_a_changed_one_is_asked_again(
+    make_crowd: MakeCrowd, tmp_path: Path
+) -> None:
+    units = [UNITS["describe"]]
+    before = make_crowd(*units, texts=plain(consent_of(tmp_path / "one")))
+    ada, _ = asked(before)
+    page = agree(ada)
+    link, picture = page.form().action, page.images[0]
+    texts = consent_of(tmp_path / "two", "More.")
+    later = crowd(before.folder, units, texts=texts)
+    try:
+        visitor = later.visitor()
+        visitor.cookies.update(ada.cookies)
+        body = page.form().fields | {"description": [GOOD], "link": [link.rsplit("/", 1)[1]]}
+        refused = [visitor.get(f"{link}{more}") for more in ("", "/talk", "/talk/events")]
+        refused += [visitor.get(picture), visitor.post(link, data=body), visitor.post("/check", data=body)]
+        refused += [visitor.post(f"{link}{more}", data=page.form("/stop").fields) for more in ("/stop", "/talk/say")]
+        assert [one.status_code for one in refused] == [403] * len(refused)
+        assert not [one for one in refused if "marked image" in one.text or "/picture/" in one.text]
+        for path in ("/next", "/next?more=1", "/consent", "/instructions/describe"):
+            assert read(visitor.get(path)).headline == TITLE
+        assert later.site.journal.answers() == []
+        assert agree(visitor).headline == "How to describe an image"
+        assert visitor.get(picture).status_code == 200
+        versions = [before.site.texts.version, texts.version]
+        assert later.site.journal.consents() == [(version, "en", 1) for version in versions]
+    finally:
+        later.close()
+
+
+def test_who_agrees_ticks_a_box_that_was_empty_and_is_enrolled_then(make_crowd: MakeCrowd, tmp_path: Path) -> None:
+    crowd = make_crowd(UNITS["describe"], texts=plain(consent_of(tmp_path / "study")))
+    visitor, page = asked(crowd)
+    form = page.form("/agree")
+    assert (form.offered, "agree" in form.fields) == ({"agree": ["yes"]}, False)
+    unticked = form.send(visitor)
+    assert (unticked.status_code, read(unticked).headline, len(read(unticked).problems)) == (422, TITLE, 1)
+    assert crowd.site.journal.workers() == []
+    assert form.send(visitor, agree="yes").status_code == 200
+    assert [one.worker for one in crowd.site.journal.workers()] == [crowd.worker("ada")]
+    again = crowd.invited("ada")
+    assert read(again.get("/next")).headline.endswith("marked image")
+    shown = read(again.get("/consent"))
+    assert (shown.headline, shown.forms) == (TITLE, [])
+    assert crowd.site.journal.consents() == [(crowd.site.texts.version, "en", 1)]
+
+
+def test_the_journal_is_asked_once_about_who_agreed(
+    make_crowd: MakeCrowd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crowd = make_crowd(UNITS["describe"], texts=plain(consent_of(tmp_path / "study")))
+    visitor, _ = asked(crowd)
+    page = agree(visitor)
+    monkeypatch.setattr(crowd.site.journal, "agreed", None)
+    assert visitor.get(page.images[0]).status_code == 200
+    assert read(page.form().send(visitor, description=GOOD)).headline == "All done, thank you"
+
+
+def test_who_refuses_is_signed_out_and_no_record_is_made(make_crowd: MakeCrowd, tmp_path: Path) -> None:
+    studies = {"pilot": pays()}
+    crowd = make_crowd(*ENTAIL, texts=plain(consent_of(tmp_path / "study")), studies=studies)
+    visitor, page = asked(crowd)
+    assert read(page.form("/refuse").send(visitor)).headline == "Thank you for reading"
+    assert read(visitor.get("/next")).headline.endswith("personal link")
+    guest = crowd.visitor()
+    arrived = read(guest.get(entry()))
+    assert arrived.headline == TITLE
+    told = arrived.form("/refuse").send(guest)
+    assert "return your submission on Prolific" in told.text
+    assert read(guest.get("/next")).headline.endswith("personal link")
+    assert (crowd.site.journal.workers(), crowd.site.journal.consents()) == ([], [])
+    # a change of mind
+    assert read(crowd.visitor().get(entry())).headline == TITLE
+    back = crowd.visitor()
+    sent = read(back.get(entry())).form("/agree").send(back, agree="yes")
+    assert read(sent).form().offered["verdict"]
+
+
+@pytest.mark.parametrize("attack", ["no token", "another act", "another session", "another version", "elsewhere"])
+def test_nobody_agrees_for_another_or_to_what_they_did_not_read(
+    make_crowd: MakeCrowd, tmp_path: Path, attack: str
+) -> None:
+    texts = consent_of(tmp_path / "study")
+    crowd = make_crowd(UNITS["describe"], texts=texts)
+    visitor, page = asked(crowd)
+    other = read(crowd.invited("ben").get("/next"))
+    old = crowd.site.signer.form_token("nonce of another page", "agree 0123456789ab")
+    csrf: dict[str, Any] = {
+        "no token": [],
+        "another act": page.form("/refuse").fields["csrf"],
+        "another session": other.form("/agree").fields["csrf"],
+        "another version": old,
+        "elsewhere": page.form("/agree").fields["csrf"],
+    }
+    headers = {"sec-fetch-site": "cross-site" if attack == "elsewhere" else "same-origin"}
+    body = {"csrf": csrf[attack], "agree": "yes"}
+    assert visitor.post("/consent/agree", data=body, headers=headers).status_code == 403
+    assert crowd.visitor().post("/consent/agree", data=body).status_code == 403
+    assert crowd.site.journal.workers() == []
+    assert visitor.post("/consent/whatever", data=page.form("/agree").fields).status_code == 404
+
+
+def test_a_stranger_is_asked_to_sign_in_and_a_study_without_consent_asks_none(
+    make_crowd: MakeCrowd, tmp_path: Path
+) -> None:
+    crowd = make_crowd(UNITS["describe"], texts=consent_of(tmp_path / "study"))
+    stranger = crowd.visitor()
+    for path in ("/consent", "/instructions/describe", "/next"):
+        assert read(stranger.get(path)).headline.endswith("personal link")
+    form = read(stranger.get("/consent")).forms
+    assert form == []
+    without = make_crowd(UNITS["describe"])
+    visitor = without.invited("ada")
+    assert read(visitor.get("/consent")).headline.endswith("marked image")
+    assert visitor.post("/consent/agree", data={"agree": "yes"}).status_code == 404
+    assert visitor.get("/instructions/describe").status_code == 404
+
+
+def test_hostile_markdown_is_shown_as_text(make_crowd: MakeCrowd, tmp_path: Path) -> None:
+    texts = read_texts(folder_of(tmp_path / "study", consent=HOSTILE))
+    visitor = make_crowd(UNITS["describe"], texts=texts).invited("ada")
+    text = visitor.get("/next").text
+    assert "<script>alert" not in text
+    assert text.count("&lt;script&gt;alert(1)") == 2  # title and heading
+    assert "<iframe" not in text
+    assert "<style" not in text
+    assert [
+        link for link in read(visitor.get("/next")).links if not link.startswith(("http", "mailto", "/consent"))
+    ] == []
+
+
+def test_instructions_come_before_the_first_page_of_each_task_and_can_be_read_again(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(UNITS["entail"], UNITS["review"], texts=read_texts(None))
+    visitor = crowd.invited("ada")
+    heads, links, page = [], set[str](), read(visitor.get("/next"))
+    for _ in range(2):
+        heads.append(page.headline)
+        page = read(visitor.get(page.links[-1]))
+        links |= {link for link in page.links if "/instructions/" in link}
+        form = page.form()
+        page = read(form.send(visitor, verdict=form.offered["verdict"][0]))
+    assert sorted(heads) == ["How to judge a conversation", "How to judge a sentence"]
+    assert links == {"/instructions/entail", "/instructions/review"}
+    assert read(visitor.get("/next")).headline == "All done, thank you"
+    for task, status in (("entail", 200), ("nothing", 404), ("repeat", 404), ("entail.ar", 404), ("..%2fconsent", 404)):
+        assert visitor.get(f"/instructions/{task}").status_code == status
+
+
+def test_a_round_that_is_over_and_a_new_task_lead_to_work_again(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(UNITS["entail"], UNITS["review"], texts=read_texts(None), bundle=1)
+    visitor = crowd.invited("ada")
+    page = read(visitor.get(read(visitor.get("/next")).links[-1]))
+    form = page.form()
+    page = read(form.send(visitor, verdict=form.offered["verdict"][0]))
+    assert page.headline.endswith("a round")
+    page = read(visitor.get(page.links[-1]))
+    assert page.headline.startswith("How to")
+    assert read(visitor.get(page.links[-1])).form().offered["verdict"]
+
+
+def test_a_second_look_has_the_instructions_of_its_task_and_the_researchers_replace_ours(
+    make_crowd: MakeCrowd, tmp_path: Path
+) -> None:
+    texts = read_texts(folder_of(tmp_path / "study", **{"instructions-retrieve": "# Mine\n\n<b>Look.</b>"}))
+    visitor = make_crowd(UNITS["repeat"], texts=texts).invited("ada")
+    page = visitor.get("/next")
+    assert read(page).headline == "Mine"
+    assert "&lt;b&gt;Look." in page.text
+
+
+def test_practice_says_what_was_right_and_marks_it_and_hidden_questions_do_not(make_crowd: MakeCrowd) -> None:
+    protocol = {"qualification": 2, "qualification_pass": 0.5, "gold_every": 2}
+    crowd = make_crowd(*QUESTIONS, *WORK, protocol=protocol)
+    visitor = crowd.invited("ada")
+    for right in (False, True):
+        page = visitor.get("/next")
+        assert "Practice." in page.text
+        form = read(page).form()
+        told = form.send(visitor, pick=form.offered["pick"][right])
+        assert read(told).headline == ("That is right" if right else "That is not the one")
+        assert told.text.count('class="tile right"') == 1
+        assert told.text.count('class="tile chosen"') == (not right)
+        assert told.text.index('class="tile right"') > told.text.index('<span class="place">1</span>')
+        assert {visitor.get(image).status_code for image in read(told).images} == {200}
+        assert read(visitor.get(form.action)).headline == read(told).headline
+        stranger = crowd.invited("ben")
+        assert [stranger.get(path).status_code for path in (form.action, read(told).images[1])] == [403, 403]
+    (state,) = (one for one in crowd.site.journal.workers() if one.worker == crowd.worker("ada"))
+    assert (state.right, state.wrong, state.state, state.qualified) == (1, 1, "active", True)
+    for _ in range(3):
+        page = visitor.get("/next")
+        assert "Practice." not in page.text
+        form = read(page).form()
+        sent = form.send(visitor, pick=form.offered["pick"][0])
+        assert "tile right" not in sent.text + visitor.get(form.action).text
+        assert visitor.get(read(page).images[0]).status_code == 404
+    assert {answer.unit for answer in crowd.site.journal.answers()} == {one.id for one in (*QUESTIONS, *WORK)}
+
+
+def test_who_gets_too_few_practice_questions_right_sees_why_and_is_thanked(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(*QUESTIONS, *WORK, protocol={"qualification": 2, "qualification_pass": 1})
+    visitor = crowd.invited("ada")
+    for _ in range(2):
+        form = read(visitor.get("/next")).form()
+        told = read(form.send(visitor, pick=form.offered["pick"][0]))
+        assert told.headline == "That is not the one"
+    assert read(visitor.get(told.links[-1])).headline == "Thank you for trying"
+
+
+def test_practice_shows_nothing_of_a_question_that_is_not_answered(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(*QUESTIONS[:1], protocol={"qualification": 1})
+    visitor = crowd.invited("ada")
+    page = visitor.get("/next")
+    link = read(page).form().action
+    assert "tile right" not in visitor.get(link).text
+    crowd.clock.pass_by(31)
+    crowd.opened("ben")
+    late = visitor.get(link)
+    assert (late.status_code, "tile right" in late.text) == (410, False)
+
+
+def test_the_contact_stands_at_the_foot_of_every_page(make_crowd: MakeCrowd, tmp_path: Path) -> None:
+    crowd = make_crowd(UNITS["describe"], UNITS["dialogue"], texts=plain(consent_of(tmp_path / "study")))
+    visitor, _ = asked(crowd)
+    agree(visitor)
+    for path in ("/next", "/", "/consent", "/nowhere", f"/i/{crowd.site.signer.sign(Invitation('ben'))}"):
+        assert "mailto:ada@example.org" in visitor.get(path).text
+    assert "mailto:" not in make_crowd(UNITS["describe"]).invited("ada").get("/next").text
