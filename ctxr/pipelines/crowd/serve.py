@@ -132,8 +132,6 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
                 hint=f"ctxr export-tasks {tasks.name} {changes_to(everything[0].protocol, tasks.protocol)}",
             )
     private, folder = private_folder(config.workdir), config.study or config.workdir / STUDY
-    if config.study and not folder.is_dir():
-        raise UsageError(f"--study {folder} is no folder", hint="a folder with consent.md and other texts of the study")
     texts = read_texts(folder if folder.is_dir() else None)
     key = read_key(private)
     pictures = {name: image.sha256 for tasks in everything for name, image in tasks.images.items()}
