@@ -180,7 +180,7 @@ class AnswerMerge:
                 hint="restore the judgments from a backup, and import the answers again",
             ) from error
         self.answers[key], self.outcomes[key] = answer, outcome
-        self._votes[answer.unit] += counts(answer, self.replaced)
+        self._votes[answer.unit] += counts(question.unit, answer, self.replaced)
         for text in outcome.texts if question.unit.task == "describe" else ():
             self._by_worker[answer.worker].append((_moment(answer), text.text))
             self._by_set[question.unit.image_set].append((_moment(answer), answer.worker, text.text))

@@ -11,6 +11,7 @@ import msgspec
 from sqlalchemy import Connection, RowMapping, and_, bindparam, case, exists, func, insert, inspect, select
 
 from ctxr.annotation.dialogues import Event
+from ctxr.annotation.forms import PROBLEM
 from ctxr.annotation.journal import leasing, rooms, storing, tables, worker_state
 from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, stamp
 from ctxr.annotation.journal.leasing import candidate, unit
@@ -217,12 +218,15 @@ class Journal:
                 return answer
             unit_row = tx.get(tables.unit, id=row["unit"])
             work = leasing.unit_of(unit_row)
-            if unit_row["seats"] > 1:
+            is_talk = unit_row["seats"] > 1
+            if is_talk and not filled.get(PROBLEM):
                 raise NotAllowed("talk", "Please finish the conversation itself.")
             storing.encoded(filled)
             answer = storing.answer_of(tx, row, filled, backend)
             if wrong := problems_of(work, answer, storing.exposure(tx, work, worker)):
                 raise NotAllowed("invalid", wrong[0].sentence, tuple(wrong))
+            if is_talk:
+                return rooms.report(tx, row, answer)
             storing.record(tx, unit_row, work, [(row, answer)])
             return answer
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import sqlalchemy as sql
@@ -15,7 +15,7 @@ from ctxr.annotation.journal.results import NotAllowed
 from ctxr.annotation.journal.worker_state import pool_of
 from ctxr.annotation.protocol import digest, wanted
 from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.tasks import describe, task_of
+from ctxr.annotation.tasks import MAKES_WORK, describe, task_of
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.errors import DataError
@@ -27,9 +27,6 @@ _CHUNK = 400
 
 WITHDRAWN = "withdrawn"
 """Purpose, in the table of units, of those that are no longer served."""
-
-MAKES_WORK = ("describe", "dialogue")
-"""Tasks whose answers give others work, for which the image set must be known."""
 
 _COUNT_ANSWER = (
     update(tables.worker).where(tables.worker.c.id == bindparam("name")).values(answers=tables.worker.c.answers + 1)
@@ -205,14 +202,16 @@ def exposure(tx: Transaction, unit: Unit, worker: str) -> Exposure:
         .order_by(answer.number)
     )
     answers = [msgspec.json.decode(payload, type=Answer) for payload in payloads]
-    texts = [(one.worker, one.values[describe.FIELD][0]) for one in answers]
+    texts = [(one.worker, one.values[describe.FIELD][0]) for one in answers if describe.FIELD in one.values]
     return Exposure(
         own=tuple(text for name, text in texts if name == worker),
         others=tuple(text for name, text in texts if name != worker),
     )
 
 
-def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tuple[RowMapping, Answer]]) -> None:
+def record(
+    tx: Transaction, unit_row: Mapping[str, Any], unit: Unit, votes: Sequence[tuple[RowMapping, Answer]]
+) -> None:
     """Store one vote of a unit: the answer of one worker, or of both of a talk, whose first one counts."""
     for number, (row, answer) in enumerate(votes, tx.last(tables.answer.c.number) + 1):
         columns = {"unit": unit.id, "task": unit.task, "payload": msgspec.json.encode(answer).decode()}
@@ -221,10 +220,14 @@ def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tu
         tx.connection.execute(_COUNT_ANSWER, {"name": answer.worker})
     first = votes[0][1]
     correct = task_of(unit).score(unit, first).right
-    # one more vote, whose place was leased
-    names = {"right": True, "wrong": False, "unknown": None}
-    votes_of = {name: unit_row[f"{name}_votes"] + (correct is mark) for name, mark in names.items()}
-    leasing.set_counts(tx, unit, unit_row["live"] - 1, **votes_of, decided=unit_row["decided"])
+    live = unit_row["live"] - 1
+    if task_of(unit).is_vote(first.values):
+        # one more vote, whose place was leased
+        names = {"right": True, "wrong": False, "unknown": None}
+        votes_of = {name: unit_row[f"{name}_votes"] + (correct is mark) for name, mark in names.items()}
+        leasing.set_counts(tx, unit, live, **votes_of, decided=unit_row["decided"])
+    else:
+        leasing.recount_unit(tx, unit, live, unit_row["decided"])
     if unit.purpose == "work" and unit.task in MAKES_WORK:
         image_set = msgspec.json.decode(tx.get(tables.image_set, id=unit.image_set)["payload"], type=ImageSet)
         shown = select(leasing.shown.image, leasing.shown.picture).where(leasing.shown.unit == unit.id)

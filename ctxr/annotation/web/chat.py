@@ -87,7 +87,7 @@ class Chat(Endpoints):
             room=room,
             here=f"{unit.here}/talk",
             pictures_at=f"{unit.here}/picture",
-            csrf={step: unit.form_token(f"/talk/{step}") for step in STEPS},
+            csrf={"report": unit.form_token()} | {step: unit.form_token(f"/talk/{step}") for step in STEPS},
             problems=problems,
             typed=typed,
             most_characters=MOST_CHARACTERS,

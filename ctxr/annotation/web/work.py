@@ -68,7 +68,7 @@ class LeasedUnit:
         """What was posted: pictures by their ids, or marked with "?" where they are not on this page, line ends plain."""
         form = self.form
         images = {self.key(picture.image): picture.image for picture in form.pictures}
-        kinds = {field.name: type(field) for field in form.fields}
+        kinds = {field.name: type(field) for field in form.asked}
         values: dict[str, tuple[str, ...]] = {}
         for name, parts in posted.items():
             if kinds.get(name) is Pick:
@@ -85,7 +85,7 @@ class LeasedUnit:
 
     def texts(self, posted: Mapping[str, Sequence[str]]) -> list[str]:
         """The typed texts, to be shown again if they cannot be accepted."""
-        names = [field.name for field in self.form.fields if isinstance(field, Write)] + ["text"]
+        names = [field.name for field in self.form.asked if isinstance(field, Write)] + ["text"]
         return [text for name in names for text in posted.get(name, ()) if text.strip()]
 
     def accept(self, request: Request, posted: Mapping[str, Sequence[str]], step: str = "") -> None:

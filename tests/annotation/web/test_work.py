@@ -37,6 +37,31 @@ def test_a_choice_is_made_without_a_script_and_stored(
     assert read(sent).headline == "All done, thank you"
 
 
+@pytest.mark.parametrize("task", UNITS)
+def test_a_problem_is_told_without_a_script_and_nothing_else_is_asked_or_kept(make_crowd: MakeCrowd, task: str) -> None:
+    crowd, visitor, page = opened(make_crowd, UNITS[task])
+    assert " required" not in visitor.get(page.form().action).text
+    form = next(form for form in page.forms if "problem" in form.offered)
+    assert form.fields["problem"] == [""]
+    sent = form.send(
+        visitor, problem="broken", comment="<b>grey</b>", **{"description": "a dog"} if task == "describe" else {}
+    )
+    (answer,) = crowd.site.journal.answers()
+    assert answer.values == {"problem": ("broken",), "comment": ("<b>grey</b>",)}
+    assert read(sent).headline == "All done, thank you"
+    assert read(crowd.invited("ben").get("/next")).headline != "All done, thank you"
+
+
+def test_a_problem_that_is_refused_stays_as_it_was_told(make_crowd: MakeCrowd) -> None:
+    crowd, visitor, page = opened(make_crowd, UNITS["tag"])
+    comment = "<script>alert(1)</script>"
+    sent = page.form().send(visitor, problem=["broken", "cannot_tell"], comment=comment)
+    assert (sent.status_code, crowd.site.journal.answers()) == (422, [])
+    assert comment not in sent.text
+    assert read(sent).form().fields["comment"] == [comment]
+    assert '<details class="report" open>' in sent.text
+
+
 def test_a_description_is_written_without_a_script_and_its_retrieval_waits_for_somebody_else(
     make_crowd: MakeCrowd,
 ) -> None:
