@@ -4,7 +4,7 @@ from ctxr.annotation.forms import Form, Write, pictures_of
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.base import Task
 from ctxr.annotation.tasks.values import Exposure, Values, clean, query_of
-from ctxr.annotation.wording import Problem, wording_problems
+from ctxr.annotation.wording import RULES, Problem, wording_problems
 from ctxr.store.records import Judgment, Query, Text
 
 FIELD = "description"
@@ -44,7 +44,7 @@ class DescribeTask(Task):
         """What is wrong with the description (`wording_problems`); a reason overrules all but an empty text."""
         overruled = bool("".join(values.get(REASON, ())).strip())
         complaints = wording_problems(values[FIELD][0], exposure.own, exposure.others, unit.limits)
-        return [problem for problem in complaints if problem.code == "empty" or not overruled]
+        return [problem for problem in complaints if problem.code not in RULES or not overruled]
 
     def worth(self, unit: Unit, answer: Answer) -> Outcome:
         """The text, the query that asks it against the set, and the target as judgment of worker `gold`."""

@@ -86,6 +86,7 @@ class Chat(Endpoints):
             view=unit.view({}),
             room=room,
             here=f"{unit.here}/talk",
+            answer_at=unit.here,
             pictures_at=f"{unit.here}/picture",
             csrf={"report": unit.form_token()} | {step: unit.form_token(f"/talk/{step}") for step in STEPS},
             problems=problems,

@@ -13,6 +13,7 @@ from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.pages import Endpoints, FormView, Pages, Posted, ShownPicture
 from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific, WorkRound
 from ctxr.annotation.web.site import LeaseLink, Session
+from ctxr.annotation.wording import RULES, Problem
 from ctxr.web.static import PICTURES, HttpProblem
 
 
@@ -130,6 +131,11 @@ _TITLES = {
 }
 
 
+def _told(problems: Sequence[Problem]) -> dict[str, object]:
+    """What a page says of an answer, and whether it may stand for a reason, for which nobody is asked before."""
+    return {"problems": [one.sentence for one in problems], "may_stand": any(one.code in RULES for one in problems)}
+
+
 @dataclass(frozen=True, eq=False)
 class Work(Endpoints):
     """The endpoints of work."""
@@ -176,7 +182,7 @@ class Work(Endpoints):
             raise unit.expired(unit.lease.draft)
         return self.pages.go(f"{unit.path}/talk") if unit.is_talk else self._form(unit, unit.lease.draft)
 
-    def _form(self, unit: LeasedUnit, filled: Values, problems: Sequence[str] = ()) -> Response:
+    def _form(self, unit: LeasedUnit, filled: Values, problems: Sequence[Problem] = ()) -> Response:
         view = unit.view(filled)
         first = next((one.key for one in sorted(view.pictures, key=lambda picture: not picture.marked)), "")
         return self.pages.page(
@@ -188,7 +194,7 @@ class Work(Endpoints):
             link=unit.here.rsplit("/", 1)[1],
             pictures_at=f"{unit.here}/picture",
             csrf=unit.form_token(),
-            problems=problems,
+            **_told(problems),
             **self.around(unit),
         )
 
@@ -210,8 +216,7 @@ class Work(Endpoints):
             self.site.journal.submit(lease.token, lease.worker, values, self.site.now(), unit.session.platform)
         except NotAllowed as refused:
             if refused.reason == "invalid":
-                sentences = [problem.sentence for problem in refused.problems] or [refused.message]
-                return self._form(unit, values, sentences)
+                return self._form(unit, values, refused.problems or [Problem("", refused.message)])
             if refused.reason == "expired":
                 raise unit.expired(posted) from refused
             title = "This one is already sent" if refused.reason == "already_answered" else "This could not be taken"
@@ -233,7 +238,7 @@ class Work(Endpoints):
         """What is wrong with the wording so far; keeps the draft."""
         unit = leased_unit(self.pages, request, (posted.pop("link", None) or [""])[0], cost=0.5)
         self.pages.check_form(request, posted, unit.session.nonce, unit.here)
-        values, lease, problems = unit.values(posted), unit.lease, list[str]()
+        values, lease, problems = unit.values(posted), unit.lease, list[Problem]()
         if lease.state not in ("live", "answered"):
             raise unit.expired({})
         if lease.state == "live":
@@ -241,8 +246,8 @@ class Work(Endpoints):
         checked = [field.name for field in unit.form.fields if isinstance(field, Write) and field.checked]
         if any(text.strip() for name in checked for text in values.get(name, ())):
             exposure = self.site.journal.exposure(lease)
-            problems = [one.sentence for one in task_of(lease.unit).validate(lease.unit, values, exposure)]
-        return JSONResponse({"problems": problems})
+            problems = task_of(lease.unit).validate(lease.unit, values, exposure)
+        return JSONResponse(_told(problems))
 
     def picture(self, request: Request) -> Response:
         """A picture of the unit that this worker holds, by the name that it has on this lease's pages."""

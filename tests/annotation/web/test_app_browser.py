@@ -141,8 +141,10 @@ def test_problems_are_told_while_typing_and_go_with_their_cause_or_for_a_reason(
     crowd = make_crowd(UNITS["describe"])
     with serving(crowd) as running:
         tab = show(running, crowd)
+        expect(tab.locator("#exception")).to_be_hidden()
         tab.keyboard.type("a dog as in the previous image")
         expect(tab.locator(".problems li")).to_contain_text("other images")
+        expect(tab.locator("#f-reason")).to_be_visible()
         tab.fill("#f-description", GOOD)
         expect(tab.locator(".problems")).to_have_count(0)
         tab.reload()

@@ -86,6 +86,23 @@ def test_what_is_wrong_stands_beside_the_field_and_what_was_typed_stays(make_cro
     assert crowd.site.journal.answers()[0].values == {"description": (GOOD,)}
 
 
+def test_a_reason_is_asked_for_where_a_rule_is_broken_and_never_before(make_crowd: MakeCrowd) -> None:
+    crowd, visitor, page = opened(make_crowd, UNITS["describe"])
+    asked = 'id="exception">'
+    form = page.form()
+    assert asked not in visitor.get(form.action).text
+    link = {"link": [form.action.rsplit("/", 1)[1]]}
+    for text, may_stand in (("...", False), ("a\u202eb", False), (GOOD, False), ("the cat on the next image", True)):
+        told = visitor.post("/check", data=form.fields | link | {"description": [text]}).json()
+        assert (bool(told["problems"]), told["may_stand"]) == (text != GOOD, may_stand)
+        if text != GOOD:
+            assert (asked in form.send(visitor, description=text).text) is may_stand
+    sent = form.send(visitor, description="...", reason="it is right")
+    assert (sent.status_code, asked in sent.text) == (422, True)
+    form.send(visitor, description="the cat on the next image", reason="a sign")
+    assert crowd.site.journal.answers()[0].values["reason"] == ("a sign",)
+
+
 def test_a_choice_that_is_wrong_stays_ticked_and_says_why(make_crowd: MakeCrowd) -> None:
     visitor = make_crowd(UNITS["review"]).invited("ada")
     page = read(read(visitor.get("/next")).form().send(visitor, verdict=["keep", "typos"]))

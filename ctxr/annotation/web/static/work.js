@@ -81,7 +81,8 @@ const check = async () => {
   const mine = ++asked;
   try {
     const answer = await fetch(form.dataset.check, { method: "POST", body });
-    if (mine === asked) tell((await answer.json()).problems);
+    const { problems, may_stand: mayStand } = await answer.json();
+    if (mine === asked) tell(problems, mayStand);
   } catch {
     // offline or too fast for a moment: the next key asks again
   }
