@@ -227,7 +227,10 @@ def merge_answers(
 ) -> AnswerMerge:
     """The answers from `before`, and those that arrived and fit; `past` are units of earlier imports, whose tasks may be gone."""
     merge = AnswerMerge(dict(units), replaced)
-    stored = [Arrival("", answer) for answer in sorted(before, key=_moment)]
+    came = {row.answer.key(): row.answer for row in arrivals.rows if row.answer.backend in SERVED}
+    # what its worker has corrected since on our pages, where nothing was built on it, is taken anew
+    same = (one for one in before if one.at != (new := came.get(one.key(), one)).at or one.has_values(new.values))
+    stored = [Arrival("", answer) for answer in sorted(same, key=_moment)]
     while stored:
         for row in merge.answerable(stored):
             merge.store(row.answer)

@@ -12,12 +12,13 @@ from sqlalchemy import Connection, RowMapping, and_, bindparam, case, exists, fu
 
 from ctxr.annotation.dialogues import Event
 from ctxr.annotation.forms import PROBLEM
-from ctxr.annotation.journal import leasing, rooms, storing, tables, worker_state
+from ctxr.annotation.journal import correcting, leasing, rooms, storing, tables, worker_state
 from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, stamp
 from ctxr.annotation.journal.leasing import candidate, unit
 from ctxr.annotation.journal.results import (
     Change,
     ChatRoom,
+    GivenAnswer,
     Lease,
     NotAllowed,
     NoWork,
@@ -230,6 +231,17 @@ class Journal:
             storing.record(tx, unit_row, work, [(row, answer)])
             return answer
 
+    def last_answers(self, worker: str) -> list[GivenAnswer]:
+        """The worker's last `correcting.LAST` answers, the latest first."""
+        with self._reading() as tx:
+            return correcting.last_answers(tx, worker)
+
+    def correct(self, token: str, worker: str, values: Values, now: datetime) -> Answer:
+        """Correct the answer to a lease while nothing is built on it; see `correcting.correct` for what is refused."""
+        with self._writing(now) as tx:
+            row = storing.own_lease(tx, token, worker)
+            return correcting.correct(tx, row, {name: tuple(value) for name, value in values.items()})
+
     def exposure(self, lease: Lease) -> Exposure:
         """What the worker described before, and what others wrote about the set of the lease."""
         with self._reading() as tx:
@@ -367,8 +379,9 @@ class Journal:
             return [msgspec.json.decode(payload, type=Answer) for payload in payloads]
 
     def identity(self) -> str:
-        """A hash of the last answer and the last change of a worker's state: it changes with every new one, and with nothing else."""
-        last = [select(table).order_by(table.c.number.desc()).limit(1) for table in (tables.answer, tables.change)]
+        """A hash of the last answer, correction and change of a worker's state: it changes with every new one, and with nothing else."""
+        columns = (tables.answer.c.number, tables.answer.c.corrected, tables.change.c.number)
+        last = [select(one.table).order_by(one.desc(), one.table.c.number.desc()).limit(1) for one in columns]
         with self._reading() as tx:
             return sha256_of([dict(row) if (row := tx.row(query)) else None for query in last])
 

@@ -118,7 +118,7 @@ def _unknown(tx: Transaction, table: Table, noun: str, records: Sequence[R]) -> 
                     f"{noun} {record.id!r} is in the journal with another content, and people have answered",
                     hint="ctxr export-tasks TASK -w ANOTHER -i SETS, then ctxr serve -w ANOTHER: a project with answers of its own",
                 )
-            _remove(tx, table, record.id)
+            remove(tx, table, record.id)
             del payloads[record.id]
         if record.id not in payloads:
             payloads[record.id] = payload
@@ -126,7 +126,7 @@ def _unknown(tx: Transaction, table: Table, noun: str, records: Sequence[R]) -> 
     return new
 
 
-def _remove(tx: Transaction, table: Table, name: str) -> None:
+def remove(tx: Transaction, table: Table, name: str) -> None:
     """Remove an image set, or a unit with all that was handed out of it."""
     if table is tables.unit:
         talks = select(tables.room.c.id).where(tables.room.c.unit == name)
@@ -199,6 +199,7 @@ def exposure(tx: Transaction, unit: Unit, worker: str) -> Exposure:
         select(answer.payload)
         .select_from(tables.answer.join(tables.unit, leasing.unit.id == answer.unit))
         .where(answer.task == "describe", sql.or_(answer.worker == worker, leasing.unit.image_set == unit.image_set))
+        .where(sql.or_(answer.worker != worker, answer.unit != unit.id))  # what is corrected repeats itself
         .order_by(answer.number)
     )
     answers = [msgspec.json.decode(payload, type=Answer) for payload in payloads]
@@ -228,10 +229,22 @@ def record(
         leasing.set_counts(tx, unit, live, **votes_of, decided=unit_row["decided"])
     else:
         leasing.recount_unit(tx, unit, live, unit_row["decided"])
-    if unit.purpose == "work" and unit.task in MAKES_WORK:
-        image_set = msgspec.json.decode(tx.get(tables.image_set, id=unit.image_set)["payload"], type=ImageSet)
+    add_follow_ups(tx, unit, first)
+    if unit.purpose != "work" and correct is not None:
+        worker_state.count_check(tx, worker_state.require(tx, first.worker), correct)
+
+
+def follow_ups(tx: Transaction, unit: Unit, answer: Answer) -> list[Unit]:
+    """The units that follow from an answer."""
+    if unit.purpose != "work" or unit.task not in MAKES_WORK:
+        return []
+    image_set = msgspec.json.decode(tx.get(tables.image_set, id=unit.image_set)["payload"], type=ImageSet)
+    return derive_units(unit, answer, image_set, tx.rules.protocol)
+
+
+def add_follow_ups(tx: Transaction, unit: Unit, answer: Answer) -> None:
+    """Add the units that follow from an answer; they show pictures that `unit` shows."""
+    if units := follow_ups(tx, unit, answer):
         shown = select(leasing.shown.image, leasing.shown.picture).where(leasing.shown.unit == unit.id)
         pictures: dict[str, str] = dict(tx.connection.execute(shown).all())
-        add_units(tx, derive_units(unit, first, image_set, tx.rules.protocol), pictures=pictures)
-    elif unit.purpose != "work" and correct is not None:
-        worker_state.count_check(tx, worker_state.require(tx, first.worker), correct)
+        add_units(tx, units, pictures=pictures)

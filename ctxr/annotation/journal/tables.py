@@ -8,7 +8,7 @@ import sqlalchemy as sql
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Integer, MetaData, Table, Text, text
 from sqlalchemy.schema import SchemaItem
 
-SCHEMA = 3
+SCHEMA = 4
 """Grows with every change of the tables."""
 
 metadata = MetaData()
@@ -135,8 +135,10 @@ answer = _table(
     Column("number", Integer, nullable=False, unique=True),
     _text("task"),
     _text("payload"),
+    _count("corrected"),
     Index("crowd_answer_worker", "worker", "task"),
 )
+"""`corrected`: which of the journal's corrections it was last changed by, from 1; 0 where it is as it was sent."""
 
 exposure = _table(
     "exposure",

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from ctxr.annotation.journal.results import NotAllowed
+from ctxr.annotation.web.answers import Answers
 from ctxr.annotation.web.chat import Chat, UnitNotifier
 from ctxr.annotation.web.pages import Pages, Show, application
 from ctxr.annotation.web.sign_in import Prolific, SignIn
@@ -23,6 +24,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
     pages = Pages(site)
     sign_in, prolific = SignIn(pages), Prolific(pages)
     work = Work(pages, prolific)
+    answers = Answers(pages, work)
     chat = Chat(pages, work, bell or UnitNotifier())
     shown: dict[str, Show] = {
         "/": sign_in.home,
@@ -30,6 +32,8 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
         "/p/{study}": prolific.come,
         "/next": work.next,
         "/w/{link}": work.show,
+        "/answers": answers.show,
+        "/w/{link}/correct": answers.edit,
         "/w/{link}/picture/{key}": work.picture,
         "/w/{link}/talk": chat.show,
         "/w/{link}/talk/events": chat.events,
@@ -40,6 +44,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
         "/i/{token}": pages.accept,
         "/check": work.check,
         "/w/{link}": work.answer,
+        "/w/{link}/correct": answers.correct,
         "/w/{link}/stop": work.stop,
         "/w/{link}/talk/{step}": chat.act,
     }

@@ -180,9 +180,10 @@ class Work(Endpoints):
             return self.pages.go("/next")
         if unit.lease.state != "live":
             raise unit.expired(unit.lease.draft)
-        return self.pages.go(f"{unit.path}/talk") if unit.is_talk else self._form(unit, unit.lease.draft)
+        return self.pages.go(f"{unit.path}/talk") if unit.is_talk else self.form(unit, unit.lease.draft)
 
-    def _form(self, unit: LeasedUnit, filled: Values, problems: Sequence[Problem] = ()) -> Response:
+    def form(self, unit: LeasedUnit, filled: Values, problems: Sequence[Problem] = (), step: str = "") -> Response:
+        """The page of a unit with values filled in, which posts to its address and `step`."""
         view = unit.view(filled)
         first = next((one.key for one in sorted(view.pictures, key=lambda picture: not picture.marked)), "")
         return self.pages.page(
@@ -191,6 +192,7 @@ class Work(Endpoints):
             view=view,
             first=first,
             here=unit.here,
+            action=unit.here + step,
             link=unit.here.rsplit("/", 1)[1],
             pictures_at=f"{unit.here}/picture",
             csrf=unit.form_token(),
@@ -216,7 +218,7 @@ class Work(Endpoints):
             self.site.journal.submit(lease.token, lease.worker, values, self.site.now(), unit.session.platform)
         except NotAllowed as refused:
             if refused.reason == "invalid":
-                return self._form(unit, values, refused.problems or [Problem("", refused.message)])
+                return self.form(unit, values, refused.problems or [Problem("", refused.message)])
             if refused.reason == "expired":
                 raise unit.expired(posted) from refused
             title = "This one is already sent" if refused.reason == "already_answered" else "This could not be taken"
@@ -250,7 +252,7 @@ class Work(Endpoints):
         return JSONResponse(_told(problems))
 
     def picture(self, request: Request) -> Response:
-        """A picture of the unit that this worker holds, by the name that it has on this lease's pages."""
+        """A picture of the unit that this worker holds or has answered, by the name that it has on this lease's pages."""
         unit = leased_unit(self.pages, request, cost=0.1)
         images = [picture.image for picture in unit.form.pictures]
         if unit.is_talk and not images and self.site.journal.room(unit.lease.token).shared:
@@ -258,7 +260,7 @@ class Work(Endpoints):
         image = next((image for image in images if unit.key(image) == request.path_params["key"]), "")
         file = self.site.pictures.get(image)
         media = PICTURES.get(file.suffix.lower()) if file else None
-        if unit.lease.state != "live" or file is None or media is None or not file.is_file():
+        if unit.lease.state not in ("live", "answered") or file is None or media is None or not file.is_file():
             raise HttpProblem(404, "This picture does not exist")
         # at once: a response that streams a file changes threads for each of its ten steps
         content, kept = file.read_bytes(), {"cache-control": "private, max-age=31536000, immutable"}

@@ -42,7 +42,13 @@ def test_an_identity_changes_with_answers_and_changes_of_workers_alone(opener: O
     journal.change("w3", "blocked", "guesses", "me", after(10))
     third = identity(address)
     journal.change("w3", "undone", "does not", "me", after(11))
-    assert len({empty, first, second, third, identity(address)}) == 5
+    undone = identity(address)
+    tokens = [given.lease.token for given in journal.last_answers("w3")]
+    corrected = []
+    for text in ("a green parrot sits on a branch", "the parrot on the branch is green"):
+        journal.correct(tokens[0], "w3", {"description": (text,)}, after(12))
+        corrected.append(identity(address))
+    assert len({empty, first, second, third, undone, *corrected}) == 7
 
 
 def test_reading_a_file_leaves_no_trace(tmp_path: Path) -> None:
