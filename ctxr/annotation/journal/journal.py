@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from sqlalchemy import Connection, RowMapping, and_, bindparam, case, exists, func, insert, inspect, select
+from sqlalchemy import Connection, RowMapping, and_, bindparam, case, exists, func, insert, inspect, or_, select
 
 from ctxr.annotation.dialogues import Event
 from ctxr.annotation.forms import PROBLEM
@@ -46,7 +46,13 @@ Step = Literal["say", "share", "finish", "leave"]
 CHECKED = "retrieve"
 """The task in which hidden questions are mixed."""
 
-_IN_HANDS = select(unit.id).where(unit.decided.is_(None), unit.live > 0, leasing.SUITS).limit(1)
+_IN_HANDS = (
+    select(unit.id)
+    .where(unit.decided.is_(None), unit.live > 0, leasing.SUITS)
+    # of what makes retrievals alone, what shows a picture that the worker knows makes none for them
+    .where(or_(unit.task.not_in(bindparam("sources", expanding=True)), leasing.UNSEEN))
+    .limit(1)
+)
 _WANTING = select(unit.id, unit.side, unit.seats).where(leasing.FREE, unit.purpose == "work", leasing.WELL_MADE)
 _SUITING = select(unit.id).where(leasing.FREE, leasing.SUITS)
 _EXPIRED = (
@@ -512,8 +518,10 @@ def next_unit(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -
 def nothing(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> NoWork:
     """Why there is no work: all done, or in the hands of others who may give it back or make more of it."""
     # what nobody is writing now, because another study's people would have to, is not waited for
-    wider = None if tasks is None else {*tasks, *(LEADS_TO[task] for task in tasks if task in LEADS_TO)}
-    if tx.row(_IN_HANDS, **leasing.suit_parameters(row, "work", wider)) is not None:
+    sources = {LEADS_TO[task] for task in tasks or () if task in LEADS_TO}.difference(tasks or ())
+    wider = None if tasks is None else sources.union(tasks)
+    fresh = sorted(sources & {LEADS_TO["retrieve"]})
+    if tx.row(_IN_HANDS, sources=fresh, **leasing.suit_parameters(row, "work", wider)) is not None:
         return NoWork("wait", "Other people are working on the remaining tasks. Please come back in a few minutes.")
     return NoWork("nothing_left", "There are no tasks left for you. Thank you for your work.")
 

@@ -40,6 +40,11 @@ WELL_MADE = or_(
 )
 """The unit is not based on the work of a blocked worker."""
 
+UNSEEN = not_(
+    exists().where(shown.unit == unit.id, exposure.worker == bindparam("asker"), exposure.picture == shown.picture)
+)
+"""The worker has seen none of its pictures, in this unit or elsewhere."""
+
 # statements are built once: building one takes longer than running it
 SUITS = and_(
     unit.purpose == bindparam("purpose"),

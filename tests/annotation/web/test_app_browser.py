@@ -393,7 +393,7 @@ def test_the_other_pages_are_accessible_in_both_themes(make_crowd: MakeCrowd, sh
         tab = show(running, crowd, width=360)
         link = tab.url
         tab.keyboard.press("z")
-        tab.locator(".big:visible .zoom").click()
+        tab.locator("input:checked + .thumb + .big .zoom").click()
         expect(tab.locator("#near")).to_be_visible()
         visit(tab)
         tab.keyboard.press("Escape")
