@@ -148,11 +148,12 @@ def author_skills(picks: Sequence[RetrieverPick]) -> dict[str, Skill]:
 
 def _position_bias(picks: Sequence[RetrieverPick]) -> dict[str, float]:
     """Corrected p-value of each worker's position bias, over sets of the commonest size."""
+    picks = [pick for pick in picks if pick.picked != CANNOT_TELL]
     sizes = Counter(len(pick.unit.images) for pick in picks)
     if not sizes:
         return {}
     size = sizes.most_common(1)[0][0]
-    chosen = [pick for pick in picks if len(pick.unit.images) == size and pick.picked != CANNOT_TELL]
+    chosen = [pick for pick in picks if len(pick.unit.images) == size]
     votes = votes_on("picked", chosen)
     shown, target = np.array([pick.shown for pick in chosen]), np.array([pick.target for pick in chosen])
     # in temporal order everybody confuses neighbours: that is not a position bias

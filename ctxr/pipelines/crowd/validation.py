@@ -182,9 +182,11 @@ class Validation:
                 ACCEPTED: [pick for pick in self._accepted(of_kind) if self.decisions[pick.unit.id].right >= 2],
             }
             for basis, chosen in bases.items():
-                for level, on in levels if chosen else ():
+                for level, on in levels:
                     # who cannot tell is a category of its own, without a distance to others
-                    placed = chosen if level == "nominal" else [pick for pick in chosen if pick.picked != CANNOT_TELL]
+                    placed = [pick for pick in chosen if level == "nominal" or pick.picked != CANNOT_TELL]
+                    if not placed:
+                        continue
                     votes = votes_on("picked" if on == "image ids" else "position", placed)
                     both = asdict(by_units(votes, level, rng, self.resamples, workers=True))
                     item = by_units(votes, level, rng, self.resamples)
