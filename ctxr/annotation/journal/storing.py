@@ -211,7 +211,7 @@ def exposure(tx: Transaction, unit: Unit, worker: str) -> Exposure:
 
 
 def record(
-    tx: Transaction, unit_row: Mapping[str, Any], unit: Unit, votes: Sequence[tuple[RowMapping, Answer]]
+    tx: Transaction, unit_row: RowMapping | dict[str, Any], unit: Unit, votes: Sequence[tuple[RowMapping, Answer]]
 ) -> None:
     """Store one vote of a unit: the answer of one worker, or of both of a talk, whose first one counts."""
     for number, (row, answer) in enumerate(votes, tx.last(tables.answer.c.number) + 1):

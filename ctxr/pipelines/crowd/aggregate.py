@@ -354,8 +354,8 @@ class DatasetStage(Stage[AggregateInputs]):
             heads = ("query", "worker", "description", "reason")
             tables["overruled"] = Table("Reasons against the wording check", heads, tuple(reasons))
         if reported:
-            heads = ("unit", "worker", "task", "code", "comment")
-            tables["reported"] = Table("What workers reported", heads, tuple(map(msgspec.structs.astuple, reported)))
+            rows = tuple(map(msgspec.structs.astuple, reported))
+            tables["reported"] = Table("What workers reported", ("unit", "worker", "task", "code", "comment"), rows)
         documents = {
             "figures.json": figures,
             CERTIFICATE: certificate(answered, inputs.disjoint, inputs.replaced),

@@ -242,7 +242,8 @@ class Validation:
             units, workers = [query for query, _ in votes], [worker for _, worker in votes]
             chosen_sets = list(votes.values())
             every = votes | unsure[task]  # a set of its own
-            whole = ("all labels", 1.0, masi_alpha(*zip(*every, strict=True), [*every.values()]))
+            whole_sets = [query for query, _ in every], [worker for _, worker in every], list(every.values())
+            whole = ("all labels", 1.0, masi_alpha(*whole_sets))
             for label, prevalence, alpha in (*tag_alphas(units, workers, chosen_sets), whole):
                 rows.append({"task": task, "label": label, "prevalence": prevalence, **asdict(alpha)})
         return rows

@@ -10,6 +10,7 @@ from ctxr.annotation.journal import storing
 from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.journal.results import Lease, NotAllowed
 from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.unit_factory import repeat_units
 from tests.annotation.journal.conftest import Opener
 from tests.annotation.journal.study import (
@@ -32,7 +33,7 @@ FIRST = {"description": ("a small brown dog sleeps under the table",)}
 BETTER = {"description": ("a small brown dog sleeps under the kitchen table",)}
 
 
-def refusal(journal: Journal, lease: Lease, worker: str = "w1", values: dict[str, tuple[str, ...]] = BETTER) -> str:
+def refusal(journal: Journal, lease: Lease, worker: str = "w1", values: Values = BETTER) -> str:
     before = journal.answers()
     with pytest.raises(NotAllowed, match=r"\.$") as refused:
         journal.correct(lease.token, worker, values, after(9))
