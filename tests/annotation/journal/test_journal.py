@@ -45,8 +45,9 @@ def test_an_identity_changes_with_answers_and_changes_of_workers_alone(opener: O
     undone = identity(address)
     given = next(one for name in ("w1", "w2") for one in journal.last_answers(name) if one.may_be_corrected)
     corrected = []
-    for text in ("a green parrot sits on a branch", "the parrot on the branch is green"):
-        journal.correct(given.lease.token, given.answer.worker, {"description": (text,)}, after(12))
+    others = [image for image in given.lease.unit.images if (image,) != given.answer.values["pick"]]
+    for image in others[:2]:
+        journal.correct(given.lease.token, given.answer.worker, {"pick": (image,)}, after(12))
         corrected.append(identity(address))
     assert len({empty, first, second, third, undone, *corrected}) == 7
 
