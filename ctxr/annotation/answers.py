@@ -180,7 +180,7 @@ class AnswerMerge:
                 hint="restore the judgments from a backup, and import the answers again",
             ) from error
         self.answers[key], self.outcomes[key] = answer, outcome
-        self._votes[answer.unit] += counts(answer, self.replaced)
+        self._votes[answer.unit] += counts(question.unit, answer, self.replaced)
         for text in outcome.texts if question.unit.task == "describe" else ():
             self._by_worker[answer.worker].append((_moment(answer), text.text))
             self._by_set[question.unit.image_set].append((_moment(answer), answer.worker, text.text))
@@ -227,7 +227,10 @@ def merge_answers(
 ) -> AnswerMerge:
     """The answers from `before`, and those that arrived and fit; `past` are units of earlier imports, whose tasks may be gone."""
     merge = AnswerMerge(dict(units), replaced)
-    stored = [Arrival("", answer) for answer in sorted(before, key=_moment)]
+    came = {row.answer.key(): row.answer for row in arrivals.rows if row.answer.backend in SERVED}
+    # what its worker has corrected since on our pages, where nothing was built on it, is taken anew
+    same = (one for one in before if one.at != (new := came.get(one.key(), one)).at or one.has_values(new.values))
+    stored = [Arrival("", answer) for answer in sorted(same, key=_moment)]
     while stored:
         for row in merge.answerable(stored):
             merge.store(row.answer)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from ctxr.web.language import _
+
 
 class Picture(msgspec.Struct, frozen=True):
     """One picture of a page. `place` counts from 1 as the worker sees it; `marked` is the target to describe."""
@@ -83,9 +85,25 @@ class Talk(msgspec.Struct, frozen=True, tag=True):
 
 Field = Pick | Choice | Write | Talk
 
+PROBLEM, COMMENT = "problem", "comment"
+CANNOT_TELL, BROKEN = "cannot_tell", "broken"
+
+
+def report_fields() -> tuple[Choice, Write]:
+    """What every page asks beside its own fields. Who chooses a problem need not fill in the rest."""
+    options = (
+        Option(CANNOT_TELL, _("I cannot tell"), _("no answer is right, or several are equally good")),
+        Option(BROKEN, _("The picture is broken"), _("it is missing, cannot be recognised, or should not be here")),
+    )
+    told = Choice(PROBLEM, _("Something is wrong with this one"), options, optional=True)
+    return told, Write(COMMENT, _("Comment"), "", 1000, optional=True)
+
 
 class Form(msgspec.Struct, frozen=True):
-    """One page of work; in a `sequence` neighbouring pictures are consecutive in time, and arrow keys step through them."""
+    """One page of work; in a `sequence` neighbouring pictures are consecutive in time, and arrow keys step through them.
+
+    `fields` are those of the task; every form also has those of `report_fields`.
+    """
 
     title: str
     instruction: tuple[str, ...]
@@ -94,7 +112,14 @@ class Form(msgspec.Struct, frozen=True):
     sequence: bool = False
     passages: tuple[Passage, ...] = ()
 
+    @property
+    def asked(self) -> tuple[Field, ...]:
+        """All fields of the page."""
+        return (*self.fields, *report_fields())
+
     def without_blanks(self, values: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-        """Values without those of optional texts that were left empty."""
-        optional = {field.name for field in self.fields if isinstance(field, Write) and field.optional}
-        return {name: texts for name, texts in values.items() if name not in optional or any(map(str.strip, texts))}
+        """Values without those of optional fields that were left empty; beside a problem, without those of the task."""
+        optional = {field.name for field in self.asked if getattr(field, "optional", False)}
+        left_out = {name for name in optional if not any(map(str.strip, values.get(name, ())))}
+        left_out |= set() if PROBLEM in left_out else {field.name for field in self.fields}
+        return {name: texts for name, texts in values.items() if name not in left_out}

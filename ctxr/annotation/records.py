@@ -32,6 +32,9 @@ class AnswerLimits(msgspec.Struct, frozen=True):
     language: str = "en"
 
 
+GIVEN_UP = 2
+"""So many workers who say of a unit of work that a picture is broken, or that they cannot make anything of it, end it."""
+
 PUBLISHED = AnswerLimits()
 """Five turns are PhotoChat's; texts of the ImageCoDe release with fewer than four words ("green", "T") identify no image."""
 
@@ -119,12 +122,24 @@ class Answer(Record, frozen=True):
         return given == other
 
 
-DROPPED = "dropped.jsonl"
+REPORTED, DROPPED = "reported.jsonl", "dropped.jsonl"
+
+
+class Reported(Record, frozen=True):
+    """What a worker said of a unit beside its question: `cannot_tell` or `broken`, empty for a comment alone."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("unit", "worker")
+
+    unit: str
+    worker: str
+    task: str
+    code: str
+    comment: str
 
 
 class DroppedText(Record, frozen=True):
     """A description or dialogue that was dropped, with the votes that count; the reason is `not_found` (votes were against it), `tie`,
-    `too_few_votes`, `writer_blocked`, `not_reviewed`, or `not_asked` before anybody voted."""
+    `too_few_votes`, `broken` (too few, because of a picture), `writer_blocked`, `not_reviewed`, or `not_asked` before anybody voted."""
 
     KEY: ClassVar[tuple[str, ...]] = ("query",)
 

@@ -15,6 +15,8 @@ from ctxr.web.language import N_, _, ngettext
 FEW_KINDS = 12
 """Words from which a text must have a third of different ones."""
 
+RULES = frozenset({"too_short", "same_words", "mentions_other_images", "address", "repeats_yourself", "copied"})
+"""Codes of the problems of a description that may stand for a reason."""
 
 _KIND = r"(?:image|picture|photo|photograph|frame|pic|screenshot|snapshot|slide)"
 _COUNT = r"(?:one|two|three|four|five|six|seven|eight|nine|ten|\d+)"

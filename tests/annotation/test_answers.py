@@ -82,6 +82,16 @@ def test_the_same_answer_again_is_one_and_another_is_refused() -> None:
     assert taken.answers == {("d", "w-a"): before}
 
 
+def test_an_answer_that_was_corrected_on_our_pages_takes_the_place_of_the_first() -> None:
+    before = answer(DESCRIBE, "w-a", 1, description=TEXT)
+    corrected = msgspec.structs.replace(before, values={"description": (f"{TEXT} Really.",)})
+    taken = took(corrected, before=(before,))
+    assert (taken.new, taken.again, codes(taken)) == (1, 0, [])
+    assert taken.answers == {("d", "w-a"): corrected}
+    elsewhere = [msgspec.structs.replace(one, backend="label-studio") for one in (before, corrected)]
+    assert codes(took(elsewhere[1], before=(elsewhere[0],))) == [("file:1", "answered_before")]
+
+
 def replace_at(one: Answer, minute: int) -> Answer:
     return msgspec.structs.replace(one, at=f"2026-11-20T09:{minute:02d}:00.000Z")
 

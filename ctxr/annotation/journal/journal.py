@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from sqlalchemy import Connection, RowMapping, and_, bindparam, case, exists, func, insert, inspect, select
+from sqlalchemy import Connection, RowMapping, and_, bindparam, case, exists, func, insert, inspect, or_, select
 
 from ctxr.annotation.dialogues import Event
-from ctxr.annotation.journal import leasing, rooms, storing, tables, worker_state
+from ctxr.annotation.forms import PROBLEM
+from ctxr.annotation.journal import correcting, leasing, rooms, storing, tables, worker_state
 from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, stamp
 from ctxr.annotation.journal.leasing import candidate, unit
 from ctxr.annotation.journal.results import (
     Change,
     ChatRoom,
+    GivenAnswer,
     Lease,
     NotAllowed,
     NoWork,
@@ -45,7 +47,13 @@ Step = Literal["say", "share", "finish", "leave"]
 CHECKED = "retrieve"
 """The task in which hidden questions are mixed."""
 
-_IN_HANDS = select(unit.id).where(unit.decided.is_(None), unit.live > 0, leasing.SUITS).limit(1)
+_IN_HANDS = (
+    select(unit.id)
+    .where(unit.decided.is_(None), unit.live > 0, leasing.SUITS)
+    # of what makes retrievals alone, what shows a picture that the worker knows makes none for them
+    .where(or_(unit.task.not_in(bindparam("sources", expanding=True)), leasing.UNSEEN))
+    .limit(1)
+)
 _WANTING = select(unit.id, unit.side, unit.seats).where(leasing.FREE, unit.purpose == "work", leasing.WELL_MADE)
 _SUITING = select(unit.id).where(leasing.FREE, leasing.SUITS)
 _EXPIRED = (
@@ -236,14 +244,28 @@ class Journal:
                 return answer
             unit_row = tx.get(tables.unit, id=row["unit"])
             work = leasing.unit_of(unit_row)
-            if unit_row["seats"] > 1:
+            is_talk = unit_row["seats"] > 1
+            if is_talk and not filled.get(PROBLEM):
                 raise NotAllowed("talk", _("Please finish the conversation itself."))
             storing.encoded(filled)
             answer = storing.answer_of(tx, row, filled, backend)
             if wrong := problems_of(work, answer, storing.exposure(tx, work, worker)):
                 raise NotAllowed("invalid", wrong[0].sentence, tuple(wrong))
+            if is_talk:
+                return rooms.report(tx, row, answer)
             storing.record(tx, unit_row, work, [(row, answer)])
             return answer
+
+    def last_answers(self, worker: str) -> list[GivenAnswer]:
+        """The worker's last `correcting.LAST` answers, the latest first."""
+        with self._reading() as tx:
+            return correcting.last_answers(tx, worker)
+
+    def correct(self, token: str, worker: str, values: Values, now: datetime) -> Answer:
+        """Correct the answer to a lease while nothing is built on it; see `correcting.correct` for what is refused."""
+        with self._writing(now) as tx:
+            row = storing.own_lease(tx, token, worker)
+            return correcting.correct(tx, row, {name: tuple(value) for name, value in values.items()})
 
     def exposure(self, lease: Lease) -> Exposure:
         """What the worker described before, and what others wrote about the set of the lease."""
@@ -388,8 +410,9 @@ class Journal:
             return [msgspec.json.decode(payload, type=Answer) for payload in payloads]
 
     def identity(self) -> str:
-        """A hash of the last answer and the last change of a worker's state: it changes with every new one, and with nothing else."""
-        last = [select(table).order_by(table.c.number.desc()).limit(1) for table in (tables.answer, tables.change)]
+        """A hash of the last answer, correction and change of a worker's state: it changes with every new one, and with nothing else."""
+        columns = (tables.answer.c.number, tables.answer.c.corrected, tables.change.c.number)
+        last = [select(one.table).order_by(one.desc(), one.table.c.number.desc()).limit(1) for one in columns]
         with self._reading() as tx:
             return sha256_of([dict(row) if (row := tx.row(query)) else None for query in last])
 
@@ -520,8 +543,10 @@ def next_unit(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -
 def nothing(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> NoWork:
     """Why there is no work: all done, or in the hands of others who may give it back or make more of it."""
     # what nobody is writing now, because another study's people would have to, is not waited for
-    wider = None if tasks is None else {*tasks, *(LEADS_TO[task] for task in tasks if task in LEADS_TO)}
-    if tx.row(_IN_HANDS, **leasing.suit_parameters(row, "work", wider)) is not None:
+    sources = {LEADS_TO[task] for task in tasks or () if task in LEADS_TO}.difference(tasks or ())
+    wider = None if tasks is None else sources.union(tasks)
+    fresh = sorted(sources & {LEADS_TO["retrieve"]})
+    if tx.row(_IN_HANDS, sources=fresh, **leasing.suit_parameters(row, "work", wider)) is not None:
         others = N_("Other people are working on the remaining tasks. Please come back in a few minutes.")
         return NoWork("wait", others)
     return NoWork("nothing_left", N_("There are no tasks left for you. Thank you for your work."))

@@ -16,7 +16,7 @@ from ctxr.annotation.journal import tables
 from ctxr.annotation.journal.database import Transaction
 from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.protocol import shown_order, verdict, wanted
-from ctxr.annotation.records import Answer, Purpose, Unit
+from ctxr.annotation.records import GIVEN_UP, Answer, Purpose, Unit
 from ctxr.annotation.tasks import NAMES, counts, task_of
 
 HOLDS = ("live", "answered")
@@ -39,6 +39,11 @@ WELL_MADE = or_(
     ),
 )
 """The unit is not based on the work of a blocked worker."""
+
+UNSEEN = not_(
+    exists().where(shown.unit == unit.id, exposure.worker == bindparam("asker"), exposure.picture == shown.picture)
+)
+"""The worker has seen none of its pictures, in this unit or elsewhere."""
 
 # statements are built once: building one takes longer than running it
 SUITS = and_(
@@ -166,17 +171,25 @@ def recount(tx: Transaction, worker: str) -> None:
     """Recount the votes of every unit that a worker voted on, after they were blocked or unblocked."""
     for name in tx.column(_OF_WORKER, name=worker):
         row = tx.get(tables.unit, id=name)
-        work = unit_of(row)
-        slots: dict[int, Answer] = {}
-        blocked: set[str] = set()
-        for payload, state in tx.connection.execute(_OF_UNIT, {"name": work.id}):
-            vote = msgspec.json.decode(payload, type=Answer)
-            slots.setdefault(vote.slot, vote)  # a talk of two is one vote, and counts if neither is blocked
-            if state == "blocked":
-                blocked.add(vote.worker)
-        marks = [task_of(work).score(work, vote).right for vote in slots.values() if counts(vote, blocked)]
-        right, wrong = marks.count(True), marks.count(False)
-        set_counts(tx, work, row["live"], right=right, wrong=wrong, unknown=marks.count(None))
+        recount_unit(tx, unit_of(row), row["live"])
+
+
+def recount_unit(tx: Transaction, work: Unit, live: int, decided: str | None = None) -> None:
+    """Count the votes of a unit again; `stuck` is one without a verdict that `GIVEN_UP` workers could do nothing with."""
+    slots: dict[int, Answer] = {}
+    blocked: set[str] = set()
+    for payload, state in tx.connection.execute(_OF_UNIT, {"name": work.id}):
+        vote = msgspec.json.decode(payload, type=Answer)
+        slots.setdefault(vote.slot, vote)  # a talk of two is one vote, and counts if neither is blocked
+        if state == "blocked":
+            blocked.add(vote.worker)
+    marks = [task_of(work).score(work, vote).right for vote in slots.values() if counts(work, vote, blocked)]
+    votes = {"right": marks.count(True), "wrong": marks.count(False), "unknown": marks.count(None)}
+    lost = sum(vote.worker not in blocked and not task_of(work).is_vote(vote.values) for vote in slots.values())
+    is_open = not work.truth or verdict(votes["right"], votes["wrong"], work.needed, work.most) == "open"
+    if decided is None and work.purpose == "work" and lost >= GIVEN_UP and is_open and len(marks) < work.most:
+        decided = "stuck"
+    set_counts(tx, work, live, **votes, decided=decided)
 
 
 def set_counts(

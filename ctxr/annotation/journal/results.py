@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ctxr.annotation.records import Unit
+from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.wording import Problem
 from ctxr.errors import CtxrError
 from ctxr.store.records import Turn
@@ -32,6 +32,15 @@ class Lease:
 
 
 @dataclass(frozen=True)
+class GivenAnswer:
+    """An answer with its lease; `may_be_corrected`: nothing is built on it yet."""
+
+    lease: Lease
+    answer: Answer
+    may_be_corrected: bool
+
+
+@dataclass(frozen=True)
 class NoWork:
     """The reason why a worker gets no unit, as a code and a sentence to be translated; `wait`: others hold the remaining units."""
 
@@ -44,7 +53,7 @@ class NotAllowed(CtxrError):
 
     Attributes:
         reason: `unknown`, `not_yours`, `expired`, `already_answered`, `invalid`, `talk`, `too_early`, `alone`, `empty`,
-            `too_long`, `odd_characters`, `already_shared`, `closed`, `nothing_to_undo`.
+            `too_long`, `odd_characters`, `already_shared`, `closed`, `nothing_to_undo`, `built_on`.
         problems: what is wrong with the values of an `invalid` answer.
     """
 

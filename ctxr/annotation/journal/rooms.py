@@ -16,7 +16,7 @@ from ctxr.annotation.journal import leasing, tables, worker_state
 from ctxr.annotation.journal.database import Transaction, stamp
 from ctxr.annotation.journal.results import ChatRoom, NotAllowed
 from ctxr.annotation.journal.storing import answer_of, own_lease, record
-from ctxr.annotation.records import Unit
+from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import dialogue
 from ctxr.annotation.tasks.dialogue import SENDER
 from ctxr.web.language import _
@@ -75,6 +75,19 @@ def act(tx: Transaction, row: RowMapping, kind: Kind, text: str) -> None:
             leasing.expose(tx, partner["worker"], tx.get(tables.unit, id=partner["unit"]))
     if _talk(tx, row["room"]).finished:
         _finish(tx, row["room"])
+
+
+def report(tx: Transaction, row: RowMapping, answer: Answer) -> Answer:
+    """Leave a talk in which no photo was shared yet, because something is wrong with it; the others go on as when a partner leaves."""
+    if row["room"] is None or _talk(tx, row["room"]).shared:
+        raise NotAllowed("talk", "Please finish the conversation itself.")
+    leave_room(tx, row, "returned")
+    slot = leasing.free_slot(tx, row["unit"])  # the vote's own place is somebody else's
+    tx.update(tables.lease, {"token": row["token"]}, slot=slot)
+    unit, answer = tx.get(tables.unit, id=row["unit"]), msgspec.structs.replace(answer, slot=slot)
+    # what leaving a room took off `record` would take off again
+    record(tx, {**unit, "live": unit["live"] + 1}, leasing.unit_of(unit), [(row, answer)])
+    return answer
 
 
 def here(tx: Transaction, token: str, worker: str) -> ChatRoom:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import sqlalchemy as sql
@@ -15,7 +15,7 @@ from ctxr.annotation.journal.results import NotAllowed
 from ctxr.annotation.journal.worker_state import pool_of
 from ctxr.annotation.protocol import digest, wanted
 from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.tasks import describe, task_of
+from ctxr.annotation.tasks import MAKES_WORK, describe, task_of
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.errors import DataError
@@ -28,9 +28,6 @@ _CHUNK = 400
 
 WITHDRAWN = "withdrawn"
 """Purpose, in the table of units, of those that are no longer served."""
-
-MAKES_WORK = ("describe", "dialogue")
-"""Tasks whose answers give others work, for which the image set must be known."""
 
 _COUNT_ANSWER = (
     update(tables.worker).where(tables.worker.c.id == bindparam("name")).values(answers=tables.worker.c.answers + 1)
@@ -122,7 +119,7 @@ def _unknown(tx: Transaction, table: Table, noun: str, records: Sequence[R]) -> 
                     f"{noun} {record.id!r} is in the journal with another content, and people have answered",
                     hint="ctxr export-tasks TASK -w ANOTHER -i SETS, then ctxr serve -w ANOTHER: a project with answers of its own",
                 )
-            _remove(tx, table, record.id)
+            remove(tx, table, record.id)
             del payloads[record.id]
         if record.id not in payloads:
             payloads[record.id] = payload
@@ -130,7 +127,7 @@ def _unknown(tx: Transaction, table: Table, noun: str, records: Sequence[R]) -> 
     return new
 
 
-def _remove(tx: Transaction, table: Table, name: str) -> None:
+def remove(tx: Transaction, table: Table, name: str) -> None:
     """Remove an image set, or a unit with all that was handed out of it."""
     if table is tables.unit:
         talks = select(tables.room.c.id).where(tables.room.c.unit == name)
@@ -202,17 +199,20 @@ def exposure(tx: Transaction, unit: Unit, worker: str) -> Exposure:
         select(answer.payload)
         .select_from(tables.answer.join(tables.unit, leasing.unit.id == answer.unit))
         .where(answer.task == "describe", sql.or_(answer.worker == worker, leasing.unit.image_set == unit.image_set))
+        .where(sql.or_(answer.worker != worker, answer.unit != unit.id))  # what is corrected repeats itself
         .order_by(answer.number)
     )
     answers = [msgspec.json.decode(payload, type=Answer) for payload in payloads]
-    texts = [(one.worker, one.values[describe.FIELD][0]) for one in answers]
+    texts = [(one.worker, one.values[describe.FIELD][0]) for one in answers if describe.FIELD in one.values]
     return Exposure(
         own=tuple(text for name, text in texts if name == worker),
         others=tuple(text for name, text in texts if name != worker),
     )
 
 
-def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tuple[RowMapping, Answer]]) -> None:
+def record(
+    tx: Transaction, unit_row: RowMapping | dict[str, Any], unit: Unit, votes: Sequence[tuple[RowMapping, Answer]]
+) -> None:
     """Store one vote of a unit: the answer of one worker, or of both of a talk, whose first one counts."""
     for number, (row, answer) in enumerate(votes, tx.last(tables.answer.c.number) + 1):
         columns = {"unit": unit.id, "task": unit.task, "payload": msgspec.json.encode(answer).decode()}
@@ -221,14 +221,30 @@ def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tu
         tx.connection.execute(_COUNT_ANSWER, {"name": answer.worker})
     first = votes[0][1]
     correct = task_of(unit).score(unit, first).right
-    # one more vote, whose place was leased
-    names = {"right": True, "wrong": False, "unknown": None}
-    votes_of = {name: unit_row[f"{name}_votes"] + (correct is mark) for name, mark in names.items()}
-    leasing.set_counts(tx, unit, unit_row["live"] - 1, **votes_of, decided=unit_row["decided"])
-    if unit.purpose == "work" and unit.task in MAKES_WORK:
-        image_set = msgspec.json.decode(tx.get(tables.image_set, id=unit.image_set)["payload"], type=ImageSet)
+    live = unit_row["live"] - 1
+    if task_of(unit).is_vote(first.values):
+        # one more vote, whose place was leased
+        names = {"right": True, "wrong": False, "unknown": None}
+        votes_of = {name: unit_row[f"{name}_votes"] + (correct is mark) for name, mark in names.items()}
+        leasing.set_counts(tx, unit, live, **votes_of, decided=unit_row["decided"])
+    else:
+        leasing.recount_unit(tx, unit, live, unit_row["decided"])
+    add_follow_ups(tx, unit, first)
+    if unit.purpose != "work" and correct is not None:
+        worker_state.count_check(tx, worker_state.require(tx, first.worker), correct)
+
+
+def follow_ups(tx: Transaction, unit: Unit, answer: Answer) -> list[Unit]:
+    """The units that follow from an answer."""
+    if unit.purpose != "work" or unit.task not in MAKES_WORK:
+        return []
+    image_set = msgspec.json.decode(tx.get(tables.image_set, id=unit.image_set)["payload"], type=ImageSet)
+    return derive_units(unit, answer, image_set, tx.rules.protocol)
+
+
+def add_follow_ups(tx: Transaction, unit: Unit, answer: Answer) -> None:
+    """Add the units that follow from an answer; they show pictures that `unit` shows."""
+    if units := follow_ups(tx, unit, answer):
         shown = select(leasing.shown.image, leasing.shown.picture).where(leasing.shown.unit == unit.id)
         pictures: dict[str, str] = dict(tx.connection.execute(shown).all())
-        add_units(tx, derive_units(unit, first, image_set, tx.rules.protocol), pictures=pictures)
-    elif unit.purpose != "work" and correct is not None:
-        worker_state.count_check(tx, worker_state.require(tx, first.worker), correct)
+        add_units(tx, units, pictures=pictures)

@@ -144,8 +144,10 @@ answer = _table(
     Column("number", Integer, nullable=False, unique=True),
     _text("task"),
     _text("payload"),
+    _count("corrected"),
     Index("crowd_answer_worker", "worker", "task"),
 )
+"""`corrected`: which of the journal's corrections it was last changed by, from 1; 0 where it is as it was sent."""
 
 exposure = _table(
     "exposure",

@@ -176,7 +176,8 @@ def end_qualification(tx: Transaction, row: RowMapping) -> None:
     """End the qualification round: go on, or be screened out."""
     questions = row["known_right"] + row["known_wrong"]
     tx.update(tables.worker, {"id": row["id"]}, qualified=1)
-    if row["known_right"] < tx.rules.protocol.qualification_pass * questions:
+    # who called every question broken has shown nothing
+    if row["known_right"] < tx.rules.protocol.qualification_pass * (questions or row["answers"]):
         reason = f"{row['known_right']} of {questions} qualification questions right"
         change(tx, row, "screened_out", reason, RULE)
 

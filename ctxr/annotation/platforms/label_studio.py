@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
-from ctxr.annotation.forms import Choice, Field, Form, Pick, Write
+from ctxr.annotation.forms import PROBLEM, Choice, Field, Form, Pick, Write, report_fields
 from ctxr.annotation.journal.database import micros, stamp
 from ctxr.annotation.journal.worker_state import pool_of
 from ctxr.annotation.platforms.arrivals import Arrivals, read_list
@@ -153,8 +153,11 @@ def _labelling_config(sheet: RaterSheet) -> str:
         SubElement(cell, "Header", value=f"Image {picture.place}", size="5")
         SubElement(cell, "Image", {"name": name, "value": f"${name}", **zoom})
         shown.append(name)
-    for field in form.fields:
-        _add_control(view, field, shown[0], len(sheet.order))
+    problems = ",".join(word for option in report_fields()[0].options for word in (option.value, option.label))
+    shows = {"visibleWhen": "choice-unselected", "whenTagName": PROBLEM, "whenChoiceValue": problems}
+    own = SubElement(view, "View", shows)  # what is hidden is not required
+    for field in form.asked:
+        _add_control(own if field in form.fields else view, field, shown[0], len(sheet.order))
     indent(view)
     return tostring(view, encoding="unicode") + "\n"
 
@@ -258,7 +261,7 @@ def _take(arrivals: Arrivals, position: str, sheet: RaterSheet, annotation: Anno
         arrivals.refuse(position, unit.id, worker, "time", sentence)
         return
     regions = {row.from_name: row.value for row in reversed(results)}
-    filled = {field.name: _values(field, regions.get(field.name, RegionValue()), sheet) for field in sheet.form.fields}
+    filled = {field.name: _values(field, regions.get(field.name, RegionValue()), sheet) for field in sheet.form.asked}
     try:
         created = datetime.fromisoformat(annotation.created_at)
         at = stamp(micros(created if created.tzinfo else created.replace(tzinfo=UTC)))

@@ -18,6 +18,9 @@ _TASKS: Mapping[str, Task] = {
     "entail": entail.EntailTask(),
 }
 
+MAKES_WORK = tuple(name for name, task in _TASKS.items() if task.MAKES_WORK)
+"""Tasks whose answers give others work, for which the image set must be known."""
+
 NAMES: tuple[TaskName, ...] = ("describe", "retrieve", "dialogue", "review", "tag", "entail", "repeat")
 
 
@@ -38,9 +41,10 @@ def problems_of(unit: Unit, answer: Answer, exposure: Exposure) -> list[Problem]
     return [problem] if problem else task_of(unit).validate(unit, answer.values, exposure)
 
 
-def counts(answer: Answer, blocked: Collection[str]) -> bool:
-    """Whether an answer counts: neither its worker nor the partner in a talk is among the `blocked`."""
-    return {answer.worker, *answer.values.get(dialogue.PAIR, ())}.isdisjoint(blocked)
+def counts(unit: Unit, answer: Answer, blocked: Collection[str]) -> bool:
+    """Whether an answer counts as a vote: neither its worker nor the partner in a talk is among the `blocked`."""
+    trusted = {answer.worker, *answer.values.get(dialogue.PAIR, ())}.isdisjoint(blocked)
+    return trusted and task_of(unit).is_vote(answer.values)
 
 
 def most_answers(unit: Unit) -> int:

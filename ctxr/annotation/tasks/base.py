@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from ctxr.annotation.forms import Choice, Form, Talk, Write
+from ctxr.annotation.forms import BROKEN, PROBLEM, Choice, Form, Talk, Write
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, odd, too_long
 from ctxr.annotation.wording import Problem, first_problem
@@ -17,27 +17,34 @@ class Task(ABC):
     Attributes:
         SEATS: workers who do one unit together.
         FRESH: whether it is only for workers who have seen none of its pictures.
+        MAKES_WORK: whether its answers give others work; one who cannot answer leaves the unit to somebody else.
     """
 
     SEATS: ClassVar[int] = 1
     FRESH: ClassVar[bool] = False
+    MAKES_WORK: ClassVar[bool] = False
 
     @abstractmethod
     def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
         """The form with the pictures in `order`."""
 
     def validate(self, unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
-        """What is wrong with the values, for the worker: here what is missing, was not offered, is too long or unknown."""
+        """What is wrong with the values, for the worker: what is missing, was not offered, is too long or unknown; else `wrong`."""
         form = self.render(unit, unit.images)
         problems: list[Problem | None] = []
-        for field in form.fields:
+        told = bool(values.get(PROBLEM))
+        for field in form.asked:
             filled, checks = list(values.get(field.name, ())), list[tuple[bool, str, str]]()
             what, many = field.legend, len(filled) > 1
             if isinstance(field, Write):
                 text, most = filled[0] if filled and filled[0].strip() else "", field.most_characters
                 checks = [
                     (many, "too_many_chosen", _("Please send one text.")),
-                    (not text and not field.optional, "empty", _("Please write something: {what}").format(what=what)),
+                    (
+                        not (text or told or field.optional),
+                        "empty",
+                        _("Please write something: {what}").format(what=what),
+                    ),
                     (len(text) > most, "too_long", too_long(len(text), most)),
                     (odd(text), ODD_CHARACTERS.code, _(ODD_CHARACTERS.sentence)),
                 ]
@@ -47,19 +54,40 @@ class Task(ABC):
                 offered = {option.value for option in field.options} if isinstance(field, Choice) else pictures
                 unknown = not offered.issuperset(filled) or len(set(filled)) < len(filled)
                 checks = [
-                    (not filled and not optional, "nothing_chosen", _("Please answer: {what}").format(what=what)),
+                    (
+                        not (filled or told or optional),
+                        "nothing_chosen",
+                        _("Please answer: {what}").format(what=what),
+                    ),
                     (many and not several, "too_many_chosen", _("Please choose only one: {what}").format(what=what)),
                     (unknown, "not_offered", _("That answer was not among those offered. Please choose again.")),
                 ]
             problems.append(first_problem(*checks))
-        unasked = bool(values.keys() - {field.name for field in form.fields})
+        unasked = bool(values.keys() - {field.name for field in form.asked})
         unexpected = _("The page sent unexpected data. Please load it again.")
         problems.append(first_problem((unasked, "not_asked", unexpected)))
-        return [problem for problem in problems if problem]
+        found = [problem for problem in problems if problem]
+        return found if found or told else self.wrong(unit, values, exposure)
+
+    def wrong(self, unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
+        """What is wrong with values that are all there, by rules of the task's own."""
+        return []
+
+    def score(self, unit: Unit, answer: Answer) -> Outcome:
+        """The rows that a valid answer is worth, and whether it is right: who cannot tell has found no truth."""
+        if not answer.values.get(PROBLEM):
+            return self.worth(unit, answer)
+        return Outcome(right=False if unit.truth and self.is_vote(answer.values) else None)
+
+    def is_vote(self, values: Values) -> bool:
+        """Whether an answer takes one of the places of its unit: not where a picture is broken, nor where the worker cannot make what
+        others are to judge; then the unit goes to somebody else."""
+        told = values.get(PROBLEM, ())
+        return BROKEN not in told and not (told and self.MAKES_WORK)
 
     @abstractmethod
-    def score(self, unit: Unit, answer: Answer) -> Outcome:
-        """The rows that a valid answer is worth, and whether it is right."""
+    def worth(self, unit: Unit, answer: Answer) -> Outcome:
+        """The rows that an answer to the task's own fields is worth, and whether it is right."""
 
 
 class LabelTask(Task):
@@ -69,14 +97,12 @@ class LabelTask(Task):
     ALONE: ClassVar[str | None] = None
     MIXED: ClassVar[Problem]
 
-    def validate(self, unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
-        """As for every task; and `ALONE` stands alone."""
-        wrong = super().validate(unit, values, exposure)
-        if not wrong and self.ALONE in values[self.FIELD] and len(values[self.FIELD]) > 1:
-            return [Problem(self.MIXED.code, _(self.MIXED.sentence))]
-        return wrong
+    def wrong(self, unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
+        """`ALONE` stands alone."""
+        mixed = self.ALONE in values[self.FIELD] and len(values[self.FIELD]) > 1
+        return [Problem(self.MIXED.code, _(self.MIXED.sentence))] if mixed else []
 
-    def score(self, unit: Unit, answer: Answer) -> Outcome:
+    def worth(self, unit: Unit, answer: Answer) -> Outcome:
         """The query that asks for labels, and one judgment for each: 1 = chosen, 0 = seen but not chosen."""
         chosen = set(answer.values.get(self.FIELD, ()))
         correct = chosen == set(unit.truth) if unit.truth else None

@@ -4,7 +4,7 @@ from ctxr.annotation.forms import Form, Write, pictures_of
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.base import Task
 from ctxr.annotation.tasks.values import Exposure, Values, clean, query_of
-from ctxr.annotation.wording import Problem, wording_problems
+from ctxr.annotation.wording import RULES, Problem, wording_problems
 from ctxr.store.records import Judgment, Query, Text
 from ctxr.web.language import _, name_of_language
 
@@ -15,6 +15,8 @@ REASON = "reason"
 
 class DescribeTask(Task):
     """A description of the target; one worker may describe several targets of a set."""
+
+    MAKES_WORK = True
 
     def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
         """The set with its target marked, and a field for the description."""
@@ -42,15 +44,13 @@ class DescribeTask(Task):
             ),
         )
 
-    def validate(self, unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
+    def wrong(self, unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
         """What is wrong with the description (`wording_problems`); a reason overrules all but an empty text."""
-        if wrong := super().validate(unit, values, exposure):
-            return wrong
         overruled = bool("".join(values.get(REASON, ())).strip())
         complaints = wording_problems(values[FIELD][0], exposure.own, exposure.others, unit.limits)
-        return [problem for problem in complaints if problem.code == "empty" or not overruled]
+        return [problem for problem in complaints if problem.code not in RULES or not overruled]
 
-    def score(self, unit: Unit, answer: Answer) -> Outcome:
+    def worth(self, unit: Unit, answer: Answer) -> Outcome:
         """The text, the query that asks it against the set, and the target as judgment of worker `gold`."""
         query = query_of(unit.id, answer.worker)
         return Outcome(

@@ -33,6 +33,7 @@ class DialogueTask(Task):
     """Two people at once."""
 
     SEATS = 2
+    MAKES_WORK = True
 
     def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
         """For the sender the photo and what is in it, for the other only the talk."""
@@ -52,9 +53,11 @@ class DialogueTask(Task):
         )
 
     def validate(self, unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
+        """As for every task; who talked is not asked."""
+        return super().validate(unit, {name: value for name, value in values.items() if name != PAIR}, exposure)
+
+    def wrong(self, unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
         """Whether it is a talk in which the photo was shared, by who saw it, and not too early."""
-        if wrong := super().validate(unit, {name: value for name, value in values.items() if name != PAIR}, exposure):
-            return wrong
         if not values.get(FIELD):
             return [Problem("no_talk", _("The conversation is missing."))]
         try:
@@ -72,7 +75,7 @@ class DialogueTask(Task):
         )
         return [problem] if problem else []
 
-    def score(self, unit: Unit, answer: Answer) -> Outcome:
+    def worth(self, unit: Unit, answer: Answer) -> Outcome:
         """From the sender's answer the dialogue, the query of the turns before the share, and the photo as gold."""
         pair = tuple(answer.values.get(PAIR, ()))
         turns = turns_of(answer.values)

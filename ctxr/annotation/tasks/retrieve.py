@@ -26,7 +26,7 @@ class RetrieveTask(Task):
             fields=(Pick(FIELD, _("Which image is described?")),),
         )
 
-    def score(self, unit: Unit, answer: Answer) -> Outcome:
+    def worth(self, unit: Unit, answer: Answer) -> Outcome:
         """The image picked, as a judgment of the worker; checks of the worker make no rows."""
         picked = answer.values[FIELD][0]
         correct = picked in unit.truth if unit.truth else None

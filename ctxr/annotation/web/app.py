@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from ctxr.annotation.journal.results import NotAllowed
+from ctxr.annotation.web.answers import Answers
 from ctxr.annotation.web.before import Before
 from ctxr.annotation.web.chat import Chat, UnitNotifier
 from ctxr.annotation.web.pages import Pages, Show, application
@@ -25,7 +26,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
     pages = Pages(site)
     sign_in, prolific = SignIn(pages), Prolific(pages)
     work = Work(pages, prolific)
-    chat, before = Chat(pages, work, bell or UnitNotifier()), Before(pages)
+    chat, before, answers = Chat(pages, work, bell or UnitNotifier()), Before(pages), Answers(pages, work)
     shown: dict[str, Show] = {
         "/": sign_in.home,
         "/i/{token}": pages.invited,
@@ -34,6 +35,8 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
         "/instructions/{task}": before.instructions,
         "/next": work.next,
         "/w/{link}": work.show,
+        "/answers": answers.show,
+        "/w/{link}/correct": answers.edit,
         "/w/{link}/picture/{key}": work.picture,
         "/w/{link}/talk": chat.show,
         "/w/{link}/talk/events": chat.events,
@@ -45,6 +48,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
         "/consent/{act}": before.decide,
         "/check": work.check,
         "/w/{link}": work.answer,
+        "/w/{link}/correct": answers.correct,
         "/w/{link}/stop": work.stop,
         "/w/{link}/talk/{step}": chat.act,
     }

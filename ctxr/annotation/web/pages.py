@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ctxr.annotation.forms import Form
+from ctxr.annotation.forms import Form, report_fields
 from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.site import Invitation, Session, Site
 from ctxr.web.failures import too_fast
@@ -79,7 +79,8 @@ class SignedPages:
         self.at = urlsplit(base_url).path  # below which everything lies; "" where that is the root
         self.static = StaticFiles("ctxr.annotation.web")
         self._templates = environment("ctxr.annotation.web")
-        self._templates.globals["kind_of"] = lambda field: type(field).__name__.lower()
+        self._templates.globals |= {"_": _, "kind_of": lambda field: type(field).__name__.lower()}
+        self._templates.globals["report_fields"] = report_fields
 
     def page(self, template: str, status: int = 200, **context: object) -> HTMLResponse:
         """A template with `context`."""

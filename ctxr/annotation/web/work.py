@@ -14,6 +14,7 @@ from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.pages import Endpoints, FormView, Pages, Posted, ShownPicture
 from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific, WorkRound
 from ctxr.annotation.web.site import LeaseLink, Session
+from ctxr.annotation.wording import RULES, Problem
 from ctxr.web.language import N_, _, ngettext, number
 from ctxr.web.static import PICTURES, HttpProblem
 
@@ -86,7 +87,7 @@ class LeasedUnit:
         """What was posted: pictures by their ids, or marked with "?" where they are not on this page, line ends plain."""
         form = self.form
         images = {self.key(picture.image): picture.image for picture in form.pictures}
-        kinds = {field.name: type(field) for field in form.fields}
+        kinds = {field.name: type(field) for field in form.asked}
         values: dict[str, tuple[str, ...]] = {}
         for name, parts in posted.items():
             if kinds.get(name) is Pick:
@@ -103,7 +104,7 @@ class LeasedUnit:
 
     def texts(self, posted: Mapping[str, Sequence[str]]) -> list[str]:
         """The typed texts, to be shown again if they cannot be accepted."""
-        names = [field.name for field in self.form.fields if isinstance(field, Write)] + ["text"]
+        names = [field.name for field in self.form.asked if isinstance(field, Write)] + ["text"]
         return [text for name in names for text in posted.get(name, ()) if text.strip()]
 
     def accept(self, request: Request, posted: Mapping[str, Sequence[str]], step: str = "") -> None:
@@ -148,6 +149,11 @@ _TITLES = {
     "screened_out": N_("Thank you for trying"),
     "wait": N_("A short wait"),
 }
+
+
+def _told(problems: Sequence[Problem]) -> dict[str, object]:
+    """What a page says of an answer, and whether it may stand for a reason, for which nobody is asked before."""
+    return {"problems": [one.sentence for one in problems], "may_stand": any(one.code in RULES for one in problems)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +209,7 @@ class Work(Endpoints):
             raise unit.expired(unit.lease.draft)
         if unit.instructions and unit.task not in unit.session.shown.split():
             return self.pages.go(f"/instructions/{unit.task}")
-        return self.pages.go(f"{unit.path}/talk") if unit.is_talk else self._form(unit, unit.lease.draft)
+        return self.pages.go(f"{unit.path}/talk") if unit.is_talk else self.form(unit, unit.lease.draft)
 
     def _told(self, unit: LeasedUnit) -> Response:
         """Whether an answer for practice was right, and which one is."""
@@ -219,7 +225,8 @@ class Work(Endpoints):
             **self.around(unit),
         )
 
-    def _form(self, unit: LeasedUnit, filled: Values, problems: Sequence[str] = ()) -> Response:
+    def form(self, unit: LeasedUnit, filled: Values, problems: Sequence[Problem] = (), step: str = "") -> Response:
+        """The page of a unit with values filled in, which posts to its address and `step`."""
         view = unit.view(filled)
         first = next((one.key for one in sorted(view.pictures, key=lambda picture: not picture.marked)), "")
         return self.pages.page(
@@ -228,10 +235,11 @@ class Work(Endpoints):
             view=view,
             first=first,
             here=unit.here,
+            action=unit.here + step,
             link=unit.here.rsplit("/", 1)[1],
             pictures_at=f"{unit.here}/picture",
             csrf=unit.form_token(),
-            problems=problems,
+            **_told(problems),
             **self.around(unit),
         )
 
@@ -255,8 +263,7 @@ class Work(Endpoints):
             self.site.journal.submit(lease.token, lease.worker, values, self.site.now(), unit.session.platform)
         except NotAllowed as refused:
             if refused.reason == "invalid":
-                sentences = [problem.sentence for problem in refused.problems] or [refused.message]
-                return self._form(unit, values, sentences)
+                return self.form(unit, values, refused.problems or [Problem("", refused.message)])
             if refused.reason == "expired":
                 raise unit.expired(posted) from refused
             sent = refused.reason == "already_answered"
@@ -279,7 +286,7 @@ class Work(Endpoints):
         """What is wrong with the wording so far; keeps the draft."""
         unit = leased_unit(self.pages, request, (posted.pop("link", None) or [""])[0], cost=0.5)
         self.pages.check_form(request, posted, unit.session.nonce, unit.here)
-        values, lease, problems = unit.values(posted), unit.lease, list[str]()
+        values, lease, problems = unit.values(posted), unit.lease, list[Problem]()
         if lease.state not in ("live", "answered"):
             raise unit.expired({})
         if lease.state == "live":
@@ -287,11 +294,11 @@ class Work(Endpoints):
         checked = [field.name for field in unit.form.fields if isinstance(field, Write) and field.checked]
         if any(text.strip() for name in checked for text in values.get(name, ())):
             exposure = self.site.journal.exposure(lease)
-            problems = [one.sentence for one in task_of(lease.unit).validate(lease.unit, values, exposure)]
-        return JSONResponse({"problems": problems})
+            problems = task_of(lease.unit).validate(lease.unit, values, exposure)
+        return JSONResponse(_told(problems))
 
     def picture(self, request: Request) -> Response:
-        """A picture of the unit that this worker holds, by the name that it has on this lease's pages."""
+        """A picture of the unit that this worker holds or has answered, by the name that it has on this lease's pages."""
         unit = leased_unit(self.pages, request, cost=0.1)
         images = [picture.image for picture in unit.form.pictures]
         if unit.is_talk and not images and self.site.journal.room(unit.lease.token).shared:
@@ -299,8 +306,7 @@ class Work(Endpoints):
         image = next((image for image in images if unit.key(image) == request.path_params["key"]), "")
         file = self.site.pictures.get(image)
         media = PICTURES.get(file.suffix.lower()) if file else None
-        shown = ("live", "answered") if unit.is_practice else ("live",)
-        if unit.lease.state not in shown or file is None or media is None or not file.is_file():
+        if unit.lease.state not in ("live", "answered") or file is None or media is None or not file.is_file():
             raise HttpProblem(404, _("This picture does not exist"))
         # at once: a response that streams a file changes threads for each of its ten steps
         content, kept = file.read_bytes(), {"cache-control": "private, max-age=31536000, immutable"}

@@ -11,9 +11,10 @@ import msgspec
 from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import AggregatedAnswers, read_judgments, root_of
 from ctxr.annotation.confirmation import unconfirmed_note
+from ctxr.annotation.forms import COMMENT, PROBLEM
 from ctxr.annotation.project_journal import blocked_workers, project_journal
 from ctxr.annotation.protocol import DISJOINT, Protocol
-from ctxr.annotation.records import DROPPED, DroppedText
+from ctxr.annotation.records import DROPPED, REPORTED, Answer, DroppedText, Reported
 from ctxr.annotation.tasks.describe import FIELD, REASON
 from ctxr.annotation.tasks.review import KEEP
 from ctxr.annotation.tasks.values import query_of
@@ -27,7 +28,7 @@ from ctxr.errors import DataError, UsageError, plural
 from ctxr.pipelines.crowd.config import Aggregate, AggregateReport
 from ctxr.pipelines.crowd.people import Certificate, certificate, people, worker_table
 from ctxr.pipelines.crowd.validation import Validation
-from ctxr.pipelines.crowd.votes import Acceptance, decide_picks, label_consensus, picks_of
+from ctxr.pipelines.crowd.votes import Acceptance, broken_units, decide_picks, label_consensus, picks_of
 from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact, picked_with, take_manifest
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_of
@@ -41,20 +42,36 @@ R = TypeVar("R", bound=Record)
 
 
 def dropped_rows(
-    answered: AggregatedAnswers, decisions: Mapping[str, Acceptance], kept: Collection[str], blocked: Collection[str]
+    answered: AggregatedAnswers,
+    decisions: Mapping[str, Acceptance],
+    kept: Collection[str],
+    blocked: Collection[str],
+    broken: Collection[str],
 ) -> list[DroppedText]:
     """A row for each description and dialogue that was written here and is not among `kept`."""
     decided = {decision.query: decision for decision in decisions.values()}
     texts = {text.id: text for text in answered.texts}
     talks = {talk.id for talk in answered.dialogues}
+    unseen = {answered.units[name].query for name in broken}
     rows = []
     for query in answered.queries:
         if query.labels is None and query.id not in kept:
             written = [texts[name] for name in query.texts if name in texts]
             text, author = "\n".join(row.text for row in written), written[0].author if written else "unknown"
-            reason = "not_reviewed" if query.id in talks else "writer_blocked" if author in blocked else "not_asked"
+            reason = "not_reviewed" if query.id in talks else "broken" if query.id in unseen else "not_asked"
+            reason = "writer_blocked" if author in blocked and query.id not in talks else reason
             votes = decided.get(query.id, Acceptance(query.id, "", 0, 0, reason))
             rows.append(DroppedText(query.id, text, author, votes.right, votes.wrong, votes.reason or ""))
+    return rows
+
+
+def reported_rows(answered: AggregatedAnswers) -> list[Reported]:
+    """A row for each answer that tells of a problem or has a comment."""
+    rows = []
+    for answer in sorted(answered.answers, key=Answer.key):
+        code, comment = (" ".join(answer.values.get(name, ())) for name in (PROBLEM, COMMENT))
+        if code or comment:
+            rows.append(Reported(answer.unit, answer.worker, answered.units[answer.unit].task, code, comment))
     return rows
 
 
@@ -314,7 +331,8 @@ class DatasetStage(Stage[AggregateInputs]):
         answered = self.answered()
         self.announce(progress, answers=len(answered.answers), units=len(answered.units), sets=len(answered.sets))
         picks, blocked = picks_of(answered), inputs.blocked
-        decisions = decide_picks(picks, config.rule, blocked)
+        broken = broken_units(answered, blocked)
+        decisions = decide_picks(picks, config.rule, blocked, broken)
         labels = label_consensus(answered, config.labels, blocked)
         validation = Validation(answered, picks, decisions, blocked, config.resamples, config.seed)
         figures = validation.figures()
@@ -322,8 +340,9 @@ class DatasetStage(Stage[AggregateInputs]):
         kept = kept_queries(answered, decisions, labels, blocked)
         judgments = judgments_of(answered, kept, decisions, labels, config.rule)
         written = write_dataset(out, answered, kept, judgments, progress=progress)
-        dropped = dropped_rows(answered, decisions, kept, blocked)
+        dropped = dropped_rows(answered, decisions, kept, blocked, broken)
         write_table(out / DROPPED, dropped)
+        write_table(out / REPORTED, reported := reported_rows(answered))
         write_table(out / "workers.jsonl", workers)
         tables = validation.tables(figures) | {"workers": worker_table(workers)}
         # descriptions that their writers kept against the wording check, with the reasons, for reviewers
@@ -334,6 +353,9 @@ class DatasetStage(Stage[AggregateInputs]):
         ]:
             heads = ("query", "worker", "description", "reason")
             tables["overruled"] = Table("Reasons against the wording check", heads, tuple(reasons))
+        if reported:
+            rows = tuple(map(msgspec.structs.astuple, reported))
+            tables["reported"] = Table("What workers reported", ("unit", "worker", "task", "code", "comment"), rows)
         documents = {
             "figures.json": figures,
             CERTIFICATE: certificate(answered, inputs.disjoint, inputs.replaced),
@@ -342,7 +364,7 @@ class DatasetStage(Stage[AggregateInputs]):
         for name, content in documents.items():
             write_bytes(out / name, pretty_json(content))
         lost = dict(sorted(Counter(row.reason for row in dropped).items()))
-        names = [f"{name}.jsonl" for name in (*written, "dropped", "workers")]
+        names = [f"{name}.jsonl" for name in (*written, "dropped", "reported", "workers")]
         counts = written | {"dropped": lost, "workers": len(workers), "blocked": len(blocked)}
         return Content([*names, *documents], counts, picked_with(answered.root))
 

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from ctxr.annotation.artifacts import AggregatedAnswers
+from ctxr.annotation.forms import CANNOT_TELL, PROBLEM
 from ctxr.annotation.journal.worker_state import pool_of
 from ctxr.annotation.tasks import counts, most_answers, task_of
 from ctxr.annotation.tasks.values import query_of
@@ -77,7 +78,9 @@ def people(
         if answer.seconds is not None:
             times[answer.worker][unit.task].append(answer.seconds)
         if unit.purpose != "work":
-            hit = bool(task_of(unit).score(unit, answer).right)
+            hit = task_of(unit).score(unit, answer).right
+            if hit is None:
+                continue  # nobody is to blame for a broken picture
             checks[answer.worker] += 1
             missed[answer.worker] += not hit
             hits[answer.worker] += hit
@@ -145,6 +148,7 @@ def author_skills(picks: Sequence[RetrieverPick]) -> dict[str, Skill]:
 
 def _position_bias(picks: Sequence[RetrieverPick]) -> dict[str, float]:
     """Corrected p-value of each worker's position bias, over sets of the commonest size."""
+    picks = [pick for pick in picks if pick.picked != CANNOT_TELL]
     sizes = Counter(len(pick.unit.images) for pick in picks)
     if not sizes:
         return {}
@@ -192,7 +196,7 @@ def certificate(answered: AggregatedAnswers, disjoint: str, replaced: Collection
     for unit, answer in pairs:
         pools[pool_of(unit)].add(answer.worker)
     shared = sorted(pools["train"] & pools["eval"])
-    votes = Counter(unit.id for unit, answer in pairs if counts(answer, replaced))
+    votes = Counter(unit.id for unit, answer in pairs if counts(unit, answer, replaced))
     most = {name: most_answers(unit) for name, unit in answered.units.items()}
     violations = [
         f"{row.worker} judged their own work in {unit.id}" for unit, row in pairs if row.worker in unit.authors
@@ -217,7 +221,7 @@ def certificate(answered: AggregatedAnswers, disjoint: str, replaced: Collection
     described = {answer.worker for unit, answer in pairs if (unit.task, unit.split) == ("describe", "train")}
     rows: dict[str, dict[str, str | int]] = {}
     for unit, answer in pairs:
-        if unit.task == "describe" and unit.split in ("valid", "test"):
+        if unit.task == "describe" and unit.split in ("valid", "test") and not answer.values.get(PROBLEM):
             describer = SEEN if answer.worker in described else UNSEEN
             rows[query_of(unit.id, answer.worker)] = {"split": unit.split, "describer": describer}
     counts_of = Counter(

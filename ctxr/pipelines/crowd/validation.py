@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from ctxr.annotation.artifacts import AggregatedAnswers
+from ctxr.annotation.forms import BROKEN, CANNOT_TELL, COMMENT, PROBLEM
 from ctxr.annotation.records import Answer
+from ctxr.annotation.tasks import counts
 from ctxr.annotation.tasks.values import query_of
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.report import SUMMARY, Table, share_with_interval
@@ -180,8 +182,12 @@ class Validation:
                 ACCEPTED: [pick for pick in self._accepted(of_kind) if self.decisions[pick.unit.id].right >= 2],
             }
             for basis, chosen in bases.items():
-                for level, on in levels if chosen else ():
-                    votes = votes_on("picked" if on == "image ids" else "position", chosen)
+                for level, on in levels:
+                    # who cannot tell is a category of its own, without a distance to others
+                    placed = [pick for pick in chosen if level == "nominal" or pick.picked != CANNOT_TELL]
+                    if not placed:
+                        continue
+                    votes = votes_on("picked" if on == "image ids" else "position", placed)
                     both = asdict(by_units(votes, level, rng, self.resamples, workers=True))
                     item = by_units(votes, level, rng, self.resamples)
                     of = {"kind": kind, "level": level, "on": on, "basis": basis}
@@ -198,6 +204,7 @@ class Validation:
         rows = []
         for kind, chosen in by_kind(self.picks).items():
             votes, most = votes_on("position", chosen), max(len(pick.unit.images) for pick in chosen)
+            most += any(pick.picked == CANNOT_TELL for pick in chosen)
             rows.append({"of": kind, "name": "Fleiss' kappa", **asdict(fleiss(votes))})
             rows.append({"of": kind, "name": "Gwet's AC1", **asdict(gwet(votes, most))})
         # the first answer to a unit against each answer to its repetition, as if both looks were two workers
@@ -207,11 +214,11 @@ class Validation:
         pairs: dict[str, list[str]] = defaultdict(list)
         for answer in self.answered.answers:
             unit = self.answered.units[answer.unit]
-            if unit.task == "repeat" and unit.like is not None and unit.of in first:
-                for look in (first[unit.of], answer):
-                    pairs[unit.like].append(
-                        " ".join(sorted(value for values in look.values.values() for value in values))
-                    )
+            looks = [first[unit.of], answer] if unit.task == "repeat" and unit.of in first else []
+            if unit.like is not None and not any(BROKEN in look.values.get(PROBLEM, ()) for look in looks):
+                for look in looks:
+                    said = (values for name, values in look.values.items() if name != COMMENT)
+                    pairs[unit.like].append(" ".join(sorted(value for values in said for value in values)))
         for task, values in sorted(pairs.items()):
             votes = gather([row // 2 for row in range(len(values))], ["first", "second"] * (len(values) // 2), values)
             rows.append({"of": f"second looks, {task}", "name": "Cohen's kappa", **asdict(cohen(votes))})
@@ -226,10 +233,17 @@ class Validation:
             if row.value > 0:
                 chosen.append(row.candidate)
         rows = []
+        unsure: dict[str, dict[tuple[str, str], list[str]]] = defaultdict(dict)
+        for answer in self.answered.answers:
+            unit = self.answered.units[answer.unit]
+            if CANNOT_TELL in answer.values.get(PROBLEM, ()) and unit.labels and unit.query and not unit.round:
+                unsure[unit.query.partition("/")[0]][unit.query, answer.worker] = [CANNOT_TELL]
         for task, votes in sorted(sets.items()):
             units, workers = [query for query, _ in votes], [worker for _, worker in votes]
             chosen_sets = list(votes.values())
-            whole = ("all labels", 1.0, masi_alpha(units, workers, chosen_sets))
+            every = votes | unsure[task]  # a set of its own
+            whole_sets = [query for query, _ in every], [worker for _, worker in every], list(every.values())
+            whole = ("all labels", 1.0, masi_alpha(*whole_sets))
             for label, prevalence, alpha in (*tag_alphas(units, workers, chosen_sets), whole):
                 rows.append({"task": task, "label": label, "prevalence": prevalence, **asdict(alpha)})
         return rows
@@ -238,7 +252,7 @@ class Validation:
         """Picks on sets of each kind and size: by shown position, compared with those expected from accuracy and the positions of the
         targets; and wrong picks by their distance from the target, None for sets without an order."""
         rows, rng = [], np.random.default_rng(self.seed)
-        for kind, of_kind in by_kind(self.picks).items():
+        for kind, of_kind in by_kind([pick for pick in self.picks if pick.picked != CANNOT_TELL]).items():
             for size in sorted({len(pick.unit.images) for pick in of_kind}):
                 chosen = [pick for pick in of_kind if len(pick.unit.images) == size]
                 shown, target = np.array([pick.shown for pick in chosen]), np.array([pick.target for pick in chosen])
@@ -279,7 +293,8 @@ class Validation:
         described = {
             query_of(row.unit, row.worker)
             for row in self.answered.answers
-            if self.answered.units[row.unit].task == "describe" and row.worker not in self.blocked
+            if self.answered.units[row.unit].task == "describe"
+            and counts(self.answered.units[row.unit], row, self.blocked)
         }
         voted = {pick.unit.query for pick in self.picks} >= described
         full = [pick for pick in self.picks if pick.unit.full and pick.describer not in self.blocked]

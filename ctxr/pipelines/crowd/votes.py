@@ -1,13 +1,15 @@
 """Votes and the decisions made from them: kept descriptions (ImageCoDe, section 3.3) and labels."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ctxr.annotation.artifacts import AggregatedAnswers
+from ctxr.annotation.forms import BROKEN, CANNOT_TELL, PROBLEM
 from ctxr.annotation.protocol import Verdict, verdict
-from ctxr.annotation.records import Unit
+from ctxr.annotation.records import GIVEN_UP, Unit
 from ctxr.annotation.tasks import retrieve
 from ctxr.metrics.consensus import TIE, dawid_skene, majority
 from ctxr.metrics.votes import Votes, gather
@@ -20,8 +22,9 @@ class RetrieverPick:
     """The pick of a worker who retrieves.
 
     Attributes:
-        picked: image id. right: whether it is the target. position: in the set's own order, from 0.
-        shown: its position as shown, from 0. target: that of the target. first: the first vote on its unit.
+        picked: image id, or `cannot_tell`. right: whether it is the target. position: in the set's own order, from 0.
+        shown: its position as shown, from 0; both -1 where they could not tell. target: that of the target.
+        first: the first vote on its unit.
         kind: `video` or `photos`. describer: who wrote the description.
     """
 
@@ -38,22 +41,26 @@ class RetrieverPick:
 
 
 def picks_of(answered: AggregatedAnswers) -> list[RetrieverPick]:
-    """Every pick on a description whose target is known, by unit and time; checks of the workers do not count."""
+    """Every pick on a description whose target is known, by unit and time; checks of the workers do not count, nor who saw a broken
+    picture."""
     picks: list[RetrieverPick] = []
     seen: set[str] = set()
     for answer in sorted(answered.answers, key=lambda row: (row.unit, row.at, row.worker)):
         unit = answered.units[answer.unit]
         if unit.task != "retrieve" or unit.purpose != "work" or not unit.truth:
             continue
-        (picked,), (target,) = answer.values[retrieve.FIELD], unit.truth
+        said, (target,) = answer.values.get(PROBLEM) or answer.values[retrieve.FIELD], unit.truth
+        if BROKEN in said:
+            continue
+        (picked,) = said
         picks.append(
             RetrieverPick(
                 unit=unit,
                 worker=answer.worker,
                 picked=picked,
                 right=picked == target,
-                position=unit.images.index(picked),
-                shown=answer.order.index(picked),
+                position=-1 if picked == CANNOT_TELL else unit.images.index(picked),
+                shown=-1 if picked == CANNOT_TELL else answer.order.index(picked),
                 target=answer.order.index(target),
                 first=unit.id not in seen,
                 kind=answered.sets[unit.image_set].kind,
@@ -78,7 +85,7 @@ def by_kind(picks: Sequence[RetrieverPick]) -> dict[str, list[RetrieverPick]]:
 @dataclass(frozen=True)
 class Acceptance:
     """The decision on one description, with the votes that count, those of blocked workers left out. The reason is None when it is kept,
-    else `not_found` (votes were against it), `tie`, `too_few_votes` or `writer_blocked`."""
+    else `not_found` (votes were against it), `tie`, `too_few_votes`, `broken` (too few, because of a picture) or `writer_blocked`."""
 
     query: str
     unit: str
@@ -87,11 +94,19 @@ class Acceptance:
     reason: str | None
 
 
-def decide_picks(picks: Sequence[RetrieverPick], rule: str, blocked: Collection[str]) -> dict[str, Acceptance]:
+def broken_units(answered: AggregatedAnswers, blocked: Collection[str]) -> set[str]:
+    """Units in which as many workers as end one say that a picture is broken."""
+    told = (row.unit for row in answered.answers if BROKEN in row.values.get(PROBLEM, ()) and row.worker not in blocked)
+    return {unit for unit, count in Counter(told).items() if count >= GIVEN_UP}
+
+
+def decide_picks(
+    picks: Sequence[RetrieverPick], rule: str, blocked: Collection[str], broken: Collection[str] = ()
+) -> dict[str, Acceptance]:
     """A decision for each unit with a pick, by unit id.
 
     `paper`: as many right votes as the unit needs. `majority`: the target is what most votes name; a tie keeps nothing. Votes
-    of `blocked` workers do not count, and what they wrote is dropped.
+    of `blocked` workers do not count, and what they wrote is dropped. `broken`: see `broken_units`.
     """
     counted = [pick for pick in picks if pick.worker not in blocked]
     votes = votes_on("picked", counted)
@@ -112,6 +127,8 @@ def decide_picks(picks: Sequence[RetrieverPick], rule: str, blocked: Collection[
             reason = "tie"
         elif votes.labels[winners[unit.id]] not in unit.truth:
             reason = "not_found"
+        if reason == "too_few_votes" and unit.id in broken:
+            reason = "broken"
         decisions[unit.id] = Acceptance(unit.query or "", unit.id, right, wrong, reason)
     return decisions
 

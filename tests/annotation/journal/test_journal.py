@@ -42,7 +42,14 @@ def test_an_identity_changes_with_answers_and_changes_of_workers_alone(opener: O
     journal.change("w3", "blocked", "guesses", "me", after(10))
     third = identity(address)
     journal.change("w3", "undone", "does not", "me", after(11))
-    assert len({empty, first, second, third, identity(address)}) == 5
+    undone = identity(address)
+    given = next(one for name in ("w1", "w2") for one in journal.last_answers(name) if one.may_be_corrected)
+    corrected = []
+    others = [image for image in given.lease.unit.images if (image,) != given.answer.values["pick"]]
+    for image in others[:2]:
+        journal.correct(given.lease.token, given.answer.worker, {"pick": (image,)}, after(12))
+        corrected.append(identity(address))
+    assert len({empty, first, second, third, undone, *corrected}) == 7
 
 
 def test_reading_a_file_leaves_no_trace(tmp_path: Path) -> None:

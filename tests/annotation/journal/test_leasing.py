@@ -40,6 +40,24 @@ def test_a_worker_has_one_lease_at_a_time_and_gets_it_again(opener: Opener) -> N
     assert journal.find("\0\ud800") is None
 
 
+def test_nobody_waits_for_descriptions_of_images_that_they_know(opener: Opener) -> None:
+    """Who only retrieves waits for what others describe, but not where they could not look for it."""
+    one, two = sets = image_sets(2)
+    free = replace(PUBLISHED, disjoint="none")
+    journal = opener([retrieved(one), described(one, 1), described(two)], sets, free, workers="w1 w2 w3")
+    answer(journal, leased(journal, "w1", tasks=["retrieve"]))
+    first = leased(journal, "w2", tasks=["describe"])
+    second = leased(journal, "w3", tasks=["describe"])
+    assert {first.unit.image_set, second.unit.image_set} == {"s0", "s1"}
+    assert reason(journal, "w1", tasks=["retrieve"]) == "wait"
+    answer(journal, first if first.unit.image_set == "s1" else second)
+    found = leased(journal, "w1", tasks=["retrieve"])
+    assert found.unit.image_set == "s1"
+    answer(journal, found)
+    assert reason(journal, "w1", tasks=["retrieve"]) == "nothing_left"
+    assert reason(journal, "w1") == "wait"  # the description itself may come back to them
+
+
 def test_the_images_are_shown_in_the_order_of_unit_slot_and_seed(opener: Opener) -> None:
     sets = image_sets(3)
     units = [tagged(one, 1) for one in sets]

@@ -108,6 +108,24 @@ def test_a_finished_talk_is_an_answer_of_each_and_is_given_to_a_third_party(open
         journal.act("say", first.token, "w1", after(5), "one more thing")
 
 
+def test_who_leaves_a_talk_because_of_its_photo_has_answered_and_others_take_it_up(opener: Opener) -> None:
+    journal, first, second = paired(opener, turns=2)
+    told = journal.submit(first.token, "w1", {"problem": ("broken",)}, START)
+    assert (journal.answers(), state_of(journal, "w1").answers) == ([told], 1)
+    assert journal.room(second.token).partner_left
+    assert isinstance(journal.lease("w1", START), NoWork)
+    third = leased(journal, newcomer(journal, "w3"))
+    assert (third.unit, third.seat, journal.room(second.token).present) == (first.unit, 0, True)
+    chat(journal, third, second, 5)
+    journal.act("share", third.token, "w3", START)
+    with pytest.raises(NotAllowed, match="finish"):
+        journal.submit(third.token, "w3", {"problem": ("broken",)}, START)
+    for lease in (third, second):
+        journal.act("finish", lease.token, lease.worker, START)
+    assert [one.worker for one in journal.answers()] == ["w1", "w3", "w2"]
+    assert [decision.verdict for decision in decisions_of(journal)] == ["complete"]
+
+
 def test_the_photo_can_be_shared_after_the_turns_that_the_unit_says(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
     journal = opener([msgspec.structs.replace(talked(one), limits=AnswerLimits(turns_before_share=2))], sets, FREE)

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from ctxr.annotation.journal import tables
 from ctxr.annotation.journal.results import NotAllowed, NoWork
 from ctxr.annotation.protocol import Protocol, shown_order
 from ctxr.annotation.tasks.values import Exposure
@@ -21,6 +22,7 @@ from tests.annotation.journal.study import (
     known,
     leased,
     retrieved,
+    state_of,
     tagged,
     units_of,
 )
@@ -180,6 +182,68 @@ def test_a_vote_that_comes_after_the_decision_is_kept_and_changes_nothing(opener
     assert len(journal.answers()) == 3
     assert decisions_of(journal) == [Decision(first.unit.id, "dropped", 1, 2)]
     assert isinstance(journal.lease("w1", START), NoWork)
+
+
+NOTHING = NoWork("nothing_left", "There are no tasks left for you. Thank you for your work.")
+BROKEN, CANNOT_TELL = {"problem": ("broken",)}, {"problem": ("cannot_tell",), "comment": ("two are the same",)}
+
+
+def test_a_broken_picture_is_no_vote_and_two_who_see_it_end_the_unit(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([retrieved(one, split="train")], sets, workers="w1 w2 w3")
+    with journal._writing(START) as tx:
+        tx.update(tables.worker, {"state": "active"}, pool="both")
+    told = []
+    for worker in ("w1", "w2"):
+        lease = leased(journal, worker)
+        told.append(journal.submit(lease.token, worker, BROKEN, START))
+        assert journal.submit(lease.token, worker, BROKEN, START) == told[-1]
+    assert journal.answers() == told
+    assert [journal.done_by(worker) for worker in ("w1", "w2")] == [1, 1]
+    assert decisions_of(journal) == [Decision(told[0].unit, "stuck", 0, 0)]
+    assert journal.lease("w3", START) == NOTHING
+    journal.change("w1", "blocked", "calls everything broken", "test", START)
+    assert decisions_of(journal) == []
+    answer(journal, leased(journal, "w3"))
+    assert decisions_of(journal) == [Decision(told[0].unit, "accepted", 1, 0)]
+
+
+def test_who_cannot_find_the_image_has_voted_against_the_description(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([retrieved(one, protocol=PUBLISHED)], sets, workers="w1 w2 w3")
+    with journal._writing(START) as tx:
+        tx.update(tables.worker, {"state": "active"}, pool="both")
+    for worker in ("w1", "w2"):
+        lease = leased(journal, worker)
+        assert journal.submit(lease.token, worker, CANNOT_TELL, START).values == CANNOT_TELL
+    assert [decision[1:] for decision in decisions_of(journal)] == [("dropped", 0, 2)]
+
+
+def test_what_nobody_can_describe_goes_to_another_and_is_given_up(opener: Opener) -> None:
+    (one,) = sets = image_sets(1)
+    journal = opener([described(one)], sets, workers="w1 w2 w3")
+    for worker, values in (("w1", CANNOT_TELL), ("w2", BROKEN)):
+        lease = leased(journal, worker)
+        journal.submit(lease.token, worker, values, START)
+        assert journal.lease(worker, START) == NOTHING
+    assert [unit.task for unit in units_of(journal)] == ["describe"]
+    assert [decision.verdict for decision in decisions_of(journal)] == ["stuck"]
+    assert journal.lease("w3", START) == NOTHING
+
+
+def test_nobody_is_wrong_where_a_check_is_broken_and_nobody_is_examined_by_calling_all_of_them_so(
+    opener: Opener,
+) -> None:
+    protocol = Protocol(full_share=0, disjoint="none", qualification=2)
+    questions = [known(one, "qualification") for one in image_sets(2)]
+    journal = opener([*questions, *(tagged(one, 1) for one in image_sets(1, "t"))], [], protocol, workers="w1 w2")
+    for worker, second, state in (("w1", BROKEN, "screened_out"), ("w2", None, "active")):
+        for values in (BROKEN, second):
+            lease = leased(journal, worker)
+            journal.submit(lease.token, worker, values or {"pick": lease.unit.truth}, START)
+        journal.lease(worker, START)
+        found = state_of(journal, worker)
+        assert (found.state, found.wrong, found.answers) == (state, 0, 2)
 
 
 def test_a_draft_comes_back_until_it_is_submitted(opener: Opener) -> None:

@@ -20,7 +20,7 @@ PROTOCOL = Protocol()
 ALL = [f"{split}-{name}/{place}" for split in ("train", "valid", "test") for name in range(8) for place in (1, 2)]
 
 TAGS = {
-    "View": {"className"},
+    "View": {"className", "visibleWhen", "whenTagName", "whenChoiceValue"},
     "Style": set(),
     "Header": {"value", "size"},
     "Text": {"name", "value"},
@@ -125,6 +125,25 @@ def test_a_configuration_uses_documented_words_and_names_what_is_there(unit: Uni
             assert tag.get("toName") is None or tag.get("toName") in names
             for value in tag.attrib.values():
                 assert all(name in data for name in re.findall(r"\$(\w+)", value))
+
+
+def test_what_is_required_is_hidden_from_a_rater_who_tells_of_a_problem() -> None:
+    root, *_ = configs(KITCHEN).values()
+    (hidden,) = root.iterfind("View[@visibleWhen='choice-unselected']")
+    (told,) = root.iterfind(f"Choices[@name='{hidden.get('whenTagName')}']")
+    words = {tag.get(name, "") for tag in told for name in ("alias", "value")}
+    assert words == set(hidden.get("whenChoiceValue", "").split(","))
+    assert [tag.get("required") for tag in hidden if tag.get("toName")] == ["true"]
+    assert [tag.get("name") for tag in root if tag.get("toName")] == ["problem", "comment"]
+
+
+def test_a_problem_is_read_without_what_stands_beside_it(tmp_path: Path) -> None:
+    def change(rows: Any) -> None:
+        region = {"from_name": "problem", "to_name": "x", "type": "choices", "value": {"choices": ["broken"]}}
+        rows[0]["annotations"][0]["result"].append(region)
+
+    read = label_studio.read_export(changed(tmp_path, change), EXPORTS, KEY)
+    assert read.rows[0].answer.values == {"problem": ("broken",)}
 
 
 def test_the_truth_is_nowhere_in_a_project() -> None:

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxr.annotation.forms import Choice, Pick, Write
-from ctxr.annotation.records import Unit
-from ctxr.annotation.tasks import NAMES, review, tag, task_of
+from ctxr.annotation.records import Outcome, Unit
+from ctxr.annotation.tasks import NAMES, counts, review, tag, task_of
 from ctxr.annotation.tasks.entail import LABELS
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.errors import DataError
@@ -70,6 +70,23 @@ def test_a_good_answer_is_taken_and_scored_alike_every_time(one: Unit) -> None:
     outcome = task_of(one).score(one, answer(one, values=values))
     assert outcome == task_of(one).score(one, answer(one, values=values))
     assert outcome.judgments
+
+
+@pytest.mark.parametrize("code", ["cannot_tell", "broken"])
+@pytest.mark.parametrize("one", ALL, ids=lambda one: one.task)
+def test_a_problem_is_an_answer_to_every_task_and_makes_no_rows(one: Unit, code: str) -> None:
+    told, comment = {"problem": (code,)}, {"comment": ("two are the same",)}
+    assert codes(one, told | comment) == codes(one, told) == []
+    assert codes(one, {"problem": ("boring",)}) == ["not_offered"]
+    assert codes(one, {"problem": ("broken", "cannot_tell")}) == ["too_many_chosen"]
+    cannot_find = code == "cannot_tell" and bool(one.truth)
+    assert task_of(one).score(one, answer(one, values=told)) == Outcome(right=False if cannot_find else None)
+    votes = {"broken": set(), "cannot_tell": {"retrieve", "tag", "entail", "review", "repeat"}}
+    assert counts(one, answer(one, values=told), ()) is (one.task in votes[code])
+    form = task_of(one).render(one, one.images)
+    posted = GOOD.get(one.task, {}) | told | {"comment": (" ",)}
+    assert form.without_blanks(posted) == told
+    assert form.without_blanks({**GOOD.get(one.task, {}), "problem": ("",)}) == GOOD.get(one.task, {})
 
 
 @pytest.mark.parametrize("one", [one for one in ALL if one.task != "dialogue"], ids=lambda one: one.task)

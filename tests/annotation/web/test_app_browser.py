@@ -1,6 +1,7 @@
 """The pages in a real browser: by keyboard alone, on a phone, for who cannot see them, and two people in a talk."""
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
@@ -141,8 +142,10 @@ def test_problems_are_told_while_typing_and_go_with_their_cause_or_for_a_reason(
     crowd = make_crowd(UNITS["describe"])
     with serving(crowd) as running:
         tab = show(running, crowd)
+        expect(tab.locator("#exception")).to_be_hidden()
         tab.keyboard.type("a dog as in the previous image")
         expect(tab.locator(".problems li")).to_contain_text("other images")
+        expect(tab.locator("#f-reason")).to_be_visible()
         tab.fill("#f-description", GOOD)
         expect(tab.locator(".problems")).to_have_count(0)
         tab.reload()
@@ -181,6 +184,14 @@ SCREENS: tuple[tuple[Literal["light", "dark"], int], ...] = (
     ("light", 1280),
 )
 """Themes, and widths of a phone and of a screen."""
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Waits for what no expectation of the browser can say: its pages evaluate no strings."""
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def look(tab: Page) -> None:
@@ -281,6 +292,70 @@ def test_a_page_of_work_is_accessible_in_both_themes_and_fits_a_phone(
             assert faults(tab) == []
 
 
+def test_all_images_are_seen_whole_and_large_at_a_key_and_back(make_crowd: MakeCrowd, show: Show) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    with serving(crowd) as running:
+        tab = show(running, crowd)
+        assert tab.locator(".big:visible").count() == 1
+        tab.keyboard.type("a dog")
+        tab.keyboard.press("Escape")
+        tab.keyboard.press("g")
+        widths = [box["width"] for one in tab.locator(".big:visible img").all() if (box := one.bounding_box())]
+        assert len(widths) == 10
+        assert min(widths) > 200
+        assert tab.evaluate(
+            "[...document.querySelectorAll('.big img')].every((one) => getComputedStyle(one).objectFit === 'contain')"
+        )
+        expect(tab.locator(".big.marked .flag")).to_be_visible()
+        assert faults(tab) == []
+        tab.keyboard.press("g")
+        assert tab.locator(".big:visible").count() == 1
+        expect(tab.locator("#f-description")).to_have_value("a dog")
+
+
+@pytest.mark.parametrize(("task", "first"), [("describe", 4), ("retrieve", 1)])
+def test_a_phone_shows_one_image_at_full_width_and_steps_by_swipe(
+    make_crowd: MakeCrowd, show: Show, task: str, first: int
+) -> None:
+    crowd = make_crowd(UNITS[task])
+    with serving(crowd) as running:
+        tab = show(running, crowd, width=390)
+        side = tab.locator(".viewer, .tiles")
+        seen = """(side) => [...side.querySelectorAll('.big, .tile')].flatMap((one, place) =>
+          Math.abs(one.getBoundingClientRect().left + one.offsetWidth / 2 - innerWidth / 2) < 60 ? [place + 1] : [])"""
+        assert side.evaluate(seen) == [first]
+        box = tab.locator(f"#i-{first} img").bounding_box()
+        assert box is not None
+        assert box["width"] >= 340
+        assert f"{first} of 10" in " ".join(tab.locator(f"#i-{first}").inner_text().split())
+        side.evaluate("(side) => side.scrollBy({ left: 0.7 * innerWidth, behavior: 'instant' })")  # it snaps
+        until(lambda: side.evaluate(seen) == [first + 1])
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+        if task == "retrieve":
+            tab.locator("#i-2 label").click()
+            expect(tab.locator("#p-2")).to_be_checked()
+            tab.locator(".steps a").nth(8).click()
+            until(lambda: side.evaluate(seen) == [9])
+            tab.click("#send")
+            expect(tab.locator("h1")).to_have_text("All done, thank you")
+    assert [one.values["pick"] for one in crowd.site.journal.answers()] == [(IMAGES[1],)] * (task == "retrieve")
+
+
+def test_the_last_answers_are_accessible_in_both_themes_and_fit_a_phone(make_crowd: MakeCrowd, show: Show) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    with serving(crowd) as running:
+        tab = show(running, crowd)
+        tab.fill("#f-description", GOOD)
+        tab.click("#send")
+        tab.goto(f"{running.address}/answers")
+        look(tab)
+        tab.get_by_role("link", name="Correct").click()
+        expect(tab.locator("#f-description")).to_have_value(GOOD)
+        tab.fill("#f-description", "the cat on the next image")
+        expect(tab.locator(".problems li")).to_have_count(1)
+        look(tab)
+
+
 LOOKS = "(one) => { const { fontSize, fontWeight, color } = getComputedStyle(one); return [fontSize, fontWeight, color].join(); }"
 
 
@@ -318,7 +393,7 @@ def test_the_other_pages_are_accessible_in_both_themes(make_crowd: MakeCrowd, sh
         tab = show(running, crowd, width=360)
         link = tab.url
         tab.keyboard.press("z")
-        tab.locator(".big:visible .zoom").click()
+        tab.locator("input:checked + .thumb + .big .zoom").click()
         expect(tab.locator("#near")).to_be_visible()
         visit(tab)
         tab.keyboard.press("Escape")

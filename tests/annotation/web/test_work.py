@@ -37,6 +37,31 @@ def test_a_choice_is_made_without_a_script_and_stored(
     assert read(sent).headline == "All done, thank you"
 
 
+@pytest.mark.parametrize("task", UNITS)
+def test_a_problem_is_told_without_a_script_and_nothing_else_is_asked_or_kept(make_crowd: MakeCrowd, task: str) -> None:
+    crowd, visitor, page = opened(make_crowd, UNITS[task])
+    assert " required" not in visitor.get(page.form().action).text
+    form = next(form for form in page.forms if "problem" in form.offered)
+    assert form.fields["problem"] == [""]
+    sent = form.send(
+        visitor, problem="broken", comment="<b>grey</b>", **{"description": "a dog"} if task == "describe" else {}
+    )
+    (answer,) = crowd.site.journal.answers()
+    assert answer.values == {"problem": ("broken",), "comment": ("<b>grey</b>",)}
+    assert read(sent).headline == "All done, thank you"
+    assert read(crowd.invited("ben").get("/next")).headline != "All done, thank you"
+
+
+def test_a_problem_that_is_refused_stays_as_it_was_told(make_crowd: MakeCrowd) -> None:
+    crowd, visitor, page = opened(make_crowd, UNITS["tag"])
+    comment = "<script>alert(1)</script>"
+    sent = page.form().send(visitor, problem=["broken", "cannot_tell"], comment=comment)
+    assert (sent.status_code, crowd.site.journal.answers()) == (422, [])
+    assert comment not in sent.text
+    assert read(sent).form().fields["comment"] == [comment]
+    assert '<details class="report" open>' in sent.text
+
+
 def test_a_description_is_written_without_a_script_and_its_retrieval_waits_for_somebody_else(
     make_crowd: MakeCrowd,
 ) -> None:
@@ -59,6 +84,23 @@ def test_what_is_wrong_stands_beside_the_field_and_what_was_typed_stays(make_cro
     assert read(page.form().send(visitor, description="...", reason="it is right")).problems
     page.form().send(visitor, description=GOOD, reason=" ")
     assert crowd.site.journal.answers()[0].values == {"description": (GOOD,)}
+
+
+def test_a_reason_is_asked_for_where_a_rule_is_broken_and_never_before(make_crowd: MakeCrowd) -> None:
+    crowd, visitor, page = opened(make_crowd, UNITS["describe"])
+    asked = 'id="exception">'
+    form = page.form()
+    assert asked not in visitor.get(form.action).text
+    link = {"link": [form.action.rsplit("/", 1)[1]]}
+    for text, may_stand in (("...", False), ("a\u202eb", False), (GOOD, False), ("the cat on the next image", True)):
+        told = visitor.post("/check", data=form.fields | link | {"description": [text]}).json()
+        assert (bool(told["problems"]), told["may_stand"]) == (text != GOOD, may_stand)
+        if text != GOOD:
+            assert (asked in form.send(visitor, description=text).text) is may_stand
+    sent = form.send(visitor, description="...", reason="it is right")
+    assert (sent.status_code, asked in sent.text) == (422, True)
+    form.send(visitor, description="the cat on the next image", reason="a sign")
+    assert crowd.site.journal.answers()[0].values["reason"] == ("a sign",)
 
 
 def test_a_choice_that_is_wrong_stays_ticked_and_says_why(make_crowd: MakeCrowd) -> None:

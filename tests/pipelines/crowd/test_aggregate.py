@@ -13,13 +13,15 @@ from ctxr.annotation.answers import REFUSED
 from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.platforms.arrivals import Refusal
 from ctxr.annotation.protocol import Protocol
-from ctxr.annotation.records import DroppedText
+from ctxr.annotation.records import DroppedText, Reported
 from ctxr.annotation.unit_factory import describe_units, repeat_units, tag_units
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.readers.artifact import read_artifact
 from ctxr.engine.report import share_with_interval
 from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.metrics.agreement import alpha
+from ctxr.metrics.votes import gather
 from ctxr.models.hub import STAND_INS
 from ctxr.pipelines.crowd.aggregate import run
 from ctxr.pipelines.crowd.config import Aggregate, AggregateReport
@@ -327,6 +329,63 @@ def test_reasons_against_the_wording_check_are_shown(answered: AggregatedAnswers
     answers = tuple(reasoned if one == first else one for one in answered.answers)
     report = run(aggregated(tmp_path / "dataset", replace(answered, answers=answers)))
     assert [(row[1], row[3]) for row in report.tables["overruled"].rows] == [(first.worker, "a sign says so")]
+
+
+def test_what_workers_reported_is_listed_and_counts_as_what_it_is(
+    answered: AggregatedAnswers, report: AggregateReport, tmp_path: Path
+) -> None:
+    told = {"broken": {"problem": ("broken",)}, "cannot": {"problem": ("cannot_tell",), "comment": ("two fit",)}}
+    votes = [row for row in answered.answers if answered.units[row.unit].task == "retrieve"]
+    several = [name for name, count in Counter(row.unit for row in votes).items() if count > 1]
+    lost, vague, only = several[0], several[1], next(row.unit for row in votes if row.unit not in several)
+    changed = {
+        "broken": [row for row in votes if row.unit in (lost, only)],
+        "cannot": [row for row in votes if row.unit == vague][:1],
+    }
+    values = {row.key(): told[name] for name, rows in changed.items() for row in rows}
+    rows = [msgspec.structs.replace(row, values=values.get(row.key(), row.values)) for row in answered.answers]
+    reported = merged(answered, answered.units.values(), rows)
+    picks = picks_of(reported)
+    assert lost not in {pick.unit.id for pick in picks}
+    (pick, *_) = [pick for pick in picks if pick.unit.id == vague]
+    assert (pick.picked, pick.right, pick.shown, pick.position, pick.first) == ("cannot_tell", False, -1, -1, True)
+    result = run(aggregated(tmp_path / "dataset", reported))
+    listed = {
+        (row.unit, row.worker): (row.task, row.code, row.comment)
+        for row in read_table(result.dataset / "reported.jsonl", Reported)
+    }
+    codes = {"broken": ("retrieve", "broken", ""), "cannot": ("retrieve", "cannot_tell", "two fit")}
+    assert listed == {row.key(): codes[name] for name, chosen in changed.items() for row in chosen}
+    assert len(result.tables["reported"].rows) == len(listed)
+    dropped = {row.query: row.reason for row in read_table(result.dataset / "dropped.jsonl", DroppedText)}
+    reasons = {name: dropped.get(answered.units[name].query or "") for name in (lost, only)}
+    assert reasons == {lost: "broken", only: "not_asked"}
+    assert result.violations == report.violations
+    # a category of its own in alpha, and no position in habits
+    nominal, *_ = Validation(reported, picks, decide_picks(picks, "paper", ()), resamples=FEW).agreements()
+    unsure = [pick for pick in picks if pick.kind == nominal["kind"]]
+    assert (
+        nominal["votes"]
+        == alpha(gather(*zip(*((pick.unit.id, pick.worker, pick.picked) for pick in unsure), strict=True))).votes
+    )
+    habits = Validation(reported, picks, {}, resamples=FEW).habits()
+    assert sum(row["bias"]["votes"] for row in habits) == len(picks) - 1
+
+
+def test_labels_are_a_vote_without_where_a_worker_cannot_tell(answered: AggregatedAnswers) -> None:
+    shown = next(iter(answered.units.values()))
+    asked = {"task": "tag", "labels": ("context", "spatial"), "truth": ()}
+    units = [msgspec.structs.replace(shown, id=f"tag-{one}", query=f"tag/{one}", **asked) for one in "ab"]
+    given = [
+        answer(one, worker, slot, slot, values)
+        for one in units
+        for slot, (worker, values) in enumerate(
+            [("w1", {"tags": ("context",)}), ("w2", {"tags": ("context",)}), ("w3", {"problem": ("cannot_tell",)})]
+        )
+    ]
+    rows = {row["label"]: row for row in Validation(merged(answered, units, given), [], {}).label_agreements()}
+    assert {label: row["votes"] for label, row in rows.items()} == {"context": 4, "all labels": 6}
+    assert rows["all labels"]["value"] < 0
 
 
 def test_a_second_look_changes_no_decision(answered: AggregatedAnswers) -> None:

@@ -1,11 +1,13 @@
 // Sentences beside a field; nothing is touched, and so read out again, where they are the same.
 const place = document.getElementById("problems");
 
-export const tell = (sentences) => {
+// mayStand: whether a reason overrules them, for which is asked then, and as long as one is given.
+export const tell = (sentences, mayStand = false) => {
+  const exception = document.getElementById("exception");
+  if (exception) exception.hidden = !mayStand && !exception.querySelector("textarea").value;
   if ([...place.querySelectorAll("li")].map((one) => one.textContent).join() === sentences.join()) return;
   const list = document.createElement("ul");
   list.className = "problems";
   for (const sentence of sentences) list.appendChild(document.createElement("li")).textContent = sentence;
-  if (sentences.length) document.querySelectorAll("details.exception").forEach((one) => { one.open = true; });
   place.replaceChildren(...(sentences.length ? [list] : []));
 };

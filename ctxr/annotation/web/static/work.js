@@ -7,10 +7,18 @@ const radios = (name) => [...document.querySelectorAll(`input[type=radio][name="
 const tiles = [...document.querySelectorAll(".tile input")];
 const views = radios("view");
 const links = [...document.querySelectorAll("a.zoom")];
+const all = document.getElementById("all");
+const shown = [...document.querySelectorAll(".tile, .big")];
 const clamp = (value, count) => Math.min(count - 1, Math.max(0, value));
 
+// On a phone the pictures lie side by side, to be swiped.
+const swipe = (place) => {
+  const side = shown[place]?.parentElement;
+  if (side && side.scrollWidth > side.clientWidth) shown[place].scrollIntoView({ block: "nearest", inline: "center" });
+};
 const look = (place) => {
   views[place].checked = true;
+  swipe(place);
   if (!near.takesText(document.activeElement)) views[place].focus({ preventScroll: true });
 };
 const choose = (place) => {
@@ -21,6 +29,14 @@ const choose = (place) => {
 };
 const current = (group) => group.findIndex((one) => one.checked);
 const columns = () => tiles.filter((one) => one.parentElement.offsetTop === tiles[0].parentElement.offsetTop).length;
+
+for (const [place, link] of [...document.querySelectorAll(".steps a")].entries()) {
+  link.addEventListener("click", (event) => {
+    event.preventDefault();
+    swipe(place);
+  });
+}
+swipe(current(views.length ? views : tiles));
 
 const zoom = (place) => {
   const enlarged = links.filter((link) => link.closest(".tile, .big, .single"));
@@ -60,6 +76,8 @@ addEventListener("keydown", (event) => {
     choose(from < 0 ? 0 : clamp(from + (side || up * columns()), tiles.length));
   } else if (tiles.length && /^[0-9]$/.test(event.key)) {
     choose((Number(event.key) + 9) % 10);
+  } else if (event.key === "g" && all) {
+    all.click();
   } else if (event.key === "z") {
     event.preventDefault();
     const tile = document.activeElement.closest(".tile");
@@ -81,7 +99,8 @@ const check = async () => {
   const mine = ++asked;
   try {
     const answer = await fetch(form.dataset.check, { method: "POST", body });
-    if (mine === asked) tell((await answer.json()).problems);
+    const { problems, may_stand: mayStand } = await answer.json();
+    if (mine === asked) tell(problems, mayStand);
   } catch {
     // offline or too fast for a moment: the next key asks again
   }
