@@ -136,13 +136,12 @@ def map_things(job: ThingsJob[R], units: Sequence[WorkUnit], engine: Engine, pro
     is made again without those at which two died. Raises CtxrError where they die at each of several things, or again without them."""
     made: dict[str, Any] = {unit.name: result for unit, result in map_units(job, units, engine, progress, label)}
     for unit in [unit for unit in units if made[unit.name] is None]:
-        alone, deadly = job.alone(unit), set[str]()
+        alone, before = job.alone(unit), len(job.deadly)
         tried = map_units(job, alone, engine, progress, "trying pictures one by one")
         for number, (one, result) in enumerate(tried, 1):
-            deadly |= {one.name} if result is None else set()
-            if len(alone) > 1 and len(deadly) == number == min(len(alone), DEADLY):
+            job.deadly |= {one.name} if result is None else set()
+            if len(alone) > 1 and len(job.deadly) - before == number == min(len(alone), DEADLY):
                 Job.lost(job, unit)  # raises: it is no fault of things where workers die at each
-        job.deadly |= deadly
         ((_, made[unit.name]),) = map_units(job, [unit], engine, progress, "going on without them")
         if made[unit.name] is None:
             Job.lost(job, unit)

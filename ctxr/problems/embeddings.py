@@ -101,9 +101,8 @@ class CachedRows(ThingsJob[Path]):
 
     def __call__(self, unit: WorkUnit) -> Path:
         """The file."""
-        deadly, make = sorted(self.deadly.intersection(unit.stamp)), partial(self._block, unit)
-        origin = [self.origin, deadly] if deadly else self.origin
-        mapped: Any = cached(self.workdir, origin, unit.stamp, make, lambda _: None, chunk=len(unit.stamp))[0]
+        contents, make = ["" if one in self.deadly else one for one in unit.stamp], partial(self._block, unit)
+        mapped: Any = cached(self.workdir, self.origin, contents, make, lambda _: None, chunk=len(contents))[0]
         return Path(mapped.filename)
 
     def _block(self, unit: WorkUnit, _rows: slice) -> Array:
@@ -121,8 +120,7 @@ class CachedRows(ThingsJob[Path]):
 
     def alone(self, unit: WorkUnit) -> list[WorkUnit]:
         """A file of each row, called by its content."""
-        things = zip(unit.stamp, unit.payload, strict=True)
-        return [WorkUnit(content, [content], [thing]) for content, thing in things]
+        return [WorkUnit(one, [one], [thing]) for one, thing in zip(unit.stamp, unit.payload, strict=True)]
 
     def files(
         self, things: Mapping[str, Any], chunk: int, engine: Engine, progress: Progress, label: str

@@ -184,8 +184,7 @@ def _look(model: SearchModel, pictures: Sequence[tuple[str, Path] | None]) -> li
     block = np.full((len(pictures), model.size), np.nan, np.float32)
     readable = {row: pixels for row, pixels in enumerate(decoded(_read, pictures)) if not isinstance(pixels, str)}
     if readable:
-        contents = [picture[0] for row in readable if (picture := pictures[row])]
-        block[[*readable]] = model.look([*readable.values()], contents)
+        block[[*readable]] = model.look([*readable.values()], [one[0] for row in readable if (one := pictures[row])])
     return [*block]
 
 

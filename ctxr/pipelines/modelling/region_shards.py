@@ -47,10 +47,6 @@ class SetPicture(NamedTuple):
     file: Path
 
 
-NamedPicture = tuple[str, SetPicture] | None
-"""The SHA-256 of a picture and the picture; None instead of one at which workers died."""
-
-
 class FileRegions:
     """Regions out of files, by the content of the picture.
 
@@ -89,7 +85,7 @@ class FileRegions:
         files = {content: sha256_file(file) for content, file in self._files.items()}
         self.keys = [content + files.get(content, "") for content in pictures]
 
-    def regions(self, pictures: Sequence[NamedPicture]) -> list[Array | None]:
+    def regions(self, pictures: Sequence[tuple[str, SetPicture] | None]) -> list[Array | None]:
         """float32 [1 + R, F + BOX] of each picture, None where there is no file. Raises DataError naming the file whose arrays do not
         fit each other, or those of the other files."""
         arrays: list[Array | None] = []
@@ -168,7 +164,7 @@ class PictureRegions:
     def __reduce__(self) -> tuple[object, ...]:
         return PictureRegions, (self._config, {})
 
-    def regions(self, pictures: Sequence[NamedPicture]) -> list[Array | None]:
+    def regions(self, pictures: Sequence[tuple[str, SetPicture] | None]) -> list[Array | None]:
         """float32 [1 + R, F + BOX] of each picture, None for one that cannot be read."""
         read = list(decoded(self._read, pictures))
         computed = iter(self._extractor.regions([pixels for pixels in read if pixels is not None]))
@@ -182,7 +178,7 @@ class PictureRegions:
             return error.message
         return "it could not be read"
 
-    def _read(self, picture: NamedPicture) -> Pixels | None:
+    def _read(self, picture: tuple[str, SetPicture] | None) -> Pixels | None:
         if picture is None:
             return None
         content, (_, file) = picture
@@ -197,7 +193,7 @@ Maker = FileRegions | PictureRegions
 """Makes regions, of F `features` each, of contents (SHA-256 of a picture); with its `settings`, `keys` decide them."""
 
 
-def _finite_regions(maker: Maker, pictures: Sequence[NamedPicture]) -> list[Array]:
+def _finite_regions(maker: Maker, pictures: Sequence[tuple[str, SetPicture] | None]) -> list[Array]:
     arrays = maker.regions(pictures)
     for picture, array in zip(pictures, arrays, strict=True):
         if picture and array is not None and not np.isfinite(array).all():
