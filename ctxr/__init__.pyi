@@ -92,7 +92,7 @@ def plan(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]:
 def plan(
     *, targets: int = ..., train_needed: int = ..., train_most: int = ..., eval_needed: int = ..., eval_most: int = ...,
     full_share: float = ..., review_votes: int = ..., least_words: int = ..., sameness: float = ..., turns_before_share: int = ...,
-    disjoint: Literal["wholly", "partly", "none"] = ..., shared_workers: float = ..., qualification: int = ...,
+    language: str = ..., disjoint: Literal["wholly", "partly", "none"] = ..., shared_workers: float = ..., qualification: int = ...,
     qualification_pass: float = ..., gold_every: int = ..., attention_every: int = ..., block_below: float = ..., seed: int = ...,
     input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ..., platform: Literal["local", "prolific"] = ...,
     right: float | None = ..., fee_percent: float | None = ..., describe_reward: int | None = ..., retrieve_reward: int | None = ...,
@@ -107,11 +107,11 @@ def export_tasks(*given: Any, dry_run: Literal[True], **options: Any) -> dict[st
 def export_tasks(
     task: str = ..., *, targets: int = ..., train_needed: int = ..., train_most: int = ..., eval_needed: int = ...,
     eval_most: int = ..., full_share: float = ..., review_votes: int = ..., least_words: int = ..., sameness: float = ...,
-    turns_before_share: int = ..., disjoint: Literal["wholly", "partly", "none"] = ..., shared_workers: float = ...,
-    qualification: int = ..., qualification_pass: float = ..., gold_every: int = ..., attention_every: int = ...,
-    block_below: float = ..., seed: int = ..., input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ...,
-    backend: Literal["local", "prolific", "label-studio"] = ..., force: bool = ..., keep_leaks: bool = ..., votes: int = ...,
-    labels: str = ..., candidates: AnyPath | None = ..., objects: AnyPath | None = ..., fraction: float = ...,
+    turns_before_share: int = ..., language: str = ..., disjoint: Literal["wholly", "partly", "none"] = ...,
+    shared_workers: float = ..., qualification: int = ..., qualification_pass: float = ..., gold_every: int = ...,
+    attention_every: int = ..., block_below: float = ..., seed: int = ..., input: AnyPath | None = ..., out: AnyPath | None = ...,
+    workdir: AnyPath = ..., backend: Literal["local", "prolific", "label-studio"] = ..., force: bool = ..., keep_leaks: bool = ...,
+    votes: int = ..., labels: str = ..., candidates: AnyPath | None = ..., objects: AnyPath | None = ..., fraction: float = ...,
     gold: AnyPath | None = ..., title: str = ..., reward: int | None = ..., seconds: float = ..., approved: int = ...,
     countries: str = ..., server: str = ..., per_submission: int = ..., currency: str = ..., devices: str = ..., launch: bool = ...,
     live: bool = ..., image_base: str = ..., dry_run: Literal[False] = ..., progress: bool = ...

@@ -38,7 +38,7 @@ def read_languages(*folders: Path) -> dict[str, Language]:
             raise UsageError(f"{file}: no language has the code {file.stem!r}", hint=hint) from error
         try:
             language = Language(locale, _translations(file.read_bytes(), locale))
-        except (PoFileError, ValueError, OSError) as error:
+        except (PoFileError, ValueError, LookupError, OSError) as error:
             hint = "mend the file; msgfmt --check names the line"
             raise DataError(f"{file}: {first_line(error)}", hint=hint) from error
         if (earlier := languages.get(language.tag)) is not None:

@@ -127,6 +127,17 @@ def test_participants_are_filtered_as_in_the_paper() -> None:
     assert prolific.filters(replace(STUDY, approved=0, countries="").check(), {}) == []
 
 
+def test_people_are_asked_who_are_fluent_in_the_language_of_descriptions() -> None:
+    arabic = replace(STUDY, approved=0, language="ar").check()
+    assert prolific.filters(arabic) == [{"filter_id": "fluent-languages", "selected_values": ["Arabic"]}]
+    assert prolific.filters(replace(arabic, countries="CA"), {"Canada": "3", "Arabic": "7"}) == [
+        {"filter_id": "current-country-of-residence", "selected_values": ["3"]},
+        {"filter_id": "fluent-languages", "selected_values": ["7"]},
+    ]
+    with pytest.raises(DataError, match="lists no language 'Arabic'"):
+        prolific.filters(arabic, {"United States": "1"})
+
+
 def test_a_country_that_prolific_does_not_list_is_refused(platform: Platform) -> None:
     choices = platform.client().choices("current-country-of-residence")
     assert choices == {"United Kingdom": "0", "United States": "1"}

@@ -19,8 +19,9 @@ from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import entail, review, tag
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import UnitNotifier
-from ctxr.annotation.web.site import Invitation, Site, crowd_signer
+from ctxr.annotation.web.site import SHIPPED, Invitation, Site, crowd_signer
 from ctxr.store.records import Image, ImageSet
+from ctxr.web.translations import read_languages
 from tests.annotation.web.reading import HtmlReader, read
 
 KEY = b"k" * 32
@@ -29,6 +30,7 @@ START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 IMAGES = tuple(f"clip/img{number}" for number in (2, 10, 11, 12, 13, 14, 15, 16, 17, 30))
 SET = ImageSet("clip-shot0_0", "video", IMAGES, "clip", "clip", 0, 0.1, 0.2)
 SIZE = (96, 64)
+LANGUAGES = tuple(read_languages(SHIPPED).values())
 
 SHOWN: dict[str, Any] = {"image_set": SET.id, "group": "clip", "ordered": True}
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from ctxr.annotation.web.site import Invitation, Study
 from tests.annotation.web.conftest import MakeCrowd
-from tests.annotation.web.crowd import IMAGES, UNITS, Crowd, crowd
+from tests.annotation.web.crowd import IMAGES, LANGUAGES, UNITS, Crowd, crowd
 from tests.annotation.web.serving import Running, serving
 from tests.annotation.web.test_work import GOOD
 
@@ -274,10 +274,10 @@ def test_a_talk_goes_on_after_the_server_was_started_again(make_crowd: MakeCrowd
 
 
 @pytest.mark.parametrize("task", ["describe", "retrieve", "dialogue", "review", "tag", "entail"])
-def test_a_page_of_work_is_accessible_in_both_themes_and_fits_a_phone(
+def test_a_page_of_work_is_accessible_in_both_themes_and_directions_and_fits_a_phone(
     make_crowd: MakeCrowd, show: Show, task: str
 ) -> None:
-    crowd = make_crowd(UNITS[task])
+    crowd = make_crowd(UNITS[task], languages=LANGUAGES)
     with serving(crowd) as running:
         tab = show(running, crowd)
         tab.wait_for_load_state("load")
@@ -290,6 +290,27 @@ def test_a_page_of_work_is_accessible_in_both_themes_and_fits_a_phone(
             tab.click("#send")
             expect(tab.locator(".problems")).to_be_visible()
             assert faults(tab) == []
+        tab.goto(f"{tab.url}?lang=ar")
+        assert tab.evaluate("[document.dir, document.documentElement.lang]") == ["rtl", "ar"]
+        look(tab)
+
+
+def test_arrow_keys_go_where_they_point_in_a_script_from_right_to_left(make_crowd: MakeCrowd, show: Show) -> None:
+    crowd = make_crowd(UNITS["retrieve"], languages=LANGUAGES)
+    with serving(crowd) as running:
+        tab = show(running, crowd)
+        tab.goto(f"{tab.url}?lang=ar")
+        chosen = tab.locator(".tile input:checked")
+        for key, place in (("2", 2), ("ArrowLeft", 3), ("ArrowLeft", 4), ("ArrowRight", 3), ("ArrowDown", 8)):
+            before = chosen.locator("..").bounding_box() if place != 2 else None
+            tab.keyboard.press(key)
+            expect(chosen).to_have_attribute("id", f"p-{place}")
+            after = chosen.locator("..").bounding_box()
+            if before and after and key != "ArrowDown":
+                assert (after["x"] < before["x"]) == (key == "ArrowLeft")
+        tab.keyboard.press("z")
+        tab.keyboard.press("ArrowLeft")
+        expect(tab.locator("#near-name")).to_have_text(re.compile("9$"))
 
 
 def test_all_images_are_seen_whole_and_large_at_a_key_and_back(make_crowd: MakeCrowd, show: Show) -> None:
@@ -379,8 +400,9 @@ def test_the_sentence_to_judge_comes_first_and_looks_unlike_the_captions(make_cr
         assert [head.split()[0] for head in heads] == ["Sentence", "Captions"]
 
 
-def test_the_other_pages_are_accessible_in_both_themes(make_crowd: MakeCrowd, show: Show) -> None:
-    crowd = make_crowd(UNITS["describe"], anybody=True, bundle=1, studies={"pilot": Study(dict, 1, ("describe",))})
+def test_the_other_pages_are_accessible_in_both_themes_and_directions(make_crowd: MakeCrowd, show: Show) -> None:
+    studies = {"pilot": Study(dict, 1, ("describe",))}
+    crowd = make_crowd(UNITS["describe"], anybody=True, bundle=1, studies=studies, languages=LANGUAGES)
     heads: set[str | None] = set()
 
     def visit(tab: Page) -> None:
@@ -410,9 +432,13 @@ def test_the_other_pages_are_accessible_in_both_themes(make_crowd: MakeCrowd, sh
             f"/p/pilot?{arrival}",
             link.removeprefix(running.address),
         ):
-            tab.goto(running.address + path)
-            visit(tab)
+            for language in ("en", "ar"):
+                tab.goto(running.address + path + ("&" if "?" in path else "?") + f"lang={language}")
+                visit(tab)
         tab.context.clear_cookies()
         tab.goto(running.address)
         visit(tab)
-        assert len(heads) >= 6
+        tab.locator(".languages a").click()
+        visit(tab)
+        assert tab.evaluate("document.dir") == "rtl"
+        assert len(heads) >= 12

@@ -212,6 +212,7 @@ def test_without_tasks_there_is_nothing_to_serve(tmp_path: Path) -> None:
     [
         ({"tasks": "describe,retreive"}, "--tasks names 'retreive'"),
         ({"port": 70000}, "--port 70000"),
+        ({"languages": "ar,xx"}, "--languages xx"),
         ({"base_url": "crowd.example"}, "not an address"),
         ({"workers_file": Path("nowhere.txt")}, "nowhere.txt does not"),
         ({"host": "256.0.0.1"}, "256.0.0.1:0 cannot be used"),
@@ -220,6 +221,21 @@ def test_without_tasks_there_is_nothing_to_serve(tmp_path: Path) -> None:
 def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         run(Serve(**{"workdir": project(tmp_path), "port": 0, **options}))
+
+
+def test_pages_speak_the_languages_that_there_are_or_those_that_are_named(tmp_path: Path) -> None:
+    (project(tmp_path, protocol=Protocol(language="de")) / "study").mkdir()
+    (tmp_path / "study" / "de.po").write_text('msgid "Send"\nmsgstr "Senden"\n')
+    for named, tags in (("", ["en", "ar", "de"]), ("de, en", ["de", "en"])):
+        site = open_site(Serve(workdir=tmp_path, languages=named), "http://x", Silent()).site
+        assert [one.tag for one in site.languages] == tags
+        assert site.language == "de"
+        assert site.languages[tags.index("de")].texts.gettext("Send") == "Senden"
+        site.journal.close()
+        site.identities.close()
+    (tmp_path / "study" / "de.po").write_text('msgid "Send"\nmsgstr "{what}"\n')
+    with pytest.raises(DataError, match=r"de\.po: "):
+        run(Serve(workdir=tmp_path, port=0))
 
 
 def test_tasks_of_two_protocols_are_not_mixed(tmp_path: Path) -> None:
