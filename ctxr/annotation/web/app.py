@@ -37,6 +37,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
         "/w/{link}": work.show,
         "/answers": answers.show,
         "/w/{link}/correct": answers.edit,
+        "/w/{link}/correct/picture/{key}": work.picture,
         "/w/{link}/picture/{key}": work.picture,
         "/w/{link}/talk": chat.show,
         "/w/{link}/talk/events": chat.events,

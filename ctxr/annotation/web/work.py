@@ -237,7 +237,7 @@ class Work(Endpoints):
             here=unit.here,
             action=unit.here + step,
             link=unit.here.rsplit("/", 1)[1],
-            pictures_at=f"{unit.here}/picture",
+            pictures_at=f"{unit.here}{step}/picture",
             csrf=unit.form_token(),
             **_told(problems),
             **self.around(unit),
@@ -298,7 +298,7 @@ class Work(Endpoints):
         return JSONResponse(_told(problems))
 
     def picture(self, request: Request) -> Response:
-        """A picture of the unit that this worker holds or has answered, by the name that it has on this lease's pages."""
+        """A picture of the unit that this worker holds, or corrects, by the name that it has on this lease's pages."""
         unit = leased_unit(self.pages, request, cost=0.1)
         images = [picture.image for picture in unit.form.pictures]
         if unit.is_talk and not images and self.site.journal.room(unit.lease.token).shared:
@@ -306,7 +306,9 @@ class Work(Endpoints):
         image = next((image for image in images if unit.key(image) == request.path_params["key"]), "")
         file = self.site.pictures.get(image)
         media = PICTURES.get(file.suffix.lower()) if file else None
-        if unit.lease.state not in ("live", "answered") or file is None or media is None or not file.is_file():
+        again = unit.is_practice or request.url.path.startswith(f"{unit.here}/correct/")
+        shown = unit.lease.state in (("live", "answered") if again else ("live",))
+        if not shown or file is None or media is None or not file.is_file():
             raise HttpProblem(404, _("This picture does not exist"))
         # at once: a response that streams a file changes threads for each of its ten steps
         content, kept = file.read_bytes(), {"cache-control": "private, max-age=31536000, immutable"}

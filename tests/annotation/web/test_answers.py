@@ -31,6 +31,7 @@ def test_an_answer_is_seen_again_and_corrected_without_a_script(make_crowd: Make
     crowd, visitor, page = sent(make_crowd, description=GOOD)
     assert GOOD in page.text
     assert [visitor.get(image).status_code for image in page.images] == [200]
+    assert [visitor.get(image.replace("/correct", "")).status_code for image in page.images] == [404]
     form = read(visitor.get(correction(page))).form()
     assert form.fields["description"] == [GOOD]
     check = form.fields | {"link": [form.action.split("/")[-2]], "description": [f"{GOOD} Really."]}
@@ -53,7 +54,7 @@ def test_what_was_picked_or_ticked_is_shown_and_filled_in_again(make_crowd: Make
     token = correction(page).split("/")[-2]
     (shown,) = page.images
     (lease,) = [given.lease for given in crowd.site.journal.last_answers(crowd.worker("ada"))]
-    assert shown == f"/w/{token}/picture/{crowd.site.signer.digest('picture', lease.token, IMAGES[6])[:16]}"
+    assert shown == f"/w/{token}/correct/picture/{crowd.site.signer.digest('picture', lease.token, IMAGES[6])[:16]}"
     form = read(visitor.get(correction(page))).form()
     assert form.fields["pick"] == [form.offered["pick"][6]]
     form.send(visitor, pick=form.offered["pick"][2])
@@ -92,4 +93,6 @@ def test_an_open_unit_has_nothing_to_correct(make_crowd: MakeCrowd, method: str)
     body = {} if method == "get" else {"data": form.fields | {"description": [GOOD]}}
     assert getattr(visitor, method)(f"{form.action}/correct", **body).status_code == 409
     assert crowd.site.journal.answers() == []
+    (picture, *_) = page.images
+    assert visitor.get(picture.replace("/picture/", "/correct/picture/")).status_code == 404
     assert read(visitor.get("/answers")).links == ["/next?more=1"]

@@ -136,6 +136,25 @@ def test_an_image_is_found_with_the_keyboard_alone(make_crowd: MakeCrowd, show: 
     assert crowd.site.journal.answers()[0].values["pick"] == (IMAGES[6],)
 
 
+def test_a_problem_is_told_with_the_keyboard_alone(make_crowd: MakeCrowd, show: Show) -> None:
+    crowd = make_crowd(UNITS["retrieve"])
+    with serving(crowd) as running:
+        tab = show(running, crowd)
+        tab.keyboard.press("3")
+        tab.locator(".report summary").focus()
+        tab.keyboard.press("Enter")
+        tab.keyboard.press("Tab")
+        for _ in range(2):
+            tab.keyboard.press("ArrowDown")
+        expect(tab.locator("input[name=problem]:checked")).to_have_value("broken")
+        tab.keyboard.press("Tab")
+        tab.keyboard.type("3 is grey")
+        expect(tab.locator(".tile input:checked")).to_have_attribute("id", "p-3")
+        tab.keyboard.press("Control+Enter")
+        expect(tab.locator("h1")).to_have_text("All done, thank you")
+    assert crowd.site.journal.answers()[0].values == {"problem": ("broken",), "comment": ("3 is grey",)}
+
+
 def test_problems_are_told_while_typing_and_go_with_their_cause_or_for_a_reason(
     make_crowd: MakeCrowd, show: Show
 ) -> None:

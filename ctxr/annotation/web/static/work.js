@@ -62,6 +62,7 @@ addEventListener("keydown", (event) => {
     return;
   }
   if (event.ctrlKey || event.metaKey || (typing && event.shiftKey)) return;
+  if (document.activeElement.closest(".report") && event.key !== "Escape") return; // choices of its own
   const page = { PageUp: -1, PageDown: 1 }[event.key];
   const side = { ArrowLeft: -near.ahead, ArrowRight: near.ahead }[event.key];
   const up = { ArrowUp: -1, ArrowDown: 1 }[event.key];
