@@ -421,6 +421,8 @@ def serving(server: RunningServer) -> Iterator[Block]:
     for name, link in server.links.items():  # whole, however narrow the terminal: they are copied
         worker = f" ({server.workers[name]})" if name in server.workers else ""
         yield f"  [dim]{escape(name)}{worker}[/]  {link}"
+    if server.run:
+        yield f"[bold]this study[/] [dim](for you alone: progress, people, pause)[/]\n  {server.run}"
     yield "[dim]Ctrl-C stops; what was sent is kept[/]"
 
 

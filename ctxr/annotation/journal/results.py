@@ -6,6 +6,7 @@ from typing import Literal
 
 from ctxr.annotation.records import Unit
 from ctxr.annotation.wording import Problem
+from ctxr.engine.report import Table
 from ctxr.errors import CtxrError
 from ctxr.store.records import Turn
 
@@ -35,7 +36,7 @@ class Lease:
 class NoWork:
     """The reason why a worker gets no unit, as a code and a sentence; `wait`: others hold the remaining units."""
 
-    reason: Literal["nothing_left", "blocked", "screened_out", "wait"]
+    reason: Literal["nothing_left", "blocked", "screened_out", "wait", "paused"]
     sentence: str
 
 
@@ -94,12 +95,25 @@ class Change:
 
 @dataclass(frozen=True)
 class TaskProgress:
-    """Of one task: units, answers stored, units that still want answers, live leases."""
+    """Of one task: units, answers stored, units that still want answers, live leases, units that are decided."""
 
-    units: int
-    answered: int
-    open: int
-    leases: int
+    units: int = 0
+    answered: int = 0
+    open: int = 0
+    leases: int = 0
+    decided: int = 0
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What a study has come to: progress, agreement and money as tables; `paused` since when (UTC, ISO 8601), empty where it runs; `stuck`:
+    what cannot go on and why, a sentence each."""
+
+    progress: Table
+    agreement: Table
+    money: Table
+    paused: str
+    stuck: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import sqlalchemy as sql
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Integer, MetaData, Table, Text, text
 from sqlalchemy.schema import SchemaItem
 
-SCHEMA = 3
+SCHEMA = 4
 """Grows with every change of the tables."""
 
 metadata = MetaData()
@@ -38,6 +38,7 @@ def _text(name: str, *parts: object, **options: object) -> Column[str]:
 
 
 about = _table("about", _text("name", primary_key=True), _text("value"))
+"""`schema`; and while the study is paused, `paused` with the time since when."""
 
 image_set = _table("image_set", _text("id", primary_key=True), _text("payload"))
 

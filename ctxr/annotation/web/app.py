@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 from ctxr.annotation.journal.results import NotAllowed
 from ctxr.annotation.web.chat import Chat, UnitNotifier
 from ctxr.annotation.web.pages import Pages, Show, application
+from ctxr.annotation.web.run import RunPages
 from ctxr.annotation.web.sign_in import Prolific, SignIn
 from ctxr.annotation.web.site import Site
 from ctxr.annotation.web.work import Work
@@ -23,6 +24,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
     pages = Pages(site)
     sign_in, prolific = SignIn(pages), Prolific(pages)
     work = Work(pages, prolific)
+    run = RunPages(site)
     chat = Chat(pages, work, bell or UnitNotifier())
     shown: dict[str, Show] = {
         "/": sign_in.home,
@@ -33,23 +35,31 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
         "/w/{link}/picture/{key}": work.picture,
         "/w/{link}/talk": chat.show,
         "/w/{link}/talk/events": chat.events,
+        "/run": run.overview,
+        "/run/{token}": run.invited,
+        "/run/person/{worker}": run.person,
+        "/run/picture/{key}": run.picture,
         "/static/{version}/{name}": pages.static.serve,
     }
     posted = {
         "/enter": sign_in.enter,
         "/i/{token}": pages.accept,
         "/check": work.check,
+        "/run/pause": run.pause,
+        "/run/{token}": run.accept,
+        "/run/person/{worker}": run.act,
         "/w/{link}": work.answer,
         "/w/{link}/stop": work.stop,
         "/w/{link}/talk/{step}": chat.act,
     }
-    return application(pages, shown, posted, _handlers(pages), site.addresses)
+    return application(pages, shown, posted, _handlers(pages, run), site.addresses)
 
 
-def _handlers(pages: Pages) -> dict[Any, Callable[[Request, Any], Response]]:
+def _handlers(pages: Pages, run: RunPages) -> dict[Any, Callable[[Request, Any], Response]]:
     def page(request: Request, error: HttpProblem) -> Response:
         kept = error.kept or getattr(request.state, "kept", ())  # texts of the posted form; see `LeasedUnit.accept`
-        return pages.problem(error, kept=kept)
+        own = run if request.url.path.startswith(f"{run.at}{run.START}") else pages
+        return own.problem(error, kept=kept)
 
     def explain(request: Request, error: HttpProblem) -> Response:
         plain = request.url.path.endswith(("/check", "/events"))

@@ -63,10 +63,11 @@ class SignedPages:
     """Renders for browsers, each with a session in a cookie of this name, to which a personal link leads.
 
     Attributes:
-        START: the page of those who signed in.
+        START: the page of those who signed in. DOOR: what the path of a personal link begins with.
     """
 
     START: ClassVar[str] = "/"
+    DOOR: ClassVar[str] = "/i/"
 
     def __init__(self, base_url: str, signer: Signer, cookie: str = "ctxr") -> None:
         self.base_url, self.signer, self._cookie = base_url, signer, cookie
@@ -145,7 +146,7 @@ class SignedPages:
         if (invitation := self.signer.read(Invitation, token)) is None:
             again = "Please copy all of it, to its last letter, and try again."
             raise HttpProblem(403, "This link is incomplete", again)
-        return f"{self.at}/i/{token}", invitation.name
+        return f"{self.at}{self.DOOR}{token}", invitation.name
 
     def check_form(self, request: Request, posted: Mapping[str, Sequence[str]], nonce: str, address: str) -> None:
         """Raises HttpProblem where the form was not made here for this person and address."""

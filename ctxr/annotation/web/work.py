@@ -13,6 +13,7 @@ from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.pages import Endpoints, FormView, Pages, Posted, ShownPicture
 from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific, WorkRound
 from ctxr.annotation.web.site import LeaseLink, Session
+from ctxr.web.language import N_, _
 from ctxr.web.static import PICTURES, HttpProblem
 
 
@@ -127,6 +128,7 @@ _TITLES = {
     "blocked": "Thank you for your work",
     "screened_out": "Thank you for trying",
     "wait": "A short wait",
+    "paused": N_("A short break"),
 }
 
 
@@ -159,10 +161,10 @@ class Work(Endpoints):
         # looking for work may have ended the qualification round
         if visit is not None and (ended := self.prolific.ended(visit)):
             return ended
-        waits = lease.reason == "wait"
+        waits = lease.reason in ("wait", "paused")
         return self.pages.message(
-            _TITLES[lease.reason],
-            [lease.sentence],
+            _(_TITLES[lease.reason]),
+            [_(lease.sentence)],
             links=[("Look again", f"{self.pages.at}/next?more=1")] if waits else (),
             again=WAIT_SECONDS if waits else 0,
         )

@@ -150,11 +150,14 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
         listed(config.tasks) or None,
         config.per_round,
         config.rate,
+        config.workdir,
     )
     if not (waiting := _waiting(site, journal.progress())):
         progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
     if note := unconfirmed_note(journal):
         progress.warn(note)
+    if since := journal.paused():
+        progress.warn(f"the study is paused since {since}: nobody gets new units until its page resumes it")
     units = {unit.id: unit for tasks in everything for unit in tasks.units}
     people = people_needed(units.values(), everything[0].protocol, pictures)
     if 0 < config.invite < people["all"]:
@@ -231,7 +234,7 @@ def _running(config: Serve, site: Site, waiting: Mapping[str, int], people: Mapp
     if site.anybody:
         links["anybody"] = f"{site.base_url}/"
     links |= {f"Prolific {name}": f"{site.base_url}/p/{name}?{PLACEHOLDERS}" for name in site.studies}
-    return RunningServer(site.base_url, waiting, people, links, workers)
+    return RunningServer(site.base_url, waiting, people, links, workers, site.run_link)
 
 
 def invited_names(config: Serve) -> list[str]:
