@@ -197,7 +197,7 @@ def _next(config: Options, done: CommandRun, typed: list[str]) -> str:
     """The command to paste after this one: after a dry run what was `typed`, else by the state of its project."""
     if typed:
         return shlex.join(["ctxr", *(word for word in without_yes(typed) if word != "--dry-run")])
-    state = named("ctxr.pipelines.inspection.status:project_state")
+    state = named("ctxr.pipelines.inspection.project_state:project_state")
     with suppress(OSError):  # another process may have removed a folder meanwhile
         return next_step(state(getattr(config, "workdir", Path("work")), done.artifacts))
     return ""

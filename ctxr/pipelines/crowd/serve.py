@@ -77,6 +77,8 @@ def run(
             return run_review(config, address, listening, progress, opened)
         site, waiting, people = open_site(config, address, progress)
         remember(config.workdir, config.database)
+        if since := site.journal.paused():
+            progress.warn(f"the study is paused since {since}: nobody gets new units until its page resumes it")
         before = _answered(site.journal.progress())
         bell = UnitNotifier()
         try:
@@ -156,8 +158,6 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
         progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
     if note := unconfirmed_note(journal):
         progress.warn(note)
-    if since := journal.paused():
-        progress.warn(f"the study is paused since {since}: nobody gets new units until its page resumes it")
     units = {unit.id: unit for tasks in everything for unit in tasks.units}
     people = people_needed(units.values(), everything[0].protocol, pictures)
     if 0 < config.invite < people["all"]:
