@@ -9,6 +9,8 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ctxr.web.language import _
+
 SHARED = "ctxr.web"
 """The package whose templates and styles all pages share."""
 
@@ -32,7 +34,7 @@ class HttpProblem(Exception):
 
 def environment(package: str) -> Environment:
     """The templates in the folder `templates` of a package and in ours: values are escaped, and an unknown name is an error."""
-    return Environment(
+    made = Environment(
         loader=ChoiceLoader([PackageLoader(package), PackageLoader(SHARED)]),
         autoescape=True,
         undefined=StrictUndefined,
@@ -40,6 +42,8 @@ def environment(package: str) -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
+    made.globals["_"] = _
+    return made
 
 
 class StaticFiles:

@@ -435,6 +435,25 @@ class Journal:
         with self._reading() as tx:
             return {worker: (stamp(last), bool(held)) for worker, last, held in tx.connection.execute(given)}
 
+    def tell(self, worker: str, text: str, by: str, now: datetime) -> None:
+        """Show the worker a text from the next page on, until they put it away."""
+        with self._writing(now) as tx:
+            number = tx.last(tables.message.c.number) + 1
+            tx.insert(tables.message, number=number, worker=worker, text=text, by=by, at=tx.now)
+
+    def unread(self, worker: str) -> list[tuple[int, str]]:
+        """Number and text of each message that the worker has not put away, oldest first."""
+        message = tables.message.c
+        query = select(message.number, message.text).where(leasing.UNREAD).order_by(message.number)
+        with self._reading() as tx:
+            return [(number, text) for number, text in tx.connection.execute(query, {"asker": worker})]
+
+    def put_away(self, worker: str, number: int, now: datetime) -> None:
+        """Show a message no more; those of others stay."""
+        with self._writing(now) as tx:
+            key = {"worker": worker, "number": min(number, rooms.LAST_EVENT)}
+            tx.update(tables.message, key, read=tx.now)
+
     def blocked(self, *, ever: bool = False) -> tuple[str, ...]:
         """All blocked workers, sorted; `ever`: also those who were blocked once, whose units the server gave to others."""
         worker, change = tables.worker.c, tables.change.c

@@ -45,6 +45,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
         "/enter": sign_in.enter,
         "/i/{token}": pages.accept,
         "/check": work.check,
+        "/told/{number:int}": work.put_away,
         "/run/pause": run.pause,
         "/run/{token}": run.accept,
         "/run/person/{worker}": run.act,

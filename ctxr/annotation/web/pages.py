@@ -78,7 +78,13 @@ class SignedPages:
 
     def page(self, template: str, status: int = 200, **context: object) -> HTMLResponse:
         """A template with `context`."""
-        steady = {"at": self.at, "static": f"{self.at}/static/{self.static.version}", "round": None, "stop": ""}
+        steady = {
+            "at": self.at,
+            "static": f"{self.at}/static/{self.static.version}",
+            "round": None,
+            "stop": "",
+            "told": None,
+        }
         return HTMLResponse(self._templates.get_template(template).render({**steady, **context}), status)
 
     def message(self, title: str, lines: Sequence[str] = (), status: int = 200, **parts: object) -> HTMLResponse:
@@ -195,6 +201,11 @@ class Pages(SignedPages):
     def enrolled(self, invited: str) -> Session:
         """The session of a member of a local team, whose answers count from now on."""
         return self.admit("local", invited)
+
+    def told(self, session: Session, message: tuple[int, str] | None) -> tuple[str, str, str] | None:
+        """A message as the pages of this session show it: its text, where it is put away, and the token of that form."""
+        here = f"{self.at}/told/{message[0]}" if message else ""
+        return (message[1], here, self.signer.form_token(session.nonce, here)) if message else None
 
     def admit(self, platform: str, identity: str, submission: str = "") -> Session:
         """Enrol a person and return their session; the platform's id goes to the private folder and nowhere else."""

@@ -20,7 +20,7 @@ from ctxr.web.static import PICTURES, HttpProblem
 
 SIDE = 320  # pixels of the longer side of a picture
 LATEST = 12  # answers on a page
-MOST_CHARACTERS = 1000  # of a reason
+MOST_CHARACTERS = 1000  # of a reason or a message
 AGAIN_SECONDS = 30
 
 CHANGES: dict[str, StateChange] = {"block": "blocked", "allow": "allowed", "undo": "undone"}
@@ -73,20 +73,24 @@ class RunPages(SignedPages):
             one=person,
             latest=list(self._latest(answered, own, names)),
             changes=self.site.journal.changes(worker),
+            unread=self.site.journal.unread(worker),
             here=here,
             most=MOST_CHARACTERS,
             csrf=self.signer.form_token(session.nonce, here),
         )
 
     def act(self, request: Request, posted: Posted) -> Response:
-        """Block or allow a worker, or undo the last change of their state."""
+        """Block or allow a worker, undo the last change of their state, or write to them."""
         session, worker = self._runner(request), request.path_params["worker"]
         act, text = ((posted.get(name) or [""])[0].strip() for name in ("do", "text"))
         request.state.kept = [text] if text else []
         self.check_form(request, posted, session.nonce, f"{self.at}/run/person/{worker}")
-        if not text or len(text) > MOST_CHARACTERS or odd(text) or act not in CHANGES:
-            raise HttpProblem(422, "Please write a reason", f"It has 1 to {MOST_CHARACTERS:,} visible characters.")
-        self.site.journal.change(worker, CHANGES[act], text, session.worker, self.site.now())
+        if not text or len(text) > MOST_CHARACTERS or odd(text) or act not in (*CHANGES, "tell"):
+            raise HttpProblem(422, "Please write a text", f"It has 1 to {MOST_CHARACTERS:,} visible characters.")
+        if act != "tell":
+            self.site.journal.change(worker, CHANGES[act], text, session.worker, self.site.now())
+        elif worker in self._names():
+            self.site.journal.tell(worker, text, session.worker, self.site.now())
         return self.go(f"/run/person/{worker}")
 
     def picture(self, request: Request) -> Response:

@@ -151,6 +151,7 @@ class Work(Endpoints):
                 "Thank you, that was a round",
                 [f"You have sent {done} answers, and each of them helps. Rest a little, or go on."],
                 links=[("Start another round", f"{self.pages.at}/next?more=1")],
+                told=self._told(session),
             )
         if visit is not None and (ended := self.prolific.ended(visit)):
             return ended
@@ -167,7 +168,18 @@ class Work(Endpoints):
             [_(lease.sentence)],
             links=[("Look again", f"{self.pages.at}/next?more=1")] if waits else (),
             again=WAIT_SECONDS if waits else 0,
+            told=self._told(session),
         )
+
+    def _told(self, session: Session) -> tuple[str, str, str] | None:
+        return self.pages.told(session, next(iter(self.site.journal.unread(session.worker)), None))
+
+    def put_away(self, request: Request, posted: Posted) -> Response:
+        """Show a message to this worker no more."""
+        session, number = self.pages.session(request), request.path_params["number"]
+        self.pages.check_form(request, posted, session.nonce, f"{self.pages.at}/told/{number}")
+        self.site.journal.put_away(session.worker, number, self.site.now())
+        return self.pages.go("/next?more=1")
 
     def show(self, request: Request) -> Response:
         """The page of a unit."""
@@ -199,6 +211,7 @@ class Work(Endpoints):
         return {
             "round": self.prolific.round(unit.session)
             or WorkRound(self.site.journal.done_by(unit.lease.worker) % self.site.bundle, self.site.bundle),
+            "told": self.pages.told(unit.session, unit.lease.message),
             "stop": "" if unit.is_talk else f"{unit.here}/stop",
             "stop_csrf": unit.form_token("/stop"),
         }

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 from starlette.testclient import TestClient
 
 from ctxr.annotation.journal.journal import read_journal
@@ -193,6 +193,52 @@ def test_names_and_texts_of_workers_are_text(make_crowd: MakeCrowd) -> None:
         shown = visitor.get(path)
         assert HOSTILE not in shown.text
         assert HOSTILE in read(shown).text
+
+
+def test_a_message_stands_on_the_next_pages_of_its_worker_until_it_is_put_away(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    ada, _ = crowd.opened()
+    ben = crowd.invited("ben")
+    visitor = runner(crowd)
+    write = read(visitor.get(person(crowd))).forms[1]
+    for text in ("", "\u202eabc", "x" * 1001):
+        assert write.send(visitor, do="tell", text=text).status_code == 422
+    assert "Not read yet" in read(write.send(visitor, do="tell", text=f"مرحبا {HOSTILE}")).text
+    read(visitor.get(person(crowd, "ben"))).forms[1].send(visitor, do="tell", text="for Ben")
+    page = ada.get("/next")
+    assert f"مرحبا {HOSTILE}" in read(page).text
+    assert HOSTILE not in page.text
+    assert "for Ben" not in page.text
+    assert "for Ben" in read(ben.get("/next")).text  # who has no unit
+    away = read(page).form("/told/0")
+    assert away.send(ben).status_code == 403
+    assert ada.post("/told/0", data={"csrf": "x"}).status_code == 403
+    assert ada.post("/told/0", data=away.fields, headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    assert ben.post(f"/told/{10**40}", data={"csrf": "x"}).status_code == 403
+    crowd.site.journal.put_away(crowd.worker("ben"), 10**40, crowd.site.now())
+    crowd.site.journal.put_away(crowd.worker("ben"), 0, crowd.site.now())
+    assert "مرحبا" in ada.get("/next").text
+    assert "مرحبا" not in away.send(ada).text
+    assert "Not read yet" not in visitor.get(person(crowd)).text
+    assert crowd.site.journal.unread(crowd.worker("ben")) == [(1, "for Ben")]
+
+
+def test_a_message_is_put_away_without_leaving_what_is_being_written(make_crowd: MakeCrowd, headless: Browser) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    crowd.invited("ada")
+    crowd.site.journal.tell(crowd.worker("ada"), "Please take your time. " * 10, "requester", crowd.site.now())
+    with serving(crowd) as running:
+        context = headless.new_context(viewport={"width": 390, "height": 800}, reduced_motion="reduce")
+        tab = context.new_page()
+        tab.goto(f"{running.address}/i/{crowd.site.signer.sign(Invitation('ada'))}")
+        tab.get_by_role("button", name="Start").click()
+        tab.locator("#f-description").fill("half a sent")
+        assert Axe().run(tab).response["violations"] == []
+        tab.get_by_role("button", name="I have read it").click()
+        expect(tab.locator(".told")).to_have_count(0)
+        expect(tab.locator("#f-description")).to_have_value("half a sent")
+        context.close()
+    assert crowd.site.journal.unread(crowd.worker("ada")) == []
 
 
 def test_what_is_stuck_is_named_with_its_reason(make_crowd: MakeCrowd) -> None:
