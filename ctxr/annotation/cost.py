@@ -17,6 +17,9 @@ from ctxr.store.tables import read_table
 
 PLATFORMS = ("local", "prolific")
 
+FORECAST = "forecast.json"
+"""File of a plan."""
+
 ASSUMED_SECONDS = {"describe": 75.0, "retrieve": 30.0, "dialogue": 300.0, "review": 45.0, "tag": 40.0, "entail": 20.0}
 KEPT = 0.735
 """Share of descriptions whose target another worker found: 26.5 % were dropped (ImageCoDe, section 3.3)."""

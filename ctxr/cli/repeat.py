@@ -17,7 +17,7 @@ from ctxr.engine.next_step import repeats
 from ctxr.engine.options import Options
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.errors import CtxrError, DryRun, UsageError
-from ctxr.pipelines.inspection.status import project_state
+from ctxr.pipelines.inspection.project_state import project_state
 from ctxr.store.atomic import DRY_RUN
 
 

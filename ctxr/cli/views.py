@@ -425,6 +425,8 @@ def serving(server: RunningServer) -> Iterator[Block]:
     for name, link in server.links.items():  # whole, however narrow the terminal: they are copied
         worker = f" ({server.workers[name]})" if name in server.workers else ""
         yield f"  [dim]{escape(name)}{worker}[/]  {link}"
+    if server.run:
+        yield f"[bold]this study[/] [dim](for you alone: progress, people, pause)[/]\n  {server.run}"
     yield "[dim]Ctrl-C stops; what was sent is kept[/]"
 
 
@@ -482,6 +484,9 @@ def project_status(report: StatusReport) -> Iterator[Block]:
             yield f"    [yellow]{plain_text(condition)}[/]"
     waiting = [f"{task}: {plural(number, 'unit')} open" for task, number in report.open.items() if number]
     yield Sentences("answers", waiting)
+    if study := report.study:
+        yield from (table for table in (study.progress, study.agreement, study.money) if table.rows)
+        yield Sentences("stuck", [*[f"paused since {study.paused}"] * bool(study.paused), *study.stuck])
     yield Sentences("notes", report.notes)
 
 

@@ -93,6 +93,12 @@ class Identities:
         with self._database.reading() as connection:
             return connection.execute(select(_identity).where(_identity.c.worker == worker)).first() is not None
 
+    def names(self) -> dict[str, str]:
+        """The names by which members of a local team were invited or came in, by pseudonym."""
+        local = select(_identity.c.worker, _identity.c.identity).where(_identity.c.platform == "local")
+        with self._database.reading() as connection:
+            return {worker: identity.split("/", 1)[-1] for worker, identity in connection.execute(local)}
+
     def come(self, visit: Visit, lasts: timedelta, instead_of: str = "") -> Visit:
         """The visit as it was recorded first, on the disk from now on; it replaces the submission `instead_of` of the same person.
 

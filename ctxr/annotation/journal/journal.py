@@ -2,18 +2,32 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
 import msgspec
-from sqlalchemy import Connection, RowMapping, and_, bindparam, case, exists, func, insert, inspect, or_, select
+from sqlalchemy import (
+    Connection,
+    RowMapping,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    inspect,
+    or_,
+    select,
+)
 
+from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.dialogues import Event
 from ctxr.annotation.forms import PROBLEM
 from ctxr.annotation.journal import correcting, leasing, rooms, storing, tables, worker_state
-from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, stamp
+from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, moment, stamp
 from ctxr.annotation.journal.leasing import candidate, unit
 from ctxr.annotation.journal.results import (
     Change,
@@ -56,11 +70,11 @@ _IN_HANDS = (
 )
 _WANTING = select(unit.id, unit.side, unit.seats).where(leasing.FREE, unit.purpose == "work", leasing.WELL_MADE)
 _SUITING = select(unit.id).where(leasing.FREE, leasing.SUITS)
-_EXPIRED = (
-    select(tables.lease)
-    .where(leasing.lease.state == "live", leasing.lease.expires <= bindparam("now"))
-    .order_by(leasing.lease.expires, leasing.lease.token)
-    .limit(1)
+_OVERDUE = and_(leasing.lease.state == "live", leasing.lease.expires <= bindparam("now"))
+_EXPIRED = select(tables.lease).where(_OVERDUE).order_by(leasing.lease.expires, leasing.lease.token).limit(1)
+_PAUSED = select(tables.about.c.value).where(tables.about.c.name == "paused")
+_ASKING = select(tables.worker, _PAUSED.scalar_subquery().label("paused")).where(
+    tables.worker.c.id == bindparam("asker")
 )
 _RETRIEVALS = (
     select(unit.purpose, func.count())
@@ -296,7 +310,7 @@ class Journal:
         worker, or a rule stopped them: everybody is paid for the time they gave.
         """
         with self._reading() as tx:
-            row = tx.find(tables.worker, id=worker)
+            row = tx.row(_ASKING, asker=worker)
             if row is None:
                 return None
             count = row["answers"] - before
@@ -306,6 +320,9 @@ class Journal:
                 return None
             if row["state"] != "active":
                 return "stopped"
+            if row["paused"]:  # nobody waits longer for the end of a pause than for other people
+                since = max(began, moment(int(row["paused"])))
+                return "complete" if now - since >= self._rules.longest_wait else None
             if not examined(row):
                 return None
             waits = tables.waited.c
@@ -360,25 +377,55 @@ class Journal:
             return rooms.here(tx, token, worker)
 
     def progress(self) -> dict[str, TaskProgress]:
-        """By task: units, answers, units that want more, live leases; checks of workers are left out."""
+        """By task: units, answers, units that want more, live leases, decided units; checks of workers are left out."""
+        total: dict[str, TaskProgress] = {}
+        for (task, _side), part in self.parts().items():
+            both = zip(astuple(total.get(task, TaskProgress())), astuple(part), strict=True)
+            total[task] = TaskProgress(*map(sum, both))
+        return total
+
+    def parts(self) -> dict[tuple[str, str], TaskProgress]:
+        """`progress` by task and side of the benchmark: `train`, `eval`, or `any` for all workers."""
+        key = unit.task, unit.side
         still = func.sum(case((and_(unit.decided.is_(None), leasing.WELL_MADE), 1), else_=0))
-        answers = select(unit.task, func.count() / func.max(unit.seats))
+        answers = select(*key, func.count() / func.max(unit.seats))
         answers = answers.join_from(tables.answer, tables.unit, unit.id == tables.answer.c.unit)
-        units = select(unit.task, func.count(), still, func.sum(unit.live)).order_by(unit.task)
-        answers, units = (query.where(unit.purpose == "work").group_by(unit.task) for query in (answers, units))
+        units = select(*key, func.count(), still, func.sum(unit.live), func.count(unit.decided)).order_by(*key)
+        answers, units = (query.where(unit.purpose == "work").group_by(*key) for query in (answers, units))
         with self._reading() as tx:
-            answered: dict[str, int] = {task: int(count) for task, count in tx.connection.execute(answers)}
+            answered = {(task, side): int(count) for task, side, count in tx.connection.execute(answers)}
             return {
-                task: TaskProgress(units=count, answered=answered.get(task, 0), open=int(undecided), leases=int(live))
-                for task, count, undecided, live in tx.connection.execute(units)
+                (task, side): TaskProgress(count, answered.get((task, side), 0), int(undecided), int(live), decided)
+                for task, side, count, undecided, live, decided in tx.connection.execute(units)
             }
+
+    def paused(self) -> str:
+        """Since when nobody gets new units (UTC, ISO 8601); empty while they do."""
+        with self._reading() as tx:
+            return "".join(stamp(int(since)) for since in tx.column(_PAUSED))
+
+    def pause(self, paused: bool, now: datetime) -> None:
+        """Give nobody a new unit until it is called again with False; what people hold they may finish."""
+        with self._writing(now) as tx:
+            if not paused:
+                tx.connection.execute(delete(tables.about).where(tables.about.c.name == "paused"))
+            elif not tx.column(_PAUSED):
+                tx.insert(tables.about, name="paused", value=str(tx.now))
+
+    def overdue(self, now: datetime) -> int:
+        """How many live leases have expired: their places are freed when the next worker asks for a unit."""
+        with self._reading() as tx:
+            query = select(func.count()).select_from(tables.lease).where(_OVERDUE)
+            return int(tx.connection.scalar(query, {"now": micros(now)}) or 0)
 
     def unreachable(self) -> dict[str, tuple[str, ...]]:
         """By pool, ids of units that want another answer and that no active worker may take."""
         with self._reading() as tx:
             lacking = {row["id"]: (row["side"], row["seats"]) for row in tx.rows(_WANTING)}
             workers = tx.rows(select(tables.worker).where(tables.worker.c.state == "active"))
-            for worker in workers if lacking else ():
+            for worker in workers:
+                if not lacking:
+                    break
                 for name in tx.column(_SUITING, **leasing.suit_parameters(worker, "work", None)):
                     pool, seats = lacking.pop(name, ("", 1))
                     lacking |= {name: (pool, seats - 1)} if seats > 1 else {}
@@ -409,6 +456,16 @@ class Journal:
             payloads = tx.column(select(answer.payload).order_by(answer.number))
             return [msgspec.json.decode(payload, type=Answer) for payload in payloads]
 
+    def answered(self) -> AggregatedAnswers:
+        """Every answer with its unit and its set, without pictures and scores."""
+        answers, of = self.answers(), select(tables.answer.c.unit)
+        with self._reading() as tx:
+            works = tx.column(select(unit.payload).where(unit.id.in_(of)))
+            units = {one.id: one for one in (msgspec.json.decode(payload, type=Unit) for payload in works)}
+            payloads = tx.column(select(tables.image_set.c.payload))
+            sets = {one.id: one for one in (msgspec.json.decode(payload, type=ImageSet) for payload in payloads)}
+        return AggregatedAnswers(Path(), units, sets, answers=tuple(answers))
+
     def identity(self) -> str:
         """A hash of the last answer, correction and change of a worker's state: it changes with every new one, and with nothing else."""
         columns = (tables.answer.c.number, tables.answer.c.corrected, tables.change.c.number)
@@ -429,6 +486,33 @@ class Journal:
         with self._reading() as tx:
             rows = tx.rows(select(tables.worker).order_by(tables.worker.c.enrolled, tables.worker.c.id))
             return list(map(worker_state.state_of, rows))
+
+    def activity(self) -> dict[str, tuple[str, bool]]:
+        """By worker, when they were last given a unit (UTC, ISO 8601), and whether they hold one; of those who were ever given one."""
+        lease = leasing.lease
+        holds = func.max(case((lease.state == "live", 1), else_=0))
+        given = select(lease.worker, func.max(lease.began), holds).group_by(lease.worker)
+        with self._reading() as tx:
+            return {worker: (stamp(last), bool(held)) for worker, last, held in tx.connection.execute(given)}
+
+    def tell(self, worker: str, text: str, by: str, now: datetime) -> None:
+        """Show the worker a text from the next page on, until they put it away."""
+        with self._writing(now) as tx:
+            number = tx.last(tables.message.c.number) + 1
+            tx.insert(tables.message, number=number, worker=worker, text=text, by=by, at=tx.now)
+
+    def unread(self, worker: str) -> list[tuple[int, str]]:
+        """Number and text of each message that the worker has not put away, oldest first."""
+        message = tables.message.c
+        query = select(message.number, message.text).where(leasing.UNREAD).order_by(message.number)
+        with self._reading() as tx:
+            return [(number, text) for number, text in tx.connection.execute(query, {"asker": worker})]
+
+    def put_away(self, worker: str, number: int, now: datetime) -> None:
+        """Show a message no more; those of others stay."""
+        with self._writing(now) as tx:
+            key = {"worker": worker, "number": min(number, rooms.LAST_EVENT)}
+            tx.update(tables.message, key, read=tx.now)
 
     def blocked(self, *, ever: bool = False) -> tuple[str, ...]:
         """All blocked workers, sorted; `ever`: also those who were blocked once, whose units the server gave to others."""
@@ -481,6 +565,11 @@ _STOPPED = {
 }
 """Why workers get no work, by their state."""
 
+_PAUSE = NoWork(
+    "paused",
+    N_("The study is having a short break. What you sent is stored, and this page goes on by itself when it is over."),
+)
+
 
 def lease_next(tx: Transaction, worker: str, tasks: Collection[str] | None) -> str | NoWork:
     """The token of the lease that the worker holds or now gets, or why there is none."""
@@ -492,9 +581,11 @@ def lease_next(tx: Transaction, worker: str, tasks: Collection[str] | None) -> s
         if tasks is None or work["task"] in tasks or work["purpose"] != "work":
             return str(lease["token"])
         free(tx, lease, "returned")
-    row = worker_state.require(tx, worker)
+    row = tx.row(_ASKING, asker=worker) or worker_state.require(tx, worker)
     if row["state"] in _STOPPED:
         return _STOPPED[row["state"]]
+    if row["paused"]:
+        return _PAUSE
     best = next_unit(tx, row, tasks)
     if best is None and not examined(row):
         # fewer questions than planned suit this worker: those that were answered decide

@@ -84,6 +84,14 @@ _SHOW = insert(tables.exposure).from_select(
     ["worker", "picture", "unit"],
     select(cast(bindparam("asker"), Text), shown.picture, shown.unit).where(shown.unit == bindparam("name")),
 )
+UNREAD = and_(tables.message.c.worker == bindparam("asker"), tables.message.c.read.is_(None))
+_WITH_MESSAGE = (  # in one query: each page asks for it
+    select(tables.unit.c.payload, tables.message.c.number, tables.message.c.text)
+    .outerjoin(tables.message, UNREAD)
+    .where(unit.id == bindparam("name"))
+    .order_by(tables.message.c.number)
+    .limit(1)
+)
 _OF_WORKER = select(answer.unit).where(answer.worker == bindparam("name")).order_by(answer.unit)
 _OF_UNIT = (
     select(answer.payload, tables.worker.c.state)
@@ -157,9 +165,11 @@ def read(tx: Transaction, token: str) -> Lease | None:
     if row is None:
         return None
     same = {name: row[name] for name in ("worker", "slot", "seat", "token", "state")}
-    work, order = unit_of(tx.get(tables.unit, id=row["unit"])), msgspec.json.decode(row["shown"], type=tuple[str, ...])
+    found = tx.connection.execute(_WITH_MESSAGE, {"name": row["unit"], "asker": row["worker"]}).mappings().one()
+    order = msgspec.json.decode(row["shown"], type=tuple[str, ...])
     draft = msgspec.json.decode(row["draft"] or "{}", type=dict[str, tuple[str, ...]])
-    return Lease(unit=work, order=order, draft=draft, **same)
+    message = None if found["number"] is None else (int(found["number"]), str(found["text"]))
+    return Lease(unit=unit_of(found), order=order, draft=draft, message=message, **same)
 
 
 def unit_of(row: RowMapping) -> Unit:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.wording import Problem
+from ctxr.engine.report import Table
 from ctxr.errors import CtxrError
 from ctxr.store.records import Turn
 
@@ -18,7 +19,8 @@ WorkerStatus = Literal["active", "blocked", "screened_out"]
 class Lease:
     """A vote (`slot`) of a unit in the hands of a worker; `seat`: which of two in a talk. `token`: its name in links.
 
-    `draft`: values that were saved before they are submitted.
+    `draft`: values that were saved before they are submitted. `message`: number and text of the oldest one that the worker has not put
+    away.
     """
 
     unit: Unit
@@ -29,6 +31,7 @@ class Lease:
     token: str
     state: LeaseState = "live"
     draft: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    message: tuple[int, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class GivenAnswer:
 class NoWork:
     """The reason why a worker gets no unit, as a code and a sentence to be translated; `wait`: others hold the remaining units."""
 
-    reason: Literal["nothing_left", "blocked", "screened_out", "wait"]
+    reason: Literal["nothing_left", "blocked", "screened_out", "wait", "paused"]
     sentence: str
 
 
@@ -103,12 +106,25 @@ class Change:
 
 @dataclass(frozen=True)
 class TaskProgress:
-    """Of one task: units, answers stored, units that still want answers, live leases."""
+    """Of one task: units, answers stored, units that still want answers, live leases, units that are decided."""
 
-    units: int
-    answered: int
-    open: int
-    leases: int
+    units: int = 0
+    answered: int = 0
+    open: int = 0
+    leases: int = 0
+    decided: int = 0
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What a study has come to: progress, agreement and money as tables; `paused` since when (UTC, ISO 8601), empty where it runs; `stuck`:
+    what cannot go on and why, a sentence each."""
+
+    progress: Table
+    agreement: Table
+    money: Table
+    paused: str
+    stuck: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ def _text(name: str, *parts: object, **options: object) -> Column[str]:
 
 
 about = _table("about", _text("name", primary_key=True), _text("value"))
+"""`schema`; and while the study is paused, `paused` with the time since when."""
 
 image_set = _table("image_set", _text("id", primary_key=True), _text("payload"))
 
@@ -168,6 +169,17 @@ event = _table(
     Column("at", _LONG, nullable=False),
     Index("crowd_event_room", "room", "number"),
 )
+message = _table(
+    "message",
+    Column("number", _LONG, primary_key=True),
+    _text("worker", ForeignKey(worker.c.id)),
+    *map(_text, ("text", "by")),
+    Column("at", _LONG, nullable=False),
+    Column("read", _LONG, nullable=True),
+    Index("crowd_message_worker", "worker", "number"),
+)
+"""What whoever runs the study wrote to a worker. `read`: when the worker put it away."""
+
 waited = _table(
     "waited",
     Column("number", _LONG, primary_key=True),

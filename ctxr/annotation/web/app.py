@@ -12,6 +12,7 @@ from ctxr.annotation.web.answers import Answers
 from ctxr.annotation.web.before import Before
 from ctxr.annotation.web.chat import Chat, UnitNotifier
 from ctxr.annotation.web.pages import Pages, Show, application
+from ctxr.annotation.web.run import RunPages
 from ctxr.annotation.web.sign_in import Prolific, SignIn
 from ctxr.annotation.web.site import Site
 from ctxr.annotation.web.work import Work
@@ -27,6 +28,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
     sign_in, prolific = SignIn(pages), Prolific(pages)
     work = Work(pages, prolific)
     chat, before, answers = Chat(pages, work, bell or UnitNotifier()), Before(pages), Answers(pages, work)
+    run = RunPages(site)
     shown: dict[str, Show] = {
         "/": sign_in.home,
         "/i/{token}": pages.invited,
@@ -41,6 +43,10 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
         "/w/{link}/picture/{key}": work.picture,
         "/w/{link}/talk": chat.show,
         "/w/{link}/talk/events": chat.events,
+        "/run": run.overview,
+        "/run/{token}": run.invited,
+        "/run/person/{worker}": run.person,
+        "/run/picture/{key}": run.picture,
         "/static/{version}/{name}": pages.static.serve,
     }
     posted = {
@@ -48,18 +54,23 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
         "/i/{token}": pages.accept,
         "/consent/{act}": before.decide,
         "/check": work.check,
+        "/told/{number:int}": work.put_away,
+        "/run/pause": run.pause,
+        "/run/{token}": run.accept,
+        "/run/person/{worker}": run.act,
         "/w/{link}": work.answer,
         "/w/{link}/correct": answers.correct,
         "/w/{link}/stop": work.stop,
         "/w/{link}/talk/{step}": chat.act,
     }
-    return application(pages, shown, posted, _handlers(pages), site.addresses)
+    return application(pages, shown, posted, _handlers(pages, run), site.addresses)
 
 
-def _handlers(pages: Pages) -> dict[Any, Callable[[Request, Any], Response]]:
+def _handlers(pages: Pages, run: RunPages) -> dict[Any, Callable[[Request, Any], Response]]:
     def page(request: Request, error: HttpProblem) -> Response:
         kept = error.kept or getattr(request.state, "kept", ())  # texts of the posted form; see `LeasedUnit.accept`
-        return pages.problem(error, kept=kept)
+        own = run if request.url.path.startswith(f"{run.at}{run.START}") else pages
+        return own.problem(error, kept=kept)
 
     def explain(request: Request, error: HttpProblem) -> Response:
         plain = request.url.path.endswith(("/check", "/events"))

@@ -65,11 +65,12 @@ class SignedPages:
     """Renders for browsers, each with a session in a cookie of this name, to which a personal link leads.
 
     Attributes:
-        START: the page of those who signed in.
+        START: the page of those who signed in. DOOR: what the path of a personal link begins with.
         languages: of the pages; the first one is for who asks for none of them.
     """
 
     START: ClassVar[str] = "/"
+    DOOR: ClassVar[str] = "/i/"
     languages: Sequence[Language] = (ENGLISH,)
     contact = ""
     """E-mail address at the foot of every page."""
@@ -84,8 +85,14 @@ class SignedPages:
 
     def page(self, template: str, status: int = 200, **context: object) -> HTMLResponse:
         """A template with `context`."""
-        steady = {"at": self.at, "static": f"{self.at}/static/{self.static.version}", "round": None, "stop": ""}
-        steady["contact"] = self.contact
+        steady = {
+            "at": self.at,
+            "static": f"{self.at}/static/{self.static.version}",
+            "round": None,
+            "stop": "",
+            "told": None,
+            "contact": self.contact,
+        }
         return HTMLResponse(self._templates.get_template(template).render({**steady, **context}), status)
 
     def message(self, title: str, lines: Sequence[str] = (), status: int = 200, **parts: object) -> HTMLResponse:
@@ -156,7 +163,7 @@ class SignedPages:
         if (invitation := self.signer.read(Invitation, token)) is None:
             again = _("Please copy all of it, to its last letter, and try again.")
             raise HttpProblem(403, _("This link is incomplete"), again)
-        return f"{self.at}/i/{token}", invitation.name
+        return f"{self.at}{self.DOOR}{token}", invitation.name
 
     def check_form(self, request: Request, posted: Mapping[str, Sequence[str]], nonce: str, address: str) -> None:
         """Raises HttpProblem where the form was not made here for this person and address."""
@@ -219,6 +226,11 @@ class Pages(SignedPages):
     def enrolled(self, invited: str) -> Session:
         """The session of a member of a local team, whose answers count from now on."""
         return self.admit("local", invited)
+
+    def told(self, session: Session, message: tuple[int, str] | None) -> tuple[str, str, str] | None:
+        """A message as the pages of this session show it: its text, where it is put away, and the token of that form."""
+        here = f"{self.at}/told/{message[0]}" if message else ""
+        return (message[1], here, self.signer.form_token(session.nonce, here)) if message else None
 
     def admit(self, platform: str, identity: str, submission: str = "") -> Session:
         """The session of a person, who is enrolled now, or once they agree to the consent; the platform's id goes to the private folder

@@ -46,7 +46,21 @@ class Invitation(NamedTuple):
     name: str
 
 
+class Shown(NamedTuple):
+    """A picture on the page of whoever runs the study."""
+
+    image: str
+
+
+RUNNER = Invitation("requester")
+"""Whoever runs the study; `ctxr workers` calls them so too."""
+
 _PURPOSES = {LeaseLink: "link", Session: "session", Invitation: "invitation"}
+
+run_signer = partial(
+    Signer, pages="ctxr run page", purposes={Invitation: "invitation", Session: "session", Shown: "picture"}
+)
+"""Signs what whoever runs the study is given; what workers were given is refused."""
 
 crowd_signer = partial(Signer, pages="ctxr crowd pages", purposes=_PURPOSES)
 """Signs what workers are given, with the key of the project."""
@@ -78,7 +92,7 @@ class Site:
         anybody: anyone with the address may enrol with a name. studies: on Prolific, by the name in their address.
         tasks: what is served; None for everything in the journal. bundle: answers in a round.
         rate: requests a second of one worker; 0 = no limit. language: tag of that of the descriptions. languages: of the pages.
-        texts: what people read before they work.
+        texts: what people read before they work. workdir: the project.
     """
 
     journal: Journal
@@ -96,10 +110,21 @@ class Site:
     language: str = ENGLISH.tag
     languages: Sequence[Language] = (ENGLISH,)
     texts: StudyTexts = field(default_factory=StudyTexts)
+    workdir: Path = Path("work")
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     workers: Buckets = field(init=False)
     addresses: Buckets = field(init=False)
     newcomers: Buckets = field(init=False)
+
+    @property
+    def run_signer(self) -> Signer:
+        """What signs for whoever runs the study."""
+        return run_signer(self.signer.digest("run").encode())
+
+    @property
+    def run_link(self) -> str:
+        """The address at which the study is run."""
+        return f"{self.base_url}/run/{self.run_signer.sign(RUNNER)}"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "workers", Buckets(self.rate, self.rate * 10))

@@ -148,6 +148,7 @@ _TITLES = {
     "blocked": N_("Thank you for your work"),
     "screened_out": N_("Thank you for trying"),
     "wait": N_("A short wait"),
+    "paused": N_("A short break"),
 }
 
 
@@ -182,6 +183,7 @@ class Work(Endpoints):
                 _("Thank you, that was a round"),
                 [thanks],
                 links=[(_("Start another round"), f"{self.pages.at}/next?more=1")],
+                told=self._message(session),
             )
         if visit is not None and (ended := self.prolific.ended(visit)):
             return ended
@@ -192,26 +194,37 @@ class Work(Endpoints):
         # looking for work may have ended the qualification round
         if visit is not None and (ended := self.prolific.ended(visit)):
             return ended
-        waits = lease.reason == "wait"
+        waits = lease.reason in ("wait", "paused")
         return self.pages.message(
             _(_TITLES[lease.reason]),
             [_(lease.sentence)],
             links=[(_("Look again"), f"{self.pages.at}/next?more=1")] if waits else (),
             again=WAIT_SECONDS if waits else 0,
+            told=self._message(session),
         )
+
+    def _message(self, session: Session) -> tuple[str, str, str] | None:
+        return self.pages.told(session, next(iter(self.site.journal.unread(session.worker)), None))
+
+    def put_away(self, request: Request, posted: Posted) -> Response:
+        """Show a message to this worker no more."""
+        session, number = self.pages.session(request), request.path_params["number"]
+        self.pages.check_form(request, posted, session.nonce, f"{self.pages.at}/told/{number}")
+        self.site.journal.put_away(session.worker, number, self.site.now())
+        return self.pages.go("/next?more=1")
 
     def show(self, request: Request) -> Response:
         """The page of a unit."""
         unit = leased_unit(self.pages, request)
         if unit.lease.state == "answered":
-            return self._told(unit) if unit.is_practice else self.pages.go("/next")
+            return self._practised(unit) if unit.is_practice else self.pages.go("/next")
         if unit.lease.state != "live":
             raise unit.expired(unit.lease.draft)
         if unit.instructions and unit.task not in unit.session.shown.split():
             return self.pages.go(f"/instructions/{unit.task}")
         return self.pages.go(f"{unit.path}/talk") if unit.is_talk else self.form(unit, unit.lease.draft)
 
-    def _told(self, unit: LeasedUnit) -> Response:
+    def _practised(self, unit: LeasedUnit) -> Response:
         """Whether an answer for practice was right, and which one is."""
         answer = self.site.journal.answer(unit.lease.unit.id, unit.lease.worker)
         view = unit.view(answer.values if answer else {})
@@ -248,6 +261,7 @@ class Work(Endpoints):
         return {
             "round": self.prolific.round(unit.session)
             or WorkRound(self.site.journal.done_by(unit.lease.worker) % self.site.bundle, self.site.bundle),
+            "told": self.pages.told(unit.session, unit.lease.message),
             "stop": "" if unit.is_talk else f"{unit.here}/stop",
             "stop_csrf": unit.form_token("/stop"),
             "instructions": f"{self.pages.at}/instructions/{unit.task}" if unit.instructions else "",

@@ -12,12 +12,14 @@ from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import AggregatedAnswers, read_judgments, root_of
 from ctxr.annotation.confirmation import unconfirmed_note
 from ctxr.annotation.forms import COMMENT, PROBLEM
+from ctxr.annotation.overview import unreachable_note
 from ctxr.annotation.project_journal import blocked_workers, project_journal
 from ctxr.annotation.protocol import DISJOINT, Protocol
 from ctxr.annotation.records import DROPPED, REPORTED, Answer, DroppedText, Reported
 from ctxr.annotation.tasks.describe import FIELD, REASON
 from ctxr.annotation.tasks.review import KEEP
 from ctxr.annotation.tasks.values import query_of
+from ctxr.annotation.votes import Acceptance, broken_units, decide_picks, label_consensus, picks_of
 from ctxr.datasets.rounds import FOLDER, STRATA, AuditSample
 from ctxr.datasets.splits import GROUPS
 from ctxr.engine.progress import SILENT, Progress
@@ -28,7 +30,6 @@ from ctxr.errors import DataError, UsageError, plural
 from ctxr.pipelines.crowd.config import Aggregate, AggregateReport
 from ctxr.pipelines.crowd.people import Certificate, certificate, people, worker_table
 from ctxr.pipelines.crowd.validation import Validation
-from ctxr.pipelines.crowd.votes import Acceptance, broken_units, decide_picks, label_consensus, picks_of
 from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact, picked_with, take_manifest
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_of
@@ -389,10 +390,7 @@ def run(config: Aggregate, progress: Progress = SILENT) -> AggregateReport:
             unreachable = journal.unreachable() if journal else {}
             notes += [note] if (note := unconfirmed_note(journal)) else []
     for pool, units in unreachable.items():
-        notes.append(
-            f"no enrolled worker may take {plural(len(units), 'open unit')} of pool {pool}, such as {units[0]}: "
-            f"invite more people with ctxr serve --invite"
-        )
+        notes.append(unreachable_note(pool, units))
     if blocked := counts["blocked"]:
         notes.append(f"votes of {plural(blocked, 'blocked worker')} are not counted (--keep-blocked counts them)")
     if workers["train"] and workers["eval"]:

@@ -173,14 +173,15 @@ class Serve(Options):
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A running server: its address, open units by task, how many people suffice by pool and in all, sign-in links by name, and the
-    worker ids of those who are invited, by the same names."""
+    """A running server: its address, open units by task, how many people suffice by pool and in all, sign-in links by name, the
+    worker ids of those who are invited, by the same names, and the link of whoever runs the study, who must not share it."""
 
     address: str
     waiting: Mapping[str, int]
     people: Mapping[str, int]
     links: Mapping[str, str]
     workers: Mapping[str, str]
+    run: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from ctxr.annotation.forms import CANNOT_TELL, PROBLEM
 from ctxr.annotation.journal.worker_state import pool_of
 from ctxr.annotation.tasks import counts, most_answers, task_of
 from ctxr.annotation.tasks.values import query_of
+from ctxr.annotation.votes import RetrieverPick, votes_on
 from ctxr.engine.report import Table
 from ctxr.metrics.positions import errors_by_distance, neighbour_confusion, position_bias_by_worker
 from ctxr.metrics.workers import Skill, decision_on, skill_of
-from ctxr.pipelines.crowd.votes import RetrieverPick, votes_on
 from ctxr.store.records import Record
 from ctxr.store.tables import grouped
 

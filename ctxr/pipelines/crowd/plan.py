@@ -32,8 +32,6 @@ from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import IMAGE_SETS, JUDGMENTS, PLAN
 from ctxr.store.tables import grouped, pretty_json
 
-FORECAST = "forecast.json"
-
 
 class PlanStage(Stage[SourceInputs[Path]]):
     """The forecast of a study."""
@@ -64,15 +62,15 @@ class PlanStage(Stage[SourceInputs[Path]]):
         counts = {"sets": study.sets, "units": study.forecasts[0].units, "votes": votes, "cost": study.cost}
         price = f"{cost.money(study.cost)} {study.currency}"
         self.announce(progress, **counts | {"sets": len(dataset.sets), "cost": price})
-        write_bytes(out / FORECAST, pretty_json(study))
-        return Content([FORECAST], counts, {})
+        write_bytes(out / cost.FORECAST, pretty_json(study))
+        return Content([cost.FORECAST], counts, {})
 
 
 def run(config: Plan, progress: Progress = SILENT) -> PlanReport:
     """Forecast, and write it as an artifact. Raises UsageError where a task would pay less than the floor, UnfinishedError without
     finished sets."""
     up_to_date, out = execute(PlanStage(config), progress).up_to_date, config.folder()
-    study = msgspec.json.decode((out / FORECAST).read_bytes(), type=StudyForecast)
+    study = msgspec.json.decode((out / cost.FORECAST).read_bytes(), type=StudyForecast)
     return PlanReport(**vars(study), plan=out, up_to_date=up_to_date)
 
 

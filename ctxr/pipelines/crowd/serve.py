@@ -83,6 +83,8 @@ def run(
             return run_review(config, address, listening, progress, opened)
         site, waiting, people = open_site(config, address, progress)
         remember(config.workdir, config.database)
+        if since := site.journal.paused():
+            progress.warn(f"the study is paused since {since}: nobody gets new units until its page resumes it")
         before = _answered(site.journal.progress())
         bell = UnitNotifier()
         try:
@@ -160,6 +162,7 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
         everything[0].protocol.language,
         languages_of(config, folder),
         texts,
+        config.workdir,
     )
     if not texts.version and (site.studies or site.anybody or invited_names(config)):
         tell = progress.warn if site.studies or site.anybody else progress.note
@@ -255,7 +258,7 @@ def _running(config: Serve, site: Site, waiting: Mapping[str, int], people: Mapp
     if site.anybody:
         links["anybody"] = f"{site.base_url}/"
     links |= {f"Prolific {name}": f"{site.base_url}/p/{name}?{PLACEHOLDERS}" for name in site.studies}
-    return RunningServer(site.base_url, waiting, people, links, workers)
+    return RunningServer(site.base_url, waiting, people, links, workers, site.run_link)
 
 
 def invited_names(config: Serve) -> list[str]:

@@ -16,6 +16,7 @@ from ctxr.annotation.forms import BROKEN, CANNOT_TELL, COMMENT, PROBLEM
 from ctxr.annotation.records import Answer
 from ctxr.annotation.tasks import counts
 from ctxr.annotation.tasks.values import query_of
+from ctxr.annotation.votes import Acceptance, RetrieverPick, by_kind, first_round, votes_on
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.report import SUMMARY, Table, share_with_interval
 from ctxr.metrics.agreement import Level, by_units, cohen, fleiss, gwet, masi_alpha, tag_alphas
@@ -25,7 +26,6 @@ from ctxr.metrics.proportions import exact_interval
 from ctxr.metrics.ranking import ALL_OF_SET, all_right
 from ctxr.metrics.votes import FIRST_VOTES, gather
 from ctxr.metrics.workers import human_accuracy
-from ctxr.pipelines.crowd.votes import Acceptance, RetrieverPick, by_kind, first_round, votes_on
 from ctxr.store.kinds import SET_KINDS
 
 Row = dict[str, Any]

@@ -1,23 +1,18 @@
 """`ctxr workers`: worker quality with confidence intervals, and who may work; every change has a reason and can be undone."""
 
-import math
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import read_judgments
-from ctxr.annotation.config import PROLIFIC_ADVISED, ExportTasks
 from ctxr.annotation.confirmation import unconfirmed
-from ctxr.annotation.cost import ASSUMED_SECONDS, FLOOR, median_seconds
-from ctxr.annotation.journal.identities import read_visits
 from ctxr.annotation.journal.journal import StateChange
 from ctxr.annotation.journal.results import Change, UnpaidWait
-from ctxr.annotation.launch import private_folder, study_offer
+from ctxr.annotation.launch import private_folder
+from ctxr.annotation.owed import owed_table
 from ctxr.annotation.project_journal import project_journal
 from ctxr.annotation.pseudonyms import pseudonym, read_key
-from ctxr.annotation.records import Answer, Unit
+from ctxr.annotation.votes import picks_of
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import command_in
 from ctxr.engine.report import Table
@@ -25,13 +20,7 @@ from ctxr.errors import DryRun, UnfinishedError, UsageError
 from ctxr.pipelines.crowd.config import Workers, WorkersReport
 from ctxr.pipelines.crowd.people import people, worker_table
 from ctxr.pipelines.crowd.settle import settle
-from ctxr.pipelines.crowd.votes import picks_of
-from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.atomic import DRY_RUN
-from ctxr.store.kinds import PLAN, TASKS
-
-OFFERS = "*/prolific/offer.json"
-"""The offers of studies on Prolific, below a project's tasks."""
 
 
 def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
@@ -88,56 +77,6 @@ def changes_of(config: Workers) -> list[str]:
             state = journal.change(worker, act, reason, config.decided_by, now).state
             changed.append(f"{verb} {worker}: now {state}")
     return changed
-
-
-def owed_table(
-    workdir: Path,
-    units: Mapping[str, Unit],
-    answers: Sequence[Answer],
-    waited: Iterable[UnpaidWait],
-    platforms: Mapping[str, str],
-    *,
-    unpaid: Collection[str] = (),
-) -> Table:
-    """What each worker has earned: answers at the pay of their tasks, on Prolific each submission in full, and waiting by the hour.
-
-    `platforms`: of workers who have only waited. `unpaid`: whom Prolific does not confirm.
-    """
-    plan = open_artifact(workdir / PLAN).manifest.config if (workdir / PLAN / MANIFEST).is_file() else {}
-    planned = {} if plan.get("platform") == "prolific" else plan
-    floor = planned.get("floor", FLOOR)
-    rates: dict[str, float] = {}
-    for task in {units[answer.unit].task for answer in answers}:
-        # without a plan, the paper's pay, but no less than the minimum for the time that answers took
-        seconds, _ = median_seconds(task, [(units[answer.unit], answer) for answer in answers])
-        least = max(ExportTasks(task=task).pay(), math.ceil(floor * (seconds or ASSUMED_SECONDS.get(task, 0)) / 3600))
-        rates[task] = planned.get(f"{task}_reward", least)
-    offers = {file.parent.parent.name: study_offer(file.parent.parent) for file in (workdir / TASKS).glob(OFFERS)}
-    studied = next((offer.currency for _, offer in sorted(offers.items())), "USD")
-    earned: dict[tuple[str, str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
-    for answer in answers:
-        is_paid = answer.backend != "prolific"
-        row = earned[answer.worker, answer.backend, "USD" if is_paid else studied]
-        row[0], row[2] = row[0] + 1, row[2] + is_paid * rates[units[answer.unit].task]
-    for visit in read_visits(private_folder(workdir)):
-        if visit.ending in ("complete", "stopped") and visit.worker not in unpaid and visit.door in offers:
-            offer = offers[visit.door]
-            earned[visit.worker, "prolific", offer.currency][2] += offer.pay
-    for wait in waited:
-        platform = platforms.get(wait.worker, "local")
-        currency = studied if platform == "prolific" else "USD"
-        row = earned[wait.worker, platform, currency]
-        hourly = PROLIFIC_ADVISED[currency] if platform == "prolific" else floor
-        row[1], row[2] = row[1] + wait.seconds / 60, row[2] + hourly * wait.seconds / 3600
-    rows = tuple(
-        (worker, platform, count, round(minutes, 1), math.ceil(round(cents, 6)) / 100, currency)
-        for (worker, platform, currency), (count, minutes, cents) in sorted(earned.items())
-    )
-    note = (
-        "on Prolific the reward of each submission that got its code, if you approve it; waiting is paid as a bonus; refused answers "
-        "are not counted; without a plan, an answer is counted at the paper's pay, or at the minimum for its time if that is more"
-    )
-    return Table("Owed", ("worker", "platform", "answers", "minutes waited", "owed", "currency"), rows, note, digits=2)
 
 
 def _named(workdir: Path, typed: str, names: list[str]) -> str:

@@ -11,6 +11,7 @@ from ctxr.engine.report import Table, VerbReport
 from ctxr.errors import FindingsError, plural
 
 if TYPE_CHECKING:
+    from ctxr.annotation.journal.results import Overview
     from ctxr.metrics.shortcuts import Verdict
 
 
@@ -248,9 +249,11 @@ class StatusReport(VerbReport):
         artifacts: oldest first, each with its folder, command, time (UTC), counts and condition.
         open: units without enough answers, by task.
         notes: what to check before publishing.
+        study: what people's answers have come to; None where nothing was served, or its database cannot be read here.
     """
 
     workdir: Path
     artifacts: tuple[dict[str, str], ...]
     open: dict[str, int]
     notes: tuple[str, ...]
+    study: "Overview | None" = None

@@ -1,41 +1,27 @@
-"""`ctxr status`: what a project holds, how fresh it is, and what comes next. It reads manifests and opens no file of an artifact."""
+"""`ctxr status`: what a project holds, how fresh it is, and what comes next. It reads manifests and the journal,
+and opens no file of an artifact."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ctxr.annotation.waiting import waiting
-from ctxr.datasets.decisions import decisions_key, read_decisions
+from ctxr.annotation.journal.results import Overview
+from ctxr.annotation.overview import overview
+from ctxr.annotation.project_journal import project_journal
 from ctxr.engine.next_step import repeats
 from ctxr.engine.progress import SILENT, Progress
-from ctxr.engine.project import CHAIN, DOCUMENTS
+from ctxr.engine.project import CHAIN
 from ctxr.engine.report import leak_sentence
-from ctxr.engine.state import DECISIONS, ProjectState, Stored, read_state
+from ctxr.engine.state import DECISIONS, ProjectState, Stored
 from ctxr.errors import CtxrError, UnfinishedError, plural, some
 from ctxr.models.hub import STAND_INS
 from ctxr.pipelines.inspection.config import Status, StatusReport
+from ctxr.pipelines.inspection.project_state import project_state
 from ctxr.store.kinds import CLASSIFIER, CLASSIFIER_RESULTS, EVALUATION, RUN
 
 SHOWN = ("sets", "documents", "pairs", "pictures", "images", "queries", "units", "answers")
 """Counts that say what an artifact holds, the first ones first."""
-
-
-def project_state(workdir: Path, touched: Collection[Path] = ()) -> ProjectState:
-    """The state of a project with what people still have to answer, and the artifacts that a command has just `touched`: where they lie
-    elsewhere under the name that they have in a project, of that project."""
-    for path in touched:
-        if path.name in (*CHAIN, DOCUMENTS) and not path.resolve().is_relative_to(workdir.resolve()):
-            workdir = path.parent
-    still, answered = waiting(workdir)
-    state = replace(read_state(workdir, touched), open=still, answered=answered)
-    with suppress(CtxrError, OSError):  # of a log that cannot be read, nothing is known
-        if (file := workdir / DECISIONS).is_file():
-            rows = read_decisions(file, "reject")
-            made = [one.artifact.manifest.config.get("drop") for one in state.finished.values() if one.artifact]
-            return replace(state, rejections=0 if decisions_key(rows) in made else len(rows))
-    return state
 
 
 def run(config: Status, progress: Progress = SILENT) -> StatusReport:
@@ -54,7 +40,14 @@ def run(config: Status, progress: Progress = SILENT) -> StatusReport:
         }
         for one in state.stored
     )
-    return StatusReport(config.workdir, rows, dict(state.open or {}), tuple(_notes(state)))
+    return StatusReport(config.workdir, rows, dict(state.open or {}), tuple(_notes(state)), _study(config.workdir))
+
+
+def _study(workdir: Path) -> Overview | None:
+    """What people's answers have come to; None where nobody was served, or a database cannot be read without a password."""
+    with suppress(CtxrError), project_journal(workdir) as journal:
+        return overview(workdir, journal, journal.answered(), datetime.now(UTC)) if journal else None
+    return None
 
 
 def _condition(one: Stored) -> str:

@@ -15,6 +15,7 @@ from ctxr.annotation.platforms.arrivals import Refusal
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import DroppedText, Reported
 from ctxr.annotation.unit_factory import describe_units, repeat_units, tag_units
+from ctxr.annotation.votes import decide_picks, picks_of
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.readers.artifact import read_artifact
@@ -27,7 +28,6 @@ from ctxr.pipelines.crowd.aggregate import run
 from ctxr.pipelines.crowd.config import Aggregate, AggregateReport
 from ctxr.pipelines.crowd.people import Worker, author_skills, certificate, people
 from ctxr.pipelines.crowd.validation import Validation
-from ctxr.pipelines.crowd.votes import decide_picks, picks_of
 from ctxr.store.artifacts import Content, finish, open_artifact
 from ctxr.store.records import Dialogue, Record, Turn
 from ctxr.store.tables import PAYLOADS, Owner, PayloadTable, read_table, write_table

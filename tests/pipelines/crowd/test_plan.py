@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 
 from ctxr.annotation.journal.results import UnpaidWait
+from ctxr.annotation.owed import owed_table
 from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.pipelines.crowd.config import Plan
 from ctxr.pipelines.crowd.plan import run
-from ctxr.pipelines.crowd.workers import owed_table
 from ctxr.store.artifacts import Content, finish, open_artifact
 from ctxr.store.tables import write_table
 from tests.annotation.crowd_units import unit

@@ -9,8 +9,9 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ctxr.annotation.artifacts import TaskBatch
+from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.launch import codes_of
 from ctxr.annotation.platforms.prolific import Bundle
 from ctxr.annotation.protocol import Protocol
@@ -105,6 +107,22 @@ def test_without_a_word_there_is_one_way_in(tmp_path: Path, monkeypatch: pytest.
     assert list(server.links) == ["you"]
     assert server.links["you"].startswith(f"{server.address}/i/")
     assert server.waiting == {"describe": 1}
+
+
+def test_whoever_runs_the_study_has_a_link_of_their_own_and_hears_that_it_is_paused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = Serve(workdir=project(tmp_path))
+    server = opened(config, monkeypatch)
+    token = server.run.removeprefix(f"{server.address}/run/")
+    assert token not in "".join(server.links.values())
+    with closing(open_journal(tmp_path / "crowd" / "answers.sqlite")) as journal:
+        journal.pause(True, datetime(2026, 11, 21, tzinfo=UTC))
+    said: list[str] = []
+    progress = Silent()
+    monkeypatch.setattr(progress, "warn", said.append)
+    run(replace(config, port=0), progress)
+    assert [line.split(":")[0] for line in said] == ["the study is paused since 2026-11-21T00"]
 
 
 def test_each_door_has_its_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from ctxr.annotation.cost import Offer
 from ctxr.annotation.journal.identities import Identities, Visit
 from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.journal.results import UnpaidWait
+from ctxr.annotation.owed import owed_table
 from ctxr.annotation.project_journal import journal_of, project_journal, remember
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
@@ -19,7 +20,7 @@ from ctxr.engine.history import recorded
 from ctxr.errors import DryRun, UnfinishedError, UsageError
 from ctxr.pipelines.crowd.config import Plan, Workers
 from ctxr.pipelines.crowd.plan import run as plan
-from ctxr.pipelines.crowd.workers import owed_table, run
+from ctxr.pipelines.crowd.workers import run
 from tests.annotation.crowd_units import unit
 from tests.pipelines.crowd.answered import crowd, write
 from tests.pipelines.report_artifacts import project

@@ -1,14 +1,22 @@
 """`ctxr status`: what is there, in few words, and what to know before figures are published."""
 
+import json
 import os
+from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from ctxr.annotation.journal.journal import open_journal
+from ctxr.cli.app import app
 from ctxr.errors import UnfinishedError
 from ctxr.pipelines.inspection.config import Status
 from ctxr.pipelines.inspection.status import run
 from ctxr.store.artifacts import MARKER
+from tests.annotation.journal.study import leased
+from tests.annotation.web.crowd import SET, START, UNITS
 from tests.engine.test_next_step import Project
 
 
@@ -55,3 +63,25 @@ def test_a_page_is_older_than_what_was_made_since(tmp_path: Path) -> None:
 def test_a_folder_without_artifacts_is_no_project(tmp_path: Path) -> None:
     with pytest.raises(UnfinishedError, match=tmp_path.name):
         run(Status(workdir=tmp_path))
+
+
+def test_answers_of_people_are_summed_up_while_they_come(tmp_path: Path) -> None:
+    project = Project(tmp_path / "p")
+    project.make("sets", "build-sets", "image_sets")
+    assert run(Status(workdir=project.workdir)).study is None
+    with closing(open_journal(project.workdir / "crowd" / "answers.sqlite", [UNITS["entail"]], [SET])) as journal:
+        journal.enrol("w-a", "local", START)
+        lease = leased(journal, "w-a", START)
+        journal.submit(lease.token, "w-a", {"verdict": ("neutral",)}, START + timedelta(seconds=36))
+        journal.pause(True, START)
+    study = run(Status(workdir=project.workdir)).study
+    assert study is not None
+    assert study.progress.rows == (("entail", "any", 1, 1, 0, 0, 1, 36.0),)
+    assert study.money.rows == (("USD", 0.1, None),)
+    assert (study.paused, study.stuck) == ("2026-11-21T12:00:00.000Z", ())
+    shown = CliRunner().invoke(app, ["status", "-w", str(project.workdir), "--json"])
+    document = json.loads(shown.stdout)
+    assert document["study"]["progress"]["rows"] == [["entail", "any", 1, 1, 0, 0, 1, 36.0]]
+    assert "paused since 2026" in CliRunner().invoke(app, ["status", "-w", str(project.workdir)]).stdout
+    (project.workdir / "crowd" / "database").write_text("postgresql://a:***@host/b\n")
+    assert run(Status(workdir=project.workdir)).study is None

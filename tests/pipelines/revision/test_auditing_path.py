@@ -20,7 +20,7 @@ from ctxr.errors import UsageError
 from ctxr.pipelines.crowd.config import Serve
 from ctxr.pipelines.crowd.export_tasks import run as export_tasks
 from ctxr.pipelines.crowd.serve import run as serve
-from ctxr.pipelines.inspection.status import project_state
+from ctxr.pipelines.inspection.project_state import project_state
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
 from ctxr.store.artifacts import open_artifact

@@ -1,3 +1,3 @@
-// Looks again after a while.
+// Looks again after a while, but not while somebody reads what they opened.
 const seconds = Number(document.querySelector("[data-again]").dataset.again);
-setTimeout(() => location.reload(), seconds * 1000);
+setInterval(() => document.querySelector("details[open]") || location.reload(), seconds * 1000);

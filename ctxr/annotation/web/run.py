@@ -1,0 +1,154 @@
+"""The pages of whoever runs a study: what it has come to, what is stuck, who works; they pause it here, and block people."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ctxr.annotation.artifacts import AggregatedAnswers
+from ctxr.annotation.journal.journal import StateChange
+from ctxr.annotation.overview import overview
+from ctxr.annotation.records import Answer
+from ctxr.annotation.tasks import task_of
+from ctxr.annotation.tasks.values import odd
+from ctxr.annotation.web.pages import Posted, SignedPages
+from ctxr.annotation.web.site import Session, Shown, Site
+from ctxr.media.images import thumbnail
+from ctxr.web.static import PICTURES, HttpProblem
+
+SIDE = 320  # pixels of the longer side of a picture
+LATEST = 12  # answers on a page
+MOST_CHARACTERS = 1000  # of a reason or a message
+AGAIN_SECONDS = 30
+
+CHANGES: dict[str, StateChange] = {"block": "blocked", "allow": "allowed", "undo": "undone"}
+
+
+class RunPages(SignedPages):
+    """What answers requests of whoever runs the study, who has a cookie of their own."""
+
+    START, DOOR = "/run", "/run/"
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site.base_url, site.run_signer, "ctxr-run")
+        self.site = site
+
+    def overview(self, request: Request) -> Response:
+        """The study at a glance."""
+        session, answered = self._runner(request), self.site.journal.answered()
+        found, names = overview(self.site.workdir, self.site.journal, answered, self.site.now()), self._names()
+        parts = [dict(zip(found.progress.columns, row, strict=True)) for row in found.progress.rows]
+        return self.page(
+            "run.html",
+            again=AGAIN_SECONDS,
+            now=self.site.now(),
+            found=found,
+            parts=parts,
+            total={
+                name: sum(part[name] for part in parts) for name in ("units", "decided", "open", "in hands", "answers")
+            },
+            people=self._people(answered, names),
+            latest=list(self._latest(answered, answered.answers, names)),
+            csrf=self.signer.form_token(session.nonce, f"{self.at}/run/pause"),
+        )
+
+    def pause(self, request: Request, posted: Posted) -> Response:
+        """Pause the study, or resume it."""
+        self.check_form(request, posted, self._runner(request).nonce, f"{self.at}/run/pause")
+        self.site.journal.pause(posted.get("do") == ["pause"], self.site.now())
+        return self.go(self.START)
+
+    def person(self, request: Request) -> Response:
+        """One worker: what they did, what was changed, and what can be done."""
+        session, worker, answered = self._runner(request), request.path_params["worker"], self.site.journal.answered()
+        names = self._names()
+        person = next((one for one in self._people(answered, names) if one["state"].worker == worker), None)
+        if person is None:
+            raise HttpProblem(404, "Nobody is called so here", "Please check the address.")
+        own, here = [answer for answer in answered.answers if answer.worker == worker], f"{self.at}/run/person/{worker}"
+        return self.page(
+            "person.html",
+            one=person,
+            latest=list(self._latest(answered, own, names)),
+            changes=self.site.journal.changes(worker),
+            unread=self.site.journal.unread(worker),
+            here=here,
+            most=MOST_CHARACTERS,
+            csrf=self.signer.form_token(session.nonce, here),
+        )
+
+    def act(self, request: Request, posted: Posted) -> Response:
+        """Block or allow a worker, undo the last change of their state, or write to them."""
+        session, worker = self._runner(request), request.path_params["worker"]
+        act, text = ((posted.get(name) or [""])[0].strip() for name in ("do", "text"))
+        request.state.kept = [text] if text else []
+        self.check_form(request, posted, session.nonce, f"{self.at}/run/person/{worker}")
+        if not text or len(text) > MOST_CHARACTERS or odd(text) or act not in (*CHANGES, "tell"):
+            raise HttpProblem(422, "Please write a text", f"It has 1 to {MOST_CHARACTERS:,} visible characters.")
+        if act != "tell":
+            self.site.journal.change(worker, CHANGES[act], text, session.worker, self.site.now())
+        elif worker in self._names():
+            self.site.journal.tell(worker, text, session.worker, self.site.now())
+        return self.go(f"/run/person/{worker}")
+
+    def picture(self, request: Request) -> Response:
+        """A picture of an answer, small."""
+        self._runner(request)
+        shown = self.signer.read(Shown, request.path_params["key"])
+        file = self.site.pictures.get(shown.image) if shown else None
+        if file is None or file.suffix.lower() not in PICTURES or not file.is_file():
+            raise HttpProblem(404, "This picture does not exist")
+        kept = {"cache-control": "private, max-age=31536000, immutable"}
+        return Response(thumbnail(file, SIDE), media_type="image/jpeg", headers=kept)
+
+    def _runner(self, request: Request) -> Session:
+        if not (session := self.session(request)).worker:
+            raise HttpProblem(403, "You need the link of this study", "The window where ctxr serve runs shows it.")
+        return session
+
+    def _names(self) -> dict[str, str]:
+        """What workers are called here: by their link, or their pseudonym."""
+        return {one.worker: one.worker for one in self.site.journal.workers()} | self.site.identities.names()
+
+    def _people(self, answered: AggregatedAnswers, names: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Everybody who enrolled, by when they last took or sent something."""
+        activity, sent = self.site.journal.activity(), {answer.worker: answer.at for answer in answered.answers}
+        people = []
+        for state in self.site.journal.workers():
+            given, holds = activity.get(state.worker, ("", False))
+            last = max(given, sent.get(state.worker, ""))
+            people.append(
+                {"state": state, "name": names[state.worker], "holds": holds, "last": last, "idle": self._ago(last)}
+            )
+        return sorted(people, key=lambda one: one["last"], reverse=True)
+
+    def _ago(self, at: str) -> str:
+        """How long ago a time was, in the largest whole unit; empty for no time."""
+        seconds = (self.site.now() - datetime.fromisoformat(at)).total_seconds() if at else 0.0
+        for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+            if seconds >= size:
+                return f"{int(seconds // size)} {unit} ago"
+        return "just now" if at else ""
+
+    def _latest(
+        self, answered: AggregatedAnswers, answers: Sequence[Answer], names: Mapping[str, str]
+    ) -> Iterator[dict[str, Any]]:
+        """The last of the answers, newest first, with their pictures and texts."""
+        pictures = self.site.pictures
+        for answer in answers[: -LATEST - 1 : -1]:
+            unit = answered.units[answer.unit]
+            given = [value for values in answer.values.values() for value in values]
+            goal = next((name for name in (unit.target or "", *unit.truth) if name in pictures), "")
+            shown = [name for name in dict.fromkeys((*given, goal)) if name in pictures] or unit.images[:1]
+            labels = [" and ".join(["picked"] * (name in given) + ["target"] * (name == goal)) for name in shown]
+            yield {
+                "answer": answer,
+                "unit": unit,
+                "name": names[answer.worker],
+                "ago": self._ago(answer.at),
+                "right": task_of(unit).score(unit, answer).right,
+                "wrote": [value for value in given if value not in pictures],
+                "pictures": [(self.signer.sign(Shown(name)), label) for name, label in zip(shown, labels, strict=True)],
+            }
