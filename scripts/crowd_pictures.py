@@ -104,6 +104,8 @@ def opened_page(opened: Browser, link: str, theme: str, height: int) -> Page:
     if (start := tab.get_by_role("button", name="Start")).count():
         start.click()
         tab.wait_for_load_state("load")
+    tab.get_by_role("link", name="Go on").click()  # past the instructions
+    tab.wait_for_load_state("load")
     return tab
 
 

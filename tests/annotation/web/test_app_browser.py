@@ -11,10 +11,12 @@ from axe_playwright_python.base import AXE_SCRIPT
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from ctxr.annotation.study import read_texts
 from ctxr.annotation.web.site import Invitation, Study
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import IMAGES, LANGUAGES, UNITS, Crowd, crowd
 from tests.annotation.web.serving import Running, serving
+from tests.annotation.web.test_before import CONSENT, QUESTIONS, WORK, folder_of
 from tests.annotation.web.test_work import GOOD
 
 Show = Callable[..., Page]
@@ -394,6 +396,38 @@ def test_the_last_answers_are_accessible_in_both_themes_and_fit_a_phone(make_cro
         tab.fill("#f-description", "the cat on the next image")
         expect(tab.locator(".problems li")).to_have_count(1)
         look(tab)
+
+
+def test_what_is_read_before_work_is_accessible_and_passed_with_the_keyboard_alone(
+    make_crowd: MakeCrowd, headless: Browser, tmp_path: Path
+) -> None:
+    texts = read_texts(folder_of(tmp_path / "study", consent=CONSENT))
+    crowd = make_crowd(*QUESTIONS, *WORK, protocol={"qualification": 1, "gold_every": 2}, texts=texts)
+    with serving(crowd) as running:
+        tab = headless.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce").new_page()
+        tab.goto(f"{running.address}/i/{crowd.site.signer.sign(Invitation('ada'))}")
+        tab.get_by_role("button", name="Start").press("Enter")
+        expect(tab.locator("h1")).to_have_text("About the study")
+        box = tab.get_by_role("checkbox")
+        expect(box).not_to_be_checked()
+        look(tab)
+        tab.get_by_role("button", name="Agree", exact=True).press("Enter")  # the browser asks for the box first
+        expect(tab.locator("h1")).to_have_text("About the study")
+        box.press("Space")
+        tab.get_by_role("button", name="Agree", exact=True).press("Enter")
+        expect(tab.locator("h1")).to_have_text("How to find an image")
+        look(tab)
+        tab.get_by_role("link", name="Go on").press("Enter")
+        expect(tab.locator(".practice")).to_be_visible()
+        look(tab)
+        tab.keyboard.press("1")
+        tab.keyboard.press("Enter")
+        expect(tab.locator("h1")).to_have_text("That is not the one")
+        assert tab.locator(".tile img").first.evaluate("(one) => one.decode().then(() => one.naturalWidth)") == 96
+        look(tab)
+        tab.get_by_role("link", name="Go on").press("Enter")
+        expect(tab.locator("h1")).to_have_text("Thank you for trying")
+        tab.context.close()
 
 
 LOOKS = "(one) => { const { fontSize, fontWeight, color } = getComputedStyle(one); return [fontSize, fontWeight, color].join(); }"

@@ -1,6 +1,8 @@
 """`ctxr export-tasks`: what is asked, once, and never changed under the hands of who answers."""
 
 import json
+import re
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -253,10 +255,9 @@ def test_a_second_look_is_by_somebody_else_and_as_large_as_asked(workdir: Path) 
     assert 0 < len(some) < len(tasks.units)
 
 
-def test_checks_are_questions_with_a_known_answer_and_a_named_place(workdir: Path) -> None:
-    config = replace(
-        study.options(workdir, "retrieve"), gold=workdir / "dataset", gold_every=2, attention_every=3, qualification=1
-    )
+def test_checks_are_questions_with_a_known_answer_and_a_named_place(workdir: Path, tmp_path: Path) -> None:
+    known = known_dataset(tmp_path / "elsewhere" / "known", 4)
+    config = replace(study.options(workdir, "retrieve"), gold=known, gold_every=2, attention_every=3, qualification=1)
     tasks = exported(config)
     by_purpose = {
         name: [one for one in tasks.units if one.purpose == name] for name in ("gold", "attention", "qualification")
@@ -279,19 +280,50 @@ def test_tasks_are_not_made_again_from_a_table_that_was_edited(workdir: Path) ->
         run(config)
 
 
-def test_questions_from_another_dataset_bring_their_pictures(workdir: Path, tmp_path: Path) -> None:
-    write_world_dataset(tmp_path / "elsewhere" / "known", sets=1, seed=11)
-    for table in (tmp_path / "elsewhere" / "known").glob("*.jsonl"):
-        table.write_text(table.read_text().replace("video0", "known0").replace("photos0", "known1"))
-    for old in (tmp_path / "elsewhere" / "known" / "images").iterdir():
-        old.rename(old.with_name(old.name.replace("video0", "known0").replace("photos0", "known1")))
-    known = open_artifact(tmp_path / "elsewhere" / "known")
+def known_dataset(folder: Path, sets: int) -> Path:
+    """A dataset with known targets, about other pictures than those of the project."""
+    return renamed(write_world_dataset(folder, sets=sets, seed=11))
+
+
+def renamed(folder: Path) -> Path:
+    """The dataset with other ids of its sets and images."""
+    for table in folder.glob("*.jsonl"):
+        table.write_text(re.sub(r"(video|photos)(\d)", r"known-\1\2", table.read_text()))
+    for old in (folder / "images").iterdir():
+        old.rename(old.with_name(f"known-{old.name}"))
+    known = open_artifact(folder)
     content = Content([*known.manifest.files], known.manifest.counts, {})
     finish(known.path, kind=DATASET, verb="aggregate", config={}, parents=[], content=content)
-    config = replace(study.options(workdir, "retrieve"), gold=tmp_path / "elsewhere" / "known", gold_every=2)
+    return folder
+
+
+def test_questions_from_another_dataset_bring_their_pictures(workdir: Path, tmp_path: Path) -> None:
+    known = known_dataset(tmp_path / "elsewhere" / "known", 1)
+    config = replace(study.options(workdir, "retrieve"), gold=known, gold_every=2)
     tasks = exported(config)
     assert any(unit.image_set.startswith("known") for unit in tasks.units)
     assert all((tasks.root / image.path).is_file() and ".." not in image.path for image in tasks.images.values())
+
+
+@pytest.mark.parametrize("task", ["describe", "retrieve"])
+def test_sets_that_practice_shows_are_left_out_of_the_study_by_their_pictures(
+    workdir: Path, tmp_path: Path, task: str
+) -> None:
+    config = study.options(workdir, task)
+    whole = [unit for unit in exported(config).units if unit.purpose == "work"]
+    contents = {name: image.sha256 for name, image in read_tasks(config.folder()).images.items()}
+    # the same pictures under other names: ids do not tell
+    copied = renamed(shutil.copytree(workdir / "dataset", tmp_path / "elsewhere" / "copied"))
+    asked = replace(config, gold=copied, gold_every=100)  # one question
+    tasks = exported(asked)
+    (question,) = (unit for unit in tasks.units if unit.purpose == "gold")
+    met = {tasks.images[name].sha256 for name in question.images}
+    work = {unit.id for unit in tasks.units if unit.purpose == "work"}
+    assert work == {unit.id for unit in whole if met.isdisjoint(contents[name] for name in unit.images)}
+    assert 0 < len(work) < len(whole)
+    with pytest.raises(UsageError, match="known answer") as error:
+        run(replace(asked, qualification=20))
+    assert "--gold" in error.value.hint
 
 
 def test_candidates_are_judged_with_their_captions(workdir: Path) -> None:

@@ -86,9 +86,9 @@ def test_a_server_says_what_waits_and_how_to_come_in_and_ends_with_what_came(tmp
         assert list(server["links"]) == ["worker 1"]
         with httpx.Client(follow_redirects=True) as visitor:
             invitation = visitor.get(server["links"]["worker 1"])
-            page = visitor.post(
-                invitation.url, data={"csrf": re.findall(r'"csrf" value="(\w+)"', invitation.text)}
-            ).text
+            first = visitor.post(invitation.url, data={"csrf": re.findall(r'"csrf" value="(\w+)"', invitation.text)})
+            assert first.url.path.startswith("/instructions/")
+            page = visitor.get(f"{server['address']}/next").text
             link, csrf = re.findall(r'action="([^"]*)" id="answer".*?name="csrf" value="(\w+)"', page, re.DOTALL)[0]
             value = "keep" if "conversation" in page else "neutral"
             done = visitor.post(server["address"] + link, data={"csrf": csrf, "verdict": value})
@@ -166,6 +166,49 @@ def test_a_server_says_what_comes_in_and_when_all_is_done(tmp_path: Path, monkey
     assert "Ctrl-C" in said[2]
 
 
+class Told(Silent):
+    """Progress that keeps what it says."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+        self.notes: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "warned", "noted"),
+    [({}, 0, 0), ({"invite": 1}, 0, 1), ({"open": True}, 1, 0), ({"open": True, "invite": 1}, 1, 0)],
+)
+def test_a_study_says_where_nobody_is_asked_for_consent_and_not_to_one_who_labels_alone(
+    tmp_path: Path, options: dict[str, Any], warned: int, noted: int
+) -> None:
+    work = project(tmp_path / "work", "review")
+    for written in (False, True):
+        told = Told()
+        site, *_ = open_site(Serve(workdir=work, **options), "http://here", told)
+        site.journal.close()
+        site.identities.close()
+        found = [[one for one in said if "consent" in one] for said in (told.warnings, told.notes)]
+        assert [len(said) for said in found] == ([0, 0] if written else [warned, noted])
+        assert all(str(work / "study" / "consent.md") in one for said in found for one in said)
+        assert bool(site.texts.version) == written
+        assert site.texts.page("instructions-review") is not None
+        (work / "study").mkdir(exist_ok=True)
+        (work / "study" / "consent.md").write_text("# Consent\n\nada@example.org\n")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "consent.md").write_text("# Another\n\nben@example.org\n")
+    site, *_ = open_site(Serve(workdir=work, study=other, **options), "http://here", Silent())
+    site.journal.close()
+    site.identities.close()
+    assert site.texts.contact == "ben@example.org"
+
+
 def test_links_of_a_team_are_the_same_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = Serve(workdir=project(tmp_path), invite=2, base_url="http://here")
     assert opened(config, monkeypatch).links == opened(config, monkeypatch).links
@@ -234,6 +277,8 @@ def test_without_tasks_there_is_nothing_to_serve(tmp_path: Path) -> None:
         ({"base_url": "crowd.example"}, "not an address"),
         ({"workers_file": Path("nowhere.txt")}, "nowhere.txt does not"),
         ({"host": "256.0.0.1"}, "256.0.0.1:0 cannot be used"),
+        ({"study": Path("nowhere")}, "--study nowhere"),
+        ({"study": Path(), "review": True}, "--review goes without"),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, options: dict[str, Any], sentence: str) -> None:
