@@ -15,7 +15,7 @@ from ctxr.web.static import HttpProblem
 
 
 @dataclass(frozen=True, eq=False)
-class Answers(Endpoints):
+class OwnAnswers(Endpoints):
     """The endpoints of answers that were given."""
 
     work: Work

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from ctxr.annotation.journal.results import NotAllowed
-from ctxr.annotation.web.answers import Answers
+from ctxr.annotation.web.answers import OwnAnswers
 from ctxr.annotation.web.before import Before
 from ctxr.annotation.web.chat import Chat, UnitNotifier
 from ctxr.annotation.web.pages import Pages, Show, application
@@ -27,7 +27,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
     pages = Pages(site)
     sign_in, prolific = SignIn(pages), Prolific(pages)
     work = Work(pages, prolific)
-    chat, before, answers = Chat(pages, work, bell or UnitNotifier()), Before(pages), Answers(pages, work)
+    chat, before, answers = Chat(pages, work, bell or UnitNotifier()), Before(pages), OwnAnswers(pages, work)
     run = RunPages(site)
     shown: dict[str, Show] = {
         "/": sign_in.home,
