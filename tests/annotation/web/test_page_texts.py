@@ -41,7 +41,7 @@ def test_each_text_of_the_pages_has_a_translation_with_its_placeholders(file: Pa
     assert translated.keys() - texts == set(), f"python -m scripts.page_texts {file}"
     for text in texts:
         wanted = set(re.findall(r"\{\w+\}", " ".join(forms(text))))
-        given = forms(translated[text].string)
+        given = forms(translated[text].string or "")
         assert all(given), text
         assert not translated[text].fuzzy, text
         assert set(re.findall(r"\{\w*\}", " ".join(given))) == wanted, text
