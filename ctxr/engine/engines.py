@@ -1,14 +1,14 @@
 """Engines by name: what runs the units of a job."""
 
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from itertools import chain
 from pkgutil import resolve_name
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from ctxr.engine.options import NotDecisive, Range
 from ctxr.engine.progress import Progress
@@ -115,14 +115,40 @@ def map_units(
             yield unit, result
 
 
-PART = 64  # items that `map_items` makes a unit of
+DEADLY = 8  # things tried one by one at which all workers died, after which no more are tried
 
 
-def map_all(job: Job[R], units: Sequence[WorkUnit], engine: Engine, progress: Progress, label: str) -> list[R]:
-    """What the job returned for each unit, in their order; one unit is not worth the start of a process."""
-    engine = engine if len(units) > 1 else Engine(workers=1)
-    made = {unit.name: result for unit, result in map_units(job, units, engine, progress, label)}
+class ThingsJob(Job[R | None], Generic[R]):
+    """A job whose units hold several things. Two workers died at those whose own units are named in `deadly`: it leaves them out."""
+
+    deadly: set[str]
+
+    @abstractmethod
+    def alone(self, unit: WorkUnit) -> Sequence[WorkUnit]:
+        """A unit of each thing in a unit."""
+
+    def lost(self, unit: WorkUnit) -> None:
+        """Nothing: `map_things` finds out at which of its things the workers died."""
+
+
+def map_things(job: ThingsJob[R], units: Sequence[WorkUnit], engine: Engine, progress: Progress, label: str) -> list[R]:
+    """What the job returned for each unit, in their order. Where two workers died at one, each of its things is tried by itself, and it
+    is made again without those at which two died. Raises CtxrError where they die at each of several things, or again without them."""
+    made: dict[str, Any] = {unit.name: result for unit, result in map_units(job, units, engine, progress, label)}
+    for unit in [unit for unit in units if made[unit.name] is None]:
+        alone, before = job.alone(unit), len(job.deadly)
+        tried = map_units(job, alone, engine, progress, "trying pictures one by one")
+        for number, (one, result) in enumerate(tried, 1):
+            job.deadly |= {one.name} if result is None else set()
+            if len(alone) > 1 and len(job.deadly) - before == number == min(len(alone), DEADLY):
+                Job.lost(job, unit)  # raises: it is no fault of things where workers die at each
+        ((_, made[unit.name]),) = map_units(job, [unit], engine, progress, "going on without them")
+        if made[unit.name] is None:
+            Job.lost(job, unit)
     return [made[unit.name] for unit in units]
+
+
+PART = 64  # items that `map_items` makes a unit of
 
 
 @dataclass
@@ -136,5 +162,6 @@ class _Items(Job[list[Any]]):
 def map_items(work: Callable[[T], R], items: Sequence[T], engine: Engine, progress: Progress, label: str) -> list[R]:
     """What `work`, which can be pickled, returned for each of many small items."""
     units = [WorkUnit(f"part {at}", None, items[at : at + PART]) for at in range(0, len(items), PART)]
-    parts = map_all(_Items(work), units, engine, progress, label)
-    return [*chain.from_iterable(parts)]
+    engine = engine if len(units) > 1 else Engine(workers=1)  # one unit is not worth the start of a process
+    made = {unit.name: results for unit, results in map_units(_Items(work), units, engine, progress, label)}
+    return [result for unit in units for result in made[unit.name]]

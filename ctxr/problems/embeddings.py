@@ -17,9 +17,9 @@ import torch
 
 from ctxr.datasets.changes import contents_of, refuse_other
 from ctxr.datasets.dataset import Dataset
-from ctxr.engine.engines import Engine, map_all
+from ctxr.engine.engines import Engine, ThingsJob, map_things
 from ctxr.engine.progress import Progress
-from ctxr.engine.units import Job, WorkUnit
+from ctxr.engine.units import WorkUnit
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.media.images import Pixels, decoded, read_image
 from ctxr.models.cross.sources import CrossSource
@@ -89,32 +89,38 @@ def cached(
 
 
 @dataclass
-class CachedRows(Job[Path]):
-    """Makes files of the cache, as `cached` does. `make`, which can be pickled, gets `at_once` things or fewer; it returns arrays [n, ...],
-    which are filled up with zeros where they differ in n."""
+class CachedRows(ThingsJob[Path]):
+    """Makes files of the cache, as `cached` does. `make`, which can be pickled, gets `at_once` things or fewer, None for a deadly one; it
+    returns arrays [n, ...], which are filled up with zeros where they differ in n."""
 
     workdir: Path
     origin: object
     make: Callable[[Sequence[Any]], Sequence[Array]]
     at_once: int
+    deadly: set[str] = field(default_factory=set)
 
     def __call__(self, unit: WorkUnit) -> Path:
         """The file."""
-        make = partial(self._block, unit)
-        mapped: Any = cached(self.workdir, self.origin, unit.stamp, make, lambda _: None, chunk=len(unit.stamp))[0]
+        contents, make = ["" if one in self.deadly else one for one in unit.stamp], partial(self._block, unit)
+        mapped: Any = cached(self.workdir, self.origin, contents, make, lambda _: None, chunk=len(contents))[0]
         return Path(mapped.filename)
 
     def _block(self, unit: WorkUnit, _rows: slice) -> Array:
-        arrays = list[Array]()
-        while len(arrays) < len(unit.payload):
+        arrays, things = list[Array](), zip(unit.stamp, unit.payload, strict=True)
+        living = [None if content in self.deadly else thing for content, thing in things]
+        while len(arrays) < len(living):
             if self.stopping.is_set():
                 raise CtxrError("stopped")
-            arrays += self.make(unit.payload[len(arrays) : len(arrays) + self.at_once])
-            self.show(unit.name, len(arrays) / len(unit.payload))
+            arrays += self.make(living[len(arrays) : len(arrays) + self.at_once])
+            self.show(unit.name, len(arrays) / len(living))
         block = np.zeros((len(arrays), max(1, *map(len, arrays)), *arrays[0].shape[1:]), np.float32)
         for row, array in enumerate(arrays):
             block[row, : len(array)] = array
         return block
+
+    def alone(self, unit: WorkUnit) -> list[WorkUnit]:
+        """A file of each row, called by its content."""
+        return [WorkUnit(one, [one], [thing]) for one, thing in zip(unit.stamp, unit.payload, strict=True)]
 
     def files(
         self, things: Mapping[str, Any], chunk: int, engine: Engine, progress: Progress, label: str
@@ -123,7 +129,7 @@ class CachedRows(Job[Path]):
         rows = [*things]
         parts = [rows[at : at + chunk] for at in range(0, len(rows), chunk)]
         units = [WorkUnit(f"part {at}", part, [things[one] for one in part]) for at, part in enumerate(parts)]
-        return map_all(self, units, Engine(workers=1) if engine.name == "threads" else engine, progress, label)
+        return map_things(self, units, Engine(workers=1) if engine.name == "threads" else engine, progress, label)
 
 
 @dataclass(frozen=True)

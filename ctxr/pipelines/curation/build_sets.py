@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from ctxr.datasets.image_sets import sets_report
 from ctxr.datasets.photo_labels import is_boxes, labels_of_boxes, themes_of
 from ctxr.datasets.splits import SPLITS, SPLITS_TABLE, assign_splits, read_published
-from ctxr.engine.engines import device_of
+from ctxr.engine.engines import device_of, map_things
 from ctxr.engine.options import option_name
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
@@ -36,7 +36,7 @@ from ctxr.models.identity import model_identity
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, deduplicate, exact_distances, shared_footage
 from ctxr.pipelines.curation.image_sets import SetsRun, SetsStage, VideoJob, gone
-from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, album_shards, embed_photos, gather_pool, with_copies
+from ctxr.pipelines.curation.photos import EmbedPhotos, PhotoPicking, PhotoPool, album_shards, gather_pool, with_copies
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.videos import Embedder, PickingRules, UnitContext, pick_from_ledger, scan_video
 from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, Parent, earlier_manifest, open_artifact, package_versions
@@ -297,7 +297,8 @@ class BuildRun(SetsRun):
         scanned = {name: self._scanned(name) for name in scans}
         units = album_shards([album for album in self.albums if not scanned[album.name]], scans)
         units = units[shard.rank :: shard.world] if (shard := self.options.shard) else units
-        shards = embed_photos(self.artifact, self.work.context.embedder, units, self.engine, self.progress)
+        job = EmbedPhotos(self.artifact, self.work.context.embedder)
+        shards = map_things(job, units, self.engine, self.progress, "embedding photos")
         embedded = grouped((unit.payload[0], shard) for unit, shard in zip(units, shards, strict=True))
         return gather_pool(self.albums, scanned, embedded)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ctxr.engine.engines import Engine, map_units
+from ctxr.engine.engines import Engine, ThingsJob, map_units
 from ctxr.engine.progress import Progress
 from ctxr.engine.units import KILLED, Job, WorkUnit
 from ctxr.errors import CtxrError, DataError, UsageError, plural
@@ -40,7 +40,6 @@ from ctxr.store.records import REJECTED, WORKER_DIED, Facts, Image, ImageSet, Le
 from ctxr.store.tables import UNREADABLE
 from ctxr.store.units import IMAGES, SOURCES, SourceUnit, UnitKeys, photo_names
 
-DEADLY = 8  # photos tried one by one at which all workers died, after which no more are tried
 SHARD = 256  # photos embedded between two points at which a killed run can go on
 STRIPE = 4096  # photos whose neighbours are one unit of work
 # looked up for every photo at once; when duplicates and rejected photos exhaust them, `PhotoRanking` continues
@@ -96,12 +95,11 @@ class PhotoPool:
 @dataclass
 class Shard:
     """What a killed run leaves to the next: vectors [n, D] of photos, by position, in their order, and why the others could not be
-    read; or the neighbours of a stripe [n, 2 K]. One that is `lost` is not left to a next run."""
+    read; or the neighbours of a stripe [n, 2 K]."""
 
     matrix: Vectors
     photos: dict[int, Readable] = field(default_factory=dict)
     problems: dict[int, str] = field(default_factory=dict)
-    lost: bool = False
 
 
 class _ShardHead(msgspec.Struct):
@@ -148,21 +146,21 @@ def gather_pool(
 
 
 @dataclass
-class EmbedPhotos(Job[Shard]):
-    """Reads and embeds shards of albums; those that an earlier run finished are taken as they are. At `deadly` photos workers died."""
+class EmbedPhotos(ThingsJob[Shard]):
+    """Reads and embeds shards of albums; those that an earlier run finished are taken as they are."""
 
     artifact: Path
     embedder: Embedder
-    deadly: Collection[Path] = ()
+    deadly: set[str] = field(default_factory=set)
 
     def __call__(self, unit: WorkUnit) -> Shard:
         """The shard, whose payload is its album, its first position there, and its files."""
         if finished := _finished(self.artifact, unit.name, unit.stamp):
             return finished
-        _, start, files = unit.payload
+        album, start, files = unit.payload
         shard, vectors, batch = Shard(np.zeros((0, 0), np.float32)), list[Vectors](), list[Pixels]()
         for position, file in enumerate(files, start):
-            if file in self.deadly:
+            if f"{album}.shard{position}" in self.deadly:
                 shard.problems[position] = _killed(file)
                 continue
             try:
@@ -181,34 +179,13 @@ class EmbedPhotos(Job[Shard]):
         vectors += [self.embedder.embed(batch)] if batch else []
         return _kept(self.artifact, unit.name, unit.stamp, replace(shard, matrix=stack_vectors(vectors, 0)))
 
-    def lost(self, unit: WorkUnit) -> Shard:
-        """A shard of which no photo could be read."""
-        _, start, files = unit.payload
-        problems = {position: _killed(file) for position, file in enumerate(files, start)}
-        return Shard(np.zeros((0, 0), np.float32), problems=problems, lost=True)
-
-
-def embed_photos(
-    artifact: Path, embedder: Embedder, units: Sequence[WorkUnit], engine: Engine, progress: Progress
-) -> list[Shard]:
-    """The shard of each unit. Where two workers died at one, each of its photos is tried by itself, and it is made again without those at
-    which two died."""
-    job = EmbedPhotos(artifact, embedder)
-    made = {unit.name: shard for unit, shard in map_units(job, units, engine, progress, "embedding photos")}
-    for unit in [unit for unit in units if made[unit.name].lost]:
+    def alone(self, unit: WorkUnit) -> list[WorkUnit]:
+        """A shard of each photo."""
         album, start, files = unit.payload
-        alone = [
+        return [
             WorkUnit(f"{album}.shard{at}", sha256_of([unit.stamp, at]), (album, at, [file]))
             for at, file in enumerate(files, start)
         ]
-        tried, deadly = map_units(job, alone, engine, progress, "trying photos one by one"), set[Path]()
-        for number, (one, shard) in enumerate(tried, 1):
-            deadly |= {*one.payload[2]} if shard.lost else set()
-            if len(files) > 1 and len(deadly) == number == min(len(files), DEADLY):
-                Job.lost(job, unit)  # raises: it is no fault of photos where workers die at each
-        job = replace(job, deadly=deadly | {*job.deadly})
-        made |= {unit.name: shard for unit, shard in map_units(job, [unit], engine, progress, "embedding the others")}
-    return [made[unit.name] for unit in units]
 
 
 def _killed(photo: Path) -> str:

@@ -23,6 +23,7 @@ from ctxr.engine.engines import Engine, device_of
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import CHAIN, chosen, command_in
 from ctxr.engine.stage import SourceInputs, Stage
+from ctxr.engine.units import KILLED
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError, plural, some
 from ctxr.media.footage import SourceLocator, decode_frames
 from ctxr.media.images import Pixels, decoded, encode_jpeg, image_size, read_image
@@ -116,10 +117,10 @@ class IndexStage(Stage[IndexInputs]):
         self.announce(progress, pictures=len(files))
         images = sorted(files, key=lambda image: image.id)
         model = SearchModel(inputs.by, scoring_of(self.options), progress)
-        rows = self._rows(inputs, model, {image.sha256: files[image] for image in images}, progress)
+        rows, deadly = self._rows(inputs, model, {image.sha256: files[image] for image in images}, progress)
         kept = [image for image in images if image.sha256 in rows]
         if unread := [image for image in images if image.sha256 not in rows]:
-            why = _read((unread[0].sha256, files[unread[0]]))
+            why = _read((unread[0].sha256, files[unread[0]]) if unread[0].sha256 not in deadly else None)
             progress.warn(f"{plural(len(unread), 'picture')} cannot be read: {some(one.id for one in unread)} ({why})")
         if not kept:
             raise DataError(f"{inputs.source} holds no picture that can be read", hint="name another folder of photos")
@@ -141,8 +142,8 @@ class IndexStage(Stage[IndexInputs]):
 
     def _rows(
         self, inputs: IndexInputs, model: SearchModel, files: Mapping[str, Path], progress: Progress
-    ) -> dict[str, tuple[Array, Array]]:
-        """The vector and cells of each picture by its content; not of those that cannot be read."""
+    ) -> tuple[dict[str, tuple[Array, Array]], set[str]]:
+        """The vector and cells of each picture by its content, not of those that cannot be read; and those at which workers died."""
         rows = dict[str, tuple[Array, Array]]()
         with suppress(CtxrError):
             earlier = open_artifact(self.out(), INDEX)
@@ -159,7 +160,7 @@ class IndexStage(Stage[IndexInputs]):
         for content, row in zip(missing, chain.from_iterable(map(load_vectors, chunks)), strict=True):
             if np.isfinite(row).all():
                 rows[content] = row[: model.width], row[model.width :]
-        return rows
+        return rows, job.deadly
 
 
 def scoring_of(options: Search) -> ScoringOptions:
@@ -167,8 +168,10 @@ def scoring_of(options: Search) -> ScoringOptions:
     return ScoringOptions(options.workdir, device_of(options.engine, options.device), regions=options.regions)
 
 
-def _read(picture: tuple[str, Path]) -> Pixels | str:
-    """A picture, by its content and file, or why it cannot be read."""
+def _read(picture: tuple[str, Path] | None) -> Pixels | str:
+    """A picture, by its content and file, or why it cannot be read; None stands for one at which workers died."""
+    if picture is None:
+        return KILLED
     content, file = picture
     try:
         refuse_other(file, content)
@@ -177,11 +180,11 @@ def _read(picture: tuple[str, Path]) -> Pixels | str:
         return error.message
 
 
-def _look(model: SearchModel, pictures: Sequence[tuple[str, Path]]) -> list[Array]:
+def _look(model: SearchModel, pictures: Sequence[tuple[str, Path] | None]) -> list[Array]:
     block = np.full((len(pictures), model.size), np.nan, np.float32)
     readable = {row: pixels for row, pixels in enumerate(decoded(_read, pictures)) if not isinstance(pixels, str)}
     if readable:
-        block[[*readable]] = model.look([*readable.values()], [pictures[row][0] for row in readable])
+        block[[*readable]] = model.look([*readable.values()], [one[0] for row in readable if (one := pictures[row])])
     return [*block]
 
 

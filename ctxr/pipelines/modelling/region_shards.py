@@ -6,7 +6,7 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from ctxr.datasets.changes import contents_of, refuse_other
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.engines import Engine, device_of
 from ctxr.engine.progress import Progress
+from ctxr.engine.units import KILLED
 from ctxr.errors import DataError, and_more, first_line
 from ctxr.media.images import Pixels, decoded, read_image
 from ctxr.models.encoders import Warn
@@ -84,11 +85,11 @@ class FileRegions:
         files = {content: sha256_file(file) for content, file in self._files.items()}
         self.keys = [content + files.get(content, "") for content in pictures]
 
-    def regions(self, pictures: Sequence[tuple[str, SetPicture]]) -> list[Array | None]:
+    def regions(self, pictures: Sequence[tuple[str, SetPicture] | None]) -> list[Array | None]:
         """float32 [1 + R, F + BOX] of each picture, None where there is no file. Raises DataError naming the file whose arrays do not
         fit each other, or those of the other files."""
         arrays: list[Array | None] = []
-        for file in (self._files.get(content) for content, _ in pictures):
+        for file in (self._files.get(picture[0]) if picture else None for picture in pictures):
             array = None if file is None else _read(file, self._most)
             if array is not None and (features := array.shape[1] - BOX) != self.features:
                 sentence = f"{file}: x has {features} features where other files have {self.features}"
@@ -163,7 +164,7 @@ class PictureRegions:
     def __reduce__(self) -> tuple[object, ...]:
         return PictureRegions, (self._config, {})
 
-    def regions(self, pictures: Sequence[tuple[str, SetPicture]]) -> list[Array | None]:
+    def regions(self, pictures: Sequence[tuple[str, SetPicture] | None]) -> list[Array | None]:
         """float32 [1 + R, F + BOX] of each picture, None for one that cannot be read."""
         read = list(decoded(self._read, pictures))
         computed = iter(self._extractor.regions([pixels for pixels in read if pixels is not None]))
@@ -177,7 +178,9 @@ class PictureRegions:
             return error.message
         return "it could not be read"
 
-    def _read(self, picture: tuple[str, SetPicture]) -> Pixels | None:
+    def _read(self, picture: tuple[str, SetPicture] | None) -> Pixels | None:
+        if picture is None:
+            return None
         content, (_, file) = picture
         refuse_other(file, content)
         try:
@@ -190,12 +193,12 @@ Maker = FileRegions | PictureRegions
 """Makes regions, of F `features` each, of contents (SHA-256 of a picture); with its `settings`, `keys` decide them."""
 
 
-def _finite_regions(maker: Maker, pictures: Sequence[tuple[str, SetPicture]]) -> list[Array]:
+def _finite_regions(maker: Maker, pictures: Sequence[tuple[str, SetPicture] | None]) -> list[Array]:
     arrays = maker.regions(pictures)
-    for (_, picture), array in zip(pictures, arrays, strict=True):
-        if array is not None and not np.isfinite(array).all():
+    for picture, array in zip(pictures, arrays, strict=True):
+        if picture and array is not None and not np.isfinite(array).all():
             hint = "check the weights, or name others with --extractor"
-            raise DataError(f"a feature of {picture.image} is not finite", hint=hint)
+            raise DataError(f"a feature of {picture[1].image} is not finite", hint=hint)
     return [np.zeros((0, maker.features + BOX), np.float32) if array is None else array for array in arrays]
 
 
@@ -216,8 +219,10 @@ def _pictures(dataset: Dataset, progress: Progress) -> dict[str, SetPicture]:
     return dict(sorted((content, SetPicture(image, files[image])) for image, content in reversed(contents.items())))
 
 
-def _tabulate(out: Path, maker: Maker, pictures: Mapping[str, SetPicture], progress: Progress) -> Content:
-    """The table of pictures, written. Raises DataError when no picture has regions."""
+def _tabulate(
+    out: Path, maker: Maker, pictures: Mapping[str, SetPicture], deadly: Collection[str], progress: Progress
+) -> Content:
+    """The table of pictures, written; workers died at those whose keys are `deadly`. Raises DataError when no picture has regions."""
     contents = list(pictures)
     rows, left_out, shards = [], [], []
     for number, start in enumerate(range(0, len(contents), SHARD)):
@@ -233,7 +238,8 @@ def _tabulate(out: Path, maker: Maker, pictures: Mapping[str, SetPicture], progr
                 left_out.append(content)
     images = [pictures[content].image for content in left_out]
     if left_out:
-        sentence = f"{images[0]}: {maker.why(left_out[0])}{and_more(len(left_out))}"
+        why = KILLED if dict(zip(contents, maker.keys, strict=True))[left_out[0]] in deadly else maker.why(left_out[0])
+        sentence = f"{images[0]}: {why}{and_more(len(left_out))}"
         if not rows:
             raise DataError(f"no picture has regions; {sentence}", hint="ctxr doctor checks an artifact")
         progress.warn(f"{sentence}: left out")
@@ -261,5 +267,5 @@ def write_regions(out: Path, config: RegionsConfig, dataset: Dataset, progress: 
     things, engine = dict(zip(maker.keys, pictures.items(), strict=True)), Engine(config.engine, config.jobs)
     for number, file in enumerate(job.files(things, SHARD, engine, progress, "extracting regions")):
         link_or_copy(file, out / SHARD_FILE.format(number))
-    content = _tabulate(out, maker, pictures, progress)
+    content = _tabulate(out, maker, pictures, job.deadly, progress)
     return content._replace(counts=content.counts | {"dataset": dataset.name})

@@ -17,9 +17,9 @@ from PIL import Image
 from ctxr.cli import views
 from ctxr.cli.render import Summary
 from ctxr.engine import engines
-from ctxr.engine.engines import Engine, map_all
+from ctxr.engine.engines import Engine, map_things
 from ctxr.engine.progress import SILENT, Silent
-from ctxr.engine.units import KILLED, Job, Results, WorkUnit
+from ctxr.engine.units import KILLED, WorkUnit
 from ctxr.errors import CtxrError, UsageError
 from ctxr.media import images
 from ctxr.media.images import Pixels
@@ -27,7 +27,7 @@ from ctxr.media.sources import InputSource, find_sources
 from ctxr.models import neighbours
 from ctxr.models.encoders import Encoder
 from ctxr.models.neighbours import Matches, nearest
-from ctxr.pipelines.curation import copies, image_sets
+from ctxr.pipelines.curation import build_sets, copies, image_sets
 from ctxr.pipelines.curation import photos as photo_pool
 from ctxr.pipelines.curation.config import Filter
 from ctxr.pipelines.curation.copies import CopyRule
@@ -76,7 +76,7 @@ class Means:
 def embed(artifact: Path, albums: Sequence[InputSource], encoder: Means, scan: str = "scan") -> PhotoPool:
     scans = {album.name: scan for album in albums}
     job, units = EmbedPhotos(artifact, encoder.embedder()), album_shards(albums, scans)
-    made = map_all(job, units, Engine(), SILENT, "embedding photos")
+    made = map_things(job, units, Engine(), SILENT, "embedding photos")
     shards = grouped((unit.payload[0], shard) for unit, shard in zip(units, made, strict=True))
     return gather_pool(albums, {}, shards)
 
@@ -158,7 +158,9 @@ class Poisoned(EmbedPhotos):
     """The photo p4.png ends the process that reads it."""
 
     def kills(self, unit: WorkUnit) -> bool:
-        return "p4.png" in {file.name for file in unit.payload[2]} - {file.name for file in self.deadly}
+        album, start, files = unit.payload
+        tried = {file.name for at, file in enumerate(files, start) if f"{album}.shard{at}" not in self.deadly}
+        return "p4.png" in tried
 
     def __call__(self, unit: WorkUnit) -> photo_pool.Shard:
         if self.kills(unit):
@@ -166,23 +168,16 @@ class Poisoned(EmbedPhotos):
         return super().__call__(unit)
 
 
-def run_losing(job: Job[Any], units: Sequence[WorkUnit], workers: int) -> Results[WorkUnit, Any]:
-    """What an engine does with `Poisoned`, in this process."""
-    for unit in units:
-        lost = isinstance(job, Poisoned) and job.kills(unit)
-        yield unit, job.lost(unit) if lost else job(unit)
-
-
 @pytest.mark.parametrize("engine", ["losing", pytest.param("processes", marks=pytest.mark.prove)])
 def test_a_photo_that_kills_its_processes_is_one_failure_which_only_a_retry_reads_again(
     album: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    monkeypatch.setitem(engines.ENGINES, "losing", f"{__name__}:run_losing")
+    monkeypatch.setitem(engines.ENGINES, "losing", "tests.pipelines.losing:run_losing")
     monkeypatch.setattr(photo_pool, "SHARD", 8)
     settings: dict[str, Any] = {"sources": (str(album),), "splits": whole(tmp_path)}
     out, read, reading = tmp_path / "a" / "sets", list[str](), images.read_photo
     with monkeypatch.context() as patched:
-        patched.setattr(photo_pool, "EmbedPhotos", Poisoned)
+        patched.setattr(build_sets, "EmbedPhotos", Poisoned)
         build(album, out, engine=engine, jobs=2, **settings)
 
     def failed(folder: Path) -> dict[str, str]:
@@ -222,12 +217,12 @@ def test_where_workers_die_at_every_photo_no_photo_is_to_blame(
         tried.append(unit.name)
         return True
 
-    monkeypatch.setitem(engines.ENGINES, "losing", f"{__name__}:run_losing")
+    monkeypatch.setitem(engines.ENGINES, "losing", "tests.pipelines.losing:run_losing")
     monkeypatch.setattr(Poisoned, "kills", kills)
-    monkeypatch.setattr(photo_pool, "EmbedPhotos", Poisoned)
+    monkeypatch.setattr(build_sets, "EmbedPhotos", Poisoned)
     with pytest.raises(CtxrError, match="two worker processes"):
         build(album, tmp_path / "sets", engine="losing", jobs=2, sources=(str(album),))
-    assert len(tried) == 1 + photo_pool.DEADLY
+    assert len(tried) == 1 + engines.DEADLY
 
 
 def whole(folder: Path) -> Path:

@@ -14,9 +14,11 @@ import pytest
 from PIL import Image as Pillow
 
 from ctxr.datasets.open import read_dataset
+from ctxr.engine import engines
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import execute
-from ctxr.errors import DataError, UsageError
+from ctxr.engine.units import KILLED
+from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, read_image
 from ctxr.media.opencv_video import open_video
 from ctxr.pipelines.finding import finder as finder_module
@@ -33,11 +35,13 @@ from ctxr.problems.runs import ScoringOptions
 from ctxr.problems.traces import searching
 from ctxr.problems.traces.learner import OpenTraces
 from ctxr.problems.traces.searching import SearchModel
+from ctxr.store.hashing import sha256_file
 from ctxr.store.paths import CACHE
 from ctxr.store.records import TimedWord
 from ctxr.store.units import read_unit
 from ctxr.synthetic.narratives import write_narratives
 from tests.models.encoder_folder import COCA, make_folder
+from tests.pipelines.losing import PoisonedRows
 from tests.problems.test_traces_models import SMALL
 
 TINY: dict[str, Any] = {"model": "ctxr-tiny", "device": "cpu"}
@@ -201,6 +205,47 @@ def test_unreadable_photos_are_left_out_and_named(photos: Path, tmp_path: Path) 
     report = run(Search(photos, text="red", workdir=tmp_path, **TINY), heard)
     assert (report.pictures, report.left_out) == (6, ("broken.jpg",))
     assert any("broken.jpg" in line for line in heard.lines)
+
+
+@pytest.mark.parametrize(
+    ("engine", "chunk"), [("losing", 64), ("losing", 5), pytest.param("processes", 64, marks=pytest.mark.prove)]
+)
+def test_a_picture_that_kills_its_workers_is_left_out_and_never_read_by_the_command(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, chunk: int
+) -> None:
+    monkeypatch.setattr(index_module, "CHUNK", chunk)
+    monkeypatch.setattr(index_module, "CachedRows", PoisonedRows)
+    monkeypatch.setitem(engines.ENGINES, "losing", "tests.pipelines.losing:run_losing")
+    *_, poison = sorted(photos.rglob("*.png"), key=sha256_file)
+    monkeypatch.setenv(PoisonedRows.POISON, sha256_file(poison))
+    read = list[Path]()
+
+    def listed(file: Path) -> Pixels:
+        read.append(file)
+        return read_image(file)
+
+    monkeypatch.setattr(index_module, "read_image", listed)
+    config, heard = Search(photos, text="red", workdir=tmp_path, engine=engine, jobs=1, **TINY), Heard()
+    if engine == "losing":
+        with monkeypatch.context() as stopped:
+            stopped.setattr("ctxr.engine.stage.finish", Mock(side_effect=KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                run(config)
+    report, name = run(config, heard), poison.relative_to(photos).as_posix()
+    assert (report.pictures, report.left_out) == (5, (name,))
+    (line,) = (line for line in heard.lines if name in line)
+    assert KILLED in line
+    assert poison not in read
+
+
+def test_where_workers_die_at_every_picture_no_picture_is_to_blame(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "CachedRows", PoisonedRows)
+    monkeypatch.setattr(PoisonedRows, "kills", lambda _job, _unit: True)
+    monkeypatch.setitem(engines.ENGINES, "losing", "tests.pipelines.losing:run_losing")
+    with pytest.raises(CtxrError, match="two worker processes"):
+        run(Search(photos, text="red", workdir=tmp_path, engine="losing", **TINY))
 
 
 def test_pictures_that_vanish_or_change_are_not_shown(photos: Path, tmp_path: Path) -> None:

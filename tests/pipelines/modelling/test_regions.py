@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 from ctxr.datasets.open import read_dataset
+from ctxr.engine import engines
+from ctxr.engine.progress import Silent
+from ctxr.engine.units import KILLED
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
-from ctxr.media.images import read_image
+from ctxr.media.images import Pixels, read_image
 from ctxr.models import regions as models
 from ctxr.pipelines.modelling import region_shards as regions_run
 from ctxr.pipelines.modelling.config import RegionsConfig
@@ -22,6 +25,7 @@ from ctxr.store.hashing import sha256_file
 from ctxr.store.regions import BOX, RegionRow, read_regions
 from ctxr.store.tables import read_table, write_table
 from tests.models.encoder_folder import make_folder
+from tests.pipelines.losing import PoisonedRows
 from tests.pipelines.world_dataset import write_world_dataset
 
 Arrays = dict[str, Any]
@@ -139,6 +143,31 @@ def test_a_picture_that_cannot_be_read_is_left_out_and_said(dataset: Path, encod
     regions = read_regions(report.regions)
     with pytest.raises(DataError, match=sha256_file(dataset / image.path)):
         regions.of([sha256_file(dataset / image.path)])
+
+
+@pytest.mark.parametrize("engine", ["losing", pytest.param("processes", marks=pytest.mark.prove)])
+def test_a_picture_that_kills_its_workers_is_left_out_and_never_read_by_the_command(
+    dataset: Path, encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    monkeypatch.setattr(regions_run, "SHARD", 8)
+    monkeypatch.setattr(regions_run, "CachedRows", PoisonedRows)
+    monkeypatch.setitem(engines.ENGINES, "losing", "tests.pipelines.losing:run_losing")
+    poison = next(iter(read_dataset(dataset).images.values()))
+    monkeypatch.setenv(PoisonedRows.POISON, poison.sha256)
+    read, heard, progress = list[Path](), list[str](), Silent()
+
+    def listed(file: Path) -> Pixels:
+        read.append(file)
+        return read_image(file)
+
+    monkeypatch.setattr(regions_run, "read_image", listed)
+    monkeypatch.setattr(progress, "warn", heard.append)
+    names = ("one", "two") if engine == "losing" else ("one",)
+    for name in names:
+        report = run(RegionsConfig(dataset, encoder, name=name, engine=engine, jobs=1, workdir=tmp_path), progress)
+        assert report.left_out == (poison.id,)
+    assert [KILLED in line for line in heard if poison.id in line] == [True] * len(names)
+    assert dataset / poison.path not in read
 
 
 def test_features_that_are_no_numbers_are_refused(
