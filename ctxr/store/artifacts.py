@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any, NamedTuple
 
 import msgspec
@@ -179,7 +180,14 @@ def json_config(config: Mapping[str, object]) -> dict[str, object]:
 
 
 def require_ours(path: Path) -> None:
-    """Raises UsageError where an artifact cannot be made at `path`, because something else is there."""
+    """Raises UsageError where an artifact cannot be made at `path`, because something else is there; CtxrError where nothing is there, and
+    the file system has no file locks, or no file can take the place of another."""
+    if not path.exists() and not DRY_RUN.get():
+        above = next(folder for folder in path.absolute().parents if folder.is_dir())
+        with disk_errors(path), TemporaryDirectory(prefix=".ctxr-", dir=above) as folder:
+            with Path(folder, "new").open("a+") as new, Path(folder, "old").open("w"):
+                take_lock(new)
+            Path(folder, "new").replace(Path(folder, "old"))
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is a file, not a folder", hint=f"choose another folder: {CHOOSE}")
     with disk_errors(path):
