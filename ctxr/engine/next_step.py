@@ -101,8 +101,7 @@ def _steps(state: ProjectState, one: Stored) -> Iterator[str]:
         case kinds.PAIRS, _ if not made():
             yield command("train", "--recipe", "entailment-tiny")
         case kinds.REGION_FEATURES, _ if not made():
-            named = ("--dataset", *one.words[1:2]) if "".join(one.words[1:2]) and Path(one.words[1]).exists() else ()
-            yield command("train", "--recipe", "uniter-batch", "--set", f"regions={one.path.name}", *named)
+            yield _over_regions(state, one)
 
 
 def _page(state: ProjectState, one: Stored, *words: str) -> str:
@@ -115,6 +114,17 @@ def _evaluated_on(state: ProjectState, one: Stored) -> list[str]:
     places = [str(state.finished[name].path) for name in one.parents if state.finished[name].kind == kinds.DATASET]
     places += [word for option, word in pairwise(one.words) if option == "--dataset"]
     return ["--input", places[0]] if places else []
+
+
+def _over_regions(state: ProjectState, one: Stored) -> str:
+    """The training over region features; none where nobody has described their pictures."""
+    if one.artifact is None or any(parent.kind == kinds.IMAGE_SETS for parent in one.artifact.manifest.parents):
+        return ""
+    read = [word for before, word in pairwise(one.words) if before[:1] != "-" and word and Path(word).exists()]
+    # untrained weights where there are none in the folder that the recipe names
+    own = [] if Path("models/uniter").is_dir() else ["--set", f"encoder=random:uniter-tiny:{one.counts['features']}"]
+    words = [f"regions={one.path.name}", *own, *(["--dataset", read[0]] if read else [])]
+    return command_in(state.workdir, "train", "--recipe", "uniter-batch", "--set", *words)
 
 
 def _asked(state: ProjectState, one: Stored) -> str:

@@ -81,9 +81,10 @@ class ProjectState:
     rejections: int = 0
 
     def made_from(self, one: Stored, *wanted: str) -> list[Stored]:
-        """What was made from an artifact: of these kinds, or anything but plans and exports."""
+        """What was made from an artifact: of these kinds, or anything but plans, exports, indexes and regions."""
         children = [child for child in self.finished.values() if one.name in child.parents]
-        return [one for one in children if one.kind in wanted or not (wanted or one.kind in (kinds.PLAN, kinds.EXPORT))]
+        beside = kinds.PLAN, kinds.EXPORT, kinds.INDEX, kinds.REGION_FEATURES
+        return [one for one in children if one.kind in wanted or not (wanted or one.kind in beside)]
 
 
 def read_state(workdir: Path, touched: Iterable[Path] = ()) -> ProjectState:

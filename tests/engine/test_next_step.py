@@ -33,7 +33,7 @@ class Project:
             Parent(one.rpartition("/")[2], self.made[one].manifest.kind, self.made[one].sha256) for one in parents
         ]
         models = {"encoder": {"name": facts["encoder"]}} if "encoder" in facts else {}
-        content = Content([], {"sets": 3, "answers": 4, **facts.get("counts", {})}, models)
+        content = Content([], {"sets": 3, "answers": 4, "features": 5, **facts.get("counts", {})}, models)
         config = {"salt": salt, **facts.get("config", {})}
         self.made[name] = finish(path, kind=kind, verb=verb, config=config, parents=made_from, content=content)
         (path / MARKER).touch()
@@ -104,7 +104,10 @@ def test_the_chain_leads_from_sets_to_the_export(project: Project) -> None:
         ([("runs/m", "train", "run")], "ctxr eval m"),
         ([("runs/m", "listen", "run"), ("results/m", "eval", "results", "runs/m")], "ctxr report"),
         ([("pairs", "pairs", "pairs")], "ctxr train --recipe entailment-tiny"),
-        ([("regions/grid", "regions", "regions")], "ctxr train --recipe uniter-batch --set regions=grid"),
+        ([("regions/grid", "regions", "regions")],
+         "ctxr train --recipe uniter-batch --set regions=grid --set encoder=random:uniter-tiny:5"),
+        ([("sets", "build-sets", "image_sets"), ("regions/grid", "regions", "regions", "sets")], "ctxr report"),
+        ([("sets", "build-sets", "image_sets"), ("indexes/a", "search", "index", "sets")], "ctxr report"),
         ([("index", "search", "index")], "ctxr doctor W/index"),
         ([("revised", "revise-labels", "dataset")], "ctxr export-tasks entail"),
         ([("tasks/entail", "export-tasks", "tasks"), ("judgments", "import-answers", "judgments", "tasks/entail")],
@@ -118,6 +121,16 @@ def test_each_branch_leads_on(project: Project, made: list[tuple[str, ...]], wan
     for name, verb, kind, *parents in made:
         project.make(name, verb, kind, *parents, config={"backend": "label-studio"})
     assert project.next() == wanted
+
+
+def test_regions_of_a_release_train_on_it_with_the_weights_that_are_there(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("models/uniter", "rel"):
+        (tmp_path / folder).mkdir(parents=True)
+    project.make("regions/grid", "regions", "regions", words=("regions", "-w", str(project.workdir), "rel"))
+    assert project.next() == "ctxr train --recipe uniter-batch --set regions=grid --dataset rel"
 
 
 def test_results_on_a_release_are_shown_on_its_own_page(project: Project) -> None:
