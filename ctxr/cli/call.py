@@ -197,9 +197,11 @@ def _next(config: Options, done: CommandRun, typed: list[str]) -> str:
     """The command to paste after this one: after a dry run what was `typed`, else by the state of its project."""
     if typed:
         return shlex.join(["ctxr", *(word for word in without_yes(typed) if word != "--dry-run")])
-    state = named("ctxr.pipelines.inspection.status:project_state")
+    state, workdir = named("ctxr.pipelines.inspection.status:project_state"), getattr(config, "workdir", Path("work"))
+    if getattr(config, config.ARGUMENT, ()) and not (done.artifacts or workdir.is_dir()):
+        return ""  # what was named lies elsewhere, and there is no project
     with suppress(OSError):  # another process may have removed a folder meanwhile
-        return next_step(state(getattr(config, "workdir", Path("work")), done.artifacts))
+        return next_step(state(workdir, done.artifacts))
     return ""
 
 

@@ -32,7 +32,7 @@ def run(config: Pull, progress: Progress = SILENT) -> TransferReport:
         manifest = store.read(MANIFEST)
     except NotThereError as error:
         raise UnfinishedError(f"{shown(url)} holds no artifact", hint="check the address, or push again") from error
-    require_ours(out)
+    require_ours(out, "ctxr pull URL FOLDER")
     here = open_artifact(out) if (out / MANIFEST).is_file() else None
     same = here is not None and here.sha256 == sha256_bytes(manifest)
     if here and not same and not config.yes:

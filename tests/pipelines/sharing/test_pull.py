@@ -190,6 +190,19 @@ def test_what_was_pulled_is_part_of_the_project(
     assert same_tree(tmp_path / "here" / "filtered", tmp_path / "filtered")
 
 
+def test_where_there_is_no_project_nothing_comes_next_and_a_folder_of_others_has_a_remedy_that_helps(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pushed = CliRunner().invoke(app, ["push", str(built), URL])
+    assert (pushed.exit_code, "next:" in pushed.stdout) == (0, False)
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "dear.txt").touch()
+    refused = CliRunner().invoke(app, ["pull", URL, "letters"])
+    assert (refused.exit_code, refused.stderr.rpartition(": ")[2].strip()) == (2, "ctxr pull URL FOLDER")
+    assert CliRunner().invoke(app, ["pull", URL, "empty"]).exit_code == 0
+
+
 @pytest.mark.parametrize("places", [(), ("sets",), (URL, ""), (URL, URL), (URL, "a", "b"), ("ftp://host/sets",)])
 def test_wrong_places_are_refused(places: tuple[str, ...]) -> None:
     with pytest.raises(UsageError) as caught:
