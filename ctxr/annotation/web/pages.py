@@ -23,7 +23,7 @@ from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.site import Invitation, Session, Site
 from ctxr.web.failures import too_fast
 from ctxr.web.guard import Buckets, Guard, RateLimited, from_elsewhere, read_form
-from ctxr.web.language import ENGLISH, Language, _
+from ctxr.web.language import ENGLISH, PageLanguage, _
 from ctxr.web.signing import SESSION_DAYS, Signer
 from ctxr.web.static import HttpProblem, StaticFiles, environment
 from ctxr.web.translations import Speaking
@@ -70,7 +70,7 @@ class SignedPages:
     """
 
     START: ClassVar[str] = "/"
-    languages: Sequence[Language] = (ENGLISH,)
+    languages: Sequence[PageLanguage] = (ENGLISH,)
 
     def __init__(self, base_url: str, signer: Signer, cookie: str = "ctxr") -> None:
         self.base_url, self.signer, self._cookie = base_url, signer, cookie

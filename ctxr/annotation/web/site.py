@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import Journal
 from ctxr.web.guard import Buckets
-from ctxr.web.language import ENGLISH, Language
+from ctxr.web.language import ENGLISH, PageLanguage
 from ctxr.web.signing import Signer
 
 ADDRESS_SHARE = 20
@@ -90,7 +90,7 @@ class Site:
     bundle: int = 20
     rate: float = 10.0
     language: str = ENGLISH.tag
-    languages: Sequence[Language] = (ENGLISH,)
+    languages: Sequence[PageLanguage] = (ENGLISH,)
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     workers: Buckets = field(init=False)
     addresses: Buckets = field(init=False)

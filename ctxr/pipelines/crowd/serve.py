@@ -40,7 +40,7 @@ from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.kinds import SERVED, TASKS
 from ctxr.store.paths import relative
 from ctxr.store.scores import read_values
-from ctxr.web.language import Language
+from ctxr.web.language import PageLanguage
 from ctxr.web.server import LOCAL, address_of, answer_requests, listening_socket
 from ctxr.web.translations import read_languages
 
@@ -168,7 +168,7 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
     return OpenSite(site, waiting, people)
 
 
-def languages_of(config: Serve) -> list[Language]:
+def languages_of(config: Serve) -> list[PageLanguage]:
     """The languages of the pages. Raises UsageError for one without translations, and what `read_languages` raises."""
     own = config.workdir / "study"
     found = read_languages(SHIPPED, own)
