@@ -21,7 +21,7 @@ from ctxr.web.language import ENGLISH, OTHERS, SPOKEN, PageLanguage
 COOKIE = "ctxr-language"
 
 _WANTED = re.compile(r"([A-Za-z0-9-]{1,35})(?:\s*;\s*q=([01](?:\.[0-9]{1,3})?))?\s*(?:,|$)")
-"""A language in the header Accept-PageLanguage, and its weight."""
+"""A language in the header Accept-Language, and its weight."""
 
 
 def read_languages(*folders: Path) -> dict[str, PageLanguage]:
