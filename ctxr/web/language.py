@@ -11,7 +11,7 @@ from babel.numbers import format_decimal
 
 
 @dataclass(frozen=True)
-class Language:
+class PageLanguage:
     """A language of pages: its `locale` has names, numbers and direction, `texts` the translations."""
 
     locale: Locale
@@ -23,12 +23,12 @@ class Language:
         return str(self.locale).replace("_", "-")
 
 
-ENGLISH = Language(Locale("en"), NullTranslations())
+ENGLISH = PageLanguage(Locale("en"), NullTranslations())
 
-SPOKEN: ContextVar[Language] = ContextVar("spoken", default=ENGLISH)
+SPOKEN: ContextVar[PageLanguage] = ContextVar("spoken", default=ENGLISH)
 """The language of the page that is being made."""
 
-OTHERS: ContextVar[Sequence[Language]] = ContextVar("others", default=())
+OTHERS: ContextVar[Sequence[PageLanguage]] = ContextVar("others", default=())
 """The languages that its reader may switch to; none where the page cannot be loaded again."""
 
 

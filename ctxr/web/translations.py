@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ctxr.errors import DataError, UsageError, first_line
-from ctxr.web.language import ENGLISH, OTHERS, SPOKEN, Language
+from ctxr.web.language import ENGLISH, OTHERS, SPOKEN, PageLanguage
 
 COOKIE = "ctxr-language"
 
@@ -24,7 +24,7 @@ _WANTED = re.compile(r"([A-Za-z0-9-]{1,35})(?:\s*;\s*q=([01](?:\.[0-9]{1,3})?))?
 """A language in the header Accept-Language, and its weight."""
 
 
-def read_languages(*folders: Path) -> dict[str, Language]:
+def read_languages(*folders: Path) -> dict[str, PageLanguage]:
     """English, and by their tags the languages of the files `ar.po`, `pt-BR.po`, … in `folders`; a later folder's texts come first.
 
     Raises UsageError for a file that is not named by a language, DataError for one that holds no translations of our texts.
@@ -37,7 +37,7 @@ def read_languages(*folders: Path) -> dict[str, Language]:
             hint = "name the file by the language's code: ar.po, pt-BR.po, …"
             raise UsageError(f"{file}: no language has the code {file.stem!r}", hint=hint) from error
         try:
-            language = Language(locale, _translations(file.read_bytes(), locale))
+            language = PageLanguage(locale, _translations(file.read_bytes(), locale))
         except (PoFileError, ValueError, LookupError, OSError) as error:
             hint = "mend the file; msgfmt --check names the line"
             raise DataError(f"{file}: {first_line(error)}", hint=hint) from error
@@ -69,7 +69,7 @@ class Speaking:
     asks for, or in the first of `languages`. `path`: below which the cookie is sent."""
 
     app: ASGIApp
-    languages: Sequence[Language]
+    languages: Sequence[PageLanguage]
     path: str
     https: bool
 
@@ -92,13 +92,13 @@ class Speaking:
         OTHERS.set([one for one in self.languages if one != language] if request.method == "GET" else ())
         await self.app(scope, receive, send_with_cookie)
 
-    def find(self, tag: str) -> Language | None:
+    def find(self, tag: str) -> PageLanguage | None:
         """The language of a tag, or else one that differs in script or country alone; None without either."""
         by_tag = {one.tag.lower(): one for one in self.languages}
         by_word = {one.tag.lower().split("-")[0]: one for one in reversed(self.languages)}
         return by_tag.get(tag.lower()) or by_word.get(tag.lower().split("-")[0])
 
-    def _asked(self, request: Request) -> Language:
+    def _asked(self, request: Request) -> PageLanguage:
         found = _WANTED.findall(request.headers.get("accept-language", "")[:500])
         weighted = sorted(((float(weight or 1), tag) for tag, weight in found), key=lambda one: -one[0])
         return next((one for weight, tag in weighted if weight and (one := self.find(tag))), self.languages[0])

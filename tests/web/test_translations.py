@@ -12,14 +12,14 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from ctxr.errors import DataError, UsageError
-from ctxr.web.language import ENGLISH, OTHERS, SPOKEN, Language, _, ngettext, number
+from ctxr.web.language import ENGLISH, OTHERS, SPOKEN, PageLanguage, _, ngettext, number
 from ctxr.web.translations import COOKIE, Speaking, read_languages
 
 HEAD = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=utf-8\\n"\n'
 
 
-def languages(*tags: str) -> list[Language]:
-    return [Language(Locale.parse(tag, sep="-"), gettext.NullTranslations()) for tag in tags]
+def languages(*tags: str) -> list[PageLanguage]:
+    return [PageLanguage(Locale.parse(tag, sep="-"), gettext.NullTranslations()) for tag in tags]
 
 
 def visitor(*tags: str, https: bool = False) -> TestClient:

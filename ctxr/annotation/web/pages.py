@@ -23,7 +23,7 @@ from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.site import Invitation, Session, Site
 from ctxr.web.failures import too_fast
 from ctxr.web.guard import Buckets, Guard, RateLimited, from_elsewhere, read_form
-from ctxr.web.language import ENGLISH, Language, _
+from ctxr.web.language import ENGLISH, PageLanguage, _
 from ctxr.web.signing import SESSION_DAYS, Signer
 from ctxr.web.static import HttpProblem, StaticFiles, environment
 from ctxr.web.translations import Speaking
@@ -71,7 +71,7 @@ class SignedPages:
 
     START: ClassVar[str] = "/"
     DOOR: ClassVar[str] = "/i/"
-    languages: Sequence[Language] = (ENGLISH,)
+    languages: Sequence[PageLanguage] = (ENGLISH,)
     contact = ""
     """E-mail address at the foot of every page."""
 

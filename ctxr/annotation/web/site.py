@@ -11,7 +11,7 @@ from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.study import StudyTexts
 from ctxr.web.guard import Buckets
-from ctxr.web.language import ENGLISH, Language
+from ctxr.web.language import ENGLISH, PageLanguage
 from ctxr.web.signing import Signer
 
 ADDRESS_SHARE = 20
@@ -108,7 +108,7 @@ class Site:
     bundle: int = 20
     rate: float = 10.0
     language: str = ENGLISH.tag
-    languages: Sequence[Language] = (ENGLISH,)
+    languages: Sequence[PageLanguage] = (ENGLISH,)
     texts: StudyTexts = field(default_factory=StudyTexts)
     workdir: Path = Path("work")
     now: Callable[[], datetime] = lambda: datetime.now(UTC)

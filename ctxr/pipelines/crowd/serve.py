@@ -41,7 +41,7 @@ from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.kinds import SERVED, TASKS
 from ctxr.store.paths import relative
 from ctxr.store.scores import read_values
-from ctxr.web.language import Language
+from ctxr.web.language import PageLanguage
 from ctxr.web.server import LOCAL, address_of, answer_requests, listening_socket
 from ctxr.web.translations import read_languages
 
@@ -180,7 +180,7 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
     return OpenSite(site, waiting, people)
 
 
-def languages_of(config: Serve, own: Path) -> list[Language]:
+def languages_of(config: Serve, own: Path) -> list[PageLanguage]:
     """The languages of the pages, with those of the folder `own`. Raises UsageError for one without translations, and what
     `read_languages` raises."""
     found = read_languages(SHIPPED, own)
