@@ -210,7 +210,7 @@ class Work(Endpoints):
             right=set(map(unit.key, unit.lease.unit.truth)),
             chosen={key for keys in view.given.values() for key in keys},
             pictures_at=f"{unit.here}/picture",
-            **self.around(unit),
+            **self.around(unit) | {"stop": ""},
         )
 
     def _form(self, unit: LeasedUnit, filled: Values, problems: Sequence[str] = ()) -> Response:

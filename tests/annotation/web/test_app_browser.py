@@ -12,10 +12,11 @@ from playwright.sync_api import Browser, Page, expect
 
 from ctxr.annotation.study import read_texts
 from ctxr.annotation.web.site import Invitation, Study
+from tests.annotation.test_study import CONSENT, folder_of
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import IMAGES, UNITS, Crowd, crowd
 from tests.annotation.web.serving import Running, serving
-from tests.annotation.web.test_before import CONSENT, QUESTIONS, WORK, folder_of
+from tests.annotation.web.test_before import QUESTIONS, WORK
 from tests.annotation.web.test_work import GOOD
 
 Show = Callable[..., Page]
