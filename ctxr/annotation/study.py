@@ -87,7 +87,7 @@ def read_texts(folder: Path | None) -> StudyTexts:
         if (plain := name.split(".")[0]) not in own:
             raise DataError(f"{folder} has {name}.md and no {plain}.md", hint="it is read in all other languages")
         if plain == CONSENT and not _ADDRESS.search(text):
-            hint = "add the e-mail address of who answers questions, such as <mailto:study@example.org>"
+            hint = "add the e-mail address of who answers questions, such as <study@example.org>"
             raise DataError(f"{folder}/{name}.md names no contact", hint=hint)
     ours = {
         INSTRUCTIONS.format(file.name.removesuffix(".md")): file.read_text("utf-8")

@@ -108,8 +108,8 @@ def test_markdown_is_text_and_links_to_pages_and_mailboxes_and_nothing_else() ->
 @pytest.mark.parametrize(
     ("texts", "sentence", "hint"),
     [
-        ({"consent": "# Title\n\nNo address.\n"}, r"consent\.md .*contact", "mailto"),
-        ({"consent": CONSENT, "consent_ar": "# Title\n"}, r"consent\.ar\.md .*contact", "mailto"),
+        ({"consent": "# Title\n\nNo address.\n"}, r"consent\.md .*contact", "study@"),
+        ({"consent": CONSENT, "consent_ar": "# Title\n"}, r"consent\.ar\.md .*contact", "study@"),
         ({"consent": "ada@example.org"}, r"consent\.md .*heading", "# "),
         ({"consent": "#\n\nada@example.org"}, r"consent\.md .*heading", "# "),
         ({"consent_ar": CONSENT}, r"consent\.ar\.md and no consent\.md", "languages"),

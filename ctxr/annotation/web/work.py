@@ -235,7 +235,7 @@ class Work(Endpoints):
             right=set(map(unit.key, unit.lease.unit.truth)),
             chosen={key for keys in view.given.values() for key in keys},
             pictures_at=f"{unit.here}/picture",
-            **self.around(unit),
+            **self.around(unit) | {"stop": ""},
         )
 
     def form(self, unit: LeasedUnit, filled: Values, problems: Sequence[Problem] = (), step: str = "") -> Response:

@@ -60,6 +60,18 @@ def test_blocking_has_a_reason_is_seen_and_can_be_taken_back(known: Path) -> Non
     assert back.changes[0].undone
 
 
+def test_the_list_says_how_many_agreed_to_which_version_of_the_consent(known: Path) -> None:
+    assert run(Workers(workdir=known)).consents.rows == ()
+    with project_journal(known, read_only=False) as journal:
+        assert journal is not None
+        for worker, version, language in (("w-spammer", "0a", "en"), ("w-hasty", "0a", "ar"), ("w-hasty", "1b", "ar")):
+            journal.agree(worker, version, language, NOW + timedelta(days=version == "1b"))
+    assert run(Workers(workdir=known)).consents.rows == (("0a", "ar", 1), ("0a", "en", 1), ("1b", "ar", 1))
+    shown = CliRunner().invoke(app, ["workers", "-w", str(known)])
+    assert "Consent" in shown.output
+    assert shown.output.count("0a") == 2
+
+
 def test_a_dry_run_names_who_would_be_blocked_and_changes_nothing(known: Path) -> None:
     config = Workers(workdir=known, block=("w-spam",), reason="x")
     with recorded(config, dry_run=True), pytest.raises(DryRun) as ended:
