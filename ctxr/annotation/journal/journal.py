@@ -418,6 +418,11 @@ class Journal:
             query = select(func.count()).select_from(tables.lease).where(_OVERDUE)
             return int(tx.connection.scalar(query, {"now": micros(now)}) or 0)
 
+    def given_up(self) -> int:
+        """How many units were decided without a verdict, because nobody could do anything with them."""
+        with self._reading() as tx:
+            return int(tx.connection.scalar(select(func.count()).where(unit.decided == "stuck")) or 0)
+
     def unreachable(self) -> dict[str, tuple[str, ...]]:
         """By pool, ids of units that want another answer and that no active worker may take."""
         with self._reading() as tx:

@@ -23,8 +23,8 @@ class OwnAnswers(Endpoints):
     def show(self, request: Request) -> Response:
         """The worker's last answers."""
         session = self.pages.session(request)
-        if not session.worker:
-            return self.pages.go("/")
+        if not session.worker or not self.pages.agreed(session.worker):
+            return self.pages.go("/next")
         self.pages.limit(self.site.workers, session.worker)
         rows = []
         for given in self.site.journal.last_answers(session.worker):

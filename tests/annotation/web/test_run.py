@@ -251,6 +251,14 @@ def test_what_is_stuck_is_named_with_its_reason(make_crowd: MakeCrowd) -> None:
     assert "no enrolled worker may take 1 open unit of pool any" in read(visitor.get("/run")).text
 
 
+def test_what_nobody_could_do_anything_with_is_named(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(UNITS["tag"])
+    for name in ("ada", "ben"):
+        visitor, page = crowd.opened(name)
+        assert page.form().send(visitor, problem="broken").status_code == 200
+    assert "1 unit given up" in read(runner(crowd).get("/run")).text
+
+
 def test_checks_and_wrong_picks_are_marked(make_crowd: MakeCrowd) -> None:
     crowd = make_crowd(GOLD, protocol={"qualification": 1})
     ada, page = crowd.opened()
