@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from ctxr.annotation.journal.results import NotAllowed
-from ctxr.annotation.web.before import Before
+from ctxr.annotation.web.before import Introduction
 from ctxr.annotation.web.chat import Chat, UnitNotifier
 from ctxr.annotation.web.pages import Pages, Show, application
 from ctxr.annotation.web.sign_in import Prolific, SignIn
@@ -24,7 +24,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
     pages = Pages(site)
     sign_in, prolific = SignIn(pages), Prolific(pages)
     work = Work(pages, prolific)
-    chat, before = Chat(pages, work, bell or UnitNotifier()), Before(pages)
+    chat, before = Chat(pages, work, bell or UnitNotifier()), Introduction(pages)
     shown: dict[str, Show] = {
         "/": sign_in.home,
         "/i/{token}": pages.invited,

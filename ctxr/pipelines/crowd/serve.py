@@ -129,8 +129,7 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
                 f"{everything[0].path} and {tasks.path} were exported with different protocols",
                 hint=f"ctxr export-tasks {tasks.name} {changes_to(everything[0].protocol, tasks.protocol)}",
             )
-    private, folder = private_folder(config.workdir), config.study or config.workdir / STUDY
-    texts = read_texts(folder if folder.is_dir() else None)
+    private = private_folder(config.workdir)
     key = read_key(private)
     pictures = {name: image.sha256 for tasks in everything for name, image in tasks.images.items()}
     journal = open_journal(
@@ -155,11 +154,9 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
         listed(config.tasks) or None,
         config.per_round,
         config.rate,
-        texts,
+        read_texts(study_folder(config)),
     )
-    if not texts.version and (site.studies or site.anybody or invited_names(config)):
-        tell = progress.warn if site.studies or site.anybody else progress.note
-        tell(f"nobody is asked for consent: write the information about the study into {folder / 'consent.md'}")
+    _tell_of_consent(site, config, progress)
     if not (waiting := _waiting(site, journal.progress())):
         progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
     if note := unconfirmed_note(journal):
@@ -171,6 +168,19 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
             f"{plural(config.invite, 'person', 'people')} invited; it takes {people['all']} to collect all votes"
         )
     return OpenSite(site, waiting, people)
+
+
+def study_folder(config: Serve) -> Path:
+    """Where the texts of the study are, if there are any."""
+    return config.study or config.workdir / STUDY
+
+
+def _tell_of_consent(site: Site, config: Serve, progress: Progress) -> None:
+    """Say that nobody is asked for consent, unless one person labels alone."""
+    if not site.texts.version and (site.studies or site.anybody or invited_names(config)):
+        tell = progress.warn if site.studies or site.anybody else progress.note
+        where = study_folder(config) / "consent.md"
+        tell(f"nobody is asked for consent: write the information about the study into {where}")
 
 
 def _pictures(everything: Sequence[Tasks]) -> dict[str, Path]:
