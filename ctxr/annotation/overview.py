@@ -110,4 +110,4 @@ def _stuck(journal: Journal, now: datetime) -> Iterator[str]:
     if overdue := journal.overdue(now):
         yield f"{plural(overdue, 'unit')} held for longer than allowed: others get them as soon as anybody asks for work"
     if given_up := journal.given_up():
-        yield f"{plural(given_up, 'unit')} given up: two people said that a picture is broken or that they cannot tell; see the last answers"
+        yield f"{plural(given_up, 'unit')} given up: two people found a picture broken, or could not tell"

@@ -72,7 +72,7 @@ def page_of(text: str, where: Path) -> StudyPage:
 
 
 def read_texts(folder: Path | None) -> StudyTexts:
-    """The texts in a folder, and our instructions for tasks that it has none of.
+    """The texts in a folder, which may be missing, and our instructions for tasks that it has none of.
 
     Raises DataError for a text of an unknown name, in one language only that is named, without a heading or not in UTF-8, and for a
     consent that names no contact.

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 
 from ctxr.annotation.journal.results import NotAllowed
 from ctxr.annotation.web.answers import OwnAnswers
-from ctxr.annotation.web.before import Before
+from ctxr.annotation.web.before import Introduction
 from ctxr.annotation.web.chat import Chat, UnitNotifier
 from ctxr.annotation.web.pages import Pages, Show, application
 from ctxr.annotation.web.run import RunPages
@@ -27,7 +27,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
     pages = Pages(site)
     sign_in, prolific = SignIn(pages), Prolific(pages)
     work = Work(pages, prolific)
-    chat, before, answers = Chat(pages, work, bell or UnitNotifier()), Before(pages), OwnAnswers(pages, work)
+    chat, before, answers = Chat(pages, work, bell or UnitNotifier()), Introduction(pages), OwnAnswers(pages, work)
     run = RunPages(site)
     shown: dict[str, Show] = {
         "/": sign_in.home,

@@ -11,7 +11,7 @@ from ctxr.web.language import SPOKEN, _
 from ctxr.web.static import HttpProblem
 
 
-class Before(Endpoints):
+class Introduction(Endpoints):
     """The endpoints of what comes before the first page of work."""
 
     def _text(self, name: str) -> StudyPage | None:

@@ -163,8 +163,6 @@ class Serve(Options):
             yield f"--base-url {self.base_url!r} is not an address", "it begins with https://"
         if self.study is not None and not self.study.is_dir():
             yield f"--study {self.study} is no folder", "name the folder with consent.md"
-        if self.study and not self.study.is_dir():
-            yield f"--study {self.study} is no folder", "a folder with consent.md and other texts of the study"
         if self.review and (self.open or self.study or self.tasks or self.database):
             yield "--review goes without --open, --study, --tasks and --database", "ctxr serve --review --invite 2"
         if not self.review and (self.input or self.scores):

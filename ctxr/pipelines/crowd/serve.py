@@ -133,8 +133,7 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
                 f"{everything[0].path} and {tasks.path} were exported with different protocols",
                 hint=f"ctxr export-tasks {tasks.name} {changes_to(everything[0].protocol, tasks.protocol)}",
             )
-    private, folder = private_folder(config.workdir), config.study or config.workdir / STUDY
-    texts = read_texts(folder if folder.is_dir() else None)
+    private = private_folder(config.workdir)
     key = read_key(private)
     pictures = {name: image.sha256 for tasks in everything for name, image in tasks.images.items()}
     journal = open_journal(
@@ -160,13 +159,11 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
         config.per_round,
         config.rate,
         everything[0].protocol.language,
-        languages_of(config, folder),
-        texts,
+        languages_of(config),
+        read_texts(study_folder(config)),
         config.workdir,
     )
-    if not texts.version and (site.studies or site.anybody or invited_names(config)):
-        tell = progress.warn if site.studies or site.anybody else progress.note
-        tell(f"nobody is asked for consent: write the information about the study into {folder / 'consent.md'}")
+    _tell_of_consent(site, config, progress)
     if not (waiting := _waiting(site, journal.progress())):
         progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
     if note := unconfirmed_note(journal):
@@ -180,15 +177,28 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
     return OpenSite(site, waiting, people)
 
 
-def languages_of(config: Serve, own: Path) -> list[PageLanguage]:
-    """The languages of the pages, with those of the folder `own`. Raises UsageError for one without translations, and what
+def study_folder(config: Serve) -> Path:
+    """Where the texts of the study are, if there are any."""
+    return config.study or config.workdir / STUDY
+
+
+def languages_of(config: Serve) -> list[PageLanguage]:
+    """The languages of the pages, with those of the study. Raises UsageError for one without translations, and what
     `read_languages` raises."""
-    found = read_languages(SHIPPED, own)
+    found, own = read_languages(SHIPPED, study_folder(config)), study_folder(config)
     wanted = listed(config.languages) or tuple(found)
     if unknown := [tag for tag in wanted if tag not in found]:
         hint = f"choose of {', '.join(found)}, or put {unknown[0]}.po into {own}"
         raise UsageError(f"--languages {unknown[0]}: there are no translations", hint=hint)
     return [found[tag] for tag in wanted]
+
+
+def _tell_of_consent(site: Site, config: Serve, progress: Progress) -> None:
+    """Say that nobody is asked for consent, unless one person labels alone."""
+    if not site.texts.version and (site.studies or site.anybody or invited_names(config)):
+        tell = progress.warn if site.studies or site.anybody else progress.note
+        where = study_folder(config) / "consent.md"
+        tell(f"nobody is asked for consent: write the information about the study into {where}")
 
 
 def _pictures(everything: Sequence[Tasks]) -> dict[str, Path]:

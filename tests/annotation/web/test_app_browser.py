@@ -416,18 +416,18 @@ def test_what_is_read_before_work_is_accessible_and_passed_with_the_keyboard_alo
         expect(tab.locator("h1")).to_have_text("About the study")
         box.press("Space")
         tab.get_by_role("button", name="Agree", exact=True).press("Enter")
-        expect(tab.locator("h1")).to_have_text("How to find an image")
+        expect(tab.locator("h1")).to_contain_text("How to find")
         look(tab)
         tab.get_by_role("link", name="Go on").press("Enter")
         expect(tab.locator(".practice")).to_be_visible()
         look(tab)
         tab.keyboard.press("1")
         tab.keyboard.press("Enter")
-        expect(tab.locator("h1")).to_have_text("That is not the one")
+        expect(tab.locator("h1")).to_contain_text("not the one")
         assert tab.locator(".tile img").first.evaluate("(one) => one.decode().then(() => one.naturalWidth)") == 96
         look(tab)
         tab.get_by_role("link", name="Go on").press("Enter")
-        expect(tab.locator("h1")).to_have_text("Thank you for trying")
+        expect(tab.locator("h1")).to_contain_text("for trying")
         tab.context.close()
 
 
