@@ -50,7 +50,7 @@ def visitor(*tags: str, https: bool = False) -> TestClient:
     ],
 )
 def test_a_browser_gets_the_language_that_it_wants_most_of_those_there_are(header: str, told: str) -> None:
-    page = visitor("en", "ar", "pt-BR").get("/", headers={"accept-language": header.encode("latin-1")})
+    page = visitor("en", "ar", "pt-BR").get("/", headers={b"accept-language": header.encode("latin-1")})
     assert page.text.split()[0] == told
     assert set(page.text.split()) == {"en", "ar", "pt-BR"}
     assert "set-cookie" not in page.headers
@@ -76,7 +76,7 @@ def test_a_language_that_there_is_none_of_is_not_taken_and_not_sent_back(sent: s
     page = asking.get("/", params={"lang": sent})
     assert (page.text, "set-cookie" in page.headers) == ("en ar", False)
     cookie = f"{COOKIE}={sent}".replace("\r\n", " ").replace("\x00", "").encode("utf-8")
-    assert asking.get("/", headers={"cookie": cookie}).text.split()[0] == ("ar" if sent.startswith("ar;") else "en")
+    assert asking.get("/", headers={b"cookie": cookie}).text.split()[0] == ("ar" if sent.startswith("ar;") else "en")
 
 
 def test_the_first_language_is_for_who_asks_for_none_of_them() -> None:
