@@ -27,8 +27,8 @@ ARABIC = next(one for one in LANGUAGES if one.tag == "ar")
 LETTERS = re.compile("[\u0621-\u064a]")
 
 
-def forms(text: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
-    return (text,) if isinstance(text, str) else tuple(text)
+def forms(text: str | tuple[str, ...] | list[str] | None) -> tuple[str, ...]:
+    return (text,) if isinstance(text, str) else tuple(text or ())
 
 
 @pytest.mark.parametrize("file", sorted(SHIPPED.glob("*.po")), ids=lambda file: file.name)
