@@ -88,7 +88,10 @@ def launch(config: ExportTasks) -> str:
             study = created[0]
         else:
             codes, review = codes_of(private, out.name), [{"action": "MANUALLY_REVIEW"}]
-            body["filters"] = prolific.filters(config, client.choices(prolific.RESIDENCE, prolific.FLUENT))
+            ids = client.choices(prolific.RESIDENCE)
+            if any(row["filter_id"] == prolific.FLUENT for row in prolific.filters(config)):
+                ids |= client.choices(prolific.FLUENT)
+            body["filters"] = prolific.filters(config, ids)
             body["completion_codes"] = [
                 {"code": codes[kind], "code_type": kind, "actions": review} for kind in prolific.CODE_TYPES
             ]

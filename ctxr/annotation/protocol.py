@@ -51,7 +51,7 @@ class StudyNumbers(Options):
     turns_before_share: Annotated[int, COUNT] = PUBLISHED.turns_before_share
     """Messages, of both partners together, before the photo of a dialogue can be shared (PhotoChat: 5)."""
     language: str = PUBLISHED.language
-    """Language of descriptions and messages, as a code: en, ar, pt-BR, …"""
+    """Language of descriptions and messages, as a code such as en, ar or pt-BR."""
     disjoint: Annotated[str, Choices(DISJOINT)] = "partly"
     """Separation of the workers of train from those of validation and test: wholly, partly or none (ImageCoDe: partly)."""
     shared_workers: Annotated[float, SHARE] = 0.2

@@ -62,9 +62,9 @@ class ProlificClient:
         """Ids of studies with an internal name: whether one was made by a request whose answer was lost."""
         return [str(row["id"]) for row in self._pages("/studies/") if row.get("internal_name") == internal_name]
 
-    def choices(self, *names: str) -> dict[str, str]:
-        """Ids of the choices of filters, by what participants read."""
-        found = (row for row in self._pages("/filters/") if row.get("filter_id") in names)
+    def choices(self, name: str) -> dict[str, str]:
+        """Ids of the choices of a filter, by what participants read."""
+        found = (row for row in self._pages("/filters/") if row.get("filter_id") == name)
         return {str(label): str(choice) for row in found for choice, label in (row.get("choices") or {}).items()}
 
     def publish(self, study: str) -> str:

@@ -163,11 +163,8 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
         read_texts(study_folder(config)),
         config.workdir,
     )
-    _tell_of_consent(site, config, progress)
-    if not (waiting := _waiting(site, journal.progress())):
-        progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
-    if note := unconfirmed_note(journal):
-        progress.warn(note)
+    waiting = _waiting(site, journal.progress())
+    _tell(site, waiting, config, progress)
     units = {unit.id: unit for tasks in everything for unit in tasks.units}
     people = people_needed(units.values(), everything[0].protocol, pictures)
     if 0 < config.invite < people["all"]:
@@ -193,8 +190,12 @@ def languages_of(config: Serve) -> list[PageLanguage]:
     return [found[tag] for tag in wanted]
 
 
-def _tell_of_consent(site: Site, config: Serve, progress: Progress) -> None:
-    """Say that nobody is asked for consent, unless one person labels alone."""
+def _tell(site: Site, waiting: Mapping[str, int], config: Serve, progress: Progress) -> None:
+    """Say that there is no work, whom Prolific does not confirm, and that nobody is asked for consent, unless one person labels alone."""
+    if not waiting:
+        progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
+    if note := unconfirmed_note(site.journal):
+        progress.warn(note)
     if not site.texts.version and (site.studies or site.anybody or invited_names(config)):
         tell = progress.warn if site.studies or site.anybody else progress.note
         where = study_folder(config) / "consent.md"
