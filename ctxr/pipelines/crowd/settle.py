@@ -26,12 +26,13 @@ from ctxr.annotation.project_journal import project_journal
 from ctxr.engine.project import command_in
 from ctxr.engine.report import Table
 from ctxr.errors import CtxrError, DataError, DryRun, UnfinishedError
+from ctxr.store.artifacts import take_lock
 from ctxr.store.atomic import DRY_RUN, write_bytes
 from ctxr.store.records import Record
 from ctxr.store.tables import encode_row, grouped, read_table
 
-SHEET, ORDERED = "pay.csv", "bonuses.jsonl"
-"""Files of the private folder: the pay sheet, and the bonuses that were ordered, of which none is ordered twice."""
+SHEET, ORDERED, LOCK = "pay.csv", "bonuses.jsonl", ".settling"
+"""Files of the private folder: the pay sheet, the bonuses that were ordered, of which none is ordered twice, and a lock."""
 
 UNFINISHED = "Did not finish the study"
 """Prolific's own words for why a submission is asked back."""
@@ -79,11 +80,12 @@ class Ours:
     """What the project knows of the people on Prolific.
 
     Attributes:
-        visits: everybody who came. offers: by study. answers: number by submission.
+        visits: everybody who came. studies: ids on Prolific, and offers, by study. answers: number by submission.
         blocked: by worker whom a person blocked, why. owed: for waiting, minor units by worker. ordered: bonuses by submission.
     """
 
     visits: Sequence[Visit]
+    studies: Mapping[str, str]
     offers: Mapping[str, Offer]
     answers: Mapping[str, int]
     blocked: Mapping[str, str]
@@ -97,31 +99,39 @@ def pay_rows(submissions: Sequence[Submission], ours: Ours) -> list[PayRow]:
     known = sorted(submissions, key=lambda one: (visits[one.id].began.timestamp() if one.id in visits else 0.0, one.id))
     for one in known:
         visit, answers = visits.get(one.id), ours.answers.get(one.id, 0)
-        act, why = _act(one, visit, answers, ours.blocked)
+        act, why = _act(one, visit, answers, ours)
         study, worker = (visit.door, visit.worker) if visit else ("", "")
         offered = ours.offers[study].pay if study in ours.offers else 0
         reward = (offered if one.reward is None else one.reward) if act == "approve" or one.is_approved else 0
         bonus = max(sum(one.bonus_payments or ()), ours.ordered.get(one.id, 0))
         rows.append(PayRow(one.id, study, worker, one.status, answers, act, why, round(reward), round(bonus)))
     paid = {row.worker: at for at, row in enumerate(rows) if row.reward}
+    had = Counter[str]()
+    for row in rows:
+        had[row.worker] += row.bonus
+    # what was ordered for a submission that Prolific does not list now is not owed again either
+    for name in ours.ordered.keys() & visits.keys() - {row.submission for row in rows}:
+        had[visits[name].worker] += ours.ordered[name]
     for worker, cents in ours.owed.items():
-        due = math.ceil(round(cents, 6)) - sum(row.bonus for row in rows if row.worker == worker)
+        due = math.ceil(round(cents, 6)) - had[worker]
         if due > 0 and worker in paid:
             row = rows[paid[worker]]
             rows[paid[worker]] = structs.replace(row, bonus=row.bonus + due, due=due)
     return rows
 
 
-def _act(one: Submission, visit: Visit | None, answers: int, blocked: Mapping[str, str]) -> tuple[Act, str]:
+def _act(one: Submission, visit: Visit | None, answers: int, ours: Ours) -> tuple[Act, str]:
     """What is done about a submission, and why."""
     if one.state != REVIEWED:
-        return "", "in progress" if one.state in WORKING else ""
+        return "", "in progress" if one.state in WORKING else one.state.lower()
     if one.return_requested:
         return "", "asked back"
     if visit is None or (one.participant_id or one.participant) != visit.participant:
-        return "decide", "this server has not seen this participant with it"
-    if visit.worker in blocked:
-        return "decide", blocked[visit.worker]
+        return "decide", "the participant never came to this server with this submission"
+    if ours.studies.get(visit.door) != (one.study_id or one.study):
+        return "decide", "is of another study than the one that was opened with it"
+    if visit.worker in ours.blocked:
+        return "decide", ours.blocked[visit.worker]
     if visit.ending in ("complete", "stopped"):
         return "approve", "got its completion code"
     if answers:
@@ -140,29 +150,44 @@ def settle(workdir: Path, database: str = "") -> Table:
         hint = "ctxr export-tasks TASK --backend prolific --launch"
         raise UnfinishedError("no study was launched from this project", hint=hint)
     offers, client = {name: study_offer(tasks[name]) for name in studies}, connect()
-    currency = next(iter(offers.values())).currency
-    fetched = [row for study in studies.values() for row in client.submissions(study)]
+    currency, *others = {offer.currency for offer in offers.values()}
+    if others:
+        hint = "export their tasks with one --currency, that of the account"
+        raise DataError(f"the studies are paid in {currency} and {others[0]}", hint=hint)
+    fetched = {str(row.get("id")): row for study in studies.values() for row in client.submissions(study)}
     try:
-        submissions = msgspec.convert(fetched, list[Submission])
+        submissions = msgspec.convert([*fetched.values()], list[Submission])
     except msgspec.ValidationError as error:
         raise DataError(f"Prolific lists a submission that ctxr does not understand: {error}") from error
-    with project_journal(workdir, database) as journal:
+    with project_journal(workdir, database) as journal, (private / LOCK).open("a+") as lock:
         if journal is None:
             raise UnfinishedError(f"{workdir} has no journal of answers", hint=command_in(workdir, "serve"))
-        rows = pay_rows(submissions, _ours(journal, read_visits(private), offers, currency, private / ORDERED))
-    if DRY_RUN.get():
-        acts = Counter[str](row.act for row in rows)
-        names = {"approve": "approve", "ask back": "return", "left to you": "decide"}
-        plan: dict[str, object] = {name: acts[one] for name, one in names.items()}
-        plan |= {"rewards": money(sum(row.reward for row in rows)), "bonuses": money(sum(row.due for row in rows))}
-        raise DryRun(f"would settle {len(rows)} submissions on Prolific, in {currency}", plan)
-    pay(client, rows, studies, private / ORDERED)
-    write_bytes(private / SHEET, _sheet(rows, currency))
+        if not take_lock(lock):
+            raise UnfinishedError(f"{workdir} is being settled by another ctxr process", hint="wait for it")
+        ours = _ours(journal, read_visits(private), studies, offers, private / ORDERED)
+        rows = pay_rows(submissions, ours)
+        if DRY_RUN.get():
+            acts = Counter[str](row.act for row in rows)
+            names = {"approve": "approve", "ask back": "return", "left to you": "decide"}
+            plan: dict[str, object] = {name: acts[one] for name, one in names.items()}
+            rewards = sum(row.reward for row in rows if row.act == "approve")
+            plan |= {"rewards": money(rewards), "bonuses": money(sum(row.due for row in rows))}
+            raise DryRun(f"would settle {len(rows)} submissions on Prolific, in {currency}", plan)
+        try:
+            pay(client, rows, studies, private / ORDERED)
+        finally:
+            write_bytes(private / SHEET, _sheet(rows, currency))
     return _table(rows, private / SHEET, currency)
 
 
-def _ours(journal: Journal, visits: Sequence[Visit], offers: Mapping[str, Offer], currency: str, ordered: Path) -> Ours:
-    blocked = dict[str, str]()
+def _ours(
+    journal: Journal,
+    visits: Sequence[Visit],
+    studies: Mapping[str, str],
+    offers: Mapping[str, Offer],
+    ordered: Path,
+) -> Ours:
+    blocked, currency = dict[str, str](), next(iter(offers.values())).currency
     for state in journal.workers():
         last = next((change for change in reversed(journal.changes(state.worker)) if not change.undone), None)
         if state.state == "blocked" and last and last.by not in (AUTHOR, RULE):
@@ -177,7 +202,7 @@ def _ours(journal: Journal, visits: Sequence[Visit], offers: Mapping[str, Offer]
     sums = Counter[str]()
     for row in read_table(ordered, OrderedBonus) if ordered.is_file() else ():
         sums[row.submission] += row.cents
-    return Ours(visits, offers, answers, blocked, {name: owed[name] for name in came if owed[name]}, sums)
+    return Ours(visits, studies, offers, answers, blocked, {name: owed[name] for name in came if owed[name]}, sums)
 
 
 def pay(client: ProlificClient, rows: Sequence[PayRow], studies: Mapping[str, str], ordered: Path) -> None:
@@ -187,9 +212,6 @@ def pay(client: ProlificClient, rows: Sequence[PayRow], studies: Mapping[str, st
     """
     if approved := [row.submission for row in rows if row.act == "approve"]:
         client.approve(approved)
-    for row in rows:
-        if row.act == "return":
-            client.ask_back(row.submission, UNFINISHED)
     for study, part in grouped((row.study, row) for row in rows if row.due).items():
         batch = client.order_bonuses(studies[study], {row.submission: row.due for row in part})
         before = ordered.read_bytes() if ordered.is_file() else b""
@@ -200,6 +222,9 @@ def pay(client: ProlificClient, rows: Sequence[PayRow], studies: Mapping[str, st
         except CtxrError as error:
             error.hint = f"see on Prolific whether bonuses were paid; if not, remove the lines of {batch} from {ordered} and settle again"
             raise
+    for row in rows:
+        if row.act == "return":
+            client.ask_back(row.submission, UNFINISHED)
 
 
 def _sheet(rows: Sequence[PayRow], currency: str) -> bytes:

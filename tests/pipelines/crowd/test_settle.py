@@ -23,6 +23,7 @@ from ctxr.errors import CtxrError, DryRun, UnfinishedError
 from ctxr.pipelines.crowd import settle as settling
 from ctxr.pipelines.crowd.config import Workers
 from ctxr.pipelines.crowd.settle import settle
+from ctxr.store.artifacts import take_lock
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 ADDRESS = "https://prolific.test/api/v1"
@@ -110,7 +111,7 @@ def prolific(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prolific:
     people.close()
     states = dict.fromkeys((*COMING, "stranger"), "AWAITING REVIEW") | {"gone": "RETURNED"}
     rows = {
-        f"s-{name}": {"id": f"s-{name}", "participant_id": name, "status": state, "reward": 375, "is_complete": True}
+        f"s-{name}": {"id": f"s-{name}", "participant_id": name, "status": state, "reward": 375, "study_id": "study1"}
         for name, state in states.items()
     }
     platform = Prolific(rows)
@@ -154,9 +155,9 @@ def test_each_submission_is_settled_once_and_the_pay_sheet_is_what_prolific_char
     assert sheet(tmp_path)["s-person"]["why"] == "blocked by Ada: always the first"
     assert prolific.posted == [
         ("/submissions/bulk-approve/", {"submission_ids": ["s-done", "s-rule"]}),
-        ("/submissions/s-none/request-return/", {"request_return_reasons": ["Did not finish the study"]}),
         ("/submissions/bonus-payments/", {"study_id": "study1", "csv_bonuses": "s-done,0.23\n"}),
         ("/bulk-bonus-payments/order/pay/", {}),
+        ("/submissions/s-none/request-return/", {"request_return_reasons": ["Did not finish the study"]}),
     ]
     assert total(tmp_path) == prolific.paid() == 7.73
     count = len(prolific.posted)
@@ -187,6 +188,46 @@ def test_a_bonus_is_not_ordered_again_where_nobody_knows_whether_it_was_paid(
     ordered.unlink()
     settle(tmp_path)
     assert total(tmp_path) == prolific.paid()
+
+
+def test_a_bonus_is_owed_once_though_prolific_no_longer_lists_its_submission(
+    tmp_path: Path, prolific: Prolific
+) -> None:
+    settle(tmp_path)
+    people = Identities(tmp_path / CROWD / PRIVATE, bytes(32))
+    again = Visit("s-again", "done", "study1", "w-done", "describe", 1, NOW + timedelta(days=1))
+    people.come(again, timedelta(hours=1))
+    people.end(again.submission, "complete")
+    people.close()
+    gone = prolific.rows.pop("s-done")
+    prolific.rows["s-again"] = gone | {"id": "s-again", "status": "AWAITING REVIEW", "bonus_payments": None}
+    orders = [path for path, _ in prolific.posted if "bonus" in path]
+    settle(tmp_path)
+    assert sheet(tmp_path)["s-again"]["done"] == "approve"
+    assert [path for path, _ in prolific.posted if "bonus" in path] == orders
+
+
+def test_a_submission_of_another_study_and_two_settlements_at_once_are_left_to_people(
+    tmp_path: Path, prolific: Prolific
+) -> None:
+    prolific.rows["s-done"]["study_id"] = "dearer"
+    with (tmp_path / CROWD / PRIVATE / settling.LOCK).open("a+") as other:
+        assert take_lock(other)
+        with pytest.raises(UnfinishedError, match="another ctxr process"):
+            settle(tmp_path)
+    assert not prolific.posted
+    settle(tmp_path)
+    assert sheet(tmp_path)["s-done"]["done"] == "decide"
+    assert prolific.rows["s-done"]["status"] == "AWAITING REVIEW"
+
+
+def test_a_refused_request_for_a_submission_keeps_no_bonus_back_and_the_sheet_is_written(
+    tmp_path: Path, prolific: Prolific
+) -> None:
+    prolific.failing = "/submissions/s-none/"
+    with pytest.raises(CtxrError, match="502"):
+        settle(tmp_path)
+    assert total(tmp_path) == prolific.paid() == 7.73
 
 
 def test_a_dry_run_counts_and_sends_nothing(tmp_path: Path, prolific: Prolific) -> None:
