@@ -56,7 +56,7 @@ def correct(tx: Transaction, row: RowMapping, filled: dict[str, tuple[str, ...]]
     no_place = is_vote(filled) > is_vote(earlier.values) and unit_row["live"] + unit_row["answers"] >= work.most
     stopped = worker_state.require(tx, row["worker"])["state"] != "active"
     if stopped or no_place or _is_built_on(tx, unit_row, earlier):
-        raise NotAllowed("built_on", _("Others have gone on from this answer, so it stays as it is."))
+        raise NotAllowed("built_on", _("This answer can no longer be changed."))
     if wrong := problems_of(work, answer, storing.exposure(tx, work, row["worker"])):
         raise NotAllowed("invalid", wrong[0].sentence, tuple(wrong))
     for unit in storing.follow_ups(tx, work, earlier):
@@ -75,4 +75,5 @@ def _is_built_on(tx: Transaction, unit_row: RowMapping, answer: Answer) -> bool:
         return True
     followed = [unit.id for unit in storing.follow_ups(tx, work, answer)]
     repeats = (msgspec.json.decode(one, type=Unit).of for one in tx.column(_REPEATS, name=answer.worker))
-    return work.id in repeats or bool(tx.column(_HANDED_OUT, units=followed))
+    is_exported = not tx.rules.exported.isdisjoint(followed)
+    return is_exported or work.id in repeats or bool(tx.column(_HANDED_OUT, units=followed))

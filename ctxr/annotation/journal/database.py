@@ -35,12 +35,14 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of a journal: the time for an answer, for an inactive partner in a dialogue, and to wait for a partner."""
+    """The rules of a journal: the time for an answer, for an inactive partner in a dialogue, and to wait for a partner; `exported`: ids of
+    units that files of tasks hold, which follow from answers and stay as they are."""
 
     protocol: Protocol
     lease_for: timedelta = timedelta(minutes=30)
     patience: timedelta = timedelta(minutes=5)
     longest_wait: timedelta = timedelta(minutes=10)
+    exported: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def open_journal(
     answered unit that is not in `exported`, and for another schema; UsageError for an invalid address or too few qualification
     questions.
     """
-    rules = Rules((protocol or Protocol()).check(), lease_for)
+    rules = Rules((protocol or Protocol()).check(), lease_for, exported=frozenset(exported or ()))
     database = Database(url)
     try:
         with database.writing() as connection:
@@ -572,7 +572,9 @@ _STOPPED = {
 
 _PAUSE = NoWork(
     "paused",
-    N_("The study is having a short break. What you sent is stored, and this page goes on by itself when it is over."),
+    N_(
+        "The study is having a short break. What you sent is stored, and this page continues by itself when it is over."
+    ),
 )
 
 

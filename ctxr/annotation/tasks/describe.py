@@ -36,7 +36,7 @@ class DescribeTask(Task):
                 Write(FIELD, _("Your description"), note, 1000, checked=True),
                 Write(
                     REASON,
-                    _("Should the description stand although it breaks a rule?"),
+                    _("Should the description be kept even though it breaks a rule?"),
                     _("Give your reason; reviewers will read it."),
                     300,
                     optional=True,

@@ -40,9 +40,7 @@ class OwnAnswers(Endpoints):
             unit.lease.token
         )
         if given is None or not given.may_be_corrected:
-            raise HttpProblem(
-                409, _("This answer stays"), _("Others have gone on from this answer, so it stays as it is.")
-            )
+            raise HttpProblem(409, _("This answer stays"), _("This answer can no longer be changed."))
         return self.work.form(unit, given.answer.values, step="/correct")
 
     def correct(self, request: Request, posted: Posted) -> Response:

@@ -69,7 +69,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
 def _handlers(pages: Pages, run: RunPages) -> dict[Any, Callable[[Request, Any], Response]]:
     def page(request: Request, error: HttpProblem) -> Response:
         kept = error.kept or getattr(request.state, "kept", ())  # texts of the posted form; see `LeasedUnit.accept`
-        own = run if request.url.path.startswith(f"{run.at}{run.START}") else pages
+        own = run if request.url.path.startswith(run.START) else pages
         return own.problem(error, kept=kept)
 
     def explain(request: Request, error: HttpProblem) -> Response:

@@ -47,7 +47,7 @@ class Introduction(Endpoints):
                 lines[1] = _("Please return your submission on Prolific.")
             return self.pages.remember(self.pages.message(_("Thank you for reading"), lines), self.pages.nobody())
         if "agree" not in posted:
-            return self._consent(session, _("Please tick the box, or say that you do not want to take part."))
+            return self._consent(session, _("Please tick the box, or choose “I do not want to take part”."))
         now = self.site.now()
         self.site.journal.enrol(session.worker, session.platform, now)
         self.site.journal.agree(session.worker, self.site.texts.version, text.language, now)

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.journal.journal import StateChange
@@ -16,6 +16,7 @@ from ctxr.annotation.tasks.values import odd
 from ctxr.annotation.web.pages import Posted, SignedPages
 from ctxr.annotation.web.site import Session, Shown, Site
 from ctxr.media.images import thumbnail
+from ctxr.web.language import ENGLISH, SPOKEN
 from ctxr.web.static import PICTURES, HttpProblem
 
 SIDE = 320  # pixels of the longer side of a picture
@@ -34,6 +35,11 @@ class RunPages(SignedPages):
     def __init__(self, site: Site) -> None:
         super().__init__(site.base_url, site.run_signer, "ctxr-run")
         self.site = site
+
+    def page(self, template: str, status: int = 200, **context: object) -> HTMLResponse:
+        """A template with `context`, in English as all pages for researchers."""
+        SPOKEN.set(ENGLISH)
+        return super().page(template, status, **context)
 
     def overview(self, request: Request) -> Response:
         """The study at a glance."""
@@ -66,7 +72,7 @@ class RunPages(SignedPages):
         names = self._names()
         person = next((one for one in self._people(answered, names) if one["state"].worker == worker), None)
         if person is None:
-            raise HttpProblem(404, "Nobody is called so here", "Please check the address.")
+            raise HttpProblem(404, "There is nobody by that name here", "Please check the address.")
         own, here = [answer for answer in answered.answers if answer.worker == worker], f"{self.at}/run/person/{worker}"
         return self.page(
             "person.html",
@@ -82,7 +88,7 @@ class RunPages(SignedPages):
     def act(self, request: Request, posted: Posted) -> Response:
         """Block or allow a worker, undo the last change of their state, or write to them."""
         session, worker = self._runner(request), request.path_params["worker"]
-        act, text = ((posted.get(name) or [""])[0].strip() for name in ("do", "text"))
+        act, text = ((posted.get(name) or [""])[0].replace("\r\n", "\n").strip() for name in ("do", "text"))
         request.state.kept = [text] if text else []
         self.check_form(request, posted, session.nonce, f"{self.at}/run/person/{worker}")
         if not text or len(text) > MOST_CHARACTERS or odd(text) or act not in (*CHANGES, "tell"):

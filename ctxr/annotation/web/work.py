@@ -209,6 +209,7 @@ class Work(Endpoints):
     def put_away(self, request: Request, posted: Posted) -> Response:
         """Show a message to this worker no more."""
         session, number = self.pages.session(request), request.path_params["number"]
+        self.pages.limit(self.site.workers, session.worker)
         self.pages.check_form(request, posted, session.nonce, f"{self.pages.at}/told/{number}")
         self.site.journal.put_away(session.worker, number, self.site.now())
         return self.pages.go("/next?more=1")
@@ -233,9 +234,11 @@ class Work(Endpoints):
             200,
             view=view,
             right=set(map(unit.key, unit.lease.unit.truth)),
-            chosen={key for keys in view.given.values() for key in keys},
+            chosen={
+                key for field in unit.form.fields if isinstance(field, Pick) for key in view.given.get(field.name, ())
+            },
             pictures_at=f"{unit.here}/picture",
-            **self.around(unit) | {"stop": ""},
+            **self.around(unit),
         )
 
     def form(self, unit: LeasedUnit, filled: Values, problems: Sequence[Problem] = (), step: str = "") -> Response:
@@ -262,7 +265,7 @@ class Work(Endpoints):
             "round": self.prolific.round(unit.session)
             or WorkRound(self.site.journal.done_by(unit.lease.worker) % self.site.bundle, self.site.bundle),
             "told": self.pages.told(unit.session, unit.lease.message),
-            "stop": "" if unit.is_talk else f"{unit.here}/stop",
+            "stop": "" if unit.is_talk or unit.lease.state != "live" else f"{unit.here}/stop",
             "stop_csrf": unit.form_token("/stop"),
             "instructions": f"{self.pages.at}/instructions/{unit.task}" if unit.instructions else "",
             "practice": unit.is_practice,
@@ -320,7 +323,7 @@ class Work(Endpoints):
         image = next((image for image in images if unit.key(image) == request.path_params["key"]), "")
         file = self.site.pictures.get(image)
         media = PICTURES.get(file.suffix.lower()) if file else None
-        again = unit.is_practice or request.url.path.startswith(f"{unit.here}/correct/")
+        again = unit.is_practice or request.url.path.startswith(f"{unit.path}/correct/")
         shown = unit.lease.state in (("live", "answered") if again else ("live",))
         if not shown or file is None or media is None or not file.is_file():
             raise HttpProblem(404, _("This picture does not exist"))
