@@ -71,7 +71,10 @@ def correct(tx: Transaction, row: RowMapping, filled: dict[str, tuple[str, ...]]
 def _is_built_on(tx: Transaction, unit_row: RowMapping, answer: Answer) -> bool:
     """Whether an answer is a check or part of a talk, has led to a verdict, or was given to others to go on from."""
     work = leasing.unit_of(unit_row)
-    if work.purpose != "work" or unit_row["seats"] > 1 or unit_row["decided"] not in (None, "complete"):
+    protocol = tx.rules.protocol
+    # beside answers that can be corrected, checks would stand out
+    is_hidden = work.task == "retrieve" and bool(protocol.gold_every or protocol.attention_every)
+    if is_hidden or work.purpose != "work" or unit_row["seats"] > 1 or unit_row["decided"] not in (None, "complete"):
         return True
     followed = [unit.id for unit in storing.follow_ups(tx, work, answer)]
     repeats = (msgspec.json.decode(one, type=Unit).of for one in tx.column(_REPEATS, name=answer.worker))
