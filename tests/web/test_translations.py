@@ -126,7 +126,7 @@ def test_numbers_take_the_plural_of_their_language(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["xx.po", "translations.po", "..po", "de_.po", "a" * 200 + ".po"])
 def test_a_file_that_no_language_is_called_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(HEAD)
-    with pytest.raises(UsageError, match="no language has the code") as told:
+    with pytest.raises(UsageError, match="code") as told:
         read_languages(tmp_path)
     assert name in told.value.message
     assert "ar.po" in told.value.hint

@@ -323,9 +323,9 @@ class Work(Endpoints):
         image = next((image for image in images if unit.key(image) == request.path_params["key"]), "")
         file = self.site.pictures.get(image)
         media = PICTURES.get(file.suffix.lower()) if file else None
-        again = unit.is_practice or request.url.path.startswith(f"{unit.path}/correct/")
-        shown = unit.lease.state in (("live", "answered") if again else ("live",))
-        if not shown or file is None or media is None or not file.is_file():
+        corrects = request.url.path.startswith(f"{unit.path}/correct/")
+        states = ("answered",) if corrects else ("live", "answered") if unit.is_practice else ("live",)
+        if unit.lease.state not in states or file is None or media is None or not file.is_file():
             raise HttpProblem(404, _("This picture does not exist"))
         # at once: a response that streams a file changes threads for each of its ten steps
         content, kept = file.read_bytes(), {"cache-control": "private, max-age=31536000, immutable"}

@@ -76,7 +76,7 @@ def test_nobody_sees_or_corrects_what_another_sent(make_crowd: MakeCrowd) -> Non
     link, form = correction(page), read(visitor.get(correction(page))).form()
     ben, stranger = crowd.invited("ben"), crowd.visitor()
     assert GOOD not in ben.get("/answers").text
-    assert read(stranger.get("/answers")).headline == "You need a personal link"
+    assert "personal link" in read(stranger.get("/answers")).headline
     for other in (ben, stranger):
         assert [other.get(link).status_code, form.send(other, description=BETTER).status_code] == [403, 403]
         assert other.get(page.images[0]).status_code == 403

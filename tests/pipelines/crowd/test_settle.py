@@ -157,7 +157,7 @@ def test_each_submission_is_settled_once_and_the_pay_sheet_is_what_prolific_char
         ("/submissions/bulk-approve/", {"submission_ids": ["s-done", "s-rule"]}),
         ("/submissions/bonus-payments/", {"study_id": "study1", "csv_bonuses": "s-done,0.23\n"}),
         ("/bulk-bonus-payments/order/pay/", {}),
-        ("/submissions/s-none/request-return/", {"request_return_reasons": ["Did not finish the study"]}),
+        ("/submissions/s-none/request-return/", {"request_return_reasons": [settling.UNFINISHED]}),
     ]
     assert total(tmp_path) == prolific.paid() == 7.73
     count = len(prolific.posted)
