@@ -110,12 +110,8 @@ def test_a_wrong_option_is_refused_before_anything_is_written(
 
 
 def test_an_export_does_not_go_where_something_else_is(own: Path, tmp_path: Path) -> None:
-    for out, named in (
-        (own, "inside one another"),
-        (own / "inside", "inside one another"),
-        (own.parent, r"'\.ctxr-cache'"),
-    ):
-        with pytest.raises(UsageError, match=named):
+    for out in (own, own / "inside", own.parent):
+        with pytest.raises(UsageError, match="inside one another"):
             export(own, out, "hf")
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "thesis.txt").write_text("mine")
