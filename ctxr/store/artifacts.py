@@ -181,8 +181,6 @@ def json_config(config: Mapping[str, object]) -> dict[str, object]:
 
 def require_ours(path: Path, way: str = CHOOSE) -> None:
     """Raises UsageError where other files are at `path`, with the `way` to name another; CtxrError for a disk without locks or renames."""
-    if (path / MANIFEST).is_file():
-        return
     if not path.exists() and not DRY_RUN.get():
         above = next(folder for folder in path.absolute().parents if folder.is_dir())
         with disk_errors(path), TemporaryDirectory(prefix=".ctxr-", dir=above) as folder:
