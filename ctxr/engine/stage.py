@@ -157,8 +157,7 @@ def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
     """
     stage.options.check()
     with part_of_run(stage.options) as run:
-        require_ours(out := stage.out())  # before inputs, which may be downloads of hours
-        inputs, looks = stage.inputs(progress), DRY_RUN.get()
+        inputs, out, looks = stage.inputs(progress), stage.out(), DRY_RUN.get()
         if artifact := stage.current(out, inputs):
             run.artifacts[out] = True
             progress.detail(f"{out} is up to date")
@@ -166,6 +165,7 @@ def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
         stage.refuse(inputs, progress)
         why, parents = reason(stage, out, inputs), ", ".join(f"{one.name} {one.sha256[:12]}" for one in inputs.parents)
         progress.detail(f"{why}; it is made of {parents or 'nothing'} with {json_config(inputs.key)}")
+        require_ours(out)
         with nullcontext() if looks and not (out / MARKER).is_file() else locked(out, shared=stage.shard is not None):
             if artifact := stage.current(out, inputs):  # another process was faster
                 run.artifacts[out] = True

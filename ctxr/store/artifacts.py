@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, Any, NamedTuple
 
 import msgspec
@@ -179,20 +178,14 @@ def json_config(config: Mapping[str, object]) -> dict[str, object]:
     return decoded
 
 
-def require_ours(path: Path, way: str = CHOOSE) -> None:
-    """Raises UsageError where other files are at `path`, with the `way` to name another; CtxrError for a disk without locks or renames."""
-    if not path.exists() and not DRY_RUN.get():
-        above = next(folder for folder in path.absolute().parents if folder.is_dir())
-        with disk_errors(path), TemporaryDirectory(prefix=".ctxr-", dir=above) as folder:
-            with Path(folder, "new").open("a+") as new, Path(folder, "old").open("w"):
-                take_lock(new)
-            Path(folder, "new").replace(Path(folder, "old"))
+def require_ours(path: Path) -> None:
+    """Raises UsageError where an artifact cannot be made at `path`, because something else is there."""
     if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file, not a folder", hint=f"choose another folder: {way}")
+        raise UsageError(f"{path} is a file, not a folder", hint=f"choose another folder: {CHOOSE}")
     with disk_errors(path):
         names = sorted(file.name for file in path.iterdir()) if path.exists() else []
         if names and MANIFEST not in names and MARKER not in names:
-            hint = f"choose an empty or new folder: {way}"
+            hint = f"choose an empty or new folder: {CHOOSE}"
             raise UsageError(f"{path} holds {names[0]!r}, which is not part of an artifact", hint=hint)
 
 

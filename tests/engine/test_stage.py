@@ -1,6 +1,5 @@
 """The life of a verb: nothing is done twice, an edited file and another key are, and a stage that fails leaves what was there."""
 
-import errno
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -8,11 +7,10 @@ from typing import Annotated, Any, ClassVar
 import pytest
 from msgspec import structs
 
-from ctxr.engine.history import recorded
 from ctxr.engine.options import Options, Range
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute
-from ctxr.errors import CtxrError, DryRun, UnfinishedError, UsageError
+from ctxr.errors import UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, locked, open_artifact, take_manifest
 
 PARENT = Parent("source", "video", "0" * 64)
@@ -174,34 +172,6 @@ def test_options_are_checked_first_and_a_folder_of_others_is_left_alone(tmp_path
     (tmp_path / "letters" / "dear.txt").write_text("dear")
     with pytest.raises(UsageError, match="of an artifact"):
         execute(Copies(Copy(tmp_path / "letters")))
-
-
-@pytest.mark.parametrize(
-    ("refusing", "number", "sentence"),
-    [("fcntl.flock", errno.ENOLCK, "no file locks"), ("pathlib.Path.replace", errno.EOPNOTSUPP, "cannot be written")],
-)
-def test_a_folder_that_cannot_be_used_is_told_before_inputs_are_fetched_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusing: str, number: int, sentence: str
-) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(number, "refused")
-
-    monkeypatch.setattr(Copies, "inputs", lambda _stage, _progress: pytest.fail("inputs were fetched"))
-    monkeypatch.setattr(refusing, refuse)
-    with pytest.raises(CtxrError, match=sentence):
-        execute(Copies(Copy(tmp_path / "project" / "out")))
-    assert not [*tmp_path.iterdir()]
-    (tmp_path / "letter.txt").touch()
-    with pytest.raises(UsageError, match=r"'letter\.txt'"):
-        execute(Copies(Copy(tmp_path)))
-
-
-def test_a_dry_run_tries_no_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fcntl.flock", lambda *_: pytest.fail("a file was written and locked"))
-    monkeypatch.setattr(Copies, "write", lambda stage, _inputs, _out, progress: stage.announce(progress))
-    with recorded(Copy(tmp_path / "out"), dry_run=True), pytest.raises(DryRun):
-        execute(Copies(Copy(tmp_path / "out")))
-    assert not [*tmp_path.iterdir()]
 
 
 def test_a_folder_that_another_process_writes_to_is_not_touched(tmp_path: Path) -> None:
