@@ -178,14 +178,14 @@ def json_config(config: Mapping[str, object]) -> dict[str, object]:
     return decoded
 
 
-def require_ours(path: Path) -> None:
-    """Raises UsageError where an artifact cannot be made at `path`, because something else is there."""
+def require_ours(path: Path, way: str = CHOOSE) -> None:
+    """Raises UsageError where other files are at `path`, with the `way` to name another."""
     if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file, not a folder", hint=f"choose another folder: {CHOOSE}")
+        raise UsageError(f"{path} is a file, not a folder", hint=f"choose another folder: {way}")
     with disk_errors(path):
         names = sorted(file.name for file in path.iterdir()) if path.exists() else []
         if names and MANIFEST not in names and MARKER not in names:
-            hint = f"choose an empty or new folder: {CHOOSE}"
+            hint = f"choose an empty or new folder: {way}"
             raise UsageError(f"{path} holds {names[0]!r}, which is not part of an artifact", hint=hint)
 
 
