@@ -22,15 +22,16 @@ PREFIX = "w-"
 _BYTES = 32
 
 
-def read_key(folder: Path) -> bytes:
-    """The key in `folder/key`; made, readable to its owner alone, where there is none. Raises DataError for no key."""
+def read_key(folder: Path, new: str = "") -> bytes:
+    """The key in `folder/key`; where there is none, made of `new` (hex) or at random, readable to its owner alone. Raises DataError for
+    no key."""
     path = folder / "key"
     with disk_errors(path):
         if not path.is_file():
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             passing = path.with_name(f".key.{secrets.token_hex(4)}")
             with os.fdopen(os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-                stream.write(secrets.token_hex(_BYTES).encode())
+                stream.write((new or secrets.token_hex(_BYTES)).encode())
                 stream.flush()
                 os.fsync(stream.fileno())
             with suppress(FileExistsError):

@@ -197,12 +197,12 @@ def _next(config: Options, done: CommandRun, typed: list[str]) -> str:
     """The command to paste after this one: after a dry run what was `typed`, else by the state of its project."""
     if typed:
         return shlex.join(["ctxr", *(word for word in without_yes(typed) if word != "--dry-run")])
-    workdir = getattr(config, "workdir", Path("work"))
-    if getattr(config, config.ARGUMENT, ()) and not (done.artifacts or workdir.is_dir()):
+    workdir, made = getattr(config, "workdir", Path("work")), done.artifacts | done.elsewhere
+    if getattr(config, config.ARGUMENT, ()) and not (made or workdir.is_dir()):
         return ""  # what was named lies elsewhere, and there is no project
     state = named("ctxr.pipelines.inspection.project_state:project_state")
     with suppress(OSError):  # another process may have removed a folder meanwhile
-        return next_step(state(workdir, done.artifacts))
+        return next_step(state(workdir, made))
     return ""
 
 

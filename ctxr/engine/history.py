@@ -30,10 +30,12 @@ def without_yes(words: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass
 class CommandRun:
-    """A command that runs: the folder of its project, None for one without, and its artifacts, each with whether it was up to date."""
+    """A command that runs: the folder of its project, None for one without, and its artifacts, each with whether it was up to date;
+    `elsewhere` are those of other projects, such as the one whose ranks ctxr merge joins."""
 
     workdir: Path | None
     artifacts: dict[Path, bool] = field(default_factory=dict)
+    elsewhere: dict[Path, bool] = field(default_factory=dict)
 
 
 _CURRENT: ContextVar[CommandRun | None] = ContextVar("current", default=None)
@@ -88,5 +90,5 @@ def part_of_run(options: Options) -> Iterator[CommandRun]:
     else:
         with recorded(options) as own:
             yield own
-        if run is not None:  # such as ctxr merge, whose ranks worked in another project
-            run.artifacts |= own.artifacts
+        if run is not None:
+            run.elsewhere |= own.artifacts

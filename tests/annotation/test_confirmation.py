@@ -81,6 +81,8 @@ def test_what_is_not_confirmed_is_asked_of_others_and_what_was_built_on_it_no_mo
     assert {answer.unit for answer in read_judgments(work / "judgments").answers} <= {*kept, *first}
 
     # others are told before they are asked
+    (work / "study").mkdir()
+    (work / "study" / "consent.md").write_text("# Consent\n\nada@example.org\n")
     said: list[str] = []
     progress = Silent()
     monkeypatch.setattr(progress, "warn", said.append)

@@ -43,3 +43,8 @@ def test_a_pseudonym_hides_the_person_and_knows_them_again() -> None:
         len({one, pseudonym(b"q" * 32, "label-studio", "A1EXAMPLE"), pseudonym(b"k" * 32, "prolific", "A1EXAMPLE")})
         == 3
     )
+
+
+def test_a_key_that_is_given_is_taken_once(tmp_path: Path) -> None:
+    assert read_key(tmp_path, "ab" * 32) == bytes.fromhex("ab" * 32)
+    assert read_key(tmp_path, "cd" * 32) == bytes.fromhex("ab" * 32)
