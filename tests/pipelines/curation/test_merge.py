@@ -83,10 +83,9 @@ def test_ranks_one_after_the_other_and_a_merge_equal_one_run(rough: Path, whole:
 
 
 @pytest.mark.prove
-def test_processes_of_torchrun_share_the_work_and_a_merge_equals_one_run(
-    rough: Path, whole: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "sets"
+def test_processes_of_torchrun_share_the_work_and_a_merge_equals_one_run(rough: Path, tmp_path: Path) -> None:
+    out, whole = tmp_path / "sets", tmp_path / "whole"
+    subprocess.run([sys.executable, "-m", "ctxr", *typed(rough, whole)], timeout=300, check=True)
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "ctxr"]
     done = subprocess.run(
         [sys.executable, *torchrun, *typed(rough, out)], capture_output=True, text=True, timeout=300, check=True
