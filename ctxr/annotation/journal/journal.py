@@ -10,25 +10,22 @@ from typing import Literal
 import msgspec
 from sqlalchemy import (
     Connection,
-    RowMapping,
     and_,
-    bindparam,
     case,
     delete,
     exists,
     func,
     insert,
     inspect,
-    or_,
     select,
 )
 
 from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.dialogues import Event
 from ctxr.annotation.forms import PROBLEM
-from ctxr.annotation.journal import correcting, leasing, rooms, storing, tables, worker_state
+from ctxr.annotation.journal import correcting, dealing, leasing, rooms, storing, tables, worker_state
 from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, moment, stamp
-from ctxr.annotation.journal.leasing import candidate, unit
+from ctxr.annotation.journal.leasing import unit
 from ctxr.annotation.journal.results import (
     Change,
     ChatRoom,
@@ -40,15 +37,14 @@ from ctxr.annotation.journal.results import (
     UnpaidWait,
     WorkerState,
 )
-from ctxr.annotation.journal.worker_state import LEADS_TO
-from ctxr.annotation.protocol import Protocol, digest
-from ctxr.annotation.records import Answer, Purpose, Unit
+from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import problems_of
 from ctxr.annotation.tasks.values import Exposure, Values
 from ctxr.errors import DataError, UsageError, plural
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import ImageSet
-from ctxr.web.language import N_, _
+from ctxr.web.language import _
 
 Ending = Literal["complete", "stopped"]
 """How paid work ended: `complete`, or `stopped` by a rule or a person."""
@@ -57,35 +53,6 @@ StateChange = Literal["blocked", "allowed", "undone"]
 
 Step = Literal["say", "share", "finish", "leave"]
 """What somebody in a talk may do."""
-
-CHECKED = "retrieve"
-"""The task in which hidden questions are mixed."""
-
-_IN_HANDS = (
-    select(unit.id)
-    .where(unit.decided.is_(None), unit.live > 0, leasing.SUITS)
-    # of what makes retrievals alone, what shows a picture that the worker knows makes none for them
-    .where(or_(unit.task.not_in(bindparam("sources", expanding=True)), leasing.UNSEEN))
-    .limit(1)
-)
-_WANTING = select(unit.id, unit.side, unit.seats).where(leasing.FREE, unit.purpose == "work", leasing.WELL_MADE)
-_SUITING = select(unit.id).where(leasing.FREE, leasing.SUITS)
-_OVERDUE = and_(leasing.lease.state == "live", leasing.lease.expires <= bindparam("now"))
-_EXPIRED = select(tables.lease).where(_OVERDUE).order_by(leasing.lease.expires, leasing.lease.token).limit(1)
-_PAUSED = select(tables.about.c.value).where(tables.about.c.name == "paused")
-_ASKING = select(tables.worker, _PAUSED.scalar_subquery().label("paused")).where(
-    tables.worker.c.id == bindparam("asker")
-)
-_RETRIEVALS = (
-    select(unit.purpose, func.count())
-    .select_from(tables.answer.join(tables.unit, unit.id == tables.answer.c.unit))
-    .where(
-        tables.answer.c.worker == bindparam("asker"),
-        tables.answer.c.task == CHECKED,
-        unit.purpose != "qualification",
-    )
-    .group_by(unit.purpose)
-)
 
 
 def open_journal(
@@ -219,7 +186,7 @@ class Journal:
     def lease(self, worker: str, now: datetime, tasks: Collection[str] | None = None) -> Lease | NoWork:
         """The lease that the worker holds, else a new one of `tasks` (any where None), else why there is none."""
         with self._writing(now) as tx:
-            choice = lease_next(tx, worker, tasks)
+            choice = dealing.lease_next(tx, worker, tasks)
             lease = choice if isinstance(choice, NoWork) else leasing.read(tx, choice)
         if lease is None:
             raise LookupError(choice)
@@ -235,7 +202,7 @@ class Journal:
         with self._writing(now) as tx:
             row = leasing.by_token(tx, token)
             if row is not None and row["state"] == "live":
-                free(tx, row, "returned")
+                dealing.free(tx, row, "returned")
 
     def submit(self, token: str, worker: str, values: Values, now: datetime, backend: str = "local") -> Answer:
         """Store an answer with the units that follow from it, and return it; of the same answer twice, the first.
@@ -310,7 +277,7 @@ class Journal:
         worker, or a rule stopped them: everybody is paid for the time they gave.
         """
         with self._reading() as tx:
-            row = tx.row(_ASKING, asker=worker)
+            row = tx.row(dealing.ASKING, asker=worker)
             if row is None:
                 return None
             count = row["answers"] - before
@@ -323,17 +290,17 @@ class Journal:
             if row["paused"]:  # nobody waits longer for the end of a pause than for other people
                 since = max(began, moment(int(row["paused"])))
                 return "complete" if now - since >= self._rules.longest_wait else None
-            if not examined(row):
+            if not dealing.examined(row):
                 return None
             waits = tables.waited.c
             wait = exists().where(waits.worker == worker, waits.at >= micros(began))
             waited = bool(tx.connection.scalar(select(wait)))
-            work = next_unit(tx, row, tasks)
+            work = dealing.next_unit(tx, row, tasks)
             if work is not None:
                 # who has waited in vain once need not do so again for their pay
                 return "complete" if waited and work["seats"] > 1 else None
             impatient = now - began >= self._rules.longest_wait
-            if count or waited or impatient or nothing(tx, row, tasks).reason == "nothing_left":
+            if count or waited or impatient or dealing.nothing(tx, row, tasks).reason == "nothing_left":
                 return "complete"
             return None
 
@@ -352,7 +319,7 @@ class Journal:
     def _in_room(self, now: datetime) -> Iterator[Transaction]:
         # on its own: that a partner has left must stand even where what comes next is refused
         with self._writing(now) as tx:
-            reclaim(tx)
+            dealing.reclaim(tx)
         with self._writing(now) as tx:
             yield tx
 
@@ -366,7 +333,7 @@ class Journal:
         with self._in_room(now) as tx:
             row = rooms.active_lease(tx, token, worker)
             if step == "leave":
-                free(tx, row, "returned")
+                dealing.free(tx, row, "returned")
             else:
                 rooms.act(tx, row, step, text)
             return rooms.view(tx, row)
@@ -402,20 +369,20 @@ class Journal:
     def paused(self) -> str:
         """Since when nobody gets new units (UTC, ISO 8601); empty while they do."""
         with self._reading() as tx:
-            return "".join(stamp(int(since)) for since in tx.column(_PAUSED))
+            return "".join(stamp(int(since)) for since in tx.column(dealing.PAUSED))
 
     def pause(self, paused: bool, now: datetime) -> None:
         """Give nobody a new unit until it is called again with False; what people hold they may finish."""
         with self._writing(now) as tx:
             if not paused:
                 tx.connection.execute(delete(tables.about).where(tables.about.c.name == "paused"))
-            elif not tx.column(_PAUSED):
+            elif not tx.column(dealing.PAUSED):
                 tx.insert(tables.about, name="paused", value=str(tx.now))
 
     def overdue(self, now: datetime) -> int:
         """How many live leases have expired: their places are freed when the next worker asks for a unit."""
         with self._reading() as tx:
-            query = select(func.count()).select_from(tables.lease).where(_OVERDUE)
+            query = select(func.count()).select_from(tables.lease).where(dealing.OVERDUE)
             return int(tx.connection.scalar(query, {"now": micros(now)}) or 0)
 
     def given_up(self) -> int:
@@ -426,16 +393,7 @@ class Journal:
     def unreachable(self) -> dict[str, tuple[str, ...]]:
         """By pool, ids of units that want another answer and that no active worker may take."""
         with self._reading() as tx:
-            lacking = {row["id"]: (row["side"], row["seats"]) for row in tx.rows(_WANTING)}
-            workers = tx.rows(select(tables.worker).where(tables.worker.c.state == "active"))
-            for worker in workers:
-                if not lacking:
-                    break
-                for name in tx.column(_SUITING, **leasing.suit_parameters(worker, "work", None)):
-                    pool, seats = lacking.pop(name, ("", 1))
-                    lacking |= {name: (pool, seats - 1)} if seats > 1 else {}
-        pools = sorted({pool for pool, _ in lacking.values()} if workers else ())
-        return {pool: tuple(sorted(name for name in lacking if lacking[name][0] == pool)) for pool in pools}
+            return dealing.unreachable(tx)
 
     def done_by(self, worker: str) -> int:
         """Answers of a worker; 0 for one who never enrolled."""
@@ -446,7 +404,7 @@ class Journal:
     def stopped(self, worker: str) -> NoWork | None:
         """Why a worker gets no more work at all; None for one who may."""
         with self._reading() as tx:
-            return _STOPPED.get(worker_state.require(tx, worker)["state"])
+            return dealing.STOPPED.get(worker_state.require(tx, worker)["state"])
 
     def answer(self, unit: str, worker: str) -> Answer | None:
         """What a worker answered to a unit; None before that."""
@@ -553,114 +511,10 @@ class Journal:
             worker_state.change(tx, row, after, reason, by, undone=undone)
             row, lease = worker_state.require(tx, worker), tx.find(tables.lease, worker=worker, state="live")
             if row["state"] == "blocked" and lease is not None:
-                free(tx, lease, "returned")
+                dealing.free(tx, lease, "returned")
                 leasing.recount(tx, worker)  # the end of a talk may have made a vote of it
             return worker_state.state_of(row)
 
     def close(self) -> None:
         """Let go of the database."""
         self._database.close()
-
-
-_STOPPED = {
-    "blocked": NoWork("blocked", N_("We have no more work for you. Your answers are stored and will be reviewed.")),
-    "screened_out": NoWork(
-        "screened_out", N_("Thank you for trying. These tasks turned out not to be a good match for you.")
-    ),
-}
-"""Why workers get no work, by their state."""
-
-_PAUSE = NoWork(
-    "paused",
-    N_(
-        "The study is having a short break. What you sent is stored, and this page continues by itself when it is over."
-    ),
-)
-
-
-def lease_next(tx: Transaction, worker: str, tasks: Collection[str] | None) -> str | NoWork:
-    """The token of the lease that the worker holds or now gets, or why there is none."""
-    reclaim(tx)
-    lease = tx.find(tables.lease, worker=worker, state="live")
-    if lease is not None:
-        work = tx.get(tables.unit, id=lease["unit"])
-        # a check of the worker belongs to every task
-        if tasks is None or work["task"] in tasks or work["purpose"] != "work":
-            return str(lease["token"])
-        free(tx, lease, "returned")
-    row = tx.row(_ASKING, asker=worker) or worker_state.require(tx, worker)
-    if row["state"] in _STOPPED:
-        return _STOPPED[row["state"]]
-    if row["paused"]:
-        return _PAUSE
-    best = next_unit(tx, row, tasks)
-    if best is None and not examined(row):
-        # fewer questions than planned suit this worker: those that were answered decide
-        worker_state.end_qualification(tx, row)
-        return lease_next(tx, worker, tasks)
-    if examined(row) and (token := rooms.join(tx, row, tasks)) is not None:
-        return token
-    if best is None:
-        return nothing(tx, row, tasks)
-    if best["seats"] > 1:
-        return rooms.open_room(tx, best, worker)
-    slot, expires = leasing.free_slot(tx, best["id"]), tx.after(tx.rules.lease_for)
-    leasing.count_live(tx, best["id"])
-    leasing.expose(tx, worker, best)
-    return leasing.add_lease(tx, best, worker, slot, 0, expires=expires)
-
-
-def examined(row: RowMapping) -> bool:
-    """Whether the qualification round is behind a worker, or a person vouched for them."""
-    return bool(row["qualified"] or row["allowed"])
-
-
-def next_unit(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> RowMapping | None:
-    """The unit for this worker, a hidden question where one is due; None where there is none.
-
-    In each block of `gold_every` retrievals one place, drawn from the seed for this worker and block, is a gold question; so
-    is one of `attention_every`. A question that found its place taken comes next.
-    """
-    if not examined(row):
-        return candidate(tx, row, "qualification", None)
-    work, protocol = candidate(tx, row, "work", tasks), tx.rules.protocol
-    every: dict[Purpose, int] = {"gold": protocol.gold_every, "attention": protocol.attention_every}
-    if work is None or work["task"] != CHECKED or not any(every.values()):
-        return work
-    done: dict[str, int] = dict(tx.connection.execute(_RETRIEVALS, {"asker": row["id"]}).all())
-    for purpose, block in every.items():
-        if block:
-            number = done.get(purpose, 0)
-            chance = int.from_bytes(digest(protocol.seed, "check", row["id"], purpose, str(number))[:8])
-            is_due = sum(done.values()) >= number * block + chance % block
-            if is_due and (check := candidate(tx, row, purpose, None)) is not None:
-                return check
-    return work
-
-
-def nothing(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> NoWork:
-    """Why there is no work: all done, or in the hands of others who may give it back or make more of it."""
-    # what nobody is writing now, because another study's people would have to, is not waited for
-    sources = {LEADS_TO[task] for task in tasks or () if task in LEADS_TO}.difference(tasks or ())
-    wider = None if tasks is None else sources.union(tasks)
-    fresh = sorted(sources & {LEADS_TO["retrieve"]})
-    if tx.row(_IN_HANDS, sources=fresh, **leasing.suit_parameters(row, "work", wider)) is not None:
-        others = N_("Other people are working on the remaining tasks. Please come back in a few minutes.")
-        return NoWork("wait", others)
-    return NoWork("nothing_left", N_("There are no tasks left for you. Thank you for your work."))
-
-
-def reclaim(tx: Transaction) -> None:
-    """Free the places of leases that have expired."""
-    # one at a time: the end of one seat of a talk may end the other, or keep it
-    while row := tx.row(_EXPIRED, now=tx.now):
-        free(tx, row, "expired")
-
-
-def free(tx: Transaction, row: RowMapping, state: str) -> None:
-    """End a live lease without an answer, and with it its part in a talk."""
-    if row["room"] is not None:
-        rooms.leave_room(tx, row, state)
-        return
-    tx.update(tables.lease, {"token": row["token"]}, state=state)
-    leasing.count_live(tx, row["unit"], -1)

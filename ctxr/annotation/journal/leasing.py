@@ -1,4 +1,4 @@
-"""Leases of units to workers, the only place that assigns work, and the vote counts of a unit.
+"""The query for the unit that suits a worker best, leases, and the vote counts of a unit.
 
 The unit with the fewest answers and leases comes first, ties in seeded random order; an index finds it, without loading all.
 Votes of blocked workers do not count, and other workers may replace them. If the block is undone later, the unit has more
