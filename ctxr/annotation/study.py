@@ -48,8 +48,9 @@ class StudyTexts:
     contact: str = ""
 
     def page(self, name: str, language: str = "en") -> StudyPage | None:
-        """The text of that name in a language, else the English one, whose file names no language; None without one."""
-        return self.pages.get(f"{name}.{language}") or self.pages.get(name)
+        """The text of that name in a language, such as pt-BR, or pt; else the English one, whose file names none; None without one."""
+        names = (f"{name}.{language}", f"{name}.{language.partition('-')[0]}", name)
+        return next((self.pages[one] for one in names if one in self.pages), None)
 
 
 class _Markdown(MarkdownIt):

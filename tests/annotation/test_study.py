@@ -39,9 +39,9 @@ def test_a_consent_has_a_title_a_contact_and_a_version_that_changes_with_any_of_
 def test_a_text_is_read_in_its_language_and_else_in_the_one_without_a_name(tmp_path: Path) -> None:
     arabic = "# عن الدراسة\n\nada@example.org\n"
     texts = read_texts(folder_of(tmp_path, consent=CONSENT, consent_ar=arabic, **{"instructions-tag": "# Mine\n"}))
-    found = {language: texts.page("consent", language) for language in ("en", "ar", "de", "consent")}
+    found = {language: texts.page("consent", language) for language in ("en", "ar", "ar-EG", "de", "consent")}
     assert {language: page and page.title for language, page in found.items()} == {
-        "en": "About the study", "ar": "عن الدراسة", "de": "About the study", "consent": "About the study",
+        "en": "About the study", "ar": "عن الدراسة", "ar-EG": "عن الدراسة", "de": "About the study", "consent": "About the study",
     }  # fmt: skip
     assert found["ar"] is not None
     assert found["ar"].language == "ar"

@@ -1,5 +1,6 @@
 """The pages of whoever runs a study: what it has come to, what is stuck, who works; they pause it here, and block people."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -8,10 +9,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from ctxr.annotation.artifacts import AggregatedAnswers
+from ctxr.annotation.forms import PROBLEM, Choice
 from ctxr.annotation.journal.journal import StateChange
 from ctxr.annotation.overview import overview
-from ctxr.annotation.records import Answer
-from ctxr.annotation.tasks import task_of
+from ctxr.annotation.records import Answer, Unit
+from ctxr.annotation.tasks import dialogue, task_of
 from ctxr.annotation.tasks.values import odd
 from ctxr.annotation.web.pages import Posted, SignedPages
 from ctxr.annotation.web.site import Session, Shown, Site
@@ -112,6 +114,7 @@ class RunPages(SignedPages):
     def _runner(self, request: Request) -> Session:
         if not (session := self.session(request)).worker:
             raise HttpProblem(403, "You need the link of this study", "The window where ctxr serve runs shows it.")
+        SPOKEN.set(ENGLISH)
         return session
 
     def _names(self) -> dict[str, str]:
@@ -121,13 +124,13 @@ class RunPages(SignedPages):
     def _people(self, answered: AggregatedAnswers, names: Mapping[str, str]) -> list[dict[str, Any]]:
         """Everybody who enrolled, by when they last took or sent something."""
         activity, sent = self.site.journal.activity(), {answer.worker: answer.at for answer in answered.answers}
+        reports = Counter(answer.worker for answer in answered.answers if answer.values.get(PROBLEM))
         people = []
         for state in self.site.journal.workers():
             given, holds = activity.get(state.worker, ("", False))
             last = max(given, sent.get(state.worker, ""))
-            people.append(
-                {"state": state, "name": names[state.worker], "holds": holds, "last": last, "idle": self._ago(last)}
-            )
+            told = {"state": state, "name": names[state.worker], "reports": reports[state.worker]}
+            people.append({**told, "holds": holds, "last": last, "idle": self._ago(last)})
         return sorted(people, key=lambda one: one["last"], reverse=True)
 
     def _ago(self, at: str) -> str:
@@ -155,6 +158,16 @@ class RunPages(SignedPages):
                 "name": names[answer.worker],
                 "ago": self._ago(answer.at),
                 "right": task_of(unit).score(unit, answer).right,
-                "wrote": [value for value in given if value not in pictures],
+                "wrote": list(self._said(unit, answer)),
                 "pictures": [(self.signer.sign(Shown(name)), label) for name, label in zip(shown, labels, strict=True)],
             }
+
+    def _said(self, unit: Unit, answer: Answer) -> Iterator[str]:
+        """What was chosen and written, as the worker's page calls it; of a talk, its messages."""
+        fields = [field for field in task_of(unit).render(unit, answer.order).asked if isinstance(field, Choice)]
+        labels = {(field.name, option.value): option.label for field in fields for option in field.options}
+        for name, values in answer.values.items():
+            if name == dialogue.FIELD:
+                yield from (turn.text for turn in dialogue.turns_of(answer.values) if turn.text)
+            elif name != dialogue.PAIR:
+                yield from (labels.get((name, value), value) for value in values if value not in self.site.pictures)

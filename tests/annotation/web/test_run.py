@@ -256,7 +256,23 @@ def test_what_nobody_could_do_anything_with_is_named(make_crowd: MakeCrowd) -> N
     for name in ("ada", "ben"):
         visitor, page = crowd.opened(name)
         assert page.form().send(visitor, problem="broken").status_code == 200
-    assert "1 unit given up" in read(runner(crowd).get("/run")).text
+    text = read(runner(crowd).get("/run")).text
+    assert "1 unit given up" in text
+    assert text.count("The picture is broken") == text.count("1 reported") == 2
+
+
+def test_a_talk_is_its_messages(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(UNITS["dialogue"])
+    sides = [(visitor, page.forms[0].action) for visitor, page in (crowd.opened(name) for name in ("ada", "ben"))]
+    for number in range(5):
+        visitor, say = sides[number % 2]
+        read(visitor.get(say.removesuffix("/say"))).form("/say").send(visitor, text=f"message {number}")
+    for visitor, step in ((sides[0][0], "/share"), (sides[0][0], "/finish"), (sides[1][0], "/finish")):
+        room = next(say for other, say in sides if other is visitor).removesuffix("/say")
+        read(visitor.get(room)).form(step).send(visitor)
+    text = read(runner(crowd).get("/run")).text
+    assert [text.count(f"message {number}") for number in range(5)] == [2] * 5
+    assert crowd.worker("ada") not in text
 
 
 def test_checks_and_wrong_picks_are_marked(make_crowd: MakeCrowd) -> None:
