@@ -1,4 +1,4 @@
-"""What a study has come to while it runs, for `ctxr status` and the page of whoever runs it."""
+"""What a study has come to while it runs, for `ctxr status` and the page of the researcher."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

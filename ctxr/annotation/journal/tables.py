@@ -178,7 +178,7 @@ message = _table(
     Column("read", _LONG, nullable=True),
     Index("crowd_message_worker", "worker", "number"),
 )
-"""What whoever runs the study wrote to a worker. `read`: when the worker put it away."""
+"""What the researcher wrote to a worker. `read`: when the worker put it away."""
 
 waited = _table(
     "waited",

@@ -1,4 +1,4 @@
-"""The pages of whoever runs a study: what it has come to, what is stuck, who works; they pause it here, and block people."""
+"""The pages of the researcher: what a study has come to, what is stuck, who works; they pause it here, and block people."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ CHANGES: dict[str, StateChange] = {"block": "blocked", "allow": "allowed", "undo
 
 
 class RunPages(SignedPages):
-    """What answers requests of whoever runs the study, who has a cookie of their own."""
+    """What answers requests of the researcher, who has a cookie of their own."""
 
     START, DOOR = "/run", "/run/"
 

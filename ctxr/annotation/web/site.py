@@ -47,20 +47,20 @@ class Invitation(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A picture on the page of whoever runs the study."""
+    """A picture on the page of the researcher."""
 
     image: str
 
 
 RUNNER = Invitation("requester")
-"""Whoever runs the study; `ctxr workers` calls them so too."""
+"""The researcher; `ctxr workers` calls them so too."""
 
 _PURPOSES = {LeaseLink: "link", Session: "session", Invitation: "invitation"}
 
 run_signer = partial(
     Signer, pages="ctxr run page", purposes={Invitation: "invitation", Session: "session", Shown: "picture"}
 )
-"""Signs what whoever runs the study is given; what workers were given is refused."""
+"""Signs what the researcher is given; what workers were given is refused."""
 
 crowd_signer = partial(Signer, pages="ctxr crowd pages", purposes=_PURPOSES)
 """Signs what workers are given, with the key of the project."""
@@ -118,7 +118,7 @@ class Site:
 
     @property
     def run_signer(self) -> Signer:
-        """What signs for whoever runs the study."""
+        """What signs for the researcher."""
         return run_signer(self.signer.digest("run").encode())
 
     @property

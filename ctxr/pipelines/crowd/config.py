@@ -172,7 +172,7 @@ class Serve(Options):
 @dataclass(frozen=True)
 class RunningServer:
     """A running server: its address, open units by task, how many people suffice by pool and in all, sign-in links by name, the
-    worker ids of those who are invited, by the same names, and the link of whoever runs the study, who must not share it."""
+    worker ids of those who are invited, by the same names, and the link of the researcher, who must not share it."""
 
     address: str
     waiting: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""The pages of whoever runs a study: figures, people, a pause, and who may not come in."""
+"""The pages of the researcher: figures, people, a pause, and who may not come in."""
 
 from datetime import timedelta
 from typing import Any
@@ -25,7 +25,7 @@ GOLD = Unit(
 
 
 def runner(crowd: Crowd) -> TestClient:
-    """The browser of whoever runs the study."""
+    """The browser of the researcher."""
     visitor = crowd.visitor()
     page = read(visitor.get(crowd.site.run_link))
     assert page.form().send(visitor).url.path == "/run"
