@@ -17,6 +17,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 from sqlalchemy import func, select
@@ -100,27 +101,15 @@ def write_project(work: Path, units: int) -> None:
 
 
 class Server:
-    """`ctxr serve` as a process of its own."""
+    """`ctxr serve` as a process of its own, at the same port each time; `said` is what it said when it began to listen."""
 
-    def __init__(self, work: Path, workers: int, database: str) -> None:
+    def __init__(self, work: Path, *options: str) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = int(free.getsockname()[1])
-        options = [
-            "--port",
-            str(self.port),
-            "--rate",
-            "0",
-            "--per-round",
-            "1000000",
-            "--invite",
-            str(workers),
-            "--json",
-        ]
-        if database:
-            options += ["--database", database]
-        self._command = [sys.executable, "-m", "ctxr", "serve", "-w", str(work), *options]
-        self.links: list[str] = []
+        common = ["-w", str(work), "--port", str(self.port), "--rate", "0", "--json"]
+        self._command = [sys.executable, "-m", "ctxr", "serve", *common, *options]
+        self.said: dict[str, Any] = {}
 
     def start(self) -> None:
         """Start it and wait until it listens."""
@@ -132,7 +121,7 @@ class Server:
             if not line:
                 raise RuntimeError("the server did not start")
             text += line
-        self.links = [link[link.index("/i/") :] for link in json.loads(text)["links"].values()]
+        self.said = json.loads(text)
 
     def kill(self) -> None:
         """As a power cut does."""
@@ -228,10 +217,12 @@ def load(
     """Let `workers` work for `seconds` in the empty `folder`; the server is killed `kills` times, evenly spread."""
     work = folder / "work"
     write_project(work, max(60, int(seconds * 60)))
-    serving = Server(work, workers, database)
+    options = ["--per-round", "1000000", "--invite", str(workers), *(["--database", database] if database else [])]
+    serving = Server(work, *options)
     serving.start()
     begin = time.monotonic()
-    people = [Worker(number, serving.port, link, think, begin + seconds) for number, link in enumerate(serving.links)]
+    links = [link[link.index("/i/") :] for link in serving.said["links"].values()]
+    people = [Worker(number, serving.port, link, think, begin + seconds) for number, link in enumerate(links)]
 
     async def disturb() -> None:
         for number in range(kills):
