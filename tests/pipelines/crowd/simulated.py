@@ -98,6 +98,9 @@ class StudiesOnProlific(Prolific):
 class Patient(httpx.HTTPTransport):
     """Sends a request again while nobody is there, as people load a page again."""
 
+    def __init__(self) -> None:
+        super().__init__(limits=httpx.Limits(max_keepalive_connections=0))
+
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         end = time.monotonic() + PATIENCE
         while True:

@@ -9,6 +9,7 @@ import pytest
 import ctxr
 from ctxr.annotation.answers import REFUSED
 from ctxr.annotation.artifacts import AggregatedAnswers, read_judgments
+from ctxr.annotation.journal.journal import read_journal
 from ctxr.annotation.launch import private_folder, read_study
 from ctxr.annotation.platforms import prolific as platform
 from ctxr.annotation.platforms.arrivals import Refusal
@@ -104,7 +105,7 @@ def _count_votes(answered: AggregatedAnswers, dropped: dict[str, DroppedText], b
     assert {row.query: row.right + row.wrong for row in dropped.values()} == {name: votes[name] for name in dropped}
 
 
-@pytest.mark.parametrize(("count", "sets", "every"), [(6, 4, 9), pytest.param(24, 16, 12, marks=pytest.mark.prove)])
+@pytest.mark.parametrize(("count", "sets", "every"), [(6, 4, 13), pytest.param(24, 16, 20, marks=pytest.mark.prove)])
 def test_a_study_goes_from_consent_to_settled_pay_through_kills_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, sets: int, every: int
 ) -> None:
@@ -115,7 +116,7 @@ def test_a_study_goes_from_consent_to_settled_pay_through_kills_and_loses_nothin
         )
     pictures = [
         write_world_dataset(tmp_path / "sets", sets),
-        write_world_dataset(tmp_path / "pilot", 4, 9, "pilot-"),
+        write_world_dataset(tmp_path / "pilot", 2, 9, "pilot-"),
     ]
     (work / "study").mkdir(parents=True)
     for name, text in CONSENT.items():
@@ -135,21 +136,24 @@ def test_a_study_goes_from_consent_to_settled_pay_through_kills_and_loses_nothin
 
     aggregated = ctxr.aggregate(workdir=work, resamples=50)
     became = told(work, study)
-    print(became, study.kills)
-    assert study.kills >= 2
-    assert aggregated.counts["queries"] == became["described, kept"] > 0
+    assert study.kills >= count // 6
+    assert aggregated.counts["queries"] == became["described, kept"]
+    assert became.keys() >= {
+        "checks", "refused", "described, kept", "described, writer_blocked", "found, kept", "describe cannot_tell", "retrieve broken",
+    }  # fmt: skip
 
     roles = {role: [person for person in people if person.role == role] for role in {one.role for one in people}}
     assert all(person.before >= 9 and person.agreed == (person.role != "refuses") for person in people)
-    assert [len(person.codes) for person in people] == [
-        {"refuses": 0, "returns": 0, "blocked": 1, "careless": 1}.get(person.role, 2) for person in people
-    ]
+    assert all(bool(person.codes) == (person.role not in ("refuses", "returns")) for person in people)
+    assert {row["status"] for row in prolific.rows.values()} == {"AWAITING REVIEW", "RETURNED"}
     report = ctxr.workers(workdir=work, settle=True)
     agreed = Counter(person.language.tag for person in people if person.agreed)
     assert {row[1]: row[2] for row in report.consents.rows} == agreed
-    assert sorted(row.worker for row in report.workers if row.blocked) == sorted(
+    journal = read_journal(work / "crowd" / "answers.sqlite")
+    assert sorted(journal.blocked()) == sorted(
         person.worker for role in ("returns", "blocked") for person in roles[role]
     )
+    journal.close()
 
     assert total(work) == prolific.paid() > 0
     assert {row["worker"] for row in pay_sheet(work) if row["done"] == "decide"} == {
