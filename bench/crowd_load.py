@@ -1,4 +1,4 @@
-"""Two hundred workers at one server, over HTTP, through a kill in the middle: answers a second, latency, and nothing lost.
+"""Two hundred workers at one server, over HTTP, from consent to their answers, through a kill in the middle: answers a second, latency, and nothing lost.
 
 `python -m bench.crowd_load [--workers 200] [--seconds 60] [--database URL] [--think SECONDS]`
 """
@@ -92,6 +92,8 @@ def write_project(work: Path, units: int) -> None:
             unit = Unit(f"d{number}", "describe", group, group, names, target=names[3])
         made.append(unit)
     root = work / "sets"
+    (work / "study").mkdir(parents=True)
+    (work / "study" / "consent.md").write_text("# About the load\n\nNobody is paid. <load@example.org>\n")
     (root / "images").mkdir(parents=True)
     (root / "images" / "0.svg").write_text("<svg/>")
     folder = work / "tasks" / "load"
@@ -158,8 +160,11 @@ class Worker:
             if self.think:
                 await asyncio.sleep(self.think)
             status, place, page = await self.ask("GET", "/next")
-            while status == 303:  # past the instructions
+            while status == 303:  # to the consent, or past the instructions
                 status, place, page = await self.ask("GET", place)
+            if consent := re.search(r'action="(/consent/agree)".*?name="csrf" value="(\w+)"', page, re.DOTALL):
+                await self.ask("POST", consent[1], urlencode({"csrf": consent[2], "agree": "yes"}))
+                continue
             form = re.search(r'action="(/w/[^"]+)" id="answer".*?name="csrf" value="(\w+)"', page, re.DOTALL)
             if form is None:
                 await asyncio.sleep(0.2)

@@ -17,7 +17,6 @@ from ctxr.annotation.web.site import Invitation
 from tests.annotation.test_study import CONSENT, folder_of
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import BASE, LANGUAGES, UNITS, Crowd
-from tests.annotation.web.reading import read
 from tests.annotation.web.reviewed import Reviewed
 from tests.annotation.web.serving import serving
 from tests.annotation.web.test_app_browser import LOADING, MOVED, SCREENS, Screen, look
@@ -54,7 +53,9 @@ class Walk:
             yield
 
     def go(self, path: str) -> None:
-        self.tab.goto(path.replace(BASE, "") if path.startswith("http://127") else self.address + path.replace(BASE, ""))
+        self.tab.goto(
+            path.replace(BASE, "") if path.startswith("http://127") else self.address + path.replace(BASE, "")
+        )
         self.tab.wait_for_load_state("load")
 
     def press(self, selector: str) -> None:

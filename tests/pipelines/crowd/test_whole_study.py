@@ -128,9 +128,12 @@ def test_a_study_goes_from_consent_to_settled_pay_through_kills_and_loses_nothin
     with study.served():
         study.work_on(described, people, every)
         ctxr.import_answers(platform_of="prolific", workdir=work)
+    before = len(study.sent)
     found = export(work, "retrieve", None, per_submission=8)
     with study.served():
         study.work_on(found, [person for person in people if person.role in ("careful", "corrects")], every)
+    with pytest.warns(ctxr.CtxrWarning, match=f"^{len(study.sent) - before} answers"):
+        ctxr.workers(workdir=work)  # those that were imported are not left out
     ctxr.import_answers(platform_of="prolific", workdir=work)
     # who withdraws, withdraws here: before the study is aggregated and settled
 
