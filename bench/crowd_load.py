@@ -1,4 +1,4 @@
-"""Two hundred workers at one server, over HTTP, through a kill in the middle: answers a second, latency, and nothing lost.
+"""Two hundred workers at one server, over HTTP, from consent to their answers, through a kill in the middle: answers a second, latency, and nothing lost.
 
 `python -m bench.crowd_load [--workers 200] [--seconds 60] [--database URL] [--think SECONDS]`
 """
@@ -17,6 +17,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 from sqlalchemy import func, select
@@ -91,6 +92,8 @@ def write_project(work: Path, units: int) -> None:
             unit = Unit(f"d{number}", "describe", group, group, names, target=names[3])
         made.append(unit)
     root = work / "sets"
+    (work / "study").mkdir(parents=True)
+    (work / "study" / "consent.md").write_text("# About the load\n\nNobody is paid. <load@example.org>\n")
     (root / "images").mkdir(parents=True)
     (root / "images" / "0.svg").write_text("<svg/>")
     folder = work / "tasks" / "load"
@@ -100,27 +103,15 @@ def write_project(work: Path, units: int) -> None:
 
 
 class Server:
-    """`ctxr serve` as a process of its own."""
+    """`ctxr serve` as a process of its own, at the same port each time; `said` is what it said when it began to listen."""
 
-    def __init__(self, work: Path, workers: int, database: str) -> None:
+    def __init__(self, work: Path, *options: str) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = int(free.getsockname()[1])
-        options = [
-            "--port",
-            str(self.port),
-            "--rate",
-            "0",
-            "--per-round",
-            "1000000",
-            "--invite",
-            str(workers),
-            "--json",
-        ]
-        if database:
-            options += ["--database", database]
-        self._command = [sys.executable, "-m", "ctxr", "serve", "-w", str(work), *options]
-        self.links: list[str] = []
+        common = ["-w", str(work), "--port", str(self.port), "--rate", "0", "--json"]
+        self._command = [sys.executable, "-m", "ctxr", "serve", *common, *options]
+        self.said: dict[str, Any] = {}
 
     def start(self) -> None:
         """Start it and wait until it listens."""
@@ -132,7 +123,7 @@ class Server:
             if not line:
                 raise RuntimeError("the server did not start")
             text += line
-        self.links = [link[link.index("/i/") :] for link in json.loads(text)["links"].values()]
+        self.said = json.loads(text)
 
     def kill(self) -> None:
         """As a power cut does."""
@@ -169,8 +160,11 @@ class Worker:
             if self.think:
                 await asyncio.sleep(self.think)
             status, place, page = await self.ask("GET", "/next")
-            while status == 303:  # past the instructions
+            while status == 303:  # to the consent, or past the instructions
                 status, place, page = await self.ask("GET", place)
+            if consent := re.search(r'action="(/consent/agree)".*?name="csrf" value="(\w+)"', page, re.DOTALL):
+                await self.ask("POST", consent[1], urlencode({"csrf": consent[2], "agree": "yes"}))
+                continue
             form = re.search(r'action="(/w/[^"]+)" id="answer".*?name="csrf" value="(\w+)"', page, re.DOTALL)
             if form is None:
                 await asyncio.sleep(0.2)
@@ -228,10 +222,12 @@ def load(
     """Let `workers` work for `seconds` in the empty `folder`; the server is killed `kills` times, evenly spread."""
     work = folder / "work"
     write_project(work, max(60, int(seconds * 60)))
-    serving = Server(work, workers, database)
+    options = ["--per-round", "1000000", "--invite", str(workers), *(["--database", database] if database else [])]
+    serving = Server(work, *options)
     serving.start()
     begin = time.monotonic()
-    people = [Worker(number, serving.port, link, think, begin + seconds) for number, link in enumerate(serving.links)]
+    links = [link[link.index("/i/") :] for link in serving.said["links"].values()]
+    people = [Worker(number, serving.port, link, think, begin + seconds) for number, link in enumerate(links)]
 
     async def disturb() -> None:
         for number in range(kills):

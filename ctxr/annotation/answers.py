@@ -66,8 +66,17 @@ def answered_tasks(config: ImportAnswers, tasks: Sequence[Artifact]) -> list[Art
     return chosen
 
 
-def arrivals_of(config: ImportAnswers, file: Path | None, tasks: Sequence[Tasks], progress: Progress) -> Arrivals:
-    """The answers to `tasks` in `file`, or in the journal. Raises DataError naming file:row."""
+def arrivals_of(
+    config: ImportAnswers,
+    file: Path | None,
+    tasks: Sequence[Tasks],
+    known: Collection[tuple[str, str]],
+    progress: Progress,
+) -> Arrivals:
+    """The answers to `tasks` in `file`, or in the journal; of those by unit and worker in `known`, an earlier import has told.
+
+    Raises DataError naming file:row.
+    """
     private = private_folder(config.workdir)
     key = read_key(private)
     if file is not None and config.platform_of == "label-studio":
@@ -85,7 +94,7 @@ def arrivals_of(config: ImportAnswers, file: Path | None, tasks: Sequence[Tasks]
     for answer in sorted(stored, key=Answer.key):
         if answer.backend != prolific.PLATFORM:  # these count once Prolific confirms the submission
             arrivals.take(f"{answer.unit}/{answer.worker}", answer)
-    if waiting := len(stored) - len(arrivals.rows):
+    if waiting := sum(one.backend == prolific.PLATFORM and one.key() not in known for one in stored):
         progress.warn(
             f"{waiting} answers of people from Prolific are left out: ctxr import-answers --from prolific takes them"
         )
@@ -303,7 +312,8 @@ class JudgmentStage(Stage[ImportInputs]):
         tasks = [one for one in every if one.name in inputs.tasks]
         before = read_judgments(place) if (place / MANIFEST).is_file() else None
         earlier = read_table(place / REFUSED, Refusal) if before and (place / REFUSED).is_file() else []
-        arrivals = arrivals_of(config, self.file, tasks, progress)
+        told = {(row.unit, row.worker) for row in (*(before.answers if before else ()), *earlier)}
+        arrivals = arrivals_of(config, self.file, tasks, told, progress)
         if config.file is not None and not arrivals.rows and not arrivals.refused:
             raise UnfinishedError(f"{config.file} holds no answers", hint="export it again once people have answered")
         past = (

@@ -237,10 +237,11 @@ def _dialogues(config: ExportTasks, dataset: Dataset) -> tuple[Dataset, list[Uni
 def _with_checks(config: ExportTasks, work: TaskBatch, progress: Progress) -> TaskBatch:
     """The work and its checks, without units about pictures that questions with a known answer show: who met these has an advantage."""
     checks = _checks(config, work, progress)
-    contents = {name: image.sha256 for batch in (work, checks) for name, image in batch.images.items()}
+    # each with its own contents: an id may name another picture in the dataset of the questions, which `merge_roots` refuses
+    ours, theirs = ({name: image.sha256 for name, image in batch.images.items()} for batch in (work, checks))
     known = [unit for unit in checks.units if unit.purpose != "attention"]
-    met = {picture for unit in known for picture in unit.pictures(contents).values()}
-    kept = [unit for unit in work.units if met.isdisjoint(unit.pictures(contents).values())]
+    met = {picture for unit in known for picture in unit.pictures(theirs).values()}
+    kept = [unit for unit in work.units if met.isdisjoint(unit.pictures(ours).values())]
     if not kept:
         hint = "--gold DATASET with other pictures, or lower qualification and gold_every"
         raise UsageError("all sets are in questions with a known answer, and none is left to ask about", hint=hint)

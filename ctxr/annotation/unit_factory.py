@@ -13,7 +13,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError
 from ctxr.store.records import Dialogue, ImageSet, Query, SplitName, Text
 from ctxr.store.tables import grouped
-from ctxr.web.language import N_
+from ctxr.web.language import ENGLISH, N_, PageLanguage
 
 
 def _unit(task: TaskName, name: str, image_set: ImageSet, split: SplitName | None = None, **decided: Any) -> Unit:
@@ -215,13 +215,14 @@ _ATTENTION = (
 """Texts of attention checks, by the index of the image; the page translates them."""
 
 
-def attention_index(text: str) -> int | None:
-    """The index, from 0, that the text of an attention check asks for; None for any other text.
+def attention_index(text: str, language: PageLanguage = ENGLISH) -> int | None:
+    """The index, from 0, that the text of an attention check asks for on a page in `language`; None for any other text.
 
     >>> attention_index("This one checks that you are reading: please choose the third image.")
     2
     """
-    return _ATTENTION.index(text) if text in _ATTENTION else None
+    said = [language.texts.gettext(one) for one in _ATTENTION]
+    return said.index(text) if text in said else None
 
 
 def check_units(dataset: Dataset, protocol: Protocol, purpose: Purpose) -> list[Unit]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
 import httpx
@@ -24,12 +24,14 @@ from ctxr.annotation.artifacts import CROWD
 from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
 from ctxr.annotation.tasks import describe, retrieve
 from ctxr.annotation.unit_factory import attention_index
+from ctxr.annotation.web.site import SHIPPED
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import read_artifact
 from ctxr.engine.progress import Progress
 from ctxr.errors import CtxrError
 from ctxr.metrics.agreement import alpha
 from ctxr.metrics.votes import gather
+from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.records import ImageSet
 from ctxr.synthetic.world.footage import World
@@ -37,6 +39,8 @@ from ctxr.synthetic.world.predicates import Verdict
 from ctxr.synthetic.world.scenes import Scene
 from ctxr.synthetic.world.sights import SceneView
 from ctxr.synthetic.world.statements import contextual_description, true_statements
+from ctxr.web.language import ENGLISH, PageLanguage
+from ctxr.web.translations import read_languages
 
 
 @dataclass(frozen=True)
@@ -153,19 +157,28 @@ class Visitor(ABC):
     """One worker with a browser and cookies of their own; what they answer, `answer` says.
 
     Attributes:
-        pictures: image id by SHA-256 of its bytes.
+        pictures: image id by SHA-256 of its bytes. language: that their browser asks for. transport: of their requests.
     """
 
-    def __init__(self, name: str, link: str, pictures: Mapping[str, str], rng: np.random.Generator) -> None:
-        self.name = name
+    def __init__(
+        self,
+        name: str,
+        link: str,
+        pictures: Mapping[str, str],
+        rng: np.random.Generator,
+        *,
+        language: PageLanguage = ENGLISH,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.name, self.language = name, language
         self._link, self._pictures, self._rng = link, pictures, rng
         self._page: Page | None = None
         base = urljoin(link, "/").removesuffix("/")
         # a server may close a connection that was kept just when it is used again; without any, there is nothing to close
         limits = httpx.Limits(max_keepalive_connections=0)
-        self._client = httpx.Client(
-            base_url=base, headers={"Origin": base}, follow_redirects=True, timeout=60, limits=limits
-        )
+        headers = {"Origin": base, "Accept-Language": language.tag}
+        settings: dict[str, Any] = {"headers": headers, "limits": limits, "transport": transport}
+        self._client = httpx.Client(base_url=base, follow_redirects=True, timeout=60, **settings)
 
     def work(self) -> bool:
         """Do what the page asks; False when there is nothing more to do."""
@@ -315,8 +328,10 @@ class Person(Visitor):
         link: str,
         truth: SimulatedTruth,
         rng: np.random.Generator,
+        *,
+        language: PageLanguage = ENGLISH,
     ) -> None:
-        super().__init__(name, link, truth.pictures, rng)
+        super().__init__(name, link, truth.pictures, rng, language=language)
         self.profile, self._truth = profile, truth
 
     def answer(self, page: Page) -> Page | None:
@@ -347,7 +362,7 @@ class Person(Visitor):
         order = tuple(images.values())
         wording = self._truth.written.get(text)
         verdicts = wording.verdicts if wording else {}
-        attention = attention_index(text)
+        attention = attention_index(text, self.language)
         if attention is not None:
             verdicts = {image: position == attention for position, image in enumerate(order)}
         spread = pick_chances(self.profile, verdicts, order)
@@ -389,6 +404,12 @@ def review(workdir: Path, sets: Path, world: World) -> None:
             pass
 
 
+CONSENT = {
+    "consent.md": "# About this rehearsal\n\nDrawn people describe drawn pictures. Nobody is paid. Questions: <demo@example.org>\n",
+    "consent.ar.md": "# عن هذه التجربة\n\nأشخاص مرسومون يصفون صورًا مرسومة. لا يُدفع لأحد. للأسئلة: <demo@example.org>\n",
+}
+"""Information and consent of the rehearsal, in the languages that its people read, by file."""
+
 CAST = ((CAREFUL, 10), (HASTY, 2), (BIASED, 2), (SPAMMER, 2))
 ROUNDS = 1000
 """Draws of the simulation's own picks, among which its figures must lie."""
@@ -422,11 +443,14 @@ def rehearse(workdir: Path, sets: Path, world: World, seed: int, progress: Progr
     cast = [profile for profile, count in CAST for _ in range(count)]
     # pseudonyms decide who is dealt what: a key of the seed, which protects nobody here, makes every rehearsal the same
     key = read_key(workdir / CROWD / PRIVATE, sha256_bytes(str(seed).encode()))
+    for name, text in CONSENT.items():
+        write_bytes(workdir / "study" / name, text.encode())
+    tags, spoken = ("en", "en", "ar"), read_languages(SHIPPED)
     with served(workdir, len(cast)) as opened:
-        people = [
-            Person(name, profile, link, truth, np.random.default_rng(rng.integers(1 << 62)))
-            for (name, link), profile in zip(opened.links.items(), cast, strict=True)
-        ]
+        people = []
+        for at, ((name, link), profile) in enumerate(zip(opened.links.items(), cast, strict=True)):
+            own = np.random.default_rng(rng.integers(1 << 62))
+            people.append(Person(name, profile, link, truth, own, language=spoken[tags[at % len(tags)]]))
         waiting = sum(opened.waiting.values())
         with progress.task("simulating answers", None) as task:
             task.say(f"{len(people)} workers, {waiting} units to describe")

@@ -264,7 +264,8 @@ def run_crowd(work: Path, sets: Path, world: World, seed: int, progress: Progres
     kept = {" ".join(row.text.split()) for row in read_table(aggregated.dataset / "texts.jsonl", Text)}
     rows = [(name, right, text in kept) for text, (name, right) in done.clear.items()]
     gain = _chosen("descriptions true of their image alone: written, kept by people", rows)
-    return DemoPart(gain, _compared(done, aggregated))
+    consents = run_command("workers", progress, workdir=work).consents
+    return DemoPart(gain, _compared(done, aggregated) | {"consents": consents})
 
 
 def _chosen(what: str, rows: Sequence[tuple[str, bool, bool]]) -> Gain:

@@ -8,6 +8,7 @@ from ctxr.annotation.records import PUBLISHED, AnswerLimits
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import (
+    attention_index,
     attention_unit,
     check_units,
     derive_units,
@@ -16,7 +17,9 @@ from ctxr.annotation.unit_factory import (
     retrieve_units,
     tag_units,
 )
+from ctxr.annotation.web.site import SHIPPED
 from ctxr.errors import DataError, UsageError
+from ctxr.web.translations import read_languages
 from tests.annotation.crowd_units import answer, dataset, image_set
 from tests.annotation.tasks.test_tasks import SHARED, as_values
 
@@ -88,6 +91,13 @@ def test_an_attention_check_names_the_place_it_asks_for() -> None:
         assert words[one.images.index(one.truth[0])] in one.texts[0]
         assert one.ordered
         assert task_of(one).validate(one, {"pick": one.truth}, Exposure()) == []
+
+
+def test_what_an_attention_check_asks_is_understood_in_the_language_of_its_page() -> None:
+    arabic = read_languages(SHIPPED)["ar"]
+    one = attention_unit(SETS[0], Protocol())
+    at, asked = one.images.index(one.truth[0]), arabic.texts.gettext(one.texts[0])
+    assert (attention_index(asked, arabic), attention_index(asked), attention_index(one.texts[0])) == (at, None, at)
 
 
 def test_known_answers_make_hidden_checks() -> None:

@@ -16,31 +16,32 @@ from ctxr.synthetic.world.sets import SIZE, sample_sets
 from ctxr.synthetic.world.statements import TAGS, contextual_description
 
 
-def write_world_dataset(folder: Path, sets: int = 6, seed: int = 3) -> Path:
-    """`sets` sets of video and half as many of photos, two descriptions each, the last set of each kind on valid."""
-    for name, content in _files(sets, seed).items():
+def write_world_dataset(folder: Path, sets: int = 6, seed: int = 3, prefix: str = "") -> Path:
+    """`sets` sets of video and half as many of photos, two descriptions each, the last set of each kind on valid; their ids begin with
+    `prefix`."""
+    for name, content in _files(sets, seed, prefix).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     return folder
 
 
 @cache
-def _files(sets: int, seed: int) -> dict[str, bytes]:
+def _files(sets: int, seed: int, prefix: str) -> dict[str, bytes]:
     """Content by path; drawing takes longer than writing, and many tests want the same."""
     with TemporaryDirectory() as name:
-        _draw(Path(name), sets, seed)
+        _draw(Path(name), sets, seed, prefix)
         return {
             path.relative_to(name).as_posix(): path.read_bytes() for path in Path(name).rglob("*") if path.is_file()
         }
 
 
-def _draw(folder: Path, sets: int, seed: int) -> None:
+def _draw(folder: Path, sets: int, seed: int, prefix: str) -> None:
     rng = np.random.default_rng(seed)
     rows: dict[str, list[object]] = {name: [] for name in ("sets", "images", "splits", "texts", "queries", "judgments")}
     kinds: tuple[tuple[Kind, int], ...] = (("video", sets), ("photos", max(1, sets // 2)))
     for kind, count in kinds:
         for number, drawn in enumerate(sample_sets(rng, count, kind)):
-            name = f"{kind}{number}-shot0_0" if kind == "video" else f"{kind}{number}"
+            name = f"{prefix}{kind}{number}-shot0_0" if kind == "video" else f"{prefix}{kind}{number}"
             side: SplitName = "valid" if number == count - 1 else "train"
             ids = tuple(f"{name}/img{frame}" for frame in range(3, 3 + SIZE))
             rows["sets"].append(ImageSet(name, kind, ids, name, name, 0 if kind == "video" else None, 0.1, 0.2))

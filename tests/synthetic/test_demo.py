@@ -108,6 +108,10 @@ def test_the_crowd_works_over_http_and_comes_out_where_the_simulation_put_it(sho
             assert abs(row["found"] - row["expected"]) <= row["high"] - row["low"]
 
 
+def test_people_agree_in_the_language_that_they_read(shown: DemoReport) -> None:
+    assert [row[1:] for row in sorted(shown.tables["consents"].rows)] == [("ar", 5), ("en", 11)]
+
+
 def test_voting_on_a_description_does_not_depend_on_the_votes_so_far_and_no_answer_is_lost(shown: DemoReport) -> None:
     judgments = shown.folder / "work" / "judgments"
     described = [unit for unit in read_judgments(judgments).units.values() if unit.task == "retrieve" and unit.query]

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -199,12 +199,8 @@ def faults(tab: Page) -> list[str]:
     return [found.generate_report()] if found.violations_count else []
 
 
-SCREENS: tuple[tuple[Literal["light", "dark"], int], ...] = (
-    ("light", 390),
-    ("dark", 390),
-    ("dark", 1280),
-    ("light", 1280),
-)
+Screen = tuple[Literal["light", "dark"], int]
+SCREENS: tuple[Screen, ...] = (("light", 390), ("dark", 390), ("dark", 1280), ("light", 1280))
 """Themes, and widths of a phone and of a screen."""
 
 
@@ -216,9 +212,9 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def look(tab: Page) -> None:
-    """All that axe finds, in both themes and widths; the page is never wider than the window."""
-    for theme, width in SCREENS:
+def look(tab: Page, screens: Sequence[Screen] = SCREENS) -> None:
+    """All that axe finds, by default in both themes and widths; the page is never wider than the window."""
+    for theme, width in screens:
         tab.emulate_media(color_scheme=theme, reduced_motion="reduce")
         tab.set_viewport_size({"width": width, "height": 800})
         assert tab.evaluate("document.documentElement.scrollWidth") <= width

@@ -1,10 +1,12 @@
 """Many workers at once, and a power cut in the middle: nothing acknowledged is missing, nothing is there twice."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from bench.crowd_load import Load, load
+from ctxr.annotation.journal.journal import read_journal
 from scripts.postgres_server import programs, server
 
 
@@ -17,6 +19,8 @@ def holds(found: Load, least: int) -> None:
 
 def test_twenty_workers_lose_nothing_when_the_server_is_killed(tmp_path: Path) -> None:
     holds(load(tmp_path, workers=20, seconds=2), least=1)
+    with closing(read_journal(tmp_path / "work" / "crowd" / "answers.sqlite")) as journal:
+        assert [row[1:] for row in journal.consents()] == [("en", 20)]
 
 
 @pytest.mark.prove

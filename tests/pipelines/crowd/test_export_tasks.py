@@ -326,6 +326,15 @@ def test_sets_that_practice_shows_are_left_out_of_the_study_by_their_pictures(
     assert "--gold" in error.value.hint
 
 
+def test_an_id_that_names_another_picture_in_the_questions_is_named(tmp_path: Path) -> None:
+    workdir = tmp_path / "work"
+    write_world_dataset(workdir / "dataset", sets=2)
+    other = write_world_dataset(tmp_path / "other", sets=2, seed=4)
+    config = ExportTasks(task="describe", workdir=workdir, gold=other, gold_every=2)
+    with pytest.raises(DataError, match=r"video0-shot0_0/img\d+' is one picture"):
+        run(config)
+
+
 def test_candidates_are_judged_with_their_captions(workdir: Path) -> None:
     tasks = exported(study.options(workdir, "entail"))
     units = {unit.text_ids[0]: unit for unit in tasks.units}
