@@ -1,4 +1,4 @@
-"""Two hundred workers at one server, over HTTP, from consent to their answers, through a kill in the middle: answers a second, latency, and nothing lost.
+"""Two hundred workers at one server, over HTTP, from consent to answers, through a kill: answers a second, latency, nothing lost.
 
 `python -m bench.crowd_load [--workers 200] [--seconds 60] [--database URL] [--think SECONDS]`
 """
